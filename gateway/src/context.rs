@@ -17,6 +17,8 @@ pub(crate) struct Context {
     pub(crate) budget: ByteBudget,
     pub(crate) counters: RequestCounters,
     pub(crate) mirrors: Mirrors,
+    /// Cancelled once clients are asked to go elsewhere, at the latest with `shutdown`.
+    pub(crate) leaving: CancellationToken,
     /// Cancelled once no new connections are accepted.
     pub(crate) shutdown: CancellationToken,
 }
@@ -28,6 +30,7 @@ impl Context {
             budget: ByteBudget::new(options.all_buffers),
             counters: RequestCounters::default(),
             mirrors: Mirrors::new(options.all_buffers),
+            leaving: CancellationToken::new(),
             shutdown: CancellationToken::new(),
             options,
         }

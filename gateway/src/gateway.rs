@@ -126,6 +126,12 @@ impl Gateway {
         self.proxy.drain().await;
     }
 
+    /// Asks clients to go elsewhere, while their requests are still served: from now on a response over HTTP/1.1 ends its
+    /// connection, and gRPC's health service says that the gateway does not serve.
+    pub fn leave(&self) {
+        self.context.leaving.cancel();
+    }
+
     fn current_report(&self) -> Report {
         let age = now().saturating_duration_since(self.started);
         report::report(&self.context.state.load(), self.started_seconds, age)

@@ -1,6 +1,8 @@
 //! gRPC's health and reflection services for the gateway itself, where a call names no service by its host: a load
 //! balancer asks there.
 
+mod health;
+
 use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
@@ -15,12 +17,14 @@ use hyper::body::Incoming;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::codegen::Service;
 use tonic::service::Routes;
+use tonic_health::pb::health_server::HealthServer;
 use weir_ops::socket::{TimedBody, Upload};
 use weir_protocol::Code;
 use weir_protocol::grpc::proto::FILE_DESCRIPTOR_SET;
 
 use crate::body::DownstreamBody;
 use crate::codec::grpc;
+use health::GatewayHealth;
 
 /// Packages of these services.
 const PREFIXES: [&str; 2] = ["/grpc.health.v1.Health/", "/grpc.reflection."];
@@ -38,11 +42,10 @@ pub(crate) fn is_probe(path: &str) -> bool {
 }
 
 impl ProbeServices {
-    /// Services that report as serving until `shutdown`.
-    pub(crate) fn new(shutdown: CancellationToken) -> Self {
-        let (_, health) = tonic_health::server::health_reporter();
+    /// Services that report as serving until `leaving`, and whose streams end with `shutdown`.
+    pub(crate) fn new(leaving: CancellationToken, shutdown: CancellationToken) -> Self {
         let mut routes = Routes::builder();
-        routes.add_service(health);
+        routes.add_service(HealthServer::new(GatewayHealth { leaving }));
         if let Ok(service) = reflection().build_v1() {
             routes.add_service(service);
         }

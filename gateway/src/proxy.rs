@@ -36,7 +36,7 @@ impl Proxy {
     pub(crate) fn new(context: Arc<Context>) -> Self {
         Self {
             batching: Batching::new(Arc::clone(&context)),
-            probes: ProbeServices::new(context.shutdown.clone()),
+            probes: ProbeServices::new(context.leaving.clone(), context.shutdown.clone()),
             context,
         }
     }

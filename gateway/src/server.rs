@@ -51,6 +51,7 @@ pub(crate) async fn serve(proxy: Arc<Proxy>, port: Port, stop: CancellationToken
     let serve =
         |stream| serve_connection(Arc::clone(&proxy), Box::new(stream), Arc::clone(&settings));
     acceptor.spawn_all(&connections, serve).await;
+    proxy.context.leaving.cancel();
     proxy.context.shutdown.cancel();
     connections.close();
     connections.wait().await;

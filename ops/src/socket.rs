@@ -33,7 +33,7 @@ pub use limits::ConnectionLimits;
 pub use message_framing::MessageFraming;
 pub use pace::{Pace, Upload};
 pub use reserved::{HeldPlace, ReservedPlaces};
-pub use serve::{Lifetime, close, serve};
+pub use serve::{LATE_REQUESTS, Lifetime, close, closed, serve};
 pub use stream::Stream;
 pub use streams::StreamExecutor;
 pub use timed_body::{Stalled, TimedBody};

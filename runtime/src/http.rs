@@ -114,6 +114,9 @@ impl Http {
             if let Some(id) = id {
                 response.headers_mut().insert(respond::REQUEST_ID, id);
             }
+            if self.server.is_draining() {
+                respond::end_connection(&mut response, parts.version);
+            }
             if parts.method == Method::HEAD {
                 return respond::head_of(response);
             }

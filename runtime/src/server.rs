@@ -332,6 +332,12 @@ impl Server {
         &self.log
     }
 
+    /// True once it was asked to end.
+    #[must_use]
+    pub(crate) fn is_draining(&self) -> bool {
+        **self.phase.load() == Phase::Draining || self.stop.is_cancelled()
+    }
+
     /// Cancelled when the server takes nothing new any more.
     #[must_use]
     pub(crate) fn ending(&self) -> &CancellationToken {

@@ -3,6 +3,7 @@
 import json
 import subprocess
 
+import grpc
 import numpy as np
 import pytest
 import tritonclient.grpc as grpc_client
@@ -113,6 +114,16 @@ def test_calls_for_one_runtime_are_unimplemented(platform_client, method, argume
 def test_calls_for_one_runtime_are_501(platform, method, path):
     reply = platform.call(method, path)
     assert (reply.status, path in reply.error()) == (501, True)
+
+
+@pytest.mark.parametrize("service", ["", "inference.GRPCInferenceService"])
+def test_grpc_health_is_asked_by_the_names_that_clients_give(platform, service):
+    request = bytes([0x0A, len(service)]) + service.encode() if service else b""
+    with grpc.insecure_channel(platform.grpc) as channel:
+        assert channel.unary_unary("/grpc.health.v1.Health/Check")(request, timeout=5) == b"\x08\x01"
+        watching = channel.unary_stream("/grpc.health.v1.Health/Watch")(request, timeout=5)
+        assert next(watching) == b"\x08\x01"
+        watching.cancel()
 
 
 def test_head_has_no_body(platform):

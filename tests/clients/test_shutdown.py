@@ -258,6 +258,24 @@ def test_readiness_fails_before_requests_are_refused(tmp_path, repository):
     assert server.exit_code() == 0
 
 
+def test_kept_connections_end_with_an_answer_before_the_port_closes(tmp_path, repository):
+    """A connection that is closed while a request is on its way loses it, and clients do not send a POST again."""
+    server = Server(tmp_path / "log", [repository], ["--drain-delay-secs=3"]).start()
+    kept = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=20)
+    assert headers_of_an_answer(kept).get("connection") is None
+    server.terminate()
+    wait_until(lambda: server.call("GET", "/v2/health/ready").status == 503, 2, "not ready")
+    assert headers_of_an_answer(kept)["connection"] == "close"
+    assert server.exit_code() == 0
+
+
+def headers_of_an_answer(connection: http.client.HTTPConnection) -> dict:
+    connection.request("POST", "/v2/models/echo_now/infer", json.dumps(number(3)))
+    response = connection.getresponse()
+    assert json.loads(response.read())["outputs"][0]["data"] == [3]
+    return {name.lower(): value for name, value in response.getheaders()}
+
+
 def test_exit_timeout_shorter_than_the_work(tmp_path, repository):
     server = Server(tmp_path / "log", [repository], ["--exit-timeout-secs=1"]).start()
     with ThreadPoolExecutor(12) as pool:

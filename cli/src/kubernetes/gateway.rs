@@ -49,6 +49,7 @@ pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
     let report = Arc::clone(&gateway).report(process.stop.clone());
     process.tasks.spawn(report);
     serve_admin(&process, &gateway)?;
+    leave_with_drain(&process, &gateway);
     let closed = process.drain.closed().clone();
     if let Some(tls) = tls {
         let following = tls.pair.follow();
@@ -85,6 +86,15 @@ fn bind(args: &GatewayArgs) -> Result<(Vec<Port>, Option<Tls>), CliError> {
         });
     }
     Ok((ports, tls))
+}
+
+/// Has clients go elsewhere as soon as the drain begins: requests that come on a connection while it closes are lost.
+fn leave_with_drain(process: &Process, gateway: &Arc<Gateway>) {
+    let (begun, gateway) = (process.drain.begun().clone(), Arc::clone(gateway));
+    process.tasks.spawn(async move {
+        begun.cancelled().await;
+        gateway.leave();
+    });
 }
 
 fn serve_admin(process: &Process, gateway: &Arc<Gateway>) -> Result<(), CliError> {

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use http::header::CONTENT_LENGTH;
-use http::{Method, Request, Response};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
+use http::{Method, Request, Response, Version};
 use http_body::Body;
 use hyper::body::Incoming;
 
@@ -46,7 +46,18 @@ pub(super) async fn respond(
         Box::pin(discard(unread)).await;
     }
     response.headers_mut().insert(headers::REQUEST_ID, id);
+    if proxy.context.leaving.is_cancelled() {
+        end_connection(&mut response, parts.version);
+    }
     response
+}
+
+/// Ends an HTTP/1.1 connection with this response, so that its client sends nothing more on it.
+fn end_connection(response: &mut Response<DownstreamBody>, version: Version) {
+    if version < Version::HTTP_2 {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(CONNECTION, close);
+    }
 }
 
 /// Leaves a response's length in place of its body, which hyper would send over HTTP/2 even to who asked for the head.

@@ -12,7 +12,7 @@ use hyper::service::HttpService;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
-use weir_ops::socket::{self, Traffic};
+use weir_ops::socket::{self, LATE_REQUESTS, Traffic};
 
 use super::idle::{IDLE_AFTER, IdleTimer};
 use super::rewind::Rewind;
@@ -58,7 +58,7 @@ where
         .serve_connection(TokioIo::new(connection.stream), connection.service);
     let event = tokio::select! {
         event = until_idle(&mut connection, &idle, traffic) => event,
-        () = settings.stop.cancelled() => ConnectionEvent::Shutdown,
+        () = socket::closed(&settings.stop, LATE_REQUESTS) => ConnectionEvent::Shutdown,
     };
     let ended = match event {
         ConnectionEvent::Idle => return Some(release(connection, settings)),

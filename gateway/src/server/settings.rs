@@ -18,11 +18,12 @@ pub(super) struct ServerSettings {
 }
 
 impl ServerSettings {
-    /// Bounds of a connection's life.
+    /// Bounds of the life of an HTTP/2 connection.
     pub(super) fn lifetime(&self) -> Lifetime<'_> {
         Lifetime {
             idle: self.header_timeout,
             stop: &self.stop,
+            late_requests: Duration::ZERO,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use tokio::io::AsyncRead;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use weir_ops::socket::{self, LATE_REQUESTS};
 
 use super::rewind::Rewind;
 
@@ -41,7 +42,7 @@ impl HttpVersion {
 }
 
 /// Reads ahead until `decide` returns a value for the bytes so far; `None` if the client disconnects, the
-/// deadline passes or the port shuts down first. The bytes stay in the stream.
+/// deadline passes or the port shuts down first, and no request is on its way. The bytes stay in the stream.
 pub(super) async fn sniff<I: AsyncRead + Unpin, T>(
     stream: &mut Rewind<I>,
     limits: WaitLimits<'_>,
@@ -54,7 +55,7 @@ pub(super) async fn sniff<I: AsyncRead + Unpin, T>(
             tracing::debug!(%error, "reading from an idle connection failed");
             None
         }),
-        () = limits.stop.cancelled() => None,
+        () = socket::closed(limits.stop, LATE_REQUESTS) => None,
         () = tokio::time::sleep_until(limits.deadline) => None,
     }
 }

@@ -268,13 +268,19 @@ async fn health(world: &World, host: &str, call: &str, service: &str) -> (String
 #[tokio::test]
 async fn a_load_balancer_asks_the_gateway_itself() {
     const SERVING: [u8; 7] = [0, 0, 0, 0, 2, 8, 1];
+    const NOT_SERVING: [u8; 7] = [0, 0, 0, 0, 2, 8, 2];
     for scope in [Scope::Local, Scope::Cluster] {
         let (mut world, replica) = world(scope, ControlRoutes::Closed).await;
-        let checked = health(&world, "10.1.2.3", "Check", "").await;
-        assert_eq!(checked, ("0".to_owned(), SERVING.to_vec()));
+        for service in ["", "inference.GRPCInferenceService"] {
+            let checked = health(&world, "10.1.2.3", "Check", service).await;
+            assert_eq!(checked, ("0".to_owned(), SERVING.to_vec()), "{service}");
+            let watched = health(&world, "10.1.2.3", "Watch", service).await;
+            assert_eq!(watched, ("open".to_owned(), SERVING.to_vec()), "{service}");
+        }
         assert_eq!(health(&world, "10.1.2.3", "Check", "x").await.0, "5");
-        let watched = health(&world, "10.1.2.3", "Watch", "").await;
-        assert_eq!(watched, ("open".to_owned(), SERVING.to_vec()));
+        // SERVICE_UNKNOWN, as the protocol has it: the client may wait for the service to come.
+        let unknown = health(&world, "10.1.2.3", "Watch", "x").await;
+        assert_eq!(unknown, ("open".to_owned(), vec![0, 0, 0, 0, 2, 8, 3]));
         assert_eq!(replica.requests(), 0);
         // A watch does not hold up the end.
         let mut client = connect_h2(world.address()).await;
@@ -288,6 +294,9 @@ async fn a_load_balancer_asks_the_gateway_itself() {
             .await
             .unwrap()
             .unwrap();
-        let _ = response.into_body().collect().await;
+        let told = response.into_body().collect().await.unwrap();
+        assert_eq!(told.trailers().unwrap()["grpc-status"], "14");
+        // It served, and then did not any more.
+        assert_eq!(told.to_bytes()[..], [SERVING, NOT_SERVING].concat());
     }
 }

@@ -122,6 +122,28 @@ async fn a_body_that_stalls_does_not_hold_it_up() {
 }
 
 #[tokio::test]
+async fn a_gateway_that_leaves_ends_each_connection_with_its_answer() {
+    let (world, _replica) = world(Duration::ZERO).await;
+    let mut client = Client::new(world.address());
+    let before = client.send(post(HOST, "/", "hi")).await.unwrap();
+    assert!(!before.headers.contains_key("connection"), "{before:?}");
+    world.gateways[0].gateway.leave();
+    // On the same connection, and on another.
+    for _ in 0..2 {
+        let after = client.send(post(HOST, "/", "hi")).await.unwrap();
+        let told = (after.status, after.header("connection"));
+        assert_eq!(told, (StatusCode::OK, "close"));
+    }
+    let mut h2 = connect_h2::<Full<Bytes>>(world.address()).await;
+    for _ in 0..2 {
+        let request = Request::post(format!("http://{HOST}/"));
+        let request = request.body(Full::new(Bytes::from_static(b"hi"))).unwrap();
+        let answer = h2.send_request(request).await.unwrap();
+        assert_eq!(read(answer).await.unwrap().text(), "hi");
+    }
+}
+
+#[tokio::test]
 async fn what_was_asked_is_answered() {
     // Longer than any who asks nothing is waited for.
     let (mut world, replica) = world(Duration::from_secs(3)).await;

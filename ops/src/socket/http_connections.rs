@@ -80,6 +80,8 @@ impl HttpConnections {
         let lifetime = Lifetime {
             idle: self.limits.idle,
             stop: &self.stop,
+            // Scrapes and watches are asked for again.
+            late_requests: Duration::ZERO,
         };
         let shut_down = auto::Connection::graceful_shutdown;
         serve(connection, shut_down, traffic, lifetime).await

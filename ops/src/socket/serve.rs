@@ -14,10 +14,17 @@ pub struct Lifetime<'a> {
     pub idle: Duration,
     /// Cancelled when the port closes.
     pub stop: &'a CancellationToken,
+    /// Time for which requests are taken after that: [`LATE_REQUESTS`] over HTTP/1.1; none over HTTP/2, which has frames
+    /// that lose no request.
+    pub late_requests: Duration,
 }
 
-/// Serves a connection until it ends, has had no request for too long, or the port closes; then `shut_down` begins its
-/// graceful shutdown, which [`close`] waits for.
+/// Time for which an HTTP/1.1 connection takes requests after its port has closed: those that are on their way, or lie
+/// unread on this machine, because their clients sent them before they could know. To the antipodes is half of it.
+pub const LATE_REQUESTS: Duration = Duration::from_millis(250);
+
+/// Serves a connection until it ends, has had no request for too long, or the port has closed and late requests have come;
+/// then `shut_down` begins its graceful shutdown, which [`close`] waits for.
 ///
 /// # Errors
 /// The connection's own.
@@ -33,10 +40,16 @@ where
     tokio::select! {
         ended = connection.as_mut() => return ended,
         () = traffic.unused(lifetime.idle) => {}
-        () = lifetime.stop.cancelled() => {}
+        () = closed(lifetime.stop, lifetime.late_requests) => {}
     }
     shut_down(connection.as_mut());
     close(connection, traffic).await
+}
+
+/// Waits until the port has closed, and then for requests that are on their way.
+pub async fn closed(stop: &CancellationToken, late_requests: Duration) {
+    stop.cancelled().await;
+    tokio::time::sleep(late_requests).await;
 }
 
 /// Waits for a connection whose graceful shutdown has begun: requests in flight are answered; a client that has
@@ -51,5 +64,41 @@ pub async fn close<E>(
     tokio::select! {
         ended = connection => ended,
         () = traffic.ended() => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn late_requests_come_before_the_shutdown_begins() {
+        for late_requests in [Duration::ZERO, LATE_REQUESTS] {
+            let (traffic, stop) = (Traffic::default(), CancellationToken::new());
+            stop.cancel();
+            let lifetime = Lifetime {
+                idle: Duration::from_secs(75),
+                stop: &stop,
+                late_requests,
+            };
+            let (begun, mut waited) = (Instant::now(), None);
+            let connection = pin!(std::future::pending::<Result<(), ()>>());
+            serve(
+                connection,
+                |_| waited = Some(begun.elapsed()),
+                &traffic,
+                lifetime,
+            )
+            .await
+            .unwrap();
+            let waited = waited.unwrap();
+            let moment = Duration::from_millis(5);
+            let is_right = (late_requests..late_requests + moment).contains(&waited);
+            assert!(is_right, "{waited:?} of {late_requests:?}");
+        }
     }
 }

@@ -110,13 +110,15 @@ async fn serve_connection(stream: Stream, port: Port) {
     let lifetime = Lifetime {
         idle: options.connections.idle,
         stop: &stop,
+        late_requests: Duration::ZERO,
     };
     let ended = tokio::select! {
         ended = socket::serve(connection.as_mut(), |connection| connection.connection().graceful_shutdown(), &traffic, lifetime) => Some(ended),
         () = sleep_or_forever(options.max_connection_age) => {
             connection.as_mut().connection().graceful_shutdown();
+            // A client without a call may never answer the ping that the end waits for.
             tokio::select! {
-                ended = connection => Some(ended),
+                ended = socket::close(connection, &traffic) => Some(ended),
                 () = sleep_or_forever(options.max_connection_age_grace) => None,
             }
         }

@@ -12,12 +12,14 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weir_ops::http2::MAX_STREAMS;
-use weir_ops::socket::{self, Acceptor, FairSocket, Lifetime, Stream, StreamExecutor};
+use weir_ops::socket::{
+    self, Acceptor, FairSocket, LATE_REQUESTS, Lifetime, Stream, StreamExecutor,
+};
 
 use super::Http;
 
-/// Serves until `stop`; then finishes the requests in flight and returns. Idle connections close then, and
-/// those that have not sent a whole request within seconds.
+/// Serves until `stop`; then finishes the requests in flight and those on their way, and returns. Idle connections close
+/// then, and those that have not sent a whole request within seconds.
 pub(crate) async fn serve(listener: TcpListener, http: Arc<Http>, stop: CancellationToken) {
     let limits = http.options.connections;
     let streams = StreamExecutor::new(TaskTracker::new(), &limits);
@@ -51,7 +53,11 @@ async fn serve_connection(
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS);
     let connection = pin!(builder.serve_connection(TokioIo::new(FairSocket::new(stream)), service));
-    let lifetime = Lifetime { idle, stop: &stop };
+    let lifetime = Lifetime {
+        idle,
+        stop: &stop,
+        late_requests: LATE_REQUESTS,
+    };
     let shut_down = auto::Connection::graceful_shutdown;
     let ended = socket::serve(connection, shut_down, &traffic, lifetime);
     if let Err(error) = ended.await {

@@ -1,8 +1,8 @@
 //! Responses and their headers.
 
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, ALLOW, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderName, HeaderValue, Response};
+use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderName, HeaderValue, Response, Version};
 use weir_protocol::rest;
 use weir_protocol::{Code, Coded};
 
@@ -49,6 +49,14 @@ pub(super) fn head_of(response: Response<Body>) -> Response<Body> {
         parts.headers.insert(CONTENT_LENGTH, length.into());
     }
     Response::from_parts(parts, Body::default())
+}
+
+/// Ends an HTTP/1.1 connection with this response, so that its client sends nothing more on it.
+pub(super) fn end_connection(response: &mut Response<Body>, version: Version) {
+    if version < Version::HTTP_2 {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(CONNECTION, close);
+    }
 }
 
 /// Turns an error into a response; the only place that does.

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use weir_ops::socket::{Acceptor, ConnectionLimits, Pace, StreamExecutor};
+use weir_ops::socket::{Acceptor, ConnectionLimits, LATE_REQUESTS, Pace, StreamExecutor};
 
 use super::*;
 use crate::server::idle::IDLE_AFTER;
@@ -135,6 +135,23 @@ async fn an_idle_connection_closes_with_the_port() {
     stop.cancel();
     served.await.unwrap();
     assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_was_on_its_way_when_the_port_closed_is_answered() {
+    // hyper has the connection, and then nobody.
+    for pause in [Duration::ZERO, 2 * IDLE_AFTER] {
+        let (mut client, served, stop) = connection();
+        client.write_all(ASK).await.unwrap();
+        answer(&mut client).await;
+        tokio::time::sleep(pause).await;
+        stop.cancel();
+        tokio::time::sleep(LATE_REQUESTS / 2).await;
+        client.write_all(ASK).await.unwrap();
+        assert!(answer(&mut client).await.starts_with("HTTP/1.1 200"));
+        served.await.unwrap();
+        assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
+    }
 }
 
 #[tokio::test(start_paused = true)]

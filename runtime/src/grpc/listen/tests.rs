@@ -99,6 +99,11 @@ fn limits(stall: Duration) -> ConnectionLimits {
 }
 
 fn port(connections: ConnectionLimits) -> Port {
+    aged_port(connections, None)
+}
+
+/// A port whose connections are asked to end at this age.
+fn aged_port(connections: ConnectionLimits, max_connection_age: Option<Duration>) -> Port {
     let stop = CancellationToken::new();
     let listener =
         socket::bind((Ipv4Addr::LOCALHOST, 0).into(), socket::PortUse::Exclusive).unwrap();
@@ -113,7 +118,7 @@ fn port(connections: ConnectionLimits) -> Port {
     let options = GrpcListenOptions {
         keepalive_time: None,
         keepalive_timeout: LONG,
-        max_connection_age: None,
+        max_connection_age,
         max_connection_age_grace: None,
         connections,
         max_message: 1 << 20,
@@ -223,6 +228,21 @@ async fn connections_without_a_call_end() {
             .await
             .unwrap();
         dripping.abort();
+    }
+    port.ended().await;
+}
+
+#[tokio::test]
+async fn connections_without_a_call_end_at_their_age() {
+    let port = aged_port(limits(LONG), Some(Duration::from_millis(100)));
+    for begin in [&b""[..], &PREFACE[..10], PREFACE] {
+        let mut tcp = TcpStream::connect(port.address).await.unwrap();
+        tcp.write_all(begin).await.unwrap();
+        let mut told = Vec::new();
+        // A reset is an end, too.
+        let _ = tokio::time::timeout(TIMEOUT, tcp.read_to_end(&mut told))
+            .await
+            .unwrap();
     }
     port.ended().await;
 }
