@@ -88,6 +88,9 @@ impl Deadline {
 
     /// The error of a deadline that passes before the body is complete.
     pub(crate) fn late(self, now: Instant, bytes: usize) -> GatewayError {
+        if self.at == Some(self.arrived) {
+            return GatewayError::NoTime;
+        }
         GatewayError::LateBody {
             waited: now.saturating_duration_since(self.arrived),
             bytes,
@@ -160,6 +163,9 @@ mod tests {
         let message =
             "deadline exceeded: waited 2.000 s for the request's body, of which 7 bytes came";
         assert_eq!(late.to_string(), message);
+        let at_once = none.within(Some(Duration::ZERO));
+        let refused = at_once.enforce(|| arrived + second, 7);
+        assert_eq!(refused, Err(GatewayError::NoTime));
     }
 
     #[test]

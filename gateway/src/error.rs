@@ -32,6 +32,11 @@ pub(crate) enum GatewayError {
         requests: usize,
         bytes: usize,
     },
+    /// The caller asked for an answer at once.
+    #[error(
+        "deadline exceeded: the request's timeout is 0; for no limit, leave out weir-timeout and grpc-timeout"
+    )]
+    NoTime,
     /// The caller's time passed before its request was here.
     #[error(
         "deadline exceeded: waited {:.3} s for the request's body, of which {bytes} bytes came",
@@ -143,9 +148,10 @@ impl Coded for GatewayError {
         match self {
             Self::NoRoute { .. } | Self::NoRevision { .. } => Code::NotFound,
             Self::QueueFull { .. } => Code::Overloaded,
-            Self::LateBody { .. } | Self::LateInQueue { .. } | Self::LateAtReplica { .. } => {
-                Code::DeadlineExceeded
-            }
+            Self::NoTime
+            | Self::LateBody { .. }
+            | Self::LateInQueue { .. }
+            | Self::LateAtReplica { .. } => Code::DeadlineExceeded,
             Self::Nowhere(_)
             | Self::NotReady { .. }
             | Self::Gone(_)

@@ -212,6 +212,18 @@ def test_one_connection_serves_both_services(platform):
     connection.close()
 
 
+@pytest.mark.parametrize("size", [300_000, 5_000_000])
+def test_connection_is_reused_after_a_refusal(platform, size):
+    """The body of a request that leads nowhere is read to its end: a proxy in front would say 502 for a reset."""
+    connection = wire.Connection(platform.http_port)
+    for _ in range(2):
+        connection.request("POST", "/v2/models/nope/infer", bytes(size))
+        response = connection.getresponse()
+        assert (response.status, list(json.loads(response.read()))) == (404, ["error"])
+        assert connection.sock is not None
+    connection.close()
+
+
 def test_stream_of_requests(platform):
     answers: list = []
     image, digit = samples.digits()["digit-7-a"]

@@ -313,17 +313,17 @@ async fn shut_down(shutdown: &CancellationToken) -> GatewayError {
     GatewayError::Body(format!("stalled for {pause} s"))
 }
 
-/// Most bytes of a refused body that are read and dropped, so that its client comes to read the response.
+/// Most bytes of a refused body that are read and dropped before the response is sent.
 const MAX_DISCARDED: usize = 1 << 20;
 
 /// Longest time for that: some round trips of a slow network.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Reads and drops a body. If it is too large or too slow the rest is left, and the connection closes with the
-/// response.
-pub(crate) async fn discard(mut body: Incoming) {
+/// Reads and drops a refused body, so that its client comes to read the response. Returns the rest of one that is too large
+/// or too slow to be waited for.
+pub(crate) async fn discard(mut body: Incoming) -> Option<Incoming> {
     if body.size_hint().lower() > MAX_DISCARDED as u64 {
-        return;
+        return Some(body);
     }
     let read = async {
         let mut left = MAX_DISCARDED;
@@ -331,12 +331,14 @@ pub(crate) async fn discard(mut body: Incoming) {
             let size = frame.data_ref().map_or(0, bytes::Bytes::len);
             match left.checked_sub(size) {
                 Some(rest) => left = rest,
-                None => return,
+                None => return false,
             }
         }
+        true
     };
     // On a timeout the response is sent all the same.
-    let _ = tokio::time::timeout(DISCARD_TIMEOUT, read).await;
+    let is_read = tokio::time::timeout(DISCARD_TIMEOUT, read).await;
+    (is_read != Ok(true)).then_some(body)
 }
 
 /// Longest time for which the rest of an upload is read after its response: nginx's `lingering_time`.

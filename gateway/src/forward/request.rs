@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
+use http::header::{HOST, HeaderMap, HeaderName, HeaderValue, TE};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
 use http::{Method, Uri};
@@ -43,8 +43,14 @@ pub(crate) struct ProxyRequest {
     pub(crate) path: PathAndQuery,
 }
 
-/// Headers that only gateways need.
-static FOR_GATEWAYS: [HeaderName; 3] = [headers::HOP, headers::TAG, headers::REVISION];
+/// Headers that only gateways need, those of responses among them.
+static FOR_GATEWAYS: [HeaderName; 5] = [
+    headers::HOP,
+    headers::TAG,
+    headers::REVISION,
+    headers::REFUSED,
+    headers::UNSERVED,
+];
 
 impl ProxyRequest {
     pub(crate) fn new(
@@ -63,6 +69,8 @@ impl ProxyRequest {
         let authority = match protocol {
             Protocol::Http => {
                 set_host(&parts.uri, &mut headers);
+                // It belongs to a connection (RFC 9110, 10.1.4); gRPC's servers ask for it.
+                headers.remove(TE);
                 None
             }
             Protocol::Grpc => {

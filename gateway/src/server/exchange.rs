@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
+use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HeaderValue};
+use http::request::Parts;
 use http::{Method, Request, Response, Version};
 use http_body::Body;
 use hyper::body::Incoming;
 
 use super::request_checks;
-use crate::body::{DownstreamBody, discard};
+use crate::body::{DownstreamBody, discard, linger};
 use crate::clock::now;
 use crate::codec;
 use crate::forward::trusted_headers;
@@ -43,7 +44,10 @@ pub(super) async fn respond(
     }
     if let Some(unread) = body {
         // Its client reads the response only after it has sent all, and hyper would close the connection.
-        Box::pin(discard(unread)).await;
+        let rest = Box::pin(discard(unread)).await;
+        if let Some(rest) = rest.filter(|_| is_sent_anyway(&parts)) {
+            tokio::spawn(linger(rest));
+        }
     }
     response.headers_mut().insert(headers::REQUEST_ID, id);
     if proxy.context.leaving.is_cancelled() {
@@ -58,6 +62,12 @@ fn end_connection(response: &mut Response<DownstreamBody>, version: Version) {
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(CONNECTION, close);
     }
+}
+
+/// Whether a client sends its body however early the response comes: over HTTP/2 its stream is reset, and one that asked
+/// before it sends does not send it then.
+fn is_sent_anyway(parts: &Parts) -> bool {
+    parts.version < Version::HTTP_2 && !parts.headers.contains_key(EXPECT)
 }
 
 /// Leaves a response's length in place of its body, which hyper would send over HTTP/2 even to who asked for the head.

@@ -1,4 +1,4 @@
-//! Answers that a replica sends before it has read the request.
+//! Answers that are sent before the request was read: by a replica, or by the gateway itself.
 
 use std::net::SocketAddr;
 
@@ -53,8 +53,8 @@ async fn replica(read: usize, then: Then) -> SocketAddr {
     address
 }
 
-/// Sends the whole body, as most clients do, and then reads the answer's status line.
-async fn upload(address: SocketAddr, chunked: bool) -> String {
+/// Sends the whole body for a model at a host, as most clients do, and then reads the answer's status line.
+async fn upload(address: SocketAddr, (host, model): (&str, &str), chunked: bool) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let framing = if chunked {
         "transfer-encoding: chunked".to_owned()
@@ -62,7 +62,7 @@ async fn upload(address: SocketAddr, chunked: bool) -> String {
         format!("content-length: {BODY}")
     };
     let head =
-        format!("POST /v2/models/digits/infer HTTP/1.1\r\nhost: {HOST}\r\n{framing}\r\n\r\n");
+        format!("POST /v2/models/{model}/infer HTTP/1.1\r\nhost: {host}\r\n{framing}\r\n\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();
     let piece = vec![b'0'; 1 << 16];
     for _ in 0..BODY / piece.len() {
@@ -93,7 +93,7 @@ async fn an_early_answer_reaches_a_client_that_sends_everything_first() {
             world.serve(&[100], |_| {}).await;
             world.put(1, "a", replica(read, then).await).await;
             for number in 0..UPLOADS {
-                let asked = upload(world.address(), number % 2 == 0);
+                let asked = upload(world.address(), (HOST, "digits"), number % 2 == 0);
                 let answer = tokio::time::timeout(TEST_TIMEOUT, asked).await.unwrap();
                 let is_right = answer.starts_with("HTTP/1.1 413 ");
                 assert!(is_right, "{then:?} {read} {number}: {answer}");
@@ -105,5 +105,16 @@ async fn an_early_answer_reaches_a_client_that_sends_everything_first() {
                 })
                 .await;
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_reaches_a_client_that_sends_everything_first() {
+    let world = World::new(1).await;
+    world.serve(&[100], |_| {}).await;
+    for number in 0..UPLOADS {
+        let asked = upload(world.address(), ("localhost", "nope"), number % 2 == 0);
+        let answer = tokio::time::timeout(TEST_TIMEOUT, asked).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 404 "), "{number}: {answer}");
     }
 }

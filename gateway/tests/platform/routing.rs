@@ -57,6 +57,25 @@ async fn a_service_is_reached_by_host_path_and_model() {
 }
 
 #[tokio::test]
+async fn headers_of_a_connection_and_of_responses_reach_no_replica() {
+    let world = World::new(1).await;
+    let replica = TestReplica::start(ECHO).await;
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", replica.address).await;
+    let names = ["te", "weir-unserved", "weir-refused"];
+    let mut request = post(HOST, "/", "");
+    for name in names {
+        request = with(request, name, "trailers");
+    }
+    let answer = once(world.address(), request).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    let head = replica.seen.heads.lock().pop().unwrap();
+    for name in names {
+        assert!(!head.headers.contains_key(name), "{head:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_request_id_is_kept() {
     let world = World::new(1).await;
     let replica = TestReplica::start(ECHO).await;

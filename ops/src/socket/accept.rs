@@ -3,13 +3,14 @@
 use std::io;
 use std::time::Duration;
 
+use socket2::{SockAddr, SockRef, Socket};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::places::{Place, PortPlaces};
 use super::waiting::{Overflow, Waiting};
-use super::{ConnectionLimits, Stream};
+use super::{BACKLOG, ConnectionLimits, Stream};
 use crate::open_files;
 
 /// A listener with limits on its connections.
@@ -66,6 +67,25 @@ impl Acceptor {
         while let Some(stream) = self.accept().await {
             tasks.spawn(connection(stream));
         }
+        // With its port the kernel resets them, and their clients may have sent a request.
+        for stream in self.backlog() {
+            tasks.spawn(connection(stream));
+        }
+    }
+
+    /// Accepts the connections that wait in the kernel, of clients that may have one more.
+    fn backlog(&self) -> impl Iterator<Item = Stream> {
+        let listener = SockRef::from(&self.listener);
+        let waiting = std::iter::from_fn(move || listener.accept().ok());
+        let waiting = waiting.take(BACKLOG as usize);
+        waiting.filter_map(move |(socket, client)| self.adopt(socket, &client))
+    }
+
+    fn adopt(&self, socket: Socket, client: &SockAddr) -> Option<Stream> {
+        let place = self.places.try_give(client.as_socket()?.ip())?;
+        socket.set_nonblocking(true).ok()?;
+        let tcp = TcpStream::from_std(socket.into()).ok()?;
+        Some(self.stream(tcp, place))
     }
 
     async fn next(&self) -> Stream {

@@ -1,11 +1,11 @@
-//! An accepted connection. It ends with the server while its client has sent nothing, and when its client no
+//! An accepted connection. It ends soon after its port while its client has sent nothing, and when its client no
 //! longer takes what is written to it, or too slowly.
 
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -15,16 +15,17 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::places::Place;
 use super::reserved::HeldPlace;
+use super::serve::LATE_REQUESTS;
 use super::{ConnectionLimits, Pace, Traffic};
 
-/// A TCP stream that reads as closed once the server stops, as long as its client has sent nothing:
-/// until the first byte the HTTP libraries cannot tell which protocol to close gracefully, and a
+/// A TCP stream that reads as closed once the server stops and no request is on its way, as long as its client has sent
+/// nothing: until the first byte the HTTP libraries cannot tell which protocol to close gracefully, and a
 /// silent client would hold up the end. Writing to it fails when its client has taken no byte for too long, or
 /// takes them too slowly, which the HTTP libraries do not watch.
 pub struct Stream {
     tcp: TcpStream,
     /// `None` after the first byte.
-    stop: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    port_end: Option<PortEnd>,
     stall: Duration,
     pace: Pace,
     /// The wait while bytes are to be taken.
@@ -34,6 +35,12 @@ pub struct Stream {
     traffic: Arc<Traffic>,
     /// Counts against the limit of connections until the connection ends.
     place: HeldPlace,
+}
+
+/// The wait for the port to close, and then for a request that is on its way.
+struct PortEnd {
+    stop: Pin<Box<WaitForCancellationFutureOwned>>,
+    late_requests: Option<Pin<Box<Sleep>>>,
 }
 
 /// A wait for the client to take bytes.
@@ -59,7 +66,10 @@ impl Stream {
         }
         Self {
             tcp,
-            stop: Some(Box::pin(stop.cancelled_owned())),
+            port_end: Some(PortEnd {
+                stop: Box::pin(stop.cancelled_owned()),
+                late_requests: None,
+            }),
             stall: limits.stall,
             pace: limits.pace,
             blocked: None,
@@ -124,6 +134,15 @@ impl Stream {
     }
 }
 
+impl PortEnd {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        ready!(self.stop.as_mut().poll(context));
+        let timer = || Box::pin(tokio::time::sleep(LATE_REQUESTS));
+        let late_requests = self.late_requests.get_or_insert_with(timer);
+        late_requests.as_mut().poll(context)
+    }
+}
+
 fn joined(slices: &[IoSlice<'_>], total: usize) -> Vec<u8> {
     let mut whole = Vec::with_capacity(total);
     for slice in slices {
@@ -143,13 +162,13 @@ impl AsyncRead for Stream {
             .poll_read(context, buffer)?
             .is_ready()
         {
-            self.stop = None;
+            self.port_end = None;
             self.traffic.add_read(buffer.filled().len() - before);
             return Poll::Ready(Ok(()));
         }
-        match &mut self.stop {
+        match &mut self.port_end {
             // Nothing read and no error is how the end of a stream reads.
-            Some(stop) => stop.as_mut().poll(context).map(Ok),
+            Some(port_end) => port_end.poll(context).map(Ok),
             None => Poll::Pending,
         }
     }

@@ -134,6 +134,22 @@ async fn a_silent_connection_reads_as_closed_at_the_end() {
 }
 
 #[tokio::test]
+async fn a_connection_that_waits_to_be_accepted_at_the_end_is_served() {
+    let mut server = server(LONG).await;
+    let head = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+    server.client.write_all(head).await.unwrap();
+    let (stop, permission) = (server.stop, CancellationToken::new());
+    permission.cancel();
+    stop.cancel();
+    let connection = |stream| respond(stream, stop.clone(), permission.clone());
+    let serving = server.acceptor.serve(connection);
+    tokio::time::timeout(DEADLINE, serving).await.unwrap();
+    let mut text = String::new();
+    server.client.read_to_string(&mut text).await.unwrap();
+    assert!(text.ends_with("answered"), "{text}");
+}
+
+#[tokio::test]
 async fn a_client_that_takes_nothing_is_dropped() {
     let server = server(Duration::from_millis(200)).await;
     let mut stream = server.acceptor.accept().await.unwrap();
