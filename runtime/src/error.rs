@@ -121,6 +121,9 @@ pub enum ServeError {
     /// A call that the server does not support.
     #[error("{0}")]
     Unimplemented(String),
+    /// A gRPC call at the HTTP port, whose client reads no other answer than one of gRPC's.
+    #[error("this port speaks V2 over HTTP: send gRPC calls to the gRPC port")]
+    GrpcAtHttpPort,
     /// No such path or region.
     #[error("{0}")]
     NotFound(String),
@@ -187,6 +190,7 @@ impl ServeError {
             | Self::OutOfMemory(_)
             | Self::Repository { .. }
             | Self::Unimplemented(_)
+            | Self::GrpcAtHttpPort
             | Self::UnknownCoding
             | Self::NotFound(_)
             | Self::Restricted(_)
@@ -286,7 +290,7 @@ impl Coded for ServeError {
             | Self::AnswerBudgetExhausted { .. } => Code::Overloaded,
             Self::DeadlineExceeded { .. } => Code::DeadlineExceeded,
             Self::Model(_) | Self::OutOfMemory(_) => Code::Internal,
-            Self::Unimplemented(_) => Code::Unimplemented,
+            Self::Unimplemented(_) | Self::GrpcAtHttpPort => Code::Unimplemented,
             Self::UnknownCoding => Code::UnknownCoding,
             Self::Restricted(_) => Code::Restricted,
             Self::Forbidden(_) | Self::ForeignOrigin(_) => Code::Forbidden,

@@ -101,6 +101,7 @@ impl Http {
             let mut body = Some(body);
             let checked = request_head::check(&parts.headers).map_err(ServeError::from);
             let route = checked.and_then(|()| Route::parse(&parts.method, parts.uri.path()));
+            let route = route.map_err(|error| respond::of_caller(error, &parts.headers));
             let answer = match route {
                 Ok(route) => self.receive(&route, parts.headers, &mut body, at).await,
                 Err(error) => Err(error),

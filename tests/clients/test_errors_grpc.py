@@ -9,6 +9,7 @@ from test_grpc import code_of, message, stub  # noqa: F401
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 NOT_FOUND = grpc.StatusCode.NOT_FOUND
+UNIMPLEMENTED = grpc.StatusCode.UNIMPLEMENTED
 
 ROW = ("INPUT0", "FP32", [1, 16])
 OTHER = ("INPUT1", "FP32", [1, 16])
@@ -277,8 +278,21 @@ def test_messages_that_are_no_protobuf(server, payload):
         assert (code, "Protobuf" in details) == (INVALID, True), details
 
 
+def test_a_call_at_the_http_port_is_told_the_other_one(server):
+    with grpc.insecure_channel(f"127.0.0.1:{server.http_port}") as channel:
+        for path in ("/inference.GRPCInferenceService/ServerLive", "/grpc.health.v1.Health/Check"):
+            code, details = code_of(lambda: channel.unary_unary(path)(b"", timeout=5))
+            assert (code, "send gRPC calls to the gRPC port" in details) == (UNIMPLEMENTED, True), details
+
+
+def test_http1_at_the_grpc_port_is_told_the_other_one(server):
+    for method, body in (("GET", None), ("POST", bytes(1_000_000))):
+        reply = wire.call(server.grpc_port, method, "/v2/health/ready", body)
+        assert (reply.status, "to the HTTP port" in reply.error()) == (415, True)
+
+
 @pytest.mark.parametrize("path", ["/inference.GRPCInferenceService/Nothing", "/no.Service/Call"])
 def test_unknown_calls(server, path):
     with grpc.insecure_channel(server.grpc) as channel:
         code, details = code_of(lambda: channel.unary_unary(path)(b"", timeout=5))
-    assert (code, path in details) == (grpc.StatusCode.UNIMPLEMENTED, True), details
+    assert (code, path in details) == (UNIMPLEMENTED, True), details

@@ -97,6 +97,14 @@ impl Stream {
         self.tcp.peer_addr().ok().map(|address| address.ip())
     }
 
+    /// Waits for the first bytes that the client sends, up to as many as there is room for; they stay to be read.
+    ///
+    /// # Errors
+    /// The connection's own.
+    pub async fn peek(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.tcp.peek(bytes).await
+    }
+
     /// Records the result of a write.
     fn after_write(
         &mut self,

@@ -7,7 +7,8 @@ use weir_protocol::rest;
 
 use super::unary::ReplyBody;
 
-const SENTENCE: &str = "this port speaks gRPC, whose content-type is application/grpc: send V2 over HTTP to the HTTP port, \
+/// What a client is told that speaks something else.
+pub(super) const SENTENCE: &str = "this port speaks gRPC, whose content-type is application/grpc: send V2 over HTTP to the HTTP port, \
                         and gRPC-Web through a proxy that translates it";
 
 /// True if these headers are those of a gRPC call. Translated by no proxy, gRPC-Web is none.

@@ -25,6 +25,7 @@ use weir_protocol::grpc::proto::grpc_inference_service_server::GrpcInferenceServ
 use super::Grpc;
 use super::calls::Calls;
 use super::health::Readiness;
+use super::http1;
 use super::middleware::Middleware;
 use super::whole_messages::MessageLimits;
 use crate::metrics::Requests;
@@ -87,6 +88,9 @@ async fn serve_connection(stream: Stream, port: Port) {
         streams,
         stop,
     } = port;
+    if http1::begins(&stream, &stop).await {
+        return http1::refuse(stream).await;
+    }
     let traffic = stream.traffic();
     let seen = Arc::clone(&traffic);
     let service = service_fn(move |request| {

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderName, HeaderValue, Response, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, Version};
+use weir_protocol::grpc;
 use weir_protocol::rest;
 use weir_protocol::{Code, Coded};
 
@@ -59,9 +60,22 @@ pub(super) fn end_connection(response: &mut Response<Body>, version: Version) {
     }
 }
 
+/// The error of a request that no call has, as its caller reads it: one that took this port for gRPC's reads no JSON.
+pub(super) fn of_caller(error: ServeError, headers: &HeaderMap) -> ServeError {
+    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    if kind.is_some_and(|kind| kind.starts_with(b"application/grpc")) {
+        ServeError::GrpcAtHttpPort
+    } else {
+        error
+    }
+}
+
 /// Turns an error into a response; the only place that does.
 pub(super) fn error(error: &ServeError) -> Response<Body> {
     let code = error.code();
+    if let ServeError::GrpcAtHttpPort = error {
+        return grpc::status(error).into_http();
+    }
     let mut response = json(rest::error_body(&error.to_string()));
     *response.status_mut() = code.http();
     if let Some(refused) = error.refusal() {
@@ -127,6 +141,21 @@ mod tests {
         let response = error(&ServeError::MethodNotAllowed { allowed: "POST" });
         assert_eq!(response.status(), 405);
         assert_eq!(response.headers()["allow"], "POST");
+    }
+
+    #[test]
+    fn a_grpc_call_is_told_the_port_as_its_client_reads_it() {
+        let of = |kind| {
+            let kind = (CONTENT_TYPE, HeaderValue::from_static(kind));
+            let lost = ServeError::NotFound("Not Found".to_owned());
+            error(&of_caller(lost, &HeaderMap::from_iter([kind])))
+        };
+        let grpc = of("application/grpc+proto");
+        assert_eq!(grpc.status(), 200);
+        assert_eq!(grpc.headers()["grpc-status"], "12");
+        let message = grpc.headers()["grpc-message"].to_str().unwrap();
+        assert!(message.contains("gRPC%20port"), "{message}");
+        assert_eq!(of("application/json").status(), 404);
     }
 
     #[test]

@@ -290,6 +290,24 @@ async fn what_is_no_grpc_is_told_so_over_http() {
 }
 
 #[tokio::test]
+async fn http1_is_told_so_in_its_own_words() {
+    let port = port(limits(LONG));
+    for method in ["GET", "POST", "HEAD"] {
+        let mut tcp = TcpStream::connect(port.address).await.unwrap();
+        let head = format!("{method} /v2/health/ready HTTP/1.1\r\nhost: x\r\n\r\n");
+        tcp.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        tokio::time::timeout(TIMEOUT, tcp.read_to_string(&mut answer))
+            .await
+            .unwrap()
+            .unwrap();
+        assert!(answer.starts_with("HTTP/1.1 415 "), "{answer}");
+        assert!(answer.contains("this port speaks gRPC"), "{answer}");
+    }
+    port.ended().await;
+}
+
+#[tokio::test]
 async fn a_timeout_that_is_none_is_refused_in_each_call() {
     let port = port(limits(LONG));
     for call in ["ModelInfer", "ServerLive", "ModelStreamInfer"] {
