@@ -103,7 +103,8 @@ fn choose(
         };
         keep(memory, sample, wake(policy, sample, needed), &rule)
     };
-    hold(policy, sample, expect(memory, terms, choice))
+    let choice = expect(memory, terms, choice);
+    hold(policy, sample, foresee(memory, sample, terms, choice))
 }
 
 /// Raises the number to what is kept.
@@ -136,6 +137,23 @@ fn expect(memory: &Memory, terms: &Terms, choice: (u32, Reason)) -> (u32, Reason
     if expected > choice.0 {
         let needed = choice.0;
         (expected, Reason::Expected { needed })
+    } else {
+        choice
+    }
+}
+
+/// Raises the number to what the load of this time of the day or week will need, as it did before.
+fn foresee(
+    memory: &Memory,
+    sample: &Sample,
+    terms: &Terms,
+    choice: (u32, Reason),
+) -> (u32, Reason) {
+    let rate = memory.seasons.rate(sample.at, terms.cold_start);
+    let foreseen = terms.replicas_for(rate, memory);
+    if foreseen > choice.0 {
+        let needed = choice.0;
+        (foreseen, Reason::Foreseen { needed, rate })
     } else {
         choice
     }

@@ -11,6 +11,7 @@ mod levels;
 mod peak;
 mod price;
 mod rhythm;
+mod seasons;
 
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ pub(crate) use lateness::Lateness;
 pub(crate) use levels::{Level, Levels};
 pub(crate) use peak::Peak;
 pub(crate) use price::{Price, Step};
+pub(crate) use seasons::Seasons;
 
 use weir_cluster::ScalingPolicy;
 
@@ -47,6 +49,7 @@ pub struct Memory {
     pub(crate) growth: Growth,
     pub(crate) peak: Peak,
     pub(crate) levels: Levels,
+    pub(crate) seasons: Seasons,
     /// Whether at least as many replicas were up as were needed.
     pub(crate) is_enough: bool,
     /// Whether that was ever so with a replica up.
@@ -72,6 +75,7 @@ impl Memory {
         }
         self.arrivals.observe(policy.window, sample);
         self.curve.observe(sample);
+        self.seasons.observe(sample);
         let cold_start = sample.replicas.cold_start;
         let load = self.arrivals.mean(policy.window);
         self.growth.observe(self.seen, load, cold_start);
@@ -134,11 +138,13 @@ impl Memory {
         self.seen.saturating_sub(self.active)
     }
 
-    /// The memory that the next revision of the same service starts with: what a replica does, not what came.
+    /// The memory that the next revision of the same service starts with: what a replica does, and what came at which
+    /// time of the day, but not what came last.
     #[must_use]
     pub fn successor(&self) -> Self {
         Self {
             curve: self.curve.successor(),
+            seasons: self.seasons.successor(),
             ..Self::default()
         }
     }

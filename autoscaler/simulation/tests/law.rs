@@ -241,6 +241,26 @@ fn a_step_is_followed_at_once_and_left_slowly() {
     assert!(run.run.starts <= 20, "{}", run.story());
 }
 
+#[test]
+fn what_comes_at_the_same_time_of_each_day_finds_its_replicas_on_the_third() {
+    let world = World {
+        period: 10 * SECOND,
+        ..World::new(world().service, 60 * SECOND)
+    };
+    let begins = |day: u32| day * 86_400 + 9 * 3600;
+    let arrivals: Vec<_> = (0..3)
+        .flat_map(|day| poisson(20.0, begins(day)..begins(day) + 1800, u64::from(day)))
+        .collect();
+    let run = run(&world, &arrivals, 3 * 86_400);
+    let share = |day: u32| run.kept(begins(day), begins(day) + 1800);
+    assert!(share(1) < 0.97, "{}\n{}", share(1), run.story());
+    assert!(share(2) >= 0.99, "{}\n{}", share(2), run.story());
+    // In time, and not long before.
+    let before = run.counts(begins(2) - 7200, begins(2) - 80);
+    assert!(before.iter().all(|count| *count == 0), "{}", run.story());
+    assert!(run.ends_at_zero(), "{}", run.story());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -44,6 +44,13 @@ pub enum Reason {
         /// Replicas that the load needs.
         needed: u32,
     },
+    /// The load needs fewer now, but more at this time of the days or weeks before.
+    Foreseen {
+        /// Replicas that the load needs.
+        needed: u32,
+        /// The least rate at this time before, in requests per second.
+        rate: f64,
+    },
     /// Fewer were thought enough, and are not.
     Corrected {
         /// How long a request has waited.
@@ -96,13 +103,14 @@ pub enum HeldBy {
 
 impl Reason {
     /// Every value of [`Self::label`].
-    pub const LABELS: [&'static str; 14] = [
+    pub const LABELS: [&'static str; 15] = [
         "Load",
         "Unmeasured",
         "Woken",
         "Idle",
         "Kept",
         "Expected",
+        "Foreseen",
         "Corrected",
         "Late",
         "HalfBlind",
@@ -123,6 +131,7 @@ impl Reason {
             Self::Idle { .. } => "Idle",
             Self::Kept { .. } => "Kept",
             Self::Expected { .. } => "Expected",
+            Self::Foreseen { .. } => "Foreseen",
             Self::Corrected { .. } => "Corrected",
             Self::Late { .. } => "Late",
             Self::HalfBlind => "HalfBlind",
@@ -168,6 +177,10 @@ impl fmt::Display for Reason {
             Self::Expected { needed } => write!(
                 f,
                 "{needed} would do, but load is about to come, as at regular intervals before"
+            ),
+            Self::Foreseen { needed, rate } => write!(
+                f,
+                "{needed} would do, but at least {rate:.1} requests come per second at this time, as on days or weeks before"
             ),
             Self::Corrected { waited } => write!(
                 f,

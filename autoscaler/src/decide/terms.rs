@@ -98,7 +98,7 @@ impl Terms {
         } else {
             0.0
         };
-        self.headroom = self.headroom_of(memory);
+        self.headroom = self.headroom_for(self.offered, memory);
         self.base = self.offered + self.growth + self.headroom;
         let delay = policy.queue_delay.as_secs_f64();
         let start = self.cold_start.as_secs_f64();
@@ -117,8 +117,14 @@ impl Terms {
 
     /// Room for irregular arrivals grows with the square root of the load, as many small variations partly
     /// cancel out.
-    fn headroom_of(&self, memory: &Memory) -> f64 {
-        memory.headroom.deviations() * (self.offered / self.credits).sqrt()
+    fn headroom_for(&self, offered: f64, memory: &Memory) -> f64 {
+        memory.headroom.deviations() * (offered / self.credits).sqrt()
+    }
+
+    /// Replicas for requests that come at this rate; none before it is known what one does.
+    pub(super) fn replicas_for(&self, rate: f64, memory: &Memory) -> u32 {
+        let offered = rate / self.capacity.unwrap_or(f64::INFINITY);
+        whole(offered + self.headroom_for(offered, memory))
     }
 
     /// The queue a start from now, with every replica up that is ready or starts. As these are counted, a
@@ -135,9 +141,7 @@ impl Terms {
 
     /// A whole number: at least one while anything is to be done, and one only then.
     fn needed(&self, sample: &Sample) -> u32 {
-        let calculated = (self.base + self.drain - SLACK).ceil();
-        let calculated = calculated.clamp(0.0, f64::from(ScalingPolicy::MOST)) as u32;
-        let calculated = calculated.max(self.unmeasured(sample));
+        let calculated = whole(self.base + self.drain).max(self.unmeasured(sample));
         match (sample.is_active(), calculated) {
             (true, _) => calculated.max(1),
             (false, 0 | 1) => 0,
@@ -161,6 +165,12 @@ impl Terms {
             3
         }
     }
+}
+
+/// The whole number of replicas that do the work of so many.
+fn whole(replicas: f64) -> u32 {
+    let rounded = (replicas - SLACK).ceil();
+    rounded.clamp(0.0, f64::from(ScalingPolicy::MOST)) as u32
 }
 
 /// The load to provide for, in requests per second: what it usually grows to, and where starts are worth much, what it

@@ -314,6 +314,7 @@ fn every_reason_has_a_word_of_its_own() {
             longer: time,
         },
         Reason::Expected { needed },
+        Reason::Foreseen { needed, rate: 1.0 },
         Reason::Corrected { waited: time },
         Reason::Late { waited: time },
         Reason::HalfBlind,
