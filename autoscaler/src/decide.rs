@@ -101,11 +101,33 @@ fn choose(
             Some(more) => more,
             None => (terms.need, need(memory, sample, terms, &rule)),
         };
+        let needed = share(memory, sample, terms, needed);
         keep(memory, sample, wake(policy, sample, needed), &rule)
     };
     let choice = expect(memory, terms, choice);
     hold(policy, sample, foresee(memory, sample, terms, choice))
 }
+
+/// Lowers the number to what may be tried where more replicas did not do more, and to the fewer that did as much once
+/// these are enough.
+fn share(memory: &Memory, sample: &Sample, terms: &Terms, needed: (u32, Reason)) -> (u32, Reason) {
+    let Some((tried, fewer)) = memory.sharing.limit(memory.seen) else {
+        return needed;
+    };
+    let most = if terms.rate < ENOUGH * fewer.rate {
+        fewer.replicas
+    } else {
+        tried.max(sample.replicas.desired)
+    };
+    if needed.0 <= most {
+        return needed;
+    }
+    let wanted = needed.0;
+    (most, Reason::Shared { wanted, fewer })
+}
+
+/// The part of what replicas did at most that they do without a queue of its own.
+const ENOUGH: f64 = 0.8;
 
 /// Raises the number to what is kept.
 fn keep(

@@ -12,6 +12,7 @@ mod peak;
 mod price;
 mod rhythm;
 mod seasons;
+mod sharing;
 
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ pub(crate) use levels::{Level, Levels};
 pub(crate) use peak::Peak;
 pub(crate) use price::{Price, Step};
 pub(crate) use seasons::Seasons;
+pub(crate) use sharing::Sharing;
+pub use sharing::Throughput;
 
 use weir_cluster::ScalingPolicy;
 
@@ -50,6 +53,7 @@ pub struct Memory {
     pub(crate) peak: Peak,
     pub(crate) levels: Levels,
     pub(crate) seasons: Seasons,
+    pub(crate) sharing: Sharing,
     /// Whether at least as many replicas were up as were needed.
     pub(crate) is_enough: bool,
     /// Whether that was ever so with a replica up.
@@ -76,6 +80,8 @@ impl Memory {
         self.arrivals.observe(policy.window, sample);
         self.curve.observe(sample);
         self.seasons.observe(sample);
+        let credits = self.curve.credits(sample.replicas.credits);
+        self.sharing.observe(self.seen, sample, credits);
         let cold_start = sample.replicas.cold_start;
         let load = self.arrivals.mean(policy.window);
         self.growth.observe(self.seen, load, cold_start);

@@ -62,6 +62,8 @@ pub struct Machines {
     pub node_start: Duration,
     /// How long a node stays, and is paid for, after its replica left.
     pub linger: Duration,
+    /// GPUs on which all replicas take turns; unset gives each its own.
+    pub time_sliced: Option<u32>,
     /// GPUs that cost less and may be taken away.
     pub spot: Option<SpotGpus>,
 }

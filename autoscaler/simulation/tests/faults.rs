@@ -223,3 +223,16 @@ fn a_start_that_fits_into_the_target_is_not_avoided_at_any_price() {
     let least = 15 * SECOND * 199;
     assert!(run.replica_time <= 2 * least, "{:?}", run.replica_time);
 }
+
+#[test]
+fn replicas_that_share_a_gpu_are_not_answered_by_ever_more() {
+    let mut world = World::new(SERVICE, MINUTE);
+    world.machines.time_sliced = Some(1);
+    let mut arrivals = wave(0.6, Duration::ZERO, 20 * MINUTE, 1);
+    arrivals.extend(wave(1.5, 20 * MINUTE, 60 * MINUTE, 2));
+    arrivals.extend(wave(0.6, 60 * MINUTE, 120 * MINUTE, 3));
+    let run = run(&world, &arrivals, 120 * MINUTE);
+    // More would do nothing; without a limit there are 100, the most, and an hour later still 70.
+    assert!(most(&run, Duration::ZERO, 120 * MINUTE) <= 40);
+    assert!(most(&run, 118 * MINUTE, 120 * MINUTE) <= 6);
+}

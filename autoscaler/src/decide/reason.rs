@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::Throughput;
+
 /// The reason for a number of replicas. Printed, it is a sentence that goes on after "4 replicas:".
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reason {
@@ -61,6 +63,13 @@ pub enum Reason {
         /// How long a request has waited.
         waited: Duration,
     },
+    /// More are needed, but do not do more.
+    Shared {
+        /// Replicas that would be needed.
+        wanted: u32,
+        /// The fewest that did as much.
+        fewer: Throughput,
+    },
     /// A gateway is silent, so nothing is ended.
     HalfBlind,
     /// All gateways are silent, so nothing is changed.
@@ -103,7 +112,7 @@ pub enum HeldBy {
 
 impl Reason {
     /// Every value of [`Self::label`].
-    pub const LABELS: [&'static str; 15] = [
+    pub const LABELS: [&'static str; 16] = [
         "Load",
         "Unmeasured",
         "Woken",
@@ -113,6 +122,7 @@ impl Reason {
         "Foreseen",
         "Corrected",
         "Late",
+        "Shared",
         "HalfBlind",
         "Blind",
         "RiseHeld",
@@ -134,6 +144,7 @@ impl Reason {
             Self::Foreseen { .. } => "Foreseen",
             Self::Corrected { .. } => "Corrected",
             Self::Late { .. } => "Late",
+            Self::Shared { .. } => "Shared",
             Self::HalfBlind => "HalfBlind",
             Self::Blind => "Blind",
             Self::RiseHeld { .. } => "RiseHeld",
@@ -191,6 +202,12 @@ impl fmt::Display for Reason {
                 f,
                 "none is stopped while requests wait {:.1} s, longer than they should",
                 waited.as_secs_f64()
+            ),
+            Self::Shared { wanted, fewer } => write!(
+                f,
+                "{wanted} would be needed, but {} did as much ({:.1} requests per second) as there are now: \
+                 they seem to share a GPU or the cores of a machine, and more are tried slowly",
+                fewer.replicas, fewer.rate
             ),
             Self::HalfBlind => f.write_str("some gateway is silent, so none is stopped"),
             Self::Blind => f.write_str("no gateway reports, so nothing is changed"),

@@ -3,7 +3,7 @@ use std::num::NonZeroU32;
 use weir_cluster::{Activity, Histogram};
 
 use super::*;
-use crate::{Load, Replicas};
+use crate::{Load, Replicas, Throughput};
 
 /// One revision whose samples a test makes second by second.
 struct Revision {
@@ -317,6 +317,10 @@ fn every_reason_has_a_word_of_its_own() {
         Reason::Foreseen { needed, rate: 1.0 },
         Reason::Corrected { waited: time },
         Reason::Late { waited: time },
+        Reason::Shared {
+            wanted: needed,
+            fewer: Throughput::default(),
+        },
         Reason::HalfBlind,
         Reason::Blind,
         Reason::RiseHeld { wanted, held_by },

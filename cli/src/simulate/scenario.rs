@@ -172,6 +172,7 @@ fn world(
     };
     world.machines = Machines {
         gpus: args.gpus,
+        time_sliced: None,
         node_start: args.node_start,
         linger: args.node_linger,
         spot: (args.spot_gpus > 0).then_some(spot),

@@ -59,6 +59,12 @@ impl SimulatedReplicas {
         self.created
     }
 
+    /// How many replicas the work of all would keep busy.
+    pub(super) fn working(&self) -> f64 {
+        let busy: u32 = self.all.values().map(|replica| replica.busy).sum();
+        f64::from(busy) / f64::from(self.most)
+    }
+
     /// The one that has waited longest for a GPU.
     pub(super) fn pending(&self) -> Option<u32> {
         let mut all = self.all.iter();

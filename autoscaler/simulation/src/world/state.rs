@@ -168,7 +168,7 @@ impl<'a> State<'a> {
             };
             self.serve(replica, count);
             let time = service.time(count);
-            let factor = factor * self.world.factor(self.now);
+            let factor = factor * self.world.factor(self.now) * self.turns();
             let time = if factor == 1.0 {
                 time
             } else {
@@ -182,6 +182,13 @@ impl<'a> State<'a> {
             };
             self.schedule(time, done);
         }
+    }
+
+    /// How many times longer a replica takes that has its GPU in turns with others.
+    fn turns(&self) -> f64 {
+        let gpus = self.world.machines.time_sliced;
+        gpus.map_or(1.0, |gpus| self.replicas.working() / f64::from(gpus))
+            .max(1.0)
     }
 
     fn serve(&mut self, replica: u32, count: u32) {
