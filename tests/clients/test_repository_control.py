@@ -223,6 +223,15 @@ def test_model_file_sent_with_the_request(explicit):
     assert explicit.infer("sent", PLAIN_FP32).outputs()["OUTPUT0"]["data"] == [2, 4, 6, 8]
 
 
+def test_model_file_in_base64_with_line_breaks(explicit):
+    """As Triton's C++ client writes it: 72 characters a line, and a line break at the end."""
+    text = base64.b64encode((GOOD / "warmed" / "1" / "model.pt").read_bytes()).decode()
+    lines = "".join(text[at : at + 72] + "\n" for at in range(0, len(text), 72))
+    reply = load(explicit, "sent", **{"config": config_of("sent"), "file:1/model.pt": lines})
+    assert (reply.status, reply.body) == (200, b"")
+    assert explicit.infer("sent", PLAIN_FP32).outputs()["OUTPUT0"]["data"] == [2, 4, 6, 8]
+
+
 def test_model_file_sent_over_grpc(explicit):
     client = adapters.connect("grpc", explicit)
     file = (GOOD / "warmed" / "1" / "model.pt").read_bytes()
