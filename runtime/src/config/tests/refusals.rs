@@ -172,7 +172,8 @@ fn batching_is_refused_in_tritons_words() {
             "Only one priority level is allowed when 'preserve_ordering' is true for m",
         ),
         (
-            "preserve_ordering: true default_queue_policy { timeout_action: DELAY }",
+            "preserve_ordering: true
+               default_queue_policy { timeout_action: DELAY default_timeout_microseconds: 1 }",
             "Queue policy can not have DELAY as timeout action when 'preserve_ordering' is true \
              for m",
         ),
@@ -181,6 +182,22 @@ fn batching_is_refused_in_tritons_words() {
         let text = usual(&format!("dynamic_batching {{ {fields} }}"));
         assert_eq!(refusal(&text), sentence);
     }
+}
+
+#[test]
+fn policies_that_can_have_no_effect_pass() {
+    let batching = |fields: &str| {
+        let config = read(&usual(&format!("dynamic_batching {{ {fields} }}")));
+        config.batching.unwrap()
+    };
+    let delayed = "value { timeout_action: DELAY default_timeout_microseconds: 1 }";
+    let of_no_level = batching(&format!(
+        "preserve_ordering: true priority_queue_policy {{ key: 1 {delayed} }}"
+    ));
+    assert!(of_no_level.level_queues.is_empty());
+    let of_no_timeout =
+        batching("preserve_ordering: true default_queue_policy { timeout_action: DELAY }");
+    assert!(of_no_timeout.preserve_ordering);
 }
 
 #[test]
