@@ -240,6 +240,16 @@ def test_model_file_sent_over_grpc(explicit):
     client.close()
 
 
+def test_a_response_cache_is_left_out_with_a_note(explicit):
+    """As Triton does where the server has no cache; answers are the same."""
+    config = config_of("warmed", response_cache={"enable": True})
+    assert load(explicit, "warmed", config=config).status == 200
+    assert explicit.infer("warmed", PLAIN_FP32).outputs()["OUTPUT0"]["data"] == [2, 4, 6, 8]
+    shown = explicit.call("GET", "/v2/models/warmed/config").json()
+    assert shown["response_cache"] == {"enable": True}
+    assert "response_cache accepted without effect" in explicit.log.read_text()
+
+
 def test_files_without_a_config(explicit):
     file = base64.b64encode(b"x").decode()
     reply = load(explicit, "sent", **{"file:1/model.pt": file})

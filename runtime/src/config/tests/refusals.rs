@@ -13,6 +13,7 @@ fn hints_pass() {
            rate_limiter { resources { name: 'r' count: 1 } priority: 2 } }
          model_metrics { metric_control { metric_identifier { family: 'f' } histogram_options { buckets: [ 1, 2.5 ] } } }
          model_transaction_policy { decoupled: false }
+         response_cache { enable: true }
          runtime: 'libtriton_pytorch.so'",
     ));
     assert!(
@@ -36,7 +37,6 @@ fn unsupported_features_are_refused_by_name() {
         ("platform: 'ensemble'", "platform 'ensemble'"),
         ("platform: 'torch_aoti'", "platform 'torch_aoti'"),
         ("runtime: 'model.py'", "runtime 'model.py'"),
-        ("response_cache { enable: true }", "response_cache.enable"),
         ("batch_input { }", "batch_input"),
         ("batch_output { }", "batch_output"),
         (
