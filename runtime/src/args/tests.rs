@@ -203,8 +203,16 @@ fn settings_of_backends_metrics_and_traces_are_read() {
          --metrics-config histogram_latencies=true --trace-config triton,rate=5 \
          --trace-config level=TIMESTAMPS --trace-config level=TENSORS",
     );
-    assert_eq!(config.backends["pytorch"]["inter_op_thread_count"], "2");
-    assert_eq!(config.backends[""]["default-max-batch-size"], "8");
+    let note = |setting: &str| {
+        format!(
+            "--backend-config {setting} accepted without effect: a model's settings are parameters of its config.pbtxt"
+        )
+    };
+    let settings = [
+        "pytorch,inter_op_thread_count=2",
+        ",default-max-batch-size=8",
+    ];
+    assert_eq!(config.notes, settings.map(note));
     assert!(config.metrics.unwrap().options.histogram_latencies);
     assert_eq!(config.trace.rate, 5);
     assert_eq!(config.trace.level, crate::settings::trace::TraceLevel::Both);
