@@ -64,8 +64,10 @@ pub fn classification(
     if per_row > 0 {
         let mut order = Vec::with_capacity(per_row);
         for row in 0..rows.unwrap_or(1) {
-            scores.sort_row(row * per_row, per_row, &mut order);
-            for &index in order.iter().take(count) {
+            order.clear();
+            order.extend(0..per_row);
+            scores.choose(row * per_row, count, &mut order);
+            for &index in &order {
                 scores.push_class(row * per_row, index, labels, &mut data);
             }
         }
@@ -112,15 +114,14 @@ impl Scores {
         })
     }
 
-    /// Fills `order` with a row's indices, best first.
-    fn sort_row(&self, start: usize, length: usize, order: &mut Vec<usize>) {
-        order.clear();
-        order.extend(0..length);
-        // The sort is stable, which is what keeps equal scores in order.
+    /// Leaves the `count` best of a row's indices in `order`, best first.
+    fn choose(&self, start: usize, count: usize, order: &mut Vec<usize>) {
         match self {
-            Self::Unsigned(all) => order.sort_by_key(|&i| std::cmp::Reverse(all[start + i])),
-            Self::Signed(all) => order.sort_by_key(|&i| std::cmp::Reverse(all[start + i])),
-            Self::Real(all) => order.sort_by(|&a, &b| descending(all[start + a], all[start + b])),
+            Self::Unsigned(all) => best(order, count, |a, b| all[start + b].cmp(&all[start + a])),
+            Self::Signed(all) => best(order, count, |a, b| all[start + b].cmp(&all[start + a])),
+            Self::Real(all) => best(order, count, |a, b| {
+                descending(all[start + a], all[start + b])
+            }),
         }
     }
 
@@ -140,6 +141,17 @@ impl Scores {
         data.extend_from_slice(&(text.len() as u32).to_le_bytes());
         data.extend_from_slice(text.as_bytes());
     }
+}
+
+/// Leaves the `count` least of the indices, in order; equal ones by their numbers. All but these are only looked at:
+/// clients want few classes of many.
+fn best(order: &mut Vec<usize>, count: usize, compare: impl Fn(usize, usize) -> Ordering) {
+    let by = |a: &usize, b: &usize| compare(*a, *b).then(a.cmp(b));
+    if count < order.len() {
+        order.select_nth_unstable_by(count, by);
+        order.truncate(count);
+    }
+    order.sort_unstable_by(by);
 }
 
 fn widen<const N: usize, T>(data: &[u8], convert: impl Fn([u8; N]) -> T) -> Vec<T> {

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use base64::engine::general_purpose::STANDARD;
 use base64::{DecodeError, Engine as _};
 
-/// Decodes base64 with or without line breaks: many encoders put one after each 72 or 76 characters and at the end, that
-/// of Triton's C++ client, the program `base64` and Python's `encodebytes` among them.
+/// Decodes base64 with or without line breaks: many encoders put one after each 72 or 76 characters and at the end,
+/// that of Triton's C++ client, the program `base64` and Python's `encodebytes` among them.
 ///
 /// # Errors
 /// What is no base64 otherwise; offsets are those without the line breaks.
