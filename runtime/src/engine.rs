@@ -299,6 +299,11 @@ impl Engine {
         self.interface.signature.max_batch_size.max(1) * self.instances.len()
     }
 
+    /// Has no request wait for companions any more: few or none will come.
+    pub(crate) fn hurry(&self) {
+        self.batcher.hurry();
+    }
+
     /// Takes nothing new, answers what is queued, ends the instances.
     pub(crate) async fn drain(&self) {
         self.batcher.close();

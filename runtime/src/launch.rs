@@ -180,6 +180,8 @@ impl Launch for Launcher {
     }
 
     async fn retire(&self, served: Arc<LoadedModel>) {
+        // New requests are its successor's: those that wait for companions would hold it open for their whole delay.
+        served.engine.hurry();
         served.in_use.retire().await;
         served.engine.drain().await;
     }

@@ -307,6 +307,13 @@ impl Server {
         &self.log
     }
 
+    /// Has no request wait for companions in its batch any more: the ports are closed.
+    pub(crate) fn hurry(&self) {
+        for serving in self.repository.serving() {
+            serving.served.engine.hurry();
+        }
+    }
+
     /// True once it was asked to end.
     #[must_use]
     pub(crate) fn is_draining(&self) -> bool {

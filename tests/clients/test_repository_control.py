@@ -303,6 +303,19 @@ def test_unload_lets_running_requests_finish(explicit):
         assert [r.result().outputs()["OUTPUT0"]["data"] for r in running] == [[10] * 8] * 2
 
 
+def test_unload_ends_the_wait_for_companions(explicit):
+    """None will come any more: the request would hold its version open for its whole delay."""
+    rows = {"name": "INPUT0", "data_type": "TYPE_INT32", "dims": [1]}
+    delay = {"max_queue_delay_microseconds": 600_000_000}
+    config = {"backend": "echo", "max_batch_size": 8, "input": [rows], "output": [rows], "dynamic_batching": delay}
+    assert load(explicit, "slow", config=json.dumps(config)).status == 200
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(explicit.infer, "slow", ONE)
+        explicit.wait_for_pending("slow", 1)
+        assert unload(explicit, "slow").status == 200
+        assert waiting.result().outputs()["INPUT0"]["data"] == [10]
+
+
 def test_reload_under_load_fails_no_request(explicit, repository):
     """Versions are replaced side by side; a request meanwhile is answered by one or the other."""
     assert load(explicit, "latest_version").status == 200
