@@ -8,7 +8,8 @@ use bytes::Bytes;
 
 use crate::{Batching, Code, Coded, DataType, Shape, ShapeError, Tensor, TensorError};
 
-/// The most scores per row: Triton's limit, which keeps the sort bounded.
+/// The most scores per row, which is Triton's limit, and the most classes of all rows together: each is a string of
+/// some 20 bytes, so that a request of some megabytes would have an answer of hundreds.
 const MAX_ELEMENTS: usize = 1_000_000;
 
 /// A failure to pick an output's best classes.
@@ -17,7 +18,7 @@ pub enum ClassificationError {
     /// A datatype without an order, or one that Triton does not sort.
     #[error("class result not available for output due to unsupported type '{0}'")]
     Unsupported(DataType),
-    /// More scores per row than the limit of a million.
+    /// More scores per row, or more classes of all rows, than the limit of a million.
     #[error("classification output tensor too large")]
     TooLarge,
     /// Impossible for a tensor made by [`Tensor::new`].
@@ -42,7 +43,7 @@ impl Coded for ClassificationError {
 /// Equal scores keep the order of their indices; NaN comes last. An empty label is none.
 ///
 /// # Errors
-/// [`ClassificationError`] for BYTES, BOOL, FP16 and BF16, and for more than a million scores per row.
+/// [`ClassificationError`] for BYTES, BOOL, FP16 and BF16, and for more than a million scores per row or classes.
 pub fn classification(
     tensor: &Tensor,
     batching: Batching,
@@ -59,6 +60,9 @@ pub fn classification(
         return Err(ClassificationError::TooLarge);
     }
     let count = per_row.min(classes.get());
+    if rows.unwrap_or(1).saturating_mul(count) > MAX_ELEMENTS {
+        return Err(ClassificationError::TooLarge);
+    }
     let scores = Scores::of(tensor)?;
     let mut data = Vec::new();
     if per_row > 0 {

@@ -120,3 +120,12 @@ fn datatypes_without_order_are_refused() {
     let error = classes(&scores, Batching::FirstDimension, 1, &[]).unwrap_err();
     assert_eq!(error.to_string(), "classification output tensor too large");
 }
+
+#[test]
+fn an_answer_has_a_million_classes_at_most() {
+    let scores = tensor("y", DataType::Uint8, &[2, 500_001], &vec![0; 1_000_002]);
+    let of = |count| classes(&scores, Batching::FirstDimension, count, &[]);
+    let error = of(500_001).unwrap_err();
+    assert_eq!(error.to_string(), "classification output tensor too large");
+    assert_eq!(of(1).unwrap().0, [2, 1]);
+}
