@@ -72,13 +72,13 @@ fn defaults_are_tritons() {
 
 #[test]
 fn booleans_take_tritons_forms() {
-    for flags in ["--allow-http=false", "--allow-http 0", "--allow-http=False"] {
+    for flags in ["--allow-http=false", "--allow-http 0", "--allow-http=Off"] {
         assert!(config(flags).http.is_none(), "{flags}");
     }
-    for flags in ["--allow-http=true", "--allow-http 1", "--allow-http"] {
+    for flags in ["--allow-http=on", "--allow-http 1", "--allow-http"] {
         assert!(config(flags).http.is_some(), "{flags}");
     }
-    assert!(usage("--allow-http=perhaps").contains("expected true, false, 1 or 0"));
+    assert!(usage("--allow-http=perhaps").contains("expected true, on, 1, false, off or 0"));
 }
 
 #[test]
