@@ -99,6 +99,14 @@ async fn any_other_directory_is_a_repository() {
 }
 
 #[tokio::test]
+async fn the_first_version_may_be_zero() {
+    let folder = Folder::with(&[("m", &[0])]);
+    let (repository, _) = started(&folder, ControlMode::None).await;
+    assert_eq!(index(&repository), ["m 0 READY"]);
+    assert_eq!(repository.find("m", "0").unwrap().content, "weights");
+}
+
+#[tokio::test]
 async fn models_may_have_numbers_for_names() {
     let folder = Folder::with(&[("7", &[1, 2]), ("resnet", &[1])]);
     let (repository, _) = started(&folder, ControlMode::None).await;
