@@ -181,6 +181,11 @@ impl<T: Item> Assembler<T> {
         self.wait_on(self.policy.level(priority), now)
     }
 
+    /// Lets what is queued, and what comes yet, go without delay: there will be no companions to wait for.
+    pub fn hurry(&mut self) {
+        self.policy.delay = Duration::ZERO;
+    }
+
     /// Refuses everything from now on, and lets what is queued go without delay.
     pub fn drain(&mut self) {
         self.stage = Stage::Draining;

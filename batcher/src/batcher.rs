@@ -138,6 +138,11 @@ impl<I: Item, O: Send + 'static> Batcher<I, O> {
         state.assembler.expected(clock::now())
     }
 
+    /// Has no item wait for companions any more, those queued and those to come: call it when few will come.
+    pub fn hurry(&self) {
+        self.handle.shared.hurry();
+    }
+
     /// Stops admitting. Workers get what is queued, without delay, and then `None`. What is queued
     /// while there is no worker is answered [`SubmitError::Lost`]: no one is there to run it.
     pub fn close(&self) {

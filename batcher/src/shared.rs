@@ -170,6 +170,12 @@ impl<I: Item, O: Send + 'static> Shared<I, O> {
         }
     }
 
+    /// Lets what is queued, and what comes yet, go without delay.
+    pub(crate) fn hurry(&self) {
+        self.lock().assembler.hurry();
+        self.due.notify_all();
+    }
+
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         self.closed.store(true, SeqCst);

@@ -183,6 +183,25 @@ async fn a_drain_answers_what_is_queued_and_refuses_the_rest() {
     device.join().expect("ends");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_hurries_waits_for_no_companions() {
+    let (batcher, _) = batcher(Policy {
+        delay: Duration::from_secs(3600),
+        ..Policy::new(8)
+    });
+    let device = device(batcher.worker());
+    let submit = |number| {
+        let ticket = batcher.submit(job(number), Terms::default());
+        ticket.expect("has room")
+    };
+    let queued = tokio::spawn(submit(0));
+    batcher.hurry();
+    assert_eq!(within(queued).await.expect("does not panic"), Ok(0));
+    assert_eq!(within(submit(3)).await, Ok(3), "those that come later too");
+    batcher.close();
+    device.join().expect("ends");
+}
+
 #[tokio::test]
 async fn dropping_the_last_handle_ends_the_workers() {
     let (batcher, _) = batcher(Policy::new(8));

@@ -8,7 +8,8 @@ use bytes::Bytes;
 
 use crate::{Batching, Code, Coded, DataType, Shape, ShapeError, Tensor, TensorError};
 
-/// The most scores per row: Triton's limit, which keeps the sort bounded.
+/// The most scores per row, which is Triton's limit, and the most classes of all rows together: each is a string of
+/// some 20 bytes, so that a request of some megabytes would have an answer of hundreds.
 const MAX_ELEMENTS: usize = 1_000_000;
 
 /// A failure to pick an output's best classes.
@@ -17,7 +18,7 @@ pub enum ClassificationError {
     /// A datatype without an order, or one that Triton does not sort.
     #[error("class result not available for output due to unsupported type '{0}'")]
     Unsupported(DataType),
-    /// More scores per row than the limit of a million.
+    /// More scores per row, or more classes of all rows, than the limit of a million.
     #[error("classification output tensor too large")]
     TooLarge,
     /// Impossible for a tensor made by [`Tensor::new`].
@@ -42,7 +43,7 @@ impl Coded for ClassificationError {
 /// Equal scores keep the order of their indices; NaN comes last. An empty label is none.
 ///
 /// # Errors
-/// [`ClassificationError`] for BYTES, BOOL, FP16 and BF16, and for more than a million scores per row.
+/// [`ClassificationError`] for BYTES, BOOL, FP16 and BF16, and for more than a million scores per row or classes.
 pub fn classification(
     tensor: &Tensor,
     batching: Batching,
@@ -59,13 +60,18 @@ pub fn classification(
         return Err(ClassificationError::TooLarge);
     }
     let count = per_row.min(classes.get());
+    if rows.unwrap_or(1).saturating_mul(count) > MAX_ELEMENTS {
+        return Err(ClassificationError::TooLarge);
+    }
     let scores = Scores::of(tensor)?;
     let mut data = Vec::new();
     if per_row > 0 {
         let mut order = Vec::with_capacity(per_row);
         for row in 0..rows.unwrap_or(1) {
-            scores.sort_row(row * per_row, per_row, &mut order);
-            for &index in order.iter().take(count) {
+            order.clear();
+            order.extend(0..per_row);
+            scores.choose(row * per_row, count, &mut order);
+            for &index in &order {
                 scores.push_class(row * per_row, index, labels, &mut data);
             }
         }
@@ -112,15 +118,14 @@ impl Scores {
         })
     }
 
-    /// Fills `order` with a row's indices, best first.
-    fn sort_row(&self, start: usize, length: usize, order: &mut Vec<usize>) {
-        order.clear();
-        order.extend(0..length);
-        // The sort is stable, which is what keeps equal scores in order.
+    /// Leaves the `count` best of a row's indices in `order`, best first.
+    fn choose(&self, start: usize, count: usize, order: &mut Vec<usize>) {
         match self {
-            Self::Unsigned(all) => order.sort_by_key(|&i| std::cmp::Reverse(all[start + i])),
-            Self::Signed(all) => order.sort_by_key(|&i| std::cmp::Reverse(all[start + i])),
-            Self::Real(all) => order.sort_by(|&a, &b| descending(all[start + a], all[start + b])),
+            Self::Unsigned(all) => best(order, count, |a, b| all[start + b].cmp(&all[start + a])),
+            Self::Signed(all) => best(order, count, |a, b| all[start + b].cmp(&all[start + a])),
+            Self::Real(all) => best(order, count, |a, b| {
+                descending(all[start + a], all[start + b])
+            }),
         }
     }
 
@@ -140,6 +145,17 @@ impl Scores {
         data.extend_from_slice(&(text.len() as u32).to_le_bytes());
         data.extend_from_slice(text.as_bytes());
     }
+}
+
+/// Leaves the `count` least of the indices, in order; equal ones by their numbers. All but these are only looked at:
+/// clients want few classes of many.
+fn best(order: &mut Vec<usize>, count: usize, compare: impl Fn(usize, usize) -> Ordering) {
+    let by = |a: &usize, b: &usize| compare(*a, *b).then(a.cmp(b));
+    if count < order.len() {
+        order.select_nth_unstable_by(count, by);
+        order.truncate(count);
+    }
+    order.sort_unstable_by(by);
 }
 
 fn widen<const N: usize, T>(data: &[u8], convert: impl Fn([u8; N]) -> T) -> Vec<T> {

@@ -8,6 +8,7 @@
 //!
 //! Everything here is pure: bytes in, values or an error with a message for the client out.
 
+mod base64_text;
 mod binary;
 mod bodies;
 mod elements;

@@ -115,6 +115,7 @@ async fn serve(config: &Config, server: Arc<Server>, ports: Ports, drain: &Drain
             drain.begun().cancelled().await;
             server.enter(Phase::Draining);
             drain.closed().cancelled().await;
+            server.hurry();
         } else {
             drain.close();
         }

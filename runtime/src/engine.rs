@@ -15,6 +15,7 @@ mod runner;
 mod warmup;
 mod watch;
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -56,13 +57,26 @@ pub(crate) struct EngineSpec {
 pub(crate) struct Engine {
     interface: Arc<Interface>,
     version: String,
-    labels: Vec<Vec<String>>,
+    labels: Vec<Arc<[String]>>,
     batcher: Batcher<Job, JobResult>,
     statistics: Arc<Statistics>,
     watch: Arc<EngineWatch>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// By number; those bound to their thread are absent.
     instances: Vec<Option<inline::SharedRunner>>,
+}
+
+/// Bytes of scores whose best are looked for off the reactor: where many are wanted they are sorted, which would hold
+/// up every other connection for milliseconds.
+const LARGE_SCORES: usize = 256 * 1024;
+
+/// An output of which a request wants the best classes.
+struct WantedClasses {
+    /// Index among the request's outputs.
+    at: usize,
+    /// Index among the signature's outputs.
+    index: usize,
+    count: NonZeroUsize,
 }
 
 /// The batcher's answer to a job.
@@ -125,7 +139,7 @@ impl Engine {
             watch: Arc::new(EngineWatch::new(watched, batcher.clone(), devices.len())),
             interface: Arc::new(interface),
             version: version.to_string(),
-            labels,
+            labels: labels.into_iter().map(Arc::from).collect(),
             batcher,
             statistics,
             threads: Mutex::new(Vec::new()),
@@ -184,11 +198,16 @@ impl Engine {
             let mut ticket = self.batcher.submit(accepted.job, terms)?;
             inline::run_if_short(&self.batcher, &mut ticket, &self.instances).await;
             let reply = ticket.await.map_err(|error| self.watch.explain(error))??;
-            let response = self.respond(accepted.id, accepted.outputs, &reply.slice)?;
-            Ok(Inferred {
-                response,
+            let classes = wanted_classes(&accepted.outputs);
+            let inferred = Inferred {
+                response: self.respond(accepted.id, accepted.outputs, &reply.slice)?,
                 cost: reply.cost,
-            })
+            };
+            if classes.is_empty() {
+                return Ok(inferred);
+            }
+            // Boxed, as few requests have it, and all would hold its space while they wait.
+            Box::pin(self.classify(inferred, classes)).await
         }
     }
 
@@ -201,10 +220,6 @@ impl Engine {
         let mut tensors = Vec::with_capacity(outputs.len());
         for (index, requested) in outputs {
             let tensor = slice.output(&self.interface, index)?;
-            let tensor = match requested.classes {
-                Some(classes) => self.classify(&tensor, index, classes)?,
-                None => tensor,
-            };
             tensors.push((tensor, requested.delivery));
         }
         Ok(InferResponse {
@@ -216,15 +231,39 @@ impl Engine {
         })
     }
 
-    fn classify(
+    /// Puts the best classes in the place of outputs' scores.
+    async fn classify(
         &self,
-        tensor: &Tensor,
+        mut inferred: Inferred,
+        wanted: Vec<WantedClasses>,
+    ) -> Result<Inferred, ServeError> {
+        for WantedClasses { at, index, count } in wanted {
+            if let Some((scores, _)) = inferred.response.outputs.get_mut(at) {
+                *scores = self.best_classes(scores.clone(), index, count).await?;
+            }
+        }
+        Ok(inferred)
+    }
+
+    async fn best_classes(
+        &self,
+        scores: Tensor,
         index: usize,
-        classes: std::num::NonZeroUsize,
+        count: NonZeroUsize,
     ) -> Result<Tensor, ServeError> {
-        let labels = self.labels.get(index).map_or(&[][..], Vec::as_slice);
-        classification(tensor, self.interface.batching(), classes, labels)
-            .map_err(|error| ServeError::codec(&error))
+        let labels = self.labels.get(index).cloned().unwrap_or_default();
+        let batching = self.interface.batching();
+        let is_large = scores.data().len() > LARGE_SCORES;
+        let work = move || classification(&scores, batching, count, &labels);
+        let classified = if is_large {
+            let done = tokio::task::spawn_blocking(work).await;
+            done.map_err(|error| {
+                ServeError::Model(format!("the server failed on this request: {error}"))
+            })?
+        } else {
+            work()
+        };
+        classified.map_err(|error| ServeError::codec(&error))
     }
 
     /// The model as requests see it.
@@ -258,6 +297,11 @@ impl Engine {
     #[must_use]
     pub(crate) fn capacity(&self) -> usize {
         self.interface.signature.max_batch_size.max(1) * self.instances.len()
+    }
+
+    /// Has no request wait for companions any more: few or none will come.
+    pub(crate) fn hurry(&self) {
+        self.batcher.hurry();
     }
 
     /// Takes nothing new, answers what is queued, ends the instances.
@@ -297,6 +341,18 @@ impl Drop for Engine {
         // Threads that were not drained end when their queue is closed.
         self.batcher.close();
     }
+}
+
+fn wanted_classes(outputs: &[(usize, RequestedOutput)]) -> Vec<WantedClasses> {
+    let outputs = outputs.iter().enumerate();
+    let wanted = outputs.filter_map(|(at, (index, output))| {
+        Some(WantedClasses {
+            at,
+            index: *index,
+            count: output.classes?,
+        })
+    });
+    wanted.collect()
 }
 
 /// Reads `priority` and `timeout` (microseconds); both are unsigned integers.

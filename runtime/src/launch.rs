@@ -175,10 +175,13 @@ impl Launch for Launcher {
     fn launch(&self, source: &VersionSource) -> Result<LoadedModel, LoadError> {
         let config = ModelConfig::clone(&source.config);
         let config = config.place(&self.options.gpus).map_err(refused)?;
+        tell_of_no_cache(&config);
         self.start(source, config)
     }
 
     async fn retire(&self, served: Arc<LoadedModel>) {
+        // New requests are its successor's: those that wait for companions would hold it open for their whole delay.
+        served.engine.hurry();
         served.in_use.retire().await;
         served.engine.drain().await;
     }
@@ -253,6 +256,18 @@ fn op_libraries(source: &VersionSource, config: &ModelConfig) -> Vec<PathBuf> {
     let operations = config.proto.model_operations.iter();
     let names = operations.flat_map(|operations| &operations.op_library_filename);
     names.map(|name| source.model_dir.join(name)).collect()
+}
+
+/// Says what becomes of `response_cache`, by which users expect answers that cost nothing. Triton, too, serves such a
+/// model without a cache where the server has none.
+fn tell_of_no_cache(config: &ModelConfig) {
+    let cache = config.proto.response_cache;
+    if cache.is_some_and(|cache| cache.enable) {
+        tracing::info!(
+            model = %config.name,
+            "response_cache accepted without effect: there is no response cache"
+        );
+    }
 }
 
 fn labels(interface: &Interface, named: &BTreeMap<String, Vec<String>>) -> Vec<Vec<String>> {

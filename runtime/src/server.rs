@@ -13,7 +13,7 @@ use crate::launch::{InUse, Launcher, LoadedModel, Oversight};
 use crate::repository::{IndexEntry, IndexFilter, LoadOptions, Repository, ServingVersion};
 use crate::settings::log::LogStore;
 use crate::settings::trace::{TraceLevel, TraceStore};
-use crate::shared_memory::{self, SharedMemory};
+use crate::shared_memory::{self, HeldRegions, SharedMemory};
 use crate::statistics::Snapshot;
 
 pub(crate) struct Server {
@@ -185,39 +185,14 @@ impl Server {
         request: InferRequest,
         deadline: Option<Instant>,
     ) -> Result<Inferred, ServeError> {
+        let held = self.memory.hold(&request.outputs);
         let inferred = engine.infer(request, deadline, &self.memory).await?;
-        self.deliver(&inferred.response.outputs)?;
+        deliver(&held, &inferred.response.outputs)?;
         match self.trace.sample(&inferred.response.model) {
             TraceLevel::Off => {}
             level => trace(level, &inferred),
         }
         Ok(inferred)
-    }
-
-    /// Writes the outputs that go to shared memory, none where two would overwrite each other.
-    fn deliver(&self, outputs: &[(Tensor, Delivery)]) -> Result<(), ServeError> {
-        let apart = shared_memory::check_apart(outputs);
-        apart.map_err(|error| ServeError::codec(&error))?;
-        for (tensor, delivery) in outputs {
-            if let Delivery::Shared(range) = delivery {
-                self.write_shared(range, tensor)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn write_shared(&self, range: &SharedRange, output: &Tensor) -> Result<(), ServeError> {
-        let (name, size) = (output.name(), output.data().len());
-        if (size as u64) > range.size {
-            return Err(ServeError::Invalid(format!(
-                "shared memory size specified with the request for output '{name}' ({} bytes) \
-                 should be at least {size} bytes to hold the results",
-                range.size
-            )));
-        }
-        self.memory
-            .write(range, output.data())
-            .map_err(|error| ServeError::codec(&error))
     }
 
     /// A model's metadata: inputs, outputs and versions.
@@ -332,6 +307,13 @@ impl Server {
         &self.log
     }
 
+    /// Has no request wait for companions in its batch any more: the ports are closed.
+    pub(crate) fn hurry(&self) {
+        for serving in self.repository.serving() {
+            serving.served.engine.hurry();
+        }
+    }
+
     /// True once it was asked to end.
     #[must_use]
     pub(crate) fn is_draining(&self) -> bool {
@@ -351,6 +333,35 @@ impl Server {
             () = tokio::time::sleep(period) => true,
         }
     }
+}
+
+/// Writes the outputs that go to shared memory, none where two would overwrite each other.
+fn deliver(held: &HeldRegions, outputs: &[(Tensor, Delivery)]) -> Result<(), ServeError> {
+    let apart = shared_memory::check_apart(outputs);
+    apart.map_err(|error| ServeError::codec(&error))?;
+    for (tensor, delivery) in outputs {
+        if let Delivery::Shared(range) = delivery {
+            write_shared(held, range, tensor)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_shared(
+    held: &HeldRegions,
+    range: &SharedRange,
+    output: &Tensor,
+) -> Result<(), ServeError> {
+    let (name, size) = (output.name(), output.data().len());
+    if (size as u64) > range.size {
+        return Err(ServeError::Invalid(format!(
+            "shared memory size specified with the request for output '{name}' ({} bytes) \
+             should be at least {size} bytes to hold the results",
+            range.size
+        )));
+    }
+    held.write(range, output.data())
+        .map_err(|error| ServeError::codec(&error))
 }
 
 /// Writes one request into the log: its stages, its tensors, or both.

@@ -9,7 +9,7 @@ mod table;
 
 pub(crate) use error::SharedMemoryError;
 pub(crate) use overlap::check_apart;
-pub(crate) use table::{RegionStatus, SharedMemory};
+pub(crate) use table::{HeldRegions, RegionStatus, SharedMemory};
 
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import numpy as np
@@ -13,7 +14,7 @@ from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
 import wire
-from server import GOOD, Server
+from server import GOOD, Server, wait_until
 from test_batching import number
 from test_grpc import code_of
 from wire import HEADER_LENGTH, request, tensor
@@ -185,6 +186,29 @@ def test_an_output_in_an_unknown_region(limited, parameters):
     reply = limited.infer("add_sub", {**wire.add_sub(), "outputs": outputs})
     assert reply.status == 404
     assert reply.error() == "Unable to find shared memory region: 'nowhere'"
+
+
+@pytest.mark.parametrize("next_key", [None, "other"], ids=["unregistered", "registered-anew"])
+def test_an_output_goes_where_its_region_was_when_the_request_came(limited, region, next_key):
+    """Another client unregisters the region while the model runs, or registers other memory by its name."""
+    handle, key = region
+    other = shm.create_shared_memory_region("other", f"{key}-other", 128)
+    place = {"shared_memory_region": "region", "shared_memory_byte_size": 4}
+    body = request(tensor("INPUT0", "INT32", [1, 1], [7]), outputs=[{"name": "OUTPUT0", "parameters": place}])
+    shm.set_shared_memory_region(handle, [np.zeros(1, np.int32)])
+    with http_client.InferenceServerClient(limited.http) as client, ThreadPoolExecutor() as pool:
+        client.register_system_shared_memory("region", key, 128)
+        running = pool.submit(limited.infer, "slow", body)
+        seconds = "weir_runtime_running_batch_seconds"
+        wait_until(lambda: limited.metric(seconds, model="slow") > 0, 10, "the model runs")
+        client.unregister_system_shared_memory("region")
+        if next_key:
+            client.register_system_shared_memory("region", f"{key}-{next_key}", 128)
+        assert running.result().outputs()["OUTPUT0"]["parameters"]["shared_memory_region"] == "region"
+        client.unregister_system_shared_memory()
+    assert shm.get_contents_as_numpy(handle, np.int32, [1]) == [7]
+    assert shm.get_contents_as_numpy(other, np.int32, [1]) == [0]
+    shm.destroy_shared_memory_region(other)
 
 
 def test_status_and_unregister(shared_memory_client, region):

@@ -223,12 +223,31 @@ def test_model_file_sent_with_the_request(explicit):
     assert explicit.infer("sent", PLAIN_FP32).outputs()["OUTPUT0"]["data"] == [2, 4, 6, 8]
 
 
+def test_model_file_in_base64_with_line_breaks(explicit):
+    """As Triton's C++ client writes it: 72 characters a line, and a line break at the end."""
+    text = base64.b64encode((GOOD / "warmed" / "1" / "model.pt").read_bytes()).decode()
+    lines = "".join(text[at : at + 72] + "\n" for at in range(0, len(text), 72))
+    reply = load(explicit, "sent", **{"config": config_of("sent"), "file:1/model.pt": lines})
+    assert (reply.status, reply.body) == (200, b"")
+    assert explicit.infer("sent", PLAIN_FP32).outputs()["OUTPUT0"]["data"] == [2, 4, 6, 8]
+
+
 def test_model_file_sent_over_grpc(explicit):
     client = adapters.connect("grpc", explicit)
     file = (GOOD / "warmed" / "1" / "model.pt").read_bytes()
     client.call("load_model", "sent", config=config_of("sent"), files={"file:7/model.pt": file})
     assert client.call("is_model_ready", "sent", "7") is True
     client.close()
+
+
+def test_a_response_cache_is_left_out_with_a_note(explicit):
+    """As Triton does where the server has no cache; answers are the same."""
+    config = config_of("warmed", response_cache={"enable": True})
+    assert load(explicit, "warmed", config=config).status == 200
+    assert explicit.infer("warmed", PLAIN_FP32).outputs()["OUTPUT0"]["data"] == [2, 4, 6, 8]
+    shown = explicit.call("GET", "/v2/models/warmed/config").json()
+    assert shown["response_cache"] == {"enable": True}
+    assert "response_cache accepted without effect" in explicit.log.read_text()
 
 
 def test_files_without_a_config(explicit):
@@ -282,6 +301,19 @@ def test_unload_lets_running_requests_finish(explicit):
         assert unload(explicit, "slow").status == 200
         assert explicit.infer("slow", ONE).status in (400, 404, 503)
         assert [r.result().outputs()["OUTPUT0"]["data"] for r in running] == [[10] * 8] * 2
+
+
+def test_unload_ends_the_wait_for_companions(explicit):
+    """None will come any more: the request would hold its version open for its whole delay."""
+    rows = {"name": "INPUT0", "data_type": "TYPE_INT32", "dims": [1]}
+    delay = {"max_queue_delay_microseconds": 600_000_000}
+    config = {"backend": "echo", "max_batch_size": 8, "input": [rows], "output": [rows], "dynamic_batching": delay}
+    assert load(explicit, "slow", config=json.dumps(config)).status == 200
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(explicit.infer, "slow", ONE)
+        explicit.wait_for_pending("slow", 1)
+        assert unload(explicit, "slow").status == 200
+        assert waiting.result().outputs()["INPUT0"]["data"] == [10]
 
 
 def test_reload_under_load_fails_no_request(explicit, repository):

@@ -65,6 +65,19 @@ def until_in_flight(server, protocol: str, count: int) -> None:
     wait_until(lambda: in_flight() == count, 10, f"{count} requests have begun")
 
 
+def test_a_request_that_waits_for_companions_is_answered_at_once(tmp_path, repository):
+    """Its delay is longer than the exit timeout, and no companion can come any more."""
+    with (repository / "slow" / "config.pbtxt").open("a") as config:
+        config.write("dynamic_batching { max_queue_delay_microseconds: 600000000 }\n")
+    server = Server(tmp_path / "log", [repository]).start()
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(server.infer, "slow", request(tensor("INPUT0", "INT32", [1, 1], [7])))
+        server.wait_for_pending("slow", 1)
+        server.terminate()
+        assert waiting.result().outputs()["OUTPUT0"]["data"] == [7]
+    assert server.exit_code() == 0
+
+
 def test_eight_in_flight_are_answered(fresh):
     with ThreadPoolExecutor(8) as pool:
         running = [pool.submit(fresh.infer, "slow", EIGHT) for _ in range(8)]

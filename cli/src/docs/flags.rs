@@ -40,7 +40,7 @@ fn add_runtime(page: &mut String, command: &Command) {
         "
 ## `weir-runtime`
 
-Names and defaults are Triton's where Triton has the flag. Booleans may be written `true`, `1`, `false` or `0`.
+Names and defaults are Triton's where Triton has the flag. Booleans may be written `true`, `on`, `1`, `false`, `off` or `0`.
 ",
     );
     let mut heading = None;

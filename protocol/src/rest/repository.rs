@@ -2,12 +2,10 @@
 
 use std::collections::HashSet;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 
-use super::RestError;
 use super::error::InField;
+use super::{RestError, base64_text};
 use crate::json::{Kind, Reader};
 
 /// The body of `POST /v2/repository/index`.
@@ -65,7 +63,7 @@ pub fn decode_load(body: &[u8]) -> Result<LoadRequest, RestError> {
             request.config = Some(reader.string().field(key)?.into_owned());
         } else if let Some(path) = key.strip_prefix("file:") {
             let text = reader.string().field(key)?;
-            let content = STANDARD.decode(text.as_bytes());
+            let content = base64_text::decode(text);
             let content = content.map_err(|error| RestError::field(key, error.to_string()))?;
             request.files.push((path.to_owned(), content.into()));
         } else {

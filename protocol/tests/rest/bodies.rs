@@ -99,6 +99,8 @@ fn load() {
         request.files,
         [("1/model.pt".to_owned(), b"\0\xff"[..].to_vec().into())]
     );
+    let broken = br#"{"parameters":{"file:1/model.pt":"A\nP8\r\n=\n"}}"#;
+    assert_eq!(decode_load(broken).unwrap().files, request.files);
     refused(
         decode_load(b"{\"parameters\":{\"config\":{}}}"),
         "Unable to parse 'config': attempt to access JSON non-string as string",

@@ -62,6 +62,31 @@ fn an_empty_label_is_none() {
 }
 
 #[test]
+fn few_of_many_are_the_first_of_all() {
+    // Each score several times, and some that are none.
+    let score = |i: i32| {
+        if i % 97 == 0 {
+            f32::NAN
+        } else {
+            (i * 7919 % 101) as f32
+        }
+    };
+    let scores: Vec<f32> = (0..1000).map(score).collect();
+    let mut order: Vec<usize> = (0..1000).collect();
+    let rank = |i: usize| (scores[i].is_nan(), -scores[i] as i32);
+    order.sort_by_key(|&i| rank(i));
+    for count in [1, 2, 30, 985, 999, 1000, 1001] {
+        let scores = floats(&[1000], &scores);
+        let (_, strings) = classes(&scores, Batching::None, count, &[]).unwrap();
+        let indices = strings
+            .iter()
+            .map(|text| text.split(':').nth(1).unwrap().parse::<usize>().unwrap());
+        let expected = &order[..count.min(1000)];
+        assert_eq!(indices.collect::<Vec<_>>(), expected, "{count}");
+    }
+}
+
+#[test]
 fn integers_have_no_decimals() {
     let scores = tensor("y", DataType::Int8, &[1, 3], &[3, 0x80, 7]);
     let (_, strings) = classes(&scores, Batching::FirstDimension, 3, &["x"]).unwrap();
@@ -94,4 +119,13 @@ fn datatypes_without_order_are_refused() {
     let scores = tensor("y", DataType::Uint8, &[1, 1_000_001], &vec![0; 1_000_001]);
     let error = classes(&scores, Batching::FirstDimension, 1, &[]).unwrap_err();
     assert_eq!(error.to_string(), "classification output tensor too large");
+}
+
+#[test]
+fn an_answer_has_a_million_classes_at_most() {
+    let scores = tensor("y", DataType::Uint8, &[2, 500_001], &vec![0; 1_000_002]);
+    let of = |count| classes(&scores, Batching::FirstDimension, count, &[]);
+    let error = of(500_001).unwrap_err();
+    assert_eq!(error.to_string(), "classification output tensor too large");
+    assert_eq!(of(1).unwrap().0, [2, 1]);
 }

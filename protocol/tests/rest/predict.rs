@@ -103,6 +103,11 @@ fn byte_strings_come_in_base64() {
         "{\"instances\":[{\"s\":{\"b64\":\"\"}}]}",
         &[("s", &[1], b"\0\0\0\0")],
     );
+    reads(
+        &strings,
+        "{\"instances\":[{\"b64\":\"AP\\n8=\\n\"}]}",
+        &[("s", &[1], b"\x02\0\0\0\0\xff")],
+    );
     refused(
         decode(&strings, "{\"instances\":[{\"b64\":\"?\"}]}"),
         "Unable to parse 'b64': Invalid symbol 63, offset 0.",

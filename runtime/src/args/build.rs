@@ -1,6 +1,5 @@
 //! Builds a [`Config`] from the flags, or lists all their errors.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use super::grpc::GrpcArgs;
 use super::http::HttpArgs;
 use super::limits::LimitArgs;
 use super::logs::{LogArgs, LogFormat};
-use super::models::{ModeFlag, ModelArgs, WarmUpFlag};
+use super::models::{BackendSetting, ModeFlag, ModelArgs, WarmUpFlag};
 use super::restrict;
 use super::triton_flags::Given;
 use crate::engine::{BatchLimit, WarmUpFailures};
@@ -50,6 +49,7 @@ pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
     check_ports(http.as_ref(), grpc.as_ref(), metrics.as_ref(), &mut errors);
     check_limits(&limits, &mut errors);
     let trace = trace(&logs.trace_config, &mut errors);
+    let notes = [given.accepted, backend_notes(&models)].concat();
     let config = Config {
         control,
         device,
@@ -59,7 +59,6 @@ pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
         threads,
         trace,
         auto_complete: auto_complete(&models),
-        backends: backends(&models),
         readiness: readiness(&models),
         control_routes: models.control_routes,
         on_load_error: on_load_error(&models),
@@ -79,7 +78,7 @@ pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
         drain_delay: limits.drain_delay_secs,
         shared_memory: limits.allow_client_shm.then_some(limits.max_shm_regions),
         logs: log_settings(logs),
-        notes: given.accepted,
+        notes,
     };
     if errors.is_empty() {
         Ok(config)
@@ -157,13 +156,21 @@ fn auto_complete(models: &ModelArgs) -> AutoComplete {
     }
 }
 
-fn backends(models: &ModelArgs) -> BTreeMap<String, BTreeMap<String, String>> {
-    let mut backends = BTreeMap::<_, BTreeMap<_, _>>::new();
-    for setting in &models.backend_config {
-        let settings = backends.entry(setting.backend.clone()).or_default();
-        settings.insert(setting.key.clone(), setting.value.clone());
-    }
-    backends
+/// A sentence for each `--backend-config`: Triton's libtorch backend has no such settings either.
+fn backend_notes(models: &ModelArgs) -> Vec<String> {
+    let given = models.backend_config.iter();
+    let note = |setting: &BackendSetting| {
+        let BackendSetting {
+            backend,
+            key,
+            value,
+        } = setting;
+        format!(
+            "--backend-config {backend},{key}={value} accepted without effect: a model's settings are parameters of \
+             its config.pbtxt"
+        )
+    };
+    given.map(note).collect()
 }
 
 fn http_config(args: HttpArgs, errors: &mut Vec<String>) -> Option<HttpConfig> {

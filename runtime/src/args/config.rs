@@ -1,6 +1,5 @@
 //! The configuration of the process: the flags, checked.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -38,12 +37,6 @@ pub(crate) struct Config {
     /// A request that the only model answers.
     pub(crate) example: Option<PathBuf>,
     pub(crate) warm_up_failures: WarmUpFailures,
-    /// Settings by backend and key; backend `""` is all of them. No backend reads any yet.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "accepted as Triton does; no backend has settings")
-    )]
-    pub(crate) backends: BTreeMap<String, BTreeMap<String, String>>,
     pub(crate) device: DeviceChoice,
     pub(crate) readiness: ReadinessPolicy,
     pub(crate) on_load_error: OnLoadError,

@@ -69,7 +69,7 @@ pub(super) struct ModelArgs {
     /// served, and the log has the reason
     #[arg(long, value_enum, default_value = "refuse", value_name = "MODE")]
     pub(super) warm_up_failures: WarmUpFlag,
-    /// A setting of a backend, as BACKEND,KEY=VALUE, or of all, as ,KEY=VALUE. Repeatable
+    /// A setting of a backend, as BACKEND,KEY=VALUE, or of all, as ,KEY=VALUE: without effect, and logged. Repeatable
     #[arg(long, value_name = "SETTING", value_parser = backend_setting)]
     pub(super) backend_config: Vec<BackendSetting>,
     /// The server's name in its metadata

@@ -72,13 +72,13 @@ fn defaults_are_tritons() {
 
 #[test]
 fn booleans_take_tritons_forms() {
-    for flags in ["--allow-http=false", "--allow-http 0", "--allow-http=False"] {
+    for flags in ["--allow-http=false", "--allow-http 0", "--allow-http=Off"] {
         assert!(config(flags).http.is_none(), "{flags}");
     }
-    for flags in ["--allow-http=true", "--allow-http 1", "--allow-http"] {
+    for flags in ["--allow-http=on", "--allow-http 1", "--allow-http"] {
         assert!(config(flags).http.is_some(), "{flags}");
     }
-    assert!(usage("--allow-http=perhaps").contains("expected true, false, 1 or 0"));
+    assert!(usage("--allow-http=perhaps").contains("expected true, on, 1, false, off or 0"));
 }
 
 #[test]
@@ -203,8 +203,16 @@ fn settings_of_backends_metrics_and_traces_are_read() {
          --metrics-config histogram_latencies=true --trace-config triton,rate=5 \
          --trace-config level=TIMESTAMPS --trace-config level=TENSORS",
     );
-    assert_eq!(config.backends["pytorch"]["inter_op_thread_count"], "2");
-    assert_eq!(config.backends[""]["default-max-batch-size"], "8");
+    let note = |setting: &str| {
+        format!(
+            "--backend-config {setting} accepted without effect: a model's settings are parameters of its config.pbtxt"
+        )
+    };
+    let settings = [
+        "pytorch,inter_op_thread_count=2",
+        ",default-max-batch-size=8",
+    ];
+    assert_eq!(config.notes, settings.map(note));
     assert!(config.metrics.unwrap().options.histogram_latencies);
     assert_eq!(config.trace.rate, 5);
     assert_eq!(config.trace.level, crate::settings::trace::TraceLevel::Both);

@@ -3,12 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// Parses Triton's booleans: `true`, `1`, `false`, `0`, in any case.
+/// Parses Triton's booleans: `true`, `on`, `1`, `false`, `off`, `0`, in any case.
 pub(super) fn switch(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
-        "true" | "1" => Ok(true),
-        "false" | "0" => Ok(false),
-        _ => Err("expected true, false, 1 or 0".to_owned()),
+        "true" | "on" | "1" => Ok(true),
+        "false" | "off" | "0" => Ok(false),
+        _ => Err("expected true, on, 1, false, off or 0".to_owned()),
     }
 }
 

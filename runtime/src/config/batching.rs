@@ -41,7 +41,6 @@ pub(super) fn parse(
     let preferred = preferred(given, max_batch_size, model)?;
     check_priorities(given, model)?;
     check_order(given, model)?;
-    let level_queues = given.priority_queue_policy.iter();
     Ok(Some(DynamicBatching {
         preferred,
         max_delay: Duration::from_micros(given.max_queue_delay_microseconds),
@@ -53,9 +52,7 @@ pub(super) fn parse(
             .as_ref()
             .map(queue_policy)
             .unwrap_or_default(),
-        level_queues: level_queues
-            .map(|(level, policy)| (*level, queue_policy(policy)))
-            .collect(),
+        level_queues: level_queues(given),
     }))
 }
 
@@ -85,8 +82,11 @@ fn preferred(
 
 fn check_priorities(given: &ModelDynamicBatching, model: &str) -> Result<(), ConfigError> {
     let levels = given.priority_levels;
+    if levels == 0 {
+        return Ok(());
+    }
     let known = 1..=levels;
-    if levels > 0 && !known.contains(&given.default_priority_level) {
+    if !known.contains(&given.default_priority_level) {
         return Err(ConfigError::Invalid(format!(
             "default priority level must be in range [1, {levels}] for {model}"
         )));
@@ -103,6 +103,15 @@ fn check_priorities(given: &ModelDynamicBatching, model: &str) -> Result<(), Con
     Ok(())
 }
 
+/// Queue policies of single levels; without levels they are of none, as in Triton.
+fn level_queues(given: &ModelDynamicBatching) -> BTreeMap<u64, QueuePolicy> {
+    let has_levels = given.priority_levels > 0;
+    let policies = given.priority_queue_policy.iter().filter(|_| has_levels);
+    policies
+        .map(|(level, policy)| (*level, queue_policy(policy)))
+        .collect()
+}
+
 /// Refuses `preserve_ordering` together with settings that let requests overtake each other.
 fn check_order(given: &ModelDynamicBatching, model: &str) -> Result<(), ConfigError> {
     if !given.preserve_ordering {
@@ -113,15 +122,22 @@ fn check_order(given: &ModelDynamicBatching, model: &str) -> Result<(), ConfigEr
             "Only one priority level is allowed when 'preserve_ordering' is true for {model}"
         )));
     }
-    let own = given.priority_queue_policy.values();
-    let mut policies = given.default_queue_policy.iter().chain(own);
-    if policies.any(|policy| queue_policy(policy).timeout_action == TimeoutAction::Delay) {
+    let own = level_queues(given).into_values();
+    let default = given.default_queue_policy.as_ref().map(queue_policy);
+    let mut policies = default.into_iter().chain(own);
+    if policies.any(|policy| delays(&policy)) {
         return Err(ConfigError::Invalid(format!(
             "Queue policy can not have DELAY as timeout action when 'preserve_ordering' is true \
              for {model}"
         )));
     }
     Ok(())
+}
+
+/// True where a request may be delayed: without a timeout, and without requests' own, none is.
+fn delays(policy: &QueuePolicy) -> bool {
+    let may_expire = policy.default_timeout.is_some() || policy.allow_timeout_override;
+    policy.timeout_action == TimeoutAction::Delay && may_expire
 }
 
 /// A policy without any setting is the batcher's default: then a request's own timeout counts.

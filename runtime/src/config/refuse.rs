@@ -67,10 +67,6 @@ fn model_field(config: &ModelConfig) -> Option<String> {
                 && operations.is_some_and(|some| !some.op_library_filename.is_empty()),
             "model_operations.op_library_filename of another backend than pytorch",
         ),
-        (
-            config.response_cache.is_some_and(|cache| cache.enable),
-            "response_cache.enable",
-        ),
     ];
     scheduling.or_else(|| first_set(&fields)).map(str::to_owned)
 }

@@ -2,6 +2,7 @@
 
 mod ahead;
 mod batching;
+mod classes;
 mod ending;
 mod failures;
 mod fake;

@@ -5,7 +5,7 @@ use weir_protocol::rest::{self, Health, ModelMetadata, ServerMetadata};
 
 use super::respond::{CAPACITY, empty, json};
 use super::route::{Access, Memory, Route, Target};
-use super::{Http, HttpResult, Received};
+use super::{Http, HttpResult, LARGE, Received, off_reactor};
 use crate::error::ServeError;
 use crate::repository::{IndexFilter, LoadOptions};
 use crate::settings::{log, trace};
@@ -152,8 +152,14 @@ impl Http {
     }
 
     pub(super) async fn load(&self, model: &str, received: &Received) -> HttpResult {
-        let request =
-            rest::decode_load(&received.body).map_err(|error| ServeError::codec(&error))?;
+        let body = received.body.clone();
+        // Files of models are in it, in base64.
+        let decoded = if body.len() > LARGE {
+            off_reactor(move || rest::decode_load(&body)).await?
+        } else {
+            rest::decode_load(&body)
+        };
+        let request = decoded.map_err(|error| ServeError::codec(&error))?;
         let options = LoadOptions {
             config: request.config,
             files: request.files,

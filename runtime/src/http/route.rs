@@ -139,9 +139,6 @@ fn of_model<'a>(
     model: &'a str,
     rest: &[&'a str],
 ) -> Result<Route<'a>, ServeError> {
-    if let ["trace", "setting"] = rest {
-        return Ok(Route::Trace(access(method)?, Some(decoded(model)?)));
-    }
     let (version, call) = match rest {
         ["versions", version, call @ ..] if is_number(version) => (plain(version), call),
         ["versions", ..] => return Err(not_found()),
@@ -159,6 +156,8 @@ fn of_model<'a>(
         ["stats"] => get(method, Route::Statistics(Some(target))),
         ["generate"] => post(method, Route::Generate(target)),
         ["generate_stream"] => post(method, Route::GenerateStream(target)),
+        // Of all its versions: Triton has the path with one, too.
+        ["trace", "setting"] => Ok(Route::Trace(access(method)?, Some(target.model))),
         _ => Err(not_found()),
     }
 }
@@ -314,6 +313,13 @@ mod tests {
         check(Method::HEAD, "/v2", Ok(Route::ServerMetadata));
         check(Method::HEAD, "/v2/models/m/infer", Err(not_allowed("POST")));
         check(Method::GET, "/v2/models/stats", Ok(Route::Statistics(None)));
+        for path in [
+            "/v2/models/m/trace/setting",
+            "/v2/models/m/versions/2/trace/setting",
+        ] {
+            let trace = Route::Trace(Access::Read, Some("m".into()));
+            check(Method::GET, path, Ok(trace));
+        }
         check(
             Method::POST,
             "/v1/models/m:predict",

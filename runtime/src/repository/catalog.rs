@@ -45,7 +45,7 @@ pub(super) type Catalog = BTreeMap<String, CatalogEntry>;
 pub(super) fn list(options: &ScanOptions) -> Result<Catalog, String> {
     let mut catalog = Catalog::new();
     for path in &options.paths {
-        match layout::detect(path)? {
+        match layout::detect_repository(path)? {
             PathContents::Model(layout) => add(&mut catalog, single(path, layout, options)?),
             PathContents::Directory => list_directory(&mut catalog, path)?,
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use super::layout::{self, BARE_FILE, CONFIG_FILE, Layout};
+use super::layout::{self, BARE_FILE, CONFIG_FILE, CONFIGS, Layout};
 use super::no_model;
 use super::options::{AutoComplete, ScanOptions};
 use crate::config::{ModelConfig, Origin};
@@ -94,7 +94,7 @@ fn empty(origin: Origin<'_>) -> Result<ModelConfig, crate::config::ConfigError> 
 
 /// `configs/<name>.pbtxt` where asked for and there, else `config.pbtxt`.
 fn file(directory: &Path, config_name: Option<&str>) -> PathBuf {
-    let named = config_name.map(|name| directory.join("configs").join(format!("{name}.pbtxt")));
+    let named = config_name.map(|name| directory.join(CONFIGS).join(format!("{name}.pbtxt")));
     named
         .filter(|path| is_there(path))
         .unwrap_or_else(|| directory.join(CONFIG_FILE))

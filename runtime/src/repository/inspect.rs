@@ -12,7 +12,7 @@ use weir_protocol::grpc::proto;
 use super::catalog::{ModelLocation, Naming};
 use super::changes::{FoundVersions, LoadOutcome};
 use super::config_file;
-use super::layout::{self, BARE_FILE, CONFIG_FILE, EXAMPLE_FILE, Layout};
+use super::layout::{self, BARE_FILE, CONFIG_FILE, CONFIGS, EXAMPLE_FILE, Layout};
 use super::options::ScanOptions;
 use super::stamp::{Scrutiny, Stamp, Surroundings};
 use crate::backend::LoadError;
@@ -259,7 +259,7 @@ fn shared_stamp(location: &ModelLocation, scrutiny: Scrutiny) -> Result<Stamp, S
     match location.layout {
         Layout::File | Layout::Bare => Stamp::of(&directory(location).join(EXAMPLE_FILE), scrutiny),
         Layout::Versioned => Stamp::of_entries(&location.path, scrutiny, |child| {
-            child.is_version() || [CONFIG_FILE, "configs"].iter().any(|name| child.is(name))
+            child.is_version() || [CONFIG_FILE, CONFIGS].iter().any(|name| child.is(name))
         }),
     }
 }

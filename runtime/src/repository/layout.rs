@@ -1,5 +1,6 @@
 //! Layouts of models on disk. The order of detection is a contract: a file; a directory with
-//! `config.pbtxt` or numeric children; a directory with `model.pt`; else a directory of models.
+//! `config.pbtxt` or numeric children; a directory with `model.pt`; else a directory of models. A repository path with
+//! numeric children that are models is a directory of models, too.
 
 use std::fs;
 use std::io;
@@ -9,6 +10,9 @@ use super::versions;
 
 /// The configuration's file name in a model's directory.
 pub(super) const CONFIG_FILE: &str = "config.pbtxt";
+
+/// The directory of a model's other configurations, which `--model-config-name` names.
+pub(super) const CONFIGS: &str = "configs";
 
 /// The request that a model answers, beside its file or in its directory.
 pub(crate) const EXAMPLE_FILE: &str = "example.json";
@@ -60,6 +64,24 @@ pub(super) fn detect(path: &Path) -> Result<PathContents, String> {
     }
 }
 
+/// Detects what a repository path holds: like [`detect`], but for a directory of models some of which have a number for
+/// their name. It looks like the directory of one model.
+///
+/// # Errors
+/// Like [`detect`].
+pub(super) fn detect_repository(path: &Path) -> Result<PathContents, String> {
+    let found = detect(path)?;
+    if found != PathContents::Model(Layout::Versioned) {
+        return Ok(found);
+    }
+    let children = children(path)?;
+    let is_one_model = children.iter().any(|child| child.is(CONFIG_FILE));
+    if !is_one_model && children.iter().any(Child::is_no_part_of_a_model) {
+        return Ok(PathContents::Directory);
+    }
+    Ok(found)
+}
+
 /// The version directories of a model's directory, in ascending order.
 ///
 /// # Errors
@@ -94,6 +116,21 @@ impl Child {
         self.name
             .as_deref()
             .is_some_and(|name| name.starts_with('.'))
+    }
+
+    /// True for a directory that no model's directory has in it: a number's with versions of its own, or any other with
+    /// a configuration.
+    fn is_no_part_of_a_model(&self) -> bool {
+        if self.is_hidden() || !self.path.is_dir() {
+            return false;
+        }
+        // What cannot be read is told of when the model is.
+        let within = children(&self.path).unwrap_or_default();
+        let has = |name| within.iter().any(|child| child.is(name));
+        match self.version() {
+            Some(_) => within.iter().any(Self::is_version) && !has(BARE_FILE),
+            None => has(CONFIG_FILE) && !self.is(CONFIGS),
+        }
     }
 
     fn version(&self) -> Option<u64> {

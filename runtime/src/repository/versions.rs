@@ -1,9 +1,10 @@
 //! Directory names that are versions.
 
-/// The version a directory's name stands for. What is not a number, starts with 0 or exceeds what
+/// The version a directory's name stands for. What is not a number, has a leading zero or exceeds what
 /// Triton's `int64` holds is no version.
 pub(super) fn number(name: &str) -> Option<u64> {
-    let digits = !name.starts_with('0') && name.bytes().all(|byte| byte.is_ascii_digit());
+    let leads_with_zero = name.len() > 1 && name.starts_with('0');
+    let digits = !leads_with_zero && name.bytes().all(|byte| byte.is_ascii_digit());
     let version = digits.then(|| name.parse::<u64>().ok())??;
     i64::try_from(version).is_ok().then_some(version)
 }
@@ -14,11 +15,12 @@ mod tests {
 
     #[test]
     fn names_that_are_versions() {
+        assert_eq!(number("0"), Some(0));
         assert_eq!(number("1"), Some(1));
         assert_eq!(number("9223372036854775807"), Some(i64::MAX as u64));
         for name in [
             "",
-            "0",
+            "00",
             "01",
             "x",
             "1x",

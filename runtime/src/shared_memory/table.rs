@@ -10,8 +10,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::RwLock;
 use serde_json::{Value, json};
-use weir_protocol::SharedRange;
 use weir_protocol::grpc::proto;
+use weir_protocol::{Delivery, RequestedOutput, SharedRange};
 
 use super::SharedMemoryError as Error;
 
@@ -32,6 +32,11 @@ pub(crate) struct SharedMemory {
     directory: PathBuf,
     regions: RwLock<BTreeMap<String, Arc<Region>>>,
 }
+
+/// The regions that a request's outputs go to, as they were when it came: whoever unregisters one while it runs, or
+/// registers another by its name, does not change where the answer is written.
+#[derive(Debug)]
+pub(crate) struct HeldRegions(BTreeMap<String, Arc<Region>>);
 
 /// A region as the status calls show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +94,7 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// Unregisters a region. Requests that use it now keep it.
+    /// Unregisters a region. Requests that use it now keep it: their inputs are read, and their outputs' regions held.
     ///
     /// # Errors
     /// [`Error::Disabled`] when shared memory is off. An unregistered name is no error, as in Triton.
@@ -168,17 +173,14 @@ impl SharedMemory {
         Ok(data.into())
     }
 
-    /// Copies `data` into a region from the range's offset on. Blocks for a copy in memory.
-    ///
-    /// # Errors
-    /// [`Error`] when the region is unknown, the data leaves it, or the object shrank.
-    pub(crate) fn write(&self, range: &SharedRange, data: &[u8]) -> Result<(), Error> {
-        let region = self.usable(&range.region)?;
-        let (start, size) = region.resolve(range.offset, data.len() as u64)?;
-        // Writing past its end would grow the object.
-        region.check_object(start, size)?;
-        let written = region.file.write_all_at(data, start);
-        written.map_err(|source| region.access_error(source))
+    /// Holds the regions of these outputs; those of unknown names are left out, and refused elsewhere.
+    pub(crate) fn hold(&self, outputs: &[RequestedOutput]) -> HeldRegions {
+        let names = outputs.iter().filter_map(|output| match &output.delivery {
+            Delivery::Shared(range) => Some(&range.region),
+            Delivery::Json | Delivery::Binary => None,
+        });
+        let held = names.filter_map(|name| Some((name.clone(), self.usable(name).ok()?)));
+        HeldRegions(held.collect())
     }
 
     fn enabled(&self) -> Result<(), Error> {
@@ -210,6 +212,22 @@ impl SharedMemory {
             return Err(Error::Range(region.name.clone()));
         }
         Ok(file)
+    }
+}
+
+impl HeldRegions {
+    /// Copies `data` into a region from the range's offset on. Blocks for a copy in memory.
+    ///
+    /// # Errors
+    /// [`Error`] when the region was unknown, the data leaves it, or the object shrank.
+    pub(crate) fn write(&self, range: &SharedRange, data: &[u8]) -> Result<(), Error> {
+        let region = self.0.get(&range.region);
+        let region = region.ok_or_else(|| Error::Unknown(range.region.clone()))?;
+        let (start, size) = region.resolve(range.offset, data.len() as u64)?;
+        // Writing past its end would grow the object.
+        region.check_object(start, size)?;
+        let written = region.file.write_all_at(data, start);
+        written.map_err(|source| region.access_error(source))
     }
 }
 

@@ -1,7 +1,7 @@
 use std::num::NonZeroUsize;
 use std::path::Path;
 
-use weir_protocol::{Code, Coded, SharedRange};
+use weir_protocol::{Code, Coded, Delivery, RequestedOutput, SharedRange};
 
 use super::*;
 
@@ -32,6 +32,20 @@ fn range(region: &str, offset: u64, size: u64) -> SharedRange {
     }
 }
 
+/// An output that goes to that region.
+fn output(region: &str) -> RequestedOutput {
+    RequestedOutput {
+        name: "y".to_owned(),
+        delivery: Delivery::Shared(range(region, 0, 1)),
+        classes: None,
+    }
+}
+
+/// Writes an output as a request that begins now.
+fn write(table: &SharedMemory, range: &SharedRange, data: &[u8]) -> Result<(), SharedMemoryError> {
+    table.hold(&[output(&range.region)]).write(range, data)
+}
+
 fn refused<T: std::fmt::Debug>(result: Result<T, SharedMemoryError>) -> (Code, String) {
     let error = result.unwrap_err();
     (error.code(), error.to_string())
@@ -42,10 +56,28 @@ fn a_region_is_read_and_written_where_it_lies() {
     let (table, directory) = table(4);
     table.register(region("r", "/object", 10, 20)).unwrap();
     assert_eq!(table.read(&range("r", 5, 3)).unwrap()[..], [15, 16, 17]);
-    table.write(&range("r", 0, 2), &[1, 2]).unwrap();
+    write(&table, &range("r", 0, 2), &[1, 2]).unwrap();
     let bytes = std::fs::read(directory.path().join("object")).unwrap();
     assert_eq!(bytes[9..13], [9, 1, 2, 12]);
     assert_eq!(bytes.len(), 100);
+}
+
+#[test]
+fn an_output_goes_where_its_region_was_when_the_request_came() {
+    let (table, directory) = table(4);
+    std::fs::write(directory.path().join("other"), [9; 100]).unwrap();
+    table.register(region("r", "object", 0, 10)).unwrap();
+    let held = table.hold(&[output("r"), output("unknown")]);
+    table.unregister("r").unwrap();
+    held.write(&range("r", 0, 2), &[7, 7]).unwrap();
+    table.register(region("r", "other", 0, 10)).unwrap();
+    held.write(&range("r", 2, 1), &[8]).unwrap();
+    let read = |name| std::fs::read(directory.path().join(name)).unwrap();
+    assert_eq!(read("object")[..4], [7, 7, 8, 3]);
+    assert_eq!(read("other"), [9; 100]);
+    let text = "Unable to find shared memory region: 'unknown'".to_owned();
+    let unknown = held.write(&range("unknown", 0, 1), &[1]);
+    assert_eq!(refused(unknown), (Code::NotFound, text));
 }
 
 #[test]
@@ -56,7 +88,7 @@ fn ranges_stay_in_their_region() {
     let expected = (Code::InvalidArgument, text);
     assert_eq!(refused(table.read(&range("r", 18, 3))), expected);
     assert_eq!(refused(table.read(&range("r", u64::MAX, 2))), expected);
-    assert_eq!(refused(table.write(&range("r", 20, 1), &[1])), expected);
+    assert_eq!(refused(write(&table, &range("r", 20, 1), &[1])), expected);
     let beyond = table.register(region("r", "object", 90, 11));
     assert_eq!(refused(beyond), expected);
     let overflowing = table.register(region("r", "object", u64::MAX, 2));
@@ -71,7 +103,7 @@ fn an_object_that_shrank_is_neither_read_nor_grown() {
     std::fs::write(&object, [7; 10]).unwrap();
     let whole = range("r", 0, 50);
     assert_eq!(refused(table.read(&whole)).0, Code::InvalidArgument);
-    let written = table.write(&whole, &[1; 50]);
+    let written = write(&table, &whole, &[1; 50]);
     assert_eq!(refused(written).0, Code::InvalidArgument);
     assert_eq!(std::fs::read(&object).unwrap(), [7; 10]);
 }

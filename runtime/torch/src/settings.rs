@@ -141,8 +141,8 @@ fn flag(parameters: &BTreeMap<String, String>, name: &str) -> Result<Option<bool
         return Ok(None);
     };
     match value.trim().to_ascii_lowercase().as_str() {
-        "true" | "1" => Ok(Some(true)),
-        "false" | "0" => Ok(Some(false)),
+        "true" | "on" | "1" => Ok(Some(true)),
+        "false" | "off" | "0" => Ok(Some(false)),
         _ => Err(LoadError::Config(format!(
             "parameter {name} must be true or false, not '{value}'"
         ))),
@@ -211,6 +211,8 @@ mod tests {
             ("ENABLE_WEIGHT_SHARING", "false"),
             ("GPU_MEM_LIMIT", "3000000000"),
             ("ENABLE_TENSOR_FUSER", "0"),
+            ("ENABLE_JIT_EXECUTOR", "Off"),
+            ("DISABLE_CUDNN", "on"),
             ("OF_ANOTHER_BACKEND", "x"),
             ("method", " encode "),
         ]);
@@ -222,6 +224,8 @@ mod tests {
         assert_eq!(settings.weight_sharing, WeightSharing::Declined);
         assert_eq!(settings.memory_limit.unwrap().get(), 3_000_000_000);
         assert_eq!(settings.process.tensor_fuser, Some(false));
+        assert_eq!(settings.process.jit_executor, Some(false));
+        assert_eq!(settings.process.disable_cudnn, Some(true));
     }
 
     #[test]

@@ -1,13 +1,11 @@
 //! Nested arrays, whose nesting gives the tensor's shape.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use smallvec::SmallVec;
 
-use super::super::RestError;
 use super::super::elements::push_string;
 use super::super::error::InField;
 use super::super::tensor_data::DataDecoder;
+use super::super::{RestError, base64_text};
 use super::predict_error;
 use crate::DataType;
 use crate::json::Reader;
@@ -124,7 +122,7 @@ fn scalar(
     reader.begin_object().field(decoder.name)?;
     reader.key().field(decoder.name)?;
     let text = reader.string().field("b64")?;
-    let bytes = STANDARD.decode(text.as_bytes());
+    let bytes = base64_text::decode(text);
     let bytes = bytes.map_err(|error| RestError::field("b64", error.to_string()))?;
     reader.key().field(decoder.name)?;
     push_string(data, &bytes).ok_or_else(|| RestError::field("b64", "string is too long"))

@@ -13,6 +13,7 @@ fn hints_pass() {
            rate_limiter { resources { name: 'r' count: 1 } priority: 2 } }
          model_metrics { metric_control { metric_identifier { family: 'f' } histogram_options { buckets: [ 1, 2.5 ] } } }
          model_transaction_policy { decoupled: false }
+         response_cache { enable: true }
          runtime: 'libtriton_pytorch.so'",
     ));
     assert!(
@@ -36,7 +37,6 @@ fn unsupported_features_are_refused_by_name() {
         ("platform: 'ensemble'", "platform 'ensemble'"),
         ("platform: 'torch_aoti'", "platform 'torch_aoti'"),
         ("runtime: 'model.py'", "runtime 'model.py'"),
-        ("response_cache { enable: true }", "response_cache.enable"),
         ("batch_input { }", "batch_input"),
         ("batch_output { }", "batch_output"),
         (
@@ -172,7 +172,8 @@ fn batching_is_refused_in_tritons_words() {
             "Only one priority level is allowed when 'preserve_ordering' is true for m",
         ),
         (
-            "preserve_ordering: true default_queue_policy { timeout_action: DELAY }",
+            "preserve_ordering: true
+               default_queue_policy { timeout_action: DELAY default_timeout_microseconds: 1 }",
             "Queue policy can not have DELAY as timeout action when 'preserve_ordering' is true \
              for m",
         ),
@@ -181,6 +182,22 @@ fn batching_is_refused_in_tritons_words() {
         let text = usual(&format!("dynamic_batching {{ {fields} }}"));
         assert_eq!(refusal(&text), sentence);
     }
+}
+
+#[test]
+fn policies_that_can_have_no_effect_pass() {
+    let batching = |fields: &str| {
+        let config = read(&usual(&format!("dynamic_batching {{ {fields} }}")));
+        config.batching.unwrap()
+    };
+    let delayed = "value { timeout_action: DELAY default_timeout_microseconds: 1 }";
+    let of_no_level = batching(&format!(
+        "preserve_ordering: true priority_queue_policy {{ key: 1 {delayed} }}"
+    ));
+    assert!(of_no_level.level_queues.is_empty());
+    let of_no_timeout =
+        batching("preserve_ordering: true default_queue_policy { timeout_action: DELAY }");
+    assert!(of_no_timeout.preserve_ordering);
 }
 
 #[test]

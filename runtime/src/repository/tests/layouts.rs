@@ -99,6 +99,42 @@ async fn any_other_directory_is_a_repository() {
 }
 
 #[tokio::test]
+async fn the_first_version_may_be_zero() {
+    let folder = Folder::with(&[("m", &[0])]);
+    let (repository, _) = started(&folder, ControlMode::None).await;
+    assert_eq!(index(&repository), ["m 0 READY"]);
+    assert_eq!(repository.find("m", "0").unwrap().content, "weights");
+}
+
+#[tokio::test]
+async fn models_may_have_numbers_for_names() {
+    let folder = Folder::with(&[("7", &[1, 2]), ("resnet", &[1])]);
+    let (repository, _) = started(&folder, ControlMode::None).await;
+    assert_eq!(index(&repository), ["7 2 READY", "resnet 1 READY"]);
+
+    // A model's directory that is copied here is empty at first, and no version of a model beside which others lie.
+    let folder = Folder::new();
+    folder
+        .write("m/config.pbtxt", "backend: \"pytorch\"")
+        .write("m/1/model.pt", "w")
+        .directory("2024");
+    let (repository, _) = started(&folder, ControlMode::None).await;
+    assert_eq!(index(&repository)[0], "m 1 READY");
+}
+
+#[tokio::test]
+async fn a_model_with_folders_of_its_own_stays_one() {
+    let folder = Folder::with(&[("m", &[3])]);
+    folder
+        .directory("m/3/1")
+        .write("m/warmup/x", "")
+        .write("m/.git/config.pbtxt", "")
+        .write("m/configs/config.pbtxt", "");
+    let (repository, _) = single(folder.at("m"), None).await;
+    assert_eq!(index(&repository), ["m 3 READY"]);
+}
+
+#[tokio::test]
 async fn links_and_dots_lead_where_they_point() {
     let folder = Folder::with(&[("data/v7", &[1]), ("repo/plain", &[1])]);
     symlink(folder.at("data/v7"), folder.at("repo/linked")).unwrap();
