@@ -1,5 +1,7 @@
 //! Services from first to last.
 
+use std::time::Duration;
+
 use weir_cluster::Destination;
 
 use super::world::{CANARY, World, policy, split, tags};
@@ -56,7 +58,8 @@ fn the_previous_revision_keeps_its_replicas_then_scales_to_zero() {
     assert_eq!(policy(&rolling, &one).min, 3);
     world.start(|_| true);
     let (promoted, _) = world.reconcile(&b);
-    assert_eq!(policy(&promoted, &one).min, 3);
+    let kept = policy(&promoted, &one);
+    assert_eq!((kept.min, kept.retention), (3, None));
     world.now += Rollout::ROLLBACK_WINDOW.as_secs();
     let (later, _) = world.reconcile(&b);
     assert_eq!(
@@ -80,7 +83,11 @@ fn a_window_of_nothing_frees_the_replicas_at_once() {
     world.start(|_| true);
     let (promoted, moved) = world.reconcile(&b);
     assert!(matches!(moved, Some(Transition::Promoted(_))));
-    assert_eq!(policy(&promoted, &one).min, 0);
+    // Without a retention the autoscaler would keep one for a minute, or for three starts.
+    let (freed, two) = (policy(&promoted, &one), b.service.revision(2).unwrap());
+    assert_eq!(freed.min, 0);
+    assert_eq!(freed.retention, Some(Duration::from_secs(10)));
+    assert_eq!(policy(&promoted, &two).retention, None);
 }
 
 #[test]
