@@ -42,6 +42,31 @@ fn a_canary_percentage_from_first_revision_to_promotion() {
     );
 }
 
+/// As in KServe, where a share of 100 % rolls a revision out for those after it.
+#[test]
+fn what_follows_a_canary_with_all_requests_is_compared_with_that() {
+    let mut world = World::default();
+    let share = |path: &str, percent: &str| {
+        let field = format!("canaryTrafficPercent: {percent}");
+        validated(&[], &model(path, &[&*field]))
+    };
+    world.reconcile(&validated(&[], &model("a", &[])));
+    world.start(|_| true);
+    world.reconcile(&share("b", "100"));
+    world.start(|_| true);
+    let (whole, _) = world.reconcile(&share("b", "100"));
+    assert_eq!(split(&whole), [(2, 100)]);
+    // A lower share of the same revision leads back.
+    let (lower, _) = world.reconcile(&share("b", "50"));
+    assert_eq!(split(&lower), [(1, 50), (2, 50)]);
+    world.reconcile(&share("b", "100"));
+    let (waiting, _) = world.reconcile(&share("c", "10"));
+    assert_eq!(split(&waiting), [(2, 100)]);
+    world.start(|_| true);
+    let (next, _) = world.reconcile(&share("c", "10"));
+    assert_eq!(split(&next), [(2, 90), (3, 10)]);
+}
+
 #[test]
 fn the_previous_revision_keeps_its_replicas_then_scales_to_zero() {
     let mut world = World::default();
