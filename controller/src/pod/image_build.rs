@@ -89,7 +89,8 @@ mod tests {
             { "name": Workload::CONTAINER, "image": image, "resources": { "limits": { resource: amount } } },
         ] } });
         let template = choose_build(serde_json::from_value(template).unwrap(), server);
-        let [proxy, serving] = &template.spec.unwrap().containers[..] else {
+        let pod = template.spec.unwrap();
+        let [proxy, serving] = &pod.containers[..] else {
             panic!("there are two containers");
         };
         assert_eq!(proxy.image.as_deref(), Some("example/proxy:1"));
