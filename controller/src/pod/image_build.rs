@@ -15,8 +15,17 @@ const CPU: &str = "-cpu";
 /// Prefixes of the resources that images for GPUs are made for, as in KServe.
 const NVIDIA: [&str; 2] = ["nvidia.com/gpu", "nvidia.com/mig-"];
 
-/// Prefixes of the resources with which vLLM needs no image for nodes without a GPU: those of KServe's GPUs.
-const GPUS: [&str; 4] = ["nvidia.com/", "amd.com/", "intel.com/", "habana.ai/"];
+/// Prefixes of the resources with which vLLM needs no image for nodes without a GPU.
+const GPUS: [&str; 8] = [
+    "nvidia.com/",
+    "amd.com/",
+    "intel.com/",
+    "gpu.intel.com/",
+    "habana.ai/",
+    "google.com/tpu",
+    "aws.amazon.com/neuron",
+    "huawei.com/Ascend",
+];
 
 /// Names the build of the serving container's image that fits its resources, as KServe does where no version is asked
 /// for: its runtimes name one build only. An image without a tag, or with a digest, stays.
