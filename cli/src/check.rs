@@ -33,7 +33,9 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Exit, CliError> {
         return Err(CliError::Invalid(missing));
     }
     if prepared.declaration.services.is_empty() {
-        let nothing = "no InferenceService found in the -f paths".to_owned();
+        let nothing = "no InferenceService found in the -f paths; of a folder, its own .yaml, .yml and .json files are \
+            read, and not those of folders in it"
+            .to_owned();
         return Err(CliError::Invalid(vec![nothing]));
     }
     print_result(&lines(&prepared).join("\n"))?;

@@ -199,7 +199,8 @@ fn print_greeting(file: &AdminFile, services: usize) {
     ));
     if services == 0 {
         print(
-            "no InferenceService found in the -f paths; one that is added there is served at once",
+            "no InferenceService found in the -f paths; one that is added there is served at once. Of a folder, its own \
+             .yaml, .yml and .json files are read, and not those of folders in it",
         );
     }
 }

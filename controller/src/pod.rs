@@ -2,6 +2,7 @@
 
 mod batch_limit;
 mod control_routes;
+mod image_build;
 mod merge;
 mod placeholder;
 mod server_defaults;
@@ -21,7 +22,9 @@ use crate::annotations::{KNATIVE, PREFIX};
 
 pub(crate) use batch_limit::limit_batches;
 pub(crate) use control_routes::allow_control;
+pub(crate) use image_build::choose_build;
 pub(crate) use server_defaults::add_defaults;
+use tracing::TRANSFORMER;
 pub(crate) use tracing::{Traced, trace};
 
 /// Fields of a runtime that belong to the pod's metadata.
@@ -55,10 +58,25 @@ pub(crate) fn of_model(
     if let Some(tag) = &model.framework.runtime_version {
         set_tag(serving, tag);
     }
+    placeholders(&mut pod, object)?;
     template(object, predictor, pod, own)
 }
 
-/// The pod template of a predictor with its own containers.
+/// Replaces the placeholders of the containers that are merged of a runtime's and a service's, as in KServe. What others
+/// have in braces is their own, such as a template of a chat.
+fn placeholders(pod: &mut Value, object: &ObjectMeta) -> Result<(), String> {
+    placeholder::fill(serving(pod)?, object)?;
+    let containers = pod.get_mut("containers").and_then(Value::as_array_mut);
+    let mut containers = containers.into_iter().flatten();
+    let is_transformer =
+        |container: &&mut Value| container.get("name").and_then(Value::as_str) == Some(TRANSFORMER);
+    match containers.find(is_transformer) {
+        Some(transformer) => placeholder::fill(transformer, object),
+        None => Ok(()),
+    }
+}
+
+/// The pod template of a predictor with its own containers. Nothing in it is a placeholder, as in KServe.
 pub(crate) fn of_containers(
     object: &ObjectMeta,
     predictor: &Predictor,
@@ -69,12 +87,9 @@ pub(crate) fn of_containers(
 fn template(
     object: &ObjectMeta,
     predictor: &Predictor,
-    mut pod: Value,
+    pod: Value,
     own: Vec<Option<Value>>,
 ) -> Result<PodTemplateSpec, String> {
-    if let Some(containers) = pod.get_mut("containers") {
-        placeholder::fill(containers, object)?;
-    }
     let mut metadata = Map::new();
     for (field, value) in METADATA.into_iter().zip(own) {
         metadata.extend(value.map(|value| (field.to_owned(), value)));

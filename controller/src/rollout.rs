@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use weir_cluster::RevisionName;
 
+pub(crate) use step::promote;
 pub use step::step;
 
 /// The state of a service's rollout. Times are in seconds since 1970.

@@ -1,5 +1,7 @@
 //! The scaling that a component declares.
 
+use std::time::Duration;
+
 use weir_cluster::ScalingPolicy;
 
 /// The scaling that a component declares, before a rollout raises or lowers its minimum.
@@ -51,6 +53,17 @@ impl Scaling {
         let floor = self.policy.min.max(replicas);
         let max = self.policy.max;
         self.with_min(max.map_or(floor, |max| floor.min(max)))
+    }
+
+    /// Bounds the idle time before the last replica ends.
+    #[must_use]
+    pub fn with_retention(&self, longest: Duration) -> Self {
+        let own = self.policy.retention;
+        let policy = ScalingPolicy {
+            retention: Some(own.map_or(longest, |own| own.min(longest))),
+            ..self.policy.clone()
+        };
+        Self { policy, ..*self }
     }
 
     /// Replicas of a new revision: at least one, because only loading shows that the model loads.

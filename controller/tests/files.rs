@@ -9,6 +9,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -287,6 +288,49 @@ async fn a_mounted_config_map_is_read_again_whenever_it_is_replaced() {
         .await;
     }
     assert_eq!(watch.borrow().problems, [""; 0]);
+}
+
+/// A shell's `<(…)` is a pipe that can be read once, and its folder is nobody's.
+#[tokio::test]
+async fn a_pipe_is_read_once_and_to_its_end() {
+    let folder = TempDir::new().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let (to, text) = (pipe.clone(), manifest("piped", "a"));
+    let written = tokio::task::spawn_blocking(move || fs::write(to, text));
+    let file = write(&folder, "b.yaml", &manifest("b", "one"));
+    let files = Files::open(&[pipe, file.clone()], platform()).unwrap();
+    written.await.unwrap().unwrap();
+    let mut watch = files.watch();
+    let claims = watch.borrow().services[&named("piped")]
+        .service
+        .claims
+        .clone();
+    assert_eq!(claims, Some(std::env::current_dir().unwrap()));
+    fs::write(&file, manifest("b", "two")).unwrap();
+    let now = until(&mut watch, |now| {
+        path(&now.services[&named("b")].service).ends_with("two")
+    })
+    .await;
+    assert!(now.services.contains_key(&named("piped")));
+    assert_eq!(now.problems, [""; 0]);
+}
+
+#[tokio::test]
+async fn one_file_by_two_names_is_one_file() {
+    let folder = TempDir::new().unwrap();
+    let file = write(&folder, "a.yaml", &manifest("a", "a"));
+    symlink("a.yaml", folder.path().join("link.yaml")).unwrap();
+    let dotted = folder.path().join(".").join("a.yaml");
+    let paths = [folder.path().to_owned(), file, dotted];
+    let files = Files::open(&paths, platform()).unwrap();
+    assert_eq!(files.watch().borrow().services.len(), 1);
 }
 
 /// An editor empties a file before it writes the new text, and may pause in between.

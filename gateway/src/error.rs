@@ -138,6 +138,11 @@ pub(crate) enum GatewayError {
     /// A web page of another site, or a name that is not this machine's.
     #[error("{0}")]
     Foreign(ForeignHost),
+    /// A connection that should become another one.
+    #[error(
+        "WebSockets are not passed on: ask for server-sent events or a gRPC stream, or connect to a replica itself"
+    )]
+    WebSocket,
     /// A call that only one runtime can answer, sent to no service.
     #[error("{0} needs one service: use its host, or /serving/NAMESPACE/NAME/...")]
     OneRuntime(String),
@@ -161,7 +166,7 @@ impl Coded for GatewayError {
             Self::Body(_) | Self::Header { .. } => Code::InvalidArgument,
             Self::InvalidResponse { .. } | Self::NoBatch { .. } => Code::Internal,
             Self::MethodNotAllowed { .. } => Code::MethodNotAllowed,
-            Self::OneRuntime(_) => Code::Unimplemented,
+            Self::OneRuntime(_) | Self::WebSocket => Code::Unimplemented,
             Self::ControlClosed { .. } | Self::Foreign(_) => Code::Forbidden,
         }
     }

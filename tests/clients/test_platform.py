@@ -109,6 +109,9 @@ def test_calls_for_one_runtime_are_unimplemented(platform_client, method, argume
         ("GET", "/v2/trace/setting"),
         ("GET", "/v2/logging"),
         ("GET", "/v2/systemsharedmemory/status"),
+        # Of runtimes for language models; their paths say no model.
+        ("POST", "/openai/v1/chat/completions"),
+        ("POST", "/v1/embeddings"),
     ],
 )
 def test_calls_for_one_runtime_are_501(platform, method, path):
@@ -199,6 +202,14 @@ def test_paths_and_hosts_route_to_a_service(platform):
     # These paths reach the service's own runtime.
     reply = platform.call("GET", "/serving/default/digits/v2")
     assert reply.json()["name"] == "triton"
+
+
+@pytest.mark.parametrize("colon", [":", "%3A", "%3a"])
+def test_the_colon_of_a_v1_path_may_be_encoded(platform, colon):
+    body = json.dumps({"instances": np.zeros((1, 1, 8, 8)).tolist()}).encode()
+    for prefix in ["", "/serving/default/digits"]:
+        reply = platform.call("POST", f"{prefix}/v1/models/digits{colon}predict", body)
+        assert (reply.status, len(reply.json()["predictions"])) == (200, 1)
 
 
 def test_one_connection_serves_both_services(platform):

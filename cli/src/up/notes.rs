@@ -7,7 +7,8 @@ use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::{Condition, ConditionStatus};
 
 /// Conditions that are worth a note, each while it has this status, and what the note begins with.
-const NOTED: [(&str, ConditionStatus, &str); 5] = [
+const NOTED: [(&str, ConditionStatus, &str); 6] = [
+    ("RolloutComplete", ConditionStatus::Unknown, "rollout: "),
     ("RolloutComplete", ConditionStatus::False, "rollout: "),
     ("RolloutComplete", ConditionStatus::True, ""),
     ("FieldsIgnored", ConditionStatus::True, "no effect: "),

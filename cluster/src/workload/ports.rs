@@ -15,8 +15,14 @@ pub struct ContainerPorts {
 const DEFAULT_PORT: u16 = 8080;
 
 /// Flags that name the port for HTTP, most telling first. `--port` is gRPC's where a server has
-/// another for HTTP, as OpenVINO does.
-const HTTP_FLAGS: [&str; 4] = ["http-port", "http_port", "rest-port", "rest_port"];
+/// another for HTTP, as OpenVINO and TensorFlow Serving do.
+const HTTP_FLAGS: [&str; 5] = [
+    "http-port",
+    "http_port",
+    "rest-port",
+    "rest_port",
+    "rest_api_port",
+];
 const GRPC_FLAGS: [&str; 2] = ["grpc-port", "grpc_port"];
 const ANY_FLAG: &str = "port";
 

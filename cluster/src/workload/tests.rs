@@ -65,6 +65,11 @@ fn ports_are_declared_or_flags_or_8080() {
         Some(8080),
         Some(9000),
     );
+    ports(
+        args(&["--port=9000", "--rest_api_port=8080"]),
+        Some(8080),
+        Some(9000),
+    );
     ports(args(&["--port", "7000"]), Some(7000), None);
     ports(args(&["--portal", "7000"]), Some(8080), Some(8080));
     let variable = |name: &str, value: &str| json!({ "name": name, "value": value });

@@ -37,10 +37,12 @@ type LocatedRuntimes<'a> = Vec<(Runtime, &'a Spans)>;
 pub(super) fn collect(files: &BTreeMap<PathBuf, ManifestFile>) -> Collected {
     let mut collected = Collected::default();
     let mut runtimes = LocatedRuntimes::new();
-    for (path, file) in files {
+    for file in files.values() {
         for Manifest { object, spans } in &file.manifests {
             match object {
-                Object::InferenceService(service) => collected.service(path, service, spans),
+                Object::InferenceService(service) => {
+                    collected.service(&file.folder, service, spans)
+                }
                 Object::ServingRuntime(object) => {
                     let scope = Scope::Namespace(namespace(&object.metadata).to_owned());
                     let runtime = runtime(&object.metadata, scope, &object.spec);
@@ -63,7 +65,7 @@ pub(super) fn collect(files: &BTreeMap<PathBuf, ManifestFile>) -> Collected {
 }
 
 impl Collected {
-    fn service(&mut self, file: &Path, object: &Arc<InferenceService>, spans: &Spans) {
+    fn service(&mut self, folder: &Path, object: &Arc<InferenceService>, spans: &Spans) {
         let name = match service_name(&object.metadata) {
             Ok(name) => name,
             Err(error) => {
@@ -79,7 +81,7 @@ impl Collected {
             name: name.clone(),
             object: KeptObject::Value(object.clone()),
             spans: Some(spans.clone()),
-            claims: file.parent().map(absolute),
+            claims: Some(absolute(folder)),
         };
         self.services.insert(name, service);
     }

@@ -1,8 +1,8 @@
 //! Reading one manifest file.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_crds::{Manifest, read};
@@ -21,6 +21,8 @@ pub(super) struct ManifestFile {
     /// The text as read: an equal text is not parsed again.
     text: Arc<str>,
     pub(super) manifests: Vec<Manifest>,
+    /// The folder in which claims are: the file's, and the working directory for what comes from another program.
+    pub(super) folder: PathBuf,
 }
 
 impl ManifestFile {
@@ -30,13 +32,16 @@ impl ManifestFile {
     /// Every error in the file, one sentence each, with its position.
     pub(super) fn read(file: &Path, before: Option<&Self>) -> Result<Self, Vec<String>> {
         if file == Path::new(STDIN) {
-            return Self::standard_input(before);
+            return Self::stream("standard input", before, || text_within(io::stdin()));
         }
         let name = file.display().to_string();
+        if is_stream(file) {
+            return Self::stream(&name, before, || text_of_file(file));
+        }
         if let Some(kind) = FileKind::of(file) {
             return Err(vec![format!("{name}: {}", kind.advice(file))]);
         }
-        let text = bounded_text(file).map_err(|error| vec![format!("{name}: {error}")])?;
+        let text = text_of_file(file).map_err(|error| vec![format!("{name}: {error}")])?;
         if let Some(same) = before.filter(|before| *before.text == *text) {
             return Ok(same.clone());
         }
@@ -45,39 +50,50 @@ impl ManifestFile {
             let problem = "the file is empty; to remove its services, delete it";
             return Err(vec![format!("{name}: {problem}")]);
         }
-        Self::parse(&name, text)
+        let folder = file.parent().unwrap_or(Path::new(""));
+        Self::parse(&name, folder, text)
     }
 
-    /// Reads the standard input, which can be read once.
-    fn standard_input(before: Option<&Self>) -> Result<Self, Vec<String>> {
+    /// Reads what another program writes, which can be read once.
+    fn stream(
+        name: &str,
+        before: Option<&Self>,
+        text: impl FnOnce() -> io::Result<String>,
+    ) -> Result<Self, Vec<String>> {
         if let Some(before) = before {
             return Ok(before.clone());
         }
-        let text = text_of_stdin().map_err(|error| vec![format!("standard input: {error}")])?;
-        Self::parse("standard input", text)
+        let text = text().map_err(|error| vec![format!("{name}: {error}")])?;
+        Self::parse(name, Path::new(""), text)
     }
 
-    fn parse(name: &str, text: String) -> Result<Self, Vec<String>> {
+    fn parse(name: &str, folder: &Path, text: String) -> Result<Self, Vec<String>> {
         match read(name, &text) {
             Ok(manifests) => Ok(Self {
                 text: text.into(),
                 manifests,
+                folder: folder.to_owned(),
             }),
             Err(diagnostics) => Err(diagnostics.iter().map(ToString::to_string).collect()),
         }
     }
 }
 
-fn bounded_text(file: &Path) -> io::Result<String> {
-    if fs::metadata(file)?.len() > MAX_FILE {
-        return Err(too_large());
-    }
-    text_of(fs::read(file)?)
+/// Reports whether the path leads to a pipe or its like, as a shell's `<(…)` does: to look at its first bytes would take
+/// them from it.
+fn is_stream(file: &Path) -> bool {
+    let metadata = fs::metadata(file);
+    metadata.is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 
-fn text_of_stdin() -> io::Result<String> {
+fn text_of_file(file: &Path) -> io::Result<String> {
+    text_within(File::open(file)?)
+}
+
+/// Reads a text, of which it takes no more memory than the largest file.
+fn text_within(source: impl Read) -> io::Result<String> {
     let mut bytes = Vec::new();
-    io::stdin().take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+    source.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_FILE {
         return Err(too_large());
     }

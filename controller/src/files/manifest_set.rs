@@ -1,6 +1,6 @@
 //! The manifest files below the given paths, and the last valid version of each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -128,13 +128,14 @@ impl ManifestSet {
         contents
     }
 
-    /// The files, each once, in the order of the paths.
+    /// The files, each once, in the order of the paths: one that is given beside its folder, or by a link, is the same.
     fn list(&self) -> Result<Vec<PathBuf>, (PathBuf, io::Error)> {
-        let mut files = Vec::new();
+        let (mut files, mut places) = (Vec::new(), BTreeSet::new());
         for path in &self.paths {
             let found = below(path).map_err(|error| (path.clone(), error))?;
             for file in found {
-                if !files.contains(&file) {
+                let place = fs::canonicalize(&file).unwrap_or_else(|_| file.clone());
+                if places.insert(place) {
                     files.push(file);
                 }
             }

@@ -3,7 +3,7 @@
 use weir_cluster::{ClusterError, RevisionName};
 
 use super::{Canary, History, LoadState, RevisionRecord, RuntimeRoll};
-use crate::rollout::{Candidate, Rollout, Stage};
+use crate::rollout::{Candidate, Rollout, Stage, Strategy, promote};
 use crate::validate::{Validated, Variant};
 
 /// Unused revisions that are kept: the default of Kubernetes' `revisionHistoryLimit`.
@@ -132,6 +132,7 @@ impl History {
             .as_ref()
             .is_some_and(|c| c.revision != target)
         {
+            self.replace_whole(now);
             self.replace_broken();
         }
         let stable = self.rollout.stable.clone();
@@ -146,6 +147,23 @@ impl History {
             self.rollout.begin(target, kept_replicas, now);
         }
         self.rollout.clear_reused_previous();
+    }
+
+    /// Promotes a candidate that is up, and to which the manifest sends all requests, before a new candidate replaces it. As
+    /// in KServe it has been rolled out for what comes next, and users do not get the revision before it back. While it is
+    /// the newest, a lower share still leads back.
+    fn replace_whole(&mut self, now: u64) {
+        let rollout = &self.rollout;
+        let is_asked = matches!(rollout.strategy, Strategy::Manual(Some(100)));
+        let is_up =
+            |name: &RevisionName| self.record(name).is_some_and(|r| r.load == LoadState::Now);
+        if let Some(candidate) = &rollout.candidate
+            && is_asked
+            && rollout.percent() == 100
+            && is_up(&candidate.revision)
+        {
+            (self.rollout, _) = promote(rollout, candidate, now);
+        }
     }
 
     /// Promotes a candidate with traffic over a stable revision whose replicas are all down, before a new

@@ -1,6 +1,7 @@
 //! Bounds of each revision's number of replicas.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use weir_cluster::RevisionName;
 
@@ -8,6 +9,9 @@ use crate::history::History;
 use crate::rollout::Stage;
 use crate::scaling::Scaling;
 use crate::validate::Validated;
+
+/// Longest idle time of a revision that was replaced: by then every gateway sends requests to the one after it.
+const RETENTION: Duration = Duration::from_secs(10);
 
 /// Scaling of each revision of a service, with the minimum that the rollout needs.
 pub(super) type Bounds = BTreeMap<RevisionName, Scaling>;
@@ -18,13 +22,14 @@ pub(super) fn bounds(validated: &Validated, history: &History, now: u64) -> Boun
     let rollout = &history.rollout;
     let own = &validated.predictor.scaling;
     if let Some(previous) = &rollout.previous {
-        let kept = if rollout.keeps_previous(now) {
-            previous.kept_replicas
+        let least = own.with_min(0);
+        // It keeps its replicas for a while. Then only requests that name it reach it: to keep them for what may come, as
+        // the autoscaler does of others for as long as some starts take, would hold GPUs for nothing.
+        let scaling = if rollout.keeps_previous(now) {
+            least.with_floor(previous.kept_replicas)
         } else {
-            0
+            least.with_retention(RETENTION)
         };
-        // It keeps its replicas for a while, then may scale to zero.
-        let scaling = own.with_min(0).with_floor(kept);
         raise(&mut bounds, &previous.revision, scaling);
     }
     for (canary, of) in validated.canaries.iter().zip(&history.canaries) {

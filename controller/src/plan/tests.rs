@@ -1,5 +1,7 @@
 //! Services from first to last.
 
+use std::time::Duration;
+
 use weir_cluster::Destination;
 
 use super::world::{CANARY, World, policy, split, tags};
@@ -40,6 +42,31 @@ fn a_canary_percentage_from_first_revision_to_promotion() {
     );
 }
 
+/// As in KServe, where a share of 100 % rolls a revision out for those after it.
+#[test]
+fn what_follows_a_canary_with_all_requests_is_compared_with_that() {
+    let mut world = World::default();
+    let share = |path: &str, percent: &str| {
+        let field = format!("canaryTrafficPercent: {percent}");
+        validated(&[], &model(path, &[&*field]))
+    };
+    world.reconcile(&validated(&[], &model("a", &[])));
+    world.start(|_| true);
+    world.reconcile(&share("b", "100"));
+    world.start(|_| true);
+    let (whole, _) = world.reconcile(&share("b", "100"));
+    assert_eq!(split(&whole), [(2, 100)]);
+    // A lower share of the same revision leads back.
+    let (lower, _) = world.reconcile(&share("b", "50"));
+    assert_eq!(split(&lower), [(1, 50), (2, 50)]);
+    world.reconcile(&share("b", "100"));
+    let (waiting, _) = world.reconcile(&share("c", "10"));
+    assert_eq!(split(&waiting), [(2, 100)]);
+    world.start(|_| true);
+    let (next, _) = world.reconcile(&share("c", "10"));
+    assert_eq!(split(&next), [(2, 90), (3, 10)]);
+}
+
 #[test]
 fn the_previous_revision_keeps_its_replicas_then_scales_to_zero() {
     let mut world = World::default();
@@ -56,7 +83,8 @@ fn the_previous_revision_keeps_its_replicas_then_scales_to_zero() {
     assert_eq!(policy(&rolling, &one).min, 3);
     world.start(|_| true);
     let (promoted, _) = world.reconcile(&b);
-    assert_eq!(policy(&promoted, &one).min, 3);
+    let kept = policy(&promoted, &one);
+    assert_eq!((kept.min, kept.retention), (3, None));
     world.now += Rollout::ROLLBACK_WINDOW.as_secs();
     let (later, _) = world.reconcile(&b);
     assert_eq!(
@@ -80,7 +108,11 @@ fn a_window_of_nothing_frees_the_replicas_at_once() {
     world.start(|_| true);
     let (promoted, moved) = world.reconcile(&b);
     assert!(matches!(moved, Some(Transition::Promoted(_))));
-    assert_eq!(policy(&promoted, &one).min, 0);
+    // Without a retention the autoscaler would keep one for a minute, or for three starts.
+    let (freed, two) = (policy(&promoted, &one), b.service.revision(2).unwrap());
+    assert_eq!(freed.min, 0);
+    assert_eq!(freed.retention, Some(Duration::from_secs(10)));
+    assert_eq!(policy(&promoted, &two).retention, None);
 }
 
 #[test]

@@ -92,6 +92,24 @@ fn an_unknown_placeholder_is_named() {
 }
 
 #[test]
+fn braces_of_a_services_own_containers_are_no_placeholders() {
+    let chat = "--chat-template={{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}";
+    let containers = json!([{ "name": Workload::CONTAINER, "image": "x", "args": [chat] }]);
+    let predictor: Predictor = serde_json::from_value(json!({ "containers": containers })).unwrap();
+    let template = of_containers(&object(), &predictor).unwrap();
+    assert_eq!(json!(template.spec)["containers"], containers);
+    let others = json!([
+        { "name": "transformer-container", "image": "t", "args": ["{{.Name}}"] },
+        { "name": "proxy", "image": "p", "args": ["{{ request.path }}"] },
+    ]);
+    let predictor: Predictor = serde_json::from_value(json!({ "containers": others })).unwrap();
+    let template = of_model(&object(), &runtime(), &predictor, &model(json!({}))).unwrap();
+    let pod = json!(template.spec);
+    assert_eq!(pod["containers"][1]["args"], json!(["digits"]));
+    assert_eq!(pod["containers"][2], others[1]);
+}
+
+#[test]
 fn a_digest_is_not_replaced_by_a_tag() {
     let mut container = json!({ "name": Workload::CONTAINER, "image": "triton@sha256:0" });
     set_tag(&mut container, "24");

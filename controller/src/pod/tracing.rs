@@ -12,7 +12,7 @@ const SAMPLER_ARG: &str = "0.05";
 const EXPORTER: &str = "otlp";
 
 /// Container that prepares requests, in the predictor's pod.
-const TRANSFORMER: &str = "transformer-container";
+pub(super) const TRANSFORMER: &str = "transformer-container";
 
 /// The service and the server that a pod is of.
 pub(crate) struct Traced<'a> {

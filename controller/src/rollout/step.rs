@@ -79,7 +79,12 @@ fn shift(
     (next, Some(moved))
 }
 
-fn promote(rollout: &Rollout, candidate: &Candidate, now: u64) -> (Rollout, Option<Transition>) {
+/// Makes the candidate the stable revision.
+pub(crate) fn promote(
+    rollout: &Rollout,
+    candidate: &Candidate,
+    now: u64,
+) -> (Rollout, Option<Transition>) {
     let previous = rollout.stable.clone().map(|revision| PreviousRevision {
         revision,
         since: now,

@@ -1,4 +1,5 @@
-//! Servers that KServe's runtimes run, which need settings that neither the runtime nor the service writes.
+//! Servers that KServe's runtimes run, which need settings, or a build of their image, that neither the runtime nor
+//! the service writes.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +13,14 @@ pub enum ServerType {
     MlServer,
     /// NVIDIA's Triton, which serves without a model only if told so.
     Triton,
-    /// PyTorch's TorchServe, which is told the protocol.
+    /// PyTorch's TorchServe, which is told the protocol, and has an image for GPUs.
     TorchServe,
+    /// TensorFlow Serving, which has an image for GPUs.
+    TensorFlow,
+    /// KServe's server of Hugging Face's models, which has an image for GPUs.
+    HuggingFace,
+    /// vLLM, which has an image for nodes without a GPU.
+    Vllm,
 }
 
 impl ServerType {
@@ -26,6 +33,9 @@ impl ServerType {
             "mlserver" => Some(Self::MlServer),
             "tritonserver" => Some(Self::Triton),
             "torchserve" => Some(Self::TorchServe),
+            "tensorflow-serving" => Some(Self::TensorFlow),
+            "huggingfaceserver" => Some(Self::HuggingFace),
+            "vllmserver" => Some(Self::Vllm),
             _ => None,
         }
     }
@@ -43,6 +53,14 @@ mod tests {
         assert_eq!(
             of("mine", Some(&annotated("tritonserver"))),
             Some(ServerType::Triton)
+        );
+        assert_eq!(
+            of("mine", Some(&annotated("vllmserver"))),
+            Some(ServerType::Vllm)
+        );
+        assert_eq!(
+            of("kserve-tensorflow-serving", None),
+            Some(ServerType::TensorFlow)
         );
         assert_eq!(of("kserve-mlserver", Some(&annotated("other"))), None);
         assert_eq!(of("weir-libtorch", None), None);

@@ -6,13 +6,14 @@ use weir_crds::inference_service::{Condition, ConditionStatus};
 use super::{RevisionState, StatusInputs, route_is_live, scaled_by, time};
 use crate::annotations::DISABLE_AUTO_UPDATE;
 use crate::field_error::ValidationErrors;
-use crate::rollout::Stage;
+use crate::rollout::{Rollout, Stage, Strategy};
 use crate::turns;
 use crate::validate::Validated;
 
 use ConditionStatus::{False, True, Unknown};
 
-/// Condition that holds when no rollout is under way.
+/// Condition that holds when no rollout is under way; unknown during one, as no condition of a healthy service may be false
+/// for those who judge by all of them, such as Argo CD.
 const ROLLOUT_COMPLETE: &str = "RolloutComplete";
 /// Condition that a host belongs to an older service.
 const HOST_CONFLICT: &str = "HostConflict";
@@ -237,17 +238,25 @@ fn rollout(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     Some(match &candidate.stage {
         // Nothing starts and nothing gets requests until the service does.
         Stage::Waiting | Stage::Shifting(_) if is_stopped(inputs) => assess(False, "Stopped", ""),
-        Stage::Waiting => assess(False, "Waiting", format!("{name} is not ready yet")),
-        Stage::Shifting(_) => {
-            let percent = rollout.percent();
-            let message = format!("{name} receives {percent} % of the requests");
-            assess(False, "InProgress", message)
-        }
+        Stage::Waiting => assess(Unknown, "Waiting", format!("{name} is not ready yet")),
+        Stage::Shifting(_) => shifting(rollout, name),
         Stage::RolledBack(reason) => {
             let message = format!("{name} was rolled back: {reason}");
             assess(False, "RolledBack", message)
         }
     })
+}
+
+/// Tells of the share that a revision has. One that the manifest names is what was asked for, for as long as it says so.
+fn shifting(rollout: &Rollout, name: &str) -> Assessment {
+    let message = format!("{name} receives {} % of the requests", rollout.percent());
+    match rollout.strategy {
+        Strategy::Manual(Some(_)) => {
+            let message = format!("{message}, as canaryTrafficPercent says");
+            assess(True, "TrafficSplit", message)
+        }
+        Strategy::Manual(None) | Strategy::Automatic(_) => assess(Unknown, "InProgress", message),
+    }
 }
 
 /// Tells of a changed runtime that the service does not follow, or not yet.
@@ -269,7 +278,7 @@ fn behind(inputs: &StatusInputs<'_>) -> Option<Assessment> {
                 "the runtime of {name} has changed: its turn comes when fewer than {} other services follow a change",
                 turns::AT_ONCE
             );
-            assess(False, "WaitingForTurn", message)
+            assess(Unknown, "WaitingForTurn", message)
         },
     )
 }

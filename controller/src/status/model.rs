@@ -8,7 +8,7 @@ use weir_crds::inference_service::{
 };
 
 use super::{Refusal, RevisionState, StatusInputs, time};
-use crate::rollout::Stage;
+use crate::rollout::{Stage, Strategy};
 
 pub(super) fn status(inputs: &StatusInputs<'_>) -> ModelStatus {
     let rollout = &inputs.history.rollout;
@@ -48,6 +48,12 @@ fn transition(inputs: &StatusInputs<'_>) -> TransitionStatus {
     match (&rollout.candidate, &rollout.stable) {
         (Some(candidate), _) => match (&candidate.stage, inputs.state(&candidate.revision)) {
             (Stage::Waiting, RevisionState::Failed(_, _)) => TransitionStatus::BlockedByFailedLoad,
+            // As in KServe: with the share that the manifest names, nothing more is on its way.
+            (Stage::Shifting(_), state)
+                if matches!(rollout.strategy, Strategy::Manual(Some(_))) =>
+            {
+                by_state(&state)
+            }
             (Stage::Waiting | Stage::Shifting(_) | Stage::RolledBack(_), _) => {
                 TransitionStatus::InProgress
             }

@@ -11,7 +11,7 @@ use super::*;
 use crate::fixtures::{errors, model, platform, service, validated};
 use crate::history::{RuntimeChange, revise};
 use crate::plan::plan;
-use crate::rollout::{Candidate, PreviousRevision, Stage};
+use crate::rollout::{Candidate, PreviousRevision, Stage, Strategy};
 use crate::runtimes::Runtimes;
 use crate::validate::{AutoUpdate, Platform, validate};
 
@@ -384,7 +384,7 @@ fn a_runtime_that_is_not_followed_is_told() {
         let complete = found(status, "RolloutComplete");
         (complete.status, complete.reason.clone().unwrap())
     };
-    let waiting = (ConditionStatus::False, "WaitingForTurn".to_owned());
+    let waiting = (ConditionStatus::Unknown, "WaitingForTurn".to_owned());
     assert_eq!(told(&world.status()), waiting);
     world.validated.auto_update = AutoUpdate::Disabled;
     let kept = (ConditionStatus::True, "AutoUpdateDisabled".to_owned());
@@ -532,16 +532,53 @@ fn a_stopped_service_says_nothing_of_what_a_rollout_waits_for() {
         world.validated.is_stopped = is_stopped;
         let status = world.status();
         let complete = found(&status, "RolloutComplete");
-        assert_eq!(complete.status, ConditionStatus::False);
-        complete.message.clone()
+        (complete.status, complete.message.clone())
     };
     for stage in [Stage::Waiting, Stage::Shifting(0)] {
-        assert!(told(stage.clone(), false).is_some());
-        assert_eq!(told(stage, true), None);
+        let (status, message) = told(stage.clone(), false);
+        assert_eq!(status, ConditionStatus::Unknown);
+        assert!(message.is_some());
+        assert_eq!(told(stage, true), (ConditionStatus::False, None));
     }
     let why: Arc<str> = "1 of 2 of its requests failed".into();
-    let message = told(Stage::RolledBack(why), true);
+    let (status, message) = told(Stage::RolledBack(why), true);
+    assert_eq!(status, ConditionStatus::False);
     assert!(message.unwrap().contains("was rolled back: 1 of 2"));
+}
+
+/// Argo CD takes a false condition for a broken service, an unknown one for progress, and else needs `UpToDate`.
+#[test]
+fn a_share_that_the_manifest_names_is_no_unfinished_rollout() {
+    let mut world = World::new(&model("a", &[]));
+    world.revision(|revision| revision.replicas.push(replica()));
+    // The same one on both sides: what counts is that it has loaded.
+    let revision = world.history.rollout.stable.clone().unwrap();
+    world.history.rollout.candidate = Some(Candidate {
+        revision,
+        stage: Stage::Shifting(0),
+        since: 1,
+    });
+    let mut told = |strategy: Strategy| {
+        world.history.rollout.strategy = strategy;
+        let status = world.status();
+        let complete = found(&status, "RolloutComplete");
+        let complete = (complete.status, complete.reason.clone().unwrap());
+        (complete, status.model_status.unwrap().transition_status)
+    };
+    assert_eq!(
+        told(Strategy::Manual(Some(20))),
+        (
+            (ConditionStatus::True, "TrafficSplit".to_owned()),
+            TransitionStatus::UpToDate
+        )
+    );
+    assert_eq!(
+        told(Strategy::Automatic(Arc::default())),
+        (
+            (ConditionStatus::Unknown, "InProgress".to_owned()),
+            TransitionStatus::InProgress
+        )
+    );
 }
 
 #[test]

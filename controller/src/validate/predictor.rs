@@ -105,6 +105,7 @@ fn of_model(
     let uri = model.framework.storage_uri.as_deref();
     let template = pod::of_model(&metadata, &runtime.spec.pod, predictor, &model);
     let template = template.map(|template| pod::limit_batches(template, limit));
+    let template = template.map(|template| built(template, runtime, &model));
     let template = template.map(|template| traced(context, template, runtime.server));
     if let Ok(template) = &template {
         model_place::check(&path, runtime, predictor, template, errors);
@@ -219,6 +220,14 @@ fn ready_call_of_container(container: &Container) -> Option<ReadyCall> {
     match variables.next_back()?.value.as_deref()? {
         "v2" | "grpc-v2" => Some(ReadyCall::V2),
         _ => None,
+    }
+}
+
+/// A pod with the build of the server's image that fits its resources. A version that is asked for names its build.
+fn built(template: PodTemplateSpec, runtime: &Runtime, model: &Model) -> PodTemplateSpec {
+    match (&model.framework.runtime_version, runtime.server) {
+        (None, Some(server)) => pod::choose_build(template, server),
+        (Some(_), _) | (None, None) => template,
     }
 }
 

@@ -15,8 +15,22 @@ pub(crate) fn model_of_path(path: &str) -> Option<Cow<'_, str>> {
         };
     }
     let rest = path.strip_prefix("/v1/models/")?;
-    let model = rest.split('/').next().unwrap_or(rest);
-    decoded(model.rsplit_once(':').map_or(model, |(model, _)| model))
+    without_verb(decoded(rest.split('/').next().unwrap_or(rest))?)
+}
+
+/// The model of a V1 path. Some clients encode the colon before the verb, too.
+fn without_verb(named: Cow<'_, str>) -> Option<Cow<'_, str>> {
+    let model = match named {
+        Cow::Borrowed(named) => {
+            let model = named.rsplit_once(':').map_or(named, |(model, _)| model);
+            Cow::Borrowed(model)
+        }
+        Cow::Owned(mut named) => {
+            named.truncate(named.rfind(':').unwrap_or(named.len()));
+            Cow::Owned(named)
+        }
+    };
+    (!model.is_empty()).then_some(model)
 }
 
 fn decoded(segment: &str) -> Option<Cow<'_, str>> {

@@ -1,22 +1,34 @@
-//! Refuses ambiguous requests, and those for tunnels (RFC 9110, 9.3.6).
+//! Refuses ambiguous requests, and those for tunnels (RFC 9110, 9.3.6) and WebSockets.
 
-use http::Method;
+use http::header::{HeaderMap, UPGRADE};
 use http::request::Parts;
+use http::{Method, Version};
 use weir_ops::request_head::{self, Ambiguous};
 
 use crate::error::GatewayError;
 
-/// Checks that a request has one host and one framing.
+/// Checks that a request has one host and one framing, and stays one.
 ///
 /// # Errors
-/// [`GatewayError::Header`] or [`GatewayError::MethodNotAllowed`].
+/// [`GatewayError::Header`], [`GatewayError::MethodNotAllowed`] or [`GatewayError::WebSocket`].
 pub(super) fn check(parts: &Parts) -> Result<(), GatewayError> {
     if parts.method == Method::CONNECT {
         // The gateway opens no tunnels.
         let allowed = "GET, HEAD, POST";
         return Err(GatewayError::MethodNotAllowed { allowed });
     }
+    // Without the header, which belongs to this connection, a replica would answer as to a plain GET.
+    if parts.version == Version::HTTP_11 && asks_for_websocket(&parts.headers) {
+        return Err(GatewayError::WebSocket);
+    }
     request_head::check(&parts.headers).map_err(refused)
+}
+
+fn asks_for_websocket(headers: &HeaderMap) -> bool {
+    let upgrades = headers.get_all(UPGRADE).iter();
+    let protocols = upgrades.flat_map(|upgrade| upgrade.as_bytes().split(|b| *b == b','));
+    let mut names = protocols.map(<[u8]>::trim_ascii);
+    names.any(|name| name.eq_ignore_ascii_case(b"websocket"))
 }
 
 fn refused(ambiguous: Ambiguous) -> GatewayError {
@@ -51,5 +63,17 @@ mod tests {
         );
         let error = checked("CONNECT", &["a.b"]).unwrap_err();
         assert!(matches!(error, GatewayError::MethodNotAllowed { .. }));
+    }
+
+    #[test]
+    fn a_websocket_is_refused_and_other_upgrades_are_left_out() {
+        let asked = |upgrade: &str| {
+            let request = Request::get("/ws").header("host", "a.b");
+            let request = request.header("upgrade", upgrade);
+            check(&request.body(()).unwrap().into_parts().0)
+        };
+        assert_eq!(asked("WebSocket"), Err(GatewayError::WebSocket));
+        assert_eq!(asked("h2c, websocket"), Err(GatewayError::WebSocket));
+        assert_eq!(asked("h2c"), Ok(()));
     }
 }

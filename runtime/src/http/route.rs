@@ -188,14 +188,26 @@ fn region<'a>(method: &Method, kind: Memory, rest: &[&'a str]) -> Result<Route<'
 fn v1<'a>(method: &Method, rest: &[&'a str]) -> Result<Route<'a>, ServeError> {
     match rest {
         [] => get(method, Route::V1Models),
-        [last] if last.ends_with(":explain") => Err(ServeError::Unimplemented(
-            "this server has no explainer: ask for :predict".to_owned(),
-        )),
-        [last] => match last.strip_suffix(":predict") {
-            Some(model) => post(method, Route::V1Predict(decoded(model)?)),
-            None => get(method, Route::V1Ready(decoded(last)?)),
-        },
+        [last] => v1_of_model(method, decoded(last)?),
         _ => Err(not_found()),
+    }
+}
+
+/// A call to a model, with its verb. Some clients encode the colon before it, so that it is looked for in what is decoded.
+fn v1_of_model<'a>(method: &Method, named: Cow<'a, str>) -> Result<Route<'a>, ServeError> {
+    if named.ends_with(":explain") {
+        return Err(ServeError::Unimplemented(
+            "this server has no explainer: ask for :predict".to_owned(),
+        ));
+    }
+    let model = named.strip_suffix(":predict").map(str::len);
+    match (model, named) {
+        (None, named) => get(method, Route::V1Ready(named)),
+        (Some(end), Cow::Borrowed(named)) => post(method, Route::V1Predict(named[..end].into())),
+        (Some(end), Cow::Owned(mut named)) => {
+            named.truncate(end);
+            post(method, Route::V1Predict(named.into()))
+        }
     }
 }
 
@@ -325,6 +337,12 @@ mod tests {
             "/v1/models/m:predict",
             Ok(Route::V1Predict("m".into())),
         );
+        check(
+            Method::POST,
+            "/v1/models/a%20b%3Apredict",
+            Ok(Route::V1Predict("a b".into())),
+        );
+        check(Method::GET, "/v1/models/m", Ok(Route::V1Ready("m".into())));
     }
 
     #[test]

@@ -32,12 +32,24 @@ pub(super) fn answer(
             return Some(Err(not_allowed("GET, HEAD")));
         }
         "/v2/repository/index" => return Some(Err(not_allowed("POST"))),
-        _ if is_control(path) => {
+        _ if is_control(path) || is_openai(path) => {
             return Some(Err(GatewayError::OneRuntime(path.to_owned())));
         }
         _ => return None,
     };
     Some(Ok(response))
+}
+
+/// Reports whether a path is of OpenAI's API, which names a model in the body if at all.
+fn is_openai(path: &str) -> bool {
+    const CALLS: [&str; 5] = [
+        "/v1/chat/completions",
+        "/v1/completions",
+        "/v1/embeddings",
+        "/v1/rerank",
+        "/v1/responses",
+    ];
+    path.starts_with("/openai/") || CALLS.contains(&path)
 }
 
 fn not_allowed(allowed: &'static str) -> GatewayError {

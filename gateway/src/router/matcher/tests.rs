@@ -101,6 +101,12 @@ fn a_model_leads_to_its_service_on_one_machine_only() {
     );
     assert_eq!(name("/v2/models/a%20b").as_deref(), Some("a b"));
     assert_eq!(name("/v1/models/digits:predict").as_deref(), Some("digits"));
+    assert_eq!(
+        name("/v1/models/digits%3Apredict").as_deref(),
+        Some("digits")
+    );
+    assert_eq!(name("/v1/models/a%20b:predict").as_deref(), Some("a b"));
+    assert_eq!(name("/v1/models/:predict"), None);
     assert_eq!(name("/v2/models/stats"), None);
     assert_eq!(name("/v2/models/"), None);
     assert_eq!(name("/v2"), None);
