@@ -11,11 +11,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::rt::Executor;
+use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep};
 use tokio_util::task::TaskTracker;
 
 use super::ConnectionLimits;
-use super::places::ClientStreams;
+use super::places::{ClientStreams, OpenStream};
 
 /// Result of the last poll of a stream's response body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,30 +85,43 @@ where
             },
             None => None,
         };
-        let watched = watch(stream, self.stall);
-        self.tasks
-            .spawn(PROGRESS.scope(Cell::default(), async move {
-                watched.await;
-                drop(opened);
-            }));
+        let watched = WatchedStream {
+            stream,
+            timer: StallTimer::default(),
+            stall: self.stall,
+            opened,
+        };
+        self.tasks.spawn(PROGRESS.scope(Cell::default(), watched));
     }
 }
 
-/// Runs a stream until it ends, or its client takes too little for too long. A stream that is dropped is reset.
-async fn watch(stream: impl Future, stall: Duration) {
-    tokio::pin!(stream);
-    let mut watch = StallTimer {
-        timer: None,
-        runs: false,
-    };
-    std::future::poll_fn(|context| match stream.as_mut().poll(context) {
-        Poll::Ready(_) => Poll::Ready(()),
-        Poll::Pending => watch.poll(stall, context),
-    })
-    .await;
+pin_project! {
+    /// A stream until it ends, or its client takes too little for too long. One that is dropped is reset.
+    ///
+    /// By hand: an `async` block would hold the stream twice, and each task is copied as it begins and ends.
+    struct WatchedStream<F> {
+        #[pin]
+        stream: F,
+        timer: StallTimer,
+        stall: Duration,
+        opened: Option<OpenStream>,
+    }
+}
+
+impl<F: Future> Future for WatchedStream<F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let watched = self.project();
+        match watched.stream.poll(context) {
+            Poll::Ready(_) => Poll::Ready(()),
+            Poll::Pending => watched.timer.poll(*watched.stall, context),
+        }
+    }
 }
 
 /// The timer of a stream. It is made once, and reset with each frame.
+#[derive(Default)]
 struct StallTimer {
     timer: Option<Pin<Box<Sleep>>>,
     /// True from a frame until the body is polled again.
