@@ -30,6 +30,17 @@ impl TimeUnit {
         }
     }
 
+    /// That which a name such as `started_ms` ends with.
+    pub(super) fn of_name(name: &str) -> Option<Self> {
+        let (_, last) = name.rsplit_once('_')?;
+        match last.to_ascii_lowercase().as_str() {
+            "ms" | "millis" | "milliseconds" => Some(Self::Milliseconds),
+            "us" | "micros" | "microseconds" => Some(Self::Microseconds),
+            "ns" | "nanos" | "nanoseconds" => Some(Self::Nanoseconds),
+            _ => None,
+        }
+    }
+
     fn micros(self) -> f64 {
         match self {
             Self::Seconds => 1e6,
@@ -83,6 +94,7 @@ fn date(text: &str) -> Option<i64> {
         Some((day, rest)) if day.len() <= 2 => access_day(day, rest)?,
         _ => (civil_day(text.get(..10)?)?, text.get(11..)?),
     };
+    let rest = rest.strip_prefix("- ").unwrap_or(rest);
     let seconds: f64 = day as f64 * 86_400.0 + clock(rest.get(..8)?)?;
     let (fraction, zone) = fraction(rest.get(8..)?)?;
     let seconds = seconds - offset(zone.trim())?;
@@ -135,8 +147,12 @@ fn fraction(text: &str) -> Option<(f64, &str)> {
     Some((format!("0.{number}").parse().ok()?, zone))
 }
 
-/// The seconds of a zone such as `Z`, `+01:00` or `-0700`; none is UTC.
+/// The seconds of a zone such as `Z`, `+01:00` or `-0700`; none is UTC. Behind them may stand its name, as in
+/// `+0000 UTC` or `+01:00[Europe/Paris]`.
 fn offset(zone: &str) -> Option<f64> {
+    let bracket = zone.strip_suffix(']').and_then(|zone| zone.split_once('['));
+    let zone = bracket.map_or(zone, |(zone, _)| zone);
+    let zone = zone.strip_suffix(" UTC").unwrap_or(zone);
     if matches!(zone, "" | "Z" | "z" | "UTC" | "GMT") {
         return Some(0.0);
     }
@@ -175,6 +191,9 @@ mod tests {
             "2026-01-02T04:04:05+01:00",
             "2026-01-01 20:04:05 -0700",
             "02/Jan/2026:03:04:05 +0000",
+            "2026/01/02 - 03:04:05",
+            "2026-01-02 03:04:05.000 +0000 UTC",
+            "2026-01-02T04:04:05+01:00[Europe/Paris]",
         ];
         for way in ways {
             assert_eq!(
