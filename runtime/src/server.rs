@@ -11,6 +11,7 @@ use crate::engine::{Engine, Inferred};
 use crate::error::ServeError;
 use crate::launch::{InUse, Launcher, LoadedModel, Oversight};
 use crate::repository::{IndexEntry, IndexFilter, LoadOptions, Repository, ServingVersion};
+use crate::settings::excerpt;
 use crate::settings::log::LogStore;
 use crate::settings::trace::{TraceLevel, TraceStore};
 use crate::shared_memory::{self, SharedMemory};
@@ -356,17 +357,21 @@ impl Server {
 /// Writes one request into the log: its stages, its tensors, or both.
 fn trace(level: TraceLevel, inferred: &Inferred) {
     let Inferred { response, cost } = inferred;
-    let (model, version, id) = (&response.model, &response.version, &response.id);
+    let (model, version) = (&response.model, &response.version);
+    // An id may be as long as a request.
+    let id = excerpt(&response.id);
+    // In JSON, numbers of more than 64 bits would be text.
+    let us = |duration: Duration| duration.as_micros() as u64;
     if level != TraceLevel::Tensors {
         tracing::info!(
             model,
             version,
             id,
             batch = cost.batch_rows,
-            queue_us = cost.queue.as_micros(),
-            input_us = cost.steps.input.as_micros(),
-            infer_us = cost.steps.infer.as_micros(),
-            output_us = cost.steps.output.as_micros(),
+            queue_us = us(cost.queue),
+            input_us = us(cost.steps.input),
+            infer_us = us(cost.steps.infer),
+            output_us = us(cost.steps.output),
             "trace: stages"
         );
     }
