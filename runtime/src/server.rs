@@ -10,6 +10,7 @@ use weir_protocol::{Delivery, InferRequest, SharedRange, Tensor, TensorSpec};
 use crate::engine::{Engine, Inferred};
 use crate::error::ServeError;
 use crate::launch::{InUse, Launcher, LoadedModel, Oversight};
+use crate::metrics::{GpuMeter, GpuSample};
 use crate::repository::{IndexEntry, IndexFilter, LoadOptions, Repository, ServingVersion};
 use crate::settings::excerpt;
 use crate::settings::log::LogStore;
@@ -23,6 +24,7 @@ pub(crate) struct Server {
     memory: SharedMemory,
     trace: TraceStore,
     log: LogStore,
+    gpu_meter: GpuMeter,
     phase: ArcSwap<Phase>,
     stop: CancellationToken,
 }
@@ -35,6 +37,7 @@ pub(crate) struct Parts {
     pub memory: SharedMemory,
     pub trace: TraceStore,
     pub log: LogStore,
+    pub gpu_meter: GpuMeter,
     /// Cancelled when the server is to end.
     pub stop: CancellationToken,
 }
@@ -100,6 +103,7 @@ impl Server {
             memory,
             trace,
             log,
+            gpu_meter,
             stop,
         } = parts;
         let phase = ArcSwap::from_pointee(Phase::Starting);
@@ -109,9 +113,15 @@ impl Server {
             memory,
             trace,
             log,
+            gpu_meter,
             phase,
             stop,
         }
+    }
+
+    /// The state of the GPUs in use, as it was read last.
+    pub(crate) fn gpus(&self) -> Vec<GpuSample> {
+        self.gpu_meter.latest()
     }
 
     /// Enters the next phase.

@@ -123,12 +123,14 @@ impl Collector {
             .map(|gpu| vec![label("gpu_uuid", &gpu.uuid)])
             .collect();
         for family in &GPU_GAUGES {
-            let values = gpus.iter().map(family.value);
-            print.gauge(family.name, family.help, labels.iter().zip(values))?;
+            let told = labels.iter().zip(gpus.iter().map(family.value));
+            let samples = told.filter_map(|(labels, value)| Some((labels, value?)));
+            print.gauge(family.name, family.help, samples)?;
         }
-        let joules = gpus.iter().map(|gpu| gpu.energy);
+        let told = labels.iter().zip(gpus.iter().map(|gpu| gpu.energy));
+        let samples = told.filter_map(|(labels, joules)| Some((labels, joules?)));
         let help = "Joules the GPU has drawn";
-        print.triton_counter("nv_energy_consumption", help, labels.iter().zip(joules))
+        print.triton_counter("nv_energy_consumption", help, samples)
     }
 }
 
