@@ -20,8 +20,8 @@ type Labels = Vec<(String, String)>;
 pub(super) struct Collector {
     sources: Arc<dyn Sources>,
     options: Options,
-    /// Processor time at the previous scrape, against which the next measures utilization.
-    processor: Mutex<Option<host::Processor>>,
+    /// What the processors did until the previous scrape.
+    utilization: Mutex<host::Utilization>,
 }
 
 impl Collector {
@@ -29,7 +29,7 @@ impl Collector {
         Self {
             sources,
             options,
-            processor: Mutex::new(host::Processor::read()),
+            utilization: Mutex::new(host::Utilization::begin()),
         }
     }
 
@@ -98,8 +98,7 @@ impl Collector {
         }
         let none = Labels::new();
         if let Some(now) = host::Processor::read() {
-            let before = self.processor.lock().replace(now);
-            let share = before.map_or(0.0, |before| now.utilization_since(before));
+            let share = self.utilization.lock().at(now);
             let help =
                 "Share of time the machine's processors were busy since the last scrape, 0 to 1";
             print.gauge("nv_cpu_utilization", help, [(&none, share)])?;
