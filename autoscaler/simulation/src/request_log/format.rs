@@ -292,7 +292,7 @@ fn in_column(header: &[String], row: Option<&[String]>) -> Option<usize> {
 }
 
 /// Columns that a time takes from this one on: one, or two where the date stands in one and the time of day in the
-/// next, or three where a stroke stands between them.
+/// next, or three where a stroke stands between them or the month is a word.
 fn width(row: &[String], index: usize) -> Option<usize> {
     (1..=3).find(|width| parsed(&joined(row, index, *width), None).is_ok())
 }

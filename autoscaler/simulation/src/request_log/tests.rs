@@ -152,6 +152,8 @@ fn a_time_is_found_beside_other_numbers_and_under_other_names() {
         "2026/01/01 00:00:00 [error] 1#1: *1 failed, client: 1\n2026/01/01 00:00:01 [error] 1#1: *1 failed, client: 1\n",
         "ts=2026-01-01T00:00:00Z level=info\nts=2026-01-01T00:00:01Z level=info\n",
         "time=\"2026-01-01T00:00:00Z\" level=info\ntime=\"2026-01-01T00:00:01Z\" level=info\n",
+        "Jan  1 00:00:00 host app[1]: GET\nJan  1 00:00:01 host app[1]: GET\n",
+        "I0101 00:00:00.000000 1 http.cc:7] GET\nI0101 00:00:01.000000 1 http.cc:7] GET\n",
         "[GIN] 2026/01/01 - 00:00:00 | 200 | 1ms\n[GIN] 2026/01/01 - 00:00:01 | 200 | 1ms\n",
         // Decimal commas, other delimiters, quotes over lines.
         "time;x\n1767225600,0;1\n1767225601,0;1\n",
