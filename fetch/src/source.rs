@@ -29,7 +29,9 @@ pub fn without_secrets(uri: &str) -> String {
         return plain.to_owned();
     };
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let host = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
     format!("{scheme}://{host}{path}")
 }
 
