@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use weir_simulation::{
-    Bins, Contender, Frontier, LogOptions, RequestLog, Run, Score, Workload, timeline,
+    Bins, Contender, Frontier, LogOptions, RequestLog, Resolution, Run, Score, Workload, timeline,
 };
 
 use crate::args::SimulateArgs;
@@ -78,6 +78,12 @@ fn arrivals(args: &SimulateArgs) -> Result<Vec<Duration>, CliError> {
         Some(_) | None => path,
     };
     let log = log.map_err(|error| input(name, error.to_string()))?;
+    warn(path, &log);
+    Ok(log.arrivals)
+}
+
+/// Says what of a log was left out or made up.
+fn warn(path: &Path, log: &RequestLog) {
     for bad in log.bad.iter().take(SHOWN) {
         print_note(&format!(
             "warning: {}:{}: left out: {}",
@@ -93,7 +99,20 @@ fn arrivals(args: &SimulateArgs) -> Result<Vec<Duration>, CliError> {
             log.bad.len() - SHOWN
         ));
     }
-    Ok(log.arrivals)
+    match log.resolution {
+        Resolution::Seconds => print_note(&format!(
+            "note: {}: its times are whole seconds: requests of one second are spread over it",
+            path.display()
+        )),
+        Resolution::Finer => {}
+    }
+    if log.is_sampled() {
+        print_note(&format!(
+            "warning: {}: all times are equally far apart, as those of samples are: each line counts as one request, \
+             whatever number stands beside its time",
+            path.display()
+        ));
+    }
 }
 
 /// Bad lines that are told one by one.

@@ -27,7 +27,7 @@ const CLEAR: &str = "\x1b[H\x1b[J";
 /// Prints the table; [`Exit::Failed`] while a service is not ready. With `--watch` until standard output is closed.
 ///
 /// # Errors
-/// [`CliError::NotUp`] when no `weir up` answers.
+/// [`CliError::NotUp`] when no `weir up` runs, [`CliError::Server`] when it does not answer.
 pub(crate) async fn run(args: StatusArgs) -> Result<Exit, CliError> {
     let state_dir = state::directory(args.state_dir.as_deref())?;
     let mut last = None;
@@ -54,19 +54,18 @@ pub(crate) async fn run(args: StatusArgs) -> Result<Exit, CliError> {
 /// Fetches the status, and returns it with its JSON.
 ///
 /// # Errors
-/// [`CliError::NotUp`] when no `weir up` answers.
+/// [`CliError::NotUp`] when no `weir up` runs, [`CliError::Server`] when it does not answer.
 pub(crate) async fn fetch(state_dir: &Path) -> Result<(StatusTable, String), CliError> {
     let file = AdminFile::read(state_dir)?;
     let url = format!("http://{}/status", file.admin);
     let response = Client::new(&url, None, TIMEOUT)?.get(&url).await;
-    let response = response.map_err(|error| CliError::NotUp {
-        state_dir: state_dir.to_owned(),
-        reason: match error {
-            CliError::NothingListens { address } => {
-                format!("nothing listens on its admin port {address}, so it was killed")
-            }
-            error => error.to_string(),
+    let response = response.map_err(|error| match error {
+        CliError::NothingListens { address } => CliError::NotUp {
+            state_dir: state_dir.to_owned(),
+            reason: format!("nothing listens on its admin port {address}, so it was killed"),
         },
+        // It runs, and may be stopped or busy.
+        error => error,
     })?;
     let json = String::from_utf8_lossy(response.body()).into_owned();
     let table = serde_json::from_str(&json).map_err(|error| CliError::Server {
@@ -88,4 +87,31 @@ fn prefix(args: &StatusArgs) -> &'static str {
 fn exit(table: &StatusTable) -> Exit {
     let are_ready = table.services.iter().all(|service| service.ready == "True");
     if are_ready { Exit::Done } else { Exit::Failed }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn one_that_runs_and_does_not_answer_is_not_called_down() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let address = listener.local_addr().unwrap();
+        let file = AdminFile {
+            admin: address,
+            serving: address,
+            process: 1,
+            certificate: None,
+        };
+        file.write(folder.path()).unwrap();
+        let hangs_up = std::thread::spawn(move || drop(listener.accept()));
+        let error = fetch(folder.path()).await.err().unwrap();
+        hangs_up.join().unwrap();
+        assert!(matches!(error, CliError::Server { .. }), "{error}");
+        let error = fetch(folder.path()).await.err().unwrap();
+        assert!(matches!(error, CliError::NotUp { .. }), "{error}");
+    }
 }

@@ -3,13 +3,13 @@
 use std::io;
 use std::path::PathBuf;
 
-/// An error that ended a fetch. Messages omit the query of a URI, which may hold a signature.
+/// An error that ended a fetch. Messages omit the credentials and the query of a URI, which may hold a signature.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// A URI that this crate cannot fetch.
     #[error("{uri}: {reason}")]
     Address {
-        /// The URI as given.
+        /// The URI without its credentials and query.
         uri: String,
         /// The rule that the URI breaks.
         reason: String,

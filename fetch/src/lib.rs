@@ -21,4 +21,4 @@ pub use attempt::Attempt;
 pub use error::FetchError;
 pub use fetch::fetch;
 pub use limits::Limits;
-pub use source::{check_uri, is_remote, plain_file};
+pub use source::{check_uri, is_remote, plain_file, without_secrets};

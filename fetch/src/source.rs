@@ -19,6 +19,22 @@ pub fn check_uri(uri: &str) -> Result<(), FetchError> {
     Source::parse(uri).map(|_| ())
 }
 
+/// A URI without its credentials, query and fragment, for messages: these may be secret. It need not be a URI that
+/// can be fetched, or one at all.
+#[must_use]
+pub fn without_secrets(uri: &str) -> String {
+    let end = uri.find(['?', '#']).unwrap_or(uri.len());
+    let (plain, _) = uri.split_at(end);
+    let Some((scheme, rest)) = plain.split_once("://") else {
+        return plain.to_owned();
+    };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
+    format!("{scheme}://{host}{path}")
+}
+
 /// Name of the file that a fetch of `uri` leaves in its target; `None` for an archive, which leaves what it holds.
 #[must_use]
 pub fn plain_file(uri: &str) -> Option<String> {
@@ -53,7 +69,7 @@ pub(crate) enum Packing {
 impl Source {
     pub(crate) fn parse(uri: &str) -> Result<Self, FetchError> {
         let invalid = |reason: &str| FetchError::Address {
-            uri: uri.to_owned(),
+            uri: without_secrets(uri),
             reason: reason.to_owned(),
         };
         if !is_remote(uri) {
@@ -123,6 +139,31 @@ mod tests {
     fn secrets_are_not_shown() {
         let source = Source::parse("https://me:secret@a/model.pt?signature=1#x").unwrap();
         assert_eq!(source.shown(), "https://a/model.pt");
+        for refused in [
+            "https://me:secret@a/",
+            "https://a/models/?signature=secret",
+            "https://me:secret@a:port/model.pt",
+            "https://a/model.pt?x=secret#sha256:short",
+            "ftp://me:secret@a/model.pt",
+            "HTTPS://me:se@cret@a/model@1.pt",
+        ] {
+            let error = Source::parse(refused).unwrap_err().to_string();
+            assert!(!error.contains("cret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_secret_is_shown() {
+        let shown = [
+            ("https://me:secret@a:8/m@1/x.pt?y#z", "https://a:8/m@1/x.pt"),
+            ("pvc://claim/path", "pvc://claim/path"),
+            ("s3://key:secret@bucket", "s3://bucket"),
+            ("models/digits", "models/digits"),
+            ("", ""),
+        ];
+        for (uri, expected) in shown {
+            assert_eq!(without_secrets(uri), expected);
+        }
     }
 
     #[test]

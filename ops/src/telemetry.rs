@@ -54,7 +54,7 @@ pub struct Handle(reload::Handle<Levels, Registry>);
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// The log file cannot be opened.
-    #[error("cannot open log file '{path}'")]
+    #[error("cannot open log file '{path}': {source}")]
     File {
         /// Path of the file as configured.
         path: PathBuf,
@@ -172,6 +172,14 @@ mod tests {
         assert!(levels.admit(Level::INFO, "weir_runtime"));
         assert!(!levels.admit(Level::INFO, "h2"));
         assert!(!levels.admit(Level::DEBUG, "weir_runtime"));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_is_told_with_the_reason() {
+        let error = append_to(Path::new("/proc/none/log")).err().unwrap();
+        let expected =
+            "cannot open log file '/proc/none/log': No such file or directory (os error 2)";
+        assert_eq!(error.to_string(), expected);
     }
 
     #[test]

@@ -24,6 +24,7 @@ use ports::Ports;
 use watchdog::Watchdog;
 
 pub use crate::echo::EchoBackend;
+pub use crate::metrics::{GpuSample, Pool, ReadGpus};
 
 /// Finds the GPUs that `--device` allows; empty means the processor.
 pub type FindGpus = fn(DeviceChoice) -> Result<Vec<usize>, LoadError>;
@@ -34,6 +35,8 @@ pub struct Setup {
     pub backends: Vec<Arc<dyn Backend>>,
     /// Discovery of GPUs at start.
     pub find_gpus: FindGpus,
+    /// Reading of the found GPUs' state, for the metrics.
+    pub read_gpus: ReadGpus,
 }
 
 /// Runs the process from its flags to its exit code.

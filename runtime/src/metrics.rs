@@ -5,6 +5,7 @@
 
 mod collector;
 mod families;
+mod gpus;
 mod host;
 mod requests;
 
@@ -15,6 +16,8 @@ use prometheus_client::registry::Registry;
 
 use crate::statistics::Snapshot;
 
+pub(crate) use gpus::GpuMeter;
+pub use gpus::ReadGpus;
 pub(crate) use requests::Protocol;
 pub use requests::Requests;
 
@@ -74,16 +77,16 @@ pub struct Pool {
 pub struct GpuSample {
     /// `GPU-…`, as the driver names it.
     pub uuid: String,
-    /// Share of time it was busy, 0 to 1.
-    pub utilization: f64,
+    /// Share of time it was busy, 0 to 1. This and what follows is `None` if the driver does not tell it.
+    pub utilization: Option<f64>,
     /// Its memory in bytes.
-    pub memory: Pool,
+    pub memory: Option<Pool>,
     /// Watts that it draws.
-    pub power: f64,
+    pub power: Option<f64>,
     /// Watts it may draw.
-    pub power_limit: f64,
+    pub power_limit: Option<f64>,
     /// Joules drawn since the driver was loaded.
-    pub energy: f64,
+    pub energy: Option<f64>,
 }
 
 /// The optional series to print: Triton's `--metrics-config`, `--allow-cpu-metrics` and

@@ -10,7 +10,9 @@ use weir_protocol::{Delivery, InferRequest, SharedRange, Tensor, TensorSpec};
 use crate::engine::{Engine, Inferred};
 use crate::error::ServeError;
 use crate::launch::{InUse, Launcher, LoadedModel, Oversight};
+use crate::metrics::{GpuMeter, GpuSample};
 use crate::repository::{IndexEntry, IndexFilter, LoadOptions, Repository, ServingVersion};
+use crate::settings::excerpt;
 use crate::settings::log::LogStore;
 use crate::settings::trace::{TraceLevel, TraceStore};
 use crate::shared_memory::{self, HeldRegions, SharedMemory};
@@ -22,6 +24,7 @@ pub(crate) struct Server {
     memory: SharedMemory,
     trace: TraceStore,
     log: LogStore,
+    gpu_meter: GpuMeter,
     phase: ArcSwap<Phase>,
     stop: CancellationToken,
 }
@@ -34,6 +37,7 @@ pub(crate) struct Parts {
     pub memory: SharedMemory,
     pub trace: TraceStore,
     pub log: LogStore,
+    pub gpu_meter: GpuMeter,
     /// Cancelled when the server is to end.
     pub stop: CancellationToken,
 }
@@ -99,6 +103,7 @@ impl Server {
             memory,
             trace,
             log,
+            gpu_meter,
             stop,
         } = parts;
         let phase = ArcSwap::from_pointee(Phase::Starting);
@@ -108,9 +113,15 @@ impl Server {
             memory,
             trace,
             log,
+            gpu_meter,
             phase,
             stop,
         }
+    }
+
+    /// The state of the GPUs in use, as it was read last.
+    pub(crate) fn gpus(&self) -> Vec<GpuSample> {
+        self.gpu_meter.latest()
     }
 
     /// Enters the next phase.
@@ -367,17 +378,21 @@ fn write_shared(
 /// Writes one request into the log: its stages, its tensors, or both.
 fn trace(level: TraceLevel, inferred: &Inferred) {
     let Inferred { response, cost } = inferred;
-    let (model, version, id) = (&response.model, &response.version, &response.id);
+    let (model, version) = (&response.model, &response.version);
+    // An id may be as long as a request.
+    let id = excerpt(&response.id);
+    // In JSON, numbers of more than 64 bits would be text.
+    let us = |duration: Duration| duration.as_micros() as u64;
     if level != TraceLevel::Tensors {
         tracing::info!(
             model,
             version,
             id,
             batch = cost.batch_rows,
-            queue_us = cost.queue.as_micros(),
-            input_us = cost.steps.input.as_micros(),
-            infer_us = cost.steps.infer.as_micros(),
-            output_us = cost.steps.output.as_micros(),
+            queue_us = us(cost.queue),
+            input_us = us(cost.steps.input),
+            infer_us = us(cost.steps.infer),
+            output_us = us(cost.steps.output),
             "trace: stages"
         );
     }

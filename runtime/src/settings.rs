@@ -41,11 +41,11 @@ pub(crate) enum SettingsError {
     Apply(String),
 }
 
-/// Most characters of a client's text that an error repeats: enough to recognise it.
+/// Most characters of a client's text that an error or a trace repeats: enough to recognise it.
 const EXCERPT: usize = 100;
 
-/// A client's text as an error repeats it.
-fn excerpt(text: &str) -> String {
+/// A client's text as an error or a trace repeats it.
+pub(crate) fn excerpt(text: &str) -> String {
     match text.char_indices().nth(EXCERPT) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 /// Headers and sources under `shim/`.
-const SHIM: [&str; 19] = [
+const SHIM: [&str; 20] = [
     "weir_torch.h",
     "argument.h",
     "error.h",
@@ -16,6 +16,7 @@ const SHIM: [&str; 19] = [
     "writes.h",
     "argument.cc",
     "device.cc",
+    "gpu_meter.cc",
     "hints.cc",
     "library.cc",
     "module.cc",

@@ -119,6 +119,7 @@ DIRECT_ONLY: dict[str, str] = {
     r"test_abuse::test_bodies_together_are_bounded": FLAG,
     r"test_abuse::test_headers_that_never_end_time_out": FLAG,
     r"test_waits::.*": FLAG,
+    r"test_settings::test_traces_in_json.*": "the log of weir-runtime itself",
     r"test_crowd::.*": "it starts a gateway of its own",
     r"test_memory::test_answers_count_until_they_are_read": "a gateway leaves long answers with the server",
 }

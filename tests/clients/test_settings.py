@@ -1,8 +1,12 @@
 """Trace and log settings, changed at run time by the clients and by plain HTTP."""
 
+import json
+
 import pytest
 
 from adapters import field
+from server import GOOD
+from wire import request, tensor
 
 
 @pytest.fixture(autouse=True)
@@ -81,3 +85,18 @@ def test_log_format_is_echoed(server):
     reply = server.call("POST", "/v2/logging", {"log_format": "ISO8601"})
     assert reply.json()["log_format"] == "ISO8601"
     assert field(server.call("GET", "/v2/logging").json(), "log_format") == "ISO8601"
+
+
+def test_traces_in_json_have_numbers_and_ids_of_a_bounded_length(start):
+    options = ["--log-format=json", "--trace-config=level=TIMESTAMPS", "--trace-config=level=TENSORS", "--trace-config=rate=1"]
+    traced = start([GOOD], *options)
+    body = {"id": "x" * 100_000, **request(tensor("INPUT0", "FP32", [1, 1], [1]))}
+    reply = traced.infer("identity_fp32", body)
+    assert reply.status == 200 and len(reply.json()["id"]) == 100_000
+    lines = [json.loads(line) for line in traced.log.read_text().splitlines()]
+    traces = [line for line in lines if line["message"].startswith("trace: ")]
+    assert [trace["message"] for trace in traces] == ["trace: stages", "trace: output"]
+    assert all(trace["id"] == "x" * 100 + "…" for trace in traces)
+    for name in ("queue_us", "input_us", "infer_us", "output_us"):
+        assert isinstance(traces[0][name], int), traces[0]
+    assert all(isinstance(line["ms"], int) for line in lines if "ms" in line)

@@ -29,7 +29,7 @@ pub use policy::{
     AibrixPolicy, DynamoPolicy, FixedPolicy, HpaPolicy, KedaPolicy, KpaPolicy, Observed, Policy,
     RayPolicy, WeirPolicy, WvaPolicy,
 };
-pub use request_log::{BadRow, LogError, LogOptions, RequestLog, TimeUnit};
+pub use request_log::{BadRow, LogError, LogOptions, RequestLog, Resolution, TimeUnit};
 pub use score::Score;
 pub use service::Service;
 pub use trace::{Trace, TraceError};

@@ -2,6 +2,9 @@
 
 mod format;
 mod lines;
+mod spread;
+#[cfg(test)]
+mod tests;
 mod timestamp;
 
 use std::io::{self, BufRead};
@@ -19,6 +22,18 @@ pub struct RequestLog {
     pub arrivals: Vec<Duration>,
     /// Lines that were left out.
     pub bad: Vec<BadRow>,
+    /// How fine its times are.
+    pub resolution: Resolution,
+}
+
+/// How finely a log tells times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Resolution {
+    /// In whole seconds, of which some have several requests: their places within these seconds are drawn by chance.
+    Seconds,
+    /// In parts of a second, or no second has several requests.
+    #[default]
+    Finer,
 }
 
 /// A line without a time that can be read.
@@ -51,7 +66,7 @@ pub enum LogError {
     #[error("there is no request in it: give a log with a line for each request")]
     Empty,
     /// No line has a time.
-    #[error("none of its lines has a time that can be read; the first is line {}: {}. Name the column or key of the time with --time-column", .0.line, .0.problem)]
+    #[error("none of its lines has a time that can be read; the first is line {}: {}. Name the column or key of the time with --time-column; {TIMES}", .0.line, .0.problem)]
     NoneRead(BadRow),
     /// The log is a compressed file, which this program unpacks.
     #[error("it is compressed: unpack it first, as in `{0} FILE | weir simulate -`")]
@@ -71,6 +86,11 @@ pub enum LogError {
         "it is one JSON array: give a line for each request, as in `jq -c '.[]' FILE | weir simulate -`"
     )]
     JsonArray,
+    /// A JSON object takes several lines.
+    #[error(
+        "it is JSON over several lines: give a line for each request, as in `jq -c . FILE | weir simulate -`"
+    )]
+    JsonOverLines,
     /// A quote is not closed.
     #[error(
         "line {0}: a field begins with a quote that is not closed within the next thousand lines: close it, or double quotes within a field"
@@ -78,7 +98,7 @@ pub enum LogError {
     OpenQuote(u64),
     /// Its first line tells of no time.
     #[error(
-        "line {line}: no {what} is called {wanted}, and not exactly one holds a time; the {what}s are {columns}: name the one with --time-column"
+        "line {line}: no {what} is called {wanted}, and not exactly one holds a time; the {what}s are {columns}: name the one with --time-column; {TIMES}"
     )]
     NoTime {
         /// The line, the first being 1.
@@ -114,6 +134,10 @@ pub enum LogError {
     },
 }
 
+/// The times that are read, for messages.
+const TIMES: &str = "a time is written 2026-01-31T13:55:36Z, 2026-01-31 13:55:36 or 31/Jan/2026:13:55:36 +0000, or is a number of seconds, \
+     milliseconds, microseconds or nanoseconds since 1970";
+
 /// Requests that fit into the memory of any machine: each takes some tens of bytes.
 const MOST_REQUESTS: usize = 50_000_000;
 
@@ -131,28 +155,61 @@ impl RequestLog {
     pub fn read(reader: impl BufRead, options: &LogOptions) -> Result<Self, LogError> {
         let mut lines = Lines::new(reader);
         let (format, skipped) = Format::detect(lines.peek(SAMPLE)?, options)?;
+        let mut header = None;
         for _ in 0..skipped {
-            lines.next()?;
+            header = lines.next()?.map(|line| line.text);
         }
-        let (mut times, mut bad) = (Vec::new(), Vec::new());
-        while let Some(mut line) = lines.next()? {
-            if let Some(delimiter) = format.quoting() {
-                lines.complete(&mut line, delimiter)?;
-            }
-            match format.time(&line.text, options.time_unit) {
-                Ok(time) => times.push(time),
-                Err(problem) => bad.push(BadRow {
-                    line: line.number,
-                    problem,
-                }),
-            }
-            check(&times, &bad, options)?;
-        }
+        let (times, bad) = rows(&mut lines, &format, header.as_deref(), options)?;
+        let (arrivals, resolution) = spread::spread(since_first(times, &bad)?);
         Ok(Self {
-            arrivals: since_first(times, &bad)?,
+            arrivals,
             bad,
+            resolution,
         })
     }
+
+    /// Reports whether all times are equally far apart, a second or more: those of samples are, as a monitor exports
+    /// them, and those of requests are not.
+    #[must_use]
+    pub fn is_sampled(&self) -> bool {
+        let gap = |pair: &[Duration]| match pair {
+            [from, until] => until.saturating_sub(*from),
+            _ => Duration::ZERO,
+        };
+        let mut gaps = self.arrivals.windows(2).map(gap);
+        let first = gaps.next().unwrap_or_default();
+        let is_long = self.arrivals.len() >= FEWEST_SAMPLES && first >= Duration::from_secs(1);
+        is_long && gaps.all(|gap| gap == first)
+    }
+}
+
+/// Times that are not equally far apart by chance.
+const FEWEST_SAMPLES: usize = 10;
+
+/// The times of the rest of a log, and the lines that have none.
+fn rows(
+    lines: &mut Lines<impl BufRead>,
+    format: &Format,
+    header: Option<&str>,
+    options: &LogOptions,
+) -> Result<(Vec<Timestamp>, Vec<BadRow>), LogError> {
+    let (mut times, mut bad) = (Vec::new(), Vec::new());
+    while let Some(mut line) = lines.next()? {
+        if let Some(delimiter) = format.quoting() {
+            lines.complete(&mut line, delimiter)?;
+        }
+        match format.time(&line.text, options.time_unit) {
+            Ok(time) => times.push(time),
+            // Logs that are put together have their headers and comments again and again.
+            Err(_) if line.text.starts_with('#') || header == Some(&*line.text) => {}
+            Err(problem) => bad.push(BadRow {
+                line: line.number,
+                problem,
+            }),
+        }
+        check(&times, &bad, options)?;
+    }
+    Ok((times, bad))
 }
 
 fn check(times: &[Timestamp], bad: &[BadRow], options: &LogOptions) -> Result<(), LogError> {
@@ -177,160 +234,4 @@ fn since_first(mut times: Vec<Timestamp>, bad: &[BadRow]) -> Result<Vec<Duration
         return Err(LogError::TooLong { days });
     }
     Ok(times.into_iter().map(|time| time.since(first)).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(text: &str) -> Result<RequestLog, LogError> {
-        read_by(text, None)
-    }
-
-    fn read_by(text: &str, column: Option<&str>) -> Result<RequestLog, LogError> {
-        let options = LogOptions {
-            time_column: column.map(ToOwned::to_owned),
-            time_unit: None,
-            most_bad: 1,
-        };
-        RequestLog::read(text.as_bytes(), &options)
-    }
-
-    fn seconds(text: &str) -> Vec<f64> {
-        let log = read(text).unwrap();
-        log.arrivals.iter().map(Duration::as_secs_f64).collect()
-    }
-
-    #[test]
-    fn every_common_kind_of_log_is_read() {
-        let rows = [
-            "time,path\n1.5,/a\n0.5,/b\n",
-            "path;Timestamp\n/a;2026-01-01T00:00:00Z\n\"x;y\";2026-01-01 01:00:01+01:00\n",
-            "1767225600000\n1767225601000\n",
-            "\u{feff}ts\tstatus\r\n1767225600\t200\r\n1767225601\t200\r\n",
-            "{\"msg\":\"x\",\"ts\":1767225600.0}\n\n{\"ts\":\"2026-01-01T00:00:01Z\"}\n",
-            concat!(
-                "10.0.0.1 - - [10/Oct/2025:13:55:36 -0700] \"GET / HTTP/1.1\" 200 23\n",
-                "10.0.0.1 - bob [10/Oct/2025:20:55:37 +0000] \"GET /[x] HTTP/1.1\" 200 23 \"-\" \"curl\"\n",
-            ),
-        ];
-        for text in rows {
-            assert_eq!(seconds(text), [0.0, 1.0], "{text}");
-        }
-    }
-
-    #[test]
-    fn a_column_is_chosen_by_name_number_or_path() {
-        let text = "id,begun,ended\n7,10,20\n8,11,22\n";
-        let of = |column| read_by(text, Some(column)).unwrap().arrivals[1].as_secs();
-        assert_eq!((of("ended"), of("begun"), of("3")), (2, 1, 2));
-        let json = "{\"request\":{\"at\":1}}\n{\"request\":{\"at\":4}}\n";
-        let log = read_by(json, Some("request.at")).unwrap();
-        assert_eq!(log.arrivals[1].as_secs(), 3);
-        let error = read_by(text, Some("end")).unwrap_err().to_string();
-        assert!(error.contains("no column is called end"), "{error}");
-    }
-
-    #[test]
-    fn bad_lines_are_told_by_number_and_are_few() {
-        let log = read("time\n1\nx\n2\n").unwrap();
-        assert_eq!((log.arrivals.len(), log.bad[0].line), (2, 3));
-        assert_eq!(log.bad[0].problem, "\"x\" is not a time");
-        let error = read("time\n1\nx\n\n-\n").unwrap_err().to_string();
-        assert!(error.starts_with("more than 1 lines"), "{error}");
-        assert!(error.contains("the first is line 3"), "{error}");
-    }
-
-    #[test]
-    fn what_is_no_log_is_refused_with_what_to_do() {
-        let message = |text: &str| read(text).unwrap_err().to_string();
-        assert!(message("").contains("no request"));
-        assert!(message("time\n").contains("no request"));
-        assert!(message("\n\n").contains("no request"));
-        let columns = message("name,age\nx,1\n");
-        assert!(columns.contains("line 1"), "{columns}");
-        assert!(columns.contains("the columns are name, age: name the one with --time-column"));
-        assert!(message("time\n0\n1767225600\n").contains("20454 days"));
-        let long = format!("time\n{}", "1".repeat(2 << 20));
-        assert!(message(&long).starts_with("line 2 is longer"));
-        let refused = |bytes: &[u8]| {
-            let options = LogOptions {
-                time_column: None,
-                time_unit: None,
-                most_bad: 0,
-            };
-            RequestLog::read(bytes, &options).unwrap_err().to_string()
-        };
-        assert!(refused(&[0x1f, 0x8b, 8, 0]).contains("zcat"));
-        assert!(refused(b"\x28\xb5\x2f\xfd\x01").contains("zstdcat"));
-        assert!(refused(b"\xff\xfet\0i\0m\0e\0").contains("iconv -f UTF-16"));
-        assert!(refused(b"PAR1\x15\x04").contains("not text"));
-        assert!(message("[\n{\"time\":1}\n]\n").contains("jq -c"));
-        assert!(message("time,text\n1,\"x\n2,y\n").contains("line 2: a field begins"));
-        // Numbers in sentences are no times.
-        let sentence = message("INFO: 127.0.0.1:5 - \"GET / HTTP/1.1\" 200 OK\n");
-        assert!(sentence.contains("no column is called time"), "{sentence}");
-        let keys = message("{\"a\":1,\"took\":7}\n");
-        assert!(keys.contains("the keys are a, took"), "{keys}");
-    }
-
-    #[test]
-    fn a_time_is_found_beside_other_numbers_and_under_other_names() {
-        let rows = [
-            // Numbers of rows and times that something took are no times of requests.
-            "1,2026-01-01T00:00:00Z,a\n2,2026-01-01T00:00:01Z,b\n",
-            "time,timestamp\n0.25,1767225600\n7.5,1767225601\n",
-            "{\"time\":0.3,\"at\":\"2026-01-01T00:00:00Z\"}\n{\"time\":9,\"at\":\"2026-01-01T00:00:01Z\"}\n",
-            "id,begun_ms\n1,1767225600000\n2,1767225601000\n",
-            "{\"startTime\":\"2026-01-01T00:00:00Z\"}\n{\"startTime\":\"2026-01-01T00:00:01Z\"}\n",
-            "{\"req\":{\"receivedAt\":1767225600000}}\n{\"req\":{\"receivedAt\":1767225601000}}\n",
-            // A date and a time of day, in two columns.
-            "id,date,time\n1,2026-01-01,00:00:00\n2,2026-01-01,00:00:01\n",
-            "#Version: 1.0\n#Fields: date time\n2026-01-01 00:00:00 GET\n2026-01-01 00:00:01 GET\n",
-            // Words with blanks between them.
-            "https 2026-01-01T00:00:00Z app/lb 0.1 \"GET /, x\"\nhttps 2026-01-01T00:00:01Z app/lb 0.1 \"GET\"\n",
-            "2026-01-01T00:00:00Z stdout F GET\n2026-01-01T00:00:01Z stdout F GET\n",
-            "2026/01/01 00:00:00 [error] 1#1: *1 failed, client: 1\n2026/01/01 00:00:01 [error] 1#1: *1 failed, client: 1\n",
-            "ts=2026-01-01T00:00:00Z level=info\nts=2026-01-01T00:00:01Z level=info\n",
-            // Decimal commas, other delimiters, quotes over lines.
-            "time;x\n1767225600,0;1\n1767225601,0;1\n",
-            "time|x\n1|1\n2|1\n",
-            "time,x\r1,1\r2,1\r",
-            "time,text\n1,\"a\n7,b\"\n2,\"\"\"\"\n",
-            // Brackets that hold no time.
-            "[::1] - u[1] [01/Jan/2026:00:00:00 +0000] \"GET /\"\n[::1] - - [01/Jan/2026:00:00:01 +0000] \"GET /\"\n",
-        ];
-        for text in rows {
-            assert_eq!(seconds(text), [0.0, 1.0], "{text}");
-        }
-    }
-
-    #[test]
-    fn a_unit_that_is_given_holds_for_small_numbers() {
-        let options = LogOptions {
-            time_column: None,
-            time_unit: Some(TimeUnit::Milliseconds),
-            most_bad: 0,
-        };
-        let text = "{\"timestamp\":0}\n{\"timestamp\":1500}\n";
-        let log = RequestLog::read(text.as_bytes(), &options).unwrap();
-        assert_eq!(log.arrivals[1], Duration::from_millis(1500));
-    }
-
-    #[test]
-    fn no_bytes_make_it_panic() {
-        for text in [
-            "{",
-            "{}",
-            "[",
-            "\"",
-            ",",
-            "time,\n",
-            "\0\0\n",
-            "-1e308\n1e308\n",
-            "NaN\ninf\n",
-        ] {
-            let _ = read(text);
-        }
-    }
 }

@@ -31,7 +31,8 @@ Examples:
 
 A log is CSV with a column `time` or `timestamp` (or --time-column), an access log, or JSON lines
 with such a key; `-` is standard input. Times are RFC 3339 or seconds, milliseconds, microseconds
-or nanoseconds since 1970, or in the --time-unit. Nothing but the times is read.
+or nanoseconds since 1970, or in the --time-unit. Nothing but the times is read. Requests of a log
+in whole seconds are spread over each second.
 
 Policies: weir; kpa (Knative), keda (its HTTP add-on) and ray (Ray Serve), at 0.7 of what a replica
 takes, each also with -tuned at what its service times allow; hpa on queue over compute time

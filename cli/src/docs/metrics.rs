@@ -156,11 +156,11 @@ impl Sources for Everything {
     fn gpus(&self) -> Vec<GpuSample> {
         vec![GpuSample {
             uuid: "GPU-1".to_owned(),
-            utilization: 0.0,
-            memory: Pool::default(),
-            power: 0.0,
-            power_limit: 0.0,
-            energy: 0.0,
+            utilization: Some(0.0),
+            memory: Some(Pool::default()),
+            power: Some(0.0),
+            power_limit: Some(0.0),
+            energy: Some(0.0),
         }]
     }
 }

@@ -4,7 +4,7 @@ mod last_lines;
 mod lines;
 mod printer;
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ struct LogState {
     name: Arc<str>,
     printer: Printer,
     path: PathBuf,
-    /// None once writing failed: a full disk must not end a replica.
+    /// None after writing failed: a full disk must not end a replica. It is opened again for the next line.
     file: Option<File>,
     written: u64,
     last: LastLines,
@@ -81,6 +81,13 @@ impl LogState {
         if self.written >= MAX_FILE {
             self.rotate();
         }
+        if self.file.is_none() {
+            let append = OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(&self.path);
+            self.file = append.ok();
+        }
         let Some(file) = &mut self.file else { return };
         match writeln!(file, "{line}") {
             Ok(()) => self.written += line.len() as u64 + 1,
@@ -116,6 +123,19 @@ mod tests {
         assert_eq!(text, "one\n\ntwo\n\n");
         log.begin_run();
         assert_eq!(log.last_lines(), "");
+    }
+
+    #[test]
+    fn a_log_goes_on_once_it_can_be_written_again() {
+        let (folder, log) = log();
+        let path = folder.path().join("digits-0.log");
+        let mut state = log.0.lock();
+        state.keep("one");
+        // Nothing can be written to it, as to a full disk.
+        state.file = Some(File::open(&path).unwrap());
+        state.keep("lost");
+        state.keep("two");
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "one\ntwo\n");
     }
 
     #[test]

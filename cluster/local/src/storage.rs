@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 use weir_cluster::{ClusterError, Storage};
-use weir_fetch::FetchError;
+use weir_fetch::{FetchError, without_secrets};
 
 /// The files of one model on this machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,7 +39,8 @@ impl ModelFiles {
     /// [`ClusterError::Refused`] for other kinds of storage, an address that leads to no file, a path that leaves
     /// its claim, and a claim without a manifest.
     pub(crate) fn of(storage: &Storage, models: &Path) -> Result<Self, ClusterError> {
-        let refused = |reason: &str| Err(ClusterError::refused(&storage.uri, reason));
+        let shown = without_secrets(&storage.uri);
+        let refused = |reason: &str| Err(ClusterError::refused(&shown, reason));
         let Some((scheme, rest)) = storage.uri.split_once("://") else {
             return refused("not a storage URI: write one such as pvc://NAME/path");
         };
@@ -140,7 +141,7 @@ fn hash(uri: &str) -> String {
 fn download(storage: &Storage, models: &Path) -> Result<PathBuf, ClusterError> {
     weir_fetch::check_uri(&storage.uri).map_err(|error| match error {
         FetchError::Address { uri, reason } => ClusterError::refused(uri, reason),
-        error => ClusterError::refused(&storage.uri, error.to_string()),
+        error => ClusterError::refused(without_secrets(&storage.uri), error.to_string()),
     })?;
     Ok(models.join(hash(&storage.uri)))
 }

@@ -9,6 +9,7 @@ use weir_ops::telemetry;
 use super::Setup;
 use crate::args::Config;
 use crate::launch::{LaunchOptions, Launcher};
+use crate::metrics::{GpuMeter, ReadGpus};
 use crate::repository::{Repository, RepositoryOptions};
 use crate::server::{EXTENSIONS, Identity, Parts, Server};
 use crate::settings::log::{LogSettings, LogStore};
@@ -28,8 +29,10 @@ pub(super) fn server(
     log: telemetry::Handle,
     stop: CancellationToken,
 ) -> Result<Server, Box<dyn std::error::Error>> {
+    let gpus = (setup.find_gpus)(config.device)?;
+    let gpu_meter = gpu_meter(config, setup.read_gpus, &gpus)?;
     let launch = LaunchOptions {
-        gpus: (setup.find_gpus)(config.device)?,
+        gpus,
         max_queued: config.max_queue.get(),
         warm_up: WARM_UP,
         batch_limit: config.batch_limit,
@@ -50,8 +53,20 @@ pub(super) fn server(
         memory: SharedMemory::new(config.shared_memory),
         trace: TraceStore::new(config.trace),
         log: LogStore::new(LogSettings::at_start(&config.logs), Arc::new(apply)),
+        gpu_meter,
         stop,
     }))
+}
+
+/// Reads the GPUs if their metrics are printed.
+fn gpu_meter(config: &Config, read: ReadGpus, gpus: &[usize]) -> std::io::Result<GpuMeter> {
+    let is_printed = config.metrics.is_some_and(|metrics| metrics.options.gpu);
+    let metered = if is_printed {
+        gpus.to_vec()
+    } else {
+        Vec::new()
+    };
+    GpuMeter::start(read, metered)
 }
 
 fn options(config: &Config) -> RepositoryOptions {

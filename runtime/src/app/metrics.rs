@@ -7,7 +7,7 @@ use super::watchdog::now;
 use prometheus_client::registry::Registry;
 use weir_ops::byte_budget::ByteBudget;
 
-use crate::metrics::{self, ModelSample, Options, Pool, Requests, Sources};
+use crate::metrics::{self, GpuSample, ModelSample, Options, Pool, Requests, Sources};
 use crate::server::Server;
 
 /// Adds the server's metrics to the process's registry.
@@ -66,5 +66,9 @@ impl Sources for ServerSources {
             total: self.body_budget.limit() as u64,
             used: self.body_budget.in_use() as u64,
         }
+    }
+
+    fn gpus(&self) -> Vec<GpuSample> {
+        self.server.gpus()
     }
 }

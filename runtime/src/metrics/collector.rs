@@ -20,8 +20,8 @@ type Labels = Vec<(String, String)>;
 pub(super) struct Collector {
     sources: Arc<dyn Sources>,
     options: Options,
-    /// Processor time at the previous scrape, against which the next measures utilization.
-    processor: Mutex<Option<host::Processor>>,
+    /// What the processors did until the previous scrape.
+    utilization: Mutex<host::Utilization>,
 }
 
 impl Collector {
@@ -29,7 +29,7 @@ impl Collector {
         Self {
             sources,
             options,
-            processor: Mutex::new(host::Processor::read()),
+            utilization: Mutex::new(host::Utilization::begin()),
         }
     }
 
@@ -98,8 +98,7 @@ impl Collector {
         }
         let none = Labels::new();
         if let Some(now) = host::Processor::read() {
-            let before = self.processor.lock().replace(now);
-            let share = before.map_or(0.0, |before| now.utilization_since(before));
+            let share = self.utilization.lock().at(now);
             let help =
                 "Share of time the machine's processors were busy since the last scrape, 0 to 1";
             print.gauge("nv_cpu_utilization", help, [(&none, share)])?;
@@ -123,12 +122,14 @@ impl Collector {
             .map(|gpu| vec![label("gpu_uuid", &gpu.uuid)])
             .collect();
         for family in &GPU_GAUGES {
-            let values = gpus.iter().map(family.value);
-            print.gauge(family.name, family.help, labels.iter().zip(values))?;
+            let told = labels.iter().zip(gpus.iter().map(family.value));
+            let samples = told.filter_map(|(labels, value)| Some((labels, value?)));
+            print.gauge(family.name, family.help, samples)?;
         }
-        let joules = gpus.iter().map(|gpu| gpu.energy);
+        let told = labels.iter().zip(gpus.iter().map(|gpu| gpu.energy));
+        let samples = told.filter_map(|(labels, joules)| Some((labels, joules?)));
         let help = "Joules the GPU has drawn";
-        print.triton_counter("nv_energy_consumption", help, labels.iter().zip(joules))
+        print.triton_counter("nv_energy_consumption", help, samples)
     }
 }
 

@@ -19,11 +19,11 @@ pub(super) struct Gauge {
     pub(super) value: fn(&ModelSample) -> f64,
 }
 
-/// A series of one number per GPU.
+/// A series of one number per GPU, of those that tell it.
 pub(super) struct GpuGauge {
     pub(super) name: &'static str,
     pub(super) help: &'static str,
-    pub(super) value: fn(&GpuSample) -> f64,
+    pub(super) value: fn(&GpuSample) -> Option<f64>,
 }
 
 /// Triton's counters of requests and executions; failures apart, which have one more label.
@@ -113,12 +113,12 @@ pub(super) const GPU_GAUGES: [GpuGauge; 5] = [
     GpuGauge {
         name: "nv_gpu_memory_total_bytes",
         help: "GPU memory",
-        value: |gpu| gpu.memory.total as f64,
+        value: |gpu| Some(gpu.memory?.total as f64),
     },
     GpuGauge {
         name: "nv_gpu_memory_used_bytes",
         help: "GPU memory taken",
-        value: |gpu| gpu.memory.used as f64,
+        value: |gpu| Some(gpu.memory?.used as f64),
     },
     GpuGauge {
         name: "nv_gpu_power_usage",

@@ -9,7 +9,12 @@ use super::Pool;
 pub(super) struct Processor {
     busy: u64,
     total: u64,
+    /// Number of processors.
+    count: u64,
 }
+
+/// Ticks of each processor in a second: those of `/proc/stat` are hundredths.
+const TICKS: u64 = 100;
 
 impl Processor {
     pub(super) fn read() -> Option<Self> {
@@ -31,7 +36,14 @@ impl Processor {
         Some(Self {
             busy: total - idle,
             total,
+            count: each(stat).count() as u64,
         })
+    }
+
+    /// True if less than a second has passed since `before`.
+    fn is_soon_after(self, before: Self) -> bool {
+        let passed = self.total.checked_sub(before.total);
+        passed.is_some_and(|ticks| ticks < TICKS * self.count)
     }
 
     /// Share of time busy since `before`, 0 to 1; 0 when no tick passed.
@@ -43,6 +55,43 @@ impl Processor {
         } else {
             (busy as f64 / total as f64).min(1.0)
         }
+    }
+}
+
+/// The lines of single processors, which follow that of all together.
+fn each(stat: &str) -> impl Iterator<Item = &str> {
+    let lines = stat.lines().skip(1);
+    lines.take_while(|line| line.starts_with("cpu"))
+}
+
+/// The share of time that the processors were busy, from reading to reading.
+#[derive(Debug)]
+pub(super) struct Utilization {
+    since: Option<Processor>,
+    share: f64,
+}
+
+impl Utilization {
+    /// A share of which nothing is known yet.
+    pub(super) fn begin() -> Self {
+        Self {
+            since: Processor::read(),
+            share: 0.0,
+        }
+    }
+
+    /// The share since the last reading. If that was less than a second ago its own is told again: two that scrape at
+    /// nearly the same time would have the share of a few ticks, or of none.
+    pub(super) fn at(&mut self, now: Processor) -> f64 {
+        match self.since {
+            Some(since) if now.is_soon_after(since) => {}
+            Some(since) => {
+                self.share = now.utilization_since(since);
+                self.since = Some(now);
+            }
+            None => self.since = Some(now),
+        }
+        self.share
     }
 }
 
@@ -68,20 +117,37 @@ fn parse_memory(meminfo: &str) -> Option<Pool> {
 mod tests {
     use super::*;
 
+    /// A reading of two processors.
+    fn processor(busy: u64, total: u64) -> Processor {
+        Processor {
+            busy,
+            total,
+            count: 2,
+        }
+    }
+
+    #[test]
+    fn a_scrape_soon_after_another_has_its_share() {
+        let mut utilization = Utilization {
+            since: Some(processor(0, 1000)),
+            share: 0.0,
+        };
+        // Two processors have 200 ticks in a second.
+        assert_eq!(utilization.at(processor(300, 2000)), 0.3);
+        assert_eq!(utilization.at(processor(300, 2001)), 0.3);
+        assert_eq!(utilization.at(processor(498, 2199)), 0.3);
+        assert_eq!(utilization.at(processor(400, 2200)), 0.5);
+        // Counts that began anew are no reason to stay.
+        utilization.at(processor(0, 10));
+        assert_eq!(utilization.at(processor(200, 210)), 1.0);
+    }
+
     #[test]
     fn utilization_is_the_share_of_ticks_not_idle() {
-        let before = Processor::parse("cpu  10 0 10 70 10 0 0 0 5 5\ncpu0 1\n").unwrap();
-        assert_eq!(
-            before,
-            Processor {
-                busy: 20,
-                total: 100
-            }
-        );
-        let after = Processor {
-            busy: 50,
-            total: 200,
-        };
+        let stat = "cpu  10 0 10 70 10 0 0 0 5 5\ncpu0 1\ncpu1 1\nintr 7\n";
+        let before = Processor::parse(stat).unwrap();
+        assert_eq!(before, processor(20, 100));
+        let after = processor(50, 200);
         assert_eq!(after.utilization_since(before), 0.3);
         assert_eq!(before.utilization_since(before), 0.0);
     }

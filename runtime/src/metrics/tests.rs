@@ -52,14 +52,14 @@ impl Sources for Fixture {
 fn gpu() -> GpuSample {
     GpuSample {
         uuid: "GPU-1".to_owned(),
-        utilization: 0.5,
-        memory: Pool {
+        utilization: Some(0.5),
+        memory: Some(Pool {
             total: 100,
             used: 10,
-        },
-        power: 50.0,
-        power_limit: 300.0,
-        energy: 7.0,
+        }),
+        power: None,
+        power_limit: Some(300.0),
+        energy: Some(7.0),
     }
 }
 
@@ -169,6 +169,9 @@ fn options_choose_what_is_printed() {
     let (text, _) = printed(all, vec![gpu()]);
     has(&text, r#"nv_gpu_memory_used_bytes{gpu_uuid="GPU-1"} 10.0"#);
     has(&text, "# TYPE nv_energy_consumption counter");
+    has(&text, r#"nv_gpu_power_limit{gpu_uuid="GPU-1"} 300.0"#);
+    // What a driver does not tell is not 0.
+    assert!(!text.contains("nv_gpu_power_usage{"), "{text}");
     let bucket = r#"nv_inference_first_response_histogram_ms_bucket{le="100.0","#;
     assert!(text.contains(bucket), "{text}");
 }

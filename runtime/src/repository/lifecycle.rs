@@ -218,7 +218,7 @@ impl<L: Launch> ModelLifecycle<L> {
                     .registry
                     .update(|registry| registry.model_mut(name).finish_load(version, from, served));
                 self.retire_each(replaced);
-                let ms = started.elapsed().as_millis();
+                let ms = started.elapsed().as_millis() as u64;
                 tracing::info!(model = name, version, ms, "ready");
                 Ok(())
             }

@@ -219,6 +219,20 @@ WeirStatus weir_cuda_devices(int32_t* count, char** error);
 // work.
 WeirStatus weir_cuda_empty_cache(char** error);
 
+// State of a GPU, as its driver tells it.
+struct WeirGpu {
+  char uuid[48];        // GPU-…, as the driver names it
+  double utilization;   // share of the time, 0 to 1; this and what follows is negative if it is not told
+  double memory_total;  // bytes
+  double memory_used;
+  double power;  // watts
+  double power_limit;
+  double energy;  // joules since the driver was loaded
+};
+
+// Reads the state of a visible CUDA device. Returns 0 if nothing tells it. For use from any thread.
+int32_t weir_gpu_read(int32_t index, WeirGpu* gpu);
+
 // Takes a stream of a device from libtorch's pool. The pool may return one twice, which is correct but makes its
 // users wait for each other. For use from any thread.
 WeirStatus weir_stream_new(int32_t device, WeirStream** stream, char** error);

@@ -1,4 +1,4 @@
-//! The C functions of `shim/weir_torch.h`, which documents them. Only `tensor`, `module`, `stream` and
+//! The C functions of `shim/weir_torch.h`, which documents them. Only `tensor`, `module`, `stream`, `gpu_meter` and
 //! `process` call them; each wraps them in safe functions.
 
 #![expect(
@@ -114,6 +114,30 @@ pub(crate) struct RawView {
     pub(crate) on_processor: i32,
 }
 
+#[repr(C)]
+pub(crate) struct RawGpu {
+    pub(crate) uuid: [u8; 48],
+    pub(crate) utilization: f64,
+    pub(crate) memory_total: f64,
+    pub(crate) memory_used: f64,
+    pub(crate) power: f64,
+    pub(crate) power_limit: f64,
+    pub(crate) energy: f64,
+}
+
+impl RawGpu {
+    /// A state of which nothing is told.
+    pub(crate) const UNTOLD: Self = Self {
+        uuid: [0; 48],
+        utilization: -1.0,
+        memory_total: -1.0,
+        memory_used: -1.0,
+        power: -1.0,
+        power_limit: -1.0,
+        energy: -1.0,
+    };
+}
+
 unsafe extern "C" {
     pub(crate) fn weir_module_load(
         path: *const c_char,
@@ -217,6 +241,7 @@ unsafe extern "C" {
     pub(crate) fn weir_set_tensor_fuser(enabled: i32);
     pub(crate) fn weir_set_cudnn(enabled: i32);
     pub(crate) fn weir_cuda_devices(count: *mut i32, error: *mut *mut c_char) -> i32;
+    pub(crate) fn weir_gpu_read(index: i32, gpu: *mut RawGpu) -> i32;
     pub(crate) fn weir_cuda_empty_cache(error: *mut *mut c_char) -> i32;
     pub(crate) fn weir_stream_new(
         device: i32,

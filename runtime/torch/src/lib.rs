@@ -18,6 +18,7 @@ mod fault;
 mod ffi;
 mod file;
 mod gather;
+mod gpu_meter;
 mod in_flight;
 mod infer;
 mod instance;
@@ -40,4 +41,5 @@ mod tensor;
 mod weights;
 
 pub use cuda::find_gpus;
+pub use gpu_meter::read_gpus;
 pub use model::TorchBackend;

@@ -16,7 +16,7 @@ use weir_runtime::args::DeviceChoice;
 use weir_runtime::backend::{
     Batch, Device, Instance, LoadError, ModelError, ModelSource, Overlap, Started, TensorConfig,
 };
-use weir_runtime_torch::find_gpus;
+use weir_runtime_torch::{find_gpus, read_gpus};
 
 use fixture::*;
 
@@ -59,6 +59,20 @@ fn sum_of(value: f32, elements: usize) -> Batch {
     let data = floats(&vec![value; elements]);
     let column = |name| whole(name, DataType::Fp32, &[1, elements as i64], data.clone());
     batch(vec![column("a"), column("b")])
+}
+
+#[test]
+fn the_driver_tells_the_state_of_the_device() {
+    let Some(Device::Cuda(index)) = gpu("the_driver_tells_the_state_of_the_device") else {
+        return;
+    };
+    let read = read_gpus(&[index]);
+    let [sample] = &*read else {
+        panic!("{read:?}");
+    };
+    assert!(sample.uuid.starts_with("GPU-"), "{sample:?}");
+    let memory = sample.memory.unwrap();
+    assert!(0 < memory.used && memory.used <= memory.total, "{sample:?}");
 }
 
 #[test]

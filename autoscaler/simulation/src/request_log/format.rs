@@ -16,6 +16,8 @@ pub(super) enum Format {
         time: usize,
         /// Columns that it takes: a date and a time of day may be two.
         width: usize,
+        /// The unit that the column's name tells.
+        unit: Option<TimeUnit>,
     },
     /// The common or combined log format and others of their kind: the time stands in brackets.
     Access,
@@ -24,7 +26,7 @@ pub(super) enum Format {
 }
 
 /// Names that columns and keys of times have, in lower case; earlier ones go before later ones.
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 24] = [
     "time",
     "timestamp",
     "@timestamp",
@@ -47,6 +49,8 @@ const NAMES: [&str; 22] = [
     "time_local",
     "msec",
     "logged_at",
+    "time_unix_nano",
+    "epoch_second",
 ];
 
 impl Format {
@@ -64,6 +68,9 @@ impl Format {
         }
         if sample.iter().any(|line| object(&line.text).is_some()) {
             return json_key(sample, chosen).map(|key| (Self::Json(key), 0));
+        }
+        if first.text == "{" {
+            return Err(LogError::JsonOverLines);
         }
         let bracketed = sample.iter().filter(|line| bracketed(&line.text).is_some());
         if chosen.is_none() && bracketed.count() * 2 > sample.len() {
@@ -91,14 +98,15 @@ impl Format {
                 delimiter,
                 time,
                 width,
+                unit: named,
             } => {
                 let fields = split(text, *delimiter);
                 let field = fields.get(*time..*time + *width);
                 let field = field.ok_or_else(|| format!("it has no column {}", time + width))?;
-                parsed(&field.join(" "), unit)
+                parsed(&field.join(" "), unit.or(*named))
             }
             Self::Access => bracketed(text).ok_or_else(|| "it has no time in brackets".to_owned()),
-            Self::Json(key) => json(text, key, unit),
+            Self::Json(key) => json(text, key, unit.or_else(|| TimeUnit::of_name(key))),
         }
     }
 }
@@ -172,10 +180,12 @@ fn choose(names: &[String], values: &[String]) -> Option<usize> {
         value.is_some_and(|value| Timestamp::parse(value).is_some())
     };
     let usual = || NAMES.iter().filter_map(|name| by_name(names, name));
+    let mut inner = NAMES.iter().filter_map(|name| by_inner_name(names, name));
     let mut moments = (0..names.len()).filter(is_moment);
     let only = moments.next().filter(|_| moments.next().is_none());
     let named = usual().find(is_moment);
-    named.or(only).or_else(|| usual().find(is_time))
+    let moment = named.or(only).or_else(|| inner.find(is_moment));
+    moment.or_else(|| usual().find(is_time))
 }
 
 fn json(text: &str, name: &str, unit: Option<TimeUnit>) -> Result<Timestamp, String> {
@@ -252,18 +262,19 @@ fn by_delimiter(rows: &[LogLine], delimiter: char, chosen: Option<&str>) -> Opti
         (None, true) => in_column(&first, second.as_deref())?,
         (None, false) => {
             let moments = (0..first.len()).find(|index| is_moment(&first, *index));
-            // Numbers stand in any sentence.
-            let columns = if delimiter == ' ' { 0 } else { first.len() };
-            let any = || (0..columns).find(|index| width(&first, *index).is_some());
-            moments.or_else(any)?
+            // Numbers stand in any sentence, and others than times in any column but the first.
+            let number = || (delimiter != ' ' && width(&first, 0).is_some()).then_some(0);
+            moments.or_else(number)?
         }
     };
+    let unit = first.get(time).and_then(|name| TimeUnit::of_name(name));
     let row = if is_header { second } else { Some(first) };
     let width = row.and_then(|row| width(&row, time)).unwrap_or(1);
     let format = Format::Columns {
         delimiter,
         time,
         width,
+        unit,
     };
     let header = usize::from(is_header);
     Some(Found { format, header })
@@ -280,15 +291,16 @@ fn in_column(header: &[String], row: Option<&[String]>) -> Option<usize> {
     choose(header, &values).or_else(usual)
 }
 
-/// Columns that a time takes from this one on: one, or two where the date stands in one and the time of day in the next.
+/// Columns that a time takes from this one on: one, or two where the date stands in one and the time of day in the
+/// next, or three where a stroke stands between them or the month is a word.
 fn width(row: &[String], index: usize) -> Option<usize> {
-    (1..=2).find(|width| parsed(&joined(row, index, *width), None).is_ok())
+    (1..=3).find(|width| parsed(&joined(row, index, *width), None).is_ok())
 }
 
 fn is_moment(row: &[String], index: usize) -> bool {
     let text = joined(row, index, width(row, index).unwrap_or(1));
     let value = text.split_once('=').map_or(&*text, |(_, value)| value);
-    Timestamp::parse_moment(value).is_some()
+    Timestamp::parse_moment(value.trim_matches('"')).is_some()
 }
 
 fn joined(row: &[String], index: usize, width: usize) -> String {
@@ -302,10 +314,21 @@ fn joined(row: &[String], index: usize, width: usize) -> String {
 }
 
 fn by_name(columns: &[String], name: &str) -> Option<usize> {
-    let plain = |text: &str| text.replace(['_', '-', ' '], "").to_ascii_lowercase();
     columns
         .iter()
         .position(|column| plain(column) == plain(name))
+}
+
+/// The same, where the name is that of a value within another.
+fn by_inner_name(columns: &[String], name: &str) -> Option<usize> {
+    let has_name = |(_, last): (&str, &str)| plain(last) == plain(name);
+    columns
+        .iter()
+        .position(|column| column.rsplit_once('.').is_some_and(has_name))
+}
+
+fn plain(name: &str) -> String {
+    name.replace(['_', '-', ' '], "").to_ascii_lowercase()
 }
 
 fn by_number(columns: &[String], number: &str) -> Option<usize> {

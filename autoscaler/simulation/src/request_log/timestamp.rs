@@ -30,6 +30,17 @@ impl TimeUnit {
         }
     }
 
+    /// That which a name such as `started_ms` ends with.
+    pub(super) fn of_name(name: &str) -> Option<Self> {
+        let (_, last) = name.rsplit_once('_')?;
+        match last.to_ascii_lowercase().as_str() {
+            "ms" | "millis" | "milliseconds" => Some(Self::Milliseconds),
+            "us" | "micros" | "microseconds" => Some(Self::Microseconds),
+            "ns" | "nanos" | "nanoseconds" => Some(Self::Nanoseconds),
+            _ => None,
+        }
+    }
+
     fn micros(self) -> f64 {
         match self {
             Self::Seconds => 1e6,
@@ -79,22 +90,51 @@ fn number(text: &str, unit: Option<TimeUnit>) -> Option<i64> {
 }
 
 fn date(text: &str) -> Option<i64> {
-    let (day, rest) = match text.split_once('/') {
-        Some((day, rest)) if day.len() <= 2 => access_day(day, rest)?,
-        _ => (civil_day(text.get(..10)?)?, text.get(11..)?),
-    };
+    let (day, rest) = dated(text).or_else(|| yearless(text))?;
     let seconds: f64 = day as f64 * 86_400.0 + clock(rest.get(..8)?)?;
     let (fraction, zone) = fraction(rest.get(8..)?)?;
     let seconds = seconds - offset(zone.trim())?;
     Some((seconds * 1e6) as i64 + (fraction * 1e6).round() as i64)
 }
 
+/// The day, in days since 1970, and the time of day that follows it.
+fn dated(text: &str) -> Option<(i64, &str)> {
+    match text.split_once('/') {
+        Some((day, rest)) if day.len() <= 2 => access_day(day, rest),
+        _ => {
+            let rest = text.get(11..)?;
+            let rest = rest.strip_prefix("- ").unwrap_or(rest);
+            Some((civil_day(text.get(..10)?)?, rest))
+        }
+    }
+}
+
+/// A year for days of which a log does not tell it. It is no leap year: a 29th of February is refused, not misplaced.
+const ANY_YEAR: i64 = 2001;
+
+/// The same of journals, `Oct  9 13:55:36`, and of the logs of Kubernetes and Triton, `I1009 13:55:36.000000`.
+fn yearless(text: &str) -> Option<(i64, &str)> {
+    let (first, rest) = text.split_once(' ')?;
+    let number = first.strip_prefix(['I', 'W', 'E', 'F']);
+    if let Some(number) = number.filter(|number| number.len() == 4) {
+        let (month, day) = (digits(number.get(..2)?)?, digits(number.get(2..)?)?);
+        return Some((days(ANY_YEAR, month, day)?, rest));
+    }
+    let (day, rest) = rest.trim_start().split_once(' ')?;
+    Some((days(ANY_YEAR, month(first)?, digits(day)?)?, rest))
+}
+
 /// `10/Oct/2025:13:55:36 -0700`, cut at the first stroke.
 fn access_day<'a>(day: &str, rest: &'a str) -> Option<(i64, &'a str)> {
     let (month, rest) = rest.split_once('/')?;
     let (year, rest) = rest.split_once(':')?;
-    let month = MONTHS.iter().position(|name| *name == month)? as i64 + 1;
-    Some((days(digits(year)?, month, digits(day)?)?, rest))
+    let day = days(digits(year)?, self::month(month)?, digits(day)?)?;
+    Some((day, rest))
+}
+
+fn month(name: &str) -> Option<i64> {
+    let index = MONTHS.iter().position(|month| *month == name)?;
+    Some(index as i64 + 1)
 }
 
 /// Days since 1970 of `2025-10-10` or `2025/10/10`.
@@ -106,7 +146,14 @@ fn civil_day(text: &str) -> Option<i64> {
 
 /// Days since 1970 of a date of the Gregorian calendar.
 fn days(year: i64, month: i64, day: i64) -> Option<i64> {
-    if !(1900..=5000).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let length = match month {
+        2 => 28 + i64::from(is_leap),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    };
+    let fits = (1900..=5000).contains(&year) && (1..=12).contains(&month);
+    if !fits || !(1..=length).contains(&day) {
         return None;
     }
     // Years begin in March, so that the leap day is their last.
@@ -135,8 +182,12 @@ fn fraction(text: &str) -> Option<(f64, &str)> {
     Some((format!("0.{number}").parse().ok()?, zone))
 }
 
-/// The seconds of a zone such as `Z`, `+01:00` or `-0700`; none is UTC.
+/// The seconds of a zone such as `Z`, `+01:00` or `-0700`; none is UTC. Behind them may stand its name, as in
+/// `+0000 UTC` or `+01:00[Europe/Paris]`.
 fn offset(zone: &str) -> Option<f64> {
+    let bracket = zone.strip_suffix(']').and_then(|zone| zone.split_once('['));
+    let zone = bracket.map_or(zone, |(zone, _)| zone);
+    let zone = zone.strip_suffix(" UTC").unwrap_or(zone);
     if matches!(zone, "" | "Z" | "z" | "UTC" | "GMT") {
         return Some(0.0);
     }
@@ -175,6 +226,9 @@ mod tests {
             "2026-01-02T04:04:05+01:00",
             "2026-01-01 20:04:05 -0700",
             "02/Jan/2026:03:04:05 +0000",
+            "2026/01/02 - 03:04:05",
+            "2026-01-02 03:04:05.000 +0000 UTC",
+            "2026-01-02T04:04:05+01:00[Europe/Paris]",
         ];
         for way in ways {
             assert_eq!(
@@ -182,6 +236,10 @@ mod tests {
                 Some(Timestamp(1_767_323_045_000_000)),
                 "{way}"
             );
+        }
+        let any_year = Timestamp::parse("2001-01-02T03:04:05Z");
+        for way in ["Jan  2 03:04:05", "Jan 2 03:04:05", "I0102 03:04:05.000000"] {
+            assert_eq!(Timestamp::parse(way), any_year, "{way}");
         }
         let half = Timestamp::parse("2024-02-29T12:00:00.5Z").unwrap();
         assert_eq!(half, Timestamp(1_709_208_000_500_000));
@@ -196,6 +254,9 @@ mod tests {
             "inf",
             "1e300",
             "2026-13-01T00:00:00Z",
+            "2026-02-30T00:00:00Z",
+            "Feb 29 00:00:00",
+            "I0230 00:00:00",
             "2026-01-02",
             "2026-01-02T25:00:00Z",
             "2026-01-02T03:04:05 PST",

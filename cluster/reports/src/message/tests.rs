@@ -184,6 +184,28 @@ fn a_filled_revision_takes_about_a_kibibyte() {
 }
 
 #[test]
+fn as_many_revisions_as_there_may_be_fit_into_a_message() {
+    let often = 1_u64 << 34;
+    let filled = Histogram::from_counts(vec![often; Histogram::BUCKETS], u64::MAX).unwrap();
+    let mut activity = Activity {
+        arrivals: MOST_COUNTED,
+        queue_delay: filled.clone(),
+        service_time: filled,
+        ..Activity::default()
+    };
+    for size in 0..100_000 {
+        let times = BatchTimes {
+            count: often,
+            rows: often,
+            total_us: u64::from(u32::MAX),
+        };
+        activity.batches.add(size, times);
+    }
+    let length = one(encode_activity(&activity)).encoded_len();
+    assert!(length * MOST_REVISIONS <= MAX_MESSAGE, "{length}");
+}
+
+#[test]
 fn what_cannot_be_is_named() {
     let mut nameless = one(proto::Activity::default());
     nameless.revisions[0].name = "digits".to_owned();

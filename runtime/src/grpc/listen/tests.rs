@@ -19,7 +19,7 @@ use super::*;
 use crate::engine::WarmUpFailures;
 use crate::grpc::GrpcOptions;
 use crate::launch::{LaunchOptions, Launcher};
-use crate::metrics::{self, ModelSample, Sources};
+use crate::metrics::{self, GpuMeter, ModelSample, Sources};
 use crate::repository::{
     AutoComplete, ControlMode, ReadinessPolicy, Repository, RepositoryOptions,
 };
@@ -78,6 +78,7 @@ fn server(stop: &CancellationToken) -> Server {
             LogSettings::at_start(&Settings::default()),
             Arc::new(|_| Ok(())),
         ),
+        gpu_meter: GpuMeter::default(),
         stop: stop.clone(),
     })
 }

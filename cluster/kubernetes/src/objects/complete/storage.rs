@@ -128,7 +128,7 @@ impl Place<'_> {
             return Err(format!(
                 "the container mounts another volume at {}, where {} goes: remove that volumeMount or the storageUri",
                 self.path(),
-                self.storage.uri
+                weir_fetch::without_secrets(&self.storage.uri)
             ));
         }
         mounts.push(VolumeMount {

@@ -29,7 +29,8 @@ const KSERVES: [&str; 9] = [
 impl<'a> Source<'a> {
     /// Reads a URI. The error is a clause that names it and says what to write.
     pub(super) fn of(uri: &'a str) -> Result<Self, String> {
-        let refused = |because: &str| Err(format!("storage {uri:?} {because}"));
+        let shown = weir_fetch::without_secrets(uri);
+        let refused = |because: &str| Err(format!("storage {shown:?} {because}"));
         let Some((scheme, rest)) = uri.split_once("://") else {
             return refused("is no URI: write one such as pvc://CLAIM/PATH");
         };

@@ -1,0 +1,76 @@
+//! The state of GPUs, as NVIDIA's management library tells it.
+
+#![expect(unsafe_code, reason = "asks the driver's libraries")]
+
+use std::ffi::CStr;
+
+use weir_runtime::app::{GpuSample, Pool};
+
+use crate::ffi::{self, RawGpu};
+
+/// Reads the state of these CUDA devices, which [`find_gpus`](crate::find_gpus) numbers. Those of which nothing is told
+/// are left out, as all are without NVIDIA's management library (`libnvidia-ml.so.1`).
+#[must_use]
+pub fn read_gpus(gpus: &[usize]) -> Vec<GpuSample> {
+    let read = gpus.iter().filter_map(|gpu| read(*gpu));
+    read.collect()
+}
+
+fn read(gpu: usize) -> Option<GpuSample> {
+    let index = i32::try_from(gpu).ok()?;
+    let mut raw = RawGpu::UNTOLD;
+    // SAFETY: `raw` is valid for writes, and the function may be called from any thread.
+    let is_told = unsafe { ffi::weir_gpu_read(index, &mut raw) };
+    if is_told == 0 {
+        return None;
+    }
+    sample(&raw)
+}
+
+/// The sample of a state in which negative numbers are not told; `None` without the GPU's name.
+fn sample(raw: &RawGpu) -> Option<GpuSample> {
+    let told = |value: f64| (value >= 0.0).then_some(value);
+    let uuid = CStr::from_bytes_until_nul(&raw.uuid).ok()?.to_str().ok()?;
+    let memory = told(raw.memory_total).zip(told(raw.memory_used));
+    Some(GpuSample {
+        uuid: uuid.to_owned(),
+        utilization: told(raw.utilization),
+        memory: memory.map(|(total, used)| Pool {
+            total: total as u64,
+            used: used as u64,
+        }),
+        power: told(raw.power),
+        power_limit: told(raw.power_limit),
+        energy: told(raw.energy),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_driver_does_not_tell_is_left_out() {
+        let mut raw = RawGpu::UNTOLD;
+        raw.uuid[..5].copy_from_slice(b"GPU-1");
+        (raw.memory_total, raw.memory_used) = (100.0, 10.0);
+        raw.energy = 0.0;
+        let expected = GpuSample {
+            uuid: "GPU-1".to_owned(),
+            utilization: None,
+            memory: Some(Pool {
+                total: 100,
+                used: 10,
+            }),
+            power: None,
+            power_limit: None,
+            energy: Some(0.0),
+        };
+        assert_eq!(sample(&raw), Some(expected));
+    }
+
+    #[test]
+    fn a_device_that_there_is_not_has_no_sample() {
+        assert!(read_gpus(&[9999]).is_empty());
+    }
+}
