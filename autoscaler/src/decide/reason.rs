@@ -189,10 +189,7 @@ impl fmt::Display for Reason {
                 f,
                 "{needed} would do, but load is about to come, as at regular intervals before"
             ),
-            Self::Foreseen { needed, rate } => write!(
-                f,
-                "{needed} would do, but at least {rate:.1} requests come per second at this time, as on days or weeks before"
-            ),
+            Self::Foreseen { needed, rate } => foreseen(needed, rate, f),
             Self::Corrected { waited } => write!(
                 f,
                 "requests still wait {:.1} s although there should be enough replicas",
@@ -203,12 +200,7 @@ impl fmt::Display for Reason {
                 "none is stopped while requests wait {:.1} s, longer than they should",
                 waited.as_secs_f64()
             ),
-            Self::Shared { wanted, fewer } => write!(
-                f,
-                "{wanted} would be needed, but {} did as much ({:.1} requests per second) as there are now: \
-                 they seem to share a GPU or the cores of a machine, and more are tried slowly",
-                fewer.replicas, fewer.rate
-            ),
+            Self::Shared { wanted, fewer } => shared(wanted, fewer, f),
             Self::HalfBlind => f.write_str("some gateway is silent, so none is stopped"),
             Self::Blind => f.write_str("no gateway reports, so nothing is changed"),
             Self::RiseHeld { wanted, held_by } => {
@@ -239,6 +231,22 @@ impl HeldBy {
             Self::Policies => write!(f, "{rules} allows no {change} in this period"),
         }
     }
+}
+
+fn foreseen(needed: u32, rate: f64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(
+        f,
+        "{needed} would do, but at least {rate:.1} requests come per second at this time, as on days or weeks before"
+    )
+}
+
+fn shared(wanted: u32, fewer: Throughput, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let Throughput { replicas, rate } = fewer;
+    write!(
+        f,
+        "{wanted} would be needed, but {replicas} did as much ({rate:.1} requests per second) as there are now: they seem to \
+         share a GPU or the cores of a machine, and more are tried slowly"
+    )
 }
 
 fn waits(waiting: u32) -> String {
