@@ -41,7 +41,7 @@ pub(super) fn collect(files: &BTreeMap<PathBuf, ManifestFile>) -> Collected {
         for Manifest { object, spans } in &file.manifests {
             match object {
                 Object::InferenceService(service) => {
-                    collected.service(&file.folder, service, spans)
+                    collected.service(&file.folder, service, spans);
                 }
                 Object::ServingRuntime(object) => {
                     let scope = Scope::Namespace(namespace(&object.metadata).to_owned());
