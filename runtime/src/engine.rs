@@ -15,11 +15,14 @@ mod runner;
 mod warmup;
 mod watch;
 
+use std::future::ready;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use futures_util::TryFutureExt;
+use futures_util::future::Either;
 use parking_lot::Mutex;
 use weir_batcher::{Batcher, Policy, Terms};
 use weir_protocol::{
@@ -189,6 +192,18 @@ impl Engine {
         deadline: Option<Instant>,
         memory: &'a dyn ReadShared,
     ) -> impl Future<Output = Result<Inferred, ServeError>> + 'a {
+        let answered = self.answer(request, deadline, memory);
+        // As steps of a combinator, of which the later takes the earlier's space.
+        answered.and_then(|(inferred, classes)| self.classified(inferred, classes))
+    }
+
+    /// The answer with scores, and which of them are to be classes.
+    fn answer<'a>(
+        &'a self,
+        request: InferRequest,
+        deadline: Option<Instant>,
+        memory: &'a dyn ReadShared,
+    ) -> impl Future<Output = Result<(Inferred, Vec<WantedClasses>), ServeError>> + 'a {
         let terms = terms(&request.parameters, deadline);
         // An `async fn` would hold the request twice.
         async move {
@@ -203,11 +218,21 @@ impl Engine {
                 response: self.respond(accepted.id, accepted.outputs, &reply.slice)?,
                 cost: reply.cost,
             };
-            if classes.is_empty() {
-                return Ok(inferred);
-            }
+            Ok((inferred, classes))
+        }
+    }
+
+    /// The answer with classes in the place of scores, where a request wants some.
+    fn classified<'a>(
+        &'a self,
+        inferred: Inferred,
+        wanted: Vec<WantedClasses>,
+    ) -> impl Future<Output = Result<Inferred, ServeError>> + 'a {
+        if wanted.is_empty() {
+            Either::Left(ready(Ok(inferred)))
+        } else {
             // Boxed, as few requests have it, and all would hold its space while they wait.
-            Box::pin(self.classify(inferred, classes)).await
+            Either::Right(Box::pin(self.classify(inferred, wanted)))
         }
     }
 

@@ -58,7 +58,7 @@ const TRIED: u32 = 4;
 /// The first pause, which doubles: machines may have come, and requests may be longer than they were.
 const PAUSE: Duration = Duration::from_secs(5 * 60);
 
-/// The longest pause.
+/// The longest pause between two tries.
 const LONGEST: Duration = Duration::from_secs(4 * 60 * 60);
 
 /// What was known is forgotten when no replica was full for so long.

@@ -127,7 +127,7 @@ const HTTP_CALLS: &[HttpCall] = &[
     ),
     (Method::POST, "/V2/REPOSITORY/index", Closed, OneService),
     // A container may have paths of its own.
-    (Method::POST, "/openai/v1/completions", Replica, Unknown),
+    (Method::POST, "/openai/v1/completions", Replica, OneService),
     (Method::POST, "/v2/models/other/infer", Replica, Unknown),
 ];
 

@@ -9,7 +9,7 @@ use super::Pool;
 pub(super) struct Processor {
     busy: u64,
     total: u64,
-    /// Number of processors.
+    /// Processors that the machine has.
     count: u64,
 }
 

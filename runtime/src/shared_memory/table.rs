@@ -36,7 +36,7 @@ pub(crate) struct SharedMemory {
 /// The regions that a request's outputs go to, as they were when it came: whoever unregisters one while it runs, or
 /// registers another by its name, does not change where the answer is written.
 #[derive(Debug)]
-pub(crate) struct HeldRegions(BTreeMap<String, Arc<Region>>);
+pub(crate) struct HeldRegions(Box<[(String, Arc<Region>)]>);
 
 /// A region as the status calls show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -221,8 +221,9 @@ impl HeldRegions {
     /// # Errors
     /// [`Error`] when the region was unknown, the data leaves it, or the object shrank.
     pub(crate) fn write(&self, range: &SharedRange, data: &[u8]) -> Result<(), Error> {
-        let region = self.0.get(&range.region);
-        let region = region.ok_or_else(|| Error::Unknown(range.region.clone()))?;
+        let mut held = self.0.iter();
+        let region = held.find(|(name, _)| *name == range.region);
+        let (_, region) = region.ok_or_else(|| Error::Unknown(range.region.clone()))?;
         let (start, size) = region.resolve(range.offset, data.len() as u64)?;
         // Writing past its end would grow the object.
         region.check_object(start, size)?;
