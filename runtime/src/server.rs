@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 use weir_protocol::{Delivery, InferRequest, SharedRange, Tensor, TensorSpec};
 
@@ -190,20 +191,24 @@ impl Server {
     ///
     /// # Errors
     /// As [`Engine::infer`]; shared memory that cannot be written.
-    pub(crate) async fn infer(
-        &self,
-        engine: &Engine,
+    pub(crate) fn infer<'a>(
+        &'a self,
+        engine: &'a Engine,
         request: InferRequest,
         deadline: Option<Instant>,
-    ) -> Result<Inferred, ServeError> {
+    ) -> impl Future<Output = Result<Inferred, ServeError>> + 'a {
         let held = self.memory.hold(&request.outputs);
-        let inferred = engine.infer(request, deadline, &self.memory).await?;
-        deliver(&held, &inferred.response.outputs)?;
-        match self.trace.sample(&inferred.response.model) {
-            TraceLevel::Off => {}
-            level => trace(level, &inferred),
-        }
-        Ok(inferred)
+        let inferred = engine.infer(request, deadline, &self.memory);
+        // An `async fn` would hold the request twice.
+        inferred.map(move |inferred| {
+            let inferred = inferred?;
+            deliver(&held, &inferred.response.outputs)?;
+            match self.trace.sample(&inferred.response.model) {
+                TraceLevel::Off => {}
+                level => trace(level, &inferred),
+            }
+            Ok(inferred)
+        })
     }
 
     /// A model's metadata: inputs, outputs and versions.
