@@ -9,7 +9,7 @@ TOOLS := $(CACHE)/tools-$(firstword $(shell sha256sum scripts/tools.txt))
 export PATH := $(TOOLS)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help libtorch build image up test test-unit test-platform test-kube test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-controller bench-autoscaler bench-autoscaler-scale bench-hostile bench-local-wave bench-peers bench-models clients tools fuzz clean
+.PHONY: help libtorch build image up test test-unit test-platform test-kube test-keda test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-controller bench-autoscaler bench-autoscaler-scale bench-hostile bench-local-wave bench-peers bench-models clients tools fuzz clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 20
@@ -48,6 +48,12 @@ test-kube: prerequisites libtorch tools ## A real API server, scheduler and cont
 	$(BED)/with-control-plane.sh tests/kubernetes/chart.sh install
 	$(BED)/with-control-plane.sh $(CARGO) nextest run --workspace --test kubernetes --ignore-default-filter
 	WEIR_TEST_RESTARTS=1 $(BED)/with-control-plane.sh $(CARGO) nextest run --workspace --test kubernetes --ignore-default-filter -E 'test(an_api_server_that_restarts)'
+
+# Beside `test`: it costs as much as all else that is built of Go modules together.
+test-keda: prerequisites libtorch ## A real KEDA wakes and scales services, two minutes; builds it first, once: see tests/kubernetes.
+	tests/kubernetes/keda/build.sh >/dev/null
+	$(CARGO) build --workspace --bins
+	$(BED)/with-control-plane.sh $(PYTHON) -B tests/kubernetes/keda.py
 
 test-cluster: ## A real one-node Kubernetes with real pods; root on Linux, else skipped.
 	@tests/kubernetes/test-cluster.sh

@@ -1,15 +1,18 @@
 //! KEDA's external scaler: a gRPC service that KEDA asks, and that tells it at once when a service at zero is needed.
 
+mod push;
 #[cfg(test)]
 mod tests;
 mod trigger;
 
 use std::pin::Pin;
 
+use tokio::time::Instant;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
+use self::push::Pushes;
 use self::trigger::Trigger;
 use crate::Loads;
 use crate::loads::LoadError;
@@ -96,24 +99,21 @@ impl ExternalScaler for Scaler {
     }
 }
 
-/// Tells whether the service is needed: now, and whenever that changes. Ends with the reader. A load that cannot be
-/// told for a while changes nothing.
+/// Tells whether the service is needed: now, whenever that changes, and again while requests wait for a first pod. Ends
+/// with the reader. A load that cannot be told for a while changes nothing.
 async fn tell(
     mut loads: Loads,
     trigger: Trigger,
     answers: tokio::sync::mpsc::Sender<Result<IsActiveResponse, Status>>,
 ) {
-    let mut told = None;
+    let mut pushes = Pushes::default();
     loop {
-        let now = is_active(&loads, &trigger).ok();
-        if now.is_some() && now != told {
-            told = now;
-            let answer = IsActiveResponse {
-                result: now == Some(true),
-            };
-            if answers.send(Ok(answer)).await.is_err() {
-                return;
-            }
+        let load = loads.of_service(&trigger.service).ok();
+        let push = load.and_then(|load| pushes.next(&load, Instant::now()));
+        if let Some(result) = push
+            && answers.send(Ok(IsActiveResponse { result })).await.is_err()
+        {
+            return;
         }
         tokio::select! {
             is_open = loads.changed() => if !is_open { return },

@@ -69,13 +69,14 @@ impl QueueState {
         self.reported = None;
     }
 
-    /// Counts a request that is queued at a revision without replicas; true if it is the only one, which has to
-    /// wake the revision.
+    /// Counts a request that is queued at a revision at zero; true if it is the only one and no replica takes any, so
+    /// that it has to wake the revision. How many replicas are asked for is not asked: of a Deployment that others scale
+    /// the gateway does not know.
     pub(super) fn must_wake(&mut self, is_new: bool) -> bool {
         if self.scale == Scale::Zero {
             self.activity.woken += u64::from(is_new);
         }
-        self.scale == Scale::Zero && self.dispatcher.queued().requests == 1
+        self.dispatcher.queued().requests == 1 && !self.dispatcher.is_open()
     }
 
     pub(super) fn credit(

@@ -72,6 +72,26 @@ async fn five_hundred_at_once_wake_a_service_once_and_are_answered_in_order() {
     }
 }
 
+/// As before a Deployment that KEDA scales: how many replicas it is to have, the gateway does not know.
+#[tokio::test]
+async fn a_request_before_no_replica_is_reported_at_once_whatever_is_asked_for() {
+    let world = World::new(1).await;
+    world.serve(&[100], |_| {}).await;
+    world.fake.scale(&revision(1), 1).await.unwrap();
+    world.settled().await;
+    let mut reports = world.gateways[0].gateway.reports();
+    // The next one is due in a second.
+    reports.changed().await.unwrap();
+    let asked = tokio::spawn(once(world.address(), post(HOST, "/", "x")));
+    let name = revision(1);
+    let queued = reports.wait_for(|r| r.revisions.get(&name).is_some_and(|a| a.queued == 1));
+    tokio::time::timeout(Duration::from_millis(500), queued)
+        .await
+        .unwrap()
+        .unwrap();
+    asked.abort();
+}
+
 #[tokio::test]
 async fn a_starting_replica_is_used_as_soon_as_it_says_that_it_is_ready() {
     let world = World::new(1).await;

@@ -82,3 +82,35 @@ async fn a_request_at_zero_is_told_at_once_and_rest_as_well() {
     world.report(&[("digits", queued(0))]).await;
     assert!(!next().await);
 }
+
+/// As after `kubectl scale --replicas=0`, or where KEDA lets it sleep while a request is on its way.
+#[tokio::test]
+async fn a_request_at_zero_is_told_while_the_service_still_counts_as_busy() {
+    let world = World::new(&["digits"]);
+    let busy = Activity {
+        arrivals: 1,
+        credits: 4,
+        ..Activity::default()
+    };
+    world.report(&[("digits", busy.clone())]).await;
+    let scaler = Scaler {
+        loads: world.loads.clone(),
+    };
+    let answers = scaler
+        .stream_is_active(Request::new(object("digits")))
+        .await;
+    let mut answers = answers.unwrap().into_inner();
+    let mut next = async || {
+        let answer = tokio::time::timeout(Duration::from_secs(5), answers.next()).await;
+        answer.unwrap().unwrap().unwrap().result
+    };
+    assert!(next().await);
+    let at_zero = Activity {
+        arrivals: 2,
+        queued: 1,
+        credits: 0,
+        ..busy
+    };
+    world.report(&[("digits", at_zero)]).await;
+    assert!(next().await);
+}

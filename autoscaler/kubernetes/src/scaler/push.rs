@@ -1,0 +1,137 @@
+//! What KEDA is told of a service unasked, and when it is told again. Pure.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::window::WindowedLoad;
+
+/// Pause before KEDA is told again that requests wait for a first pod. It forgets what it could not carry out, as when
+/// the API server refused the number or its cache still shows the pod that has gone, and looks itself each 30 s only.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// Longest such pause: with it, one who needs minutes to start costs no more writes than KEDA's own looks.
+const LONGEST_AGAIN: Duration = Duration::from_secs(30);
+
+/// What a service needs of KEDA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Need {
+    /// Nothing: it may have no pods.
+    Nothing,
+    /// At least one pod.
+    Pods,
+    /// A pod now: requests wait, and there is none that takes them.
+    FirstPod,
+}
+
+/// What KEDA was told last of a service.
+#[derive(Debug, Default)]
+pub(super) struct Pushes {
+    last: Option<Push>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Push {
+    need: Need,
+    at: Instant,
+    /// Time after which it is told again, if it is to be.
+    pause: Duration,
+}
+
+impl Pushes {
+    /// What to tell KEDA now, if anything: whether the service is needed.
+    pub(super) fn next(&mut self, load: &WindowedLoad, now: Instant) -> Option<bool> {
+        let need = Need::of(load);
+        let pause = match self.last.filter(|last| last.need == need) {
+            None => AGAIN,
+            Some(last) if last.is_due(now) => LONGEST_AGAIN.min(last.pause * 2),
+            Some(_) => return None,
+        };
+        let at = now;
+        self.last = Some(Push { need, at, pause });
+        Some(need != Need::Nothing)
+    }
+}
+
+impl Push {
+    fn is_due(&self, now: Instant) -> bool {
+        self.need == Need::FirstPod && now.saturating_duration_since(self.at) >= self.pause
+    }
+}
+
+impl Need {
+    fn of(load: &WindowedLoad) -> Self {
+        if load.activity.queued > 0 && load.activity.credits == 0 {
+            Self::FirstPod
+        } else if load.is_active() {
+            Self::Pods
+        } else {
+            Self::Nothing
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_cluster::Activity;
+
+    use super::*;
+
+    fn load(arrivals: u64, queued: u32, credits: u32) -> WindowedLoad {
+        let activity = Activity {
+            arrivals,
+            queued,
+            credits,
+            ..Activity::default()
+        };
+        WindowedLoad {
+            activity,
+            rate: 0.0,
+        }
+    }
+
+    #[test]
+    fn what_stays_is_told_once() {
+        let (mut pushes, now) = (Pushes::default(), Instant::now());
+        let later = now + Duration::from_secs(3600);
+        for (load, told) in [
+            (load(0, 0, 0), false),
+            (load(1, 0, 4), true),
+            (load(0, 0, 4), false),
+        ] {
+            assert_eq!(pushes.next(&load, now), Some(told));
+            assert_eq!(pushes.next(&load, later), None);
+        }
+    }
+
+    #[test]
+    fn a_queue_before_pods_is_no_reason_to_tell_again() {
+        let (mut pushes, now) = (Pushes::default(), Instant::now());
+        assert_eq!(pushes.next(&load(1, 0, 4), now), Some(true));
+        assert_eq!(pushes.next(&load(9, 5, 4), now + AGAIN), None);
+    }
+
+    #[test]
+    fn a_request_at_zero_is_told_though_the_service_was_busy_just_now() {
+        let (mut pushes, now) = (Pushes::default(), Instant::now());
+        assert_eq!(pushes.next(&load(1, 0, 4), now), Some(true));
+        assert_eq!(pushes.next(&load(1, 0, 0), now), None);
+        assert_eq!(pushes.next(&load(2, 1, 0), now), Some(true));
+    }
+
+    #[test]
+    fn it_is_told_again_ever_less_often_until_a_pod_takes_requests() {
+        let (mut pushes, began) = (Pushes::default(), Instant::now());
+        let mut told = Vec::new();
+        for second in 0..100 {
+            let now = began + Duration::from_secs(second);
+            if pushes.next(&load(1, 1, 0), now) == Some(true) {
+                told.push(second);
+            }
+        }
+        assert_eq!(told, [0, 2, 6, 14, 30, 60, 90]);
+        let end = began + Duration::from_secs(100);
+        assert_eq!(pushes.next(&load(1, 1, 4), end), Some(true));
+        assert_eq!(pushes.next(&load(1, 1, 4), end + LONGEST_AGAIN), None);
+    }
+}

@@ -1,0 +1,247 @@
+"""A real KEDA scales services beside the control plane with pretend nodes: it wakes them from zero when a request comes, scales them out
+and lets them sleep again, and Weir sets none of these numbers. What `make test-keda` runs:
+
+    tests/kubernetes/bed/with-control-plane.sh python3 -B tests/kubernetes/keda.py
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from concurrent import futures
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "keda"))
+from programs import Programs, apply  # noqa: E402 - found by the line above
+from server import ANSWER, Addresses, ModelServer  # noqa: E402
+from weir import ROOT, expect, kubectl, post, step, wait_until  # noqa: E402
+
+NAMESPACE = "team"
+# Who may set numbers: KEDA, and the controller of the HPA that it makes.
+SCALERS = {"keda", "kube-controller-manager"}
+# Seconds until KEDA looks by itself, which is after this test: what it does before, it was told to.
+NEVER = 3600
+REQUEST = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "INT32", "shape": [1], "data": [21]}]}).encode()
+
+
+class Numbers:
+    """The numbers that an object has from now on, and who wrote them."""
+
+    def __init__(self, kind, name, *path):
+        self.path, self.seen = path, []
+        command = ["kubectl", "get", kind, name, "-n", NAMESPACE, "--watch", "--show-managed-fields", "-o", "json"]
+        self.watch = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.thread = threading.Thread(target=self.run, daemon=True)
+
+    def run(self):
+        text = ""
+        for line in self.watch.stdout:
+            text += line
+            # The end of an object: what is in it is indented.
+            if line == "}\n":
+                self.see(json.loads(text))
+                text = ""
+
+    def see(self, found):
+        entries = found["metadata"]["managedFields"]
+        writers = {entry["manager"] for entry in entries if self.is_in(entry["fieldsV1"])}
+        for part in self.path:
+            found = found[part]
+        if not self.seen or self.seen[-1][0] != found:
+            self.seen.append((found, writers))
+
+    def is_in(self, fields):
+        for part in self.path:
+            fields = fields.get(f"f:{part}")
+            if fields is None:
+                return False
+        return True
+
+    def expect(self, numbers, strangers=frozenset()):
+        """The numbers that there were, and who but KEDA wrote one after the first."""
+        expect("numbers", numbers, [number for number, _ in self.seen])
+        expect("others who wrote them", set(strangers), set().union(*(writers for _, writers in self.seen[1:])) - SCALERS)
+
+    def __enter__(self):
+        self.thread.start()
+        wait_until("the first number", 60, lambda: self.seen)
+        return self
+
+    def __exit__(self, *_):
+        self.watch.terminate()
+        self.watch.wait()
+        self.thread.join()
+
+
+class Bed:
+    """The programs, the model server behind all pods, and the services before them."""
+
+    def __init__(self, programs, server):
+        self.programs, self.server = programs, server
+        self.gateway, self.scaler = programs.start_weir()
+        programs.start_keda()
+        kubectl("create", "namespace", NAMESPACE)
+        self.clients = futures.ThreadPoolExecutor(32)
+
+    def serve(self, name, autoscaler_class):
+        """A service that sleeps, and whose pods have one request at a time."""
+        container = {"name": "kserve-container", "image": "example/server:1", "env": [{"name": "PROTOCOL", "value": "v2"}],
+                     "ports": [{"containerPort": self.server.port}]}
+        apply({
+            "apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService",
+            "metadata": {"name": name, "namespace": NAMESPACE, "annotations": {"serving.kserve.io/autoscalerClass": autoscaler_class}},
+            "spec": {"predictor": {"minReplicas": 0, "containerConcurrency": 1, "containers": [container]}},
+        })
+        wait_until(f"the Deployment of {name}", 60, lambda: exists("deployment", revision(name)))
+
+    def documented(self):
+        """The ScaledObject of docs/kubernetes.md, in this namespace; the autoscaler is at another address."""
+        page = (ROOT / "docs/kubernetes.md").read_text()
+        example = next(block for block in re.findall(r"```yaml\n(.*?)```", page, re.S) if "kind: ScaledObject" in block)
+        there = "weir-autoscaler.weir-system:9090"
+        expect("addresses in the example", 1, example.count(there))
+        example = example.replace(there, f"127.0.0.1:{self.scaler}")
+        return json.loads(kubectl("create", "--dry-run=client", "-n", NAMESPACE, "-o", "json", "-f", "-", stdin=example))
+
+    def infer(self, name, count=1):
+        """Requests at once; their answers come later."""
+        url = f"http://127.0.0.1:{self.gateway}/serving/{NAMESPACE}/{name}/v2/models/{name}/infer"
+        return [self.clients.submit(post, url, REQUEST, timeout=120) for _ in range(count)]
+
+
+def revision(name):
+    return f"{name}-predictor-00001"
+
+
+def exists(kind, name):
+    return kubectl("get", kind, name, "-n", NAMESPACE, "--ignore-not-found")
+
+
+def answered(requests):
+    for request in requests:
+        expect("the answer", ANSWER, request.result(120)[1])
+
+
+def look_each(name, seconds):
+    """KEDA looks by itself so often, and lets the service sleep soon after."""
+    spec = {"pollingInterval": seconds, "cooldownPeriod": 5}
+    kubectl("patch", "scaledobject", name, "-n", NAMESPACE, "--type", "merge", "-p", json.dumps({"spec": spec}))
+
+
+def condition(kind, name, condition_type):
+    path = f'{{.status.conditions[?(@.type=="{condition_type}")].status}}'
+    return kubectl("get", kind, name, "-n", NAMESPACE, "-o", f"jsonpath={path}")
+
+
+def scale(scaled_object):
+    """Applies it, and waits until KEDA looks after its target, which has no pods."""
+    name = scaled_object["metadata"]["name"]
+    apply(scaled_object)
+    wait_until(f"KEDA has taken {name} over", 60, lambda: condition("scaledobject", name, "Ready") == "True")
+    wait_until(f"the HPA of {name}", 60, lambda: exists("hpa", f"keda-hpa-{name}"))
+    until_asleep(name)
+    expect("who else scales it", "", condition("inferenceservice", name, "ScaledByAnother"))
+
+
+def replicas(name):
+    return int(kubectl("get", "deployment", revision(name), "-n", NAMESPACE, "-o", "jsonpath={.spec.replicas}"))
+
+
+def until_asleep(name):
+    """KEDA waits for 30 s without requests, and its own time after that."""
+    wait_until(f"no replicas of {name}", 180, lambda: replicas(name) == 0)
+    pods = ("get", "pods", "-n", NAMESPACE, "-o", "name", "-l", f"serving.kserve.io/inferenceservice={name}")
+    wait_until(f"no pod of {name}", 60, lambda: not kubectl(*pods))
+
+
+def serve_deployment(bed, name):
+    """A service whose Deployment KEDA scales, and only when it is told to."""
+    bed.serve(name, "external")
+    scaled_object = bed.documented()
+    scaled_object["metadata"]["name"] = scaled_object["spec"]["triggers"][0]["metadata"]["service"] = name
+    scaled_object["spec"] |= {"scaleTargetRef": {"name": revision(name)}, "pollingInterval": NEVER}
+    scale(scaled_object)
+    return Numbers("deployment", revision(name), "spec", "replicas")
+
+
+def a_deployment_wakes_and_falls_asleep(bed):
+    with serve_deployment(bed, "direct") as numbers:
+        with step("a Deployment, from zero to the answer"):
+            answered(bed.infer("direct"))
+        with step("and to zero again"):
+            look_each("direct", 2)
+            until_asleep("direct")
+    numbers.expect([0, 1, 0])
+
+
+def a_request_wakes_what_was_busy_just_now(bed):
+    with serve_deployment(bed, "busy") as numbers:
+        answered(bed.infer("busy"))
+        kubectl("scale", "deployment", revision("busy"), "-n", NAMESPACE, "--replicas", "0")
+        until_asleep("busy")
+        with step("a Deployment that somebody set to zero, to the answer"):
+            answered(bed.infer("busy"))
+    numbers.expect([0, 1, 0, 1], strangers={"kubectl"})
+
+
+def a_request_is_not_lost_with_the_autoscaler(bed):
+    with serve_deployment(bed, "patient") as numbers:
+        bed.programs.end("autoscaler")
+        requests = bed.infer("patient")
+        with step("an autoscaler that was away, from its start to the answer"):
+            bed.programs.start_again("autoscaler")
+            answered(requests)
+    numbers.expect([0, 1])
+
+
+def a_service_scales_as_the_page_says(bed):
+    bed.serve("digits", "none")
+    scale(bed.documented())
+    look_each("digits", 2)
+    with Numbers("inferenceservice", "digits", "spec", "predictor", "minReplicas") as numbers:
+        bed.server.may_answer.clear()
+        with step("a service, from zero to three pods"):
+            requests = bed.infer("digits", 12)
+            wait_until("three pods", 90, lambda: replicas("digits") == 3)
+        bed.server.may_answer.set()
+        answered(requests)
+        with step("and to zero again"):
+            until_asleep("digits")
+    numbers.expect([0, 1, 3, 0])
+
+
+PARTS = [
+    a_deployment_wakes_and_falls_asleep,
+    a_request_wakes_what_was_busy_just_now,
+    a_request_is_not_lost_with_the_autoscaler,
+    a_service_scales_as_the_page_says,
+]
+
+
+def explanation(programs):
+    parts = [["get", "scaledobjects,hpa,deployments,pods,inferenceservices"], ["describe", "scaledobjects,hpa,inferenceservices"]]
+    said = [subprocess.run(["kubectl", *part, "-A"], capture_output=True, text=True).stdout for part in parts]
+    return "\n".join(said + [f"{name}:\n{programs.log(name)[-4000:]}" for name in programs.running])
+
+
+def main():
+    keda = subprocess.run([ROOT / "tests/kubernetes/keda/build.sh"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    os.environ["KUBECONFIG"] = os.environ["WEIR_TEST_KUBECONFIG"]
+    named = sys.argv[1:]
+    with tempfile.TemporaryDirectory(prefix="weir-keda-") as folder, Programs(folder, keda) as programs:
+        try:
+            bed = Bed(programs, ModelServer())
+            with Addresses(NAMESPACE):
+                for part in PARTS:
+                    if not named or part.__name__ in named:
+                        part(bed)
+        except Exception:
+            print(explanation(programs), file=sys.stderr)
+            raise
+
+
+if __name__ == "__main__":
+    main()
