@@ -14,9 +14,12 @@ use crate::small_file;
 /// Larger than any configuration, so that a mistaken file is not read into memory.
 const LONGEST: u64 = 1 << 20;
 
-/// How often an empty file is read again, and after which time: whoever writes one in place empties it first, and without
-/// its configuration a model would be served by other names for the time of a poll.
-const LOOKS: u32 = 4;
+/// How long a file must have been empty to be meant so: whoever writes one in place empties it first, on a busy machine
+/// for some tenths of a second, and without its configuration a model would be served by other names for the time of a
+/// poll.
+const SETTLED: Duration = Duration::from_secs(2);
+/// How often it is read again until then, and after which time.
+const LOOKS: u32 = 40;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The backend of `model.pt` files without a configuration.
@@ -120,13 +123,13 @@ fn guess_backend(path: &Path, layout: Layout) -> Result<Option<&'static str>, St
     Ok(looks_like_torch.then_some(PYTORCH))
 }
 
-/// The text of the file, which is waited for a moment where there is none yet.
+/// The text of the file, which is waited for where the file was emptied just now.
 fn text(path: &Path) -> Result<String, String> {
     let read =
         || small_file::read_text(path, LONGEST).map_err(|error| layout::unreadable(path, &error));
     for _ in 0..LOOKS {
         let text = read()?;
-        if !text.is_empty() {
+        if !text.is_empty() || is_settled(path) {
             return Ok(text);
         }
         thread::sleep(PAUSE);
@@ -134,8 +137,17 @@ fn text(path: &Path) -> Result<String, String> {
     read()
 }
 
+/// Whether the file was last changed some time ago. Of one from the future nothing is known.
+fn is_settled(path: &Path) -> bool {
+    let changed = fs::metadata(path).and_then(|file| file.modified()).ok();
+    let age = changed.and_then(|changed| changed.elapsed().ok());
+    age.is_none_or(|age| age >= SETTLED)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
 
     #[test]
@@ -143,12 +155,25 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(CONFIG_FILE);
         fs::write(&path, "").unwrap();
-        assert_eq!(text(&path).unwrap(), "");
         let writer = thread::spawn({
             let path = path.clone();
-            move || fs::write(path, "max_batch_size: 4").unwrap()
+            move || {
+                thread::sleep(SETTLED / 4);
+                fs::write(path, "max_batch_size: 4").unwrap();
+            }
         });
         assert_eq!(text(&path).unwrap(), "max_batch_size: 4");
         writer.join().unwrap();
+    }
+
+    #[test]
+    fn a_file_that_has_been_empty_for_a_while_is_meant_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(CONFIG_FILE);
+        let file = fs::File::create(&path).unwrap();
+        assert!(!is_settled(&path));
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        assert!(is_settled(&path));
+        assert_eq!(text(&path).unwrap(), "");
     }
 }
