@@ -236,3 +236,22 @@ fn replicas_that_share_a_gpu_are_not_answered_by_ever_more() {
     assert!(most(&run, Duration::ZERO, 120 * MINUTE) <= 40);
     assert!(most(&run, 118 * MINUTE, 120 * MINUTE) <= 6);
 }
+
+#[test]
+fn requests_that_become_longer_at_a_rise_are_no_shared_gpu() {
+    let (rise, longer, until) = (20 * MINUTE, 21 * MINUTE, 60 * MINUTE);
+    for (seed, factor) in [(1, 3.0), (2, 5.0), (3, 10.0)] {
+        let world = World {
+            slowdowns: vec![(longer..until, factor)],
+            ..World::new(SERVICE, MINUTE)
+        };
+        // Two replicas are full for as long as others start, and these do no more together than the two did.
+        let mut arrivals = wave(1.0, Duration::ZERO, rise, seed);
+        arrivals.extend(wave(6.0, rise, longer, seed + 10));
+        arrivals.extend(wave(1.4, longer, until, seed + 20));
+        let run = run(&world, &arrivals, until);
+        let counts = desired(&run, longer + 2 * MINUTE, until);
+        let least = counts.into_iter().min().unwrap();
+        assert!(f64::from(least) >= 1.4 * factor, "{least} for {factor}");
+    }
+}

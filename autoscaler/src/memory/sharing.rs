@@ -11,6 +11,8 @@ pub(crate) struct Sharing {
     /// The fewest that did about as much as there are now.
     base: Option<Throughput>,
     limit: Option<Limit>,
+    /// Since when so many replicas do much less than the fewer did.
+    slower: Option<(u32, Duration)>,
     /// When, by the time in which gateways reported, replicas were last full.
     full: Duration,
 }
@@ -51,9 +53,21 @@ const REQUESTS: f64 = 20.0;
 /// or for the network still does more.
 const GAIN: f64 = 0.25;
 
+/// Replicas that do so many times what fewer did are not told to do as much, however many they are.
+const MUCH_MORE: f64 = 2.0;
+
 /// So many times as many are tried without a pause: a machine may give each GPU to so many, and the next has one of
 /// its own.
 const TRIED: u32 = 4;
+
+/// Replicas that take turns do about as much together as fewer did. Where they do less than this part of it, requests take
+/// longer than they did, and the fewer would do no more.
+const AS_MUCH: f64 = 0.8;
+
+/// Requests have become longer when replicas do less for so long at least, and for so many times what an answer takes:
+/// replicas that end have their turns until then.
+const LONGER: Duration = Duration::from_secs(60);
+const ANSWERS: u32 = 3;
 
 /// The first pause, which doubles: machines may have come, and requests may be longer than they were.
 const PAUSE: Duration = Duration::from_secs(5 * 60);
@@ -75,8 +89,36 @@ impl Sharing {
             return;
         }
         self.full = now;
-        if let Some(measured) = self.count.add(sample) {
+        let Some(measured) = self.count.add(sample) else {
+            return;
+        };
+        if self.is_slower(measured) {
+            self.note_slower(now, measured, sample);
+        } else {
+            self.slower = None;
             self.judge(now, measured);
+        }
+    }
+
+    /// Whether the replicas do much less than the fewer did: with a limit, even where no more of them are ready.
+    fn is_slower(&self, measured: Throughput) -> bool {
+        let is_judged =
+            |base: Throughput| self.limit.is_some() || measured.replicas > base.replicas;
+        self.base
+            .is_some_and(|base| is_judged(base) && measured.rate < AS_MUCH * base.rate)
+    }
+
+    /// Forgets what requests that took less time taught, once so many replicas have done less for long enough.
+    fn note_slower(&mut self, now: Duration, measured: Throughput, sample: &Sample) {
+        let since = match self.slower {
+            Some((replicas, since)) if replicas == measured.replicas => since,
+            _ => now,
+        };
+        self.slower = Some((measured.replicas, since));
+        let answer = sample.load.activity.service_time.mean();
+        let enough = LONGER.max(answer.unwrap_or_default() * ANSWERS);
+        if now.saturating_sub(since) >= enough {
+            (self.base, self.limit, self.slower) = (Some(measured), None, None);
         }
     }
 
@@ -95,7 +137,7 @@ impl Sharing {
             if self.limit.is_none() || measured.rate > base.rate {
                 self.base = Some(measured);
             }
-        } else if base.gain(measured) >= GAIN {
+        } else if base.gain(measured) >= GAIN || measured.rate >= MUCH_MORE * base.rate {
             self.base = Some(measured);
             self.limit = None;
         } else if measured.replicas >= base.replicas.saturating_mul(2) {
@@ -233,6 +275,25 @@ mod tests {
         full(&mut sharing, 0, 1, 10);
         full(&mut sharing, 120, 4, 10);
         full(&mut sharing, 240, 5, 20);
+        assert_eq!(limit(&sharing, 360), None);
+    }
+
+    #[test]
+    fn twice_as_much_ends_the_limit_however_many_do_it() {
+        let mut sharing = Sharing::default();
+        full(&mut sharing, 0, 1, 10);
+        full(&mut sharing, 120, 4, 10);
+        full(&mut sharing, 240, 16, 21);
+        assert_eq!(limit(&sharing, 360), None);
+    }
+
+    #[test]
+    fn requests_that_have_become_longer_end_the_limit() {
+        let mut sharing = Sharing::default();
+        full(&mut sharing, 0, 2, 20);
+        full(&mut sharing, 120, 4, 19);
+        assert_eq!(limit(&sharing, 240), Some(5));
+        full(&mut sharing, 240, 3, 9);
         assert_eq!(limit(&sharing, 360), None);
     }
 
