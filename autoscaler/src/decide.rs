@@ -31,6 +31,8 @@ pub struct Decision {
     pub terms: Terms,
     /// Replicas that were asked for before and do not come.
     pub unplaced: Option<Unplaced>,
+    /// How long the latest starts of the service took, oldest first.
+    pub starts: Arc<[Duration]>,
     /// What the revision has cost and served up to now.
     pub account: Account,
 }
@@ -80,6 +82,7 @@ pub fn decide(policy: &ScalingPolicy, memory: Memory, sample: &Sample) -> (Memor
         reason,
         terms,
         unplaced: None,
+        starts: Arc::default(),
         account: Account::default(),
     };
     (memory, decision)

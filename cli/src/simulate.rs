@@ -1,10 +1,10 @@
 //! `weir simulate`: how many GPUs requests would have taken, and how long they would have waited.
 
-mod cold_start;
 mod json;
 mod measured;
 mod money;
 mod scenario;
+mod starts;
 mod words;
 
 use std::fs::File;

@@ -66,6 +66,9 @@ pub(crate) struct RevisionRow {
     /// Time that nine of ten starts of a replica take at most, in milliseconds, as the autoscaler takes it.
     #[serde(default)]
     pub(crate) cold_start_ms: Option<f64>,
+    /// Times that the latest starts of the service's replicas took, in milliseconds, oldest first.
+    #[serde(default)]
+    pub(crate) starts_ms: Vec<f64>,
     /// Share of its requests that waited no longer than the policy's delay, since the autoscaler leads.
     #[serde(default)]
     pub(crate) attainment: Option<f64>,

@@ -43,10 +43,12 @@ pub struct World {
 }
 
 /// How long starts take and how they fail.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Starts {
-    /// How long a start takes once there is a GPU.
+    /// How long a start takes once there is a GPU, as a policy takes it before it sees the first.
     pub time: Duration,
+    /// How long each takes, where that was measured: in turn, and then anew. Where it was not, all take `time`.
+    pub measured: Vec<Duration>,
     /// The share of starts that fail at their end, and are begun anew on the same GPU.
     pub failing: f64,
     /// The share of starts that never end.
@@ -77,6 +79,14 @@ pub struct SpotGpus {
     pub life: Duration,
 }
 
+impl Starts {
+    /// How long this one takes (0 is the first).
+    fn time_of(&self, index: usize) -> Duration {
+        let turn = index.checked_rem(self.measured.len());
+        turn.map_or(self.time, |turn| self.measured[turn])
+    }
+}
+
 impl World {
     /// Most replicas where nothing else is said.
     pub const MOST: u32 = 100;
@@ -88,6 +98,7 @@ impl World {
             service,
             starts: Starts {
                 time: cold_start,
+                measured: Vec::new(),
                 failing: 0.0,
                 endless: 0.0,
             },
@@ -130,5 +141,24 @@ impl World {
 
     fn is_silent(&self, now: Duration) -> bool {
         self.silences.iter().any(|when| when.contains(&now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn measured_starts_come_in_turn_and_then_anew() {
+        let second = Duration::from_secs(1);
+        let service = Service::Each {
+            time: second,
+            most: 1,
+        };
+        let mut starts = World::new(service, 9 * second).starts;
+        assert_eq!(starts.time_of(5), 9 * second);
+        starts.measured = vec![2 * second, 4 * second];
+        let times: Vec<_> = (0..3).map(|index| starts.time_of(index)).collect();
+        assert_eq!(times, [2 * second, 4 * second, 2 * second]);
     }
 }

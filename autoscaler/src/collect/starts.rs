@@ -1,6 +1,6 @@
 //! How long replicas take to start.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ enum StartState {
 /// How long the latest starts of one service took.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StartTimes {
-    latest: VecDeque<Duration>,
+    latest: Arc<[Duration]>,
 }
 
 /// Time assumed for a start before one was measured: a model of some hundred megabytes from a local
@@ -125,18 +125,22 @@ impl StartTimes {
     fn add(&mut self, state: StartState, now: Duration) {
         match state {
             StartState::Began(at) => {
-                if self.latest.len() == KEPT {
-                    self.latest.pop_front();
-                }
-                self.latest.push_back(now.saturating_sub(at));
+                let too_many = (self.latest.len() + 1).saturating_sub(KEPT);
+                let kept = self.latest.iter().skip(too_many).copied();
+                self.latest = kept.chain([now.saturating_sub(at)]).collect();
             }
             StartState::BeganBefore(_) | StartState::NotStarting => {}
         }
     }
 
+    /// How long the latest took, oldest first.
+    pub(crate) fn latest(&self) -> Arc<[Duration]> {
+        Arc::clone(&self.latest)
+    }
+
     /// The 0.9 quantile; unset before the first measured start.
     fn usual(&self) -> Option<Duration> {
-        let mut sorted: Vec<_> = self.latest.iter().copied().collect();
+        let mut sorted = self.latest.to_vec();
         sorted.sort_unstable();
         let rank = (sorted.len() * 9).div_ceil(10);
         sorted.get(rank.checked_sub(1)?).copied()

@@ -187,10 +187,12 @@ impl<'a> Leader<'a> {
         };
         let memory = std::mem::take(&mut tracked.memory);
         let (memory, mut decision) = decide(policy, memory, &sample);
-        decision.unplaced = Unplaced::of(revision);
         tracked.memory = memory;
         tracked.account.add(policy, &sample, revision.gpus);
         decision.account = tracked.account.clone();
+        decision.unplaced = Unplaced::of(revision);
+        let start_times = self.start_times.get(name.service());
+        decision.starts = start_times.map(StartTimes::latest).unwrap_or_default();
         if decision.replicas == revision.desired {
             self.scale_requests.withdraw(name, decision.replicas);
         } else {

@@ -8,8 +8,8 @@ use weir_cluster::ScalingPolicy;
 use weir_controller::{ScaledBy, Validated};
 use weir_simulation::{Contender, Machines, Service, SpotGpus, Starts, Workload, World};
 
-use super::cold_start::cold_start;
 use super::measured;
+use super::starts::starts;
 use crate::args::SimulateArgs;
 use crate::error::CliError;
 use crate::up;
@@ -45,7 +45,7 @@ impl Scenario {
         Ok(Self {
             arrivals,
             until,
-            world: world(args, service, cold_start(args).await?, &scaling),
+            world: world(args, service, starts(args).await?, &scaling),
             scaling,
             targets,
         })
@@ -151,21 +151,12 @@ fn check_bounds(args: &SimulateArgs, scaling: &ScalingPolicy) -> Result<(), CliE
     }
 }
 
-fn world(
-    args: &SimulateArgs,
-    service: Service,
-    cold_start: Duration,
-    scaling: &ScalingPolicy,
-) -> World {
-    let mut world = World::new(service, cold_start);
+fn world(args: &SimulateArgs, service: Service, starts: Starts, scaling: &ScalingPolicy) -> World {
+    let mut world = World::new(service, starts.time);
     let most = scaling.max.unwrap_or(World::MOST);
     world.least = scaling.min;
     world.most = most.max(scaling.min);
-    world.starts = Starts {
-        time: cold_start,
-        failing: args.failing_starts,
-        endless: args.endless_starts,
-    };
+    world.starts = starts;
     let spot = SpotGpus {
         count: args.spot_gpus,
         life: args.spot_life,

@@ -68,8 +68,22 @@ fn replica(scenario: &Scenario) -> String {
     format!(
         "A replica does {:.1} per second, {how}, and takes {} to start.",
         service.capacity(),
-        time(scenario.world.starts.time + scenario.world.machines.node_start),
+        start(scenario),
     )
+}
+
+/// How long a start takes; where that was measured, from the shortest to the longest.
+fn start(scenario: &Scenario) -> String {
+    let starts = &scenario.world.starts;
+    let shortest = starts.measured.iter().min().unwrap_or(&starts.time);
+    let longest = starts.measured.iter().max().unwrap_or(&starts.time);
+    let [shortest, longest] =
+        [shortest, longest].map(|start| time(*start + scenario.world.machines.node_start));
+    if shortest == longest {
+        longest
+    } else {
+        format!("{shortest} to {longest}")
+    }
 }
 
 fn table(simulated: &[Simulated]) -> Vec<String> {

@@ -179,6 +179,7 @@ mod tests {
             failure: None,
             scaled: None,
             cold_start_ms: None,
+            starts_ms: Vec::new(),
             attainment: None,
             idleness: None,
         }

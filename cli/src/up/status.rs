@@ -83,6 +83,10 @@ impl StatusSources {
             failure: failure.map(|f| format!("{}: {}", f.reason.label(), f.message)),
             scaled: decision.map(ToString::to_string),
             cold_start_ms: decision.map(|decision| decision.terms.cold_start.as_secs_f64() * 1e3),
+            starts_ms: decision.map_or(Vec::new(), |decision| {
+                let starts = decision.starts.iter();
+                starts.map(|start| start.as_secs_f64() * 1e3).collect()
+            }),
             attainment: decision.and_then(|decision| decision.account.attainment()),
             idleness: decision.and_then(|decision| decision.account.idleness()),
         }

@@ -22,6 +22,24 @@ fn queued(queued: u32) -> Activity {
     }
 }
 
+/// What is pushed about a service: whether it is active.
+struct Pushed(<Scaler as ExternalScaler>::StreamIsActiveStream);
+
+impl Pushed {
+    async fn of(world: &World, service: &str) -> Self {
+        let scaler = Scaler {
+            loads: world.loads.clone(),
+        };
+        let answers = scaler.stream_is_active(Request::new(object(service)));
+        Self(answers.await.unwrap().into_inner())
+    }
+
+    async fn next(&mut self) -> bool {
+        let answer = tokio::time::timeout(Duration::from_secs(5), self.0.next()).await;
+        answer.unwrap().unwrap().unwrap().result
+    }
+}
+
 #[tokio::test]
 async fn the_metric_is_the_services_and_the_target_the_triggers() {
     let world = World::new(&["digits"]);
@@ -65,22 +83,12 @@ async fn what_is_wrong_is_told() {
 async fn a_request_at_zero_is_told_at_once_and_rest_as_well() {
     let world = World::new(&["digits"]);
     world.report(&[("digits", queued(0))]).await;
-    let scaler = Scaler {
-        loads: world.loads.clone(),
-    };
-    let answers = scaler
-        .stream_is_active(Request::new(object("digits")))
-        .await;
-    let mut answers = answers.unwrap().into_inner();
-    let mut next = async || {
-        let answer = tokio::time::timeout(Duration::from_secs(5), answers.next()).await;
-        answer.unwrap().unwrap().unwrap().result
-    };
-    assert!(!next().await);
+    let mut pushed = Pushed::of(&world, "digits").await;
+    assert!(!pushed.next().await);
     world.report(&[("digits", queued(1))]).await;
-    assert!(next().await);
+    assert!(pushed.next().await);
     world.report(&[("digits", queued(0))]).await;
-    assert!(!next().await);
+    assert!(!pushed.next().await);
 }
 
 /// As after `kubectl scale --replicas=0`, or where KEDA lets it sleep while a request is on its way.
@@ -93,18 +101,8 @@ async fn a_request_at_zero_is_told_while_the_service_still_counts_as_busy() {
         ..Activity::default()
     };
     world.report(&[("digits", busy.clone())]).await;
-    let scaler = Scaler {
-        loads: world.loads.clone(),
-    };
-    let answers = scaler
-        .stream_is_active(Request::new(object("digits")))
-        .await;
-    let mut answers = answers.unwrap().into_inner();
-    let mut next = async || {
-        let answer = tokio::time::timeout(Duration::from_secs(5), answers.next()).await;
-        answer.unwrap().unwrap().unwrap().result
-    };
-    assert!(next().await);
+    let mut pushed = Pushed::of(&world, "digits").await;
+    assert!(pushed.next().await);
     let at_zero = Activity {
         arrivals: 2,
         queued: 1,
@@ -112,5 +110,5 @@ async fn a_request_at_zero_is_told_while_the_service_still_counts_as_busy() {
         ..busy
     };
     world.report(&[("digits", at_zero)]).await;
-    assert!(next().await);
+    assert!(pushed.next().await);
 }

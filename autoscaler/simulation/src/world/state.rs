@@ -27,6 +27,8 @@ pub(super) struct State<'a> {
     replicas: SimulatedReplicas,
     gpus: Gpus,
     estimate: StartEstimate,
+    /// Starts that were begun.
+    begun: usize,
     chance: Chance,
     desired: u32,
     in_flight: u32,
@@ -72,6 +74,7 @@ impl<'a> State<'a> {
             at_risk: BTreeMap::new(),
             replicas: SimulatedReplicas::new(most),
             gpus: Gpus::new(world.machines),
+            begun: 0,
             estimate: StartEstimate::new(world.starts.time + world.machines.node_start),
             chance: Chance::new(world.seed),
             desired: world.replicas,
@@ -329,8 +332,9 @@ impl<'a> State<'a> {
     }
 
     fn start(&mut self, number: u32, node_start: Duration) {
-        let starts = self.world.starts;
-        let after = starts.time + node_start;
+        let starts = &self.world.starts;
+        let after = starts.time_of(self.begun) + node_start;
+        self.begun += 1;
         if self.chance.happens(starts.endless) {
             return;
         }

@@ -1,9 +1,10 @@
-//! How long a replica takes to start: as given, or as the `weir up` that serves the model has measured.
+//! How long replicas take to start: as given, or as the `weir up` that serves the model has measured.
 
 use std::path::Path;
 use std::time::Duration;
 
 use reqwest::Url;
+use weir_simulation::Starts;
 
 use crate::args::SimulateArgs;
 use crate::error::CliError;
@@ -15,17 +16,45 @@ use crate::status_table::{RevisionRow, ServiceRow};
 /// The time where nothing says another: a model of some gigabytes on a node that has its image.
 const ASSUMED: Duration = Duration::from_secs(60);
 
-/// How long a replica takes to start.
+/// How long replicas take to start, and how many of the starts fail.
 ///
 /// # Errors
 /// [`CliError`] when a `weir up` serves the model and does not tell.
-pub(super) async fn cold_start(args: &SimulateArgs) -> Result<Duration, CliError> {
-    if let Some(given) = args.cold_start {
-        return Ok(given);
-    }
-    let Some(url) = &args.url else {
-        return Ok(ASSUMED);
+pub(super) async fn starts(args: &SimulateArgs) -> Result<Starts, CliError> {
+    let StartTimes { usual, latest } = match (args.cold_start, &args.url) {
+        (Some(given), _) => StartTimes::all(given),
+        (None, None) => StartTimes::all(ASSUMED),
+        (None, Some(url)) => known(args, url).await?,
     };
+    Ok(Starts {
+        time: usual,
+        measured: latest,
+        failing: args.failing_starts,
+        endless: args.endless_starts,
+    })
+}
+
+/// How long starts take.
+#[derive(Debug, PartialEq)]
+struct StartTimes {
+    /// What nine of ten take at most.
+    usual: Duration,
+    /// What the latest took, where that was measured.
+    latest: Vec<Duration>,
+}
+
+impl StartTimes {
+    /// Each takes as long.
+    fn all(usual: Duration) -> Self {
+        Self {
+            usual,
+            latest: Vec::new(),
+        }
+    }
+}
+
+/// What the `weir up` that serves the URL has measured, or what is assumed where it does not say.
+async fn known(args: &SimulateArgs, url: &str) -> Result<StartTimes, CliError> {
     let state_dir = state::directory(args.state_dir.as_deref())?;
     if let Some(measured) = measured(url, &state_dir).await? {
         return Ok(measured);
@@ -33,11 +62,11 @@ pub(super) async fn cold_start(args: &SimulateArgs) -> Result<Duration, CliError
     print_note(&format!(
         "note: how long a start takes is not known, 60s is assumed: give --cold-start, or --state-dir of the `weir up` that serves {url}"
     ));
-    Ok(ASSUMED)
+    Ok(StartTimes::all(ASSUMED))
 }
 
 /// What the `weir up` of this state directory has measured; `None` if it does not serve the URL.
-async fn measured(url: &str, state_dir: &Path) -> Result<Option<Duration>, CliError> {
+async fn measured(url: &str, state_dir: &Path) -> Result<Option<StartTimes>, CliError> {
     let (Ok(file), Ok(url)) = (AdminFile::read(state_dir), Url::parse(url)) else {
         return Ok(None);
     };
@@ -66,12 +95,20 @@ fn is_of(row: &ServiceRow, path: &str) -> bool {
     path.starts_with(&prefix) || path.trim_end_matches('/') == model
 }
 
-/// The time of the revision with most of the traffic.
-fn of_service(row: &ServiceRow) -> Option<Duration> {
+/// The times of the revision with most of the traffic.
+fn of_service(row: &ServiceRow) -> Option<StartTimes> {
     let all = row.revisions.iter();
     let by_traffic =
         |a: &&RevisionRow, b: &&RevisionRow| a.traffic_percent.total_cmp(&b.traffic_percent);
-    let ms = all.max_by(by_traffic)?.cold_start_ms?;
+    let revision = all.max_by(by_traffic)?;
+    let latest = revision.starts_ms.iter().copied();
+    Some(StartTimes {
+        usual: from_ms(revision.cold_start_ms?)?,
+        latest: latest.filter_map(from_ms).collect(),
+    })
+}
+
+fn from_ms(ms: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(ms / 1e3).ok()
 }
 
@@ -102,9 +139,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_service_is_found_by_its_path_or_its_model() {
-        let row = ServiceRow {
+    fn service() -> ServiceRow {
+        ServiceRow {
             namespace: "shop".to_owned(),
             name: "digits".to_owned(),
             ready: "True".to_owned(),
@@ -114,12 +150,42 @@ mod tests {
             host_url: None,
             notes: Vec::new(),
             revisions: Vec::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn a_service_is_found_by_its_path_or_its_model() {
+        let row = service();
         assert!(is_of(&row, "/v2/models/digits"));
         assert!(is_of(&row, "/v2/models/digits/"));
         assert!(is_of(&row, "/serving/shop/digits/v2/models/any"));
         assert!(!is_of(&row, "/v2/models/digits2"));
         assert!(!is_of(&row, "/serving/other/digits/v2/models/digits"));
+        assert_eq!(of_service(&row), None);
+    }
+
+    fn revision(traffic: u32, cold_start: Option<f64>, starts: &[f64]) -> RevisionRow {
+        let row = serde_json::json!({
+            "name": "digits-00001", "traffic_percent": traffic, "tags": [], "ready": 1, "wanted": 1, "queued": 0,
+            "in_flight": 0, "arrivals": 0, "failed": 0, "cold_start_ms": cold_start, "starts_ms": starts,
+        });
+        serde_json::from_value(row).unwrap()
+    }
+
+    #[test]
+    fn starts_are_those_of_the_revision_with_most_of_the_traffic() {
+        let mut row = service();
+        row.revisions = vec![
+            revision(90, Some(1500.0), &[500.0, 1500.0]),
+            revision(10, None, &[]),
+        ];
+        let [half, longest] = [500, 1500].map(Duration::from_millis);
+        let expected = StartTimes {
+            usual: longest,
+            latest: vec![half, longest],
+        };
+        assert_eq!(of_service(&row), Some(expected));
+        row.revisions.swap_remove(0);
         assert_eq!(of_service(&row), None);
     }
 }
