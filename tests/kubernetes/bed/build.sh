@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Provides the programs of a Kubernetes and prints the folder that holds them: build.sh [MODULE...], all when none is named.
+# Provides the programs of a Kubernetes and prints the folder that holds them: build.sh [MODULE[/PROGRAM]...], all when none is named.
 # A module is a folder beside this file: its go.mod says which programs in which version. One that is on PATH or in
 # KUBEBUILDER_ASSETS in that version is copied, any other is built.
 set -euo pipefail
@@ -80,19 +80,20 @@ stages() {
     mv "$out/stages.partial" "$out/stages"
 }
 
-provide() { # provide MODULE
-    local package name version found
-    for package in $(packages "$1"); do
-        name=$(program "$1" "$package")
+provide() { # provide MODULE[/PROGRAM]
+    local module=${1%%/*} wanted=${1#*/} package name version found
+    for package in $(packages "$module"); do
+        name=$(program "$module" "$package")
+        [ "$wanted" = "$module" ] || [ "$wanted" = "$name" ] || continue
         [ -x "$out/bin/$name" ] && continue
-        version=$(version "$1" "$package")
+        version=$(version "$module" "$package")
         # What is not whole has another name.
         if found=$(installed "$name" "$version"); then
             say "$name $version is at $found"
             cp -L "$found" "$out/partial/$name"
         else
             say "building $name${version:+ $version}"
-            compile "$1" "$package" "$version" "$out/partial/$name"
+            compile "$module" "$package" "$version" "$out/partial/$name"
         fi
         mv "$out/partial/$name" "$out/bin/$name"
     done

@@ -6,7 +6,8 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../../.." && pwd)
 command -v openssl >/dev/null || { echo "openssl is missing. On Debian and Ubuntu: apt-get install openssl" >&2; exit 1; }
-tools=$("$here/build.sh" etcd kubernetes kwok)
+# Pretend nodes have no kubelet and no kube-proxy.
+tools=$("$here/build.sh" etcd kubernetes/{kube-apiserver,kube-controller-manager,kube-scheduler,kubectl} kwok)
 bin=$tools/bin
 state=$root/target/control-plane/$$
 address=127.0.0.1 services=10.96.0.0/16
