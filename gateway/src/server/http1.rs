@@ -26,8 +26,12 @@ pub(super) struct Http1Connection<I, S> {
     pub(super) deadline: Instant,
 }
 
-/// Longest head, and what is read at once: bodies are put together elsewhere. The same as the runtime's.
+/// Longest head. The same as the runtime's.
 const MAX_HEAD: usize = 64 << 10;
+
+/// What is read at once at most. A body of 64 KiB comes whole with its head, as one piece: a second read and piece cost a
+/// tenth of such a request. Larger bodies are put together elsewhere.
+const READ_AT_ONCE: usize = 128 << 10;
 
 /// Event after which hyper's connection is no longer polled.
 enum ConnectionEvent {
@@ -53,7 +57,8 @@ where
     let idle = IdleTimer::new(connection.deadline);
     let mut connection = Builder::new()
         .timer(idle.clone())
-        .max_buf_size(MAX_HEAD)
+        .max_header_size(MAX_HEAD)
+        .max_buf_size(READ_AT_ONCE)
         .header_read_timeout(settings.header_timeout)
         .serve_connection(TokioIo::new(connection.stream), connection.service);
     let event = tokio::select! {
