@@ -34,6 +34,7 @@ use crate::batch::AnswerSlice;
 use crate::error::ServeError;
 use crate::interface::Interface;
 use crate::job::Job;
+use crate::off_reactor::off_reactor;
 use crate::request::ReadShared;
 use crate::statistics::{Snapshot, Statistics};
 
@@ -281,10 +282,7 @@ impl Engine {
         let is_large = scores.data().len() > LARGE_SCORES;
         let work = move || classification(&scores, batching, count, &labels);
         let classified = if is_large {
-            let done = tokio::task::spawn_blocking(work).await;
-            done.map_err(|error| {
-                ServeError::Model(format!("the server failed on this request: {error}"))
-            })?
+            off_reactor(work).await?
         } else {
             work()
         };

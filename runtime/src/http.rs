@@ -23,6 +23,7 @@ use weir_protocol::Coded;
 use crate::compression::Coding;
 use crate::error::ServeError;
 use crate::metrics::{Protocol, Requests};
+use crate::off_reactor::off_reactor;
 use crate::request_body::BodyLimits;
 use crate::restriction::{self, ControlRoutes, Restriction};
 use crate::server::Server;
@@ -269,14 +270,6 @@ fn request_coding(route: &Route<'_>, headers: &HeaderMap) -> Result<Coding, Serv
         ));
     }
     coding
-}
-
-async fn off_reactor<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, ServeError> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| ServeError::Model(format!("the server failed on this request: {error}")))
 }
 
 /// A header's value, if it is text.

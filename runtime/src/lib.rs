@@ -18,6 +18,7 @@ mod interface;
 mod job;
 mod launch;
 mod metrics;
+mod off_reactor;
 mod padding;
 mod repository;
 mod request;

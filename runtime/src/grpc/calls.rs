@@ -1,24 +1,28 @@
 //! The calls of the port: a plain `ModelInfer` is answered here, without tonic's layers; the rest by tonic.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use hyper::body::Incoming;
 use tonic::Status;
 use tonic::codegen::Service;
 use tonic::service::Routes;
+use weir_ops::byte_budget::BudgetPermit;
 use weir_ops::socket::ConnectionLimits;
-use weir_protocol::Code;
 use weir_protocol::grpc as codec;
+use weir_protocol::{Code, InferRequest};
 
 use super::content_type;
 use super::middleware::{self, Middleware, Trailers};
 use super::timed_body;
 use super::unary::{self, ReplyBody};
 use super::{Grpc, status};
+use crate::launch::InUse;
 use crate::metrics::{Protocol, Requests};
+use crate::off_reactor::off_reactor;
 use crate::request_body::BodyLimits;
 
 const MODEL_INFER: &str = "/inference.GRPCInferenceService/ModelInfer";
@@ -122,19 +126,32 @@ impl Calls {
         body: Incoming,
     ) -> Result<Response<ReplyBody>, Status> {
         let deadline = super::deadline(&headers).map_err(|error| status(&error))?;
-        // BudgetedBody until the request is answered: tensors lie in the message's own bytes.
+        // Until the request is answered: tensors lie in the message's own bytes.
         let permit = self.grpc.options.body_budget.permit();
-        let request = unary::read(body, self.limits(), &permit).await?;
-        let request = self.grpc.decode(request, &headers);
-        let (loaded, request) = request.map_err(|error| status(&error))?;
-        // While it waits, a request holds no more than it needs: hundreds of them have to fit in the processor's caches.
-        drop(headers);
+        let message = unary::read(body, self.limits(), &permit).await?;
+        let received = Received {
+            message,
+            headers,
+            permit,
+        };
+        let (loaded, request, permit) = if received.message.len() > LARGE {
+            let grpc = self.grpc.clone();
+            aside(move || received.decode(&grpc)).await?
+        } else {
+            received.decode(&self.grpc)?
+        };
         let server = &self.grpc.server;
         let inferred = server.infer(&loaded.engine, request, deadline).await;
         let inferred = inferred.map_err(|error| status(&error))?;
         let Trailers(trailers) = Trailers::of(&inferred.cost, server.capacity());
         let response = codec::encode_response(inferred.response);
-        unary::write(&response, trailers, self.max_message, permit)
+        let bytes: usize = response.raw_output_contents.iter().map(Bytes::len).sum();
+        let limit = self.max_message;
+        if bytes > LARGE {
+            aside(move || unary::write(&response, trailers, limit, permit)).await
+        } else {
+            unary::write(&response, trailers, limit, permit)
+        }
     }
 
     fn limits(&self) -> BodyLimits<'_> {
@@ -145,6 +162,41 @@ impl Calls {
             stop: self.grpc.server.ending(),
         }
     }
+}
+
+/// A call whose message has come whole.
+struct Received {
+    message: Bytes,
+    headers: HeaderMap,
+    permit: BudgetPermit,
+}
+
+/// What a message asks for, of which model, and the permit that holds its bytes.
+type Decoded = (InUse, InferRequest, BudgetPermit);
+
+impl Received {
+    /// Decodes the message. While it waits then, a request holds no more than it needs: hundreds of them have to fit in the
+    /// processor's caches.
+    fn decode(self, grpc: &Grpc) -> Result<Decoded, Status> {
+        let request = unary::decode(self.message, &self.permit)?;
+        let decoded = grpc.decode(request, &self.headers);
+        let (loaded, request) = decoded.map_err(|error| status(&error))?;
+        Ok((loaded, request, self.permit))
+    }
+}
+
+/// A message of more bytes is decoded or written off the reactor: numbers in fields of their own, at some 200 MB/s, would
+/// hold up every other connection for milliseconds. The way to another thread costs what copying a tenth of these bytes does.
+const LARGE: usize = 1 << 20;
+
+/// Does the work off the reactor. Boxed, as few calls are large, and all would hold its space while they wait.
+fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Status> + Send + 'static,
+) -> Pin<Box<dyn Future<Output = Result<T, Status>> + Send>> {
+    Box::pin(async move {
+        let done = off_reactor(work).await;
+        done.unwrap_or_else(|error| Err(status(&error)))
+    })
 }
 
 /// True for tonic's answer to a method that it does not know, which has a status and no message.

@@ -28,17 +28,16 @@ pub(super) const PREFIX: usize = 5;
 /// 588 KiB) in one piece, and costs a client who announces much and sends little hardly more.
 const RESERVED: usize = 1 << 20;
 
-/// Reads the one message of a call whole, and drops what follows it, as gRPC wants it. The permit holds its bytes
-/// and what it takes decoded.
+/// Reads the one message of a call whole, and drops what follows it, as gRPC wants it. The permit holds its bytes.
 ///
 /// # Errors
-/// A status, in tonic's words: invalid argument for no message, one that breaks off, is compressed or is no protobuf,
-/// and for one with more parts than are taken; out of range for one larger than the limit.
+/// A status, in tonic's words: invalid argument for no message, and for one that breaks off or is compressed; out of
+/// range for one larger than the limit.
 pub(super) async fn read(
     mut body: Incoming,
     limits: BodyLimits<'_>,
     permit: &BudgetPermit,
-) -> Result<ModelInferRequest, Status> {
+) -> Result<Bytes, Status> {
     let mut upload = limits.upload();
     let Some(first) = next(&mut body, &mut upload, limits).await? else {
         return Err(Status::invalid_argument("Missing request message."));
@@ -60,10 +59,17 @@ pub(super) async fn read(
         bytes.push(&more);
     };
     while !body.is_end_stream() && next(&mut body, &mut upload, limits).await?.is_some() {}
-    let message = bytes.into_bytes().slice(PREFIX..PREFIX + length);
+    Ok(bytes.into_bytes().slice(PREFIX..PREFIX + length))
+}
+
+/// Decodes a message, whose permit then holds what it takes decoded as well.
+///
+/// # Errors
+/// Invalid argument for what is no protobuf, and for a message with more parts than are taken.
+pub(super) fn decode(message: Bytes, permit: &BudgetPermit) -> Result<ModelInferRequest, Status> {
     let mut footprint = Footprint::of_infer(message.len());
     footprint.feed(&message).map_err(too_many_parts)?;
-    hold(permit, held + footprint.decoded_bytes())?;
+    hold(permit, permit.bytes() + footprint.decoded_bytes())?;
     ModelInferRequest::decode(message).map_err(|error| Status::invalid_argument(error.to_string()))
 }
 

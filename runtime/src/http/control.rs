@@ -5,8 +5,9 @@ use weir_protocol::rest::{self, Health, ModelMetadata, ServerMetadata};
 
 use super::respond::{CAPACITY, empty, json};
 use super::route::{Access, Memory, Route, Target};
-use super::{Http, HttpResult, LARGE, Received, off_reactor};
+use super::{Http, HttpResult, LARGE, Received};
 use crate::error::ServeError;
+use crate::off_reactor::off_reactor;
 use crate::repository::{IndexFilter, LoadOptions};
 use crate::settings::{log, trace};
 use crate::shared_memory::RegionStatus;

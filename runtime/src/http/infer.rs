@@ -11,9 +11,10 @@ use weir_protocol::{InferRequest, InferResponse, Input, Source, TensorSpec};
 
 use super::body::Body;
 use super::route::Target;
-use super::{Http, HttpResult, LARGE, Received, off_reactor, respond, text};
+use super::{Http, HttpResult, LARGE, Received, respond, text};
 use crate::engine::{Cost, Engine, Inferred};
 use crate::error::ServeError;
+use crate::off_reactor::off_reactor;
 
 /// The framing of a generated response: one JSON document, or server-sent events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
