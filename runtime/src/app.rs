@@ -159,11 +159,11 @@ async fn load(config: &Config, server: &Server, drain: &Drain) -> Exit {
         }
         return Exit::Failed;
     }
-    server.enter(Phase::Serving);
     let models = server.models().len();
     if models == 0 && failures.is_empty() {
         warn_of_none(config);
     }
+    server.enter(Phase::Serving);
     tracing::info!(models, "ready");
     Exit::Done
 }

@@ -162,8 +162,8 @@ pub(super) fn unreadable(path: &Path, error: &io::Error) -> String {
     // Triton takes s3://, gs:// and as://.
     if path.contains("://") {
         return format!(
-            "cannot read '{path}': a repository is a path on this machine, not a URL; download it first, as with \
-             `weir fetch`, or mount it"
+            "cannot read '{path}': a repository is a path on this machine, not a URL: download or mount the \
+             models, and give their path"
         );
     }
     format!("cannot read '{path}': {error}")
