@@ -85,6 +85,14 @@ pub(crate) enum CliError {
         /// Reason of the failure.
         reason: String,
     },
+    /// A server let the time for its answer pass.
+    #[error("{url}: no answer within {seconds} s")]
+    NoAnswer {
+        /// URL of the request.
+        url: String,
+        /// The time that it had.
+        seconds: u64,
+    },
     /// Nothing listens on the port of a server.
     #[error(
         "nothing listens on {address}: start it with `weir up -f FILE`, or give the address of another gateway with --url http://HOST:PORT"
@@ -136,6 +144,7 @@ impl CliError {
             | Self::PortRefused { .. }
             | Self::NotUp { .. }
             | Self::Server { .. }
+            | Self::NoAnswer { .. }
             | Self::NothingListens { .. }
             | Self::Fetch(_)
             | Self::Cluster(_)
@@ -157,6 +166,7 @@ impl CliError {
             | Self::PortRefused { .. }
             | Self::NotUp { .. }
             | Self::Server { .. }
+            | Self::NoAnswer { .. }
             | Self::NothingListens { .. }
             | Self::Controller(_) => format!("error: {self}"),
             Self::Cluster(error) => format!("error: {}", with_sources(error)),
