@@ -213,7 +213,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "DURATION", default_value = "6h", value_parser = positive, help_heading = "Prices and spot GPUs")]
     pub(crate) spot_life: Duration,
 
-    /// Number that chance depends on: the same gives the same.
+    /// Seed of the random numbers: the same seed gives the same outcome.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 

@@ -58,7 +58,7 @@ pub(crate) struct UpArgs {
 
     /// Name that clients use for this machine beside localhost, addresses and services' hosts;
     /// repeatable. On an address that only this machine reaches, other names in Host and Origin are
-    /// refused: they are of web pages that were led here.
+    /// refused, since a web page could send its visitors' requests here under a name of its own.
     #[arg(long = "allowed-host", value_name = "NAME")]
     pub(crate) allowed_hosts: Vec<String>,
 
