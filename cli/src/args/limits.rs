@@ -34,7 +34,7 @@ pub(crate) struct LimitArgs {
     pub(crate) request_buffer: NonZeroUsize,
 
     /// Bytes that kept bodies may hold together, half of them for one revision; while others hold so
-    /// much, bodies stream. Mirrored requests hold at most a quarter as much again.
+    /// much, bodies stream. Mirrored requests hold at most an eighth of it.
     #[arg(
         long,
         value_name = "BYTES",
