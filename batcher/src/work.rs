@@ -1,4 +1,4 @@
-//! A batch on its device.
+//! A batch that a worker has taken, until its items are answered.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,10 +1,5 @@
 //! Between the wires and the model: checking a request, gathering a batch, cutting its answer.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a benchmark that cannot be set up should stop"
-)]
-
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -34,12 +29,13 @@ impl ReadShared for NoMemory {
     }
 }
 
-fn main() {
+fn main() -> anyhow::Result<()> {
     let mut criterion = Criterion::default().configure_from_args();
-    accept(&mut criterion);
-    gather(&mut criterion);
-    cut(&mut criterion);
+    accept(&mut criterion)?;
+    gather(&mut criterion)?;
+    cut(&mut criterion)?;
     criterion.final_summary();
+    Ok(())
 }
 
 fn tensor(name: &str) -> TensorConfig {
@@ -65,8 +61,8 @@ fn interface() -> Interface {
     }
 }
 
-fn request() -> InferRequest {
-    InferRequest {
+fn request() -> anyhow::Result<InferRequest> {
+    Ok(InferRequest {
         model: "mlp".to_owned(),
         version: String::new(),
         id: String::new(),
@@ -74,41 +70,43 @@ fn request() -> InferRequest {
         inputs: vec![Input {
             name: "INPUT0".to_owned(),
             datatype: DataType::Fp32,
-            shape: Shape::new(&[1, WIDTH as i64]).unwrap(),
+            shape: Shape::new(&[1, WIDTH as i64])?,
             source: Source::Inline(vec![0; WIDTH * 4].into()),
         }],
         outputs: Vec::new(),
         default_delivery: Delivery::Binary,
-    }
+    })
 }
 
-fn accept(criterion: &mut Criterion) {
-    let (interface, request) = (interface(), request());
+fn accept(criterion: &mut Criterion) -> anyhow::Result<()> {
+    let (interface, request) = (interface(), request()?);
     criterion.bench_function("accept", |bencher| {
         bencher.iter(|| interface.accept(black_box(request.clone()), &NoMemory));
     });
+    Ok(())
 }
 
-fn gather(criterion: &mut Criterion) {
+fn gather(criterion: &mut Criterion) -> anyhow::Result<()> {
     let mut group = criterion.benchmark_group("gather");
     let interface = interface();
     for rows in ROWS {
-        let accepted = interface.accept(request(), &NoMemory).unwrap();
+        let accepted = interface.accept(request()?, &NoMemory)?;
         let jobs: Vec<Job> = vec![accepted.job; rows];
         group.throughput(Throughput::Elements(rows as u64));
         group.bench_function(BenchmarkId::from_parameter(rows), |bencher| {
             bencher.iter(|| interface.gather(black_box(&jobs)));
         });
     }
+    Ok(())
 }
 
-fn cut(criterion: &mut Criterion) {
+fn cut(criterion: &mut Criterion) -> anyhow::Result<()> {
     let mut group = criterion.benchmark_group("cut");
     let interface = interface();
     for rows in ROWS {
-        let shape = Shape::new(&[rows as i64, WIDTH as i64]).unwrap();
+        let shape = Shape::new(&[rows as i64, WIDTH as i64])?;
         let data = Bytes::from(vec![0; rows * WIDTH * 4]);
-        let output = Tensor::new("OUTPUT0".to_owned(), DataType::Fp32, shape, data).unwrap();
+        let output = Tensor::new("OUTPUT0".to_owned(), DataType::Fp32, shape, data)?;
         let share = AnswerSlice {
             answer: Arc::new(Answer {
                 outputs: vec![output],
@@ -125,4 +123,5 @@ fn cut(criterion: &mut Criterion) {
             bencher.iter(|| black_box(&share).output(&interface, 0));
         });
     }
+    Ok(())
 }

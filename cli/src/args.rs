@@ -90,6 +90,17 @@ mod tests {
     }
 
     #[test]
+    fn flags_of_a_long_help_are_grouped() {
+        for command in Args::command().get_subcommands() {
+            let ungrouped = command
+                .get_opts()
+                .filter(|arg| arg.get_help_heading().is_none());
+            let ungrouped = ungrouped.count();
+            assert!(ungrouped <= 15, "{}: {ungrouped}", command.get_name());
+        }
+    }
+
+    #[test]
     fn no_line_below_the_flags_is_broken_once_more() {
         let top = Args::command();
         for command in top.get_subcommands().chain([&top]) {

@@ -59,7 +59,7 @@ impl Client {
     /// Sends a GET request.
     ///
     /// # Errors
-    /// [`CliError::Server`] when there is no response.
+    /// [`CliError::Server`] when there is no response, [`CliError::NoAnswer`] when there is none in time.
     pub(crate) async fn get(&self, url: &str) -> Result<Response<Bytes>, CliError> {
         self.send(url, self.http.get(url)).await
     }
@@ -67,7 +67,7 @@ impl Client {
     /// Sends a POST request.
     ///
     /// # Errors
-    /// [`CliError::Server`] when there is no response.
+    /// [`CliError::Server`] when there is no response, [`CliError::NoAnswer`] when there is none in time.
     pub(crate) async fn post(
         &self,
         url: &str,
@@ -83,7 +83,12 @@ impl Client {
             Ok(Ok(response)) => return Ok(response),
             Ok(Err(error)) if is_refused(&*error) => return Err(nothing_listens(url)),
             Ok(Err(error)) => root_cause(&*error).to_string(),
-            Err(_) => format!("no answer within {} s", self.timeout.as_secs()),
+            Err(_) => {
+                return Err(CliError::NoAnswer {
+                    url: url.to_owned(),
+                    seconds: self.timeout.as_secs(),
+                });
+            }
         };
         let url = url.to_owned();
         Err(CliError::Server { url, reason })

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use weir_cluster::ClusterError;
 use weir_controller::ControllerError;
@@ -26,6 +26,16 @@ pub(crate) enum CliError {
         flag: &'static str,
         /// Address of the port.
         address: SocketAddr,
+    },
+    /// The operating system does not let this process listen on the port.
+    #[error("cannot listen on {address} ({flag}): {source}{}", weir_ops::socket::advice(.source))]
+    PortRefused {
+        /// The flag that sets it.
+        flag: &'static str,
+        /// Address of the port.
+        address: SocketAddr,
+        /// Reason of the operating system.
+        source: io::Error,
     },
     /// A call of the operating system failed.
     #[error("{what}: {source}")]
@@ -51,8 +61,16 @@ pub(crate) enum CliError {
         /// Process that uses it, if known.
         holder: Option<u32>,
     },
+    /// The state directory cannot be made or written.
+    #[error("the state directory {} is not available: {source}. Set another one with --state-dir", .state_dir.display())]
+    StateUnavailable {
+        /// State directory that was tried.
+        state_dir: PathBuf,
+        /// Reason of the operating system.
+        source: io::Error,
+    },
     /// No `weir up` was found.
-    #[error("no `weir up` runs with the state directory {}: {reason}", .state_dir.display())]
+    #[error("no `weir up` runs with the state directory {}: {reason}. Start one with `weir up -f PATH`, or name the directory of another with --state-dir", .state_dir.display())]
     NotUp {
         /// State directory that was searched.
         state_dir: PathBuf,
@@ -66,6 +84,14 @@ pub(crate) enum CliError {
         url: String,
         /// Reason of the failure.
         reason: String,
+    },
+    /// A server let the time for its answer pass.
+    #[error("{url}: no answer within {seconds} s")]
+    NoAnswer {
+        /// URL of the request.
+        url: String,
+        /// The time that it had.
+        seconds: u64,
     },
     /// Nothing listens on the port of a server.
     #[error(
@@ -114,8 +140,11 @@ impl CliError {
             Self::Io { .. }
             | Self::RuntimeMissing { .. }
             | Self::StateTaken { .. }
+            | Self::StateUnavailable { .. }
+            | Self::PortRefused { .. }
             | Self::NotUp { .. }
             | Self::Server { .. }
+            | Self::NoAnswer { .. }
             | Self::NothingListens { .. }
             | Self::Fetch(_)
             | Self::Cluster(_)
@@ -133,8 +162,11 @@ impl CliError {
             | Self::Io { .. }
             | Self::RuntimeMissing { .. }
             | Self::StateTaken { .. }
+            | Self::StateUnavailable { .. }
+            | Self::PortRefused { .. }
             | Self::NotUp { .. }
             | Self::Server { .. }
+            | Self::NoAnswer { .. }
             | Self::NothingListens { .. }
             | Self::Controller(_) => format!("error: {self}"),
             Self::Cluster(error) => format!("error: {}", with_sources(error)),
@@ -145,6 +177,15 @@ impl CliError {
 
 fn of_process(id: Option<u32>) -> String {
     id.map_or(String::new(), |id| format!(" (process {id})"))
+}
+
+/// What to do where a URL was given as a path, which kubectl takes.
+fn url_as_path(url: &Path) -> String {
+    format!(
+        "-f takes a file, a folder or -, not a URL: to read {0}, run `curl -fsSL {0}` and pipe it to this \
+         command with -f -",
+        url.display()
+    )
 }
 
 /// The error's message, followed by those of its sources.
@@ -161,6 +202,9 @@ impl From<ControllerError> for CliError {
         match error {
             ControllerError::InvalidManifests(errors) => Self::Invalid(errors),
             // The path was given by a flag.
+            ControllerError::Read { ref path, .. } if path.to_string_lossy().contains("://") => {
+                Self::Usage(url_as_path(path))
+            }
             ControllerError::Read { .. } => Self::Usage(error.to_string()),
             ControllerError::Watch { .. }
             | ControllerError::Cluster(_)

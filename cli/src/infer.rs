@@ -41,7 +41,8 @@ pub(crate) async fn run(args: InferArgs) -> Result<Exit, CliError> {
     let InferRequest { headers, body } = request(&args, &model).await?;
     let url = format!("{}/infer", model.url);
     let headers = HeaderMap::from_iter(headers);
-    let response = model.client.post(&url, headers, body).await?;
+    let response = model.client.post(&url, headers, body).await;
+    let response = response.map_err(say_what_to_do)?;
     if !response.status().is_success() {
         let reason = error_message(&response);
         return Err(CliError::Server { url, reason });
@@ -52,6 +53,20 @@ pub(crate) async fn run(args: InferArgs) -> Result<Exit, CliError> {
     };
     print_result(result::text(&response, format).trim_end())?;
     Ok(Exit::Done)
+}
+
+/// Adds to an answer that is late where its reason stands: a gateway holds requests while no replica is ready.
+fn say_what_to_do(error: CliError) -> CliError {
+    match error {
+        CliError::NoAnswer { url, seconds } => CliError::Server {
+            url,
+            reason: format!(
+                "no answer within {seconds} s. `weir status` says what the service waits for, and --timeout waits \
+                 longer"
+            ),
+        },
+        other => other,
+    }
 }
 
 /// The model behind a service, and the client that reaches it.

@@ -11,7 +11,7 @@ use crate::error::CliError;
 /// Binds a port; the address has the port's number if 0 was given.
 ///
 /// # Errors
-/// [`CliError::PortTaken`], [`CliError::Io`].
+/// [`CliError::PortTaken`], [`CliError::PortRefused`].
 pub(crate) fn bind(
     flag: &'static str,
     address: SocketAddr,
@@ -19,7 +19,11 @@ pub(crate) fn bind(
     let listener =
         socket::bind(address, PortUse::Exclusive).map_err(|source| match source.kind() {
             io::ErrorKind::AddrInUse => CliError::PortTaken { flag, address },
-            _ => CliError::io(format!("cannot listen on {address} ({flag})"), source),
+            _ => CliError::PortRefused {
+                flag,
+                address,
+                source,
+            },
         })?;
     let bound = listener.local_addr().unwrap_or(address);
     Ok((listener, bound))

@@ -46,7 +46,7 @@ impl HeldLease {
         let _ = tokio::time::timeout(limit, self.lost.cancelled()).await;
     }
 
-    /// Whether it was lost.
+    /// True once another may hold the lease.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.lost.is_cancelled()

@@ -1,4 +1,4 @@
-//! The parts of a revision.
+//! One revision as the controller asks for it: pod template, storage, replicas and scaling bounds.
 
 mod identity;
 mod ports;

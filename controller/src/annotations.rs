@@ -235,5 +235,20 @@ mod tests {
         }
         let rows = page.matches(&format!("\n| `{PREFIX}")).count();
         assert_eq!(rows, WEIR_ANNOTATIONS.len());
+        for name in KNATIVE_READ {
+            assert!(page.contains(&format!("`{name}`")), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_page_says_which_annotations_a_predictor_may_have() {
+        let page = include_str!("../../docs/services.md");
+        let rows = page.lines().filter(|line| line.starts_with("| `weir.dev/"));
+        let first: Vec<_> = rows
+            .take(OF_COMPONENTS.len())
+            .filter_map(|row| row.split('`').nth(1))
+            .collect();
+        assert_eq!(first, OF_COMPONENTS);
+        assert!(page.contains("The first five may also be set in `spec.predictor.annotations`"));
     }
 }

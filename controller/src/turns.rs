@@ -30,7 +30,7 @@ pub(crate) enum Part {
     Rolling { until: u64 },
 }
 
-/// Leave of one service to follow a changed runtime.
+/// Permission of one service to take a changed runtime, a few services at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Follow {
     /// It may follow now.

@@ -51,6 +51,14 @@ fn an_unknown_field_has_a_suggestion() {
 }
 
 #[test]
+fn a_tab_is_told_to_be_spaces() {
+    check(
+        &spec("\tpredictor:\n    minReplicas: 0\n"),
+        "5:2: tabs disallowed within this context (block indentation): write spaces in place of the tab",
+    );
+}
+
+#[test]
 fn a_misplaced_field_has_its_right_path() {
     check(
         &spec(

@@ -47,7 +47,7 @@ pub enum FetchError {
         uri: String,
         /// The digest that was asked for, in hexadecimal.
         expected: String,
-        /// That of the file.
+        /// Digest of the file that was downloaded.
         found: String,
     },
     /// A redirect that is not followed.

@@ -1,4 +1,4 @@
-//! The gateway's clock.
+//! The one place where the gateway reads clocks: its decisions take times as arguments.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

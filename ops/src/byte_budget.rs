@@ -13,7 +13,7 @@ pub struct ByteBudget(Arc<Budget>);
 #[derive(Debug)]
 struct Budget {
     limit: usize,
-    /// One permit a byte.
+    /// Bytes left, one permit each.
     free: Semaphore,
 }
 

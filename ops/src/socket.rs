@@ -83,6 +83,21 @@ pub fn bind(address: SocketAddr, port: PortUse) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
+/// What to do when [`bind`] fails, a sentence to follow the error; empty where the error says it.
+#[must_use]
+pub fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            ". Ports below 1024 need root or the capability CAP_NET_BIND_SERVICE: choose a higher one"
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            ". No interface of this machine has the address: `ip addr` lists those that there are, and \
+             0.0.0.0 means all"
+        }
+        _ => "",
+    }
+}
+
 /// Accepted connections inherit this from their listener.
 fn notice_dead_peers(socket: &Socket) -> io::Result<()> {
     let keepalive = TcpKeepalive::new()

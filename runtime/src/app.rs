@@ -159,9 +159,27 @@ async fn load(config: &Config, server: &Server, drain: &Drain) -> Exit {
         }
         return Exit::Failed;
     }
+    let models = server.models().len();
+    if models == 0 && failures.is_empty() {
+        warn_of_none(config);
+    }
     server.enter(Phase::Serving);
-    tracing::info!(models = server.models().len(), "ready");
+    tracing::info!(models, "ready");
     Exit::Done
+}
+
+/// Warns that nothing is served, which is as intended where clients load the models.
+fn warn_of_none(config: &Config) {
+    let paths = config.repositories.iter();
+    let paths: Vec<_> = paths.map(|path| path.display().to_string()).collect();
+    match config.control {
+        ControlMode::None | ControlMode::Poll(_) => tracing::warn!(
+            "no model found in {}: a model is a file, a directory with config.pbtxt, numeric versions or \
+             model.pt, or one directory below the given one with these",
+            paths.join(", ")
+        ),
+        ControlMode::Explicit { .. } => {}
+    }
 }
 
 /// Polls the repository for changed models, in mode poll.

@@ -115,9 +115,9 @@ pub enum Overlap {
 
 /// A batch that was started.
 pub enum Started {
-    /// It is over already.
+    /// The batch has run; its answer is here.
     Done(Answer),
-    /// A device works on it.
+    /// The batch is queued on a device, and its answer follows.
     Pending(Box<dyn Pending>),
 }
 

@@ -471,3 +471,21 @@ def test_repository_that_does_not_exist(tmp_path):
     server = Server(tmp_path / "log", [tmp_path / "nowhere"]).spawn()
     assert server.exit_code(20) != 0
     assert "nowhere" in server.log.read_text()
+
+
+def test_repository_with_a_url_for_a_path_says_what_to_do(tmp_path):
+    from server import Server
+
+    server = Server(tmp_path / "log", ["s3://bucket/models"]).spawn()
+    assert server.exit_code(20) == 1
+    text = server.log.read_text()
+    assert "cannot read 's3://bucket/models': a repository is a path on this machine, not a URL" in text
+
+
+def test_repository_without_models_is_warned_of(start, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert f"no model found in {empty}: " in start([empty]).log.read_text()
+    # There, clients load them.
+    explicit = start([empty], "--model-control-mode=explicit")
+    assert "no model found" not in explicit.log.read_text()

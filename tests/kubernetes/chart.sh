@@ -127,8 +127,10 @@ pods_are_only_marked() {
 
 # Rights where the services are, and nowhere else; what is the cluster's is read by name or not at all.
 roles_of_one_namespace() {
+    local notes
     kubectl create namespace team >/dev/null
-    helm install weir $chart --namespace $namespace --set watchNamespace=team --wait --timeout 90s >/dev/null
+    notes=$(helm install weir $chart --namespace $namespace --set watchNamespace=team --wait --timeout 90s)
+    check "the first service that is shown" 1 "$(grep -c 'curl -s http://digits.team/v2/models/digits' <<<"$notes")"
     check "cluster roles" "weir-controller weir-edit weir-view" \
         "$(kubectl get clusterrole -o 'jsonpath={.items[*].metadata.name}' | tr ' ' '\n' | grep ^weir | sort | paste -sd ' ')"
     check "controller makes Deployments there" yes "$(may controller create deployments.apps team)"

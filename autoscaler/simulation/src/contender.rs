@@ -1,4 +1,4 @@
-//! Policies by name.
+//! The policies that `weir simulate --policy` compares, by the names that it takes.
 
 use std::fmt;
 use std::str::FromStr;

@@ -98,8 +98,10 @@ fn shares(waits: &[(Duration, Duration)], target: Duration) -> (f64, f64) {
         return (1.0, 1.0);
     }
     let enough = stretches.iter().filter(|(all, _)| *all >= FEWEST);
-    let worst = enough.map(|one| share(*one)).fold(1.0, f64::min);
-    (share(total), worst)
+    let all = share(total);
+    // No better than all: stretches with too few requests count there alone.
+    let worst = enough.map(|one| share(*one)).fold(all, f64::min);
+    (all, worst)
 }
 
 fn quantile(times: &mut [Duration], share: f64) -> Duration {
@@ -107,5 +109,35 @@ fn quantile(times: &mut [Duration], share: f64) -> Duration {
     match rank.checked_sub(1) {
         Some(index) => *times.select_nth_unstable(index).1,
         None => Duration::ZERO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waits(stretch: u32, waited: [u64; 4]) -> impl Iterator<Item = (Duration, Duration)> {
+        let at = STRETCH * stretch;
+        waited
+            .into_iter()
+            .map(move |seconds| (at, Duration::from_secs(seconds)))
+    }
+
+    #[test]
+    fn the_worst_stretch_is_never_better_than_all_of_them() {
+        let second = Duration::from_secs(1);
+        // Too few for a share of their own.
+        let few: Vec<_> = waits(0, [60; 4]).collect();
+        assert_eq!(shares(&few, second), (0.0, 0.0));
+        // Twelve in time in one stretch, four late in another, too few to be the worst.
+        let good = (0..3).flat_map(|_| waits(0, [0; 4]));
+        let mixed: Vec<_> = good.chain(waits(1, [60; 4])).collect();
+        assert_eq!(shares(&mixed, second), (0.75, 0.75));
+        // A stretch with enough of them is the worst.
+        let late = (0..3).flat_map(|_| waits(1, [60; 4]));
+        let good = (0..3).flat_map(|_| waits(0, [0; 4]));
+        let halves: Vec<_> = good.chain(late).collect();
+        assert_eq!(shares(&halves, second), (0.5, 0.0));
+        assert_eq!(shares(&[], second), (1.0, 1.0));
     }
 }

@@ -38,16 +38,21 @@ pub(crate) struct GatewayArgs {
     pub(crate) port: u16,
 
     /// Certificate chain for --tls-port, in PEM. Read again when it changes.
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = "TLS")]
     pub(crate) tls_cert: Option<PathBuf>,
 
     /// Private key of --tls-cert, in PEM.
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "TLS")]
     pub(crate) tls_key: Option<PathBuf>,
 
     /// With --tls-cert, another port for requests, which speaks TLS only; 0 takes a free one. Pods of the cluster
     /// and the other gateways keep using --port.
-    #[arg(long, value_name = "PORT", default_value_t = 8443)]
+    #[arg(
+        long,
+        value_name = "PORT",
+        default_value_t = 8443,
+        help_heading = "TLS"
+    )]
     pub(crate) tls_port: u16,
 
     #[command(flatten)]
@@ -120,7 +125,7 @@ pub(crate) enum MetricsApi {
 #[derive(Debug, clap::Args)]
 pub(crate) struct ProcessArgs {
     /// Port for /metrics, /health and /ready; 0 takes a free one.
-    #[arg(long, default_value_t = 9090)]
+    #[arg(long, value_name = "PORT", default_value_t = 9090)]
     pub(crate) admin_port: u16,
 
     /// Address of the ports.

@@ -10,32 +10,57 @@ use weir_ops::socket::ConnectionLimits;
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct LimitArgs {
     /// Connections to the port for requests at the same time.
-    #[arg(long, value_name = "N", default_value = "16384")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "16384",
+        help_heading = "Limits"
+    )]
     pub(crate) max_connections: NonZeroUsize,
 
     /// Connections at the same time from one address, or from one IPv6 network of 64 bits; more are
     /// closed [default: a quarter of --max-connections].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) max_connections_per_address: Option<NonZeroUsize>,
 
     /// Bytes of one request's body that are kept, so that it can be sent again; what is longer streams to
     /// a replica, and is sent once.
-    #[arg(long, value_name = "BYTES", default_value = "67108864")]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value = "67108864",
+        help_heading = "Limits"
+    )]
     pub(crate) request_buffer: NonZeroUsize,
 
     /// Bytes that kept bodies may hold together, half of them for one revision; while others hold so
-    /// much, bodies stream. Mirrored requests hold at most a quarter as much again.
-    #[arg(long, value_name = "BYTES", default_value = "1073741824")]
+    /// much, bodies stream. Mirrored requests hold at most an eighth of it.
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value = "1073741824",
+        help_heading = "Limits"
+    )]
     pub(crate) max_inflight_bytes: NonZeroUsize,
 
     /// Time a client has for a request's head, its idle time before included; an HTTP/2 connection
     /// without a request ends after it, too.
-    #[arg(long, value_name = "SECONDS", default_value = "75")]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value = "75",
+        help_heading = "Limits"
+    )]
     pub(crate) http_header_timeout_secs: NonZeroU32,
 
     /// Time a request's body may stand still, or an answer that its client does not take. After so long
     /// both must have moved 1 KiB a second.
-    #[arg(long, value_name = "SECONDS", default_value = "30")]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value = "30",
+        help_heading = "Limits"
+    )]
     pub(crate) http_body_timeout_secs: NonZeroU32,
 }
 

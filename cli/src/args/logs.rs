@@ -9,7 +9,8 @@ Examples:
     weir logs team-a/digits --tail 20
 
 Each line begins with the name of its replica. A replica's log goes on over restarts and stays when
-`weir up` has ended; while one runs, the logs of earlier ones are left out if there are newer ones.";
+`weir up` has ended. While a `weir up` runs, logs from before it are left out where the service has
+newer ones.";
 
 /// Shows what the replicas of a service have printed.
 #[derive(Debug, clap::Args)]

@@ -52,84 +52,110 @@ pub(crate) struct SimulateArgs {
 
     /// Requests that come by chance instead of a log: square:LOW..HIGH:PERIOD, in requests per second, or sine, ramp
     /// or step; steady:RATE.
-    #[arg(long, value_parser = wave)]
+    #[arg(long, value_parser = wave, help_heading = "Requests")]
     pub(crate) wave: Option<Wave>,
 
     /// How long the wave lasts.
-    #[arg(long = "for", value_name = "DURATION", default_value = "1h", value_parser = duration, conflicts_with = "log")]
+    #[arg(long = "for", value_name = "DURATION", default_value = "1h", value_parser = duration, conflicts_with = "log", help_heading = "Requests")]
     pub(crate) length: Duration,
 
     /// Column or key of the log that holds the time, by name, or a column by its number.
-    #[arg(long, value_name = "NAME", conflicts_with = "wave")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        conflicts_with = "wave",
+        help_heading = "Requests"
+    )]
     pub(crate) time_column: Option<String>,
 
     /// Unit of times that are numbers [default: that in which each lies after 1973, and seconds for small ones].
-    #[arg(long, value_name = "UNIT", conflicts_with = "wave")]
+    #[arg(
+        long,
+        value_name = "UNIT",
+        conflicts_with = "wave",
+        help_heading = "Requests"
+    )]
     pub(crate) time_unit: Option<TimeUnitArg>,
 
     /// Lines of the log without a time that may be left out.
-    #[arg(long, value_name = "N", default_value_t = 100, conflicts_with = "wave")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 100,
+        conflicts_with = "wave",
+        help_heading = "Requests"
+    )]
     pub(crate) max_bad_lines: usize,
 
     /// Time of a batch, and what each request of it adds: 400ms+100ms/request.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = "Replicas")]
     pub(crate) batch_time: Option<BatchTime>,
 
     /// Requests in a batch at most [default: the service's containerConcurrency, or 8].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), conflicts_with = "service_time")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), conflicts_with = "service_time", help_heading = "Replicas")]
     pub(crate) max_batch: Option<u32>,
 
     /// Time of a request where a replica does not batch.
-    #[arg(long, value_name = "DURATION", value_parser = above_zero)]
+    #[arg(long, value_name = "DURATION", value_parser = above_zero, help_heading = "Replicas")]
     pub(crate) service_time: Option<Duration>,
 
     /// Requests at one replica at once where it does not batch [default: the service's containerConcurrency, or 1].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), conflicts_with_all = ["batch_time", "url"])]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), conflicts_with_all = ["batch_time", "url"], help_heading = "Replicas")]
     pub(crate) concurrency: Option<u32>,
 
     /// Model of a running service, http://HOST:PORT/v2/models/NAME: its statistics tell the time of a batch.
-    #[arg(long)]
+    #[arg(long, help_heading = "Replicas")]
     pub(crate) url: Option<String>,
 
     /// PEM file with the certificates to trust for https://.
-    #[arg(long, value_name = "FILE", requires = "url")]
+    #[arg(long, value_name = "FILE", requires = "url", help_heading = "Replicas")]
     pub(crate) cacert: Option<PathBuf>,
 
     /// YAML with the InferenceService whose bounds, target and annotations hold; repeatable.
-    #[arg(short = 'f', long = "file", value_name = "PATH")]
+    #[arg(
+        short = 'f',
+        long = "file",
+        value_name = "PATH",
+        help_heading = "Policy"
+    )]
     pub(crate) files: Vec<PathBuf>,
 
     /// Name of the service, where the files hold several.
-    #[arg(long, value_name = "NAME", requires = "files")]
+    #[arg(long, value_name = "NAME", requires = "files", help_heading = "Policy")]
     pub(crate) service: Option<String>,
 
     /// How long requests should wait at most; several are compared [default: the service's, or 1s].
-    #[arg(long, value_name = "DURATION", value_delimiter = ',', value_parser = positive)]
+    #[arg(long, value_name = "DURATION", value_delimiter = ',', value_parser = positive, help_heading = "Policy")]
     pub(crate) queue_delay: Vec<Duration>,
 
     /// Percent of the requests for which that should hold [default: the service's, or 99].
-    #[arg(long, value_name = "PERCENT", value_parser = percentile)]
+    #[arg(long, value_name = "PERCENT", value_parser = percentile, help_heading = "Policy")]
     pub(crate) percentile: Option<f64>,
 
     /// Fewest replicas, of every policy [default: the service's minReplicas, or 0].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10_000), help_heading = "Policy")]
     pub(crate) min: Option<u32>,
 
     /// Most replicas, of every policy [default: the service's maxReplicas, or 100].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = "Policy")]
     pub(crate) max: Option<u32>,
 
     /// How much idle time may be spent to avoid cold starts [default: the service's, or balanced].
-    #[arg(long)]
+    #[arg(long, help_heading = "Policy")]
     pub(crate) economy: Option<EconomyArg>,
 
     /// How long a replica takes to start on a node that is there [default: with --url what `weir up` on this machine
     /// has measured, else 60s].
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Replicas")]
     pub(crate) cold_start: Option<Duration>,
 
     /// State directory of the `weir up` that serves --url [default: ~/.local/state/weir].
-    #[arg(long, value_name = "DIR", env = "WEIR_STATE_DIR")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "WEIR_STATE_DIR",
+        help_heading = "Replicas"
+    )]
     pub(crate) state_dir: Option<PathBuf>,
 
     /// What decides on the number of replicas; several are compared.
@@ -137,51 +163,57 @@ pub(crate) struct SimulateArgs {
         long,
         value_name = "NAMES",
         value_delimiter = ',',
-        default_value = "weir"
+        default_value = "weir",
+        help_heading = "Policy"
     )]
     pub(crate) policy: Vec<Contender>,
 
     /// Percent of the starts that fail at their end and are begun anew.
-    #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = percent, help_heading = "Machines")]
     pub(crate) failing_starts: f64,
 
     /// Percent of the starts that never end.
-    #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = percent, help_heading = "Machines")]
     pub(crate) endless_starts: f64,
 
     /// Replicas that are slower than others: 10%x3 makes each tenth take three times as long.
-    #[arg(long, value_name = "SLOW")]
+    #[arg(long, value_name = "SLOW", help_heading = "Machines")]
     pub(crate) slow_replicas: Option<SlowReplicas>,
 
     /// GPUs there are at most; a replica takes one [default: as many as are asked for].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Machines")]
     pub(crate) gpus: Option<u32>,
 
     /// How long a node takes to come, before a replica can start on it.
-    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration, help_heading = "Machines")]
     pub(crate) node_start: Duration,
 
     /// How long a node stays, and costs, after its replica left.
-    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration, help_heading = "Machines")]
     pub(crate) node_linger: Duration,
 
     /// Price of a GPU for an hour, in any currency.
-    #[arg(long, value_name = "PRICE", value_parser = price)]
+    #[arg(long, value_name = "PRICE", value_parser = price, help_heading = "Prices and spot GPUs")]
     pub(crate) gpu_price: Option<f64>,
 
     /// How many GPUs are spot GPUs, which are used first and may be taken away.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        help_heading = "Prices and spot GPUs"
+    )]
     pub(crate) spot_gpus: u32,
 
     /// Price of a spot GPU for an hour [default: that of others].
-    #[arg(long, value_name = "PRICE", value_parser = price, requires = "gpu_price")]
+    #[arg(long, value_name = "PRICE", value_parser = price, requires = "gpu_price", help_heading = "Prices and spot GPUs")]
     pub(crate) spot_price: Option<f64>,
 
     /// How long a spot GPU stays on average.
-    #[arg(long, value_name = "DURATION", default_value = "6h", value_parser = positive)]
+    #[arg(long, value_name = "DURATION", default_value = "6h", value_parser = positive, help_heading = "Prices and spot GPUs")]
     pub(crate) spot_life: Duration,
 
-    /// Number that chance depends on: the same gives the same.
+    /// Seed of the random numbers: the same seed gives the same outcome.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 

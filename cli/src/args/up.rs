@@ -45,7 +45,7 @@ pub(crate) struct UpArgs {
     pub(crate) port: u16,
 
     /// Port for /metrics, /health, /status and /routes; 0 takes a free one.
-    #[arg(long, default_value_t = 9090)]
+    #[arg(long, value_name = "PORT", default_value_t = 9090)]
     pub(crate) admin_port: u16,
 
     /// Address of the port for requests; 0.0.0.0 makes it reachable from other machines.
@@ -58,7 +58,7 @@ pub(crate) struct UpArgs {
 
     /// Name that clients use for this machine beside localhost, addresses and services' hosts;
     /// repeatable. On an address that only this machine reaches, other names in Host and Origin are
-    /// refused: they are of web pages that were led here.
+    /// refused, since a web page could send its visitors' requests here under a name of its own.
     #[arg(long = "allowed-host", value_name = "NAME")]
     pub(crate) allowed_hosts: Vec<String>,
 
@@ -67,11 +67,11 @@ pub(crate) struct UpArgs {
 
     /// Certificate chain for the port for requests, in PEM; the port then speaks TLS only. Read again
     /// when it changes.
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = "TLS")]
     pub(crate) tls_cert: Option<PathBuf>,
 
     /// Private key of --tls-cert, in PEM.
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "TLS")]
     pub(crate) tls_key: Option<PathBuf>,
 
     /// Path of the program weir-runtime [default: the one beside weir, else the one in PATH].

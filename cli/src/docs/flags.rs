@@ -1,7 +1,5 @@
 //! The page `docs/flags.md`.
 
-use std::fmt::Write;
-
 use clap::{Arg, Command, CommandFactory};
 
 use super::check;
@@ -28,8 +26,7 @@ fn add_weir_command(page: &mut String, command: &Command) {
     let name = command.get_name();
     let about = command.get_about().map(ToString::to_string);
     let about = about.unwrap_or_default();
-    write!(page, "\n## `weir {name}`\n\n{about}.\n\n").unwrap();
-    page.push_str(HEAD);
+    page.push_str(&format!("\n## `weir {name}`\n\n{about}.\n\n{HEAD}"));
     for arg in command.get_arguments() {
         page.push_str(&row(arg));
     }
@@ -48,7 +45,7 @@ Names and defaults are Triton's where Triton has the flag. Booleans may be writt
         if heading != Some(arg.get_help_heading()) {
             heading = Some(arg.get_help_heading());
             let title = arg.get_help_heading().unwrap_or("General");
-            write!(page, "\n### {title}\n\n{}{HEAD}", intro(title)).unwrap();
+            page.push_str(&format!("\n### {title}\n\n{}{HEAD}", intro(title)));
         }
         page.push_str(&row(arg));
     }
@@ -96,7 +93,7 @@ fn row(arg: &Arg) -> String {
         help.push_str(&choices(arg));
     }
     if let Some(variable) = arg.get_env().and_then(|variable| variable.to_str()) {
-        write!(help, " (environment: `{variable}`)").unwrap();
+        help.push_str(&format!(" (environment: `{variable}`)"));
     }
     let spellings = spellings(arg, &value);
     format!(

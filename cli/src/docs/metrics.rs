@@ -1,6 +1,6 @@
 //! The page `docs/metrics.md`.
 
-use std::fmt::Write;
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use super::check;
 use crate::up;
 
 #[tokio::test]
-async fn metrics_are_documented() {
+async fn metrics_are_documented() -> Result<(), Box<dyn Error>> {
     let mut page = "\
 # Metrics
 
@@ -40,7 +40,7 @@ Values of `outcome`: see [mirrored requests](services.md#mirrored-requests). Val
 
 "
     .replace("REASONS", &quoted(ScaleReason::LABELS));
-    page.push_str(&table(&weir_metrics().await));
+    page.push_str(&table(&weir_metrics().await?));
     page.push_str(
         "
 ## `weir controller`
@@ -50,7 +50,7 @@ of this process. Values of `outcome`: `allowed`, `refused`, and `error` where th
 
 ",
     );
-    page.push_str(&table(&webhook_metrics()));
+    page.push_str(&table(&webhook_metrics()?));
     page.push_str(
         &"
 ## `weir-runtime`
@@ -67,43 +67,44 @@ Values of `reason`: REASONS. Values of `cause`: CAUSES. Values of `code`: `ok`, 
         .replace("REASONS", &quoted(Reason::ALL.map(Reason::label)))
         .replace("CAUSES", &quoted(Refusal::ALL.map(Refusal::label))),
     );
-    page.push_str(&table(&runtime_metrics()));
+    page.push_str(&table(&runtime_metrics()?));
     check("metrics.md", &page);
+    Ok(())
 }
 
 /// Every metric of `weir up`, printed as `/metrics` prints it, with one revision.
-async fn weir_metrics() -> String {
+async fn weir_metrics() -> Result<String, Box<dyn Error>> {
     let cluster = Arc::new(Fake::new(Readiness::Manual));
-    serve(&cluster).await;
+    serve(&cluster).await?;
     let (directory, reports) = (cluster.clone(), cluster.clone());
     let autoscaler = Autoscaler::new(directory, reports, cluster.clone(), cluster.clone());
     let gateway = Gateway::new(Options::new("local", Scope::Local));
-    let registry = up::registry(&gateway, &autoscaler, &controller(&cluster));
+    let registry = up::registry(&gateway, &autoscaler, &controller(&cluster)?);
     let mut decisions = autoscaler.decisions();
     let stop = CancellationToken::new();
     let scaling = tokio::spawn(autoscaler.run(stop.clone()));
     let decided = decisions.wait_for(|decisions| !decisions.is_empty());
-    drop(decided.await.unwrap());
+    drop(decided.await?);
     stop.cancel();
     Arc::clone(&gateway)
         .follow(Directory::watch(&*cluster), stop)
         .await;
-    let text = registry::text(&registry).unwrap();
-    scaling.await.unwrap();
-    text
+    let text = registry::text(&registry)?;
+    scaling.await?;
+    Ok(text)
 }
 
 /// Every metric of the webhook, printed as `/metrics` prints it.
-fn webhook_metrics() -> String {
+fn webhook_metrics() -> Result<String, Box<dyn Error>> {
     let mut registry = Registry::default();
     WebhookMetrics::default().register(&mut registry);
-    registry::text(&registry).unwrap()
+    Ok(registry::text(&registry)?)
 }
 
 /// Applies a service with one revision, which mirrors it.
-async fn serve(cluster: &Fake) {
-    let service = ServiceName::new("default", "digits").unwrap();
-    let revision = service.revision(1).unwrap();
+async fn serve(cluster: &Fake) -> Result<(), Box<dyn Error>> {
+    let service = ServiceName::new("default", "digits")?;
+    let revision = service.revision(1)?;
     let workload = Workload {
         ready_call: None,
         revision: revision.clone(),
@@ -118,22 +119,24 @@ async fn serve(cluster: &Fake) {
         revision,
         percent: 1,
     });
-    let desired = Desired::new(service, vec![workload], Some(route)).unwrap();
-    cluster.apply(desired).await.unwrap();
+    let desired = Desired::new(service, vec![workload], Some(route))?;
+    cluster.apply(desired).await?;
+    Ok(())
 }
 
 /// A controller without services.
-fn controller(cluster: &Arc<Fake>) -> Controller {
-    let folder = tempfile::tempdir().unwrap();
+fn controller(cluster: &Arc<Fake>) -> Result<Controller, Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
     let platform = Platform {
         domain: "example.com".to_owned(),
         scheme: weir_controller::UrlScheme::Http,
         cluster_domain: ServiceName::CLUSTER_DOMAIN.to_owned(),
         routes_model_names: true,
     };
-    let files = Files::open(&[folder.path().to_owned()], platform).unwrap();
+    let files = Files::open(&[folder.path().to_owned()], platform)?;
     let (apply, directory, reports) = (cluster.clone(), cluster.clone(), cluster.clone());
-    Controller::new(Arc::new(files), apply, directory, reports, cluster.clone())
+    let files = Arc::new(files);
+    Ok(Controller::new(files, apply, directory, reports, cluster.clone()))
 }
 
 #[derive(Debug)]
@@ -166,14 +169,14 @@ impl Sources for Everything {
 }
 
 /// Every metric of `weir-runtime`, printed as `/metrics` prints it.
-fn runtime_metrics() -> String {
+fn runtime_metrics() -> Result<String, Box<dyn Error>> {
     let mut registry = registry::with_process_metrics();
     let options = runtime::Options {
         histogram_latencies: true,
         ..runtime::Options::default()
     };
     let _requests = runtime::register(&mut registry, Arc::new(Everything), options);
-    registry::text(&registry).unwrap()
+    Ok(registry::text(&registry)?)
 }
 
 fn table(text: &str) -> String {
@@ -188,7 +191,7 @@ fn table(text: &str) -> String {
         {
             let labels = labels(text, name);
             let help = help.trim_end_matches('.');
-            writeln!(rows, "| `{name}` | {kind} | {labels} | {help} |").unwrap();
+            rows.push_str(&format!("| `{name}` | {kind} | {labels} | {help} |\n"));
         }
     }
     rows

@@ -43,7 +43,7 @@ impl Process {
     /// for `delay` more.
     ///
     /// # Errors
-    /// [`CliError::PortTaken`], [`CliError::Io`], [`CliError::Usage`].
+    /// [`CliError::PortTaken`], [`CliError::PortRefused`], [`CliError::Io`], [`CliError::Usage`].
     pub(super) fn start(args: &ProcessArgs, delay: Duration) -> Result<Self, CliError> {
         install_logs(args.verbose)?;
         let address = SocketAddr::new(args.address, args.admin_port);

@@ -1,4 +1,4 @@
-//! What GPUs cost.
+//! The cost of a simulated run, from the prices of GPUs and of spot GPUs.
 
 use weir_simulation::Run;
 

@@ -19,17 +19,14 @@ impl StateLock {
     /// Locks the directory, which is made if it does not exist.
     ///
     /// # Errors
-    /// [`CliError::StateTaken`] when another process has locked it, [`CliError::Io`].
+    /// [`CliError::StateTaken`] when another process has locked it, [`CliError::StateUnavailable`].
     pub(crate) fn acquire(directory: &Path) -> Result<Self, CliError> {
         let path = directory.join(FILE);
-        let failed = |source| CliError::io(format!("cannot lock {}", path.display()), source);
-        create_private(directory).map_err(|source| {
-            let what = format!(
-                "the state directory {} is not available",
-                directory.display()
-            );
-            CliError::io(what, source)
-        })?;
+        let failed = |source| CliError::StateUnavailable {
+            state_dir: directory.to_owned(),
+            source,
+        };
+        create_private(directory).map_err(failed)?;
         let mut options = OpenOptions::new();
         let file = options.create(true).append(true).open(&path);
         let file = file.map_err(failed)?;

@@ -29,7 +29,7 @@ impl Ports {
     /// Binds both ports. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// [`CliError::PortTaken`], [`CliError::Io`], or [`CliError::Usage`] for an invalid certificate and for one port
+    /// [`CliError::PortTaken`], [`CliError::PortRefused`], [`CliError::Io`], or [`CliError::Usage`] for an invalid certificate and for one port
     /// given twice.
     pub(super) fn bind(args: &UpArgs) -> Result<Self, CliError> {
         let tls = Tls::read(args.tls_cert.as_deref(), args.tls_key.as_deref())?;

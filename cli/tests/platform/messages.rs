@@ -130,6 +130,24 @@ fn a_url_without_a_scheme_is_completed_and_an_empty_port_is_named() {
 }
 
 #[test]
+fn an_answer_that_is_late_is_told_where_its_reason_stands() {
+    let folder = tempfile::tempdir().unwrap();
+    let request = folder.path().join("request.json");
+    fs::write(&request, r#"{"inputs": []}"#).unwrap();
+    // Connections are taken, and never answered.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let json = request.to_str().unwrap();
+    let words = ["infer", "digits", "--json", json, "--url", &url];
+    let (code, message) = fails(&[&words[..], &["--timeout", "1"]].concat());
+    let expected = format!(
+        "error: {url}/serving/default/digits/v2/models/digits/infer: no answer within 1 s. `weir status` says what \
+         the service waits for, and --timeout waits longer\n"
+    );
+    assert_eq!((code, message), (Some(1), expected));
+}
+
+#[test]
 fn an_input_that_is_missing_on_the_standard_input_is_named() {
     let (code, message) = fails(&[
         "infer",

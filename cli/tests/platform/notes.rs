@@ -35,7 +35,7 @@ fn fields_without_effect_are_noted_in_every_format() {
     let mut named = vec![
         "spec.predictor.logger",
         "tolerations",
-        "resources, which bind nothing",
+        "resources, which are not enforced",
     ];
     if !std::path::Path::new("/proc/driver/nvidia/gpus").exists() {
         named.push("nvidia.com/gpu, of which this machine has none");

@@ -68,6 +68,53 @@ fn a_path_that_is_not_there_is_wrong_usage() {
 }
 
 #[test]
+fn an_address_of_another_machine_is_reported_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("echo.yaml");
+    fs::write(&file, Service::new("one").yaml()).unwrap();
+    // Of the block for documentation, which no machine has.
+    let address = ["--port", "0", "--address", "192.0.2.1"];
+    let (code, message) = up(Path::new(PROGRAM), &file, &address);
+    let begin = "error: cannot listen on 192.0.2.1:0 (--port): ";
+    assert!(code == Some(1) && message.starts_with(begin), "{message}");
+    assert!(message.contains("0.0.0.0 means all"), "{message}");
+}
+
+#[test]
+fn a_url_in_place_of_a_path_is_told_how_to_be_read() {
+    let process = Command::new(PROGRAM)
+        .args(["check", "-f", "https://models.example.com/digits.yaml"])
+        .output()
+        .unwrap();
+    let message = String::from_utf8_lossy(&process.stderr).into_owned();
+    assert_eq!(process.status.code(), Some(2), "{message}");
+    assert_eq!(
+        message,
+        "error: -f takes a file, a folder or -, not a URL: to read https://models.example.com/digits.yaml, \
+         run `curl -fsSL https://models.example.com/digits.yaml` and pipe it to this command with -f -\n"
+    );
+}
+
+#[test]
+fn without_a_cluster_a_process_says_how_it_finds_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Command::new(PROGRAM)
+        .args(["gateway", "--port", "0", "--admin-port", "0"])
+        .env_clear()
+        .env("HOME", folder.path())
+        .output()
+        .unwrap();
+    let message = String::from_utf8_lossy(&process.stderr).into_owned();
+    assert_eq!(process.status.code(), Some(1), "{message}");
+    let begin = "error: a Kubernetes cluster is not available: ";
+    assert!(message.starts_with(begin), "{message}");
+    assert!(message.contains("set KUBECONFIG to"), "{message}");
+    // Once, not again for each of the error's causes.
+    assert_eq!(message.matches("kubeconfig: (").count(), 1, "{message}");
+    assert_eq!(message.matches("No such file").count(), 1, "{message}");
+}
+
+#[test]
 fn a_port_in_use_is_reported_with_its_flag() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("echo.yaml");
@@ -192,6 +239,10 @@ fn a_state_directory_that_cannot_be_made_is_reported_with_the_reason() {
     );
     assert!(code == Some(1) && message.starts_with(&begin), "{message}");
     assert!(message.contains("File exists"), "{message}");
+    assert!(
+        message.ends_with(". Set another one with --state-dir\n"),
+        "{message}"
+    );
 }
 
 #[test]

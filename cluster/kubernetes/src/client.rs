@@ -8,9 +8,14 @@ use weir_cluster::ClusterError;
 /// # Errors
 /// [`ClusterError::Unavailable`] when none of them can be read.
 pub async fn client() -> Result<Client, ClusterError> {
-    let config = Config::infer()
-        .await
-        .map_err(|error| unavailable(error.into()))?;
+    let config = Config::infer().await.map_err(|error| {
+        // As text: the message repeats those of its sources, which the caller would print after it.
+        let text = format!(
+            "{error}. Run it in a pod with a service account, or set KUBECONFIG to the path of a kubeconfig; \
+             `weir up` needs no cluster"
+        );
+        unavailable(text.into())
+    })?;
     Client::try_from(config).map_err(|error| unavailable(error.into()))
 }
 

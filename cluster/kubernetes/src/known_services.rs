@@ -1,4 +1,4 @@
-//! InferenceServices that are known already.
+//! Metadata of InferenceServices that a watch of this process has, so that the API server need not be asked.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use weir_cluster::ServiceName;

@@ -1,4 +1,4 @@
-//! A pod, as a replica.
+//! From a pod to the replica that a snapshot shows: its phase, its address, why it is not ready.
 
 mod advice;
 mod failure;

@@ -14,7 +14,7 @@ use crate::resolver::Resolver;
 /// A port over TLS.
 #[derive(Debug)]
 pub struct TlsPort {
-    /// Where connections come in.
+    /// The bound socket that accepts connections.
     pub listener: TcpListener,
     /// The certificate that it serves with.
     pub resolver: Arc<Resolver>,

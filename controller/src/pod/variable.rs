@@ -1,4 +1,4 @@
-//! Variables of the serving container.
+//! Sets environment variables of the serving container.
 
 use k8s_openapi::api::core::v1::{EnvVar, PodTemplateSpec};
 use weir_cluster::Workload;

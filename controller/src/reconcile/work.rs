@@ -20,7 +20,7 @@ use crate::source::Source;
 use crate::turns::{self, Follow, Part};
 use crate::validate::Validated;
 
-/// What tasks act on.
+/// The source of InferenceServices and the cluster, which the tasks of all services share.
 #[derive(Clone)]
 pub(super) struct Access {
     pub(super) source: Arc<dyn Source>,

@@ -369,7 +369,7 @@ fn ignored(inputs: &StatusInputs<'_>) -> Option<Assessment> {
         && !ignored.is_empty()
     {
         let fields = ignored.join(", ");
-        parts.push(format!("{fields} (no effect on this platform)"));
+        parts.push(format!("{fields} (on this platform)"));
     }
     (!parts.is_empty()).then(|| assess(True, FIELDS_IGNORED, parts.join(", ")))
 }

@@ -92,7 +92,7 @@ impl<'text> Composer<'text> {
 
     fn next(&mut self) -> Result<Option<(Event<'text>, Span)>, Located> {
         let event = self.events.next().transpose();
-        event.map_err(|error| (position(error.marker()), Problem::Syntax(error.info())))
+        event.map_err(|error| (position(error.marker()), syntax(advised(error.info()))))
     }
 
     fn node(&mut self, event: Event<'text>, span: &Span) -> Result<Node, Located> {
@@ -287,6 +287,15 @@ fn extent(content: &Content) -> (usize, usize) {
     let height = below.iter().map(|(_, height)| *height).max();
     let nodes: usize = below.iter().map(|(nodes, _)| 1 + nodes).sum();
     (nodes, 1 + height.unwrap_or(0))
+}
+
+/// A message of the parser, with what to write where it does not say.
+fn advised(message: String) -> String {
+    if message.contains("tabs disallowed") {
+        format!("{message}: write spaces in place of the tab")
+    } else {
+        message
+    }
 }
 
 fn syntax(sentence: impl Into<String>) -> Problem {

@@ -1,4 +1,4 @@
-//! A credit in use.
+//! A credit in use: one request may be at a replica, until it is given back with how the request ended.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -24,7 +24,7 @@ struct Shared {
     freed: Notify,
 }
 
-/// What one client holds.
+/// Connections and streams that one address has open.
 #[derive(Debug, Default)]
 struct ClientPlaces {
     connections: usize,

@@ -78,6 +78,14 @@ async fn respond(stream: Stream, stop: CancellationToken, permission: Cancellati
     };
 }
 
+#[test]
+fn an_address_that_cannot_be_bound_has_advice() {
+    let advice_for = |kind| advice(&io::Error::from(kind));
+    assert!(advice_for(io::ErrorKind::PermissionDenied).contains("below 1024"));
+    assert!(advice_for(io::ErrorKind::AddrNotAvailable).contains("`ip addr`"));
+    assert_eq!(advice_for(io::ErrorKind::OutOfMemory), "");
+}
+
 #[tokio::test]
 async fn half_a_head_does_not_hold_up_the_end() {
     let mut server = server(LONG).await;

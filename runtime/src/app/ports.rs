@@ -37,7 +37,7 @@ pub(super) enum PortError {
         flag: &'static str,
         address: SocketAddr,
     },
-    #[error("cannot listen on {address} ({flag}): {source}")]
+    #[error("cannot listen on {address} ({flag}): {source}{}", socket::advice(.source))]
     Other {
         flag: &'static str,
         address: SocketAddr,

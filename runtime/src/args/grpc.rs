@@ -25,8 +25,9 @@ pub(super) struct GrpcArgs {
     /// Request metadata whose names match become request parameters
     #[arg(long, value_name = "REGEX", value_parser = values::pattern)]
     pub(super) grpc_header_forward_pattern: Option<regex::Regex>,
-    /// Close groups of the API to callers without triton-grpc-protocol-KEY, as GROUP,…:KEY=VALUE.
-    /// Repeatable
+    /// Close groups of the API to callers without triton-grpc-protocol-KEY, as GROUP,…:KEY=VALUE;
+    /// groups are health, metadata, inference, shared-memory, model-config, model-repository,
+    /// statistics, trace, logging and reflection. Repeatable
     #[arg(long, value_name = "RULE", value_parser = restrict::grpc)]
     pub(super) grpc_restricted_protocol: Vec<Restriction>,
     /// Compression of inference responses, for clients that accept it

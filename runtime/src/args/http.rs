@@ -43,7 +43,9 @@ pub(super) struct HttpArgs {
     /// Request headers whose names match become request parameters
     #[arg(long, value_name = "REGEX", value_parser = values::pattern)]
     pub(super) http_header_forward_pattern: Option<regex::Regex>,
-    /// Close groups of the API to callers without a header, as GROUP,…:HEADER=VALUE. Repeatable
+    /// Close groups of the API to callers without a header, as GROUP,…:HEADER=VALUE; groups are
+    /// health, metadata, inference, shared-memory, model-config, model-repository, statistics, trace,
+    /// logging and metrics. Repeatable
     #[arg(long, value_name = "RULE", value_parser = restrict::http)]
     pub(super) http_restricted_api: Vec<Restriction>,
     #[arg(long, help = "Serve metrics", num_args = 0..=1, default_value = "true", default_missing_value = "true",

@@ -14,7 +14,7 @@ pub(super) fn grpc(text: &str) -> Result<Restriction, String> {
 
 /// Parses a rule about any group but those that the front-end does not have.
 fn rule(text: &str, prefix: &str, others: &[ApiGroup]) -> Result<Restriction, String> {
-    let wrong = || "expected GROUP,…:NAME=VALUE".to_owned();
+    let wrong = || "expected GROUP,…:NAME=VALUE, such as model-repository:X-Key=secret".to_owned();
     let (groups, key) = text.split_once(':').ok_or_else(wrong)?;
     let (name, value) = key.split_once('=').ok_or_else(wrong)?;
     if name.is_empty() {

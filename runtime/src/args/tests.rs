@@ -187,6 +187,24 @@ fn restrictions_name_groups_and_headers() {
 }
 
 #[test]
+fn the_help_of_restrictions_names_every_group_that_they_take() {
+    let command = command();
+    let flags = [
+        ("http_restricted_api", ApiGroup::Reflection),
+        ("grpc_restricted_protocol", ApiGroup::Metrics),
+    ];
+    for (flag, other) in flags {
+        let mut args = command.get_arguments();
+        let help = args.find(|arg| arg.get_id() == flag).unwrap().get_help();
+        let help = help.unwrap().to_string();
+        for group in ApiGroup::ALL {
+            let name = group.name();
+            assert_eq!(help.contains(name), group != other, "{flag}: {name}");
+        }
+    }
+}
+
+#[test]
 fn forwarded_headers_match_in_any_place_and_case() {
     let forward = config("--http-header-forward-pattern=^X-.")
         .http

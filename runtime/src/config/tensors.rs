@@ -1,4 +1,4 @@
-//! Inputs and outputs.
+//! The configuration's `max_batch_size`, `input` and `output`.
 
 use std::collections::{BTreeMap, HashSet};
 

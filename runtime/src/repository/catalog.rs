@@ -202,11 +202,8 @@ fn apply_model_name(catalog: &mut Catalog, options: &ScanOptions) {
     let answers = |entry: &CatalogEntry| {
         entry.name == model_name || entry.alias.as_deref() == Some(model_name)
     };
-    if catalog.is_empty() {
-        let paths = options.paths.iter().map(|path| path.display().to_string());
-        let paths = paths.collect::<Vec<_>>().join(", ");
-        tracing::warn!("no model found in {paths}");
-    } else if !catalog.values().any(answers) {
+    // That there is none at all is reported when the server is ready.
+    if !catalog.is_empty() && !catalog.values().any(answers) {
         tracing::warn!(
             models = catalog.len(),
             "--model-name {model_name} is not used: the repository has several models, none of that name"

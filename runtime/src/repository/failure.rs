@@ -22,11 +22,26 @@ pub(crate) enum LoadFailure {
         reason: String,
     },
     /// `--load-model` names a model that no repository path holds.
-    #[error("failed to load '{model}', failed to poll from model repository")]
-    Absent { model: String },
+    #[error("failed to load '{model}', failed to poll from model repository: it holds {held}")]
+    Absent { model: String, held: String },
     /// A repository path became unreadable before anything was loaded.
     #[error("failed to poll from model repository: {reason}")]
     Repository { reason: String },
+}
+
+/// Most names of models in a message.
+const MOST_NAMES: usize = 20;
+
+/// Names of models for a message: the first, and how many there are if these are not all.
+pub(super) fn some_names<'a>(names: impl ExactSizeIterator<Item = &'a String>) -> String {
+    let count = names.len();
+    let first: Vec<&str> = names.take(MOST_NAMES).map(String::as_str).collect();
+    let first = first.join(", ");
+    match count {
+        0 => "no model".to_owned(),
+        1..=MOST_NAMES => first,
+        _ => format!("{first}, … ({count} in all)"),
+    }
 }
 
 /// The error for a load with failures, all in one sentence.
@@ -105,5 +120,19 @@ pub(super) fn unreadable_paths(message: String) -> ServeError {
     ServeError::Repository {
         message,
         code: Code::Internal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_names_a_few_models() {
+        let names = |count: usize| (0..count).map(|n| format!("m{n}")).collect::<Vec<_>>();
+        assert_eq!(some_names(names(0).iter()), "no model");
+        assert_eq!(some_names(names(2).iter()), "m0, m1");
+        let many = some_names(names(21).iter());
+        assert!(many.ends_with("m19, … (21 in all)"), "{many}");
     }
 }

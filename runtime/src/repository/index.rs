@@ -1,4 +1,4 @@
-//! Lines of `repository/index`.
+//! Lines of Triton's `repository/index`: each version of each model, its state and the reason.
 
 use super::state::VersionState;
 

@@ -158,5 +158,13 @@ pub(super) fn children(directory: &Path) -> Result<Vec<Child>, String> {
 
 /// The error text for a path that cannot be read.
 pub(super) fn unreadable(path: &Path, error: &io::Error) -> String {
-    format!("cannot read '{}': {error}", path.display())
+    let path = path.display().to_string();
+    // Triton takes s3://, gs:// and as://.
+    if path.contains("://") {
+        return format!(
+            "cannot read '{path}': a repository is a path on this machine, not a URL: download or mount the \
+             models, and give their path"
+        );
+    }
+    format!("cannot read '{path}': {error}")
 }

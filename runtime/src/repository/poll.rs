@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::catalog::{Catalog, CatalogEntry};
 use super::changes::Retry;
-use super::failure::LoadFailure;
+use super::failure::{self, LoadFailure};
 use super::inspect::ConfigSource;
 use super::launch::Launch;
 use super::lifecycle::ModelLifecycle;
@@ -59,6 +59,7 @@ impl<L: Launch> ModelLifecycle<L> {
         let failures = absent
             .map(|name| LoadFailure::Absent {
                 model: (*name).to_owned(),
+                held: failure::some_names(catalog.keys()),
             })
             .collect();
         catalog.retain(|name, _| names.contains(name.as_str()));

@@ -1,4 +1,4 @@
-//! The registered regions.
+//! The shared-memory regions that clients have registered, by name: registering, reading, writing, unregistering.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};

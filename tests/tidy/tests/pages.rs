@@ -1,8 +1,11 @@
-//! Keeps the map and the glossary true: the files that they name exist, and the glossary stays short.
+//! Keeps the pages true: the files that they name exist, links lead somewhere, README leads to every page, and
+//! the glossary stays short.
 
-use std::fs::read_to_string;
+use std::fs::{read_dir, read_to_string};
 use std::io;
 use std::path::{Path, PathBuf};
+
+use weir_tidy::crates;
 
 /// Lines of the glossary at most: a longer list would mean too many concepts.
 const MOST_LINES: usize = 45;
@@ -36,5 +39,67 @@ fn the_glossary_is_short_and_each_home_exists() -> io::Result<()> {
 fn the_walks_lead_through_files_that_exist() -> io::Result<()> {
     let page = read_to_string(root().join("ARCHITECTURE.md"))?;
     assert_eq!(missing(&page), Vec::<&str>::new());
+    Ok(())
+}
+
+/// The pages of a folder, by their paths.
+fn pages(folder: &str) -> io::Result<Vec<PathBuf>> {
+    let entries = read_dir(root().join(folder))?;
+    let paths: io::Result<Vec<PathBuf>> = entries.map(|entry| Ok(entry?.path())).collect();
+    let mut paths = paths?;
+    paths.retain(|path| path.extension().is_some_and(|suffix| suffix == "md"));
+    paths.sort();
+    Ok(paths)
+}
+
+/// README, the map, and the pages of `docs/`.
+fn all_pages() -> io::Result<Vec<PathBuf>> {
+    let first = ["README.md", "ARCHITECTURE.md"].map(|page| root().join(page));
+    Ok([Vec::from(first), pages("docs")?, pages("docs/decisions")?].concat())
+}
+
+#[test]
+fn pages_name_source_files_that_exist() -> io::Result<()> {
+    let units = crates(&root().canonicalize()?)?;
+    let sources = units.iter().flat_map(|unit| &unit.files);
+    let sources: Vec<String> = sources.map(|file| format!("/{}", file.path)).collect();
+    let mut missing = Vec::new();
+    for page in all_pages()? {
+        let text = read_to_string(&page)?;
+        let named = text.split('`').filter(|text| text.ends_with(".rs"));
+        // A table that names many files of one folder names some by their ends.
+        let gone = named.filter(|name| {
+            let end = format!("/{name}");
+            !sources.iter().any(|source| source.ends_with(&end))
+        });
+        missing.extend(gone.map(|name| format!("{}: {name}", page.display())));
+    }
+    assert_eq!(missing, Vec::<String>::new());
+    Ok(())
+}
+
+#[test]
+fn links_between_pages_lead_to_files() -> io::Result<()> {
+    let mut broken = Vec::new();
+    for page in all_pages()? {
+        let text = read_to_string(&page)?;
+        let links = text.split("](").skip(1);
+        let links = links.filter_map(|rest| rest.split([')', '#']).next());
+        let inside = links.filter(|link| !link.is_empty() && !link.contains("://"));
+        let folder = page.parent().unwrap_or(Path::new(""));
+        let gone = inside.filter(|link| !folder.join(link).exists());
+        broken.extend(gone.map(|link| format!("{}: {link}", page.display())));
+    }
+    assert_eq!(broken, Vec::<String>::new());
+    Ok(())
+}
+
+#[test]
+fn the_readme_leads_to_every_page() -> io::Result<()> {
+    let readme = read_to_string(root().join("README.md"))?;
+    let names = pages("docs")?.into_iter();
+    let names = names.filter_map(|page| Some(page.file_name()?.to_str()?.to_owned()));
+    let left_out = names.filter(|name| !readme.contains(&format!("(docs/{name})")));
+    assert_eq!(left_out.collect::<Vec<_>>(), Vec::<String>::new());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Always as many.
+//! A fixed number of replicas, to compare with: given, or what the busiest ten seconds need.
 
 use std::collections::BTreeMap;
 

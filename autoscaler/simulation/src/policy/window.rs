@@ -1,4 +1,4 @@
-//! Values of the last seconds.
+//! A sliding window of values, of which policies take the sum, the mean or the most.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Simulated replicas.
+//! The replicas of a simulation: which are starting, ready, busy or leaving, and which has room for a request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Whose an object is.
+//! The service and the revision that an object belongs to, by its labels and its owner.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};

@@ -1,4 +1,4 @@
-//! Written form of a route.
+//! The written form of a route: the annotation of its Service that gateways read.
 
 use std::time::Duration;
 

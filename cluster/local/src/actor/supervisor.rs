@@ -1,4 +1,4 @@
-//! The tasks of all replicas.
+//! Starts, stops and kills the tasks of replicas, each of which owns a process.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

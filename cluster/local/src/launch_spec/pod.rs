@@ -60,7 +60,7 @@ pub(super) fn ignored_fields(pod: &PodSpec, container: &Container, gpu: Gpu) -> 
     let fields = [
         ("image", image.is_some()),
         (
-            "resources, which bind nothing",
+            "resources, which are not enforced",
             has_own_resources(container),
         ),
         (

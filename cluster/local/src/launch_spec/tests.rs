@@ -241,7 +241,7 @@ fn what_has_no_effect_is_named() {
     let spec = LaunchSpec::of(&workload(pod), &options()).unwrap();
     let named = [
         "image",
-        "resources, which bind nothing",
+        "resources, which are not enforced",
         "nvidia.com/gpu, of which this machine has none",
         "livenessProbe",
         "nodeSelector",
@@ -262,7 +262,7 @@ fn amounts_that_nobody_wrote_are_not_named() {
     assert_eq!(ignored(both), [""; 0]);
     assert_eq!(ignored(json!({})), [""; 0]);
     let own = json!({ "limits": { "cpu": "1", "memory": "1Gi" }, "requests": filled_in });
-    assert_eq!(ignored(own), ["resources, which bind nothing"]);
+    assert_eq!(ignored(own), ["resources, which are not enforced"]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Over gRPC.
+//! The gRPC calls that the gateway answers itself: live, ready, metadata and index of all services.
 
 use http::Response;
 use weir_protocol::grpc::proto;

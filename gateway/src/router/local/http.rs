@@ -1,4 +1,4 @@
-//! Over HTTP.
+//! The HTTP calls that the gateway answers itself: live, ready, metadata, list and index of all services.
 
 use http::{Method, Response};
 use weir_protocol::rest::{self, Health, IndexEntry, ServerMetadata};

@@ -51,7 +51,7 @@ async fn an_absent_model_to_load_at_start_is_a_failure() {
     let mode = explicit_mode(&["a", "x"]);
     let (repository, _) = fresh(&[folder.path().to_owned()], None, options(mode));
     let failures = repository.start().await.unwrap_err();
-    let expected = "failed to load 'x', failed to poll from model repository";
+    let expected = "failed to load 'x', failed to poll from model repository: it holds a";
     assert_eq!(
         failures.iter().map(ToString::to_string).collect::<Vec<_>>(),
         [expected]

@@ -1,4 +1,4 @@
-//! Paths in a container's words.
+//! Replaces a path in a container's command, arguments and variables.
 
 use k8s_openapi::api::core::v1::Container;
 use weir_cluster::relocate;
