@@ -111,8 +111,14 @@ mod tests {
         assert_eq!(AdminFile::read(folder.path()).unwrap(), file(1));
         file(1).remove(folder.path());
         let error = AdminFile::read(folder.path()).unwrap_err().to_string();
-        assert!(error.contains(": there is no admin.json in it. "), "{error}");
-        assert!(error.contains("Start one with `weir up -f PATH`"), "{error}");
+        assert!(
+            error.contains(": there is no admin.json in it. "),
+            "{error}"
+        );
+        assert!(
+            error.contains("Start one with `weir up -f PATH`"),
+            "{error}"
+        );
     }
 
     #[cfg(unix)]

@@ -136,7 +136,13 @@ fn controller(cluster: &Arc<Fake>) -> Result<Controller, Box<dyn Error>> {
     let files = Files::open(&[folder.path().to_owned()], platform)?;
     let (apply, directory, reports) = (cluster.clone(), cluster.clone(), cluster.clone());
     let files = Arc::new(files);
-    Ok(Controller::new(files, apply, directory, reports, cluster.clone()))
+    Ok(Controller::new(
+        files,
+        apply,
+        directory,
+        reports,
+        cluster.clone(),
+    ))
 }
 
 #[derive(Debug)]

@@ -1,9 +1,11 @@
 //! The calls of the port: a plain `ModelInfer` is answered here, without tonic's layers; the rest by tonic.
 
+use std::future::ready;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::future::Either;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use hyper::body::Incoming;
@@ -13,6 +15,7 @@ use tonic::service::Routes;
 use weir_ops::byte_budget::BudgetPermit;
 use weir_ops::socket::ConnectionLimits;
 use weir_protocol::grpc as codec;
+use weir_protocol::grpc::proto::ModelInferResponse;
 use weir_protocol::{Code, InferRequest};
 
 use super::content_type;
@@ -134,24 +137,13 @@ impl Calls {
             headers,
             permit,
         };
-        let (loaded, request, permit) = if received.message.len() > LARGE {
-            let grpc = self.grpc.clone();
-            aside(move || received.decode(&grpc)).await?
-        } else {
-            received.decode(&self.grpc)?
-        };
+        let (loaded, request, permit) = received.decoded(&self.grpc).await?;
         let server = &self.grpc.server;
         let inferred = server.infer(&loaded.engine, request, deadline).await;
         let inferred = inferred.map_err(|error| status(&error))?;
         let Trailers(trailers) = Trailers::of(&inferred.cost, server.capacity());
         let response = codec::encode_response(inferred.response);
-        let bytes: usize = response.raw_output_contents.iter().map(Bytes::len).sum();
-        let limit = self.max_message;
-        if bytes > LARGE {
-            aside(move || unary::write(&response, trailers, limit, permit)).await
-        } else {
-            unary::write(&response, trailers, limit, permit)
-        }
+        written(response, trailers, self.max_message, permit).await
     }
 
     fn limits(&self) -> BodyLimits<'_> {
@@ -175,13 +167,38 @@ struct Received {
 type Decoded = (InUse, InferRequest, BudgetPermit);
 
 impl Received {
-    /// Decodes the message. While it waits then, a request holds no more than it needs: hundreds of them have to fit in the
-    /// processor's caches.
+    /// Decodes the message, at once or aside. While it waits then, a request holds no more than it needs: hundreds of them
+    /// have to fit in the processor's caches.
+    fn decoded(self, grpc: &Grpc) -> impl Future<Output = Result<Decoded, Status>> + use<> {
+        if self.message.len() <= LARGE {
+            return Either::Left(ready(self.decode(grpc)));
+        }
+        let grpc = grpc.clone();
+        Either::Right(aside(move || self.decode(&grpc)))
+    }
+
     fn decode(self, grpc: &Grpc) -> Result<Decoded, Status> {
         let request = unary::decode(self.message, &self.permit)?;
         let decoded = grpc.decode(request, &self.headers);
         let (loaded, request) = decoded.map_err(|error| status(&error))?;
         Ok((loaded, request, self.permit))
+    }
+}
+
+/// Writes an answer, at once or aside.
+fn written(
+    response: ModelInferResponse,
+    trailers: HeaderMap,
+    limit: usize,
+    permit: BudgetPermit,
+) -> impl Future<Output = Result<Response<ReplyBody>, Status>> {
+    let outputs = response.raw_output_contents.iter();
+    let is_large = outputs.map(Bytes::len).sum::<usize>() > LARGE;
+    let write = move || unary::write(&response, trailers, limit, permit);
+    if is_large {
+        Either::Right(aside(write))
+    } else {
+        Either::Left(ready(write()))
     }
 }
 
