@@ -14,7 +14,7 @@ use crate::backend::{Leeway, Part, TensorConfig};
 use crate::error::ServeError;
 use crate::interface::{Interface, reshaped};
 use crate::job::Job;
-use crate::shared_memory::SharedMemory;
+use crate::shared_memory::{SharedMemory, SharedMemoryError};
 
 /// A request that fits its model.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub trait ReadShared: Sync {
     /// Copies a range of a registered region.
     ///
     /// # Errors
-    /// [`ServeError`] naming the region when it is unknown or too small.
+    /// [`ServeError`] naming the region when it is unknown or too small; [`ServeError::BodyBudgetExhausted`].
     fn read(&self, range: &weir_protocol::SharedRange) -> Result<Bytes, ServeError>;
 
     /// Checks that a region is there, so that no model runs for an answer that has no place.
@@ -44,7 +44,10 @@ pub trait ReadShared: Sync {
 
 impl ReadShared for SharedMemory {
     fn read(&self, range: &weir_protocol::SharedRange) -> Result<Bytes, ServeError> {
-        self.read(range).map_err(|error| ServeError::codec(&error))
+        self.read(range).map_err(|error| match error {
+            SharedMemoryError::Budget(exhausted) => exhausted.into(),
+            error => ServeError::codec(&error),
+        })
     }
 
     fn check(&self, region: &str) -> Result<(), ServeError> {
