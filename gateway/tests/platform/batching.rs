@@ -6,7 +6,9 @@ mod wires;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::StatusCode;
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::Full;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use weir_cluster::Batching;
@@ -302,7 +304,8 @@ async fn answers_of_a_batch_count_until_they_are_read() {
     let busy = gathered(&world, &replica, &[]).await;
     let row = |row: u32| {
         let body = format!("{{\"instances\":[[{row}]]}}");
-        post(HOST, "/v1/models/digits:predict", body)
+        let request = Request::post(format!("http://{HOST}/v1/models/digits:predict"));
+        request.body(Full::new(Bytes::from(body))).unwrap()
     };
     let opening = async {
         world.activity(1, |a| a.arrivals == 3).await;
