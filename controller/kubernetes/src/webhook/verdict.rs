@@ -108,9 +108,9 @@ mod tests {
     )]
     fn many_errors_are_compared_soon() {
         let begun = std::time::Instant::now();
-        let field = |i: usize| format!("spec.predictor.model.env[{i}].name");
-        let errors = || (0..100_000).map(|i| FieldError::new(field(i), "wrong"));
-        let twice = Findings::of_errors(errors()).with_errors(errors().collect());
+        let fields = (0..100_000).map(|i| format!("spec.predictor.model.env[{i}].name"));
+        let errors: Vec<_> = fields.map(|field| FieldError::new(field, "wrong")).collect();
+        let twice = Findings::of_errors(errors.clone()).with_errors(errors);
         let verdict = twice.clone().verdict_after(&twice);
         assert_eq!((verdict.errors.len(), verdict.warnings.len()), (0, 100_000));
         assert!(begun.elapsed() < std::time::Duration::from_secs(20));
