@@ -164,6 +164,23 @@ def test_answers_count_until_they_are_read(tmp_path):
     server.stop()
 
 
+def test_answers_count_before_they_are_json(tmp_path):
+    """A byte becomes `false,`. Before it was counted first, a refused answer had taken six times its tensor, and more
+    while it grew."""
+    options = ["--max-inflight-bytes=67108864", "--http-max-body-size=67108864"]
+    server = Server(tmp_path / "log", [GOOD], options).start()
+    size = 15 << 20
+    row = wire.tensor("INPUT0", "BOOL", [1, size], binary_data_size=size)
+    body, headers = wire.binary(wire.request(row), bytes(size))
+    server.infer("add_sub", wire.add_sub())
+    forget_peaks(server)
+    before = peak_bytes(server)
+    reply = server.infer("identity_bool", body, headers)
+    assert reply.status == 503 and "--max-inflight-bytes" in reply.error(), reply
+    assert peak_bytes(server) - before < 80 << 20
+    server.stop()
+
+
 def test_inputs_in_shared_memory_count(tmp_path):
     """Before they did, an input in a file that is one hole took as many bytes as its client liked to name."""
     options = ["--max-inflight-bytes=67108864", "--http-max-body-size=67108864", "--allow-client-shm=true"]

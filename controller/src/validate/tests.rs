@@ -501,7 +501,10 @@ fn canaries_keep_their_rules() {
     let names = (0..30).map(|i| format!("  - {{trafficPercent: 1, predictor: {{name: c{i}}}}}\n"));
     let many: String = names.collect();
     let many = format!("{}  canary:\n{many}", model("digits", &[]));
-    assert_eq!(errors(&[], &many), "spec.canary: 30 canaries: write at most 20");
+    assert_eq!(
+        errors(&[], &many),
+        "spec.canary: 30 canaries: write at most 20"
+    );
 }
 
 #[test]

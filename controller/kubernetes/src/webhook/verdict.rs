@@ -65,7 +65,9 @@ impl Findings {
     /// let in before can still be labelled, stopped and deleted.
     pub(crate) fn verdict_after(self, before: &Self) -> Verdict {
         let before = before.errors.iter();
-        let before: HashSet<_> = before.map(|error| (&*error.field, &*error.message)).collect();
+        let before: HashSet<_> = before
+            .map(|error| (&*error.field, &*error.message))
+            .collect();
         let (old, new): (Vec<_>, Vec<_>) = self
             .errors
             .into_iter()
@@ -109,7 +111,9 @@ mod tests {
     fn many_errors_are_compared_soon() {
         let begun = std::time::Instant::now();
         let fields = (0..100_000).map(|i| format!("spec.predictor.model.env[{i}].name"));
-        let errors: Vec<_> = fields.map(|field| FieldError::new(field, "wrong")).collect();
+        let errors: Vec<_> = fields
+            .map(|field| FieldError::new(field, "wrong"))
+            .collect();
         let twice = Findings::of_errors(errors.clone()).with_errors(errors);
         let verdict = twice.clone().verdict_after(&twice);
         assert_eq!((verdict.errors.len(), verdict.warnings.len()), (0, 100_000));

@@ -94,7 +94,10 @@ fn a_wide_pod_is_checked_soon() {
     finds(&format!("ports: [{ports}], env: [{variables}]"), &[]);
     let containers = items(10_000, |i| format!("{{name: c{i}, image: x}}"));
     let spec = model("digits", &[&format!("containers: [{containers}]")]);
-    assert_eq!(errors(&[], &format!("{spec}      env: [{variables}]\n")), "");
+    assert_eq!(
+        errors(&[], &format!("{spec}      env: [{variables}]\n")),
+        ""
+    );
     let same = items(10_000, |_| "{name: c, image: x}".to_owned());
     let found = errors(&[], &format!("  predictor: {{containers: [{same}]}}\n"));
     assert!(found.lines().count() < 2 * MOST_ERRORS, "{found}");

@@ -280,7 +280,10 @@ pub(crate) fn padding(buckets: &[usize], pad: f64) -> Padding {
 /// A warm-up sample of one row of `x`.
 pub(crate) fn sample(interface: &Interface, x: i32) -> Sample {
     let accepted = interface
-        .accept(request(&[x]), &SharedMemory::new(None, ByteBudget::default()))
+        .accept(
+            request(&[x]),
+            &SharedMemory::new(None, ByteBudget::default()),
+        )
         .unwrap();
     Sample {
         name: "first".to_owned(),
