@@ -177,7 +177,7 @@ def test_answers_count_before_they_are_json(tmp_path):
     before = peak_bytes(server)
     reply = server.infer("identity_bool", body, headers)
     assert reply.status == 503 and "--max-inflight-bytes" in reply.error(), reply
-    assert peak_bytes(server) - before < 80 << 20
+    assert peak_bytes(server) - before < 64 << 20
     server.stop()
 
 
