@@ -181,6 +181,26 @@ def test_answers_count_before_they_are_json(tmp_path):
     server.stop()
 
 
+def test_strings_count_for_what_a_model_takes(tmp_path):
+    """Five bytes of a body become a hundred. Before they were counted, a million short strings took 107 MiB."""
+    options = ["--max-inflight-bytes=67108864", "--http-max-body-size=67108864"]
+    server = Server(tmp_path / "log", [GOOD], options).start()
+    count = 1 << 20
+    row = wire.tensor("INPUT0", "BYTES", [count], binary_data_size=5 * count)
+    body, headers = wire.binary(wire.request(row, parameters={"binary_data_output": True}), wire.strings(b"a") * count)
+    server.infer("add_sub", wire.add_sub())
+    forget_peaks(server)
+    before = peak_bytes(server)
+    reply = server.infer("identity_str", body, headers)
+    assert reply.status == 503 and "--max-inflight-bytes" in reply.error(), reply
+    assert peak_bytes(server) - before < 40 << 20
+    row = wire.tensor("INPUT0", "BYTES", [count // 8], binary_data_size=5 * count // 8)
+    body, headers = wire.binary(wire.request(row), wire.strings(b"a") * (count // 8))
+    for _ in range(20):
+        assert server.infer("identity_str", body, headers).status == 200
+    server.stop()
+
+
 def test_inputs_in_shared_memory_count(tmp_path):
     """Before they did, an input in a file that is one hole took as many bytes as its client liked to name."""
     options = ["--max-inflight-bytes=67108864", "--http-max-body-size=67108864", "--allow-client-shm=true"]
