@@ -24,6 +24,10 @@ impl ReadShared for NoMemory {
         Err(ServeError::Invalid(format!("no region {region}")))
     }
 
+    fn count_strings(&self, data: Bytes, _: usize) -> Result<Bytes, ServeError> {
+        Ok(data)
+    }
+
     fn read(&self, range: &SharedRange) -> Result<Bytes, ServeError> {
         Err(ServeError::Invalid(range.region.clone()))
     }

@@ -2,6 +2,8 @@
 
 mod buffered;
 mod downstream;
+mod held;
 
 pub(crate) use buffered::{BufferLimits, BufferMode, BufferedBody, discard, linger};
 pub(crate) use downstream::DownstreamBody;
+pub(crate) use held::held;

@@ -79,13 +79,11 @@ impl Proxy {
         if let Some(mirrored) = mirrored {
             mirror::send(&self.context, mirrored, &request, &buffered);
         }
-        match batching {
-            Some(settings) => Box::pin(self.batching.forward(request, buffered, settings)).await,
-            None => {
-                let response = forward(&self.context, &request, &mut buffered).await?;
-                Ok(read_ahead(response, protocol, mode, &self.context.budget).await)
-            }
-        }
+        let response = match batching {
+            Some(settings) => Box::pin(self.batching.forward(request, buffered, settings)).await?,
+            None => forward(&self.context, &request, &mut buffered).await?,
+        };
+        Ok(read_ahead(response, protocol, mode, &self.context.budget).await)
     }
 
     /// Waits for batches in flight, and drops mirrored requests. Batches whose clients have all disconnected

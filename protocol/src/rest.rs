@@ -14,6 +14,7 @@ mod bodies;
 mod elements;
 mod error;
 mod generate;
+mod json_size;
 mod nesting;
 mod predict;
 mod raw;
@@ -33,6 +34,7 @@ pub use bodies::{
 };
 pub use error::RestError;
 pub use generate::{decode_generate, encode_generate, event};
+pub use json_size::most_json_bytes;
 pub use predict::{decode_predict, encode_predict};
 pub use raw::decode_raw;
 pub use region::{RegionRequest, decode_region};

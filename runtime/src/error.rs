@@ -73,7 +73,7 @@ pub enum ServeError {
         /// The source of that limit.
         bound: Bound,
     },
-    /// Request bodies already use up their memory budget.
+    /// Request bodies, and inputs in shared memory, already use up their memory budget.
     #[error(
         "request bodies under way would hold more than {limit} bytes together. Try again, or use --max-inflight-bytes to increase the limit."
     )]

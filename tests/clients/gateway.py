@@ -121,5 +121,8 @@ DIRECT_ONLY: dict[str, str] = {
     r"test_waits::.*": FLAG,
     r"test_settings::test_traces_in_json.*": "the log of weir-runtime itself",
     r"test_crowd::.*": "it starts a gateway of its own",
+    r"test_memory::test_inputs_in_shared_memory_count": REFUSAL,
+    r"test_memory::test_answers_count_before_they_are_json": FLAG,
+    r"test_memory::test_strings_count_for_what_a_model_takes": REFUSAL,
     r"test_memory::test_answers_count_until_they_are_read": "a gateway leaves long answers with the server",
 }

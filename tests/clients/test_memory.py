@@ -2,7 +2,9 @@
 
 import json
 import socket
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import grpc
 import psutil
@@ -159,6 +161,67 @@ def test_answers_count_until_they_are_read(tmp_path):
         connection.close()
     again = lambda: server.infer("identity_fp32", body, headers).status == 200  # noqa: E731
     wait_until(again, 20, "the answers are dropped with their clients")
+    server.stop()
+
+
+def test_answers_count_before_they_are_json(tmp_path):
+    """A byte becomes `false,`. Before it was counted first, a refused answer had taken six times its tensor, and more
+    while it grew."""
+    options = ["--max-inflight-bytes=67108864", "--http-max-body-size=67108864"]
+    server = Server(tmp_path / "log", [GOOD], options).start()
+    size = 15 << 20
+    row = wire.tensor("INPUT0", "BOOL", [1, size], binary_data_size=size)
+    body, headers = wire.binary(wire.request(row), bytes(size))
+    server.infer("add_sub", wire.add_sub())
+    forget_peaks(server)
+    before = peak_bytes(server)
+    reply = server.infer("identity_bool", body, headers)
+    assert reply.status == 503 and "--max-inflight-bytes" in reply.error(), reply
+    assert peak_bytes(server) - before < 64 << 20
+    server.stop()
+
+
+def test_strings_count_for_what_a_model_takes(tmp_path):
+    """Five bytes of a body become a hundred. Before they were counted, a million short strings took 107 MiB."""
+    options = ["--max-inflight-bytes=67108864", "--http-max-body-size=67108864"]
+    server = Server(tmp_path / "log", [GOOD], options).start()
+    count = 1 << 20
+    row = wire.tensor("INPUT0", "BYTES", [count], binary_data_size=5 * count)
+    body, headers = wire.binary(wire.request(row, parameters={"binary_data_output": True}), wire.strings(b"a") * count)
+    server.infer("add_sub", wire.add_sub())
+    forget_peaks(server)
+    before = peak_bytes(server)
+    reply = server.infer("identity_str", body, headers)
+    assert reply.status == 503 and "--max-inflight-bytes" in reply.error(), reply
+    assert peak_bytes(server) - before < 40 << 20
+    row = wire.tensor("INPUT0", "BYTES", [count // 8], binary_data_size=5 * count // 8)
+    body, headers = wire.binary(wire.request(row), wire.strings(b"a") * (count // 8))
+    for _ in range(20):
+        assert server.infer("identity_str", body, headers).status == 200
+    server.stop()
+
+
+def test_inputs_in_shared_memory_count(tmp_path):
+    """Before they did, an input in a file that is one hole took as many bytes as its client liked to name."""
+    options = ["--max-inflight-bytes=67108864", "--http-max-body-size=67108864", "--allow-client-shm=true"]
+    server = Server(tmp_path / "log", [GOOD], options).start()
+    size = 256 << 20
+    with tempfile.NamedTemporaryFile(dir="/dev/shm", prefix="weir-test-") as object:
+        object.truncate(size)
+        region = {"key": Path(object.name).name, "byte_size": size}
+        assert server.call("POST", "/v2/systemsharedmemory/region/hole/register", region).status == 200
+        place = {"shared_memory_region": "hole", "shared_memory_byte_size": size}
+        outputs = [{"name": "OUTPUT0", "parameters": place}]
+        row = wire.tensor("INPUT0", "FP32", [1, size // 4], **place)
+        server.infer("add_sub", wire.add_sub())
+        forget_peaks(server)
+        before = peak_bytes(server)
+        reply = server.infer("identity_fp32", wire.request(row, outputs=outputs))
+        assert reply.status == 503 and "--max-inflight-bytes" in reply.error(), reply
+        assert peak_bytes(server) - before < 32 << 20
+        row = wire.tensor("INPUT0", "FP32", [1, 1 << 20], **{**place, "shared_memory_byte_size": 4 << 20})
+        for _ in range(20):
+            assert server.infer("identity_fp32", wire.request(row, outputs=outputs)).status == 200
     server.stop()
 
 

@@ -58,7 +58,7 @@ const MEMORY: &str = "
 Whatever clients send, `weir up`, `weir gateway` and `weir-runtime` take no more for them than
 
 ```text
-  2 x --max-inflight-bytes              bodies, what is decoded of them, and answers until they are read
+  2 x --max-inflight-bytes              bodies, what is decoded of them, inputs in shared memory, and answers until they are read
 + --max-connections x 256 KiB           heads (64 KiB), what is read at once, TLS
 + requests over HTTP/2 x 32 KiB         at most 4 x --max-connections-per-address, or 1024, of each address
 + bytes sent and not yet looked at      at most 1 MiB a stream and 8 MiB a connection of HTTP/2, for half a minute

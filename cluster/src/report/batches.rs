@@ -36,7 +36,8 @@ impl Batches {
         let times = self.by_size.entry(bucket).or_default();
         times.count += 1;
         times.rows += u64::from(size);
-        times.total_us += u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        times.total_us = times.total_us.saturating_add(us);
     }
 
     /// Counts what another process counted under one size.

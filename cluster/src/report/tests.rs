@@ -78,6 +78,15 @@ fn batches_keep_their_mean_size() {
     assert_eq!(news, [(8, 1)]);
 }
 
+#[test]
+fn batches_of_any_time_are_counted() {
+    let mut batches = Batches::default();
+    batches.record(1, Duration::from_micros(u64::MAX));
+    batches.record(1, Duration::from_micros(u64::MAX));
+    let times = batches.iter().next().unwrap().1;
+    assert_eq!((times.count, times.total_us), (2, u64::MAX));
+}
+
 proptest! {
     #[test]
     fn a_quantile_is_within_an_eighth(mut values in proptest::collection::vec(0u64..200_000_000, 1..50), share in 0.0f64..=1.0) {

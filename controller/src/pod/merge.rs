@@ -1,5 +1,7 @@
 //! Merging of pod parts, as Kubernetes' strategic merge patch does. Of things that exclude each other, the one above stays.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value};
 
 /// Lists merged item by item, and the field that identifies an item. Other lists are replaced as a whole.
@@ -47,12 +49,24 @@ pub(super) fn merge(below: &mut Value, above: Value) {
 
 fn merge_items(below: &mut Vec<Value>, above: Value, (list, key): (&str, &str)) {
     let Value::Array(above) = above else { return };
+    // Of two with one key below, the first is merged into.
+    let mut places = HashMap::new();
+    for (i, old) in below.iter().enumerate() {
+        places.entry(identity(old, key)).or_insert(i);
+    }
     for item in above {
-        match below.iter_mut().find(|old| old.get(key) == item.get(key)) {
+        let next = below.len();
+        let place = *places.entry(identity(&item, key)).or_insert(next);
+        match below.get_mut(place) {
             Some(old) => merge_named(list, old, item),
             None => below.push(item),
         }
     }
+}
+
+/// An item's key as JSON; `None` for an item without one.
+fn identity(item: &Value, key: &str) -> Option<String> {
+    item.get(key).map(Value::to_string)
 }
 
 /// Merges a mapping, or an item of a list, of this name. What the one below has goes where the one above has another of what

@@ -13,6 +13,10 @@ use crate::scaling::Scaling;
 /// Tag of the previously rolled-out revision.
 pub(crate) const PREVIOUS: &str = "prev";
 
+/// Most canaries of a service. Each has the whole pod of the stable predictor, so that a hundred kilobytes of text would
+/// become hundreds of megabytes.
+const MOST_CANARIES: usize = 20;
+
 /// Reads the canaries; `bounds` are those of the stable predictor.
 pub(super) fn read(
     context: &Context<'_>,
@@ -25,7 +29,11 @@ pub(super) fn read(
         let message = "sum of canary trafficPercent values must be <= 100";
         errors.add("spec.canary", message);
     }
-    let each = canaries.iter().enumerate();
+    if canaries.len() > MOST_CANARIES {
+        let message = format!("{} canaries: write at most {MOST_CANARIES}", canaries.len());
+        errors.add("spec.canary", message);
+    }
+    let each = canaries.iter().enumerate().take(MOST_CANARIES);
     let each = each.filter_map(|(i, canary)| {
         let mut read = one(context, i, canary, errors)?;
         read.variant.scaling = share(bounds, canary);

@@ -10,12 +10,18 @@ mod resources;
 mod tests;
 mod volumes;
 
+use std::collections::{HashMap, HashSet};
+
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
 use weir_cluster::PodTemplate;
 use weir_crds::inference_service::Predictor;
 
 use super::error_list::ErrorList;
 use crate::field_error::FieldError;
+
+/// Most errors that are told of a pod, as written and as merged: more than anybody mends at once. Each is compared with
+/// the others.
+const MOST_ERRORS: usize = 256;
 
 /// Adds the errors in a predictor's pod, as it is written and as merged with its runtime's. `path` is the predictor's.
 pub(super) fn check(
@@ -24,11 +30,13 @@ pub(super) fn check(
     template: &PodTemplateSpec,
     errors: &mut ErrorList,
 ) {
-    let written = written(predictor);
+    let mut written = written(predictor);
+    written.truncate(MOST_ERRORS);
     // What is wrong as it is written stays so when merged, and is one error.
     let is_new = |error: &FieldError| written.iter().all(|known| known.message != error.message);
     let mut merged = merged(predictor, template);
     merged.retain(is_new);
+    merged.truncate(MOST_ERRORS);
     for error in written.into_iter().chain(merged) {
         // A canary has most of its pod from the stable predictor, whose error is one error.
         let is_known = |known: &FieldError| {
@@ -59,11 +67,13 @@ fn merged(predictor: &Predictor, template: &PodTemplateSpec) -> Vec<FieldError> 
     };
     errors.extend(of_pod(pod));
     let serving = PodTemplate::container(template).map(|container| &*container.name);
+    let paths = paths(predictor, serving);
     let init = pod.init_containers.iter().flatten();
     for container in init.chain(&pod.containers) {
-        let path = written_at(predictor, serving, container);
-        errors.extend(below(&path, containers::errors(container)));
-        let field = match &*path {
+        // Empty for a container of the runtime's.
+        let path = paths.get(&*container.name).map_or("", String::as_str);
+        errors.extend(below(path, containers::errors(container)));
+        let field = match path {
             "" => String::new(),
             path => joined(path, "resources"),
         };
@@ -87,14 +97,16 @@ fn parts(predictor: &Predictor) -> Vec<(String, &Container)> {
     model.chain(init).chain(own).collect()
 }
 
-/// The field of the container as far as the service writes it; empty for one of the runtime's.
-fn written_at(predictor: &Predictor, serving: Option<&str>, container: &Container) -> String {
-    if predictor.model.is_some() && serving == Some(container.name.as_str()) {
-        return "model".to_owned();
+/// The fields of the containers that the service writes, by their names: the model's is the serving one's, and of two of
+/// a name the first counts.
+fn paths<'a>(predictor: &'a Predictor, serving: Option<&'a str>) -> HashMap<&'a str, String> {
+    let model = serving.filter(|_| predictor.model.is_some());
+    let model = model.map(|name| (name, "model".to_owned()));
+    let mut paths: HashMap<_, _> = model.into_iter().collect();
+    for (path, part) in parts(predictor) {
+        paths.entry(&*part.name).or_insert(path);
     }
-    let mut parts = parts(predictor).into_iter();
-    let written = parts.find(|(_, part)| part.name == container.name);
-    written.map_or(String::new(), |(path, _)| path)
+    paths
 }
 
 fn of_pod(pod: &PodSpec) -> Option<FieldError> {
@@ -109,14 +121,13 @@ fn same_names(pod: &PodSpec) -> Vec<FieldError> {
     let init = init.map(|(i, container)| (format!("initContainers[{i}].name"), container));
     let own = pod.containers.iter().enumerate();
     let own = own.map(|(i, container)| (format!("containers[{i}].name"), container));
-    let (mut names, mut errors) = (Vec::new(), Vec::new());
+    let (mut names, mut errors) = (HashSet::new(), Vec::new());
     for (field, container) in init.chain(own) {
         let name = &container.name;
-        if names.contains(&name) {
+        if !names.insert(name) {
             let message = format!("two containers are called {name}: rename or remove one");
             errors.push(FieldError::new(field, message));
         }
-        names.push(name);
     }
     errors
 }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
 use weir_cluster::{ControlRoutes, Identity, ReadyCall, Storage, Tag, Workload};
 use weir_crds::inference_service::{Model, Predictor, Protocol};
+use weir_fetch::without_secrets;
 
 use super::error_list::ErrorList;
 use super::validated::Variant;
@@ -314,8 +315,9 @@ fn scheme(field: &str, uri: &str, errors: &mut ErrorList) {
         } else {
             ": write a path as file:///abs/path, or as pvc://CLAIM/path"
         };
+        let shown = without_secrets(uri);
         let message = format!(
-            "storageUri, must be one of: [{schemes}]. StorageUri [{uri}] is not supported{advice}"
+            "storageUri, must be one of: [{schemes}]. StorageUri [{shown}] is not supported{advice}"
         );
         errors.add(field, message);
     }

@@ -1,5 +1,7 @@
 //! Validation of runtimes.
 
+use std::collections::{HashMap, HashSet};
+
 use weir_crds::{Effect, ServingRuntimeSpec, unsupported_in_runtime};
 
 use super::error_list::ErrorList;
@@ -27,13 +29,14 @@ pub fn validate_runtime(runtime: &ServingRuntimeSpec) -> (Vec<FieldError>, Vec<I
 }
 
 fn priorities(runtime: &ServingRuntimeSpec, errors: &mut ErrorList) {
-    let formats = &runtime.supported_model_formats;
-    for (i, format) in formats.iter().enumerate() {
-        let differs = formats[..i].iter().any(|other| {
-            let both = other.priority.is_some() && format.priority.is_some();
-            other.name == format.name && both && other.priority != format.priority
-        });
-        if differs {
+    let mut before: HashMap<&str, HashSet<i32>> = HashMap::new();
+    for (i, format) in runtime.supported_model_formats.iter().enumerate() {
+        let Some(priority) = format.priority else {
+            continue;
+        };
+        let priorities = before.entry(&format.name).or_default();
+        priorities.insert(priority);
+        if priorities.len() > 1 {
             let field = format!("spec.supportedModelFormats[{i}].priority");
             let name = &format.name;
             let message = format!("different priorities assigned for the model format {name}");

@@ -49,6 +49,8 @@ fn rules_beyond_the_definition_hold_too() {
     assert!(named.starts_with("spec.predictor.name: ") && named.contains("Stable_1"));
     let storage = model("digits", &[]).replace("pvc://", "ftp://");
     assert!(errors(&[], &storage).ends_with("StorageUri [ftp://models/digits] is not supported"));
+    let secret = storage.replace("ftp://models/digits", "ftp://me:pw@models/digits?key=pw");
+    assert!(errors(&[], &secret).ends_with("StorageUri [ftp://models/digits] is not supported"));
     let path = model("digits", &[]).replace("pvc://", "./");
     assert!(errors(&[], &path).ends_with(
         "StorageUri [./models/digits] is not supported: write a path as file:///abs/path, or as pvc://CLAIM/path"
@@ -496,6 +498,13 @@ fn canaries_keep_their_rules() {
         CANARIES.replace("blue,", "prev,")
     );
     assert!(errors(&[], &taken).starts_with("spec.canary[0].predictor.name: `latest` and `prev`"));
+    let names = (0..30).map(|i| format!("  - {{trafficPercent: 1, predictor: {{name: c{i}}}}}\n"));
+    let many: String = names.collect();
+    let many = format!("{}  canary:\n{many}", model("digits", &[]));
+    assert_eq!(
+        errors(&[], &many),
+        "spec.canary: 30 canaries: write at most 20"
+    );
 }
 
 #[test]

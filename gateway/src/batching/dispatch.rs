@@ -87,7 +87,8 @@ async fn exchange(
     }))
 }
 
-/// Reads a response; `None` if it breaks off or exceeds the byte budget.
+/// Reads a response, whose bytes count until its clients have read theirs; `None` if it breaks off or exceeds the byte
+/// budget.
 async fn read(context: &Context, head: Parts, mut body: DownstreamBody) -> Option<BatchResponse> {
     let (mut chunks, mut trailers) = (Chunks::new(), HeaderMap::new());
     let permit = context.budget.permit();
@@ -108,6 +109,7 @@ async fn read(context: &Context, head: Parts, mut body: DownstreamBody) -> Optio
         head,
         body,
         trailers,
+        permit: Arc::new(permit),
     })
 }
 

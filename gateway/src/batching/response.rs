@@ -1,19 +1,21 @@
 //! Splits a batch's response into its entries' responses.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, SET_COOKIE};
 use http::response::Parts;
 use http::{Response, StatusCode};
+use weir_ops::byte_budget::BudgetPermit;
 use weir_protocol::rest::HEADER_LENGTH;
 
 use super::entry::BatchEntry;
 use super::message::GrpcResponse;
 use super::request::{ParsedRequest, is_encoded, split_json};
 use super::template::{BodyKind, Template};
-use crate::body::DownstreamBody;
+use crate::body::{DownstreamBody, held};
 use crate::codec::{self, grpc};
 use crate::error::GatewayError;
 use crate::headers;
@@ -25,6 +27,8 @@ pub(super) struct BatchResponse {
     pub(super) head: Parts,
     pub(super) body: Bytes,
     pub(super) trailers: HeaderMap,
+    /// Holds the body's bytes, and then those of the entries' responses, until all clients have read theirs.
+    pub(super) permit: Arc<BudgetPermit>,
 }
 
 /// Consequence of a batch's response for its entries.
@@ -266,7 +270,8 @@ impl BatchResponse {
             &mut trailers
         };
         headers::add_timing(times, last.saturating_duration_since(entry.request.arrived));
-        let data = body.filter(|piece| !piece.is_empty()).collect();
+        let data = body.filter(|piece| !piece.is_empty());
+        let data = data.map(|piece| held(piece, &self.permit)).collect();
         let trailers = (!trailers.is_empty()).then_some(trailers);
         let mut response = Response::new(DownstreamBody::Pieces { data, trailers });
         *response.status_mut() = self.head.status;

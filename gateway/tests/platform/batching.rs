@@ -6,12 +6,15 @@ mod wires;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::StatusCode;
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::Full;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use weir_cluster::Batching;
 
 use crate::client::{Answered, once, post, with};
+use crate::isolation::leave_unread;
 use crate::replica::{Compute, Manner, TestReplica};
 use crate::world::{HOST, World, until};
 
@@ -289,4 +292,36 @@ async fn batches_are_counted() {
         assert!(text.contains(line), "{text}");
     }
     until("all batches to end", || replica.requests() == 2).await;
+}
+
+/// Before they did, each client that does not read held its answer beside the budget, or even its whole batch's.
+#[tokio::test]
+async fn answers_of_a_batch_count_until_they_are_read() {
+    let (world, gate) = (world(8, LONG).await, closed());
+    let mut registry = weir_ops::registry::Registry::default();
+    world.gateways[0].gateway.register(&mut registry);
+    let replica = replica(&world, "a", &gate, model::wide).await;
+    let busy = gathered(&world, &replica, &[]).await;
+    let row = |row: u32| {
+        let body = format!("{{\"instances\":[[{row}]]}}");
+        let request = Request::post(format!("http://{HOST}/v1/models/digits:predict"));
+        request.body(Full::new(Bytes::from(body))).unwrap()
+    };
+    let opening = async {
+        world.activity(1, |a| a.arrivals == 3).await;
+        open(&gate);
+    };
+    let unread = (leave_unread(&world, row(1)), leave_unread(&world, row(2)));
+    let (first, second, ()) = tokio::join!(unread.0, unread.1, opening);
+    texts(busy).await;
+    let buffered = || {
+        let text = weir_ops::registry::text(&registry).unwrap();
+        let mut lines = text.lines();
+        let line = lines.find_map(|line| line.strip_prefix("weir_gateway_buffered_bytes "));
+        line.unwrap().parse::<u64>().unwrap()
+    };
+    assert!(buffered() > 1 << 20, "{}", buffered());
+    drop((first, second));
+    until("the answers to be dropped", || buffered() == 0).await;
+    assert_eq!(model::most_rows(&replica.seen), 2);
 }

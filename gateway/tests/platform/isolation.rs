@@ -11,6 +11,7 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
+use weir_cluster::{Batching, Route};
 
 use crate::client::{connect_h2, once, post};
 use crate::grpc;
@@ -78,7 +79,7 @@ async fn good_call(world: &World) -> Duration {
 }
 
 /// Sends a request, and reads nothing of its answer but the head.
-async fn leave_unread<B>(world: &World, request: Request<B>) -> Incoming
+pub(crate) async fn leave_unread<B>(world: &World, request: Request<B>) -> Incoming
 where
     B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -127,8 +128,11 @@ async fn uploads_that_are_not_read_hold_up_no_others() {
 }
 
 /// A short answer is read by the gateway, whatever its client does: the replica's only credit is free again.
-async fn short_answers_hold_no_credit(manner: Manner, path: &str, kind: &'static str) {
-    let (world, replica) = world(manner, 1).await;
+async fn short_answers_hold_no_credit(
+    (world, replica): (World, TestReplica),
+    path: &str,
+    kind: &'static str,
+) {
     let mut unread = Vec::new();
     for _ in 0..HOSTILE {
         let mut request = grpc::call(HOST, path, Full::new(message(1000)));
@@ -151,7 +155,24 @@ async fn short_answers_hold_no_credit(manner: Manner, path: &str, kind: &'static
 #[tokio::test]
 async fn short_answers_over_grpc_hold_no_credit() {
     let path = format!("{}/ModelInfer", grpc::SERVICE);
-    short_answers_hold_no_credit(Manner::Work(Duration::ZERO), &path, "application/grpc").await;
+    let world = world(Manner::Work(Duration::ZERO), 1).await;
+    short_answers_hold_no_credit(world, &path, "application/grpc").await;
+}
+
+/// Where the gateway makes batches, and these calls go alone.
+#[tokio::test]
+async fn short_answers_of_a_service_with_batches_hold_no_credit() {
+    let world = World::new(1).await;
+    let replica = TestReplica::start(Manner::Work(Duration::ZERO)).await;
+    let batching = Batching {
+        max_size: 8,
+        max_latency: Duration::ZERO,
+    };
+    let batched = |route: &mut Route| route.batching = Some(batching);
+    world.serve_limited(&[100], Some(1), batched).await;
+    world.put(1, "a", replica.address).await;
+    let path = format!("{}/ModelInfer", grpc::SERVICE);
+    short_answers_hold_no_credit((world, replica), &path, "application/grpc").await;
 }
 
 #[tokio::test]
@@ -159,7 +180,8 @@ async fn short_answers_over_http_hold_no_credit() {
     let path = "/v2/models/digits/infer";
     for manner in [Manner::Echo(Duration::ZERO), Manner::Work(Duration::ZERO)] {
         // Of a known length, and in chunks.
-        short_answers_hold_no_credit(manner, path, "application/octet-stream").await;
+        let world = world(manner, 1).await;
+        short_answers_hold_no_credit(world, path, "application/octet-stream").await;
     }
 }
 

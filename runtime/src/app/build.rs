@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
+use weir_ops::byte_budget::ByteBudget;
 use weir_ops::telemetry;
 
 use super::Setup;
@@ -50,7 +51,7 @@ pub(super) fn server(
             extensions: EXTENSIONS,
         },
         repository: Arc::new(repository),
-        memory: SharedMemory::new(config.shared_memory),
+        memory: SharedMemory::new(config.shared_memory, ByteBudget::new(config.max_inflight)),
         trace: TraceStore::new(config.trace),
         log: LogStore::new(LogSettings::at_start(&config.logs), Arc::new(apply)),
         gpu_meter,

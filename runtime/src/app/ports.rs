@@ -87,7 +87,7 @@ impl Ports {
             .metrics
             .map(|metrics| metrics.options)
             .unwrap_or_default();
-        let body_budget = ByteBudget::new(config.max_inflight);
+        let body_budget = server.memory().budget().clone();
         let shared = Arc::clone(server);
         let requests = metrics::register(&mut registry, shared, body_budget.clone(), optional);
         if let (Some(listener), Some(http)) = (self.http, &config.http) {

@@ -14,6 +14,7 @@ use super::route::Target;
 use super::{Http, HttpResult, LARGE, Received, respond, text};
 use crate::engine::{Cost, Engine, Inferred};
 use crate::error::ServeError;
+use crate::held_bytes;
 use crate::off_reactor::off_reactor;
 
 /// The framing of a generated response: one JSON document, or server-sent events.
@@ -39,6 +40,7 @@ impl Http {
             permit,
             ..
         } = received;
+        let held = Arc::clone(&permit);
         let body = CountedBody {
             bytes: body,
             permit,
@@ -49,6 +51,7 @@ impl Http {
         // While it waits, a request holds no more than it needs: hundreds of them have to fit in the processor's caches.
         drop(headers);
         let inferred = self.server.infer(&loaded.engine, request, deadline).await?;
+        reserve_json(&held, &inferred.response)?;
         let encoded = if output_bytes(&inferred) > LARGE {
             let response = inferred.response;
             off_reactor(move || rest::encode_response(&response)).await?
@@ -182,6 +185,7 @@ impl Http {
     ) -> HttpResult {
         let loaded = self.server.find(&target.model, target.version)?;
         let deadline = deadline(&received)?;
+        let held = Arc::clone(&received.permit);
         let body = CountedBody {
             bytes: received.body,
             permit: received.permit,
@@ -190,6 +194,7 @@ impl Http {
         let mut request = decoded.await?;
         self.forward_headers(&mut request, &received.headers)?;
         let inferred = self.server.infer(&loaded.engine, request, deadline).await?;
+        reserve_json(&held, &inferred.response)?;
         let (json, cost) = encode_json(inferred, rest::encode_generate).await?;
         let mut response = match framing {
             Framing::Plain => respond::json(json),
@@ -206,6 +211,7 @@ impl Http {
             model: model.into(),
             version: "",
         };
+        let held = Arc::clone(&received.permit);
         let body = CountedBody {
             bytes: received.body,
             permit: received.permit,
@@ -214,6 +220,7 @@ impl Http {
         let mut request = decoded.await?;
         self.forward_headers(&mut request, &received.headers)?;
         let inferred = self.server.infer(&loaded.engine, request, deadline).await?;
+        reserve_json(&held, &inferred.response)?;
         let (json, cost) = encode_json(inferred, rest::encode_predict).await?;
         let mut response = respond::json(json);
         respond::add_cost(&mut response, &cost, self.server.capacity());
@@ -237,6 +244,15 @@ const DECODED: usize = 4;
 fn reserve(permit: &BudgetPermit, body: usize, json: usize) -> Result<(), ServeError> {
     if json > LARGE {
         permit.resize(body.saturating_add(json.saturating_mul(DECODED)))?;
+    }
+    Ok(())
+}
+
+/// Counts what a large answer may become as JSON before it is encoded, in place of its request: many are encoded at once.
+fn reserve_json(permit: &BudgetPermit, response: &InferResponse) -> Result<(), ServeError> {
+    let most = rest::most_json_bytes(response);
+    if most > LARGE {
+        held_bytes::count(permit, most)?;
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Errors of shared memory, in Triton's words where it has some.
 
+use weir_ops::byte_budget::BudgetExhausted;
 use weir_protocol::{Code, Coded};
 
 /// Error of a call on shared memory.
@@ -63,6 +64,9 @@ pub(crate) enum SharedMemoryError {
         name: String,
         source: std::io::Error,
     },
+    /// Inputs in regions, request bodies and answers use up their memory budget.
+    #[error("{0}")]
+    Budget(#[from] BudgetExhausted),
 }
 
 impl Coded for SharedMemoryError {
@@ -78,7 +82,7 @@ impl Coded for SharedMemoryError {
             | Self::Range(_)
             | Self::Overlap { .. }
             | Self::Access { .. } => Code::InvalidArgument,
-            Self::Full { .. } => Code::Overloaded,
+            Self::Full { .. } | Self::Budget(_) => Code::Overloaded,
         }
     }
 }

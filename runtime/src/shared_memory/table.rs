@@ -10,10 +10,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::RwLock;
 use serde_json::{Value, json};
+use weir_ops::byte_budget::ByteBudget;
 use weir_protocol::grpc::proto;
 use weir_protocol::{Delivery, RequestedOutput, SharedRange};
 
 use super::SharedMemoryError as Error;
+use crate::held_bytes;
 
 /// Prefix of objects that belong to the server in Triton; clients may not touch them.
 const RESERVED_PREFIX: &str = "triton_python_backend_shm_region_";
@@ -30,6 +32,8 @@ pub(crate) struct SharedMemory {
     /// `None` if clients may not register any.
     limit: Option<NonZeroUsize>,
     directory: PathBuf,
+    /// What inputs count in that are copied out of regions, as if they had come in bodies.
+    budget: ByteBudget,
     regions: RwLock<BTreeMap<String, Arc<Region>>>,
 }
 
@@ -57,15 +61,21 @@ struct Region {
 }
 
 impl SharedMemory {
-    /// A table for up to `limit` regions; without a limit clients may not register any.
-    pub(crate) fn new(limit: Option<NonZeroUsize>) -> Self {
-        Self::in_directory(limit, PathBuf::from("/dev/shm"))
+    /// A table for up to `limit` regions; without a limit clients may not register any. What is read of them counts in
+    /// `budget`.
+    pub(crate) fn new(limit: Option<NonZeroUsize>, budget: ByteBudget) -> Self {
+        Self::in_directory(limit, PathBuf::from("/dev/shm"), budget)
     }
 
-    pub(super) fn in_directory(limit: Option<NonZeroUsize>, directory: PathBuf) -> Self {
+    pub(super) fn in_directory(
+        limit: Option<NonZeroUsize>,
+        directory: PathBuf,
+        budget: ByteBudget,
+    ) -> Self {
         Self {
             limit,
             directory,
+            budget,
             regions: RwLock::default(),
         }
     }
@@ -158,19 +168,28 @@ impl SharedMemory {
         self.usable(name).map(drop)
     }
 
-    /// Copies a range out of a region. Blocks for a copy in memory.
+    /// The budget that inputs count in.
+    pub(crate) fn budget(&self) -> &ByteBudget {
+        &self.budget
+    }
+
+    /// Copies a range out of a region, counted until the copy is dropped: a file with a hole has any size and takes no
+    /// memory, its copies do. Blocks for a copy in memory.
     ///
     /// # Errors
-    /// [`Error`] when the region is unknown, the range leaves it, or the object shrank.
+    /// [`Error`] when the region is unknown, the range leaves it, the object shrank, or requests hold too much.
     pub(crate) fn read(&self, range: &SharedRange) -> Result<Bytes, Error> {
         let region = self.usable(&range.region)?;
         let (start, size) = region.resolve(range.offset, range.size)?;
         // The object may have been truncated since; then there is no reason to take memory for it.
         region.check_object(start, size)?;
-        let mut data = vec![0; usize::try_from(size).map_err(|_| region.range_error())?];
+        let size = usize::try_from(size).map_err(|_| region.range_error())?;
+        let permit = self.budget.permit();
+        permit.resize(size)?;
+        let mut data = vec![0; size];
         let read = region.file.read_exact_at(&mut data, start);
         read.map_err(|source| region.access_error(source))?;
-        Ok(data.into())
+        Ok(held_bytes::held(data.into(), permit))
     }
 
     /// Holds the regions of these outputs; those of unknown names are left out, and refused elsewhere.

@@ -1,6 +1,7 @@
 use std::num::NonZeroUsize;
 use std::path::Path;
 
+use weir_ops::byte_budget::ByteBudget;
 use weir_protocol::{Code, Coded, Delivery, RequestedOutput, SharedRange};
 
 use super::*;
@@ -11,7 +12,8 @@ fn table(limit: usize) -> (SharedMemory, tempfile::TempDir) {
     let bytes: Vec<u8> = (0..100).collect();
     std::fs::write(directory.path().join("object"), bytes).unwrap();
     let limit = NonZeroUsize::new(limit);
-    let table = SharedMemory::in_directory(limit, directory.path().to_owned());
+    let budget = ByteBudget::new(1 << 20);
+    let table = SharedMemory::in_directory(limit, directory.path().to_owned(), budget);
     (table, directory)
 }
 
@@ -106,6 +108,24 @@ fn an_object_that_shrank_is_neither_read_nor_grown() {
     let written = write(&table, &whole, &[1; 50]);
     assert_eq!(refused(written).0, Code::InvalidArgument);
     assert_eq!(std::fs::read(&object).unwrap(), [7; 10]);
+}
+
+#[test]
+fn what_is_read_counts_until_it_is_dropped() {
+    let (table, directory) = table(4);
+    let object = std::fs::File::create(directory.path().join("object")).unwrap();
+    // A hole, which takes no memory until it is read.
+    object.set_len(1 << 40).unwrap();
+    table.register(region("r", "object", 0, 1 << 40)).unwrap();
+    let first = table.read(&range("r", 0, 700_000)).unwrap();
+    assert_eq!(table.budget().in_use(), 700_000);
+    for size in [400_000, 1 << 40] {
+        let full = table.read(&range("r", 0, size));
+        assert_eq!(refused(full).0, Code::Overloaded, "{size}");
+    }
+    drop(first);
+    assert_eq!(table.budget().in_use(), 0);
+    assert_eq!(table.read(&range("r", 9, 400_000)).unwrap().len(), 400_000);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Parts of a container that no pod may have: ports, variables, probes, times.
 
+use std::collections::HashSet;
+
 use k8s_openapi::api::core::v1::{Container, EnvVar};
 
 use super::{ports, probes};
@@ -16,10 +18,10 @@ pub(super) fn errors(container: &Container) -> Vec<FieldError> {
 
 /// Errors of variables that are written twice: server-side apply refuses them, and a process would have the last.
 fn same_variables(env: &[EnvVar]) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+    let (mut names, mut errors) = (HashSet::new(), Vec::new());
     for (i, variable) in env.iter().enumerate() {
         let name = &variable.name;
-        if env[..i].iter().any(|before| before.name == *name) {
+        if !names.insert(name) {
             let message = format!("the variable {name} is written twice: remove one");
             errors.push(FieldError::new(format!("env[{i}].name"), message));
         }

@@ -1,5 +1,7 @@
 //! Ports that a container cannot have, has twice, or calls by no name.
 
+use std::collections::HashSet;
+
 use k8s_openapi::api::core::v1::ContainerPort;
 
 use crate::field_error::FieldError;
@@ -11,7 +13,7 @@ const LONGEST_NAME: usize = 15;
 
 /// Errors in the ports of a container, with their fields below it.
 pub(super) fn errors(ports: &[ContainerPort]) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+    let (mut names, mut numbers, mut errors) = (HashSet::new(), HashSet::new(), Vec::new());
     for (i, port) in ports.iter().enumerate() {
         // Zero means none, as in Kubernetes.
         let host = port.host_port.filter(|number| *number != 0);
@@ -20,8 +22,8 @@ pub(super) fn errors(ports: &[ContainerPort]) -> Vec<FieldError> {
             ("hostPort", host.and_then(number)),
             ("protocol", protocol(port)),
             ("name", name(port)),
-            ("name", same_name(port, &ports[..i])),
-            ("containerPort", same_number(port, &ports[..i])),
+            ("name", same_name(port, &mut names)),
+            ("containerPort", same_number(port, &mut numbers)),
         ];
         for (field, message) in found {
             let field = format!("ports[{i}].{field}");
@@ -62,19 +64,20 @@ fn is_name(name: &str) -> bool {
     name.len() <= LONGEST_NAME && has_letter && name.split('-').all(is_part)
 }
 
-fn same_name(port: &ContainerPort, before: &[ContainerPort]) -> Option<String> {
+/// A sentence about a name that is among those before it, which it joins.
+fn same_name<'a>(port: &'a ContainerPort, before: &mut HashSet<&'a str>) -> Option<String> {
     let name = port.name.as_deref().filter(|name| !name.is_empty())?;
-    let is_same = |other: &ContainerPort| other.name.as_deref() == Some(name);
-    let is_twice = before.iter().any(is_same);
+    let is_twice = !before.insert(name);
     is_twice.then(|| format!("two ports are called {name}: rename or remove one"))
 }
 
-fn same_number(port: &ContainerPort, before: &[ContainerPort]) -> Option<String> {
+/// A sentence about a number of a protocol that is among those before it, which it joins.
+fn same_number<'a>(
+    port: &'a ContainerPort,
+    before: &mut HashSet<(i32, &'a str)>,
+) -> Option<String> {
     let number = port.container_port;
-    let is_same = |other: &ContainerPort| {
-        other.container_port == number && protocol_of(other) == protocol_of(port)
-    };
-    let is_twice = before.iter().any(is_same);
+    let is_twice = !before.insert((number, protocol_of(port)));
     is_twice.then(|| format!("the port {number} is written twice: remove one"))
 }
 

@@ -1,5 +1,6 @@
 use serde_json::json;
 
+use super::MOST_ERRORS;
 use crate::fixtures::{errors, model, platform, service};
 use crate::runtimes::{Runtime, Runtimes, Scope};
 use crate::validate::validate;
@@ -70,6 +71,37 @@ fn variables_are_written_once() {
         "env: [{name: A, value: x}, {name: B, value: x}, {name: A, value: z}]",
         &["env[2].name: the variable A is written twice: remove one"],
     );
+}
+
+/// Items of a list in YAML, each with its number.
+fn items(count: usize, item: impl Fn(usize) -> String) -> String {
+    (0..count).map(|i| item(i) + ", ").collect()
+}
+
+/// What is checked of each part of a pod costs the same, however many there are: an object of an API server holds tens of
+/// thousands. Compared with each other, these would take minutes.
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test is about the time that it takes"
+)]
+fn a_wide_pod_is_checked_soon() {
+    let begun = std::time::Instant::now();
+    let ports = items(15_000, |i| {
+        format!("{{containerPort: {}, name: p{i}}}", i + 1)
+    });
+    let variables = items(15_000, |i| format!("{{name: v{i}, value: x}}"));
+    finds(&format!("ports: [{ports}], env: [{variables}]"), &[]);
+    let containers = items(6_000, |i| format!("{{name: c{i}, image: x}}"));
+    let spec = model("digits", &[&format!("containers: [{containers}]")]);
+    assert_eq!(
+        errors(&[], &format!("{spec}      env: [{variables}]\n")),
+        ""
+    );
+    let same = items(10_000, |_| "{name: c, image: x}".to_owned());
+    let found = errors(&[], &format!("  predictor: {{containers: [{same}]}}\n"));
+    assert!(found.lines().count() < 2 * MOST_ERRORS, "{found}");
+    assert!(begun.elapsed() < std::time::Duration::from_secs(40));
 }
 
 #[test]

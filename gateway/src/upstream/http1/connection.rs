@@ -31,6 +31,8 @@ pub(super) struct UpstreamConnection {
     method: Method,
     /// Bytes that were read and not decoded yet.
     input: BytesMut,
+    /// Bytes of interim responses to the request.
+    interim: usize,
     framing: Framing,
     keep_alive: bool,
 }
@@ -48,6 +50,7 @@ impl UpstreamConnection {
             writer: RequestWriter::default(),
             method: Method::GET,
             input: BytesMut::new(),
+            interim: 0,
             framing: Framing::Ended,
             keep_alive: true,
         }))
@@ -56,6 +59,7 @@ impl UpstreamConnection {
     /// Begins to send a request.
     pub(super) fn start(&mut self, request: UpstreamRequest<'_>) {
         self.method = request.method.clone();
+        self.interim = 0;
         self.writer.start(request);
     }
 
@@ -75,7 +79,7 @@ impl UpstreamConnection {
             Poll::Ready(Ok(())) | Poll::Pending => None,
         };
         loop {
-            match read_head(&mut self.input, &self.method)
+            match read_head(&mut self.input, &self.method, &mut self.interim)
                 .map_err(UpstreamError::invalid_response)?
             {
                 Some(head) => {

@@ -58,7 +58,7 @@ fn read(bytes: &[u8], step: usize) -> Result<(Vec<u8>, usize), String> {
     let mut input = BytesMut::new();
     let mut pieces = bytes.chunks(step);
     let head = loop {
-        match read_head(&mut input, &Method::POST)? {
+        match read_head(&mut input, &Method::POST, &mut 0)? {
             Some(head) => break head,
             None => match pieces.next() {
                 Some(piece) => input.extend_from_slice(piece),

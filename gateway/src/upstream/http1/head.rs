@@ -21,6 +21,9 @@ const MAX_HEAD: usize = 64 << 10;
 /// allow 100 to 200.
 const MAX_LINES: usize = 256;
 
+/// Most bytes of the interim responses before a response: thousands, and who sends more never answers.
+const MAX_INTERIM: usize = 64 << 10;
+
 /// A parsed response head.
 #[derive(Debug)]
 pub(super) struct ResponseHead {
@@ -60,13 +63,14 @@ fn write_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
 }
 
 /// Takes the head of the response to a `method` request out of `input`; `None` while it is incomplete. Interim
-/// responses (1xx) are skipped.
+/// responses (1xx) are skipped, and their bytes added to `interim`.
 ///
 /// # Errors
 /// A clause that says how the head violates the protocol.
 pub(super) fn read_head(
     input: &mut BytesMut,
     method: &Method,
+    interim: &mut usize,
 ) -> Result<Option<ResponseHead>, String> {
     loop {
         let Some(parsed) = parse(input)? else {
@@ -77,7 +81,15 @@ pub(super) fn read_head(
             StatusCode::SWITCHING_PROTOCOLS => {
                 return Err("it switched protocols without an upgrade request".to_owned());
             }
-            status if status.is_informational() => {}
+            status if status.is_informational() => {
+                *interim += parsed.length;
+                if *interim > MAX_INTERIM {
+                    return Err(format!(
+                        "its interim responses exceed {} KiB",
+                        MAX_INTERIM >> 10
+                    ));
+                }
+            }
             _ => return parsed.head(&bytes, method).map(Some),
         }
     }

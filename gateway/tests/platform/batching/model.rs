@@ -47,6 +47,12 @@ pub(crate) fn only_one(_: &Parts, _: &Bytes) -> Response<TestBody> {
     json(&json!({ "predictions": [1] }))
 }
 
+/// V1; a prediction of half a MiB for each instance.
+pub(crate) fn wide(_: &Parts, body: &Bytes) -> Response<TestBody> {
+    let long = "x".repeat(512 << 10);
+    json(&json!({ "predictions": vec![long; instances(body).len()] }))
+}
+
 pub(crate) fn echo(_: &Parts, body: &Bytes) -> Response<TestBody> {
     Response::new(full(body.clone()))
 }

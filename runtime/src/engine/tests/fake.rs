@@ -16,6 +16,7 @@ use crate::shared_memory::SharedMemory;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use weir_batcher::Policy;
+use weir_ops::byte_budget::ByteBudget;
 use weir_protocol::{DataType, Delivery, InferRequest, Input, Parameters, Shape, Source, Tensor};
 
 /// The script of a run.
@@ -138,7 +139,7 @@ impl Running {
         request: InferRequest,
         deadline: Option<Instant>,
     ) -> Result<Inferred, ServeError> {
-        let memory = SharedMemory::new(None);
+        let memory = SharedMemory::new(None, ByteBudget::default());
         self.engine.infer(request, deadline, &memory).await
     }
 
@@ -279,7 +280,10 @@ pub(crate) fn padding(buckets: &[usize], pad: f64) -> Padding {
 /// A warm-up sample of one row of `x`.
 pub(crate) fn sample(interface: &Interface, x: i32) -> Sample {
     let accepted = interface
-        .accept(request(&[x]), &SharedMemory::new(None))
+        .accept(
+            request(&[x]),
+            &SharedMemory::new(None, ByteBudget::default()),
+        )
         .unwrap();
     Sample {
         name: "first".to_owned(),

@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
+use weir_ops::byte_budget::ByteBudget;
 use weir_ops::telemetry::Settings;
 
 use super::*;
@@ -72,7 +73,7 @@ fn server(stop: &CancellationToken) -> Server {
             extensions: &[],
         },
         repository: Arc::new(Repository::new(&[], None, options, launcher).unwrap()),
-        memory: SharedMemory::new(None),
+        memory: SharedMemory::new(None, ByteBudget::default()),
         trace: TraceStore::new(TraceSettings::default()),
         log: LogStore::new(
             LogSettings::at_start(&Settings::default()),

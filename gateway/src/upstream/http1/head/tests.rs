@@ -6,7 +6,7 @@ use crate::upstream::RequestBody;
 
 fn read(bytes: &str, method: &Method) -> Result<Option<(ResponseHead, usize)>, String> {
     let mut input = BytesMut::from(bytes);
-    let head = read_head(&mut input, method)?;
+    let head = read_head(&mut input, method, &mut 0)?;
     Ok(head.map(|head| (head, input.len())))
 }
 
@@ -100,6 +100,21 @@ fn interim_responses_are_skipped() {
 }
 
 #[test]
+fn interim_responses_without_end_are_an_error() {
+    let (mut input, mut interim) = (BytesMut::new(), 0);
+    let mut sent = 0;
+    let error = loop {
+        input.extend_from_slice(b"HTTP/1.1 102 Processing\r\n\r\n");
+        sent += input.len();
+        match read_head(&mut input, &Method::POST, &mut interim) {
+            Ok(head) => assert!(head.is_none() && sent < 100_000),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error, "its interim responses exceed 64 KiB");
+}
+
+#[test]
 fn an_invalid_head_is_an_error() {
     for bad in [
         "garbage\r\n\r\n",
@@ -160,7 +175,7 @@ proptest! {
     fn no_input_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let mut input = BytesMut::from(&b"HTTP/1.1 200 OK\r\n"[..]);
         input.extend_from_slice(&bytes);
-        let _ = read_head(&mut input, &Method::GET);
+        let _ = read_head(&mut input, &Method::GET, &mut 0);
     }
 
     #[test]

@@ -1,0 +1,26 @@
+//! Bytes that count in the byte budget until the last of them was sent.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weir_ops::byte_budget::BudgetPermit;
+
+/// Bytes and what they count in.
+struct HeldBytes {
+    bytes: Bytes,
+    _permit: Arc<BudgetPermit>,
+}
+
+impl AsRef<[u8]> for HeldBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// The same bytes, which keep the permit for as long as any part of them is used.
+pub(crate) fn held(bytes: Bytes, permit: &Arc<BudgetPermit>) -> Bytes {
+    Bytes::from_owner(HeldBytes {
+        bytes,
+        _permit: Arc::clone(permit),
+    })
+}
