@@ -24,6 +24,19 @@ the_same_as_their_sources() {
         "$(sed -n 's/^appVersion: //p' $chart/Chart.yaml)"
 }
 
+kept() { render "$@" | grep -o -- '--max-inflight-bytes=[0-9]*' | cut -d= -f2; }
+
+# Bodies may take twice this number, and a gateway that is killed for its memory takes everybody's requests with it.
+gateways_keep_within_their_memory() {
+    refused maxInflightBytes gateway.maxInflightBytes=much
+    check "bodies of a gateway" 536870912 "$(kept)"
+    check "bodies of a small gateway" 67108864 "$(kept --set gateway.resources.limits.memory=256Mi)"
+    check "bodies of a gateway, decimal" 375000000 "$(kept --set gateway.resources.limits.memory=1.5G)"
+    check "bodies of a gateway, in bytes" 268435456 "$(kept --set gateway.resources.limits.memory=1073741824)"
+    check "bodies as they are asked for" 314572800 "$(kept --set gateway.maxInflightBytes=300Mi)"
+    check "bodies without a limit" "" "$(kept --set-json gateway.resources.limits=null || true)"
+}
+
 lint() {
     helm lint --strict --quiet $chart
     the_same_as_their_sources
@@ -51,6 +64,7 @@ lint() {
     check "one metrics API" "v1beta2.custom.metrics.k8s.io" "$(render --set metricsApi.custom=true | sed -n '/kind: APIService/,/^---/p' |
         sed -n 's/^  name: //p')"
     check "rights on it alone" 1 "$(render --set metricsApi.custom=true | grep apiservices | grep -vc external)"
+    gateways_keep_within_their_memory
     refused gpuPrice gpuPrice=dear
     check "a price" 1 "$(render --set gpuPrice=2.5 | grep -c -- --gpu-price=2.5)"
     check "no price unasked" 0 "$(render | grep -c -- --gpu-price)"

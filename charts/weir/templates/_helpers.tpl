@@ -18,6 +18,14 @@ app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
 {{ (index . 1).repository }}:{{ (index . 1).tag | default (index . 0).Chart.AppVersion }}
 {{- end }}
 
+{{/* Bytes of a quantity such as 1Gi, as a whole number: include "weir.bytes" .Values.gateway.resources.limits.memory */}}
+{{- define "weir.bytes" -}}
+{{- $text := ternary (printf "%.0f" (float64 .)) (toString .) (kindIs "float64" .) }}
+{{- $units := dict "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 }}
+{{- $unit := regexFind "[A-Za-z]+$" $text }}
+{{- mulf (float64 (trimSuffix $unit $text)) (get $units $unit | default 1.0) | int64 }}
+{{- end }}
+
 {{/* What Pod Security's `restricted` asks of a container, and a root file system that nobody writes to */}}
 {{- define "weir.restricted" -}}
 runAsNonRoot: true
