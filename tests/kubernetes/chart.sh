@@ -94,12 +94,31 @@ roles_are_least() {
             check "weir-$component may not $verb" no "$(may $component $verb)"
         done
     done
+    people_have_their_rights
     check "autoscaler makes no Deployments" no "$(may autoscaler create deployments.apps)"
     check "gateway reads no pods" no "$(may gateway list pods)"
     check "controller shares the webhook's Secret" yes "$(may_by_name controller update secret/weir-webhook)"
     check "controller reads no other Secret" no "$(may_by_name controller get secret/other)"
     check "controller makes no Secret" no "$(may controller create secrets $namespace)"
     check "controller changes no other webhook" no "$(may_by_name controller patch validatingwebhookconfiguration/other)"
+}
+
+# Roles of the cluster take up what is aggregated some moments later.
+people_have_their_rights() {
+    local waited=0
+    until kubectl get clusterrole view -o yaml | grep -q clusterservingruntimes || [ $((waited += 1)) -gt 60 ]; do sleep 0.5; done
+    kubectl create rolebinding anna --clusterrole edit --user anna -n default >/dev/null
+    kubectl create clusterrolebinding otto --clusterrole view --user otto >/dev/null
+    check "an editor reads the scale" yes "$(person anna get inferenceservices.serving.kserve.io scale)"
+    check "an editor scales" yes "$(person anna patch inferenceservices.serving.kserve.io scale)"
+    check "an editor changes no runtime of the cluster" no "$(person anna patch clusterservingruntimes.serving.kserve.io "")"
+    check "a viewer of all reads runtimes of the cluster" yes "$(person otto list clusterservingruntimes.serving.kserve.io "")"
+    check "a viewer scales nothing" no "$(person otto patch inferenceservices.serving.kserve.io scale)"
+    kubectl delete rolebinding/anna clusterrolebinding/otto -n default >/dev/null
+}
+
+person() { # person NAME VERB RESOURCE SUBRESOURCE
+    kubectl auth can-i "$2" "$3" --subresource "$4" --as "$1" -n default 2>/dev/null || true
 }
 
 may_by_name() { # may_by_name COMPONENT VERB KIND/NAME: in Weir's namespace
