@@ -241,6 +241,8 @@ install() {
     kubectl label namespace $namespace $restricted/enforce=restricted $restricted/warn=restricted >/dev/null
     check "warnings of the API server" "" "$(render | kubectl apply --dry-run=server --server-side -f - 2>&1 >/dev/null)"
     helm install weir $chart --namespace $namespace --wait --timeout 90s >/dev/null
+    check "what another way to apply it finds changed, or another's" "" \
+        "$(render | kubectl apply --dry-run=server --server-side -f - 2>&1 >/dev/null)"
     check "replicas that are available" "1 1 2" "$(kubectl get deployment -n $namespace -o 'jsonpath={.items[*].status.availableReplicas}')"
     check "the runtime's name of the model" --model-name={{.Name}} "$(kubectl get clusterservingruntime weir-libtorch \
         -o 'jsonpath={.spec.containers[0].args[1]}')"

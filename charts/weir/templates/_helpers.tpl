@@ -85,10 +85,10 @@ spec:
         - name: weir
           image: {{ include "weir.image" (list $root $root.Values.weir.image) | quote }}
           imagePullPolicy: {{ $root.Values.weir.image.pullPolicy }}
-          args: {{- toYaml (prepend .args .name) | nindent 12 }}
+          args: {{- toYaml (concat (prepend .args .name) ($values.extraArgs | default list)) | nindent 12 }}
           env:
-            - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
-            - {name: POD_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
+            - {name: POD_NAME, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.name}}}
+            - {name: POD_NAMESPACE, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.namespace}}}
             {{- range $name, $value := .env }}
             - {name: {{ $name }}, value: {{ $value | quote }}}
             {{- end }}
