@@ -37,6 +37,48 @@ gateways_keep_within_their_memory() {
     check "bodies without a limit" "" "$(kept --set-json gateway.resources.limits=null || true)"
 }
 
+addresses() { render "$@" | grep -E -- '-address=|--address=' | tr -d " '" | LC_ALL=C sort | uniq -c | awk '{print $1 $2}' | paste -sd ' '; }
+
+# Where pods have IPv6 addresses, the kubelet and everybody else come by them; YAML would take colons at an end for its own.
+either_family_is_listened_to() {
+    refused listenAddress listenAddress=weir.example.com
+    check "addresses unasked" "" "$(addresses)"
+    check "addresses of both families" '1-"--grpc-address=::" 1-"--http-address=::" 3---address=::' "$(addresses --set listenAddress=::)"
+}
+
+field() { sed -n "s/^ *$1: //p" | sort -u | paste -sd ' '; } # field NAME: its values in objects on stdin
+
+images_may_have_digests() {
+    local digest
+    digest=sha256:$(printf '0%.0s' $(seq 64))
+    refused digest weir.image.digest=sha256:0
+    check "images by digest" "\"weir-runtime:1-cuda@$digest\" \"weir@$digest\"" \
+        "$(render --set "weir.image.digest=$digest,runtime.image.digest=$digest,runtime.image.tag=1-cuda" | field image)"
+    check "what fetches models, by digest" 1 "$(render --set "weir.image.digest=$digest" | grep -c "WEIR_IMAGE, value: \"weir@$digest\"")"
+}
+
+the_service_outside() { render --set gateway.external.type=LoadBalancer "$@" | sed -n '/name: weir-gateway-external/,/^---/p'; }
+
+the_way_from_outside() {
+    refused externalTrafficPolicy gateway.external.externalTrafficPolicy=Near
+    refused loadBalancerSourceRanges "gateway.external.loadBalancerSourceRanges={10.0.0.0}"
+    check "fields of the Service unasked" "" "$(the_service_outside | grep -E 'Policy|loadBalancer' || true)"
+    check "traffic policy" '"Local"' "$(the_service_outside --set gateway.external.externalTrafficPolicy=Local | field externalTrafficPolicy)"
+    check "families" '"PreferDualStack"' "$(the_service_outside --set gateway.external.ipFamilyPolicy=PreferDualStack | field ipFamilyPolicy)"
+    check "ranges" '["10.0.0.0/8","fd00::/8"]' \
+        "$(the_service_outside --set 'gateway.external.loadBalancerSourceRanges={10.0.0.0/8,fd00::/8}' | field loadBalancerSourceRanges)"
+    check "class" '"example.com/inner"' "$(the_service_outside --set gateway.external.loadBalancerClass=example.com/inner | field loadBalancerClass)"
+}
+
+budgets() { render "$@" | grep -A2 '^kind: PodDisruptionBudget' | field name; }
+
+# A budget of a single pod would say nothing, and one of none would hold up each drain.
+drains_take_one_at_a_time() {
+    check "budgets" weir-gateway "$(budgets)"
+    check "budgets of several" "weir-autoscaler weir-controller weir-gateway" "$(budgets --set controller.replicas=2,autoscaler.replicas=2)"
+    check "pods of an older template do not count" 6 "$(render | grep -c 'matchLabelKeys: \[pod-template-hash\]')"
+}
+
 lint() {
     helm lint --strict --quiet $chart
     the_same_as_their_sources
@@ -65,6 +107,12 @@ lint() {
         sed -n 's/^  name: //p')"
     check "rights on it alone" 1 "$(render --set metricsApi.custom=true | grep apiservices | grep -vc external)"
     gateways_keep_within_their_memory
+    either_family_is_listened_to
+    images_may_have_digests
+    the_way_from_outside
+    drains_take_one_at_a_time
+    refused extraArgs "gateway.extraArgs={verbose}"
+    check "flags that no value sets" 1 "$(render --set 'gateway.extraArgs={--max-connections=9}' | grep -c -- '- --max-connections=9')"
     refused gpuPrice gpuPrice=dear
     check "a price" 1 "$(render --set gpuPrice=2.5 | grep -c -- --gpu-price=2.5)"
     check "no price unasked" 0 "$(render | grep -c -- --gpu-price)"

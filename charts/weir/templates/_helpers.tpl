@@ -2,9 +2,9 @@
 {{- define "weir.labels" -}}
 {{ include "weir.selector" . }}
 app.kubernetes.io/part-of: weir
-app.kubernetes.io/version: {{ (index . 0).Chart.AppVersion | quote }}
+app.kubernetes.io/version: {{ (index . 0).Chart.AppVersion | replace "+" "_" | quote }}
 app.kubernetes.io/managed-by: {{ (index . 0).Release.Service }}
-helm.sh/chart: {{ (index . 0).Chart.Name }}-{{ (index . 0).Chart.Version }}
+helm.sh/chart: {{ (index . 0).Chart.Name }}-{{ (index . 0).Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{/* What tells a component's pods from others, and never changes */}}
@@ -13,9 +13,14 @@ app.kubernetes.io/name: weir-{{ index . 1 }}
 app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
 {{- end }}
 
-{{/* An image with its tag: include "weir.image" (list $ .Values.weir.image) */}}
+{{/* An image with its tag, or with its digest, which says all: include "weir.image" (list $ .Values.weir.image) */}}
 {{- define "weir.image" -}}
-{{ (index . 1).repository }}:{{ (index . 1).tag | default (index . 0).Chart.AppVersion }}
+{{- $image := index . 1 }}
+{{- if $image.digest -}}
+{{ $image.repository }}{{ with $image.tag }}:{{ . }}{{ end }}@{{ $image.digest }}
+{{- else -}}
+{{ $image.repository }}:{{ $image.tag | default (index . 0).Chart.AppVersion }}
+{{- end }}
 {{- end }}
 
 {{/* Bytes of a quantity such as 1Gi, as a whole number: include "weir.bytes" .Values.gateway.resources.limits.memory */}}
@@ -73,6 +78,8 @@ spec:
         - topologyKey: {{ . }}
           maxSkew: 1
           whenUnsatisfiable: ScheduleAnyway
+          # Pods of the template before do not count, or those that follow them would come to one node.
+          matchLabelKeys: [pod-template-hash]
           labelSelector:
             matchLabels: {{- include "weir.selector" (list $root $.name) | nindent 14 }}
         {{- end }}
@@ -127,6 +134,21 @@ spec:
     - {name: admin, port: 9090, targetPort: admin}
 {{- end }}
 
+{{/* Drained nodes take one pod of a component at a time: include "weir.budget" (dict "root" $ "name" "gateway") */}}
+{{- define "weir.budget" -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: weir-{{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels: {{- include "weir.labels" (list .root .name) | nindent 4 }}
+spec:
+  maxUnavailable: 1
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels: {{- include "weir.selector" (list .root .name) | nindent 6 }}
+{{- end }}
+
 {{/* A component's role and its binding; none without rules: include "weir.role" (dict "root" $ "name" "gateway" "kind" "Role" "namespace" … "rules" …) */}}
 {{- define "weir.role" -}}
 {{- if .rules }}
@@ -164,6 +186,9 @@ subjects: [{kind: ServiceAccount, name: weir-{{ .name }}, namespace: {{ .root.Re
 {{- $args := list "--admin-port=9090" (printf "--cluster-domain=%s" $values.clusterDomain) }}
 {{- with $values.watchNamespace }}
 {{- $args = append $args (printf "--watch-namespace=%s" .) }}
+{{- end }}
+{{- with $values.listenAddress }}
+{{- $args = append $args (printf "--address=%s" .) }}
 {{- end }}
 {{- toJson (concat $args (index . 1)) }}
 {{- end }}
