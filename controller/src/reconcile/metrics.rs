@@ -88,6 +88,11 @@ impl ReconcileMetrics {
         }
     }
 
+    /// Counts no service any more: another process does, and sums over both would be too large.
+    pub(super) fn stand_by(&self) {
+        self.counts.lock().services = ReadyCounts::default();
+    }
+
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register_collector(Box::new(self.clone()));
     }
@@ -205,5 +210,20 @@ mod tests {
         assert!(age <= began.elapsed().as_secs_f64(), "{age}");
         metrics.record(ReadyCounts::default(), 0, LoopState::Healthy);
         assert!(metrics.counts.lock().succeeded > began);
+    }
+
+    #[test]
+    fn who_leads_no_more_counts_no_service() {
+        let (_sender, declared) = watch::channel(Arc::default());
+        let metrics = ReconcileMetrics::new(declared);
+        let mut registry = Registry::default();
+        metrics.register(&mut registry);
+        let ready = ReadyCounts::of([Some(ConditionStatus::True)].into_iter());
+        metrics.record(ready, 1, LoopState::Healthy);
+        assert!(samples(&registry).contains(&"services{ready=\"True\"} 1".to_owned()));
+        metrics.stand_by();
+        let samples = samples(&registry);
+        assert!(samples.contains(&"services{ready=\"True\"} 0".to_owned()));
+        assert!(samples.contains(&"reconcile_errors_total 1".to_owned()));
     }
 }
