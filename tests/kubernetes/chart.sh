@@ -70,6 +70,24 @@ the_way_from_outside() {
     check "class" '"example.com/inner"' "$(the_service_outside --set gateway.external.loadBalancerClass=example.com/inner | field loadBalancerClass)"
 }
 
+monitors() { render -s templates/monitoring.yaml --set monitoring.podMonitor=true,monitoring.rules=true "$@"; }
+
+# An alert on a metric that was renamed never rings.
+alerts_are_of_metrics_that_there_are() {
+    local metric metrics
+    check "nothing of the Prometheus operator unasked" 0 "$(render | grep -c monitoring.coreos.com)"
+    check "what the Prometheus operator gets" "PodMonitor PrometheusRule" "$(monitors | field kind)"
+    check "labels by which it is chosen" 2 "$(monitors --set monitoring.labels.release=stack | grep -c '^    release: stack')"
+    check "alerts alone" PrometheusRule "$(monitors --set monitoring.podMonitor=false | field kind)"
+    metrics=$(monitors | grep -oE 'weir_[a-z_]+' | sort -u)
+    check "metrics of alerts" 11 "$(wc -l <<<"$metrics")"
+    for metric in $metrics; do
+        check "docs/metrics.md has $metric" 1 "$(grep -c "^| \`${metric%_count}\` " docs/metrics.md)"
+    done
+    check "what to do about alerts" "$(monitors | field '- alert' | tr ' ' '\n')" \
+        "$(grep '^| `Weir' docs/kubernetes.md | cut -d'|' -f2 | grep -oE 'Weir[A-Za-z]+' | sort -u)"
+}
+
 budgets() { render "$@" | grep -A2 '^kind: PodDisruptionBudget' | field name; }
 
 # A budget of a single pod would say nothing, and one of none would hold up each drain.
@@ -111,6 +129,7 @@ lint() {
     images_may_have_digests
     the_way_from_outside
     drains_take_one_at_a_time
+    alerts_are_of_metrics_that_there_are
     refused extraArgs "gateway.extraArgs={verbose}"
     check "flags that no value sets" 1 "$(render --set 'gateway.extraArgs={--max-connections=9}' | grep -c -- '- --max-connections=9')"
     refused gpuPrice gpuPrice=dear
