@@ -181,7 +181,8 @@ people_have_their_rights() {
     check "an editor changes no runtime of the cluster" no "$(person anna patch clusterservingruntimes.serving.kserve.io "")"
     check "a viewer of all reads runtimes of the cluster" yes "$(person otto list clusterservingruntimes.serving.kserve.io "")"
     check "a viewer scales nothing" no "$(person otto patch inferenceservices.serving.kserve.io scale)"
-    kubectl delete rolebinding/anna clusterrolebinding/otto -n default >/dev/null
+    kubectl delete rolebinding anna -n default >/dev/null
+    kubectl delete clusterrolebinding otto >/dev/null
 }
 
 person() { # person NAME VERB RESOURCE SUBRESOURCE
