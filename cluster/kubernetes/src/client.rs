@@ -1,7 +1,13 @@
 //! The client of the API server that this process is to use.
 
+use std::time::Duration;
+
 use kube::{Client, Config};
 use weir_cluster::ClusterError;
+
+/// Longest silence of a connection while an answer is awaited, so that none is awaited as long as TCP would. The longest
+/// watch is of 290 s.
+const LONGEST_SILENCE: Duration = Duration::from_secs(300);
 
 /// A client by the pod's service account, else by `KUBECONFIG`, else by `~/.kube/config`.
 ///
@@ -18,6 +24,9 @@ pub async fn client() -> Result<Client, ClusterError> {
 /// ten seconds; kube's, which double 15 times, would keep it blind for as long again as an API server was away.
 fn of(mut config: Config) -> Result<Client, ClusterError> {
     config.default_retry = false;
+    config.read_timeout = Some(LONGEST_SILENCE);
+    // The time that a connection has rested before a request does not count.
+    config.reset_reader_on_write = true;
     Client::try_from(config).map_err(|error| unavailable(error.into()))
 }
 
