@@ -130,6 +130,8 @@ lint() {
     the_way_from_outside
     drains_take_one_at_a_time
     alerts_are_of_metrics_that_there_are
+    check "numbers of pods" "1 2" "$(render | field replicas)"
+    check "numbers of pods where an autoscaler writes the gateways'" 1 "$(render --set gateway.replicas=null | field replicas)"
     refused extraArgs "gateway.extraArgs={verbose}"
     check "flags that no value sets" 1 "$(render --set 'gateway.extraArgs={--max-connections=9}' | grep -c -- '- --max-connections=9')"
     refused gpuPrice gpuPrice=dear

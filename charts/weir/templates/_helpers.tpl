@@ -51,7 +51,9 @@ metadata:
   namespace: {{ $root.Release.Namespace }}
   labels: {{- include "weir.labels" (list $root .name) | nindent 4 }}
 spec:
-  replicas: {{ $values.replicas }}
+  {{- with $values.replicas }}
+  replicas: {{ . }}
+  {{- end }}
   # The old one goes when the new one is ready.
   strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}
   selector:
