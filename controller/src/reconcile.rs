@@ -116,6 +116,7 @@ impl Controller {
         self.leadership.send_replace(Leadership::Leading);
         self.lead(&held, stop).await;
         self.leadership.send_replace(Leadership::Standby);
+        self.metrics.stand_by();
         held.release(RELEASE_LIMIT).await;
         Ok(())
     }

@@ -59,7 +59,8 @@ use crate::rules;
     printcolumn = r#"{"name":"Latest","type":"integer","jsonPath":".status.components.predictor.traffic[?(@.latestRevision==true)].percent"}"#,
     printcolumn = r#"{"name":"PrevRolledoutRevision","type":"string","jsonPath":".status.components.predictor.traffic[?(@.tag=='prev')].revisionName"}"#,
     printcolumn = r#"{"name":"LatestReadyRevision","type":"string","jsonPath":".status.components.predictor.traffic[?(@.latestRevision==true)].revisionName"}"#,
-    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type=='Ready')].reason"}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules::service()))]

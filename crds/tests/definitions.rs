@@ -98,17 +98,20 @@ fn kubectl_scale_finds_the_replicas() {
 }
 
 #[test]
-fn print_columns_are_kserves() {
+fn print_columns_are_kserves_and_wide_ones_tell_more() {
     let columns = |definition: CustomResourceDefinition| {
         let columns = definition.spec.versions[0]
             .additional_printer_columns
             .clone();
-        let names = columns.unwrap().into_iter().map(|column| column.name);
+        let names = columns.unwrap().into_iter().map(|column| {
+            let is_wide = column.priority.is_some_and(|priority| priority > 0);
+            column.name + if is_wide { "+" } else { "" }
+        });
         names.collect::<Vec<_>>().join(" ")
     };
     assert_eq!(
         columns(InferenceService::crd()),
-        "URL Ready Prev Latest PrevRolledoutRevision LatestReadyRevision Age"
+        "URL Ready Prev Latest PrevRolledoutRevision LatestReadyRevision Age Reason+"
     );
     assert_eq!(
         columns(ServingRuntime::crd()),

@@ -67,10 +67,14 @@ impl RouteTable {
         if protocol == Protocol::Grpc && is_probe(path) {
             return Ok(Lookup::Probe);
         }
+        let response = match self.matcher.scope() {
+            Scope::Local => local::answer(self, protocol, &parts.method, path),
+            Scope::Cluster => local::live(protocol, &parts.method, path).map(Ok),
+        };
+        if let Some(response) = response {
+            return response.map(|response| Lookup::Routed(Routed::Local(Box::new(response))));
+        }
         if self.matcher.scope() == Scope::Local {
-            if let Some(response) = local::answer(self, protocol, &parts.method, path) {
-                return response.map(|response| Lookup::Routed(Routed::Local(Box::new(response))));
-            }
             if protocol == Protocol::Grpc
                 && let Some((V2_SERVICE, method)) = path.rsplit_once('/')
                 && let Some(field) = NameField::of(method)

@@ -24,6 +24,79 @@ the_same_as_their_sources() {
         "$(sed -n 's/^appVersion: //p' $chart/Chart.yaml)"
 }
 
+kept() { render "$@" | grep -o -- '--max-inflight-bytes=[0-9]*' | cut -d= -f2; }
+
+# Bodies may take twice this number, and a gateway that is killed for its memory takes everybody's requests with it.
+gateways_keep_within_their_memory() {
+    refused maxInflightBytes gateway.maxInflightBytes=much
+    check "bodies of a gateway" 536870912 "$(kept)"
+    check "bodies of a small gateway" 67108864 "$(kept --set gateway.resources.limits.memory=256Mi)"
+    check "bodies of a gateway, decimal" 375000000 "$(kept --set gateway.resources.limits.memory=1.5G)"
+    check "bodies of a gateway, in bytes" 268435456 "$(kept --set gateway.resources.limits.memory=1073741824)"
+    check "bodies as they are asked for" 314572800 "$(kept --set gateway.maxInflightBytes=300Mi)"
+    check "bodies without a limit" "" "$(kept --set-json gateway.resources.limits=null || true)"
+}
+
+addresses() { render "$@" | grep -E -- '-address=|--address=' | tr -d " '" | LC_ALL=C sort | uniq -c | awk '{print $1 $2}' | paste -sd ' '; }
+
+# Where pods have IPv6 addresses, the kubelet and everybody else come by them; YAML would take colons at an end for its own.
+either_family_is_listened_to() {
+    refused listenAddress listenAddress=weir.example.com
+    check "addresses unasked" "" "$(addresses)"
+    check "addresses of both families" '1-"--grpc-address=::" 1-"--http-address=::" 3---address=::' "$(addresses --set listenAddress=::)"
+}
+
+field() { sed -n "s/^ *$1: //p" | sort -u | paste -sd ' '; } # field NAME: its values in objects on stdin
+
+images_may_have_digests() {
+    local digest
+    digest=sha256:$(printf '0%.0s' $(seq 64))
+    refused digest weir.image.digest=sha256:0
+    check "images by digest" "\"weir-runtime:1-cuda@$digest\" \"weir@$digest\"" \
+        "$(render --set "weir.image.digest=$digest,runtime.image.digest=$digest,runtime.image.tag=1-cuda" | field image)"
+    check "what fetches models, by digest" 1 "$(render --set "weir.image.digest=$digest" | grep -c "WEIR_IMAGE, value: \"weir@$digest\"")"
+}
+
+the_service_outside() { render --set gateway.external.type=LoadBalancer "$@" | sed -n '/name: weir-gateway-external/,/^---/p'; }
+
+the_way_from_outside() {
+    refused externalTrafficPolicy gateway.external.externalTrafficPolicy=Near
+    refused loadBalancerSourceRanges "gateway.external.loadBalancerSourceRanges={10.0.0.0}"
+    check "fields of the Service unasked" "" "$(the_service_outside | grep -E 'Policy|loadBalancer' || true)"
+    check "traffic policy" '"Local"' "$(the_service_outside --set gateway.external.externalTrafficPolicy=Local | field externalTrafficPolicy)"
+    check "families" '"PreferDualStack"' "$(the_service_outside --set gateway.external.ipFamilyPolicy=PreferDualStack | field ipFamilyPolicy)"
+    check "ranges" '["10.0.0.0/8","fd00::/8"]' \
+        "$(the_service_outside --set 'gateway.external.loadBalancerSourceRanges={10.0.0.0/8,fd00::/8}' | field loadBalancerSourceRanges)"
+    check "class" '"example.com/inner"' "$(the_service_outside --set gateway.external.loadBalancerClass=example.com/inner | field loadBalancerClass)"
+}
+
+monitors() { render -s templates/monitoring.yaml --set monitoring.podMonitor=true,monitoring.rules=true "$@"; }
+
+# An alert on a metric that was renamed never rings.
+alerts_are_of_metrics_that_there_are() {
+    local metric metrics
+    check "nothing of the Prometheus operator unasked" 0 "$(render | grep -c monitoring.coreos.com)"
+    check "what the Prometheus operator gets" "PodMonitor PrometheusRule" "$(monitors | field kind)"
+    check "labels by which it is chosen" 2 "$(monitors --set monitoring.labels.release=stack | grep -c '^    release: stack')"
+    check "alerts alone" PrometheusRule "$(monitors --set monitoring.podMonitor=false | field kind)"
+    metrics=$(monitors | grep -oE 'weir_[a-z_]+' | sort -u)
+    check "metrics of alerts" 11 "$(wc -l <<<"$metrics")"
+    for metric in $metrics; do
+        check "docs/metrics.md has $metric" 1 "$(grep -c "^| \`${metric%_count}\` " docs/metrics.md)"
+    done
+    check "what to do about alerts" "$(monitors | field '- alert' | tr ' ' '\n')" \
+        "$(grep '^| `Weir' docs/kubernetes.md | cut -d'|' -f2 | grep -oE 'Weir[A-Za-z]+' | sort -u)"
+}
+
+budgets() { render "$@" | grep -A2 '^kind: PodDisruptionBudget' | field name; }
+
+# A budget of a single pod would say nothing, and one of none would hold up each drain.
+drains_take_one_at_a_time() {
+    check "budgets" weir-gateway "$(budgets)"
+    check "budgets of several" "weir-autoscaler weir-controller weir-gateway" "$(budgets --set controller.replicas=2,autoscaler.replicas=2)"
+    check "pods of an older template do not count" 6 "$(render | grep -c 'matchLabelKeys: \[pod-template-hash\]')"
+}
+
 lint() {
     helm lint --strict --quiet $chart
     the_same_as_their_sources
@@ -51,6 +124,16 @@ lint() {
     check "one metrics API" "v1beta2.custom.metrics.k8s.io" "$(render --set metricsApi.custom=true | sed -n '/kind: APIService/,/^---/p' |
         sed -n 's/^  name: //p')"
     check "rights on it alone" 1 "$(render --set metricsApi.custom=true | grep apiservices | grep -vc external)"
+    gateways_keep_within_their_memory
+    either_family_is_listened_to
+    images_may_have_digests
+    the_way_from_outside
+    drains_take_one_at_a_time
+    alerts_are_of_metrics_that_there_are
+    check "numbers of pods" "1 2" "$(render | field replicas)"
+    check "numbers of pods where an autoscaler writes the gateways'" 1 "$(render --set gateway.replicas=null | field replicas)"
+    refused extraArgs "gateway.extraArgs={verbose}"
+    check "flags that no value sets" 1 "$(render --set 'gateway.extraArgs={--max-connections=9}' | grep -c -- '- --max-connections=9')"
     refused gpuPrice gpuPrice=dear
     check "a price" 1 "$(render --set gpuPrice=2.5 | grep -c -- --gpu-price=2.5)"
     check "no price unasked" 0 "$(render | grep -c -- --gpu-price)"
@@ -80,12 +163,32 @@ roles_are_least() {
             check "weir-$component may not $verb" no "$(may $component $verb)"
         done
     done
+    people_have_their_rights
     check "autoscaler makes no Deployments" no "$(may autoscaler create deployments.apps)"
     check "gateway reads no pods" no "$(may gateway list pods)"
     check "controller shares the webhook's Secret" yes "$(may_by_name controller update secret/weir-webhook)"
     check "controller reads no other Secret" no "$(may_by_name controller get secret/other)"
     check "controller makes no Secret" no "$(may controller create secrets $namespace)"
     check "controller changes no other webhook" no "$(may_by_name controller patch validatingwebhookconfiguration/other)"
+}
+
+# Roles of the cluster take up what is aggregated some moments later.
+people_have_their_rights() {
+    local waited=0
+    until kubectl get clusterrole view -o yaml | grep -q clusterservingruntimes || [ $((waited += 1)) -gt 60 ]; do sleep 0.5; done
+    kubectl create rolebinding anna --clusterrole edit --user anna -n default >/dev/null
+    kubectl create clusterrolebinding otto --clusterrole view --user otto >/dev/null
+    check "an editor reads the scale" yes "$(person anna get inferenceservices.serving.kserve.io scale)"
+    check "an editor scales" yes "$(person anna patch inferenceservices.serving.kserve.io scale)"
+    check "an editor changes no runtime of the cluster" no "$(person anna patch clusterservingruntimes.serving.kserve.io "")"
+    check "a viewer of all reads runtimes of the cluster" yes "$(person otto list clusterservingruntimes.serving.kserve.io "")"
+    check "a viewer scales nothing" no "$(person otto patch inferenceservices.serving.kserve.io scale)"
+    kubectl delete rolebinding anna -n default >/dev/null
+    kubectl delete clusterrolebinding otto >/dev/null
+}
+
+person() { # person NAME VERB RESOURCE SUBRESOURCE
+    kubectl auth can-i "$2" "$3" --subresource "$4" --as "$1" -n default 2>/dev/null || true
 }
 
 may_by_name() { # may_by_name COMPONENT VERB KIND/NAME: in Weir's namespace
@@ -210,6 +313,8 @@ install() {
     kubectl label namespace $namespace $restricted/enforce=restricted $restricted/warn=restricted >/dev/null
     check "warnings of the API server" "" "$(render | kubectl apply --dry-run=server --server-side -f - 2>&1 >/dev/null)"
     helm install weir $chart --namespace $namespace --wait --timeout 90s >/dev/null
+    check "what another way to apply it finds changed, or another's" "" \
+        "$(render | kubectl apply --dry-run=server --server-side -f - 2>&1 >/dev/null)"
     check "replicas that are available" "1 1 2" "$(kubectl get deployment -n $namespace -o 'jsonpath={.items[*].status.availableReplicas}')"
     check "the runtime's name of the model" --model-name={{.Name}} "$(kubectl get clusterservingruntime weir-libtorch \
         -o 'jsonpath={.spec.containers[0].args[1]}')"

@@ -2,9 +2,9 @@
 {{- define "weir.labels" -}}
 {{ include "weir.selector" . }}
 app.kubernetes.io/part-of: weir
-app.kubernetes.io/version: {{ (index . 0).Chart.AppVersion | quote }}
+app.kubernetes.io/version: {{ (index . 0).Chart.AppVersion | replace "+" "_" | quote }}
 app.kubernetes.io/managed-by: {{ (index . 0).Release.Service }}
-helm.sh/chart: {{ (index . 0).Chart.Name }}-{{ (index . 0).Chart.Version }}
+helm.sh/chart: {{ (index . 0).Chart.Name }}-{{ (index . 0).Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{/* What tells a component's pods from others, and never changes */}}
@@ -13,9 +13,22 @@ app.kubernetes.io/name: weir-{{ index . 1 }}
 app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
 {{- end }}
 
-{{/* An image with its tag: include "weir.image" (list $ .Values.weir.image) */}}
+{{/* An image with its tag, or with its digest, which says all: include "weir.image" (list $ .Values.weir.image) */}}
 {{- define "weir.image" -}}
-{{ (index . 1).repository }}:{{ (index . 1).tag | default (index . 0).Chart.AppVersion }}
+{{- $image := index . 1 }}
+{{- if $image.digest -}}
+{{ $image.repository }}{{ with $image.tag }}:{{ . }}{{ end }}@{{ $image.digest }}
+{{- else -}}
+{{ $image.repository }}:{{ $image.tag | default (index . 0).Chart.AppVersion }}
+{{- end }}
+{{- end }}
+
+{{/* Bytes of a quantity such as 1Gi, as a whole number: include "weir.bytes" .Values.gateway.resources.limits.memory */}}
+{{- define "weir.bytes" -}}
+{{- $text := ternary (printf "%.0f" (float64 .)) (toString .) (kindIs "float64" .) }}
+{{- $units := dict "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 }}
+{{- $unit := regexFind "[A-Za-z]+$" $text }}
+{{- mulf (float64 (trimSuffix $unit $text)) (get $units $unit | default 1.0) | int64 }}
 {{- end }}
 
 {{/* What Pod Security's `restricted` asks of a container, and a root file system that nobody writes to */}}
@@ -38,7 +51,9 @@ metadata:
   namespace: {{ $root.Release.Namespace }}
   labels: {{- include "weir.labels" (list $root .name) | nindent 4 }}
 spec:
-  replicas: {{ $values.replicas }}
+  {{- with $values.replicas }}
+  replicas: {{ . }}
+  {{- end }}
   # The old one goes when the new one is ready.
   strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}
   selector:
@@ -65,6 +80,8 @@ spec:
         - topologyKey: {{ . }}
           maxSkew: 1
           whenUnsatisfiable: ScheduleAnyway
+          # Pods of the template before do not count, or those that follow them would come to one node.
+          matchLabelKeys: [pod-template-hash]
           labelSelector:
             matchLabels: {{- include "weir.selector" (list $root $.name) | nindent 14 }}
         {{- end }}
@@ -77,10 +94,10 @@ spec:
         - name: weir
           image: {{ include "weir.image" (list $root $root.Values.weir.image) | quote }}
           imagePullPolicy: {{ $root.Values.weir.image.pullPolicy }}
-          args: {{- toYaml (prepend .args .name) | nindent 12 }}
+          args: {{- toYaml (concat (prepend .args .name) ($values.extraArgs | default list)) | nindent 12 }}
           env:
-            - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
-            - {name: POD_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
+            - {name: POD_NAME, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.name}}}
+            - {name: POD_NAMESPACE, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.namespace}}}
             {{- range $name, $value := .env }}
             - {name: {{ $name }}, value: {{ $value | quote }}}
             {{- end }}
@@ -117,6 +134,21 @@ spec:
     - {{ toJson . }}
     {{- end }}
     - {name: admin, port: 9090, targetPort: admin}
+{{- end }}
+
+{{/* Drained nodes take one pod of a component at a time: include "weir.budget" (dict "root" $ "name" "gateway") */}}
+{{- define "weir.budget" -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: weir-{{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels: {{- include "weir.labels" (list .root .name) | nindent 4 }}
+spec:
+  maxUnavailable: 1
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels: {{- include "weir.selector" (list .root .name) | nindent 6 }}
 {{- end }}
 
 {{/* A component's role and its binding; none without rules: include "weir.role" (dict "root" $ "name" "gateway" "kind" "Role" "namespace" … "rules" …) */}}
@@ -156,6 +188,9 @@ subjects: [{kind: ServiceAccount, name: weir-{{ .name }}, namespace: {{ .root.Re
 {{- $args := list "--admin-port=9090" (printf "--cluster-domain=%s" $values.clusterDomain) }}
 {{- with $values.watchNamespace }}
 {{- $args = append $args (printf "--watch-namespace=%s" .) }}
+{{- end }}
+{{- with $values.listenAddress }}
+{{- $args = append $args (printf "--address=%s" .) }}
 {{- end }}
 {{- toJson (concat $args (index . 1)) }}
 {{- end }}

@@ -48,9 +48,9 @@ fn is_invalid(status: &Status) -> bool {
 }
 
 /// 404 is the namespace's: an object that is not there is none of the errors that come here. A webhook that cannot be
-/// called is a 500.
+/// called is a 500. An API server that has too much to do says 429, and nothing about the object.
 fn is_denied(status: &Status) -> bool {
-    matches!(status.code, 401 | 403 | 404 | 409 | 429)
+    matches!(status.code, 401 | 403 | 404 | 409)
         || (status.code == 500 && status.message.contains("failed calling webhook"))
 }
 
@@ -60,4 +60,30 @@ pub(crate) fn unwritable(
     error: serde_json::Error,
 ) -> ClusterError {
     ClusterError::refused(subject.to_string(), format!("cannot be written: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(code: u16) -> ClusterError {
+        let status = Status::failure("no", "Because").with_code(code);
+        of("digits", kube::Error::Api(status.boxed()))
+    }
+
+    #[test]
+    fn an_api_server_with_too_much_to_do_denies_nothing() {
+        for code in [429, 500, 503, 504] {
+            let error = answered(code);
+            assert!(matches!(error, ClusterError::Unavailable { .. }), "{code}");
+        }
+        for code in [401, 403, 404, 409] {
+            let error = answered(code);
+            assert!(matches!(error, ClusterError::Denied { .. }), "{code}");
+        }
+        for code in [400, 413, 422] {
+            let error = answered(code);
+            assert!(matches!(error, ClusterError::Refused { .. }), "{code}");
+        }
+    }
 }

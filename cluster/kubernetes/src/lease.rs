@@ -29,6 +29,10 @@ const LOST_AFTER: Duration = Duration::from_secs(12);
 /// Time between two looks at a lease that another holds.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// Longest wait for one answer. A connection whose other end is gone without a word, as with a node of the control plane,
+/// costs one try, and the next is made on another before the lease is lost.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
+
 /// Tells the tasks of one process apart.
 static ASKED: AtomicU64 = AtomicU64::new(0);
 
@@ -71,28 +75,19 @@ impl Holder {
         &self,
         sighting: &mut Sighting,
     ) -> Result<Option<LeaseObject>, ClusterError> {
-        let existing = self.leases.get_opt(&self.name).await;
+        let existing = answered(self.leases.get_opt(&self.name)).await;
         let existing = existing.map_err(|e| error::of(&self.name, e))?;
         let now = Instant::now().into_std();
         let claim = match existing {
             Some(existing) => match sighting.claim(&existing, now) {
-                Claim::Free => {
-                    self.leases
-                        .replace(
-                            &self.name,
-                            &PostParams::default(),
-                            &claimed(existing, &self.identity),
-                        )
-                        .await
-                }
+                Claim::Free => self.replace(&claimed(existing, &self.identity)).await,
                 Claim::Held => return Ok(None),
             },
             None => {
                 let mut first = LeaseObject::default();
                 first.metadata.name = Some(self.name.clone());
-                self.leases
-                    .create(&PostParams::default(), &claimed(first, &self.identity))
-                    .await
+                let first = claimed(first, &self.identity);
+                answered(self.leases.create(&PostParams::default(), &first)).await
             }
         };
         match claim {
@@ -137,18 +132,37 @@ impl Holder {
 
     /// Renews the lease, however often that takes; none when another has taken it.
     async fn renewed(&self, held: &LeaseObject) -> Option<LeaseObject> {
+        let mut held = held.clone();
         loop {
             match self.replace(&claimed(held.clone(), &self.identity)).await {
                 Ok(stored) => return Some(stored),
-                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => return None,
+                Err(kube::Error::Api(status)) if status.code == 404 => return None,
+                // Written by this holder, whose answer did not come, or by somebody who left it the lease.
+                Err(kube::Error::Api(status)) if status.code == 409 => held = self.own().await?,
                 Err(_) => tokio::time::sleep(LOOK_EVERY).await,
             }
         }
     }
 
+    /// The lease as it is now, if this holder has it.
+    async fn own(&self) -> Option<LeaseObject> {
+        let found = answered(self.leases.get_opt(&self.name)).await.ok()??;
+        let holder = found.spec.as_ref()?.holder_identity.as_deref();
+        (holder == Some(self.identity.as_str())).then_some(found)
+    }
+
     async fn replace(&self, lease: &LeaseObject) -> Result<LeaseObject, kube::Error> {
-        self.leases
-            .replace(&self.name, &PostParams::default(), lease)
-            .await
+        let params = PostParams::default();
+        answered(self.leases.replace(&self.name, &params, lease)).await
+    }
+}
+
+/// Waits for an answer, but not for long.
+async fn answered<T>(
+    request: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, kube::Error> {
+    match tokio::time::timeout(ANSWERED_WITHIN, request).await {
+        Ok(answer) => answer,
+        Err(elapsed) => Err(kube::Error::Service(elapsed.into())),
     }
 }

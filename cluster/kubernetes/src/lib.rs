@@ -53,7 +53,7 @@ pub use known_services::KnownServices;
 pub use kube::Client;
 pub use objects::{check_storage_uri, revision_of};
 pub use options::Options;
-pub use retried_watch::retried;
+pub use retried_watch::{WATCH_SECONDS, retried};
 pub use seen::{Edit, Key, Seen};
 pub use stored::StoredRevision;
 pub use stored_history::StoredHistory;

@@ -14,6 +14,10 @@ use kube::runtime::watcher::{self, Event};
 const FIRST: Duration = Duration::from_millis(800);
 const LONGEST: Duration = Duration::from_secs(10);
 
+/// Seconds after which the API server ends a watch, and the next goes on from there. A watch that has said nothing for five
+/// more is given up: an end that is gone, as with a node of the control plane, may never close its connection.
+pub const WATCH_SECONDS: u32 = 60;
+
 /// Growing pauses, which become short again only after a try that got somewhere. Each try begins with an event of its own,
 /// before the API server has said anything; by kube's rule every try would be the first.
 pub(crate) struct WatchPauses {

@@ -17,7 +17,7 @@ use weir_cluster::{ClusterError, Gateway, Snapshot};
 
 use crate::objects::{MANAGED_BY, WEIR};
 use crate::observed::{Change, Observed};
-use crate::retried_watch::{WatchPauses, retried};
+use crate::retried_watch::{WATCH_SECONDS, WatchPauses, retried};
 use crate::{Options, WatchScope, error};
 
 /// Events that make one snapshot together when they are there at once, as at the start.
@@ -129,7 +129,8 @@ fn changes(client: &Client, options: &Options) -> SelectAll<BoxStream<'static, C
 /// The autoscalers of others. Where they cannot be watched, as without the right, it is as if there were none, and one line
 /// says so.
 fn autoscalers(api: Api<HorizontalPodAutoscaler>) -> BoxStream<'static, Change> {
-    let events = watcher(api, Config::default()).backoff(WatchPauses::default());
+    let config = Config::default().timeout(WATCH_SECONDS);
+    let events = watcher(api, config).backoff(WatchPauses::default());
     let changes = events.scan(false, |is_told, event| {
         let change = match event {
             Ok(event) => {
@@ -154,5 +155,6 @@ where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     K: Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
 {
-    retried(watcher(api, config), K::kind(&()).into_owned())
+    let watch = watcher(api, config.timeout(WATCH_SECONDS));
+    retried(watch, K::kind(&()).into_owned())
 }

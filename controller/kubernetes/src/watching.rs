@@ -9,7 +9,7 @@ use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Client, Resource};
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use weir_cluster_kubernetes::retried;
+use weir_cluster_kubernetes::{WATCH_SECONDS, retried};
 use weir_controller::Declaration;
 use weir_crds::{ClusterServingRuntime, InferenceService, ServingRuntime};
 
@@ -94,5 +94,6 @@ fn of<K: Resource<DynamicType = ()>>(
 /// The events of one kind of object. While the API server does not answer, what was last seen stays.
 fn events(api: Api<DynamicObject>) -> BoxStream<'static, Event<DynamicObject>> {
     let objects = api.resource_url().to_owned();
-    retried(watcher(api, Config::default()), objects)
+    let config = Config::default().timeout(WATCH_SECONDS);
+    retried(watcher(api, config), objects)
 }

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use weir_crds::InferenceServiceStatus;
-use weir_crds::inference_service::{Condition, ConditionStatus};
+
+use super::metrics::Readiness;
 
 /// The status of a service that was published last, as JSON: as a value it needs twice the memory, and it is read only when
 /// the service is looked at again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KeptStatus {
     text: Arc<str>,
-    ready: Option<ConditionStatus>,
+    readiness: Readiness,
 }
 
 impl KeptStatus {
@@ -20,9 +21,9 @@ impl KeptStatus {
         serde_json::from_str(&self.text).unwrap_or_default()
     }
 
-    /// The status of its condition `Ready`; unset before there is one.
-    pub(super) fn ready(&self) -> Option<ConditionStatus> {
-        self.ready
+    /// The readiness that it tells of.
+    pub(super) fn readiness(&self) -> Readiness {
+        self.readiness
     }
 }
 
@@ -32,7 +33,7 @@ impl From<&InferenceServiceStatus> for KeptStatus {
         let text = serde_json::to_string(status).unwrap_or_default();
         Self {
             text: text.into(),
-            ready: status.condition(Condition::READY).map(|ready| ready.status),
+            readiness: Readiness::of(status),
         }
     }
 }
@@ -41,21 +42,37 @@ impl From<&InferenceServiceStatus> for KeptStatus {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_status_is_read_as_it_was() {
-        assert_eq!(
-            KeptStatus::default().read(),
-            InferenceServiceStatus::default()
-        );
-        let status: InferenceServiceStatus = serde_json::from_value(serde_json::json!({
+    fn ready(status: &str, reason: &str, stopped: &str) -> InferenceServiceStatus {
+        serde_json::from_value(serde_json::json!({
             "observedGeneration": 3,
-            "conditions": [{"type": "Ready", "status": "False", "reason": "Loading", "message": "it loads"}],
+            "conditions": [
+                {"type": "Ready", "status": status, "reason": reason, "message": "it loads"},
+                {"type": "Stopped", "status": stopped},
+            ],
             "annotations": {"a": "b"},
             "url": "http://digits-default.example.com",
         }))
-        .unwrap();
+        .unwrap()
+    }
+
+    #[test]
+    fn a_status_is_read_as_it_was() {
+        let none = KeptStatus::default();
+        assert_eq!(none.read(), InferenceServiceStatus::default());
+        assert_eq!(none.readiness(), Readiness::Unknown);
+        let status = ready("False", "Loading", "False");
         let kept = KeptStatus::from(&status);
         assert_eq!(kept.read(), status);
-        assert_eq!(kept.ready(), Some(ConditionStatus::False));
+        assert_eq!(kept.readiness(), Readiness::NotReady);
+    }
+
+    #[test]
+    fn a_service_that_is_stopped_is_not_one_that_fails() {
+        let readiness = |status: &str, stopped: &str| {
+            KeptStatus::from(&ready(status, "Because", stopped)).readiness()
+        };
+        assert_eq!(readiness("False", "True"), Readiness::Stopped);
+        assert_eq!(readiness("True", "False"), Readiness::Ready);
+        assert_eq!(readiness("Unknown", "False"), Readiness::Unknown);
     }
 }

@@ -12,7 +12,8 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use weir_crds::inference_service::ConditionStatus;
+use weir_crds::InferenceServiceStatus;
+use weir_crds::inference_service::{Condition, ConditionStatus};
 
 use crate::declaration::Declaration;
 
@@ -31,11 +32,23 @@ struct Counts {
     succeeded: Instant,
 }
 
-/// ReadyCounts by their condition `Ready`.
+/// Readiness of a service, as it is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Readiness {
+    Ready,
+    NotReady,
+    /// Not ready because its annotation says so: nothing is wrong.
+    Stopped,
+    #[default]
+    Unknown,
+}
+
+/// Services by their readiness.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ReadyCounts {
     ready: u64,
     unready: u64,
+    stopped: u64,
     unknown: u64,
 }
 
@@ -48,15 +61,30 @@ pub(super) enum LoopState {
     Failing,
 }
 
+impl Readiness {
+    /// The readiness that a status tells of.
+    pub(super) fn of(status: &InferenceServiceStatus) -> Self {
+        let of_condition = |kind: &str| status.condition(kind).map(|found| found.status);
+        let is_stopped = of_condition(Condition::STOPPED) == Some(ConditionStatus::True);
+        match of_condition(Condition::READY) {
+            Some(ConditionStatus::True) => Self::Ready,
+            Some(ConditionStatus::False) if is_stopped => Self::Stopped,
+            Some(ConditionStatus::False) => Self::NotReady,
+            Some(ConditionStatus::Unknown) | None => Self::Unknown,
+        }
+    }
+}
+
 impl ReadyCounts {
     /// Counts services of this readiness.
-    pub(super) fn of(readiness: impl Iterator<Item = Option<ConditionStatus>>) -> Self {
+    pub(super) fn of(readiness: impl Iterator<Item = Readiness>) -> Self {
         let mut services = Self::default();
         for ready in readiness {
             let count = match ready {
-                Some(ConditionStatus::True) => &mut services.ready,
-                Some(ConditionStatus::False) => &mut services.unready,
-                Some(ConditionStatus::Unknown) | None => &mut services.unknown,
+                Readiness::Ready => &mut services.ready,
+                Readiness::NotReady => &mut services.unready,
+                Readiness::Stopped => &mut services.stopped,
+                Readiness::Unknown => &mut services.unknown,
             };
             *count += 1;
         }
@@ -88,6 +116,11 @@ impl ReconcileMetrics {
         }
     }
 
+    /// Counts no service any more: another process does, and sums over both would be too large.
+    pub(super) fn stand_by(&self) {
+        self.counts.lock().services = ReadyCounts::default();
+    }
+
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register_collector(Box::new(self.clone()));
     }
@@ -110,12 +143,13 @@ fn by_readiness(
     services: ReadyCounts,
 ) -> Result<(), fmt::Error> {
     let name = "weir_controller_services";
-    let help = "Services, by their condition Ready.";
+    let help = "Services, by their condition Ready; those that their annotation stops are Stopped.";
     let kind = ConstGauge::new(0_u64).metric_type();
     let mut family = encoder.encode_descriptor(name, help, None, kind)?;
     for (ready, count) in [
         ("True", services.ready),
         ("False", services.unready),
+        ("Stopped", services.stopped),
         ("Unknown", services.unknown),
     ] {
         ConstGauge::new(count).encode(family.encode_family(&[("ready", ready)])?)?;
@@ -171,10 +205,11 @@ mod tests {
         let mut registry = Registry::default();
         metrics.register(&mut registry);
         let readiness = [
-            Some(ConditionStatus::True),
-            Some(ConditionStatus::True),
-            Some(ConditionStatus::False),
-            None,
+            Readiness::Ready,
+            Readiness::Ready,
+            Readiness::NotReady,
+            Readiness::Stopped,
+            Readiness::Unknown,
         ];
         metrics.record(
             ReadyCounts::of(readiness.into_iter()),
@@ -191,6 +226,7 @@ mod tests {
         let expected = [
             "services{ready=\"True\"} 2",
             "services{ready=\"False\"} 1",
+            "services{ready=\"Stopped\"} 1",
             "services{ready=\"Unknown\"} 1",
             "problems 1",
             "reconcile_errors_total 3",
@@ -205,5 +241,20 @@ mod tests {
         assert!(age <= began.elapsed().as_secs_f64(), "{age}");
         metrics.record(ReadyCounts::default(), 0, LoopState::Healthy);
         assert!(metrics.counts.lock().succeeded > began);
+    }
+
+    #[test]
+    fn who_leads_no_more_counts_no_service() {
+        let (_sender, declared) = watch::channel(Arc::default());
+        let metrics = ReconcileMetrics::new(declared);
+        let mut registry = Registry::default();
+        metrics.register(&mut registry);
+        let ready = ReadyCounts::of([Readiness::Ready].into_iter());
+        metrics.record(ready, 1, LoopState::Healthy);
+        assert!(samples(&registry).contains(&"services{ready=\"True\"} 1".to_owned()));
+        metrics.stand_by();
+        let samples = samples(&registry);
+        assert!(samples.contains(&"services{ready=\"True\"} 0".to_owned()));
+        assert!(samples.contains(&"reconcile_errors_total 1".to_owned()));
     }
 }

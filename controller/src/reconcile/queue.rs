@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use weir_cluster::ServiceName;
-use weir_crds::inference_service::ConditionStatus;
 
 use super::inputs::Inputs;
-use super::metrics::LoopState;
+use super::metrics::{LoopState, Readiness};
 use super::observed::Observed;
 use super::retry::Retry;
 use super::state::ServiceState;
@@ -28,8 +27,8 @@ struct Entry {
     failed_with: Option<DeclaredService>,
     /// End of the last attempt, in seconds since 1970.
     ended: u64,
-    /// Status of its condition `Ready`, as published last.
-    ready: Option<ConditionStatus>,
+    /// Its readiness, as published last.
+    readiness: Readiness,
     /// Part in the rolling of a changed runtime.
     part: Part,
     /// Time of its last turn to follow one, in seconds since 1970.
@@ -147,7 +146,7 @@ impl Queue {
         entry.ended = now;
         entry.place = match outcome.state {
             Some(state) => {
-                entry.ready = state.status.ready();
+                entry.readiness = state.status.readiness();
                 entry.part = state.part;
                 Place::Here(state)
             }
@@ -175,8 +174,8 @@ impl Queue {
     }
 
     /// The readiness of each service, as published last.
-    pub(super) fn readiness(&self) -> impl Iterator<Item = Option<ConditionStatus>> {
-        self.0.values().map(|entry| entry.ready)
+    pub(super) fn readiness(&self) -> impl Iterator<Item = Readiness> {
+        self.0.values().map(|entry| entry.readiness)
     }
 }
 

@@ -1,5 +1,7 @@
 use std::time::{Duration, Instant};
 
+use tokio::net::TcpListener;
+
 use super::claim::*;
 use super::*;
 
@@ -57,4 +59,24 @@ fn renewing_is_no_transition() {
 #[test]
 fn a_holder_stops_before_another_begins() {
     assert!(LOST_AFTER < HELD_FOR && RENEW_EVERY < LOST_AFTER);
+    assert!(RENEW_EVERY + ANSWERED_WITHIN + LOOK_EVERY < LOST_AFTER);
+}
+
+#[tokio::test]
+async fn an_answer_that_never_comes_is_not_waited_for() {
+    // It takes connections, as the system does for it, and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = silent.local_addr().unwrap();
+    let config = kube::Config::new(format!("http://{address}").parse().unwrap());
+    let holder = Holder {
+        leases: Api::namespaced(kube::Client::try_from(config).unwrap(), "weir-system"),
+        name: "weir-controller".to_owned(),
+        identity: "a".to_owned(),
+    };
+    let mut sighting = Sighting::default();
+    let asked = holder.try_acquire(&mut sighting);
+    let told = tokio::time::timeout(2 * ANSWERED_WITHIN, asked).await;
+    let told = told.unwrap();
+    let is_told = matches!(told, Err(ClusterError::Unavailable { .. }));
+    assert!(is_told, "{told:?}");
 }

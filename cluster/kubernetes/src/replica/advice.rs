@@ -1,7 +1,7 @@
 //! What to do about what the scheduler and the kubelet say.
 
 /// What the scheduler says, and what to do about it; the first that fits.
-const UNSCHEDULABLE: [(&str, &str); 10] = [
+const UNSCHEDULABLE: [(&str, &str); 12] = [
     (
         "persistentvolumeclaim",
         "create that PersistentVolumeClaim, or correct the storageUri",
@@ -27,12 +27,20 @@ const UNSCHEDULABLE: [(&str, &str); 10] = [
         "add a node, free that resource, or ask for less",
     ),
     (
+        "were unschedulable",
+        "a node is cordoned: `kubectl uncordon` it once it may be used again, or add one",
+    ),
+    (
+        "{node.kubernetes.io/",
+        "a node is not ready or short of something, as its taint says: repair it, or add one",
+    ),
+    (
         "node affinity/selector",
         "label a node as nodeSelector and affinity ask, or change them",
     ),
     (
         "untolerated taint",
-        "add a toleration of that taint, or a node without it",
+        "add a toleration of that taint, or a node without it; a node that is not ready has one, too",
     ),
     (
         "topology spread constraints",

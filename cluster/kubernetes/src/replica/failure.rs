@@ -57,8 +57,7 @@ fn unplaced(pod: &Pod, status: &PodStatus) -> Option<Failure> {
     let sentence = match placed {
         Some(placed) if placed.status == "False" => {
             let message = placed.message.as_deref().unwrap_or_default();
-            // Of several, the last says what evicting other pods would do.
-            let message = message.split(" preemption:").next().unwrap_or_default();
+            let message = why_no_node(message);
             match placed.reason.as_deref() {
                 Some("SchedulingGated") => {
                     "its scheduling gates are closed: a queue such as Kueue's opens them".to_owned()
@@ -81,6 +80,14 @@ fn unplaced(pod: &Pod, status: &PodStatus) -> Option<Failure> {
         at: since.and_then(seconds),
         ..fail(FailureReason::NotStarted, sentence)
     })
+}
+
+/// The part of a scheduler's message that says why no node fits. What follows is what evicting other pods, or freeing their
+/// claims, would do.
+fn why_no_node(message: &str) -> &str {
+    let others = [" preemption:", " no new claims to deallocate"];
+    let end = others.iter().filter_map(|other| message.find(other)).min();
+    &message[..end.unwrap_or(message.len())]
 }
 
 /// The templates of the claims that were not made for a pod, which the scheduler does not even look at before.

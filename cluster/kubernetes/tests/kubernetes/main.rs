@@ -8,6 +8,7 @@ mod contract;
 mod failures;
 mod gateway;
 mod gateway_view;
+mod lease;
 mod other_autoscalers;
 mod ownership;
 mod revisions;

@@ -97,7 +97,7 @@ fn a_pod_without_a_node_says_what_to_do() {
             ),
             R::NotStarted,
             "no node takes it (0/1 nodes are available: 1 node(s) had untolerated taint(s)): add a toleration of that \
-             taint, or a node without it",
+             taint, or a node without it; a node that is not ready has one, too",
         ),
         (
             condition(
@@ -116,6 +116,33 @@ fn a_pod_without_a_node_says_what_to_do() {
             R::NotStarted,
             "no node takes it (0/3 nodes are available: 3 cannot allocate all claims): no node has such a device free: \
              wait, free one, or change the ResourceClaim",
+        ),
+    ] {
+        told_of(&status, reason, sentence);
+    }
+}
+
+#[test]
+fn a_pod_whose_nodes_went_says_what_became_of_them() {
+    for (status, reason, sentence) in [
+        (
+            condition(
+                "Unschedulable",
+                "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) had untolerated taint(s). no new claims to \
+                 deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.",
+            ),
+            R::NotStarted,
+            "no node takes it (0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) had untolerated taint(s)): \
+             a node is cordoned: `kubectl uncordon` it once it may be used again, or add one",
+        ),
+        (
+            condition(
+                "Unschedulable",
+                "0/1 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/unreachable: }.",
+            ),
+            R::NotStarted,
+            "no node takes it (0/1 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/unreachable: }): \
+             a node is not ready or short of something, as its taint says: repair it, or add one",
         ),
     ] {
         told_of(&status, reason, sentence);
