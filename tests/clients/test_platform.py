@@ -129,6 +129,22 @@ def test_grpc_health_is_asked_by_the_names_that_clients_give(platform, service):
         watching.cancel()
 
 
+@pytest.mark.parametrize(
+    "path", ["/inference.GRPCInferenceService/Nothing", "/no.Service/Call", "/AWS.ALB/healthcheck"]
+)
+def test_unknown_calls_over_grpc_are_unimplemented(platform, path):
+    with grpc.insecure_channel(platform.grpc) as channel:
+        with pytest.raises(grpc.RpcError) as caught:
+            channel.unary_unary(path)(b"", timeout=5)
+    error = caught.value
+    assert (error.code(), path in error.details()) == (grpc.StatusCode.UNIMPLEMENTED, True), error
+
+
+def test_the_root_says_that_the_server_is_alive(platform):
+    # What KServe's client asks of servers that speak V1, and load balancers that were told nothing else.
+    assert platform.call("GET", "/").json() == {"status": "alive"}
+
+
 def test_head_has_no_body(platform):
     reply = platform.call("HEAD", "/v2/health/ready")
     assert (reply.status, reply.body) == (200, b"")
@@ -137,7 +153,7 @@ def test_head_has_no_body(platform):
 @pytest.mark.parametrize(
     "method, path, status, allowed",
     [
-        ("GET", "/", 404, None),
+        ("GET", "/nothing", 404, None),
         ("GET", "/v2/nothing", 404, None),
         ("OPTIONS", "/v2/health/live", 405, "GET, HEAD"),
         ("POST", "/v2", 405, "GET, HEAD"),
