@@ -180,10 +180,9 @@ impl Coded for GatewayError {
             Self::InvalidResponse { .. } | Self::NoBatch { .. } => Code::Internal,
             Self::MethodNotAllowed { .. } => Code::MethodNotAllowed,
             Self::UnknownEncoding(_) => Code::UnknownCoding,
-            Self::OneRuntime(_)
-            | Self::WebSocket
-            | Self::NoMethod { .. }
-            | Self::GrpcOverHttp1 => Code::Unimplemented,
+            Self::OneRuntime(_) | Self::WebSocket | Self::NoMethod { .. } | Self::GrpcOverHttp1 => {
+                Code::Unimplemented
+            }
             Self::ControlClosed { .. } | Self::Foreign(_) => Code::Forbidden,
         }
     }

@@ -92,7 +92,9 @@ impl RouteTable {
     ) -> Option<Result<Lookup, GatewayError>> {
         let path = parts.uri.path();
         if let Some(response) = local::answer(self, protocol, &parts.method, path) {
-            return Some(response.map(|response| Lookup::Routed(Routed::Local(Box::new(response)))));
+            return Some(
+                response.map(|response| Lookup::Routed(Routed::Local(Box::new(response)))),
+            );
         }
         if protocol == Protocol::Grpc
             && let Some((V2_SERVICE, method)) = path.rsplit_once('/')
