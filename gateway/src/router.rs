@@ -8,15 +8,16 @@ mod path;
 mod split;
 mod table;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::request::Parts;
 use http::{Method, Response, header};
 use weir_cluster::Route;
-use weir_protocol::grpc::{NameField, PEEK_LIMIT, Peek, peek_model_name};
+use weir_protocol::grpc::{NameField, PEEK_LIMIT, Peek, find_model_name, peek_model_name};
 
-use crate::body::{BufferedBody, DownstreamBody};
-use crate::codec::grpc::{first_message, unknown_encoding};
+use crate::body::{BufferedBody, ChunkReader, DownstreamBody};
+use crate::codec::grpc::{first_message, plain_message, unknown_encoding};
 use crate::error::GatewayError;
 use crate::headers;
 use crate::options::Scope;
@@ -129,16 +130,18 @@ impl RouteTable {
         let encoding = headers::text(&parts.headers, &headers::GRPC_ENCODING);
         let head = buffered.head(PEEK_LIMIT);
         let message = first_message(&head, encoding, PEEK_LIMIT).unwrap_or_default();
-        let named = check_encoding(&head, encoding)
-            .and_then(|()| name_in(peek_model_name(field, &message)));
+        let named = check_encoding(&head, encoding).and_then(|()| {
+            let find = || name_behind(field, buffered);
+            name_in(peek_model_name(field, &message), find)
+        });
         let model = named.inspect_err(|_| count_unknown())?;
-        if let Some(found) = self.matcher.by_model(model) {
+        if let Some(found) = self.matcher.by_model(&model) {
             return self.target(parts, &found).map(Routed::Service);
         }
         count_unknown();
-        match local::grpc::unknown_model(parts.uri.path(), model) {
+        match local::grpc::unknown_model(parts.uri.path(), &model) {
             Some(answer) => answer.map(|response| Routed::Local(Box::new(response))),
-            None => Err(self.matcher.no_model(model)),
+            None => Err(self.matcher.no_model(&model)),
         }
     }
 
@@ -178,15 +181,24 @@ fn check_encoding(head: &[u8], encoding: Option<&str>) -> Result<(), GatewayErro
     }
 }
 
-/// The model's name in a message, empty if it has none.
-fn name_in(peek: Peek<'_>) -> Result<&str, GatewayError> {
+/// The model's name in a message, empty if it has none. `find` searches what was not examined.
+fn name_in(
+    peek: Peek<'_>,
+    find: impl FnOnce() -> Option<String>,
+) -> Result<Cow<'_, str>, GatewayError> {
     match peek {
-        Peek::Found(model) => Ok(model),
-        Peek::Absent | Peek::Truncated => Ok(""),
+        Peek::Found(model) => Ok(Cow::Borrowed(model)),
+        Peek::Absent | Peek::Truncated => Ok(Cow::Owned(find().unwrap_or_default())),
         Peek::Malformed => Err(GatewayError::Body(
             "is no protobuf message of this method".to_owned(),
         )),
     }
+}
+
+/// The model's name anywhere in a body's first message.
+fn name_behind(field: NameField, buffered: &BufferedBody) -> Option<String> {
+    let message = plain_message(ChunkReader::new(&buffered.chunks))?;
+    find_model_name(field, message)
 }
 
 /// The host that a request asks for.

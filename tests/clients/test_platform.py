@@ -7,6 +7,7 @@ import grpc
 import numpy as np
 import pytest
 import tritonclient.grpc as grpc_client
+from tritonclient.grpc import service_pb2
 
 import adapters
 import gateway
@@ -190,6 +191,23 @@ def test_every_digit_is_recognised(platform_client):
     for image, digit in samples.digits().values():
         answer = platform_client.infer("digits", {"image": image.astype(np.float32)})
         assert answer.as_numpy("digit").item() == digit
+
+
+def test_fields_of_a_message_come_in_any_order(platform):
+    # As Go writes messages that are made from descriptors, k6's among them.
+    rows = 64
+    image = np.zeros((rows, 1, 8, 8), dtype=np.float32)
+    shape = {"name": "image", "datatype": "FP32", "shape": image.shape}
+    parts = [
+        {"raw_input_contents": [image.tobytes()]},
+        {"inputs": [shape]},
+        {"model_name": "digits"},
+    ]
+    body = b"".join(service_pb2.ModelInferRequest(**part).SerializeToString() for part in parts)
+    with grpc.insecure_channel(platform.grpc) as channel:
+        answer = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")(body, timeout=10)
+    outputs = service_pb2.ModelInferResponse.FromString(answer).outputs
+    assert [list(output.shape) for output in outputs] == [[rows, 10], [rows, 1]]
 
 
 def test_another_service_at_the_same_address(platform_client):

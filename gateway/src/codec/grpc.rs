@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::Response;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use weir_protocol::Code;
@@ -94,6 +94,13 @@ pub(crate) fn first_message<'a>(
         (_, Some("deflate")) => Some(unpacked(flate2::read::ZlibDecoder::new(message), most)),
         (_, Some(_) | None) => None,
     }
+}
+
+/// The first message of a body, without prefix and as far as it is here; `None` if it is compressed.
+pub(crate) fn plain_message(mut body: impl Buf) -> Option<impl Buf> {
+    let flag = body.try_get_u8().ok()?;
+    let length = body.try_get_u32().ok()?;
+    (flag == 0).then(|| body.take(length as usize))
 }
 
 /// The encoding of a body's first message, where it is none that [`first_message`] reads.

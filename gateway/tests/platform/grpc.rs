@@ -156,6 +156,39 @@ async fn a_model_that_nobody_has_is_not_ready() {
     assert!(!told.ready);
 }
 
+/// Protobuf leaves the order of fields to the encoder. Here the name comes last, in a frame of its own.
+#[tokio::test]
+async fn a_model_is_found_behind_its_tensors() {
+    let (world, replica) = World::with(Manner::Mirror).await;
+    let tensors = proto::ModelInferRequest {
+        raw_input_contents: vec![Bytes::from(vec![7; 20_000])],
+        ..Default::default()
+    };
+    let message = [&tensors.encode_to_vec()[..], &infer("digits")[5..]].concat();
+    let mut whole = BytesMut::new();
+    whole.put_u8(0);
+    whole.put_u32(message.len() as u32);
+    whole.put_slice(&message);
+    let whole = whole.freeze();
+    for rpc in ["ModelInfer", "ModelStreamInfer"] {
+        let pieces = [
+            whole.slice(..3),
+            Bytes::new(),
+            whole.slice(3..17_000),
+            whole.slice(17_000..),
+        ];
+        let frames = pieces.map(|piece| Ok::<_, io::Error>(Frame::data(piece)));
+        let body = StreamBody::new(tokio_stream::iter(frames));
+        let mut sender = connect_h2(world.address()).await;
+        let path = format!("{SERVICE}/{rpc}");
+        let request = call("localhost", &path, body);
+        let told = ended(sender.send_request(request).await.unwrap()).await;
+        assert_eq!(status(&told), ("0", String::new()), "{rpc}");
+        assert_eq!(told.data, whole, "{rpc}");
+    }
+    assert_eq!(replica.requests(), 2);
+}
+
 /// What gRPC asks for: the status, and the encodings that would do.
 #[tokio::test]
 async fn a_name_that_cannot_be_read_is_told_why() {

@@ -1,0 +1,74 @@
+//! Reads a body where it lies: several pieces as one sequence of bytes, none of them copied.
+
+use bytes::{Buf, Bytes};
+
+/// The bytes of several pieces that are not read yet.
+#[derive(Clone, Debug)]
+pub(crate) struct ChunkReader<'a> {
+    /// Begins with the piece that is being read, which has bytes left.
+    chunks: &'a [Bytes],
+    /// Bytes of that piece that were read.
+    read: usize,
+    remaining: usize,
+}
+
+impl<'a> ChunkReader<'a> {
+    pub(crate) fn new(chunks: &'a [Bytes]) -> Self {
+        let mut reader = Self {
+            chunks,
+            read: 0,
+            remaining: chunks.iter().map(Bytes::len).sum(),
+        };
+        // Past empty pieces: frames may be empty.
+        reader.advance(0);
+        reader
+    }
+}
+
+impl Buf for ChunkReader<'_> {
+    fn remaining(&self) -> usize {
+        self.remaining
+    }
+
+    fn chunk(&self) -> &[u8] {
+        match self.chunks.first() {
+            Some(first) => &first[self.read..],
+            None => &[],
+        }
+    }
+
+    fn advance(&mut self, mut count: usize) {
+        self.remaining -= count;
+        while let [first, rest @ ..] = self.chunks {
+            let left = first.len() - self.read;
+            if count < left {
+                self.read += count;
+                return;
+            }
+            count -= left;
+            self.read = 0;
+            self.chunks = rest;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_read_as_one() {
+        let pieces =
+            ["", "ab", "", "", "cde", "f", ""].map(|piece| Bytes::from_static(piece.as_bytes()));
+        let reader = ChunkReader::new(&pieces);
+        assert_eq!(reader.remaining(), 6);
+        assert_eq!(reader.clone().copy_to_bytes(6), "abcdef");
+        for skipped in 0..6 {
+            let mut reader = reader.clone();
+            reader.advance(skipped);
+            assert_eq!(reader.get_u8(), b"abcdef"[skipped]);
+            assert_eq!(reader.remaining(), 5 - skipped);
+        }
+        assert!(!ChunkReader::new(&pieces[2..4]).has_remaining());
+    }
+}
