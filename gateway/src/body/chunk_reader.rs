@@ -2,7 +2,7 @@
 
 use bytes::{Buf, Bytes};
 
-/// The bytes of several pieces that are not read yet.
+/// The bytes of several pieces, in order, that are not read yet.
 #[derive(Clone, Debug)]
 pub(crate) struct ChunkReader<'a> {
     /// Begins with the piece that is being read, which has bytes left.
@@ -23,6 +23,11 @@ impl<'a> ChunkReader<'a> {
         reader.advance(0);
         reader
     }
+
+    /// Leaves out what is behind the next `length` bytes.
+    pub(crate) fn limit(&mut self, length: usize) {
+        self.remaining = self.remaining.min(length);
+    }
 }
 
 impl Buf for ChunkReader<'_> {
@@ -32,7 +37,10 @@ impl Buf for ChunkReader<'_> {
 
     fn chunk(&self) -> &[u8] {
         match self.chunks.first() {
-            Some(first) => &first[self.read..],
+            Some(first) => {
+                let left = &first[self.read..];
+                &left[..left.len().min(self.remaining)]
+            }
             None => &[],
         }
     }
@@ -69,6 +77,10 @@ mod tests {
             assert_eq!(reader.get_u8(), b"abcdef"[skipped]);
             assert_eq!(reader.remaining(), 5 - skipped);
         }
+        let mut short = reader.clone();
+        short.limit(4);
+        assert_eq!(short.copy_to_bytes(4), "abcd");
+        assert_eq!((short.remaining(), short.chunk()), (0, &b""[..]));
         assert!(!ChunkReader::new(&pieces[2..4]).has_remaining());
     }
 }

@@ -8,7 +8,7 @@ use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use weir_protocol::Code;
 use weir_protocol::grpc::status_with;
 
-use crate::body::DownstreamBody;
+use crate::body::{ChunkReader, DownstreamBody};
 use crate::headers::GRPC_STATUS;
 use crate::queue::Verdict;
 
@@ -97,10 +97,11 @@ pub(crate) fn first_message<'a>(
 }
 
 /// The first message of a body, without prefix and as far as it is here; `None` if it is compressed.
-pub(crate) fn plain_message(mut body: impl Buf) -> Option<impl Buf> {
+pub(crate) fn plain_message(mut body: ChunkReader<'_>) -> Option<ChunkReader<'_>> {
     let flag = body.try_get_u8().ok()?;
     let length = body.try_get_u32().ok()?;
-    (flag == 0).then(|| body.take(length as usize))
+    body.limit(length as usize);
+    (flag == 0).then_some(body)
 }
 
 /// The encoding of a body's first message, where it is none that [`first_message`] reads.

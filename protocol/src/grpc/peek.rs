@@ -68,29 +68,37 @@ pub fn peek_model_name(field: NameField, prefix: &[u8]) -> Peek<'_> {
 }
 
 /// Searches a whole message for the model's name, past fields of any length: protobuf leaves their order to the encoder,
-/// and Go's is random for messages made from descriptors, as `k6` and gRPC consoles make them. `None` if there is no name,
-/// or one that is longer than [`PEEK_LIMIT`] or not UTF-8.
+/// and Go's is random for messages made from descriptors, as `k6` and gRPC consoles make them. Of a field that comes twice
+/// the last counts, as for servers. `None` if there is no name, or one that is longer than [`PEEK_LIMIT`] or not UTF-8.
 #[must_use]
 pub fn find_model_name(field: NameField, mut message: impl Buf) -> Option<String> {
+    let mut found = None;
     for _ in 0..MOST_FIELDS {
-        let key = read_varint(&mut message)?;
-        let length = match key & 7 {
-            0 => read_varint(&mut message).map(|_| 0)?,
-            1 => 8,
-            2 => read_varint(&mut message)?,
-            5 => 4,
-            _ => return None,
+        let Some((number, length)) = next_value(&mut message) else {
+            break;
         };
-        let length = usize::try_from(length).ok()?;
-        if length > message.remaining() {
-            return None;
+        if number == field.0 {
+            found = read_text(&mut message, length);
+        } else {
+            message.advance(length);
         }
-        if (key >> 3, key & 7) == (field.0, 2) {
-            return read_text(&mut message, length);
-        }
-        message.advance(length);
     }
-    None
+    found
+}
+
+/// The number of the next field, and the length of its value, which is still to be read; `None` where the message ends or
+/// breaks off.
+fn next_value(message: &mut impl Buf) -> Option<(u64, usize)> {
+    let key = read_varint(message)?;
+    let length = match key & 7 {
+        0 => read_varint(message).map(|_| 0)?,
+        1 => 8,
+        2 => read_varint(message)?,
+        5 => 4,
+        _ => return None,
+    };
+    let length = usize::try_from(length).ok()?;
+    (length <= message.remaining()).then_some((key >> 3, length))
 }
 
 fn read_varint(message: &mut impl Buf) -> Option<u64> {
@@ -106,8 +114,11 @@ fn read_varint(message: &mut impl Buf) -> Option<u64> {
 }
 
 fn read_text(message: &mut impl Buf, length: usize) -> Option<String> {
-    let is_name = length <= PEEK_LIMIT;
-    let text = is_name.then(|| message.copy_to_bytes(length))?;
+    if length > PEEK_LIMIT {
+        message.advance(length);
+        return None;
+    }
+    let text = message.copy_to_bytes(length);
     String::from_utf8(text.to_vec()).ok()
 }
 

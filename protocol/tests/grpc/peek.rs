@@ -47,7 +47,11 @@ fn a_name_behind_long_fields_is_found() {
     for end in [0, 1, 4000, body.len() - 1] {
         assert_eq!(find_model_name(field, &body[..end]), None, "{end}");
     }
-    for broken in [&b"\x0a\x01\xff"[..], b"\x0f", b"\x08\x01", &[0xff; 11]] {
+    assert_eq!(
+        find_model_name(field, &b"\x0a\x01a\x0a\x01b"[..]).as_deref(),
+        Some("b")
+    );
+    for broken in [&b"\x0a\x01\xff"[..], b"\x0f", &[0xff; 11]] {
         assert_eq!(find_model_name(field, broken), None, "{broken:?}");
     }
 }
