@@ -161,7 +161,7 @@ async fn a_model_that_nobody_has_is_not_ready() {
 async fn a_model_is_found_behind_its_tensors() {
     let (world, replica) = World::with(Manner::Mirror).await;
     let tensors = proto::ModelInferRequest {
-        raw_input_contents: vec![Bytes::from(vec![7; 20_000])],
+        raw_input_contents: vec![Bytes::from(vec![7_u8; 20_000])],
         ..Default::default()
     };
     let message = [&tensors.encode_to_vec()[..], &infer("digits")[5..]].concat();
