@@ -1,9 +1,11 @@
 //! Request bodies, buffered under a byte budget so that they can be sent again.
 
 mod buffered;
+mod chunk_reader;
 mod downstream;
 mod held;
 
 pub(crate) use buffered::{BufferLimits, BufferMode, BufferedBody, discard, linger};
+pub(crate) use chunk_reader::ChunkReader;
 pub(crate) use downstream::DownstreamBody;
 pub(crate) use held::held;

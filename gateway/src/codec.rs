@@ -23,6 +23,10 @@ pub(crate) fn error(protocol: Protocol, error: &GatewayError) -> Response<Downst
         let yes = HeaderValue::from_static("1");
         response.headers_mut().insert(headers::UNSERVED, yes);
     }
+    if let GatewayError::UnknownEncoding(_) = error {
+        let name = headers::GRPC_ACCEPT_ENCODING;
+        response.headers_mut().insert(name, grpc::ENCODINGS);
+    }
     if let GatewayError::MethodNotAllowed { allowed } = error {
         let allowed = HeaderValue::from_static(allowed);
         response.headers_mut().insert(ALLOW, allowed);

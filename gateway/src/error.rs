@@ -12,6 +12,9 @@ pub(crate) enum GatewayError {
     /// Nothing in the request leads to a service.
     #[error("no service answers to {asked}; {known}")]
     NoRoute { asked: String, known: String },
+    /// A gRPC method that the gateway does not have, of a call that names no service.
+    #[error("unknown method {method}: a service that has it is called by its host; {known}")]
+    NoMethod { method: String, known: String },
     /// The service has no such revision or tag.
     #[error("service {service} has no {what} {asked:?}{known}")]
     NoRevision {
@@ -116,6 +119,16 @@ pub(crate) enum GatewayError {
     /// The request's body broke off.
     #[error("request body {0}")]
     Body(String),
+    /// A gRPC message in an encoding that hides the model's name from the gateway.
+    #[error(
+        "a message encoded with {0:?} cannot be routed by its model's name: encode it with gzip or deflate, or call the service by its host"
+    )]
+    UnknownEncoding(String),
+    /// A gRPC call on a connection that has no room for its status.
+    #[error(
+        "gRPC needs HTTP/2, and this call came over HTTP/1: have the proxy in front send gRPC on over HTTP/2 (nginx: grpc_pass)"
+    )]
+    GrpcOverHttp1,
     /// A header that cannot be read.
     #[error("header {name}: {value:?} is not {expected}")]
     Header {
@@ -166,7 +179,10 @@ impl Coded for GatewayError {
             Self::Body(_) | Self::Header { .. } => Code::InvalidArgument,
             Self::InvalidResponse { .. } | Self::NoBatch { .. } => Code::Internal,
             Self::MethodNotAllowed { .. } => Code::MethodNotAllowed,
-            Self::OneRuntime(_) | Self::WebSocket => Code::Unimplemented,
+            Self::UnknownEncoding(_) => Code::UnknownCoding,
+            Self::OneRuntime(_) | Self::WebSocket | Self::NoMethod { .. } | Self::GrpcOverHttp1 => {
+                Code::Unimplemented
+            }
             Self::ControlClosed { .. } | Self::Foreign(_) => Code::Forbidden,
         }
     }

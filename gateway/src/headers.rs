@@ -12,6 +12,7 @@ pub(crate) const REVISION: HeaderName = HeaderName::from_static("weir-revision")
 pub(crate) const TIMEOUT: HeaderName = HeaderName::from_static("weir-timeout");
 pub(crate) const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 pub(crate) const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+pub(crate) const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 pub(crate) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 pub(crate) const HOP: HeaderName = HeaderName::from_static("weir-hop");
 /// Its value for a request whose deadline is its client's own, and so short that nobody else is to blame for it.

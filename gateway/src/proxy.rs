@@ -13,10 +13,12 @@ use http::Response;
 use http::request::Parts;
 use hyper::body::Incoming;
 use weir_protocol::grpc::NameField;
+use weir_protocol::{Code, rest};
 
 use crate::batching::{BatchSettings, Batching};
 use crate::body::{BufferLimits, BufferMode, BufferedBody, DownstreamBody};
 use crate::clock::now;
+use crate::codec;
 use crate::context::Context;
 use crate::deadline::Deadline;
 use crate::error::GatewayError;
@@ -52,6 +54,7 @@ impl Proxy {
         let mode = BufferMode::of(protocol, parts.uri.path());
         let (routed, buffered) = match self.route(protocol, parts)? {
             Lookup::Probe => return Box::pin(self.probe(parts, body)).await,
+            Lookup::Alive => return Ok(self.alive()),
             Lookup::Routed(routed) => (routed, None),
             Lookup::ByMessage(field) => {
                 let deadline = Deadline::requested(&parts.headers, arrived)?;
@@ -122,6 +125,14 @@ impl Proxy {
         let upload = self.context.options.connections.upload();
         let body = body.take().ok_or_else(was_read)?;
         Ok(self.probes.answer(parts, body, upload).await)
+    }
+
+    /// Answers whether the gateway itself is alive: not once it leaves, so that load balancers send to another.
+    fn alive(&self) -> Response<DownstreamBody> {
+        if self.context.leaving.is_cancelled() {
+            return codec::http::error(Code::Unavailable, "the gateway shuts down");
+        }
+        codec::http::json(rest::alive())
     }
 
     async fn buffer(

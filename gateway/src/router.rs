@@ -8,15 +8,16 @@ mod path;
 mod split;
 mod table;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::request::Parts;
-use http::{Response, header};
+use http::{Method, Response, header};
 use weir_cluster::Route;
-use weir_protocol::grpc::{NameField, PEEK_LIMIT, Peek, peek_model_name};
+use weir_protocol::grpc::{NameField, PEEK_LIMIT, Peek, find_model_name, peek_model_name};
 
-use crate::body::{BufferedBody, DownstreamBody};
-use crate::codec::grpc::first_message;
+use crate::body::{BufferedBody, ChunkReader, DownstreamBody};
+use crate::codec::grpc::{first_message, plain_message, unknown_encoding};
 use crate::error::GatewayError;
 use crate::headers;
 use crate::options::Scope;
@@ -54,6 +55,8 @@ pub(crate) enum Lookup {
     ByMessage(NameField),
     /// gRPC's health or reflection, of the gateway itself.
     Probe,
+    /// Whether the gateway itself is alive.
+    Alive,
 }
 
 impl RouteTable {
@@ -67,52 +70,88 @@ impl RouteTable {
         if protocol == Protocol::Grpc && is_probe(path) {
             return Ok(Lookup::Probe);
         }
-        let response = match self.matcher.scope() {
-            Scope::Local => local::answer(self, protocol, &parts.method, path),
-            Scope::Cluster => local::live(protocol, &parts.method, path).map(Ok),
-        };
-        if let Some(response) = response {
-            return response.map(|response| Lookup::Routed(Routed::Local(Box::new(response))));
+        if protocol == Protocol::Http && self.is_liveness(&parts.method, path) {
+            return Ok(Lookup::Alive);
         }
-        if self.matcher.scope() == Scope::Local {
-            if protocol == Protocol::Grpc
-                && let Some((V2_SERVICE, method)) = path.rsplit_once('/')
-                && let Some(field) = NameField::of(method)
-            {
-                return Ok(Lookup::ByMessage(field));
-            }
-            if let Some(model) = model_of_path(path) {
-                let found = self.matcher.by_model(&model);
-                let found = found.ok_or_else(|| self.matcher.no_model(&model));
-                return self.to_service(parts, &found?);
-            }
+        if self.matcher.scope() == Scope::Local
+            && let Some(found) = self.route_by_model(protocol, parts)
+        {
+            return found;
+        }
+        if protocol == Protocol::Grpc && self.is_unknown_method(path) {
+            return Err(self.matcher.no_method(path));
         }
         Err(self.matcher.no_address(host, path))
     }
 
+    /// Routes a request by the model in its path or its first message, or answers it for all services; `None` for what
+    /// is neither.
+    fn route_by_model(
+        &self,
+        protocol: Protocol,
+        parts: &Parts,
+    ) -> Option<Result<Lookup, GatewayError>> {
+        let path = parts.uri.path();
+        if let Some(response) = local::answer(self, protocol, &parts.method, path) {
+            return Some(
+                response.map(|response| Lookup::Routed(Routed::Local(Box::new(response)))),
+            );
+        }
+        if protocol == Protocol::Grpc
+            && let Some((V2_SERVICE, method)) = path.rsplit_once('/')
+            && let Some(field) = NameField::of(method)
+        {
+            return Some(Ok(Lookup::ByMessage(field)));
+        }
+        let model = model_of_path(path)?;
+        let found = self.matcher.by_model(&model);
+        let found = found.ok_or_else(|| self.matcher.no_model(&model));
+        Some(found.and_then(|found| self.to_service(parts, &found)))
+    }
+
+    /// True for a request that asks if the server is alive, as V1 does and load balancers that know no other path. In a
+    /// cluster, V2's own path is no service's either; on one machine it is answered for all services.
+    fn is_liveness(&self, method: &Method, path: &str) -> bool {
+        let is_path = match self.matcher.scope() {
+            Scope::Local => path == "/",
+            Scope::Cluster => matches!(path, "/" | "/v2/health/live" | "/v2/health/live/"),
+        };
+        is_path && matches!(*method, Method::GET | Method::HEAD)
+    }
+
+    /// True for a path of gRPC whose method the gateway does not have: what the protocol calls unimplemented, and load
+    /// balancers take for a sign of life. In a cluster, V2's methods are of services, so that their host is at fault.
+    fn is_unknown_method(&self, path: &str) -> bool {
+        let service = path.rsplit_once('/').map_or("", |(service, _)| service);
+        // Below `/serving/`, it is the service that is unknown.
+        let is_bare = service.rfind('/') == Some(0);
+        is_bare && (self.matcher.scope() == Scope::Local || service != V2_SERVICE)
+    }
+
     /// Routes a gRPC call by the model that its first message names in `field`. `count_unknown` runs if no
-    /// service has that model.
+    /// service has that model, or the name cannot be read.
     pub(crate) fn route_message(
         &self,
         parts: &Parts,
         field: NameField,
         buffered: &BufferedBody,
-        count_unknown: impl FnOnce(),
+        count_unknown: impl Fn(),
     ) -> Result<Routed, GatewayError> {
         let encoding = headers::text(&parts.headers, &headers::GRPC_ENCODING);
         let head = buffered.head(PEEK_LIMIT);
         let message = first_message(&head, encoding, PEEK_LIMIT).unwrap_or_default();
-        let model = match peek_model_name(field, &message) {
-            Peek::Found(model) => model,
-            Peek::Absent | Peek::Truncated | Peek::Malformed => "",
-        };
-        if let Some(found) = self.matcher.by_model(model) {
+        let named = check_encoding(&head, encoding).and_then(|()| {
+            let find = || name_behind(field, buffered);
+            name_in(peek_model_name(field, &message), find)
+        });
+        let model = named.inspect_err(|_| count_unknown())?;
+        if let Some(found) = self.matcher.by_model(&model) {
             return self.target(parts, &found).map(Routed::Service);
         }
         count_unknown();
-        match local::grpc::unknown_model(parts.uri.path(), model) {
+        match local::grpc::unknown_model(parts.uri.path(), &model) {
             Some(answer) => answer.map(|response| Routed::Local(Box::new(response))),
-            None => Err(self.matcher.no_model(model)),
+            None => Err(self.matcher.no_model(&model)),
         }
     }
 
@@ -137,6 +176,34 @@ impl RouteTable {
             mirror: mirror::target(&self.mirrors, &self.queues, &parts.headers, found, name),
         })
     }
+}
+
+/// Checks that the name in a body's first message can be read.
+fn check_encoding(head: &[u8], encoding: Option<&str>) -> Result<(), GatewayError> {
+    match unknown_encoding(head, encoding) {
+        Some(name) => Err(GatewayError::UnknownEncoding(name.to_owned())),
+        None => Ok(()),
+    }
+}
+
+/// The model's name in a message, empty if it has none. `find` searches what was not examined.
+fn name_in(
+    peek: Peek<'_>,
+    find: impl FnOnce() -> Option<String>,
+) -> Result<Cow<'_, str>, GatewayError> {
+    match peek {
+        Peek::Found(model) => Ok(Cow::Borrowed(model)),
+        Peek::Absent | Peek::Truncated => Ok(Cow::Owned(find().unwrap_or_default())),
+        Peek::Malformed => Err(GatewayError::Body(
+            "is no protobuf message of this method".to_owned(),
+        )),
+    }
+}
+
+/// The model's name anywhere in a body's first message.
+fn name_behind(field: NameField, buffered: &BufferedBody) -> Option<String> {
+    let message = plain_message(ChunkReader::new(&buffered.chunks))?;
+    find_model_name(field, message)
 }
 
 /// The host that a request asks for.

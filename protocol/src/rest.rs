@@ -29,7 +29,7 @@ use crate::{Batching, TensorSpec};
 pub use crate::json::{RowLayout, elements, members, rows};
 pub use binary::parse_header_length;
 pub use bodies::{
-    Health, IndexEntry, ModelMetadata, ServerMetadata, error_body, live, model_list,
+    Health, IndexEntry, ModelMetadata, ServerMetadata, alive, error_body, live, model_list,
     model_metadata, model_ready, not_live, not_ready, ready, repository_index, server_metadata,
 };
 pub use error::RestError;

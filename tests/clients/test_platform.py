@@ -7,6 +7,7 @@ import grpc
 import numpy as np
 import pytest
 import tritonclient.grpc as grpc_client
+from tritonclient.grpc import service_pb2
 
 import adapters
 import gateway
@@ -129,6 +130,22 @@ def test_grpc_health_is_asked_by_the_names_that_clients_give(platform, service):
         watching.cancel()
 
 
+@pytest.mark.parametrize(
+    "path", ["/inference.GRPCInferenceService/Nothing", "/no.Service/Call", "/AWS.ALB/healthcheck"]
+)
+def test_unknown_calls_over_grpc_are_unimplemented(platform, path):
+    with grpc.insecure_channel(platform.grpc) as channel:
+        with pytest.raises(grpc.RpcError) as caught:
+            channel.unary_unary(path)(b"", timeout=5)
+    error = caught.value
+    assert (error.code(), path in error.details()) == (grpc.StatusCode.UNIMPLEMENTED, True), error
+
+
+def test_the_root_says_that_the_server_is_alive(platform):
+    # What KServe's client asks of servers that speak V1, and load balancers that were told nothing else.
+    assert platform.call("GET", "/").json() == {"status": "alive"}
+
+
 def test_head_has_no_body(platform):
     reply = platform.call("HEAD", "/v2/health/ready")
     assert (reply.status, reply.body) == (200, b"")
@@ -137,7 +154,7 @@ def test_head_has_no_body(platform):
 @pytest.mark.parametrize(
     "method, path, status, allowed",
     [
-        ("GET", "/", 404, None),
+        ("GET", "/nothing", 404, None),
         ("GET", "/v2/nothing", 404, None),
         ("OPTIONS", "/v2/health/live", 405, "GET, HEAD"),
         ("POST", "/v2", 405, "GET, HEAD"),
@@ -174,6 +191,23 @@ def test_every_digit_is_recognised(platform_client):
     for image, digit in samples.digits().values():
         answer = platform_client.infer("digits", {"image": image.astype(np.float32)})
         assert answer.as_numpy("digit").item() == digit
+
+
+def test_fields_of_a_message_come_in_any_order(platform):
+    # As Go writes messages that are made from descriptors, k6's among them.
+    rows = 64
+    image = np.zeros((rows, 1, 8, 8), dtype=np.float32)
+    shape = {"name": "image", "datatype": "FP32", "shape": image.shape}
+    parts = [
+        {"raw_input_contents": [image.tobytes()]},
+        {"inputs": [shape]},
+        {"model_name": "digits"},
+    ]
+    body = b"".join(service_pb2.ModelInferRequest(**part).SerializeToString() for part in parts)
+    with grpc.insecure_channel(platform.grpc) as channel:
+        answer = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")(body, timeout=10)
+    outputs = service_pb2.ModelInferResponse.FromString(answer).outputs
+    assert [list(output.shape) for output in outputs] == [[rows, 10], [rows, 1]]
 
 
 def test_another_service_at_the_same_address(platform_client):

@@ -2,18 +2,21 @@
 
 use std::borrow::Cow;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::Response;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use weir_protocol::Code;
 use weir_protocol::grpc::status_with;
 
-use crate::body::DownstreamBody;
+use crate::body::{ChunkReader, DownstreamBody};
 use crate::headers::GRPC_STATUS;
 use crate::queue::Verdict;
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const OK: HeaderValue = HeaderValue::from_static("0");
+
+/// The encodings of a message that are read here, as clients are told them.
+pub(crate) const ENCODINGS: HeaderValue = HeaderValue::from_static("identity,deflate,gzip");
 
 /// Bytes of a message's prefix: a flag and four bytes of length.
 const PREFIX: usize = 5;
@@ -93,6 +96,20 @@ pub(crate) fn first_message<'a>(
     }
 }
 
+/// The first message of a body, without prefix and as far as it is here; `None` if it is compressed.
+pub(crate) fn plain_message(mut body: ChunkReader<'_>) -> Option<ChunkReader<'_>> {
+    let flag = body.try_get_u8().ok()?;
+    let length = body.try_get_u32().ok()?;
+    body.limit(length as usize);
+    (flag == 0).then_some(body)
+}
+
+/// The encoding of a body's first message, where it is none that [`first_message`] reads.
+pub(crate) fn unknown_encoding<'a>(head: &[u8], encoding: Option<&'a str>) -> Option<&'a str> {
+    let is_encoded = head.first().is_some_and(|flag| *flag != 0);
+    encoding.filter(|name| is_encoded && !matches!(*name, "identity" | "gzip" | "deflate"))
+}
+
 /// Decompresses up to `most` bytes; the input may be truncated anywhere.
 fn unpacked(mut packed: impl std::io::Read, most: usize) -> Cow<'static, [u8]> {
     let mut out = vec![0; most];
@@ -132,6 +149,18 @@ mod tests {
         let bytes = first_message(&packed, Some("gzip"), 4096).unwrap();
         assert_eq!(bytes.len(), 4096);
         assert_eq!(first_message(&packed, Some("snappy"), 4096), None);
+    }
+
+    #[test]
+    fn only_what_cannot_be_read_has_an_unknown_encoding() {
+        let (plain, packed) = (framed(0, b"hello"), framed(1, b"hello"));
+        assert_eq!(unknown_encoding(&packed, Some("snappy")), Some("snappy"));
+        // Of a message that is not compressed, the encoding says nothing.
+        assert_eq!(unknown_encoding(&plain, Some("snappy")), None);
+        for known in [Some("gzip"), Some("deflate"), Some("identity"), None] {
+            assert_eq!(unknown_encoding(&packed, known), None, "{known:?}");
+        }
+        assert_eq!(unknown_encoding(b"", Some("snappy")), None);
     }
 
     #[test]

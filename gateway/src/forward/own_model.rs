@@ -1,12 +1,13 @@
 //! Inferences of the model that a service is named after. Every revision of the service must have it, so that "not
 //! found" is the revision's failure; of another model, version or path it is the caller's mistake.
 
+use bytes::Buf;
 use http::Response;
 use weir_protocol::Code;
-use weir_protocol::grpc::{NameField, PEEK_LIMIT, Peek, peek_model_name};
+use weir_protocol::grpc::{NameField, PEEK_LIMIT, find_model_name};
 
 use super::request::ProxyRequest;
-use crate::body::BufferedBody;
+use crate::body::{BufferedBody, ChunkReader};
 use crate::codec::{self, grpc};
 use crate::headers;
 use crate::protocol::Protocol;
@@ -32,13 +33,20 @@ fn infers_own_model(request: &ProxyRequest, buffered: &BufferedBody) -> bool {
     let (name, path) = (request.queue.name.service().name(), request.path.path());
     match request.protocol {
         Protocol::Http => is_inference(path) && model_of_path(path).is_some_and(|m| m == name),
-        Protocol::Grpc => {
-            let encoding = headers::text(&request.headers, &headers::GRPC_ENCODING);
-            let head = buffered.head(PEEK_LIMIT);
-            let message = grpc::first_message(&head, encoding, PEEK_LIMIT).unwrap_or_default();
-            path.ends_with("/ModelInfer") && names_only(name, &message)
-        }
+        Protocol::Grpc => path.ends_with("/ModelInfer") && asks_for(name, request, buffered),
     }
+}
+
+/// True if a call's first message is for this model, and for no particular version. Of a compressed one, what it begins
+/// with decides.
+fn asks_for(model: &str, request: &ProxyRequest, buffered: &BufferedBody) -> bool {
+    if let Some(message) = grpc::plain_message(ChunkReader::new(&buffered.chunks)) {
+        return names_only(model, message);
+    }
+    let encoding = headers::text(&request.headers, &headers::GRPC_ENCODING);
+    let head = buffered.head(PEEK_LIMIT);
+    let message = grpc::first_message(&head, encoding, PEEK_LIMIT).unwrap_or_default();
+    names_only(model, &*message)
 }
 
 /// True for an inference of no particular version.
@@ -52,12 +60,12 @@ fn is_inference(path: &str) -> bool {
     }
 }
 
-/// True if a `ModelInfer` message begins with this model's name, and asks for no particular version.
-fn names_only(model: &str, message: &[u8]) -> bool {
-    let name = NameField::of("ModelInfer").map(|field| peek_model_name(field, message));
-    let version = peek_model_name(NameField::VERSION, message);
-    name == Some(Peek::Found(model))
-        && !matches!(version, Peek::Found(version) if !version.is_empty())
+/// True if a `ModelInfer` message has this model's name, and asks for no particular version.
+fn names_only(model: &str, message: impl Buf + Clone) -> bool {
+    let field = NameField::of("ModelInfer");
+    let name = field.and_then(|field| find_model_name(field, message.clone()));
+    let version = find_model_name(NameField::VERSION, message);
+    name.as_deref() == Some(model) && version.is_none_or(|version| version.is_empty())
 }
 
 #[cfg(test)]
@@ -99,9 +107,31 @@ mod tests {
             }
             .encode_to_vec()
         };
-        assert!(names_only("digits", &message("digits", "")));
-        assert!(!names_only("digits", &message("digits", "9")));
-        assert!(!names_only("digits", &message("other", "")));
-        assert!(!names_only("digits", b"\xff"));
+        assert!(names_only("digits", &message("digits", "")[..]));
+        assert!(!names_only("digits", &message("digits", "9")[..]));
+        assert!(!names_only("digits", &message("other", "")[..]));
+        assert!(!names_only("digits", &b"\xff"[..]));
+    }
+
+    /// What a server finds, wherever it is: it takes the last of a field that comes twice.
+    #[test]
+    fn a_version_behind_the_tensors_is_the_callers_choice_too() {
+        let part = |name: &str, version: &str, raw: usize| {
+            let message = ModelInferRequest {
+                model_name: name.to_owned(),
+                model_version: version.to_owned(),
+                raw_input_contents: vec![vec![0_u8; raw].into()],
+                ..ModelInferRequest::default()
+            };
+            message.encode_to_vec()
+        };
+        let named = part("digits", "", 2 * PEEK_LIMIT);
+        assert!(names_only("digits", &named[..]));
+        for behind in [part("", "9", 1), part("other", "", 1)] {
+            let message = [&named[..], &behind[..]].concat();
+            assert!(!names_only("digits", &message[..]));
+        }
+        let last = [part("", "", 2 * PEEK_LIMIT), named].concat();
+        assert!(names_only("digits", &last[..]));
     }
 }

@@ -42,19 +42,6 @@ pub(crate) fn answer(
     }
 }
 
-/// Answers a load balancer that asks over HTTP, where services are reached by hosts and paths alone: the gateway lives.
-/// It tells of no service. Over gRPC the health service does so.
-pub(crate) fn live(
-    protocol: Protocol,
-    method: &Method,
-    path: &str,
-) -> Option<Response<DownstreamBody>> {
-    match protocol {
-        Protocol::Http => http::live(method, path),
-        Protocol::Grpc => None,
-    }
-}
-
 /// Why a service does not serve; `None` if each revision with a weight has a replica, or can start one on demand.
 fn why_down(table: &RouteTable, route: &Route) -> Option<String> {
     let split = match &route.destination {

@@ -157,8 +157,22 @@ impl RouteMatcher {
         self.no_route(format!("host {host:?}, path {path:?}"), meant)
     }
 
+    /// The error of a gRPC call of a method that the gateway does not have, and whose host and path lead nowhere.
+    pub(crate) fn no_method(&self, method: &str) -> GatewayError {
+        GatewayError::NoMethod {
+            method: method.to_owned(),
+            known: self.known(None),
+        }
+    }
+
     fn no_route(&self, asked: String, meant: Option<&str>) -> GatewayError {
-        let known = match (self.scope, meant) {
+        let known = self.known(meant);
+        GatewayError::NoRoute { asked, known }
+    }
+
+    /// What the sender of a request that leads nowhere is told of what there is.
+    fn known(&self, meant: Option<&str>) -> String {
+        match (self.scope, meant) {
             (Scope::Cluster, _) => "check its host or path".to_owned(),
             (Scope::Local, Some(meant)) => {
                 format!(
@@ -167,8 +181,7 @@ impl RouteMatcher {
                 )
             }
             (Scope::Local, None) => format!("known services: {}", self.listed_services()),
-        };
-        GatewayError::NoRoute { asked, known }
+        }
     }
 
     fn listed_services(&self) -> String {

@@ -34,7 +34,7 @@ pub(super) async fn respond(
     id.set_sensitive(true);
     let id = id.clone();
     let mut body = Some(body);
-    let answered = match request_checks::check(&parts) {
+    let answered = match request_checks::check(protocol, &parts) {
         Ok(()) => proxy.proxy(protocol, &mut parts, &mut body, arrived).await,
         Err(error) => Err(error),
     };

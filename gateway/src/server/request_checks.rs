@@ -1,4 +1,4 @@
-//! Refuses ambiguous requests, and those for tunnels (RFC 9110, 9.3.6) and WebSockets.
+//! Refuses ambiguous requests, those for tunnels (RFC 9110, 9.3.6) and WebSockets, and gRPC where it cannot be answered.
 
 use http::header::{HeaderMap, UPGRADE};
 use http::request::Parts;
@@ -6,12 +6,14 @@ use http::{Method, Version};
 use weir_ops::request_head::{self, Ambiguous};
 
 use crate::error::GatewayError;
+use crate::protocol::Protocol;
 
 /// Checks that a request has one host and one framing, and stays one.
 ///
 /// # Errors
-/// [`GatewayError::Header`], [`GatewayError::MethodNotAllowed`] or [`GatewayError::WebSocket`].
-pub(super) fn check(parts: &Parts) -> Result<(), GatewayError> {
+/// [`GatewayError::Header`], [`GatewayError::MethodNotAllowed`], [`GatewayError::WebSocket`] or
+/// [`GatewayError::GrpcOverHttp1`].
+pub(super) fn check(protocol: Protocol, parts: &Parts) -> Result<(), GatewayError> {
     if parts.method == Method::CONNECT {
         // The gateway opens no tunnels.
         let allowed = "GET, HEAD, POST";
@@ -20,6 +22,10 @@ pub(super) fn check(parts: &Parts) -> Result<(), GatewayError> {
     // Without the header, which belongs to this connection, a replica would answer as to a plain GET.
     if parts.version == Version::HTTP_11 && asks_for_websocket(&parts.headers) {
         return Err(GatewayError::WebSocket);
+    }
+    // A call's status is in its trailers, which hardly anybody passes on over HTTP/1: its client would see none.
+    if protocol == Protocol::Grpc && parts.version < Version::HTTP_2 {
+        return Err(GatewayError::GrpcOverHttp1);
     }
     request_head::check(&parts.headers).map_err(refused)
 }
@@ -50,7 +56,12 @@ mod tests {
         for host in hosts {
             request = request.header("host", *host);
         }
-        check(&request.body(()).unwrap().into_parts().0)
+        checked_as(request)
+    }
+
+    fn checked_as(request: http::request::Builder) -> Result<(), GatewayError> {
+        let parts = request.body(()).unwrap().into_parts().0;
+        check(Protocol::of(&parts.headers), &parts)
     }
 
     #[test]
@@ -69,11 +80,24 @@ mod tests {
     fn a_websocket_is_refused_and_other_upgrades_are_left_out() {
         let asked = |upgrade: &str| {
             let request = Request::get("/ws").header("host", "a.b");
-            let request = request.header("upgrade", upgrade);
-            check(&request.body(()).unwrap().into_parts().0)
+            checked_as(request.header("upgrade", upgrade))
         };
         assert_eq!(asked("WebSocket"), Err(GatewayError::WebSocket));
         assert_eq!(asked("h2c, websocket"), Err(GatewayError::WebSocket));
         assert_eq!(asked("h2c"), Ok(()));
+    }
+
+    #[test]
+    fn grpc_is_refused_over_http1_and_grpc_web_is_not() {
+        let asked = |version, kind: &str| {
+            let request = Request::post("/a.B/C").version(version);
+            checked_as(request.header("content-type", kind))
+        };
+        for version in [Version::HTTP_10, Version::HTTP_11] {
+            let refused = asked(version, "application/grpc+proto");
+            assert_eq!(refused, Err(GatewayError::GrpcOverHttp1));
+            assert_eq!(asked(version, "application/grpc-web+proto"), Ok(()));
+        }
+        assert_eq!(asked(Version::HTTP_2, "application/grpc"), Ok(()));
     }
 }

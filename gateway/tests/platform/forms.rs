@@ -197,6 +197,7 @@ async fn a_head_is_answered_without_a_body() {
     };
     for (path, status) in [
         ("/v2/health/live", StatusCode::OK),
+        ("/", StatusCode::OK),
         ("/nowhere", StatusCode::NOT_FOUND),
     ] {
         let got = once(

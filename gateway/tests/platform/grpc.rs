@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use weir_protocol::grpc::proto;
 
-use crate::client::connect_h2;
+use crate::client::{connect_h2, once, post, with};
 use crate::replica::{Manner, Say, TestReplica};
 use crate::world::{HOST, World};
 
@@ -154,6 +154,82 @@ async fn a_model_that_nobody_has_is_not_ready() {
     assert_eq!(status(&told).0, "0");
     let told = proto::ModelReadyResponse::decode(told.data.slice(5..)).unwrap();
     assert!(!told.ready);
+}
+
+/// Protobuf leaves the order of fields to the encoder. Here the name comes last, in a frame of its own.
+#[tokio::test]
+async fn a_model_is_found_behind_its_tensors() {
+    let (world, replica) = World::with(Manner::Mirror).await;
+    let tensors = proto::ModelInferRequest {
+        raw_input_contents: vec![Bytes::from(vec![7_u8; 20_000])],
+        ..Default::default()
+    };
+    let message = [&tensors.encode_to_vec()[..], &infer("digits")[5..]].concat();
+    let mut whole = BytesMut::new();
+    whole.put_u8(0);
+    whole.put_u32(message.len() as u32);
+    whole.put_slice(&message);
+    let whole = whole.freeze();
+    for rpc in ["ModelInfer", "ModelStreamInfer"] {
+        let pieces = [
+            whole.slice(..3),
+            Bytes::new(),
+            whole.slice(3..17_000),
+            whole.slice(17_000..),
+        ];
+        let frames = pieces.map(|piece| Ok::<_, io::Error>(Frame::data(piece)));
+        let body = StreamBody::new(tokio_stream::iter(frames));
+        let mut sender = connect_h2(world.address()).await;
+        let path = format!("{SERVICE}/{rpc}");
+        let request = call("localhost", &path, body);
+        let told = ended(sender.send_request(request).await.unwrap()).await;
+        assert_eq!(status(&told), ("0", String::new()), "{rpc}");
+        assert_eq!(told.data, whole, "{rpc}");
+    }
+    assert_eq!(replica.requests(), 2);
+}
+
+/// What gRPC asks for: the status, and the encodings that would do.
+#[tokio::test]
+async fn a_name_that_cannot_be_read_is_told_why() {
+    let world = World::new(1).await;
+    world.serve(&[100], |_| {}).await;
+    let path = format!("{SERVICE}/ModelInfer");
+    let packed = [&[1][..], &infer("digits")[1..]].concat();
+    let mut request = call("localhost", &path, Full::new(Bytes::from(packed)));
+    let snappy = http::HeaderValue::from_static("snappy");
+    request.headers_mut().insert("grpc-encoding", snappy);
+    let mut sender = connect_h2(world.address()).await;
+    let refused = ended(sender.send_request(request).await.unwrap()).await;
+    let (code, message) = status(&refused);
+    assert_eq!(code, "12", "{message}");
+    assert!(message.contains("\"snappy\""), "{message}");
+    assert_eq!(
+        refused.head["grpc-accept-encoding"],
+        "identity,deflate,gzip"
+    );
+    let garbage = Bytes::from_static(b"\0\0\0\0\x01\x07");
+    let told = unary(&world, "localhost", &path, garbage).await;
+    assert_eq!(status(&told).0, "3");
+}
+
+#[tokio::test]
+async fn a_call_over_http1_is_told_that_it_needs_http2() {
+    let (world, replica) = World::with(Manner::Mirror).await;
+    for host in [HOST, "localhost"] {
+        let request = post(host, &format!("{SERVICE}/ModelInfer"), infer("digits"));
+        let answer = once(
+            world.address(),
+            with(request, "content-type", "application/grpc"),
+        )
+        .await;
+        assert_eq!(answer.status, http::StatusCode::OK);
+        assert_eq!(answer.header("content-type"), "application/grpc");
+        assert_eq!((answer.header("grpc-status"), answer.text()), ("12", ""));
+        let message = answer.header("grpc-message");
+        assert!(message.contains("grpc_pass"), "{message}");
+    }
+    assert_eq!(replica.requests(), 0);
 }
 
 #[tokio::test]

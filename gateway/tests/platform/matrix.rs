@@ -63,6 +63,7 @@ const HTTP_CALLS: &[HttpCall] = &[
     ),
     (Method::GET, "/v2/models/digits/ready", Service, Service),
     (Method::GET, "/v1/models/digits", Service, Service),
+    (Method::GET, "/", Replica, Gateway),
     (Method::GET, "/v2", Replica, Gateway),
     (Method::GET, "/v2/models", Replica, Gateway),
     (Method::GET, "/v1/models", Replica, Gateway),
@@ -277,7 +278,13 @@ const GRPC_CALLS: &[GrpcCall] = &[
         Replica,
         Gateway,
     ),
-    ("/my.Service/Method", NONE, Replica, Unknown),
+    ("/my.Service/Method", NONE, Replica, OneService),
+    (
+        "/inference.GRPCInferenceService/Method",
+        NONE,
+        Replica,
+        OneService,
+    ),
 ];
 
 /// A host, and what comes before the path.
@@ -397,7 +404,7 @@ async fn in_a_cluster_only_hosts_and_paths_lead_to_services() {
     for call in HTTP_CALLS {
         for wire in [Wire::Http1, Wire::Http2] {
             let found = end(http(&world, wire, BY_MODEL, call).await, replica.requests());
-            let is_probe = call.1 == "/v2/health/live";
+            let is_probe = matches!(call.1, "/" | "/v2/health/live");
             let expected = if is_probe { Gateway } else { Unknown };
             assert_eq!(found, expected, "{call:?} {wire:?}");
         }
@@ -405,8 +412,13 @@ async fn in_a_cluster_only_hosts_and_paths_lead_to_services() {
     for call in GRPC_CALLS {
         let (code, _) = rpc(&world, BY_MODEL, call).await;
         let found = end(code.parse().unwrap(), replica.requests());
-        let is_probe = call.0.starts_with("/grpc.");
-        assert_eq!(found, if is_probe { Gateway } else { Unknown }, "{call:?}");
+        let expected = match call.0 {
+            path if path.starts_with("/grpc.") => Gateway,
+            // What gRPC says of a method that is not there, whatever the host: some load balancers expect it.
+            "/my.Service/Method" => OneService,
+            _ => Unknown,
+        };
+        assert_eq!(found, expected, "{call:?}");
     }
     for call in GRPC_CALLS {
         for address in [BY_HOST, BY_PATH] {

@@ -1,12 +1,17 @@
-//! Reads the model's name from the first bytes of a message, without decoding the rest.
+//! Reads the model's name in a message, without decoding the rest.
 //!
 //! ```text
 //!   first bytes of a message ──► key, value │ key, value │ … ──► the name, or why there is none
 //! ```
 
-/// Limit on the bytes of a message that are examined. Names come first in every message that has one,
-/// and a directory's name is at most 255 bytes; a longer prefix is not worth waiting for.
+use bytes::Buf;
+
+/// Limit on the bytes of a message that are examined at once. Most encoders write names first, and a directory's name is at
+/// most 255 bytes; what is behind more is searched by [`find_model_name`].
 pub const PEEK_LIMIT: usize = 4096;
+
+/// Fields of a message that are passed in search of its name: more than a request may have.
+const MOST_FIELDS: usize = 1 << 15;
 
 /// Number of the field that holds the model's name in an rpc's first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +65,61 @@ pub fn peek_model_name(field: NameField, prefix: &[u8]) -> Peek<'_> {
         }
     }
     Peek::Absent
+}
+
+/// Searches a whole message for the model's name, past fields of any length: protobuf leaves their order to the encoder,
+/// and Go's is random for messages made from descriptors, as `k6` and gRPC consoles make them. Of a field that comes twice
+/// the last counts, as for servers. `None` if there is no name, or one that is longer than [`PEEK_LIMIT`] or not UTF-8.
+#[must_use]
+pub fn find_model_name(field: NameField, mut message: impl Buf) -> Option<String> {
+    let mut found = None;
+    for _ in 0..MOST_FIELDS {
+        let Some((number, length)) = next_value(&mut message) else {
+            break;
+        };
+        if number == field.0 {
+            found = read_text(&mut message, length);
+        } else {
+            message.advance(length);
+        }
+    }
+    found
+}
+
+/// The number of the next field, and the length of its value, which is still to be read; `None` where the message ends or
+/// breaks off.
+fn next_value(message: &mut impl Buf) -> Option<(u64, usize)> {
+    let key = read_varint(message)?;
+    let length = match key & 7 {
+        0 => read_varint(message).map(|_| 0)?,
+        1 => 8,
+        2 => read_varint(message)?,
+        5 => 4,
+        _ => return None,
+    };
+    let length = usize::try_from(length).ok()?;
+    (length <= message.remaining()).then_some((key >> 3, length))
+}
+
+fn read_varint(message: &mut impl Buf) -> Option<u64> {
+    let mut value = 0_u64;
+    for shift in (0..70).step_by(7) {
+        let byte = message.try_get_u8().ok()?;
+        value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+fn read_text(message: &mut impl Buf, length: usize) -> Option<String> {
+    if length > PEEK_LIMIT {
+        message.advance(length);
+        return None;
+    }
+    let text = message.copy_to_bytes(length);
+    String::from_utf8(text.to_vec()).ok()
 }
 
 struct Field<'a> {

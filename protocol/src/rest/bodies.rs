@@ -54,6 +54,12 @@ pub struct IndexEntry {
     pub reason: Option<String>,
 }
 
+/// Encodes `{"status":"alive"}`, V1's liveness, which KServe's servers have at the root.
+#[must_use]
+pub const fn alive() -> Bytes {
+    Bytes::from_static(b"{\"status\":\"alive\"}")
+}
+
 /// Encodes `{"live":true}`. Triton sends no body; kserve's client needs this one.
 #[must_use]
 pub fn live(health: Health) -> Bytes {

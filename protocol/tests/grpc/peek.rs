@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use prost::Message;
-use weir_protocol::grpc::{NameField, PEEK_LIMIT, Peek, peek_model_name};
+use weir_protocol::grpc::{NameField, PEEK_LIMIT, Peek, find_model_name, peek_model_name};
 
 use super::{input, request};
 
@@ -32,6 +32,28 @@ fn a_name_beyond_the_limit_is_truncated() {
     assert!(body.len() > PEEK_LIMIT);
     let field = NameField::of("ModelInfer").unwrap();
     assert_eq!(peek_model_name(field, &body), Peek::Truncated);
+}
+
+#[test]
+fn a_name_behind_long_fields_is_found() {
+    let field = NameField::of("ModelInfer").unwrap();
+    let named = request(vec![], &[]).encode_to_vec();
+    let mut long = request(vec![input("x", "INT8", &[9000])], &[&[7; 9000]]);
+    long.model_name.clear();
+    let body = [long.encode_to_vec(), named].concat();
+    assert_eq!(peek_model_name(field, &body), Peek::Truncated);
+    assert_eq!(find_model_name(field, &body[..]).as_deref(), Some("m"));
+    // Cut off anywhere before its end, there is none.
+    for end in [0, 1, 4000, body.len() - 1] {
+        assert_eq!(find_model_name(field, &body[..end]), None, "{end}");
+    }
+    assert_eq!(
+        find_model_name(field, &b"\x0a\x01a\x0a\x01b"[..]).as_deref(),
+        Some("b")
+    );
+    for broken in [&b"\x0a\x01\xff"[..], b"\x0f", &[0xff; 11]] {
+        assert_eq!(find_model_name(field, broken), None, "{broken:?}");
+    }
 }
 
 proptest! {

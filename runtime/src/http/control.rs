@@ -18,7 +18,7 @@ impl Http {
     pub(super) fn control(&self, route: &Route<'_>, received: &Received) -> HttpResult {
         match route {
             Route::Live => self.live(),
-            Route::V1Live => self.live().map(|_| json(r#"{"status":"alive"}"#)),
+            Route::V1Live => self.live().map(|_| json(rest::alive())),
             Route::Ready => self.ready(),
             Route::ModelReady(target) => self.model_ready(target),
             Route::V1Ready(model) => self.model_ready(&Target {

@@ -61,9 +61,13 @@ pub(super) fn end_connection(response: &mut Response<Body>, version: Version) {
 }
 
 /// The error of a request that no call has, as its caller reads it: one that took this port for gRPC's reads no JSON.
+/// One of gRPC-Web reads HTTP's status, and would take 200 for a success.
 pub(super) fn of_caller(error: ServeError, headers: &HeaderMap) -> ServeError {
     let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-    if kind.is_some_and(|kind| kind.starts_with(b"application/grpc")) {
+    let is_grpc = kind.is_some_and(|kind| {
+        kind.starts_with(b"application/grpc") && !kind.starts_with(b"application/grpc-web")
+    });
+    if is_grpc {
         ServeError::GrpcAtHttpPort
     } else {
         error
@@ -155,7 +159,13 @@ mod tests {
         assert_eq!(grpc.headers()["grpc-status"], "12");
         let message = grpc.headers()["grpc-message"].to_str().unwrap();
         assert!(message.contains("gRPC%20port"), "{message}");
-        assert_eq!(of("application/json").status(), 404);
+        for other in [
+            "application/json",
+            "application/grpc-web+proto",
+            "application/grpc-web-text",
+        ] {
+            assert_eq!(of(other).status(), 404, "{other}");
+        }
     }
 
     #[test]

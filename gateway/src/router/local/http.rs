@@ -40,13 +40,6 @@ pub(super) fn answer(
     Some(Ok(response))
 }
 
-/// Answers that the gateway lives; `None` for other calls.
-pub(super) fn live(method: &Method, path: &str) -> Option<Response<DownstreamBody>> {
-    let is_read = method == Method::GET || method == Method::HEAD;
-    let path = path.strip_suffix('/').unwrap_or(path);
-    (is_read && path == "/v2/health/live").then(|| json(rest::live(Health::Up)))
-}
-
 /// Reports whether a path is of OpenAI's API, which names a model in the body if at all.
 fn is_openai(path: &str) -> bool {
     const CALLS: [&str; 5] = [
