@@ -18,7 +18,8 @@ async fn who_holds_a_lease_keeps_it_when_somebody_writes_a_note_on_it() {
     let held = cluster.acquire("annotated").await.unwrap();
     let leases: Api<LeaseObject> = Api::namespaced(server::client().await, server::SYSTEM);
     let note = Patch::Merge(json!({"metadata": {"annotations": {"note": "theirs"}}}));
-    let noted = leases.patch("annotated", &PatchParams::default(), &note);
+    let defaults = PatchParams::default();
+    let noted = leases.patch("annotated", &defaults, &note);
     let noted = noted.await.unwrap().spec.unwrap();
     let renewed = async {
         loop {
