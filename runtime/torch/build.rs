@@ -4,9 +4,10 @@
 use std::path::{Path, PathBuf};
 
 /// Headers and sources under `shim/`.
-const SHIM: [&str; 20] = [
+const SHIM: [&str; 22] = [
     "weir_torch.h",
     "argument.h",
+    "division.h",
     "error.h",
     "hints.h",
     "meter.h",
@@ -16,6 +17,7 @@ const SHIM: [&str; 20] = [
     "writes.h",
     "argument.cc",
     "device.cc",
+    "division.cc",
     "gpu_meter.cc",
     "hints.cc",
     "library.cc",

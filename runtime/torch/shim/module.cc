@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "argument.h"
+#include "division.h"
 #include "error.h"
 #include "hints.h"
 #include "meter.h"
@@ -122,6 +123,7 @@ std::string names_of_methods(const torch::jit::Module& module) {
 }
 
 torch::jit::Module read(const std::string& path, at::Device device) {
+  weir::check_divisions();
   try {
     return torch::jit::load(path, device);
   } catch (const std::exception& thrown) {

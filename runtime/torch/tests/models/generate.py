@@ -101,6 +101,14 @@ class Hungry(nn.Module):
         return x
 
 
+class Divides(nn.Module):
+    """Remainder and quotient of two integers, of which libtorch's own code ends the process for some."""
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        dividend, divisor = int(a.flatten()[0]), int(b.flatten()[0])
+        return torch.tensor([[dividend % divisor, dividend // divisor]])
+
+
 class Scalar(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x.sum()
@@ -373,6 +381,7 @@ SCRIPTED = {
     "dict_input": DictInput,
     "optional_bias": OptionalBias,
     "fails": Fails,
+    "divides": Divides,
     "slow": Slow,
     "masked_mean": MaskedMean,
     "nan_inf": NanInf,
