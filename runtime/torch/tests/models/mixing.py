@@ -234,6 +234,27 @@ class Padded(nn.Module):
         return codes
 
 
+class Unpacked(nn.Module):
+    """Steps up to the longest of the batch, where lengths are no more than the few steps of a trial."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRU(4, 5, batch_first=True)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return nn.utils.rnn.pad_packed_sequence(self.gru(packed)[0], batch_first=True)[0]
+
+
+class UnpackedTo(Unpacked):
+    """Independent: as many steps as the input has."""
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        padded = nn.utils.rnn.pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=x.size(1))
+        return padded[0]
+
+
 class Distinct(nn.Module):
     """Places among the ids of the whole batch."""
 
@@ -292,7 +313,7 @@ class Placed(nn.Module):
 
 SCRIPTED = [
     Placed,
-    OneHot, UpTo, UpToEach, Padded, Distinct, Signed, Guarded, Masked,
+    OneHot, UpTo, UpToEach, Padded, Unpacked, UnpackedTo, Distinct, Signed, Guarded, Masked,
     Centred, Offset, Faint, Softmax, Cumulative, Scaled, Sorted, Reversed, FromThree, FromEight, Clipped, Beside,
     Longest, Ranked, Chance, Constant, Extreme, Far, Strict,
 ]  # fmt: skip

@@ -68,12 +68,19 @@ fn rows_that_mix_are_never_batched() {
         "upto",
         "uptoeach",
         "padded",
+        "unpacked",
         "distinct",
         "signed",
         "guarded",
     ] {
         assert_eq!(inferred_batch_size(name), 0, "{name}");
     }
+}
+
+/// Lengths of which the model takes few show that they shape no other row.
+#[test]
+fn steps_up_to_the_length_of_the_input_are_batched() {
+    assert_eq!(inferred_batch_size("unpackedto"), 32);
 }
 
 #[test]
