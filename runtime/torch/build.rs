@@ -4,12 +4,13 @@
 use std::path::{Path, PathBuf};
 
 /// Headers and sources under `shim/`.
-const SHIM: [&str; 22] = [
+const SHIM: [&str; 24] = [
     "weir_torch.h",
     "argument.h",
     "division.h",
     "error.h",
     "hints.h",
+    "hooks.h",
     "meter.h",
     "result.h",
     "stream.h",
@@ -20,6 +21,7 @@ const SHIM: [&str; 22] = [
     "division.cc",
     "gpu_meter.cc",
     "hints.cc",
+    "hooks.cc",
     "library.cc",
     "module.cc",
     "process.cc",

@@ -21,6 +21,7 @@
 #include "division.h"
 #include "error.h"
 #include "hints.h"
+#include "hooks.h"
 #include "meter.h"
 #include "result.h"
 #include "stream.h"
@@ -69,12 +70,22 @@ struct WeirModule {
     for (const auto& argument : schema.arguments()) {
       kinds.push_back(weir::kind_of(argument.type()));
     }
-    result = schema.returns().empty() ? weir::Result{} : weir::result_of(schema.returns()[0].type());
+    hooked = weir::has_hooks(module, method);
+    if (!schema.returns().empty()) {
+      auto type = schema.returns()[0].type();
+      result = weir::result_of(hooked ? weir::type_after_hooks(module, type) : type);
+    }
+  }
+
+  // Runs the method, with the hooks that a call in Python runs.
+  IValue operator()(std::vector<IValue> stack) {
+    return hooked ? module(std::move(stack)) : forward(std::move(stack));
   }
 
   torch::jit::Module module;
   torch::jit::Method forward; // the method that runs, `forward` unless another was asked for
   at::Device device;
+  bool hooked = false; // the module has hooks, which belong to its `forward`
   std::vector<WeirKind> kinds; // of its arguments, self first
   weir::Result result;
   uint64_t device_bytes = 0;
@@ -92,6 +103,9 @@ namespace {
 void describe(WeirModule& module, const std::vector<IValue>& examples) {
   const auto& arguments = module.forward.function().getSchema().arguments();
   module.writes = weir::writes_of(module.module, module.forward);
+  if (module.hooked) {
+    weir::add_writes_of_hooks(module.module, module.writes);
+  }
   const auto& written = module.writes.arguments;
   module.texts.reserve(2 * arguments.size()); // so that no text moves while pointers to it exist
   for (size_t i = 1; i < arguments.size(); ++i) {
@@ -238,6 +252,9 @@ WeirStatus weir_module_load(
 }
 
 int32_t weir_module_convolves(const WeirModule* module) {
+  if (module->hooked) {
+    return 0; // asked to optimise the module, which would leave its hooks out
+  }
   bool found = false;
   weir::quietly([&] {
     auto graph = module->forward.graph()->copy();
@@ -359,7 +376,7 @@ WeirStatus weir_module_run(
     }
     bool dict = count > 0 && values[0].key != nullptr;
     auto stack = dict ? keyed(values, count) : positional(*module, values, count);
-    auto made = weir::flatten(module->forward(std::move(stack)), module->result.form, module->device);
+    auto made = weir::flatten((*module)(std::move(stack)), module->result.form, module->device);
     if (module->writes.attributes || module->writes.constants) {
       own_memory(*made);
     }

@@ -243,6 +243,24 @@ fn an_exception_has_its_reason_and_the_next_batch_runs() {
     assert_eq!(as_floats(&outputs[0]), [2.0, 4.0]);
 }
 
+/// As a call of the module in Python runs them; its method `forward` by itself returns `x * 2`.
+#[test]
+fn hooks_run_around_forward() {
+    let source = bare("hooked");
+    let names: Vec<String> = load(&source)
+        .signature()
+        .outputs
+        .iter()
+        .map(|output| output.name.clone())
+        .collect();
+    assert_eq!(names, ["OUTPUT__0", "OUTPUT__1"]);
+    let mut instance = instance(&source);
+    let x = whole("x", DataType::Fp32, &[1, 2], floats(&[1.0, 4.0]));
+    let outputs = run(&mut *instance, vec![x]).unwrap();
+    assert_eq!(as_floats(&outputs[0]), [12.0, 30.0]);
+    assert_eq!(as_floats(&outputs[1]), [7.0]);
+}
+
 #[test]
 fn integers_without_a_quotient_are_an_exception_and_the_next_batch_runs() {
     let t = |name| tensor(name, DataType::Int64, &[1]);
