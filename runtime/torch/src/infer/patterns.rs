@@ -36,6 +36,13 @@ const FLOATS: [&[Dim]; 4] = [
     &[Dim::Fixed(3), Dim::Fixed(8), Dim::Fixed(8)],
 ];
 
+/// Shapes of a mask or of integers beside such floats: one for each element, or one for each of the first dimension.
+const BESIDE_FLOATS: [&[Dim]; 3] = [
+    &[Dim::Fixed(4)],
+    &[Dim::Fixed(3)],
+    &[Dim::Fixed(3), Dim::Fixed(4)],
+];
+
 /// Parts of argument names that mean integers.
 const INTEGER_NAMES: [&str; 7] = [
     "ids", "token", "index", "indices", "idx", "length", "categor",
@@ -63,6 +70,8 @@ pub(super) fn of(name: &str, hints: &[Hint], companions: &[Pattern]) -> Vec<Patt
         });
         patterns.extend(like);
         patterns.extend(generic(&datatypes));
+        let others = datatypes.iter().filter(|other| **other != DataType::Fp32);
+        patterns.extend(others.flat_map(|other| beside_floats(*other)));
     } else {
         patterns.extend(generic(&[DataType::Fp32, DataType::Int64]));
     }
@@ -107,6 +116,11 @@ fn generic(datatypes: &[DataType]) -> Vec<Pattern> {
     datatypes.iter().flat_map(of_type).collect::<Vec<Pattern>>()
 }
 
+fn beside_floats(datatype: DataType) -> impl Iterator<Item = Pattern> {
+    let shapes = BESIDE_FLOATS.into_iter();
+    shapes.map(move |dims| pattern(datatype, dims))
+}
+
 fn of_hint(hint: &Hint, all: &[Hint]) -> Vec<Pattern> {
     let datatype = datatype(hint, all);
     let make = |shapes: Vec<Vec<Dim>>| -> Vec<Pattern> {
@@ -145,7 +159,9 @@ fn of_hint(hint: &Hint, all: &[Hint]) -> Vec<Pattern> {
             pattern(DataType::Int64, &[Dim::Length]),
             pattern(DataType::Int64, &[]),
         ],
-        Says::Condition => vec![pattern(DataType::Bool, &[Dim::Length])],
+        Says::Condition => std::iter::once(pattern(DataType::Bool, &[Dim::Length]))
+            .chain(beside_floats(DataType::Bool))
+            .collect(),
         Says::Converted | Says::OfBytes => Vec::new(),
     }
 }
@@ -270,6 +286,16 @@ mod tests {
         let ids = pattern(DataType::Int64, &[Dim::Length]);
         let like = of("mask", &[], std::slice::from_ref(&ids));
         assert_eq!(like[0], pattern(DataType::Fp32, &[Dim::Length]));
+    }
+
+    #[test]
+    fn a_mask_may_have_the_shape_of_floats_that_no_weight_tells() {
+        let mask = pattern(DataType::Bool, FLOATS[0]);
+        assert!(of("mask", &[], &[]).contains(&mask));
+        assert!(of("x", &[hint(Says::Condition, &[])], &[]).contains(&mask));
+        let steps = pattern(DataType::Int64, &FLOATS[1][..1]);
+        let converted = [hint(Says::Converted, &[])];
+        assert!(of("attention_mask", &converted, &[]).contains(&steps));
     }
 
     proptest::proptest! {

@@ -121,6 +121,13 @@ class Hooked(nn.Module):
         return x * 2
 
 
+class Hides(nn.Module):
+    """Two arguments of one shape, of which only one has floats."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        return x.masked_fill(mask, 0.5)
+
+
 class Divides(nn.Module):
     """Remainder and quotient of two integers, of which libtorch's own code ends the process for some."""
 
@@ -403,6 +410,7 @@ SCRIPTED = {
     "fails": Fails,
     "divides": Divides,
     "hooked": Hooked,
+    "hides": Hides,
     "slow": Slow,
     "masked_mean": MaskedMean,
     "nan_inf": NanInf,
