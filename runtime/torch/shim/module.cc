@@ -184,18 +184,27 @@ bool convolves(const torch::jit::Block& block) {
   return false;
 }
 
-bool is_cuda(const IValue& value) {
-  return (value.isDevice() && value.toDevice().is_cuda()) ||
-      (value.isString() && value.toStringRef().rfind("cuda", 0) == 0);
+// Checks whether a constant is a CUDA device, or a string that one is made of. The code of nn.MultiheadAttention has
+// the string too, to compare it with the device of its input.
+bool is_cuda(const torch::jit::Value& constant) {
+  auto value = torch::jit::toIValue(&constant);
+  if (!value.has_value()) {
+    return false;
+  }
+  if (value->isDevice()) {
+    return value->toDevice().is_cuda();
+  }
+  const auto& uses = constant.uses();
+  return value->isString() && value->toStringRef().rfind("cuda", 0) == 0 &&
+      std::any_of(uses.begin(), uses.end(), [](const torch::jit::Use& use) {
+        return std::string(use.user->kind().toQualString()) == "aten::device";
+      });
 }
 
 bool names_cuda(const torch::jit::Block& block) {
   for (const auto* node : block.nodes()) {
-    if (node->kind() == c10::prim::Constant) {
-      auto value = torch::jit::toIValue(node->output());
-      if (value.has_value() && is_cuda(*value)) {
-        return true;
-      }
+    if (node->kind() == c10::prim::Constant && is_cuda(*node->output())) {
+      return true;
     }
     const auto& inner = node->blocks();
     if (std::string(node->kind().toQualString()) == "aten::cuda" ||

@@ -311,8 +311,24 @@ class Placed(nn.Module):
         return x.to(torch.device("cpu")) + zero.to(torch.device("cpu"))
 
 
+class Moved(nn.Module):
+    """Names a device by a string."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.to("cuda").to("cpu")
+
+
+class Compared(nn.Module):
+    """Has the name of a device that it does not use, as the code of nn.MultiheadAttention."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.device.type in ["cpu", "cuda"] or x.device.type == "cuda":
+            return x * 2
+        return x * 3
+
+
 SCRIPTED = [
-    Placed,
+    Placed, Moved, Compared,
     OneHot, UpTo, UpToEach, Padded, Unpacked, UnpackedTo, Distinct, Signed, Guarded, Masked,
     Centred, Offset, Faint, Softmax, Cumulative, Scaled, Sorted, Reversed, FromThree, FromEight, Clipped, Beside,
     Longest, Ranked, Chance, Constant, Extreme, Far, Strict,

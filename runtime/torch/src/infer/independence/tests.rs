@@ -145,6 +145,14 @@ fn a_model_that_needs_a_gpu_is_refused_on_the_processor() {
 }
 
 #[test]
+fn a_device_that_is_only_compared_is_none_that_the_code_names() {
+    for (name, expected) in [("placed", true), ("moved", true), ("compared", false)] {
+        let runner = runner(&source(name));
+        assert_eq!(runner.module.names_cuda(), expected, "{name}");
+    }
+}
+
+#[test]
 fn a_copy_is_a_module_of_its_own_that_names_no_device() {
     let runner = runner(&source("mlp"));
     let copy = runner.on_processor().unwrap();
