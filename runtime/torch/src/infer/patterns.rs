@@ -48,6 +48,9 @@ const INTEGER_NAMES: [&str; 7] = [
     "ids", "token", "index", "indices", "idx", "length", "categor",
 ];
 
+/// Parts of argument names that mean one integer for each row.
+const LENGTH_NAMES: [&str; 2] = ["length", "lens"];
+
 impl Pattern {
     /// The pattern of a list of strings.
     pub(super) fn strings() -> Self {
@@ -62,6 +65,9 @@ pub(super) fn of(name: &str, hints: &[Hint], companions: &[Pattern]) -> Vec<Patt
     let mut patterns: Vec<Pattern> = hints.iter().flat_map(|hint| of_hint(hint, hints)).collect();
     if patterns.is_empty() {
         let datatypes = datatypes(name, says(Says::Converted));
+        if is_length(name) {
+            patterns.push(pattern(DataType::Int64, &[]));
+        }
         let like = companions.iter().flat_map(|companion| {
             let dims = companion.dims.clone();
             datatypes
@@ -99,13 +105,20 @@ fn datatypes(name: &str, converted: bool) -> Vec<DataType> {
     // A mask that is multiplied as it is has floats; one that is compared or converted has integers, as tokenizers
     // write it.
     let mask = name.contains("mask");
-    if integers || (mask && converted) {
+    if is_length(&name) {
+        vec![DataType::Int64, DataType::Fp32]
+    } else if integers || (mask && converted) {
         vec![DataType::Int64, DataType::Fp32, DataType::Bool]
     } else if mask {
         vec![DataType::Fp32, DataType::Bool, DataType::Int64]
     } else {
         vec![DataType::Fp32, DataType::Int64]
     }
+}
+
+fn is_length(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    LENGTH_NAMES.iter().any(|part| name.contains(part))
 }
 
 fn generic(datatypes: &[DataType]) -> Vec<Pattern> {
@@ -283,6 +296,9 @@ mod tests {
         );
         assert_eq!(first("mask", &[]).datatype, DataType::Fp32);
         assert_eq!(first("position_ids", &[]).datatype, DataType::Int64);
+        let steps = pattern(DataType::Fp32, &[Dim::Length, Dim::Fixed(4)]);
+        let lengths = of("x_lens", &[], std::slice::from_ref(&steps));
+        assert_eq!(lengths[0], pattern(DataType::Int64, &[]));
         let ids = pattern(DataType::Int64, &[Dim::Length]);
         let like = of("mask", &[], std::slice::from_ref(&ids));
         assert_eq!(like[0], pattern(DataType::Fp32, &[Dim::Length]));

@@ -246,6 +246,13 @@ class Unpacked(nn.Module):
         return nn.utils.rnn.pad_packed_sequence(self.gru(packed)[0], batch_first=True)[0]
 
 
+class Cut(Unpacked):
+    """Steps up to the longest of the batch, of which there are no more than the input has."""
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        return self.gru(x[:, : int(lengths.max())])[0]
+
+
 class UnpackedTo(Unpacked):
     """Independent: as many steps as the input has."""
 
@@ -329,7 +336,7 @@ class Compared(nn.Module):
 
 SCRIPTED = [
     Placed, Moved, Compared,
-    OneHot, UpTo, UpToEach, Padded, Unpacked, UnpackedTo, Distinct, Signed, Guarded, Masked,
+    OneHot, UpTo, UpToEach, Padded, Unpacked, UnpackedTo, Cut, Distinct, Signed, Guarded, Masked,
     Centred, Offset, Faint, Softmax, Cumulative, Scaled, Sorted, Reversed, FromThree, FromEight, Clipped, Beside,
     Longest, Ranked, Chance, Constant, Extreme, Far, Strict,
 ]  # fmt: skip

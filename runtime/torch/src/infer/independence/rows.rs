@@ -41,6 +41,12 @@ impl Increase {
         Self(vec![0; inputs])
     }
 
+    /// The least increase of the same inputs.
+    pub(super) fn least(&self) -> Self {
+        let [.., least] = Self::TRIED;
+        Self(self.0.iter().map(|&reach| reach.min(least)).collect())
+    }
+
     /// What is added to an input's integers, of which a row has as many as `elements`. The compared row stands between
     /// `Alike` and `Large`: where it is one integer, such as a length, it is one larger than theirs before that.
     fn raise(&self, input: usize, companions: Companions, elements: usize) -> f64 {

@@ -69,6 +69,7 @@ fn rows_that_mix_are_never_batched() {
         "uptoeach",
         "padded",
         "unpacked",
+        "cut",
         "distinct",
         "signed",
         "guarded",
@@ -81,6 +82,20 @@ fn rows_that_mix_are_never_batched() {
 #[test]
 fn steps_up_to_the_length_of_the_input_are_batched() {
     assert_eq!(inferred_batch_size("unpackedto"), 32);
+}
+
+#[test]
+fn lengths_that_are_not_batched_may_be_any_number() {
+    for name in ["unpacked", "cut"] {
+        let source = source(name);
+        let signature = infer::signature(&source, &runner(&source)).unwrap();
+        let lengths = &signature.inputs[1];
+        assert_eq!(
+            (lengths.datatype, lengths.dims.as_slice()),
+            (DataType::Int64, [-1].as_slice()),
+            "{name}"
+        );
+    }
 }
 
 #[test]
