@@ -17,7 +17,7 @@ use weir_ops::drain::{Drain, Signals};
 use weir_ops::{open_files, telemetry};
 
 use crate::args::{self, Config, DeviceChoice, Exit, OnLoadError};
-use crate::backend::{Backend, LoadError};
+use crate::backend::{Backend, LoadError, STACK_OF_MODELS};
 use crate::repository::ControlMode;
 use crate::server::{Phase, Server};
 use ports::Ports;
@@ -58,6 +58,7 @@ pub fn main(setup: Setup) -> Exit {
     if let Some(threads) = config.threads {
         runtime.worker_threads(threads.get());
     }
+    runtime.thread_stack_size(STACK_OF_MODELS);
     match runtime.enable_all().thread_name("weir-reactor").build() {
         Ok(runtime) => {
             let exit = runtime.block_on(run(config, setup, log));

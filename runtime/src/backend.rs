@@ -12,6 +12,11 @@ use std::time::Duration;
 
 use weir_protocol::{DataType, Parameters, Shape, Tensor, TensorSpec};
 
+/// Stack of each thread that may call a [`Backend`], a [`Model`] or an [`Instance`]. libtorch compiles a graph by recursion,
+/// on the thread that runs it first, and a stack that overflows ends the process. The 2 MiB of Rust's threads are too
+/// small for what runs in Python, on the 8 MiB that Linux gives to a program; a stack takes memory only as it is used.
+pub(crate) const STACK_OF_MODELS: usize = 32 << 20;
+
 /// A library that can load models, such as libtorch.
 pub trait Backend: Send + Sync {
     /// Names that `backend:` or `platform:` in a model's configuration may use for it.

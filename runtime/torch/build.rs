@@ -4,11 +4,13 @@
 use std::path::{Path, PathBuf};
 
 /// Headers and sources under `shim/`.
-const SHIM: [&str; 20] = [
+const SHIM: [&str; 24] = [
     "weir_torch.h",
     "argument.h",
+    "division.h",
     "error.h",
     "hints.h",
+    "hooks.h",
     "meter.h",
     "result.h",
     "stream.h",
@@ -16,8 +18,10 @@ const SHIM: [&str; 20] = [
     "writes.h",
     "argument.cc",
     "device.cc",
+    "division.cc",
     "gpu_meter.cc",
     "hints.cc",
+    "hooks.cc",
     "library.cc",
     "module.cc",
     "process.cc",

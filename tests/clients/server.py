@@ -20,6 +20,8 @@ GOOD = HERE.parent / "models" / "repository"
 BROKEN = HERE.parent / "models" / "broken"
 CHANGING = HERE.parent / "models" / "changing"
 ENDLESS = HERE.parent / "models" / "endless"
+# A model, not a directory of models.
+HEAVY = HERE.parent / "models" / "heavy"
 DIGITS = ROOT / "examples" / "digits" / "weir-examples"
 DIGITS_INPUTS = ROOT / "examples" / "digits" / "inputs"
 RAGGED = ROOT / "examples" / "ragged" / "weir-examples"

@@ -1,6 +1,7 @@
 """Memory: what a hostile client sends never takes many times its size, and others are served meanwhile."""
 
 import json
+import shutil
 import socket
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ import pytest
 
 import crowd
 import wire
-from server import GOOD, Server, wait_until
+from server import GOOD, HEAVY, Server, wait_until
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
@@ -252,3 +253,24 @@ def test_announced_messages_reserve_nothing(hostile):
             told += piece
         assert hostile.infer("add_sub", wire.add_sub()).status == 200
         assert address_space(hostile) - before < 32 << 30
+
+
+def test_unloaded_models_give_their_memory_back(tmp_path) -> None:
+    """Their weights are of 1 MiB each, which the C library's heap would keep."""
+    models = [f"heavy{number}" for number in range(4)]
+    for model in models:
+        shutil.copytree(HEAVY, tmp_path / "models" / model)
+    options = ["--model-control-mode=explicit", "--load-model=add_sub"]
+    server = Server(tmp_path / "log", [GOOD, tmp_path / "models"], options).start()
+    server.infer("add_sub", wire.add_sub())
+    before = server.resident_bytes()
+    for model in models:
+        assert server.call("POST", f"/v2/repository/models/{model}/load").status == 200
+    taken = server.resident_bytes() - before
+    assert taken > 60 << 20, "a model takes 24 MiB"
+    for model in models:
+        assert server.call("POST", f"/v2/repository/models/{model}/unload").status == 200
+    given_back = lambda: server.resident_bytes() - before < taken // 2  # noqa: E731
+    wait_until(given_back, 20, "the memory of unloaded models is given back")
+    assert server.infer("add_sub", wire.add_sub()).status == 200
+    server.stop()

@@ -22,6 +22,7 @@ GOOD = HERE / "repository"
 BROKEN = HERE / "broken"
 CHANGING = HERE / "changing"
 ENDLESS = HERE / "endless"
+HEAVY = HERE / "heavy"
 
 # Every datatype that libtorch 2.11 supports.
 DATATYPES = (
@@ -460,6 +461,20 @@ class Endless(nn.Module):
         return INPUT0 * 2.0
 
 
+def heavy() -> None:
+    """One model of 24 MiB of zeros, which are packed to some kilobytes."""
+    layers = nn.Sequential(*(nn.Linear(512, 512) for _ in range(24)))
+    for parameter in layers.parameters():
+        nn.init.zeros_(parameter)
+    (HEAVY / "1").mkdir(parents=True)
+    stored, packed = HEAVY / "stored.pt", HEAVY / "1" / "model.pt"
+    write(torch.jit.script(layers.eval()), stored)
+    with zipfile.ZipFile(stored) as whole, zipfile.ZipFile(packed, "w") as kept:
+        for entry in whole.infolist():
+            kept.writestr(zipfile.ZipInfo(entry.filename), whole.read(entry), zipfile.ZIP_DEFLATED)
+    stored.unlink()
+
+
 def changing() -> None:
     x, y = [T("INPUT0", "FP32", [1])], [T("OUTPUT0", "FP32", [1])]
     torch_model("scale", Scale(), x, y, root=CHANGING)
@@ -471,11 +486,11 @@ def endless() -> None:
 
 
 def main() -> None:
-    for root in (GOOD, BROKEN, CHANGING, ENDLESS):
+    for root in (GOOD, BROKEN, CHANGING, ENDLESS, HEAVY):
         shutil.rmtree(root, ignore_errors=True)
     for group in (
         identities, arithmetic, odd_outputs, versions, without_config, warmed, batching, broken,
-        changing, endless,
+        changing, endless, heavy,
     ):
         group()
 

@@ -12,7 +12,7 @@ use super::inline::SharedRunner;
 use super::runner::{Runner, panic_text};
 use super::warmup::{WarmUpPlan, warm_up};
 use super::{JobResult, ahead};
-use crate::backend::{Affinity, Device, LoadError, Model, Overlap};
+use crate::backend::{Affinity, Device, LoadError, Model, Overlap, STACK_OF_MODELS};
 use crate::job::Job;
 
 /// An instance's thread, once the instance is warm.
@@ -34,6 +34,7 @@ impl InstanceContext {
         let name = format!("{}/{}", self.interface.model, self.index);
         let thread = std::thread::Builder::new()
             .name(name)
+            .stack_size(STACK_OF_MODELS)
             .spawn(move || self.run(model.as_ref(), &plan, &ready))
             .map_err(|error| LoadError::Device(format!("cannot start a thread: {error}")))?;
         match wait.recv() {

@@ -18,8 +18,10 @@
 #include <vector>
 
 #include "argument.h"
+#include "division.h"
 #include "error.h"
 #include "hints.h"
+#include "hooks.h"
 #include "meter.h"
 #include "result.h"
 #include "stream.h"
@@ -68,12 +70,22 @@ struct WeirModule {
     for (const auto& argument : schema.arguments()) {
       kinds.push_back(weir::kind_of(argument.type()));
     }
-    result = schema.returns().empty() ? weir::Result{} : weir::result_of(schema.returns()[0].type());
+    hooked = weir::has_hooks(module, method);
+    if (!schema.returns().empty()) {
+      auto type = schema.returns()[0].type();
+      result = weir::result_of(hooked ? weir::type_after_hooks(module, type) : type);
+    }
+  }
+
+  // Runs the method, with the hooks that a call in Python runs.
+  IValue operator()(std::vector<IValue> stack) {
+    return hooked ? module(std::move(stack)) : forward(std::move(stack));
   }
 
   torch::jit::Module module;
   torch::jit::Method forward; // the method that runs, `forward` unless another was asked for
   at::Device device;
+  bool hooked = false; // the module has hooks, which belong to its `forward`
   std::vector<WeirKind> kinds; // of its arguments, self first
   weir::Result result;
   uint64_t device_bytes = 0;
@@ -91,6 +103,9 @@ namespace {
 void describe(WeirModule& module, const std::vector<IValue>& examples) {
   const auto& arguments = module.forward.function().getSchema().arguments();
   module.writes = weir::writes_of(module.module, module.forward);
+  if (module.hooked) {
+    weir::add_writes_of_hooks(module.module, module.writes);
+  }
   const auto& written = module.writes.arguments;
   module.texts.reserve(2 * arguments.size()); // so that no text moves while pointers to it exist
   for (size_t i = 1; i < arguments.size(); ++i) {
@@ -122,6 +137,7 @@ std::string names_of_methods(const torch::jit::Module& module) {
 }
 
 torch::jit::Module read(const std::string& path, at::Device device) {
+  weir::check_divisions();
   try {
     return torch::jit::load(path, device);
   } catch (const std::exception& thrown) {
@@ -168,18 +184,27 @@ bool convolves(const torch::jit::Block& block) {
   return false;
 }
 
-bool is_cuda(const IValue& value) {
-  return (value.isDevice() && value.toDevice().is_cuda()) ||
-      (value.isString() && value.toStringRef().rfind("cuda", 0) == 0);
+// Checks whether a constant is a CUDA device, or a string that one is made of. The code of nn.MultiheadAttention has
+// the string too, to compare it with the device of its input.
+bool is_cuda(const torch::jit::Value& constant) {
+  auto value = torch::jit::toIValue(&constant);
+  if (!value.has_value()) {
+    return false;
+  }
+  if (value->isDevice()) {
+    return value->toDevice().is_cuda();
+  }
+  const auto& uses = constant.uses();
+  return value->isString() && value->toStringRef().rfind("cuda", 0) == 0 &&
+      std::any_of(uses.begin(), uses.end(), [](const torch::jit::Use& use) {
+        return std::string(use.user->kind().toQualString()) == "aten::device";
+      });
 }
 
 bool names_cuda(const torch::jit::Block& block) {
   for (const auto* node : block.nodes()) {
-    if (node->kind() == c10::prim::Constant) {
-      auto value = torch::jit::toIValue(node->output());
-      if (value.has_value() && is_cuda(*value)) {
-        return true;
-      }
+    if (node->kind() == c10::prim::Constant && is_cuda(*node->output())) {
+      return true;
     }
     const auto& inner = node->blocks();
     if (std::string(node->kind().toQualString()) == "aten::cuda" ||
@@ -236,6 +261,9 @@ WeirStatus weir_module_load(
 }
 
 int32_t weir_module_convolves(const WeirModule* module) {
+  if (module->hooked) {
+    return 0; // asked to optimise the module, which would leave its hooks out
+  }
   bool found = false;
   weir::quietly([&] {
     auto graph = module->forward.graph()->copy();
@@ -357,7 +385,7 @@ WeirStatus weir_module_run(
     }
     bool dict = count > 0 && values[0].key != nullptr;
     auto stack = dict ? keyed(values, count) : positional(*module, values, count);
-    auto made = weir::flatten(module->forward(std::move(stack)), module->result.form, module->device);
+    auto made = weir::flatten((*module)(std::move(stack)), module->result.form, module->device);
     if (module->writes.attributes || module->writes.constants) {
       own_memory(*made);
     }

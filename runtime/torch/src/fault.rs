@@ -28,6 +28,20 @@ const OUT_OF_MEMORY: [&str; 4] = [
     "_STATUS_ALLOC_FAILED",
 ];
 
+/// What is the matter with a file, and what to do, by the words that libtorch has for it.
+const CAUSES: [(&str, &str); 2] = [
+    (
+        "Unknown builtin op",
+        "it calls an operator that libtorch does not have: name the library that has it in \
+         model_operations.op_library_filename",
+    ),
+    (
+        "required keyword attribute 'value' is undefined",
+        "it was saved after torch.jit.optimize_for_inference, whose weights PyTorch itself does not read back: save the \
+         module as it was before that, frozen or not; this runtime optimises it when it loads it",
+    ),
+];
+
 /// First words of each of the interpreter's tracebacks; the message follows the last one.
 const TRACEBACK: &str = "Traceback of TorchScript";
 
@@ -62,16 +76,21 @@ impl Fault {
     /// Converts to the failure to load `what`, such as a model file.
     pub(crate) fn of_load(self, what: &str) -> LoadError {
         match self {
-            Self::Raised(text) if text.contains("Unknown builtin op") => LoadError::File(format!(
-                "failed to load {what}: it calls an operator that libtorch does not have: name the library \
-                 that has it in model_operations.op_library_filename ({text})"
-            )),
-            Self::Raised(text) => LoadError::File(format!("failed to load {what}: {text}")),
+            Self::Raised(text) => LoadError::File(match cause(&text) {
+                Some(cause) => format!("failed to load {what}: {cause} ({text})"),
+                None => format!("failed to load {what}: {text}"),
+            }),
             Self::OutOfMemory(text) => {
                 LoadError::Device(format!("out of memory while loading {what}: {text}"))
             }
         }
     }
+}
+
+/// Says why a file cannot be loaded, where libtorch's own words do not.
+fn cause(text: &str) -> Option<&'static str> {
+    let known = CAUSES.into_iter().find(|(words, _)| text.contains(words));
+    known.map(|(_, cause)| cause)
 }
 
 /// Copies and frees a text of the shim; `None` for null.
@@ -168,6 +187,22 @@ mod tests {
         }
         let other = "CUDA error: an illegal memory access was encountered";
         assert!(matches!(Fault::of_text(1, other), Fault::Raised(_)));
+    }
+
+    #[test]
+    fn says_what_to_do_about_files_that_cannot_be_loaded() {
+        let error = |text: &str| {
+            Fault::of_text(1, text)
+                .of_load("model file 'm.pt'")
+                .to_string()
+        };
+        let optimised = error("required keyword attribute 'value' is undefined");
+        assert!(
+            optimised.contains("torch.jit.optimize_for_inference"),
+            "{optimised}"
+        );
+        assert!(error("Unknown builtin op: a::b.").contains("op_library_filename"));
+        assert_eq!(error("other"), "failed to load model file 'm.pt': other");
     }
 
     #[test]

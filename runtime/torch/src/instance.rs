@@ -15,7 +15,7 @@ use crate::outputs::{self, OutputBinding};
 use crate::peak_memory::PeakMemory;
 use crate::runner::{Placement, QueuedRun, RunOutput, Runner, StartedRun};
 use crate::settings::Cache;
-use crate::startup;
+use crate::startup::{self, TrimWhenDropped};
 use crate::stopwatch::Stopwatch;
 
 /// A signature and its binding to `forward`.
@@ -32,6 +32,7 @@ pub(crate) struct TorchInstance {
     pub(crate) plan: Arc<Plan>,
     pub(crate) runner: Runner,
     pub(crate) peak_memory: PeakMemory,
+    pub(crate) _trim: TrimWhenDropped,
 }
 
 impl Instance for TorchInstance {
@@ -67,6 +68,7 @@ impl Instance for TorchInstance {
                 plan: Arc::clone(&self.plan),
                 runner,
                 peak_memory: PeakMemory::default(),
+                _trim: TrimWhenDropped,
             })
         }))
     }

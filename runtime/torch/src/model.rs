@@ -16,6 +16,7 @@ use crate::peak_memory::PeakMemory;
 use crate::process;
 use crate::runner::{Gpu, Placement, Runner};
 use crate::settings::{FORWARD, Settings};
+use crate::startup::TrimWhenDropped;
 use crate::weights::{LoadedModule, Weights};
 use crate::{binding, infer, op_libraries, optimize};
 
@@ -39,6 +40,8 @@ impl Backend for TorchBackend {
         process::apply(&source.name, settings.process);
         process::set_profiling(&source.devices);
         let first = source.devices.first().copied().unwrap_or(Device::Cpu);
+        // Dropped after the weights, also by a load that fails.
+        let trim = TrimWhenDropped;
         let weights = Weights::load(source, &settings)?;
         let runner = runner(&settings, weights.on(first)?, first)?;
         let plan = plan(source, &runner)?;
@@ -51,6 +54,7 @@ impl Backend for TorchBackend {
             plan: Arc::new(plan),
             weights,
             settings,
+            _trim: trim,
         }))
     }
 }
@@ -61,6 +65,7 @@ struct TorchModel {
     plan: Arc<Plan>,
     weights: Weights,
     settings: Settings,
+    _trim: TrimWhenDropped,
 }
 
 impl Model for TorchModel {
@@ -81,6 +86,7 @@ impl Model for TorchModel {
             plan: Arc::clone(&self.plan),
             runner: runner(&self.settings, self.weights.for_instance(device)?, device)?,
             peak_memory: PeakMemory::default(),
+            _trim: TrimWhenDropped,
         }))
     }
 }

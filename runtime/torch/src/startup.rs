@@ -43,6 +43,17 @@ pub(crate) fn trim_heap() {
     unsafe { libc::malloc_trim(0) };
 }
 
+/// Trims the heap when it is dropped: the last field of what holds a module, whose weights are free by then. Without that
+/// the C library keeps what an unloaded model had, but for blocks of 32 MiB and more.
+#[derive(Debug)]
+pub(crate) struct TrimWhenDropped;
+
+impl Drop for TrimWhenDropped {
+    fn drop(&mut self) {
+        trim_heap();
+    }
+}
+
 /// Finds the address ranges of libtorch's mappings in `/proc/self/smaps` whose pages equal the file's.
 fn unmodified_mappings(maps: &str) -> Vec<Range<usize>> {
     let (mut found, mut current) = (Vec::new(), None);

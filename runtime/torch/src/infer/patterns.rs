@@ -36,10 +36,20 @@ const FLOATS: [&[Dim]; 4] = [
     &[Dim::Fixed(3), Dim::Fixed(8), Dim::Fixed(8)],
 ];
 
+/// Shapes of a mask or of integers beside such floats: one for each element, or one for each of the first dimension.
+const BESIDE_FLOATS: [&[Dim]; 3] = [
+    &[Dim::Fixed(4)],
+    &[Dim::Fixed(3)],
+    &[Dim::Fixed(3), Dim::Fixed(4)],
+];
+
 /// Parts of argument names that mean integers.
 const INTEGER_NAMES: [&str; 7] = [
     "ids", "token", "index", "indices", "idx", "length", "categor",
 ];
+
+/// Parts of argument names that mean one integer for each row.
+const LENGTH_NAMES: [&str; 2] = ["length", "lens"];
 
 impl Pattern {
     /// The pattern of a list of strings.
@@ -55,6 +65,9 @@ pub(super) fn of(name: &str, hints: &[Hint], companions: &[Pattern]) -> Vec<Patt
     let mut patterns: Vec<Pattern> = hints.iter().flat_map(|hint| of_hint(hint, hints)).collect();
     if patterns.is_empty() {
         let datatypes = datatypes(name, says(Says::Converted));
+        if is_length(name) {
+            patterns.push(pattern(DataType::Int64, &[]));
+        }
         let like = companions.iter().flat_map(|companion| {
             let dims = companion.dims.clone();
             datatypes
@@ -63,6 +76,8 @@ pub(super) fn of(name: &str, hints: &[Hint], companions: &[Pattern]) -> Vec<Patt
         });
         patterns.extend(like);
         patterns.extend(generic(&datatypes));
+        let others = datatypes.iter().filter(|other| **other != DataType::Fp32);
+        patterns.extend(others.flat_map(|other| beside_floats(*other)));
     } else {
         patterns.extend(generic(&[DataType::Fp32, DataType::Int64]));
     }
@@ -90,7 +105,9 @@ fn datatypes(name: &str, converted: bool) -> Vec<DataType> {
     // A mask that is multiplied as it is has floats; one that is compared or converted has integers, as tokenizers
     // write it.
     let mask = name.contains("mask");
-    if integers || (mask && converted) {
+    if is_length(&name) {
+        vec![DataType::Int64, DataType::Fp32]
+    } else if integers || (mask && converted) {
         vec![DataType::Int64, DataType::Fp32, DataType::Bool]
     } else if mask {
         vec![DataType::Fp32, DataType::Bool, DataType::Int64]
@@ -99,12 +116,22 @@ fn datatypes(name: &str, converted: bool) -> Vec<DataType> {
     }
 }
 
+fn is_length(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    LENGTH_NAMES.iter().any(|part| name.contains(part))
+}
+
 fn generic(datatypes: &[DataType]) -> Vec<Pattern> {
     let of_type = |&datatype: &DataType| match datatype {
         DataType::Fp32 => FLOATS.iter().map(|dims| pattern(datatype, dims)).collect(),
         _ => vec![pattern(datatype, &[Dim::Length]), pattern(datatype, &[])],
     };
     datatypes.iter().flat_map(of_type).collect::<Vec<Pattern>>()
+}
+
+fn beside_floats(datatype: DataType) -> impl Iterator<Item = Pattern> {
+    let shapes = BESIDE_FLOATS.into_iter();
+    shapes.map(move |dims| pattern(datatype, dims))
 }
 
 fn of_hint(hint: &Hint, all: &[Hint]) -> Vec<Pattern> {
@@ -145,7 +172,9 @@ fn of_hint(hint: &Hint, all: &[Hint]) -> Vec<Pattern> {
             pattern(DataType::Int64, &[Dim::Length]),
             pattern(DataType::Int64, &[]),
         ],
-        Says::Condition => vec![pattern(DataType::Bool, &[Dim::Length])],
+        Says::Condition => std::iter::once(pattern(DataType::Bool, &[Dim::Length]))
+            .chain(beside_floats(DataType::Bool))
+            .collect(),
         Says::Converted | Says::OfBytes => Vec::new(),
     }
 }
@@ -267,9 +296,22 @@ mod tests {
         );
         assert_eq!(first("mask", &[]).datatype, DataType::Fp32);
         assert_eq!(first("position_ids", &[]).datatype, DataType::Int64);
+        let steps = pattern(DataType::Fp32, &[Dim::Length, Dim::Fixed(4)]);
+        let lengths = of("x_lens", &[], std::slice::from_ref(&steps));
+        assert_eq!(lengths[0], pattern(DataType::Int64, &[]));
         let ids = pattern(DataType::Int64, &[Dim::Length]);
         let like = of("mask", &[], std::slice::from_ref(&ids));
         assert_eq!(like[0], pattern(DataType::Fp32, &[Dim::Length]));
+    }
+
+    #[test]
+    fn a_mask_may_have_the_shape_of_floats_that_no_weight_tells() {
+        let mask = pattern(DataType::Bool, FLOATS[0]);
+        assert!(of("mask", &[], &[]).contains(&mask));
+        assert!(of("x", &[hint(Says::Condition, &[])], &[]).contains(&mask));
+        let steps = pattern(DataType::Int64, &FLOATS[1][..1]);
+        let converted = [hint(Says::Converted, &[])];
+        assert!(of("attention_mask", &converted, &[]).contains(&steps));
     }
 
     proptest::proptest! {

@@ -143,8 +143,14 @@ impl<'a> Trial<'a> {
             larger.and_then(|input| column(&input, rows, None))
         });
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
-        self.run_on(&self.filled(columns, rows))
-            .map(|(outcomes, _)| outcomes)
+        let ran = match self.run_on(&self.filled(columns.clone(), rows)) {
+            // Of more integers some are zero, which no length may be.
+            Err(_) if self.example.is_none() && columns.iter().any(is_integer) => {
+                self.run_on(&columns.into_iter().map(of_ones).collect::<Vec<_>>())
+            }
+            ran => ran,
+        };
+        ran.map(|(outcomes, _)| outcomes)
     }
 
     /// Checks whether an input's dimensions may vary: those of one number cannot.
@@ -186,6 +192,21 @@ pub(crate) fn columns(
 ) -> Result<Vec<Column>, String> {
     let columns = inputs.iter().map(|input| column(input, rows, stretch));
     columns.collect()
+}
+
+fn is_integer(column: &Column) -> bool {
+    matches!(column.datatype, DataType::Int32 | DataType::Int64)
+}
+
+/// The column with 1 for each integer.
+fn of_ones(mut column: Column) -> Column {
+    if is_integer(&column) {
+        let one = element::encode(column.datatype, 1.0);
+        for part in &mut column.parts {
+            part.data = Bytes::from(one.repeat(part.shape.elements()));
+        }
+    }
+    column
 }
 
 /// The input with dimensions twice as large.

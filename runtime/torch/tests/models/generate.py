@@ -101,6 +101,41 @@ class Hungry(nn.Module):
         return x
 
 
+def add_one(self, inputs: Tuple[Tensor]) -> Tuple[Tensor]:
+    return (inputs[0] + 1,)
+
+
+def and_sum(self, inputs: Tuple[Tensor], output: Tensor) -> Tuple[Tensor, Tensor]:
+    return output * 3, inputs[0].sum(1, keepdim=True)
+
+
+class Hooked(nn.Module):
+    """Doubles; its hooks add one before that, and triple the result and add an output after it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_forward_pre_hook(add_one)
+        self.register_forward_hook(and_sum)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2
+
+
+class Hides(nn.Module):
+    """Two arguments of one shape, of which only one has floats."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        return x.masked_fill(mask, 0.5)
+
+
+class Divides(nn.Module):
+    """Remainder and quotient of two integers, of which libtorch's own code ends the process for some."""
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        dividend, divisor = int(a.flatten()[0]), int(b.flatten()[0])
+        return torch.tensor([[dividend % divisor, dividend // divisor]])
+
+
 class Scalar(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x.sum()
@@ -373,6 +408,9 @@ SCRIPTED = {
     "dict_input": DictInput,
     "optional_bias": OptionalBias,
     "fails": Fails,
+    "divides": Divides,
+    "hooked": Hooked,
+    "hides": Hides,
     "slow": Slow,
     "masked_mean": MaskedMean,
     "nan_inf": NanInf,

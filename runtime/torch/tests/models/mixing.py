@@ -234,6 +234,34 @@ class Padded(nn.Module):
         return codes
 
 
+class Unpacked(nn.Module):
+    """Steps up to the longest of the batch, where lengths are no more than the few steps of a trial."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRU(4, 5, batch_first=True)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return nn.utils.rnn.pad_packed_sequence(self.gru(packed)[0], batch_first=True)[0]
+
+
+class Cut(Unpacked):
+    """Steps up to the longest of the batch, of which there are no more than the input has."""
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        return self.gru(x[:, : int(lengths.max())])[0]
+
+
+class UnpackedTo(Unpacked):
+    """Independent: as many steps as the input has."""
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        padded = nn.utils.rnn.pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=x.size(1))
+        return padded[0]
+
+
 class Distinct(nn.Module):
     """Places among the ids of the whole batch."""
 
@@ -290,9 +318,25 @@ class Placed(nn.Module):
         return x.to(torch.device("cpu")) + zero.to(torch.device("cpu"))
 
 
+class Moved(nn.Module):
+    """Names a device by a string."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.to("cuda").to("cpu")
+
+
+class Compared(nn.Module):
+    """Has the name of a device that it does not use, as the code of nn.MultiheadAttention."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.device.type in ["cpu", "cuda"] or x.device.type == "cuda":
+            return x * 2
+        return x * 3
+
+
 SCRIPTED = [
-    Placed,
-    OneHot, UpTo, UpToEach, Padded, Distinct, Signed, Guarded, Masked,
+    Placed, Moved, Compared,
+    OneHot, UpTo, UpToEach, Padded, Unpacked, UnpackedTo, Cut, Distinct, Signed, Guarded, Masked,
     Centred, Offset, Faint, Softmax, Cumulative, Scaled, Sorted, Reversed, FromThree, FromEight, Clipped, Beside,
     Longest, Ranked, Chance, Constant, Extreme, Far, Strict,
 ]  # fmt: skip

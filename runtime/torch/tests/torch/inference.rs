@@ -61,6 +61,12 @@ fn without_weights_the_simplest_inputs_that_work_are_taken() {
         &[("OUTPUT__0", F, any), ("OUTPUT__1", F, any)],
     );
     check(
+        "hides",
+        32,
+        &[("x", F, any), ("mask", DataType::Bool, any)],
+        &[("OUTPUT__0", F, any)],
+    );
+    check(
         "outputs",
         32,
         &[("x", F, any)],

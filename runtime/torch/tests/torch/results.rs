@@ -243,6 +243,61 @@ fn an_exception_has_its_reason_and_the_next_batch_runs() {
     assert_eq!(as_floats(&outputs[0]), [2.0, 4.0]);
 }
 
+/// As a call of the module in Python runs them; its method `forward` by itself returns `x * 2`.
+#[test]
+fn hooks_run_around_forward() {
+    let source = bare("hooked");
+    let names: Vec<String> = load(&source)
+        .signature()
+        .outputs
+        .iter()
+        .map(|output| output.name.clone())
+        .collect();
+    assert_eq!(names, ["OUTPUT__0", "OUTPUT__1"]);
+    let mut instance = instance(&source);
+    let x = whole("x", DataType::Fp32, &[1, 2], floats(&[1.0, 4.0]));
+    let outputs = run(&mut *instance, vec![x]).unwrap();
+    assert_eq!(as_floats(&outputs[0]), [12.0, 30.0]);
+    assert_eq!(as_floats(&outputs[1]), [7.0]);
+}
+
+#[test]
+fn integers_without_a_quotient_are_an_exception_and_the_next_batch_runs() {
+    let t = |name| tensor(name, DataType::Int64, &[1]);
+    let source = configured(
+        "divides",
+        1,
+        vec![t("a"), t("b")],
+        vec![tensor("y", DataType::Int64, &[2])],
+    );
+    let mut instance = instance(&source);
+    let mut divide = |a, b| {
+        let column = |name, value| whole(name, DataType::Int64, &[1, 1], ints(&[value]));
+        run(&mut *instance, vec![column("a", a), column("b", b)])
+    };
+    for (a, b, reason) in [(7, 0, "ZeroDivisionError"), (i64::MIN, -1, "OverflowError")] {
+        let error = divide(a, b).unwrap_err();
+        assert!(
+            matches!(&error, ModelError::Failed(text) if text.contains(reason)),
+            "{error}"
+        );
+    }
+    for (a, b, expected) in [
+        (-7, 3, [2, -3]),
+        (7, -1, [0, -7]),
+        (i64::MIN, 2, [0, i64::MIN / 2]),
+    ] {
+        assert_eq!(divide(a, b).unwrap()[0].data(), &ints(&expected));
+    }
+}
+
+/// Trials are made of zeros, among others.
+#[test]
+fn a_model_that_divides_by_its_input_is_loaded() {
+    let inputs = &load(&bare("divides")).signature().inputs;
+    assert_eq!(inputs.len(), 2);
+}
+
 #[test]
 fn out_of_memory_is_recognised_and_the_next_batch_runs() {
     let t = |name| tensor(name, DataType::Fp32, &[1]);

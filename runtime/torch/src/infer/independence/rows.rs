@@ -41,10 +41,18 @@ impl Increase {
         Self(vec![0; inputs])
     }
 
-    /// What is added to an input's integers. The compared row stands between `Alike` and `Large`.
-    fn raise(&self, input: usize, companions: Companions) -> f64 {
+    /// The least increase of the same inputs.
+    pub(super) fn least(&self) -> Self {
+        let [.., least] = Self::TRIED;
+        Self(self.0.iter().map(|&reach| reach.min(least)).collect())
+    }
+
+    /// What is added to an input's integers, of which a row has as many as `elements`. The compared row stands between
+    /// `Alike` and `Large`: where it is one integer, such as a length, it is one larger than theirs before that.
+    fn raise(&self, input: usize, companions: Companions, elements: usize) -> f64 {
         let reach = f64::from(self.0.get(input).copied().unwrap_or(0));
         match companions {
+            Companions::Subject if elements == 1 => (reach / 2.0 - 1.0).max(0.0),
             Companions::Subject => reach / 2.0,
             Companions::Large => reach,
             Companions::Alike
@@ -74,7 +82,7 @@ pub(super) fn row(
 ) -> Result<Row, String> {
     let mut columns = trial.columns(&Rows::Range(index..index + 1))?;
     for (input, column) in columns.iter_mut().enumerate() {
-        let raise = reach.raise(input, companions);
+        let raise = reach.raise(input, companions, column.shape.elements());
         for part in &mut column.parts {
             part.data = scaled(column.datatype, &part.data, companions, placement);
             if raise > 0.0 && is_integer(column.datatype) {
@@ -196,4 +204,24 @@ pub(super) fn is_float(datatype: DataType) -> bool {
         datatype,
         DataType::Fp16 | DataType::Bf16 | DataType::Fp32 | DataType::Fp64
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_compared_row_stands_between_the_others() {
+        for reach in Increase::TRIED {
+            let increase = Increase(vec![reach]);
+            // One integer is 2 in the compared row and 1 in the others; of several, each is 0 or 1.
+            for (elements, own, others) in [(1, 2.0, 1.0), (4, 0.0, 1.0)] {
+                let raise = |companions| increase.raise(0, companions, elements);
+                let subject = own + raise(Companions::Subject);
+                assert!(subject < others + raise(Companions::Large), "{reach}");
+                let alike = if elements == 1 { others } else { 0.0 };
+                assert!(subject > alike + raise(Companions::Alike), "{reach}");
+            }
+        }
+    }
 }

@@ -68,11 +68,33 @@ fn rows_that_mix_are_never_batched() {
         "upto",
         "uptoeach",
         "padded",
+        "unpacked",
+        "cut",
         "distinct",
         "signed",
         "guarded",
     ] {
         assert_eq!(inferred_batch_size(name), 0, "{name}");
+    }
+}
+
+/// Lengths of which the model takes few show that they shape no other row.
+#[test]
+fn steps_up_to_the_length_of_the_input_are_batched() {
+    assert_eq!(inferred_batch_size("unpackedto"), 32);
+}
+
+#[test]
+fn lengths_that_are_not_batched_may_be_any_number() {
+    for name in ["unpacked", "cut"] {
+        let source = source(name);
+        let signature = infer::signature(&source, &runner(&source)).unwrap();
+        let lengths = &signature.inputs[1];
+        assert_eq!(
+            (lengths.datatype, lengths.dims.as_slice()),
+            (DataType::Int64, [-1].as_slice()),
+            "{name}"
+        );
     }
 }
 
@@ -135,6 +157,14 @@ fn a_model_that_needs_a_gpu_is_refused_on_the_processor() {
     let error = infer::signature(&source, &runner(&source)).unwrap_err();
     let words = "model 'placed' does not run on the CPU, where it is to be served: its code names a CUDA device";
     assert!(error.to_string().starts_with(words), "{error}");
+}
+
+#[test]
+fn a_device_that_is_only_compared_is_none_that_the_code_names() {
+    for (name, expected) in [("placed", true), ("moved", true), ("compared", false)] {
+        let runner = runner(&source(name));
+        assert_eq!(runner.module.names_cuda(), expected, "{name}");
+    }
 }
 
 #[test]
