@@ -236,3 +236,27 @@ fn replicas_that_share_a_gpu_are_not_answered_by_ever_more() {
     assert!(most(&run, Duration::ZERO, 120 * MINUTE) <= 40);
     assert!(most(&run, 118 * MINUTE, 120 * MINUTE) <= 6);
 }
+
+#[test]
+fn bursts_that_come_each_minute_are_learned_where_starts_take_a_second() {
+    // Ten seconds of five replicas' load in each minute.
+    let bursts = (0..60).flat_map(|minute| {
+        let start = MINUTE * minute;
+        wave(5.0, start, start + 10 * SECOND, u64::from(minute))
+    });
+    let arrivals: Vec<_> = bursts.collect();
+    let run = run(&World::new(SERVICE, SECOND), &arrivals, 60 * MINUTE);
+    let learned = run.waits.iter().filter(|wait| wait.arrived >= 30 * MINUTE);
+    let waits: Vec<_> = learned.map(|wait| wait.waited).collect();
+    let in_time = waits.iter().filter(|wait| **wait <= 2 * SECOND).count();
+    // With each second between two decisions taken for a gap it was 56 %.
+    let share = in_time as f64 / waits.len() as f64;
+    assert!(share >= 0.9, "{share}");
+}
+
+#[test]
+fn a_request_each_three_seconds_is_not_a_start_each_three_seconds() {
+    let arrivals: Vec<_> = (1..1200).map(|index| 3 * SECOND * index).collect();
+    let run = run(&World::new(SERVICE, SECOND), &arrivals, 60 * MINUTE);
+    assert!(run.starts <= 3, "{} starts", run.starts);
+}
