@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use weir_autoscaler::{Memory, decide};
+use weir_autoscaler::{Memory, Sample, decide};
 use weir_cluster::ScalingPolicy;
 use weir_simulation::{Observed, Policy, Run, Service, World};
 
@@ -65,16 +65,43 @@ fn run_with(
     world.run(arrivals, until, &mut law)
 }
 
-/// Independent requests that keep so many replicas busy within these times.
-fn wave(load: f64, from: Duration, until: Duration, seed: u64) -> Vec<Duration> {
+/// The law, and what becomes of each sample before it sees it.
+struct Through<F> {
+    law: Law,
+    change: F,
+}
+
+impl<F: FnMut(&mut Sample)> Policy for Through<F> {
+    fn decide(&mut self, observed: &Observed) -> u32 {
+        let mut observed = observed.clone();
+        (self.change)(&mut observed.sample);
+        self.law.decide(&observed)
+    }
+}
+
+fn run_through(world: &World, arrivals: &[Duration], change: impl FnMut(&mut Sample)) -> Run {
+    let law = Law {
+        memory: Memory::default(),
+        replaced: None,
+    };
+    world.run(arrivals, 60 * MINUTE, &mut Through { law, change })
+}
+
+/// Numbers above 0 and at most 1, the same for the same seed.
+fn chances(seed: u64) -> impl FnMut() -> f64 {
     let mut state = seed;
-    let mut chance = || {
+    move || {
         // SplitMix64.
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (((mixed ^ (mixed >> 31)) >> 11) + 1) as f64 / (1_u64 << 53) as f64
-    };
+    }
+}
+
+/// Independent requests that keep so many replicas busy within these times.
+fn wave(load: f64, from: Duration, until: Duration, seed: u64) -> Vec<Duration> {
+    let mut chance = chances(seed);
     let mut at = from;
     let mut arrivals = Vec::new();
     loop {
@@ -259,4 +286,39 @@ fn a_request_each_three_seconds_is_not_a_start_each_three_seconds() {
     let arrivals: Vec<_> = (1..1200).map(|index| 3 * SECOND * index).collect();
     let run = run(&World::new(SERVICE, SECOND), &arrivals, 60 * MINUTE);
     assert!(run.starts <= 3, "{} starts", run.starts);
+}
+
+#[test]
+fn no_more_replicas_are_asked_for_than_there_are_requests() {
+    let service = Service::Each {
+        time: 5 * SECOND,
+        most: 1,
+    };
+    let mut world = World::new(service, 10 * SECOND);
+    world.most = 10_000;
+    // Of the first it is learned how long one takes, the second comes at once when that is known.
+    let arrivals: Vec<_> = [1, 30]
+        .iter()
+        .flat_map(|at| vec![MINUTE * *at; 360])
+        .collect();
+    let run = run(&world, &arrivals, 60 * MINUTE);
+    assert!(most(&run, Duration::ZERO, 60 * MINUTE) <= 360);
+}
+
+#[test]
+fn a_clock_that_goes_back_is_no_burst() {
+    let arrivals = wave(4.0, Duration::ZERO, 60 * MINUTE, 1);
+    let world = World::new(SERVICE, MINUTE);
+    let epoch = 1000 * 60 * MINUTE;
+    let run = run_through(&world, &arrivals, |sample| {
+        let back = if sample.at < 30 * MINUTE {
+            Duration::ZERO
+        } else {
+            60 * MINUTE
+        };
+        sample.at = epoch + sample.at - back;
+    });
+    let before = most(&run, 20 * MINUTE, 30 * MINUTE);
+    let after = most(&run, 30 * MINUTE, 60 * MINUTE);
+    assert!(after <= before + 1, "{before} before and {after} after");
 }
