@@ -2,9 +2,10 @@
 //! that are not there, a load that does not change.
 #![allow(clippy::unwrap_used, reason = "a test says where it failed")]
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use weir_autoscaler::{Memory, Sample, decide};
+use weir_autoscaler::{Load, Memory, Sample, decide};
 use weir_cluster::ScalingPolicy;
 use weir_simulation::{Observed, Policy, Run, Service, World};
 
@@ -321,4 +322,18 @@ fn a_clock_that_goes_back_is_no_burst() {
     let before = most(&run, 20 * MINUTE, 30 * MINUTE);
     let after = most(&run, 30 * MINUTE, 60 * MINUTE);
     assert!(after <= before + 1, "{before} before and {after} after");
+}
+
+#[test]
+fn late_reports_do_not_make_new_replicas_seem_to_take_less() {
+    let arrivals = wave(4.0, Duration::ZERO, 60 * MINUTE, 1);
+    let world = World::new(SERVICE, MINUTE);
+    let mut reports: VecDeque<Load> = vec![Load::default(); 4].into();
+    let run = run_through(&world, &arrivals, |sample| {
+        reports.push_back(std::mem::take(&mut sample.load));
+        sample.load = reports.pop_front().unwrap();
+    });
+    // Those that became ready four seconds ago are not in the credits of the report yet.
+    let most = most(&run, Duration::ZERO, 60 * MINUTE);
+    assert!(most <= 2 * 4 + 1, "{most}");
 }

@@ -4,6 +4,8 @@ mod points;
 
 use std::time::Duration;
 
+use weir_cluster::Report;
+
 use self::points::Points;
 use crate::{Coverage, Sample};
 
@@ -29,7 +31,13 @@ pub(crate) struct Curve {
 struct Observed {
     ready: u32,
     in_flight: u32,
+    /// Samples before this one that had as many replicas.
+    steady: u32,
 }
+
+/// Samples, a second apart, after which every gateway has heard of a replica that became ready or left, and we of the
+/// gateway: a report may be as late as this.
+const HEARD: u32 = Report::SILENT_AFTER.as_secs() as u32;
 
 /// Requests at once before the first replica was ready and a gateway could say: a small batch.
 const ASSUMED: f64 = 8.0;
@@ -41,12 +49,15 @@ impl Curve {
     /// Takes in what the sample measured.
     pub(crate) fn observe(&mut self, sample: &Sample) {
         let activity = &sample.load.activity;
+        let ready = sample.replicas.ready;
+        let same = self.previous.filter(|before| before.ready == ready);
         let now = Observed {
-            ready: sample.replicas.ready,
+            ready,
             in_flight: activity.in_flight,
+            steady: same.map_or(0, |before| before.steady.saturating_add(1)),
         };
         let before = self.previous.replace(now);
-        self.observe_credits(before, sample);
+        self.observe_credits(now, sample);
         self.observe_batches(sample);
         let Some(before) = before.filter(|last| last.ready == now.ready && now.ready > 0) else {
             return; // The load of one replica is not known while their number changes.
@@ -112,12 +123,11 @@ impl Curve {
         }
     }
 
-    /// Takes in the credits that the gateways report. While the number of replicas changes they
-    /// may count others than we do: then it only replaces a guess.
-    fn observe_credits(&mut self, before: Option<Observed>, sample: &Sample) {
-        let (all, ready) = (sample.load.activity.credits, sample.replicas.ready);
-        let is_steady = before.is_some_and(|before| before.ready == ready);
-        let counts = is_steady || self.credits.is_none();
+    /// Takes in the credits that the gateways report. For some seconds after the number of replicas changed they may
+    /// count others than we do: then it only replaces a guess.
+    fn observe_credits(&mut self, now: Observed, sample: &Sample) {
+        let (all, ready) = (sample.load.activity.credits, now.ready);
+        let counts = now.steady >= HEARD || self.credits.is_none();
         // A gateway that is silent has a share, too.
         if counts && all > 0 && ready > 0 && sample.coverage == Coverage::Complete {
             self.credits = Some((f64::from(all) / f64::from(ready)).max(1.0));
@@ -160,8 +170,10 @@ mod tests {
         };
         assert_eq!(after(Coverage::Complete, 0, 0), ASSUMED);
         assert_eq!(after(Coverage::Complete, 1, 32), 32.0);
-        // The gateways have not met the second yet.
-        assert_eq!(after(Coverage::Complete, 2, 32), 32.0);
+        // The gateways have not met the second yet, or their reports are late.
+        for _ in 0..HEARD {
+            assert_eq!(after(Coverage::Complete, 2, 32), 32.0);
+        }
         assert_eq!(after(Coverage::Complete, 2, 48), 24.0);
         assert_eq!(after(Coverage::Partial, 2, 24), 24.0);
         assert_eq!(after(Coverage::Complete, 0, 0), 24.0);
