@@ -5,8 +5,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use weir_autoscaler::{Load, Memory, Sample, decide};
-use weir_cluster::ScalingPolicy;
+use weir_autoscaler::{Coverage, Load, Memory, Replicas, Sample, decide};
+use weir_cluster::{Activity, ScalingPolicy};
 use weir_simulation::{Observed, Policy, Run, Service, World};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -287,6 +287,53 @@ fn a_request_each_three_seconds_is_not_a_start_each_three_seconds() {
     let arrivals: Vec<_> = (1..1200).map(|index| 3 * SECOND * index).collect();
     let run = run(&World::new(SERVICE, SECOND), &arrivals, 60 * MINUTE);
     assert!(run.starts <= 3, "{} starts", run.starts);
+}
+
+/// A second of twenty replicas that take a request at once: nineteen of twenty requests take 0.1 s, one takes 20 s.
+fn varied_second(second: u64, desired: u32, chance: &mut impl FnMut() -> f64) -> Sample {
+    let mut activity = Activity {
+        in_flight: 20,
+        credits: desired,
+        ..Activity::default()
+    };
+    for _ in 0..18 {
+        let is_long = chance() <= 0.05;
+        let took = if is_long { 20 * SECOND } else { SECOND / 10 };
+        activity.arrivals += 1;
+        activity.queue_delay.record(Duration::ZERO);
+        activity.service_time.record(took);
+    }
+    Sample {
+        at: SECOND * second as u32,
+        coverage: Coverage::Complete,
+        load: Load {
+            span: SECOND,
+            activity,
+        },
+        replicas: Replicas {
+            desired,
+            ready: desired,
+            starting: Vec::new(),
+            credits: None,
+            cold_start: 10 * SECOND,
+        },
+    }
+}
+
+#[test]
+fn a_few_requests_that_take_long_do_not_change_what_a_replica_is_thought_to_do() {
+    // One takes 1.1 s on average, so 18 in a second keep twenty busy.
+    let mut chance = chances(5);
+    let (mut memory, mut desired, mut counts) = (Memory::default(), 25, Vec::new());
+    for second in 0..3600 {
+        let sample = varied_second(second, desired, &mut chance);
+        let (next, decision) = decide(&policy(), memory, &sample);
+        (memory, desired) = (next, decision.replicas);
+        counts.push(desired);
+    }
+    let settled = &counts[900..];
+    let (least, most) = (settled.iter().min().unwrap(), settled.iter().max().unwrap());
+    assert!(*least >= 18 && *most <= 34, "{least} to {most}");
 }
 
 #[test]

@@ -1,12 +1,14 @@
 //! The measured service curve of one replica.
 
 mod points;
+mod variety;
 
 use std::time::Duration;
 
 use weir_cluster::Report;
 
 use self::points::Points;
+use self::variety::Variety;
 use crate::{Coverage, Sample};
 
 /// How long a replica takes, by how much it has at once. Where replicas report their batches, it is the time of a
@@ -21,6 +23,8 @@ pub(crate) struct Curve {
     /// Rows of batches and requests answered lately.
     rows: f64,
     answered: f64,
+    /// How much the times of requests differ from each other.
+    variety: Variety,
     /// How many a replica takes at once, as the gateways last said.
     credits: Option<f64>,
     previous: Option<Observed>,
@@ -57,6 +61,7 @@ impl Curve {
             steady: same.map_or(0, |before| before.steady.saturating_add(1)),
         };
         let before = self.previous.replace(now);
+        self.variety.observe(&activity.service_time);
         self.observe_credits(now, sample);
         self.observe_batches(sample);
         let Some(before) = before.filter(|last| last.ready == now.ready && now.ready > 0) else {
@@ -67,7 +72,8 @@ impl Curve {
         let count = activity.service_time.count();
         if let Some(mean) = activity.service_time.mean() {
             // A request that is there is itself at the replica.
-            self.requests.add(at_once.max(1.0), mean, count);
+            let times = self.variety.times();
+            self.requests.add(at_once.max(1.0), mean, count, times);
         }
     }
 
@@ -108,10 +114,11 @@ impl Curve {
 
     fn observe_batches(&mut self, sample: &Sample) {
         let activity = &sample.load.activity;
+        let varied = self.variety.times();
         for (_, times) in activity.batches.iter().filter(|(_, t)| t.count > 0) {
             let size = times.rows as f64 / times.count as f64;
             let took = Duration::from_micros(times.total_us / times.count);
-            self.batches.add(size.max(1.0), took, times.rows);
+            self.batches.add(size.max(1.0), took, times.rows, varied);
             self.rows += times.rows as f64;
         }
         if self.rows > 0.0 {
