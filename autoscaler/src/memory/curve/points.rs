@@ -49,6 +49,10 @@ const ONE_SAMPLE: f64 = 20.0;
 /// A point weighs half as much in the line after so many measurements elsewhere: some hours of one a second.
 const FORGOTTEN: f64 = 10_000.0;
 
+/// Requests from which the time of a point is known well enough to tell the pace in full: the first at a new point
+/// may be of a load that is rising or falling.
+const SURE: f64 = 200.0;
+
 /// A replica with nearly as many at once as it takes is full. With fewer, some of its time it may have had nothing.
 const NEAR: f64 = 1.05;
 
@@ -62,7 +66,8 @@ impl Points {
         let count = (count as f64 / varied).min(ONE_SAMPLE);
         let bucket = (4.0 * at_once.log2()).round() as i32;
         if let Some(known) = self.points.get(&bucket) {
-            self.follow(seconds / known.seconds, count);
+            let sure = (known.weight / SURE).min(1.0);
+            self.follow(seconds / known.seconds, count * sure);
         }
         self.forget();
         let seconds = seconds / self.pace;
@@ -220,6 +225,16 @@ mod tests {
     #[test]
     fn a_full_replica_is_believed_rather_than_the_line() {
         assert_eq!(throughput(&[(1.0, 10), (2.0, 10), (8.0, 400)], 8.0), 20.0);
+    }
+
+    #[test]
+    fn the_first_measurements_of_a_new_point_do_not_change_what_is_known_of_others() {
+        let mut points = points(&[(1.0, 200), (4.0, 200)]);
+        // While the load rises requests end that began with few others; then come those that had many.
+        add(&mut points, 64.0, 500, 1);
+        add(&mut points, 64.0, 3200, 3);
+        let known = points.throughput(4.0).unwrap();
+        assert!((12.0..=20.0).contains(&known), "{known}");
     }
 
     #[test]
