@@ -19,6 +19,10 @@ const UNTOLD: f64 = 5.0;
 /// The least time for which a replica is kept, in lengths of a start.
 const LEAST: f64 = 0.25;
 
+/// The least time for which a replica is kept, however fast starts are. Samples are a second apart, and a report may be
+/// lost: what was not needed for less than that is no gap.
+const UNSURE: Duration = Duration::from_millis(2500);
+
 /// The rule by which replicas are kept at one decision.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Keep<'a> {
@@ -53,7 +57,7 @@ impl<'a> Keep<'a> {
     /// The least time for which any replica is kept: a load about the boundary of two numbers would end each start
     /// before it has ended by itself.
     pub(super) fn least(&self) -> Duration {
-        self.cold_start.mul_f64(LEAST)
+        self.cold_start.mul_f64(LEAST).max(UNSURE)
     }
 
     /// Whether a request that waits for a start is still in time.

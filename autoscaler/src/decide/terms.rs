@@ -78,7 +78,7 @@ impl Terms {
         if let Some(capacity) = capacity {
             terms.calculate(policy, memory, sample, capacity);
         }
-        terms.need = terms.needed(sample);
+        terms.need = terms.needed(sample).min(useful(policy, memory, sample));
         terms
     }
 
@@ -171,6 +171,21 @@ impl Terms {
 fn whole(replicas: f64) -> u32 {
     let rounded = (replicas - SLACK).ceil();
     rounded.clamp(0.0, f64::from(ScalingPolicy::MOST)) as u32
+}
+
+/// The most replicas that could be of use: one for each request that came within the window or is there, or for each
+/// part of one that a policy allows. Some hundreds at once are not yet some hundreds each second, however long each
+/// takes.
+fn useful(policy: &ScalingPolicy, memory: &Memory, sample: &Sample) -> u32 {
+    let activity = &sample.load.activity;
+    let there = f64::from(activity.queued) + f64::from(activity.in_flight);
+    let requests = memory.arrivals.count(policy.window).max(there);
+    let each = match policy.target {
+        Some(ScaleTarget::Concurrency(target)) => target.clamp(1e-4, 1.0),
+        Some(ScaleTarget::Rps(_)) => return ScalingPolicy::MOST,
+        None => 1.0,
+    };
+    whole(requests.max(1.0) / each)
 }
 
 /// The load to provide for, in requests per second: what it usually grows to, and where starts are worth much, what it

@@ -103,6 +103,11 @@ impl Arrivals {
         rate
     }
 
+    /// Requests that came within the window.
+    pub(crate) fn count(&self, window: Duration) -> f64 {
+        self.last(seconds(window)).1
+    }
+
     /// The known seconds of so many latest ones, and their count.
     fn last(&self, seconds: usize) -> (f64, f64) {
         let latest = self.counts.iter().rev().take(seconds);
@@ -120,10 +125,12 @@ impl Arrivals {
     }
 
     fn advance(&mut self, second: u64, most: usize) {
-        let ahead = if self.counts.is_empty() {
+        // Once a clock went back, what comes is still a second after the last: it must not pile up in one second until
+        // the clock is where it was.
+        let ahead = if self.counts.is_empty() || second < self.second {
             1
         } else {
-            second.saturating_sub(self.second)
+            second - self.second
         };
         // After so long all is forgotten anyway; a day of silence need not be written out.
         let ahead = usize::try_from(ahead).unwrap_or(most).min(most);
@@ -131,7 +138,7 @@ impl Arrivals {
         self.dispersion.fresh += ahead;
         let surplus = self.counts.len().saturating_sub(most);
         self.counts.drain(..surplus);
-        self.second = self.second.max(second);
+        self.second = second;
     }
 }
 
@@ -282,6 +289,18 @@ mod tests {
         let clumps = after((0..1200).map(|second| (second, if second % 3 == 0 { 30 } else { 0 })));
         let rate = clumps.rate(WINDOW);
         assert!((9.0..=12.0).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn a_clock_that_went_back_makes_no_burst() {
+        for back in [1, 20, 3600] {
+            let mut arrivals = after((5000..5060).map(|second| (second, 10)));
+            for second in 5060 - back..5200 {
+                arrivals.observe(WINDOW, &sample(second, 1, 10));
+                let rate = arrivals.rate(WINDOW);
+                assert!((10.0..10.2).contains(&rate), "{second}: {rate}");
+            }
+        }
     }
 
     #[test]

@@ -1,10 +1,14 @@
 //! The measured service curve of one replica.
 
 mod points;
+mod variety;
 
 use std::time::Duration;
 
+use weir_cluster::Report;
+
 use self::points::Points;
+use self::variety::Variety;
 use crate::{Coverage, Sample};
 
 /// How long a replica takes, by how much it has at once. Where replicas report their batches, it is the time of a
@@ -19,6 +23,8 @@ pub(crate) struct Curve {
     /// Rows of batches and requests answered lately.
     rows: f64,
     answered: f64,
+    /// How much the times of requests differ from each other.
+    variety: Variety,
     /// How many a replica takes at once, as the gateways last said.
     credits: Option<f64>,
     previous: Option<Observed>,
@@ -29,7 +35,13 @@ pub(crate) struct Curve {
 struct Observed {
     ready: u32,
     in_flight: u32,
+    /// Samples before this one that had as many replicas.
+    steady: u32,
 }
+
+/// Samples, a second apart, after which every gateway has heard of a replica that became ready or left, and we of the
+/// gateway: a report may be as late as this.
+const HEARD: u32 = Report::SILENT_AFTER.as_secs() as u32;
 
 /// Requests at once before the first replica was ready and a gateway could say: a small batch.
 const ASSUMED: f64 = 8.0;
@@ -41,12 +53,16 @@ impl Curve {
     /// Takes in what the sample measured.
     pub(crate) fn observe(&mut self, sample: &Sample) {
         let activity = &sample.load.activity;
+        let ready = sample.replicas.ready;
+        let same = self.previous.filter(|before| before.ready == ready);
         let now = Observed {
-            ready: sample.replicas.ready,
+            ready,
             in_flight: activity.in_flight,
+            steady: same.map_or(0, |before| before.steady.saturating_add(1)),
         };
         let before = self.previous.replace(now);
-        self.observe_credits(before, sample);
+        self.variety.observe(&activity.service_time);
+        self.observe_credits(now, sample);
         self.observe_batches(sample);
         let Some(before) = before.filter(|last| last.ready == now.ready && now.ready > 0) else {
             return; // The load of one replica is not known while their number changes.
@@ -56,7 +72,8 @@ impl Curve {
         let count = activity.service_time.count();
         if let Some(mean) = activity.service_time.mean() {
             // A request that is there is itself at the replica.
-            self.requests.add(at_once.max(1.0), mean, count);
+            let times = self.variety.times();
+            self.requests.add(at_once.max(1.0), mean, count, times);
         }
     }
 
@@ -97,10 +114,11 @@ impl Curve {
 
     fn observe_batches(&mut self, sample: &Sample) {
         let activity = &sample.load.activity;
+        let varied = self.variety.times();
         for (_, times) in activity.batches.iter().filter(|(_, t)| t.count > 0) {
             let size = times.rows as f64 / times.count as f64;
             let took = Duration::from_micros(times.total_us / times.count);
-            self.batches.add(size.max(1.0), took, times.rows);
+            self.batches.add(size.max(1.0), took, times.rows, varied);
             self.rows += times.rows as f64;
         }
         if self.rows > 0.0 {
@@ -112,12 +130,11 @@ impl Curve {
         }
     }
 
-    /// Takes in the credits that the gateways report. While the number of replicas changes they
-    /// may count others than we do: then it only replaces a guess.
-    fn observe_credits(&mut self, before: Option<Observed>, sample: &Sample) {
-        let (all, ready) = (sample.load.activity.credits, sample.replicas.ready);
-        let is_steady = before.is_some_and(|before| before.ready == ready);
-        let counts = is_steady || self.credits.is_none();
+    /// Takes in the credits that the gateways report. For some seconds after the number of replicas changed they may
+    /// count others than we do: then it only replaces a guess.
+    fn observe_credits(&mut self, now: Observed, sample: &Sample) {
+        let (all, ready) = (sample.load.activity.credits, now.ready);
+        let counts = now.steady >= HEARD || self.credits.is_none();
         // A gateway that is silent has a share, too.
         if counts && all > 0 && ready > 0 && sample.coverage == Coverage::Complete {
             self.credits = Some((f64::from(all) / f64::from(ready)).max(1.0));
@@ -160,8 +177,10 @@ mod tests {
         };
         assert_eq!(after(Coverage::Complete, 0, 0), ASSUMED);
         assert_eq!(after(Coverage::Complete, 1, 32), 32.0);
-        // The gateways have not met the second yet.
-        assert_eq!(after(Coverage::Complete, 2, 32), 32.0);
+        // The gateways have not met the second yet, or their reports are late.
+        for _ in 0..HEARD {
+            assert_eq!(after(Coverage::Complete, 2, 32), 32.0);
+        }
         assert_eq!(after(Coverage::Complete, 2, 48), 24.0);
         assert_eq!(after(Coverage::Partial, 2, 24), 24.0);
         assert_eq!(after(Coverage::Complete, 0, 0), 24.0);

@@ -35,8 +35,8 @@ struct Point {
 /// often slow.
 const FEWEST: u64 = 3;
 
-/// The pace moves by a half when as many new requests come. Thirty average out the variety of requests and follow
-/// a change within seconds.
+/// The pace moves by a half when as many new requests come. Thirty average out the variety of requests that are much
+/// alike, and follow a change within seconds; of others as many more count as thirty.
 const QUICK: f64 = 30.0;
 
 /// A point moves by a half when as many new requests come to it: much slower than the pace, which is to take what
@@ -49,19 +49,25 @@ const ONE_SAMPLE: f64 = 20.0;
 /// A point weighs half as much in the line after so many measurements elsewhere: some hours of one a second.
 const FORGOTTEN: f64 = 10_000.0;
 
+/// Requests from which the time of a point is known well enough to tell the pace in full: the first at a new point
+/// may be of a load that is rising or falling.
+const SURE: f64 = 200.0;
+
 /// A replica with nearly as many at once as it takes is full. With fewer, some of its time it may have had nothing.
 const NEAR: f64 = 1.05;
 
 impl Points {
-    /// Takes in that `count` requests took this long each, at so much at once.
-    pub(super) fn add(&mut self, at_once: f64, mean: Duration, count: u64) {
+    /// Takes in that `count` requests took this long each on average, at so much at once, where so many times more
+    /// requests are needed to tell a mean than of such that are alike.
+    pub(super) fn add(&mut self, at_once: f64, mean: Duration, count: u64, varied: f64) {
         // A service that takes no time at all would have a capacity without end.
         let seconds = mean.as_secs_f64().max(1e-6);
         self.completed = self.completed.saturating_add(count);
-        let count = (count as f64).min(ONE_SAMPLE);
+        let count = (count as f64 / varied).min(ONE_SAMPLE);
         let bucket = (4.0 * at_once.log2()).round() as i32;
         if let Some(known) = self.points.get(&bucket) {
-            self.follow(seconds / known.seconds, count);
+            let sure = (known.weight / SURE).min(1.0);
+            self.follow(seconds / known.seconds, count * sure);
         }
         self.forget();
         let seconds = seconds / self.pace;
@@ -186,7 +192,7 @@ mod tests {
 
     fn add(points: &mut Points, at_once: f64, ms: u64, times: u32) {
         for _ in 0..times {
-            points.add(at_once, Duration::from_millis(ms), 20);
+            points.add(at_once, Duration::from_millis(ms), 20, 1.0);
         }
     }
 
@@ -222,9 +228,19 @@ mod tests {
     }
 
     #[test]
+    fn the_first_measurements_of_a_new_point_do_not_change_what_is_known_of_others() {
+        let mut points = points(&[(1.0, 200), (4.0, 200)]);
+        // While the load rises requests end that began with few others; then come those that had many.
+        add(&mut points, 64.0, 500, 1);
+        add(&mut points, 64.0, 3200, 3);
+        let known = points.throughput(4.0).unwrap();
+        assert!((12.0..=20.0).contains(&known), "{known}");
+    }
+
+    #[test]
     fn two_measurements_are_not_enough() {
         let mut points = Points::default();
-        points.add(1.0, Duration::from_secs(1), 2);
+        points.add(1.0, Duration::from_secs(1), 2, 1.0);
         assert_eq!(points.throughput(1.0), None);
     }
 
@@ -257,7 +273,7 @@ mod tests {
         for time in [Duration::ZERO, Duration::MAX] {
             let mut points = Points::default();
             for at_once in [1.0, 1e9] {
-                points.add(at_once, time, u64::MAX);
+                points.add(at_once, time, u64::MAX, 1.0);
             }
             let throughput = points.throughput(8.0).unwrap();
             assert!(throughput.is_finite() && throughput > 0.0, "{throughput}");

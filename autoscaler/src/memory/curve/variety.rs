@@ -1,0 +1,96 @@
+//! How much the times of a service's requests differ from each other.
+
+use weir_cluster::Histogram;
+
+/// The first two moments of the times of the latest requests, in microseconds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Variety {
+    count: f64,
+    sum: f64,
+    squares: f64,
+}
+
+/// The moments are those of about so many requests: enough to know of what comes once in a hundred.
+const AVERAGED: f64 = 1000.0;
+
+/// Times whose variance is less than this part of their mean's square are much alike: batches of different sizes, or a
+/// service that has become three times slower.
+const ALIKE: f64 = 0.25;
+
+impl Variety {
+    /// Takes in the times of the requests that ended since the last sample.
+    pub(super) fn observe(&mut self, times: &Histogram) {
+        let bounds = Histogram::bounds_us().iter().zip(times.counts());
+        for (us, count) in bounds.filter(|(_, count)| **count > 0) {
+            let (us, count) = (*us as f64, *count as f64);
+            self.count += count;
+            self.sum += count * us;
+            self.squares += count * us * us;
+        }
+        if self.count > AVERAGED {
+            let kept = AVERAGED / self.count;
+            self.sum *= kept;
+            self.squares *= kept;
+            self.count = AVERAGED;
+        }
+    }
+
+    /// How many times more requests than of times that are alike tell as much of the mean: at least 1.
+    pub(super) fn times(&self) -> f64 {
+        if self.sum <= 0.0 {
+            return 1.0;
+        }
+        let mean = self.sum / self.count;
+        let variance = (self.squares / self.count - mean * mean).max(0.0);
+        (variance / (mean * mean) / ALIKE).max(1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// The variety after so many times of each of these, in milliseconds.
+    fn after(times: &[(u64, u64)]) -> f64 {
+        let mut variety = Variety::default();
+        let mut histogram = Histogram::default();
+        for (count, ms) in times {
+            for _ in 0..*count {
+                histogram.record(Duration::from_millis(*ms));
+            }
+        }
+        variety.observe(&histogram);
+        variety.times()
+    }
+
+    #[test]
+    fn times_that_are_alike_are_of_no_variety() {
+        assert_eq!(after(&[]), 1.0);
+        assert_eq!(after(&[(100, 200)]), 1.0);
+        // Batches of one and of eight, and a service before and after it became three times slower.
+        assert_eq!(after(&[(100, 500), (100, 1200)]), 1.0);
+        assert!(after(&[(100, 200), (100, 600)]) < 1.5);
+    }
+
+    #[test]
+    fn a_few_that_take_long_say_most_of_the_mean() {
+        let bimodal = after(&[(950, 100), (50, 20_000)]);
+        assert!((55.0..70.0).contains(&bimodal), "{bimodal}");
+    }
+
+    #[test]
+    fn what_was_is_forgotten() {
+        let mut variety = Variety::default();
+        let mut short = Histogram::default();
+        short.record(Duration::from_millis(100));
+        let mut long = Histogram::default();
+        long.record(Duration::from_secs(20));
+        variety.observe(&long);
+        for _ in 0..20_000 {
+            variety.observe(&short);
+        }
+        assert_eq!(variety.times(), 1.0);
+    }
+}
