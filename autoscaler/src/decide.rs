@@ -108,7 +108,8 @@ fn choose(
         keep(memory, sample, wake(policy, sample, needed), &rule)
     };
     let choice = expect(memory, terms, choice);
-    hold(policy, sample, foresee(memory, sample, terms, choice))
+    let choice = foresee(memory, sample, terms, choice);
+    hold(policy, sample, step_down(memory, sample, choice))
 }
 
 /// Lowers the number to what may be tried where more replicas did not do more, and to the fewer that did as much once
@@ -127,6 +128,19 @@ fn share(memory: &Memory, sample: &Sample, terms: &Terms, needed: (u32, Reason))
     }
     let wanted = needed.0;
     (most, Reason::Shared { wanted, fewer })
+}
+
+/// Raises the number to a step towards the fewer replicas that do as much: if they do not, that is seen at a step on which
+/// more are left.
+fn step_down(memory: &mut Memory, sample: &Sample, choice: (u32, Reason)) -> (u32, Reason) {
+    let desired = sample.replicas.desired;
+    match choice {
+        (fewer, reason @ Reason::Shared { .. }) if fewer < desired => {
+            let step = memory.sharing.step_down(memory.seen, desired);
+            (step.max(fewer), reason)
+        }
+        _ => choice,
+    }
 }
 
 /// The part of what replicas did at most that they do without a queue of its own.

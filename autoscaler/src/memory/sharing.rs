@@ -13,6 +13,8 @@ pub(crate) struct Sharing {
     limit: Option<Limit>,
     /// Since when so many replicas do much less than the fewer did.
     slower: Option<(u32, Duration)>,
+    /// When the last step down to the fewer was made, and to how many.
+    step: Option<(Duration, u32)>,
     /// When, by the time in which gateways reported, replicas were last full.
     full: Duration,
 }
@@ -128,6 +130,19 @@ impl Sharing {
         let more = limit.tried.saturating_add(limit.tried.div_ceil(4));
         let is_tried = limit.tried >= base.replicas.saturating_mul(TRIED) && now < limit.next;
         Some((if is_tried { limit.tried } else { more }, base))
+    }
+
+    /// How many of the replicas stay for now where the fewer are enough: half, and half of these a while later. Where it
+    /// is the requests that have become longer, too few are full before there are much too few.
+    pub(crate) fn step_down(&mut self, now: Duration, desired: u32) -> u32 {
+        match self.step {
+            Some((at, most)) if now.saturating_sub(at) < LONGER => most,
+            _ => {
+                let most = desired.div_ceil(2);
+                self.step = Some((now, most));
+                most
+            }
+        }
     }
 
     fn judge(&mut self, now: Duration, measured: Throughput) {
