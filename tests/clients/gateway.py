@@ -114,6 +114,7 @@ DIRECT_ONLY: dict[str, str] = {
     r"test_repository_control::test_strict_readiness_with_a_broken_model.*": NOT_READY,
     r"test_repository_control::test_broken_model_fails_the_start_by_default": "weir restarts it, and waits",
     r"test_repository_control::test_repository_that_does_not_exist": "weir restarts it, and waits",
+    r"test_repository_control::test_repository_with_a_url_for_a_path.*": "weir restarts it, and waits",
     r"test_errors_grpc::test_.*_told_the_other_one": "a gateway has one port for both",
     r"test_errors_http::test_refused_before_the_body_is_asked_for": "a gateway forwards a request only once it has the body",
     r"test_abuse::test_bodies_together_are_bounded": FLAG,

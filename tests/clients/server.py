@@ -157,9 +157,18 @@ class Server:
 
     def wait_for_pending(self, model: str, count: int) -> None:
         """Blocks until that many requests are queued for the model."""
-        name = "nv_inference_pending_request_count"
-        queued = lambda: self.metric(name, model=model) >= count  # noqa: E731
-        wait_until(queued, 10, f"{count} requests queued for {model}")
+
+        def queued() -> bool:
+            return self.metric("nv_inference_pending_request_count", model=model) >= count
+
+        def stays_queued() -> bool:
+            # On a busy machine a request may be queued for a moment although an instance is free.
+            if not queued():
+                return False
+            time.sleep(0.05)
+            return queued()
+
+        wait_until(stays_queued, 10, f"{count} requests queued for {model}")
 
     def resident_bytes(self) -> int:
         """Returns its resident memory; behind a gateway, that of both."""
