@@ -14,7 +14,8 @@ from weir import (
 
 NAME, BY_RUNTIME = "doubler", "doubler-runtime"
 ONE = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "INT32", "shape": [1], "data": [21]}]}).encode()
-CLIENTS = 4
+# Together they ask for less than half of what one pod does: the autoscaler takes no more for enough until many were in time.
+CLIENTS = 2
 RESOURCES = {"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
 SERVER = {"name": "kserve-container", "image": "weir.dev/foreign:test", "imagePullPolicy": "Never", "resources": RESOURCES}
 # So that a former revision's pods end while somebody looks.
