@@ -55,7 +55,7 @@ pub(crate) enum Lookup {
     ByMessage(NameField),
     /// gRPC's health or reflection, of the gateway itself.
     Probe,
-    /// Whether the gateway itself is alive.
+    /// A question if the gateway itself is alive.
     Alive,
 }
 

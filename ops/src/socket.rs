@@ -83,7 +83,7 @@ pub fn bind(address: SocketAddr, port: PortUse) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// What to do when [`bind`] fails, a sentence to follow the error; empty where the error says it.
+/// Advice for when [`bind`] fails, a sentence to follow the error; empty where the error says enough.
 #[must_use]
 pub fn advice(error: &io::Error) -> &'static str {
     match error.kind() {

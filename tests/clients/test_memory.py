@@ -165,6 +165,16 @@ def test_answers_count_until_they_are_read(tmp_path):
     server.stop()
 
 
+def cost_of_refusal(server, model: str, body: bytes, headers: dict) -> int:
+    """Returns by how many bytes memory grew at most while a request was refused for the budget."""
+    server.infer("add_sub", wire.add_sub())
+    forget_peaks(server)
+    before = peak_bytes(server)
+    reply = server.infer(model, body, headers)
+    assert reply.status == 503 and "--max-inflight-bytes" in reply.error(), reply
+    return peak_bytes(server) - before
+
+
 def test_answers_count_before_they_are_json(tmp_path):
     """A byte becomes `false,`. Before it was counted first, a refused answer had taken six times its tensor, and more
     while it grew."""
@@ -173,12 +183,7 @@ def test_answers_count_before_they_are_json(tmp_path):
     size = 15 << 20
     row = wire.tensor("INPUT0", "BOOL", [1, size], binary_data_size=size)
     body, headers = wire.binary(wire.request(row), bytes(size))
-    server.infer("add_sub", wire.add_sub())
-    forget_peaks(server)
-    before = peak_bytes(server)
-    reply = server.infer("identity_bool", body, headers)
-    assert reply.status == 503 and "--max-inflight-bytes" in reply.error(), reply
-    assert peak_bytes(server) - before < 64 << 20
+    assert cost_of_refusal(server, "identity_bool", body, headers) < 64 << 20
     server.stop()
 
 
@@ -189,12 +194,7 @@ def test_strings_count_for_what_a_model_takes(tmp_path):
     count = 1 << 20
     row = wire.tensor("INPUT0", "BYTES", [count], binary_data_size=5 * count)
     body, headers = wire.binary(wire.request(row, parameters={"binary_data_output": True}), wire.strings(b"a") * count)
-    server.infer("add_sub", wire.add_sub())
-    forget_peaks(server)
-    before = peak_bytes(server)
-    reply = server.infer("identity_str", body, headers)
-    assert reply.status == 503 and "--max-inflight-bytes" in reply.error(), reply
-    assert peak_bytes(server) - before < 40 << 20
+    assert cost_of_refusal(server, "identity_str", body, headers) < 40 << 20
     row = wire.tensor("INPUT0", "BYTES", [count // 8], binary_data_size=5 * count // 8)
     body, headers = wire.binary(wire.request(row), wire.strings(b"a") * (count // 8))
     for _ in range(20):

@@ -102,7 +102,7 @@ impl Sharing {
         }
     }
 
-    /// Whether the replicas do much less than the fewer did: with a limit, even where no more of them are ready.
+    /// True if the replicas do much less than the fewer did: with a limit, even where no more of them are ready.
     fn is_slower(&self, measured: Throughput) -> bool {
         let is_judged =
             |base: Throughput| self.limit.is_some() || measured.replicas > base.replicas;

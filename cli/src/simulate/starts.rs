@@ -37,9 +37,9 @@ pub(super) async fn starts(args: &SimulateArgs) -> Result<Starts, CliError> {
 /// How long starts take.
 #[derive(Debug, PartialEq)]
 struct StartTimes {
-    /// What nine of ten take at most.
+    /// Time that nine of ten starts take at most.
     usual: Duration,
-    /// What the latest took, where that was measured.
+    /// Times of the latest starts, oldest first; empty where none was measured.
     latest: Vec<Duration>,
 }
 
@@ -53,7 +53,7 @@ impl StartTimes {
     }
 }
 
-/// What the `weir up` that serves the URL has measured, or what is assumed where it does not say.
+/// Start times as the `weir up` that serves the URL has measured them, or assumed ones where it does not say.
 async fn known(args: &SimulateArgs, url: &str) -> Result<StartTimes, CliError> {
     let state_dir = state::directory(args.state_dir.as_deref())?;
     if let Some(measured) = measured(url, &state_dir).await? {

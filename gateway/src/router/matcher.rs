@@ -170,7 +170,7 @@ impl RouteMatcher {
         GatewayError::NoRoute { asked, known }
     }
 
-    /// What the sender of a request that leads nowhere is told of what there is.
+    /// Hint for the sender of a request that leads nowhere: the services there are, as far as strangers may know them.
     fn known(&self, meant: Option<&str>) -> String {
         match (self.scope, meant) {
             (Scope::Cluster, _) => "check its host or path".to_owned(),

@@ -29,7 +29,7 @@ pub(super) struct Http1Connection<I, S> {
 /// Longest head. The same as the runtime's.
 const MAX_HEAD: usize = 64 << 10;
 
-/// What is read at once at most. A body of 64 KiB comes whole with its head, as one piece: a second read and piece cost a
+/// Most bytes read at once. A body of 64 KiB comes whole with its head, as one piece: a second read and piece cost a
 /// tenth of such a request. Larger bodies are put together elsewhere.
 const READ_AT_ONCE: usize = 128 << 10;
 

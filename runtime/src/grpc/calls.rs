@@ -163,7 +163,7 @@ struct Received {
     permit: BudgetPermit,
 }
 
-/// What a message asks for, of which model, and the permit that holds its bytes.
+/// A loaded model, the request that a message has for it, and the permit that holds the message's bytes.
 type Decoded = (InUse, InferRequest, BudgetPermit);
 
 impl Received {

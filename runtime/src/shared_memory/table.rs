@@ -32,7 +32,7 @@ pub(crate) struct SharedMemory {
     /// `None` if clients may not register any.
     limit: Option<NonZeroUsize>,
     directory: PathBuf,
-    /// What inputs count in that are copied out of regions, as if they had come in bodies.
+    /// Budget for inputs that are copied out of regions: they count as if they had come in bodies.
     budget: ByteBudget,
     regions: RwLock<BTreeMap<String, Arc<Region>>>,
 }

@@ -28,7 +28,7 @@ const OUT_OF_MEMORY: [&str; 4] = [
     "_STATUS_ALLOC_FAILED",
 ];
 
-/// What is the matter with a file, and what to do, by the words that libtorch has for it.
+/// Faults of a file and their remedies, by the words in which libtorch reports them.
 const CAUSES: [(&str, &str); 2] = [
     (
         "Unknown builtin op",

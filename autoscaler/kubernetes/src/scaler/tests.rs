@@ -22,7 +22,7 @@ fn queued(queued: u32) -> Activity {
     }
 }
 
-/// What is pushed about a service: whether it is active.
+/// Pushed answers about one service, each of which says if it is active.
 struct Pushed(<Scaler as ExternalScaler>::StreamIsActiveStream);
 
 impl Pushed {

@@ -47,7 +47,7 @@ impl Increase {
         Self(self.0.iter().map(|&reach| reach.min(least)).collect())
     }
 
-    /// What is added to an input's integers, of which a row has as many as `elements`. The compared row stands between
+    /// Amount added to an input's integers, of which a row has as many as `elements`. The compared row stands between
     /// `Alike` and `Large`: where it is one integer, such as a length, it is one larger than theirs before that.
     fn raise(&self, input: usize, companions: Companions, elements: usize) -> f64 {
         let reach = f64::from(self.0.get(input).copied().unwrap_or(0));
