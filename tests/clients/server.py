@@ -170,7 +170,11 @@ class Server:
 
         wait_until(stays_queued, 10, f"{count} requests queued for {model}")
 
-    def resident_bytes(self) -> int:
-        """Returns its resident memory; behind a gateway, that of both."""
+    def allocated_bytes(self) -> int:
+        """Returns the memory it has allocated; behind a gateway, that of both.
+
+        Without the pages of the programs and libraries, which the kernel maps and takes away as it likes.
+        """
         process = psutil.Process(self.process.pid)
-        return sum(p.memory_info().rss for p in [process, *process.children(recursive=True)])
+        infos = [p.memory_info() for p in [process, *process.children(recursive=True)]]
+        return sum(info.rss - info.shared for info in infos)

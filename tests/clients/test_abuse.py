@@ -226,11 +226,11 @@ def test_ten_thousand_faults_then_a_good_request(tmp_path):
     limited = Server(tmp_path / "log", [GOOD, DIGITS, RAGGED], LIMITS).start()
     for _ in range(WARM_UP):
         good(limited)
-    before = limited.resident_bytes()
+    before = limited.allocated_bytes()
     seen = send_all(limited, range(SEED, SEED + FAULTS))
     assert seen == {kind.__name__ for kind in KINDS} | {"bomb"}
     good(limited)
-    wait_until(lambda: limited.resident_bytes() <= before * 1.10, 10, f"memory of at most 10 % above {before} bytes")
+    wait_until(lambda: limited.allocated_bytes() <= before * 1.10, 10, f"memory of at most 10 % above {before} bytes")
     good(limited)
     limited.stop()
 
@@ -243,10 +243,10 @@ def upload(server, total: int, sent: int) -> socket.socket:
 
 
 def test_announced_bytes_take_no_memory(limited):
-    before = limited.resident_bytes()
+    before = limited.allocated_bytes()
     slow = [upload(limited, 1 << 30, 100) for _ in range(200)]
     good(limited)
-    assert limited.resident_bytes() < before + (32 << 20)
+    assert limited.allocated_bytes() < before + (32 << 20)
     for connection in slow:
         connection.close()
 
@@ -284,24 +284,24 @@ def test_bodies_together_are_bounded(tmp_path):
 
 @pytest.mark.parametrize("coding", BOMBS)
 def test_bomb_is_refused_without_inflating_it(limited, coding):
-    before = limited.resident_bytes()
+    before = limited.allocated_bytes()
     reply = limited.infer("add_sub", BOMBS[coding], {"Content-Encoding": coding})
     assert reply.status in (400, 413)
     assert "8388608" in reply.error() or "size" in reply.error()
-    assert limited.resident_bytes() < before + (32 << 20)
+    assert limited.allocated_bytes() < before + (32 << 20)
     good(limited)
 
 
 def test_grpc_bomb(tmp_path):
     """300 MiB of zeros, compressed to 300 KiB, are refused and leave no memory allocated."""
     server = Server(tmp_path / "log", [GOOD], LIMITS).start()
-    before = server.resident_bytes()
+    before = server.allocated_bytes()
     with grpc.insecure_channel(server.grpc, compression=grpc.Compression.Gzip,
                                options=[("grpc.max_send_message_length", -1)]) as channel:
         call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
         with pytest.raises(grpc.RpcError):
             call(bytes(300 << 20), timeout=60)
-    assert server.resident_bytes() < before + (1 << 30)
+    assert server.allocated_bytes() < before + (1 << 30)
     good(server)
     server.stop()
 

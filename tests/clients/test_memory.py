@@ -263,14 +263,14 @@ def test_unloaded_models_give_their_memory_back(tmp_path) -> None:
     options = ["--model-control-mode=explicit", "--load-model=add_sub"]
     server = Server(tmp_path / "log", [GOOD, tmp_path / "models"], options).start()
     server.infer("add_sub", wire.add_sub())
-    before = server.resident_bytes()
+    before = server.allocated_bytes()
     for model in models:
         assert server.call("POST", f"/v2/repository/models/{model}/load").status == 200
-    taken = server.resident_bytes() - before
+    taken = server.allocated_bytes() - before
     assert taken > 60 << 20, "a model takes 24 MiB"
     for model in models:
         assert server.call("POST", f"/v2/repository/models/{model}/unload").status == 200
-    given_back = lambda: server.resident_bytes() - before < taken // 2  # noqa: E731
+    given_back = lambda: server.allocated_bytes() - before < taken // 2  # noqa: E731
     wait_until(given_back, 20, "the memory of unloaded models is given back")
     assert server.infer("add_sub", wire.add_sub()).status == 200
     server.stop()
