@@ -6,6 +6,7 @@ mod buffered;
 mod fair_socket;
 mod frame_budget;
 mod http_connections;
+mod keepalive;
 mod limits;
 mod message_framing;
 mod pace;
@@ -22,13 +23,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 
 pub use accept::Acceptor;
 pub use buffered::{BufferedSocket, Flushed, SocketFlusher};
 pub use fair_socket::FairSocket;
 pub use http_connections::HttpConnections;
+pub use keepalive::Keepalive;
 pub use limits::ConnectionLimits;
 pub use message_framing::MessageFraming;
 pub use pace::{Pace, Upload};
@@ -51,15 +53,13 @@ pub enum PortUse {
 /// Linux's own default of `somaxconn`: enough for a burst of connections between two accepts.
 const BACKLOG: i32 = 4096;
 
-/// Silence after which a peer is asked whether it is there, and the pause between such probes: one that is gone is
-/// noticed after a minute, as long as a request may take, and a connection costs a packet each half minute.
-const KEEPALIVE_TIME: Duration = Duration::from_secs(30);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
-const KEEPALIVE_PROBES: u32 = 3;
-
-/// Time after which a peer counts as gone that acknowledges nothing of what was sent: as long as the probes take.
-#[cfg(target_os = "linux")]
-const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(60);
+/// A client that is gone is noticed after a minute, as long as a request may take, and a connection costs a packet each
+/// half minute.
+const CLIENTS: Keepalive = Keepalive {
+    time: Duration::from_secs(30),
+    interval: Duration::from_secs(10),
+    probes: 3,
+};
 
 /// Binds and listens. Must be called within a tokio runtime.
 ///
@@ -76,7 +76,8 @@ pub fn bind(address: SocketAddr, port: PortUse) -> io::Result<TcpListener> {
     if port == PortUse::Shared {
         socket.set_reuse_port(true)?;
     }
-    notice_dead_peers(&socket)?;
+    // Accepted connections inherit it.
+    CLIENTS.set(&socket)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
@@ -96,18 +97,6 @@ pub fn advice(error: &io::Error) -> &'static str {
         }
         _ => "",
     }
-}
-
-/// Accepted connections inherit this from their listener.
-fn notice_dead_peers(socket: &Socket) -> io::Result<()> {
-    let keepalive = TcpKeepalive::new()
-        .with_time(KEEPALIVE_TIME)
-        .with_interval(KEEPALIVE_INTERVAL)
-        .with_retries(KEEPALIVE_PROBES);
-    socket.set_tcp_keepalive(&keepalive)?;
-    #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(ACKNOWLEDGED_WITHIN))?;
-    Ok(())
 }
 
 #[cfg(test)]

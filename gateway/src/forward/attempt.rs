@@ -27,6 +27,10 @@ use crate::upstream::{
 /// disagree on who owns a queue.
 const DISAGREEMENT: Duration = Duration::from_millis(20);
 
+/// A connection that its peer had closed already fails with the first round trip, and this allows for one that is sent
+/// again. One that fails later had a peer that may have worked on the request, or whose node is gone.
+const STALE_WITHIN: Duration = Duration::from_secs(1);
+
 /// Result of one attempt.
 pub(super) enum Attempt {
     Answered(Response<DownstreamBody>),
@@ -146,6 +150,7 @@ pub(super) async fn exchange<'a>(
     } else {
         Freshness::Own
     };
+    let begun = now();
     let sent = upstream.send(protocol, freshness, || {
         request(buffered.take_request_body())
     });
@@ -155,11 +160,33 @@ pub(super) async fn exchange<'a>(
             kind: UpstreamErrorKind::RequestBodyFailed,
             ..error
         }),
-        (Err(error), Freshness::Any) if error.kind == UpstreamErrorKind::StaleConnection => {
+        (Err(error), Freshness::Any) if was_stale(&error, begun) => {
             let again = || request(buffered.take_request_body());
-            Box::pin(upstream.send(protocol, Freshness::New, again)).await
+            let sent = Box::pin(upstream.send(protocol, Freshness::New, again)).await;
+            sent.map_err(perhaps_seen)
         }
         (sent, Freshness::Any | Freshness::New | Freshness::Own) => sent,
+    }
+}
+
+/// True if the connection was closed before the request came, which was sent at `begun`.
+fn was_stale(error: &UpstreamError, begun: Instant) -> bool {
+    error.kind == UpstreamErrorKind::StaleConnection
+        && now().saturating_duration_since(begun) < STALE_WITHIN
+}
+
+/// The error of a second attempt. A replica that listens no more may have ended by the first: then it is lost, and not one
+/// that never saw the request, or a request that ends replicas would be sent to all of them.
+fn perhaps_seen(error: UpstreamError) -> UpstreamError {
+    match error.kind {
+        UpstreamErrorKind::ConnectFailed => UpstreamError {
+            kind: UpstreamErrorKind::Broken,
+            ..error
+        },
+        UpstreamErrorKind::StaleConnection
+        | UpstreamErrorKind::Broken
+        | UpstreamErrorKind::InvalidResponse
+        | UpstreamErrorKind::RequestBodyFailed => error,
     }
 }
 

@@ -8,11 +8,21 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use weir_cluster::Address;
+use weir_ops::socket::Keepalive;
 
 use super::UpstreamError;
 
 /// Longest time to connect: replicas are near, so this allows for some retransmissions.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A replica whose node is gone without a word is noticed after 25 s: before Kubernetes misses the node, after 40 s and
+/// more, and early enough to send what it had to another within a minute. A server that is too busy to read a request
+/// that is larger than its socket's buffer has as long, so less would be too strict.
+const KEEPALIVE: Keepalive = Keepalive {
+    time: Duration::from_secs(10),
+    interval: Duration::from_secs(5),
+    probes: 3,
+};
 
 /// An open TCP or Unix socket.
 pub(crate) enum Socket {
@@ -39,6 +49,7 @@ async fn connect(address: &Address) -> io::Result<Socket> {
         Address::Tcp(address) => {
             let stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
+            KEEPALIVE.set(&stream)?;
             Ok(Socket::Tcp(stream))
         }
         Address::Unix(path) => UnixStream::connect(path).await.map(Socket::Unix),
@@ -100,5 +111,33 @@ impl AsyncWrite for Socket {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use socket2::SockRef;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_replica_that_is_gone_without_a_word_is_noticed() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = Address::Tcp(listener.local_addr().unwrap());
+        let Ok(Socket::Tcp(stream)) = dial(&address).await else {
+            panic!("it listens");
+        };
+        let socket = SockRef::from(&stream);
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE.time);
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), KEEPALIVE.interval);
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), KEEPALIVE.probes);
+        // While a request is not acknowledged, there are no probes.
+        #[cfg(target_os = "linux")]
+        assert_eq!(
+            socket.tcp_user_timeout().unwrap(),
+            Some(Duration::from_secs(25))
+        );
     }
 }

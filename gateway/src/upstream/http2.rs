@@ -52,6 +52,10 @@ struct Connections {
     ending: Vec<AbortOnDropHandle<()>>,
     /// Connections opened so far.
     count: u64,
+    /// Attempts to open one that failed so far.
+    failures: u64,
+    /// Why the last attempt failed, as a clause.
+    last_failure: String,
 }
 
 struct OpenConnection {
@@ -129,12 +133,16 @@ impl GrpcChannel {
     }
 
     async fn connect(&self, address: &Address) -> Result<SendRequest<Bytes>, UpstreamError> {
+        let failures = self.connections.lock().failures;
         let _connecting = self.connecting.lock().await;
         if let Some((_, sender)) = self.sender() {
             return Ok(sender);
         }
-        let (sender, task) = open(address).await?;
+        self.none_failed_since(failures)?;
+        let opened = open(address).await;
         let mut connections = self.connections.lock();
+        let (sender, task) =
+            opened.inspect_err(|error| connections.note_failure(&error.because))?;
         connections.count += 1;
         connections.open = Some(OpenConnection {
             number: connections.count,
@@ -144,6 +152,17 @@ impl GrpcChannel {
         Ok(sender)
     }
 
+    /// The failure of the attempt that a call waited for, if it failed: one call after the other would wait for a node
+    /// that does not answer.
+    fn none_failed_since(&self, failures: u64) -> Result<(), UpstreamError> {
+        let connections = self.connections.lock();
+        if connections.failures == failures {
+            return Ok(());
+        }
+        let because = connections.last_failure.clone();
+        Err(UpstreamError::connect_failed(because))
+    }
+
     /// A connection for one call, which ends with it.
     async fn connect_alone(&self, address: &Address) -> Result<SendRequest<Bytes>, UpstreamError> {
         let (sender, task) = open(address).await?;
@@ -151,6 +170,13 @@ impl GrpcChannel {
         connections.ending.retain(|task| !task.is_finished());
         connections.ending.push(task);
         Ok(sender)
+    }
+}
+
+impl Connections {
+    fn note_failure(&mut self, because: &str) {
+        self.failures += 1;
+        because.clone_into(&mut self.last_failure);
     }
 }
 

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, connect, connect_h2, once, post, with};
 use crate::grpc;
@@ -77,6 +79,84 @@ async fn load(
         assert_eq!((answer.status, answer.text()), (StatusCode::OK, &*body));
         sent.fetch_add(1, Ordering::SeqCst);
     }
+}
+
+/// A replica that the request `poison` ends, with its port and all its connections, as a crash does.
+struct Mortal {
+    answered: AtomicUsize,
+    /// Ended by the request.
+    ends: CancellationToken,
+    /// Cancelled once it listens no more.
+    ended: CancellationToken,
+}
+
+impl Mortal {
+    async fn start() -> (Arc<Self>, std::net::SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mortal = Arc::new(Self {
+            answered: AtomicUsize::new(0),
+            ends: CancellationToken::new(),
+            ended: CancellationToken::new(),
+        });
+        tokio::spawn(Arc::clone(&mortal).listen(listener));
+        (mortal, address)
+    }
+
+    async fn listen(self: Arc<Self>, listener: TcpListener) {
+        while let Some(Ok((stream, _))) = self.ends.run_until_cancelled(listener.accept()).await {
+            tokio::spawn(Arc::clone(&self).answer(stream));
+        }
+        drop(listener);
+        self.ended.cancel();
+    }
+
+    async fn answer(self: Arc<Self>, mut stream: TcpStream) {
+        let mut text = [0; 4096];
+        while let Some(Ok(read @ 1..)) = self.ends.run_until_cancelled(stream.read(&mut text)).await
+        {
+            let text = &text[..read];
+            if text.ends_with(b"poison") {
+                self.ends.cancel();
+                break;
+            }
+            let is_probe = text.starts_with(b"GET /v2/health/ready");
+            let counted = usize::from(!is_probe);
+            self.answered.fetch_add(counted, Ordering::SeqCst);
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+            stream.write_all(answer).await.unwrap();
+        }
+        if self.ends.is_cancelled() {
+            // A new connection is refused by the time this one breaks.
+            self.ended.cancelled().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_ends_its_replicas_does_not_end_all_of_them() {
+    let world = World::new(1).await;
+    world.serve(&[100], |_| {}).await;
+    let mut replicas = Vec::new();
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        let (replica, address) = Mortal::start().await;
+        world.put(1, name, address).await;
+        replicas.push(replica);
+    }
+    // From now on the gateway keeps a connection to each.
+    while replicas
+        .iter()
+        .any(|replica| replica.answered.load(Ordering::SeqCst) == 0)
+    {
+        let answer = once(world.address(), post(HOST, "/", "x")).await;
+        assert_eq!(answer.status, StatusCode::OK);
+    }
+    let answer = once(world.address(), post(HOST, "/", "poison")).await;
+    assert!(answer.status.is_server_error(), "{answer:?}");
+    let ended = replicas
+        .iter()
+        .filter(|replica| replica.ends.is_cancelled());
+    assert_eq!(ended.count(), 4, "the first, and three retries");
 }
 
 #[tokio::test]

@@ -182,12 +182,13 @@ async fn dead_peers_are_noticed() {
     let (accepted, _client) = (accepted.unwrap().0, client.unwrap());
     let socket = socket2::SockRef::from(&accepted);
     assert!(socket.keepalive().unwrap());
-    assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE_TIME);
-    assert_eq!(socket.tcp_keepalive_retries().unwrap(), KEEPALIVE_PROBES);
+    assert_eq!(socket.tcp_keepalive_time().unwrap(), CLIENTS.time);
+    assert_eq!(socket.tcp_keepalive_interval().unwrap(), CLIENTS.interval);
+    assert_eq!(socket.tcp_keepalive_retries().unwrap(), CLIENTS.probes);
     #[cfg(target_os = "linux")]
     assert_eq!(
         socket.tcp_user_timeout().unwrap(),
-        Some(ACKNOWLEDGED_WITHIN)
+        Some(Duration::from_secs(60))
     );
 }
 

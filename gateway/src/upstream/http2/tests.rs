@@ -106,3 +106,30 @@ async fn a_refused_call_counts_as_connect_failed() {
         () = client => {}
     }
 }
+
+/// A node that is gone answers no attempt: each call would wait for one of its own, after those of all before it.
+#[tokio::test]
+async fn calls_that_wait_for_an_attempt_to_connect_fail_with_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = Address::Tcp(listener.local_addr().unwrap());
+    let channel = GrpcChannel::default();
+    let attempt = channel.connecting.lock().await;
+    let calls = async { tokio::join!(asked(&channel, &address), asked(&channel, &address)) };
+    let fails = async {
+        // Both calls wait by now: they were polled first.
+        channel
+            .connections
+            .lock()
+            .note_failure("no answer within 2 s");
+        drop(attempt);
+    };
+    let (both, ()) = tokio::join!(calls, fails);
+    let failed: Result<StatusCode, _> = Err(UpstreamErrorKind::ConnectFailed);
+    assert_eq!(both, (failed, failed));
+    // The next one tries again.
+    let next = asked(&channel, &address);
+    tokio::select! {
+        _ = next => panic!("nobody answers"),
+        connected = listener.accept() => assert!(connected.is_ok()),
+    }
+}
