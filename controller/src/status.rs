@@ -12,7 +12,8 @@ mod traffic;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use weir_cluster::{
-    Applied, Conflict, Gateway, Host, LatestReports, Revision, RevisionName, Snapshot,
+    Applied, Conflict, FailureReason, Gateway, Host, LatestReports, Revision, RevisionName,
+    Snapshot,
 };
 use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::Address;
@@ -164,8 +165,8 @@ enum RevisionState {
     Loading,
     /// Has loaded before, and starts a replica again; requests wait for it.
     Restarting,
-    /// Failed to start: reason in CamelCase, and message.
-    Failed(&'static str, String),
+    /// Does not serve, with the reason and its message.
+    Failed(FailureReason, String),
 }
 
 impl StatusInputs<'_> {
@@ -191,9 +192,7 @@ impl StatusInputs<'_> {
             return RevisionState::Standby;
         }
         match &revision.failure {
-            Some(failure) => {
-                RevisionState::Failed(failure.reason.label(), failure.message.to_string())
-            }
+            Some(failure) => RevisionState::Failed(failure.reason, failure.message.to_string()),
             None if self.history.has_loaded(name) => RevisionState::Restarting,
             None => RevisionState::Loading,
         }

@@ -493,10 +493,22 @@ fn failure(
 
 /// Why replicas that were asked for do not come, whatever the others do.
 fn unplaced(replicas: &[Replica], unmade: Option<&Failure>) -> Option<Failure> {
-    let pending = replicas.iter().filter(|r| r.phase == Phase::Pending);
-    let mut failures = pending.filter_map(|replica| replica.failure.as_ref());
-    let unplaced = failures.find(|failure| failure.reason == FailureReason::NotStarted);
-    unmade.or(unplaced).cloned()
+    let mut failures = replicas.iter().filter_map(|replica| {
+        let failure = replica.failure.as_ref();
+        failure.filter(|failure| has_no_place(replica.phase, failure.reason))
+    });
+    unmade.or(failures.next()).cloned()
+}
+
+fn has_no_place(phase: Phase, reason: FailureReason) -> bool {
+    match reason {
+        FailureReason::NotStarted => phase == Phase::Pending,
+        FailureReason::NodeNotReady => phase.is_counted(),
+        FailureReason::StorageFailed
+        | FailureReason::Exited
+        | FailureReason::CrashLoopBackOff
+        | FailureReason::NotReady => false,
+    }
 }
 
 impl Written {

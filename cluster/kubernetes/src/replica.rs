@@ -22,8 +22,10 @@ pub(crate) fn replica(pod: &Pod, before: Option<&Replica>) -> Replica {
     let former = || before.and_then(|before| before.failure.clone());
     let failure = match phase {
         Phase::Ready => None,
-        // Its processes end because they are told to.
-        Phase::Terminating if pod.metadata.deletion_timestamp.is_some() => former(),
+        // Its processes end because they are told to; one of a node that does not answer has a successor by then.
+        Phase::Terminating if pod.metadata.deletion_timestamp.is_some() => {
+            former().filter(|failure| failure.reason != FailureReason::NodeNotReady)
+        }
         _ => failure(pod).or_else(|| former().filter(lasts)),
     };
     let restarts = serving(pod).map_or(0, |status| status.restart_count);
@@ -37,10 +39,10 @@ pub(crate) fn replica(pod: &Pod, before: Option<&Replica>) -> Replica {
 }
 
 /// Whether a cause is told after it has passed, until a replica is ready: the next start may end as the last one. What
-/// kept it from starting is over once it starts.
+/// kept it from starting is over once it starts, and a node's silence once it answers.
 pub(crate) fn lasts(failure: &Failure) -> bool {
     match failure.reason {
-        FailureReason::NotStarted => false,
+        FailureReason::NotStarted | FailureReason::NodeNotReady => false,
         FailureReason::StorageFailed
         | FailureReason::Exited
         | FailureReason::CrashLoopBackOff
@@ -60,7 +62,8 @@ fn phase(pod: &Pod, before: Option<&Replica>) -> Phase {
     if has_condition(pod, "Ready", "True") {
         return Phase::Ready;
     }
-    let was_ready = before.is_some_and(|b| matches!(b.phase, Phase::Ready | Phase::Unready));
+    let was_ready = before.is_some_and(|b| matches!(b.phase, Phase::Ready | Phase::Unready))
+        || failure::node_not_ready(pod).is_some();
     match serving(pod).and_then(|status| status.state.as_ref()) {
         Some(state) if state.running.is_some() && was_ready => Phase::Unready,
         Some(state) if state.running.is_some() => Phase::Starting,

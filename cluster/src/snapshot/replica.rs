@@ -117,16 +117,19 @@ pub enum FailureReason {
     CrashLoopBackOff,
     /// It runs and does not become ready.
     NotReady,
+    /// Its node does not answer.
+    NodeNotReady,
 }
 
 impl FailureReason {
     /// Every reason there is.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::StorageFailed,
         Self::NotStarted,
         Self::Exited,
         Self::CrashLoopBackOff,
         Self::NotReady,
+        Self::NodeNotReady,
     ];
 
     /// As conditions spell it.
@@ -138,6 +141,7 @@ impl FailureReason {
             Self::Exited => "Exited",
             Self::CrashLoopBackOff => "CrashLoopBackOff",
             Self::NotReady => "NotReady",
+            Self::NodeNotReady => "NodeNotReady",
         }
     }
 }

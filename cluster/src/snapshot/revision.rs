@@ -31,8 +31,8 @@ pub struct Revision {
     pub replicas: Vec<Replica>,
     /// Last cause of its not being ready. Cleared when a replica becomes ready.
     pub failure: Option<Failure>,
-    /// Cause of replicas that were asked for not coming, whatever the others do: no node takes them, or a quota
-    /// refuses them.
+    /// Cause of replicas that were asked for not coming, whatever the others do: no node takes them, a quota refuses
+    /// them, or their node does not answer.
     pub unplaced: Option<Failure>,
 }
 

@@ -1,6 +1,6 @@
 //! The conditions: `Ready` and the ones it follows from.
 
-use weir_cluster::RevisionName;
+use weir_cluster::{FailureReason, RevisionName};
 use weir_crds::inference_service::{Condition, ConditionStatus};
 
 use super::{RevisionState, StatusInputs, route_is_live, scaled_by, time};
@@ -166,9 +166,22 @@ fn revision(inputs: &StatusInputs<'_>, name: &RevisionName, serves: Option<&str>
             assess(Unknown, "Loading", format!("{name_text} is starting{also}"))
         }
         RevisionState::Failed(reason, message) => {
-            let message = format!("{name_text} failed to start: {message}{also}");
-            assess(False, reason, message)
+            let verb = verb(reason);
+            let message = format!("{name_text} {verb}: {message}{also}");
+            assess(False, reason.label(), message)
         }
+    }
+}
+
+/// The beginning of a failure's sentence.
+fn verb(reason: FailureReason) -> &'static str {
+    match reason {
+        FailureReason::StorageFailed
+        | FailureReason::NotStarted
+        | FailureReason::Exited
+        | FailureReason::CrashLoopBackOff
+        | FailureReason::NotReady => "failed to start",
+        FailureReason::NodeNotReady => "does not serve",
     }
 }
 

@@ -134,9 +134,11 @@ fn failure_of(inputs: &StatusInputs<'_>, name: &RevisionName) -> Option<FailureI
         location: replica.map(|replica| replica.name.to_string()),
         reason: Some(match failure.reason {
             Failed::StorageFailed => FailureReason::ModelLoadFailed,
-            Failed::NotStarted | Failed::Exited | Failed::CrashLoopBackOff | Failed::NotReady => {
-                FailureReason::RuntimeUnhealthy
-            }
+            Failed::NotStarted
+            | Failed::Exited
+            | Failed::CrashLoopBackOff
+            | Failed::NotReady
+            | Failed::NodeNotReady => FailureReason::RuntimeUnhealthy,
         }),
         message: Some(failure.message.to_string()),
         model_revision_name: Some(name.as_str().to_owned()),

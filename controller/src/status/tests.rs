@@ -211,6 +211,26 @@ fn a_model_that_fails_to_load_has_its_reason() {
 }
 
 #[test]
+fn a_node_that_does_not_answer_is_no_failure_to_start() {
+    let mut world = World::new(&model("a", &[]));
+    world.revision(|revision| {
+        revision.replicas.clear();
+        revision.failure = Some(Failure::new(
+            FailureReason::NodeNotReady,
+            "its node gpu-1 does not answer",
+        ));
+    });
+    let status = world.status();
+    assert_eq!(ready(&status), (ConditionStatus::False, "NodeNotReady"));
+    assert_eq!(
+        found(&status, Condition::PREDICTOR_READY)
+            .message
+            .as_deref(),
+        Some("digits-predictor-00001 does not serve: its node gpu-1 does not answer")
+    );
+}
+
+#[test]
 fn time_alone_changes_nothing() {
     let mut world = World::new(&model("a", &["scaleTarget: 3"]));
     let first = world.status();

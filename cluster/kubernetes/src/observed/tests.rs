@@ -414,6 +414,32 @@ fn pods_that_cannot_be_made_are_told_with_what_to_do() {
 }
 
 #[test]
+fn a_node_that_does_not_answer_is_told_beside_a_replica_that_serves() {
+    let mut silent = pod("b");
+    silent.spec.as_mut().unwrap().node_name = Some("gpu-1".to_owned());
+    silent.status = serde_json::from_value(json!({
+        "podIP": "10.0.0.8",
+        "conditions": [
+            { "type": "Ready", "status": "False" }, { "type": "ContainersReady", "status": "True" },
+        ],
+    }))
+    .unwrap();
+    let mut observed = observed();
+    observed.take(Change::Pod(Event::Apply(silent)));
+    let serving = first(&mut observed);
+    assert_eq!(serving.failure, None, "one is ready");
+    let unplaced = serving.unplaced.clone().unwrap();
+    assert_eq!(unplaced.reason, FailureReason::NodeNotReady);
+    assert!(
+        unplaced
+            .message
+            .starts_with("its node gpu-1 does not answer")
+    );
+    observed.take(Change::Pod(Event::Delete(pod("a"))));
+    assert_eq!(first(&mut observed).failure, Some(unplaced));
+}
+
+#[test]
 fn a_pod_that_its_node_does_not_set_up_is_told_once_it_is_late() {
     let mut late = deployment(1);
     late.status = serde_json::from_value(json!({ "conditions": [{

@@ -4,7 +4,8 @@
 mod tests;
 
 use k8s_openapi::api::core::v1::{
-    Container, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Pod, PodStatus,
+    Container, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Pod, PodCondition,
+    PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use weir_cluster::{Failure, FailureReason};
@@ -23,8 +24,37 @@ pub(super) fn failure(pod: &Pod) -> Option<Failure> {
     let status = pod.status.as_ref()?;
     ended_as_a_whole(status)
         .or_else(|| unplaced(pod, status))
+        .or_else(|| on_silent_node(pod))
         .or_else(|| of_containers(pod, status.init_container_statuses.as_deref(), Kind::First))
         .or_else(|| of_containers(pod, status.container_statuses.as_deref(), Kind::Serving))
+}
+
+/// The condition `Ready` of a pod whose node does not answer. Kubernetes makes it false then, and leaves the others as the
+/// kubelet wrote them last, which calls a pod with ready containers not ready only for its readiness gates.
+pub(super) fn node_not_ready(pod: &Pod) -> Option<&PodCondition> {
+    let conditions = pod.status.as_ref()?.conditions.as_deref()?;
+    let ready = conditions.iter().find(|c| c.type_ == "Ready")?;
+    let has_containers = conditions
+        .iter()
+        .any(|c| c.type_ == "ContainersReady" && c.status == "True");
+    let waits_for_gates = ready.reason.as_deref() == Some("ReadinessGatesNotReady");
+    (has_containers && ready.status != "True" && !waits_for_gates).then_some(ready)
+}
+
+/// A pod that runs on, for all that is known, on a node that does not answer.
+fn on_silent_node(pod: &Pod) -> Option<Failure> {
+    let ready = node_not_ready(pod)?;
+    let node = pod.spec.as_ref()?.node_name.as_deref()?;
+    let since = ready.last_transition_time.as_ref();
+    let at = since.map_or(String::new(), |since| format!(" since {}", since.0));
+    let sentence = format!(
+        "its node {node} does not answer{at}: repair it, or `kubectl delete node {node}`; another pod takes its place after 5 \
+         minutes, or as its tolerations say"
+    );
+    Some(Failure {
+        at: since.and_then(seconds),
+        ..fail(FailureReason::NodeNotReady, sentence)
+    })
 }
 
 /// Whether a container runs before the others, and has to end well.

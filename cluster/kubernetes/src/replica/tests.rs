@@ -58,6 +58,26 @@ fn one_that_was_ready_is_unready_and_not_starting() {
 }
 
 #[test]
+fn one_whose_node_is_silent_is_unready_until_it_is_given_up() {
+    let mut pod = pod(&running(), "False");
+    let ready = json!([
+        { "type": "Ready", "status": "False" }, { "type": "ContainersReady", "status": "True" },
+    ]);
+    pod.status.as_mut().unwrap().conditions = serde_json::from_value(ready).unwrap();
+    pod.spec.as_mut().unwrap().node_name = Some("gpu-1".to_owned());
+    // Whoever sees it first sees that it was ready.
+    let silent = replica(&pod, None);
+    assert_eq!(silent.phase, Phase::Unready);
+    let reason = silent.failure.as_ref().map(|failure| failure.reason);
+    assert_eq!(reason, Some(FailureReason::NodeNotReady));
+    let answers = seen(&running(), "False", Some(&silent));
+    assert_eq!((answers.phase, answers.failure), (Phase::Unready, None));
+    pod.metadata.deletion_timestamp =
+        serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    assert_eq!(replica(&pod, Some(&silent)).failure, None);
+}
+
+#[test]
 fn one_that_is_deleted_terminates_though_it_is_ready() {
     let mut pod = pod(&running(), "True");
     pod.metadata.deletion_timestamp =

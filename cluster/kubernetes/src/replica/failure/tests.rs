@@ -295,11 +295,42 @@ fn a_pod_that_is_given_up_says_what_to_do() {
     );
 }
 
+/// A pod as its node's silence leaves it: the containers are as the kubelet saw them last.
+fn silent(ready: &Value) -> Value {
+    let running = container("kserve-container", &json!({ "running": {} }), &json!({}));
+    json!({
+        "phase": "Running",
+        "conditions": [
+            { "type": "PodScheduled", "status": "True" },
+            ready,
+            { "type": "ContainersReady", "status": "True" },
+        ],
+        "containerStatuses": [running],
+    })
+}
+
+#[test]
+fn a_pod_whose_node_is_silent_says_which_and_since_when() {
+    let ready =
+        json!({ "type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:10Z" });
+    let mut pod = pod(&silent(&ready));
+    pod.spec.as_mut().unwrap().node_name = Some("gpu-1".to_owned());
+    let failure = failure(&pod).unwrap();
+    assert_eq!(failure.reason, R::NodeNotReady);
+    assert_eq!(failure.at, Some(1_767_225_610));
+    let expected = "its node gpu-1 does not answer since 2026-01-01T00:00:10Z: repair it, or `kubectl delete node gpu-1`; \
+         another pod takes its place after 5 minutes, or as its tolerations say";
+    assert_eq!(&*failure.message, expected);
+}
+
 #[test]
 fn what_goes_on_well_is_no_failure() {
     let running = json!({ "running": {} });
     let none = json!({});
+    let gates = json!({ "type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady" });
     for status in [
+        silent(&gates),
+        silent(&json!({ "type": "Ready", "status": "True" })),
         serving(&waiting("ContainerCreating", ""), &none),
         serving(&running, &none),
         first("storage-initializer", &running),
