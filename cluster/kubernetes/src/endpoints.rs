@@ -82,6 +82,22 @@ fn replica(slice: &EndpointSlice, endpoint: &Endpoint, before: &Replicas) -> Opt
     })
 }
 
+/// True for a replica at an address of IPv4. A pod of two families is in a slice of each; its servers and those who call
+/// them may have no IPv6, while IPv4 they have wherever the pod does.
+pub(crate) fn has_ipv4(replica: &Replica) -> bool {
+    let endpoints = &replica.endpoints;
+    let mut all = endpoints.http.iter().chain(&endpoints.grpc);
+    all.any(is_ipv4)
+}
+
+/// True for an address of IPv4.
+pub(crate) fn is_ipv4(address: &Address) -> bool {
+    match address {
+        Address::Tcp(address) => address.is_ipv4(),
+        Address::Unix(_) => false,
+    }
+}
+
 /// The phase, by what the pod's readiness says. The condition `ready` says less: of a Service that publishes its
 /// endpoints before they are, it is always true.
 fn phase(endpoint: &Endpoint, before: Option<&Replica>) -> Phase {

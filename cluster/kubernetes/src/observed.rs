@@ -76,7 +76,7 @@ pub(crate) struct Observed {
     lacks_autoscalers: bool,
     /// The replicas of each revision, by name: those of `pods`, or of `endpoints`.
     replicas: BTreeMap<RevisionName, Replicas>,
-    /// Those of `endpoints` by slice: a replica may be in two while it moves.
+    /// Those of `endpoints` by slice: a replica may be in two while it moves, and where it has addresses of both families.
     in_slices: BTreeMap<RevisionName, BTreeMap<Key, Vec<Replica>>>,
     scope: WatchScope,
     /// The newest change of any Service of ours.
@@ -263,11 +263,13 @@ impl Observed {
         }
     }
 
-    /// Gathers a revision's replicas from its slices.
+    /// Gathers a revision's replicas from its slices. Of a replica in several of them, the last counts: of IPv4, if any is.
     fn gather(&mut self, name: RevisionName) {
         let slices = self.in_slices.get(&name).into_iter().flatten();
         let all = slices.flat_map(|(_, replicas)| replicas.iter().cloned());
-        let replicas = all.collect();
+        let mut all: Vec<_> = all.collect();
+        all.sort_by_key(endpoints::has_ipv4);
+        let replicas = all.into_iter().collect();
         self.replicas.insert(name.clone(), replicas);
         self.unpublished.revisions.insert(name);
     }
@@ -327,8 +329,11 @@ impl Observed {
     }
 
     fn regroup(&self, next: &mut Snapshot) -> bool {
-        let all = self.slices.values().flatten();
-        let by_name: BTreeMap<_, _> = all.map(|gateway| (&gateway.name, gateway)).collect();
+        let mut all: Vec<_> = self.slices.values().flatten().collect();
+        // As of replicas, the last of a name counts.
+        all.sort_by_key(|gateway| endpoints::is_ipv4(&gateway.serving));
+        let named = all.into_iter().map(|gateway| (&gateway.name, gateway));
+        let by_name: BTreeMap<_, _> = named.collect();
         let gateways = by_name.into_values().cloned().collect();
         std::mem::replace(&mut next.gateways, gateways) != next.gateways
     }

@@ -285,11 +285,41 @@ fn gateways_are_the_ready_endpoints() {
     assert!(snapshot(&mut observed).gateways.is_empty());
 }
 
+#[test]
+fn a_gateway_with_addresses_of_both_families_is_one_at_that_of_ipv4() {
+    let slice = |slice: &str, address: &str| -> EndpointSlice {
+        serde_json::from_value(json!({
+            "metadata": { "name": slice, "namespace": "weir-system" },
+            "addressType": if address.contains(':') { "IPv6" } else { "IPv4" },
+            "endpoints": [{
+                "addresses": [address], "conditions": { "ready": true },
+                "targetRef": { "kind": "Pod", "name": "weir-gateway-a" },
+            }],
+            "ports": [{ "name": "http", "port": 8080 }],
+        }))
+        .unwrap()
+    };
+    for addresses in [["10.0.0.9", "fd00::9"], ["fd00::9", "10.0.0.9"]] {
+        let mut observed = observed();
+        for (name, address) in ["s", "t"].into_iter().zip(addresses) {
+            observed.take(Change::Gateways(Event::Apply(slice(name, address))));
+        }
+        let gateways = snapshot(&mut observed).gateways;
+        let serving: Vec<_> = gateways.iter().map(|g| g.serving.to_string()).collect();
+        assert_eq!(serving, ["10.0.0.9:8080"]);
+    }
+}
+
 /// A revision's endpoints in one slice: each pod's name, and whether it serves.
 fn endpoints(slice: &str, pods: &[(&str, bool)]) -> EndpointSlice {
+    endpoints_at(slice, "10.0.0.7", pods)
+}
+
+/// The same at this address.
+fn endpoints_at(slice: &str, address: &str, pods: &[(&str, bool)]) -> EndpointSlice {
     let endpoint = |(name, serving): &(&str, bool)| {
         json!({
-            "addresses": ["10.0.0.7"], "conditions": { "ready": true, "serving": serving },
+            "addresses": [address], "conditions": { "ready": true, "serving": serving },
             "targetRef": { "kind": "Pod", "name": name },
         })
     };
@@ -299,7 +329,8 @@ fn endpoints(slice: &str, pods: &[(&str, bool)]) -> EndpointSlice {
             "name": slice, "namespace": "vision",
             "labels": { "weir.dev/revision": "digits-predictor-00001" },
         },
-        "addressType": "IPv4", "endpoints": endpoints, "ports": [{ "name": "http", "port": 8080 }],
+        "addressType": if address.contains(':') { "IPv6" } else { "IPv4" },
+        "endpoints": endpoints, "ports": [{ "name": "http", "port": 8080 }],
     }))
     .unwrap()
 }
@@ -357,6 +388,24 @@ fn a_gateway_sees_endpoints_as_replicas() {
         .map(|r| (&*r.name, r.phase))
         .collect();
     assert_eq!(phases, [("a", Phase::Unready), ("b", Phase::Ready)]);
+}
+
+#[test]
+fn a_pod_with_addresses_of_both_families_is_one_replica_at_that_of_ipv4() {
+    let seen = |slices: &[(&str, &str)]| -> Vec<String> {
+        let at = |(name, address): &(&str, &str)| endpoints_at(name, address, &[("a", true)]);
+        let mut observed = seen_by_gateway(None, slices.iter().map(at).collect());
+        let revision = first(&mut observed);
+        let addresses = revision.replicas.iter().map(|r| r.endpoints.http.clone());
+        addresses
+            .map(|address| address.unwrap().to_string())
+            .collect()
+    };
+    let (four, six) = ("10.0.0.7", "fd00::7");
+    // In any order of the slices.
+    assert_eq!(seen(&[("s", four), ("t", six)]), ["10.0.0.7:8080"]);
+    assert_eq!(seen(&[("s", six), ("t", four)]), ["10.0.0.7:8080"]);
+    assert_eq!(seen(&[("s", six)]), ["[fd00::7]:8080"]);
 }
 
 #[test]

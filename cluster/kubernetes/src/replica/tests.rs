@@ -65,7 +65,7 @@ fn one_whose_node_is_silent_is_unready_until_it_is_given_up() {
     ]);
     pod.status.as_mut().unwrap().conditions = serde_json::from_value(ready).unwrap();
     pod.spec.as_mut().unwrap().node_name = Some("gpu-1".to_owned());
-    // Whoever sees it first sees that it was ready.
+    // A controller that starts then sees that it was ready.
     let silent = replica(&pod, None);
     assert_eq!(silent.phase, Phase::Unready);
     let reason = silent.failure.as_ref().map(|failure| failure.reason);
