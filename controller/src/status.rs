@@ -44,6 +44,8 @@ pub struct StatusInputs<'a> {
     pub plan: Option<&'a Plan>,
     /// The cluster's answer to the plan.
     pub applied: Result<Option<Applied>, &'a Refusal>,
+    /// Why the plan was not sent or answered, which is tried again, as a clause.
+    pub unavailable: Option<&'a str>,
     /// RevisionState of the cluster now.
     pub snapshot: &'a Snapshot,
     /// Last report of each gateway.

@@ -8,13 +8,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use weir_cluster::{
-    Activity, Address, Destination, Directory, Fake, Gateway, Membership, Readiness, Report,
-    RevisionName, Scale, ServiceName, Snapshot,
+    Activity, Address, Applied, Apply, ClusterError, Desired, Destination, Directory, Fake,
+    Gateway, Membership, Readiness, Report, RevisionName, Scale, ServiceName, Snapshot,
 };
 use weir_controller::files::{Files, Statuses};
 use weir_controller::{Controller, Platform};
@@ -47,6 +49,27 @@ impl World {
 
     /// Another process over the same files, and nothing that runs.
     fn again(folder: TempDir, starts: Readiness) -> Self {
+        let cluster = Fake::new(starts);
+        Self::over(folder, cluster.clone(), Arc::new(cluster))
+    }
+
+    /// One whose cluster does not do what it is asked for some services.
+    fn reluctant(manifest: &str, services: &[&str], answer: Answer) -> (Self, Arc<Reluctant>) {
+        let folder = TempDir::new().unwrap();
+        fs::write(folder.path().join("service.yaml"), manifest).unwrap();
+        let cluster = Fake::new(Readiness::Immediate);
+        let reluctant = Arc::new(Reluctant {
+            cluster: cluster.clone(),
+            answers: Mutex::default(),
+        });
+        services
+            .iter()
+            .for_each(|service| reluctant.answer(service, answer));
+        let apply = Arc::clone(&reluctant);
+        (Self::over(folder, cluster, apply), reluctant)
+    }
+
+    fn over(folder: TempDir, cluster: Fake, apply: Arc<dyn Apply>) -> Self {
         let file = folder.path().join("service.yaml");
         let platform = Platform {
             domain: "example.com".to_owned(),
@@ -56,10 +79,9 @@ impl World {
         };
         let files = Files::open(&[folder.path().to_owned()], platform).unwrap();
         let files = files.numbered_in(folder.path().join("numbers"));
-        let cluster = Fake::new(starts);
         let statuses = files.statuses();
         let all = Arc::new(cluster.clone());
-        let (apply, directory, reports) = (all.clone(), all.clone(), all.clone());
+        let (directory, reports) = (all.clone(), all.clone());
         let controller = Controller::new(Arc::new(files), apply, directory, reports, all);
         let stop = CancellationToken::new();
         tokio::spawn(controller.run(stop.clone()));
@@ -125,6 +147,58 @@ impl World {
             Ok(statuses) => InferenceServiceStatus::clone(&statuses.unwrap()[&service]),
             Err(_) => panic!("{:#?}", self.statuses.borrow()),
         }
+    }
+}
+
+/// Answers of a cluster that does not do what it is asked.
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    /// None at all, as of a connection that hangs.
+    Silence,
+    /// A quota is full.
+    Denial,
+    /// It has too much to do.
+    Unavailability,
+}
+
+/// A cluster that gives other answers for some services, by name.
+struct Reluctant {
+    cluster: Fake,
+    answers: Mutex<BTreeMap<String, Answer>>,
+}
+
+impl Reluctant {
+    fn answer(&self, service: &str, answer: Answer) {
+        self.answers.lock().insert(service.to_owned(), answer);
+    }
+
+    /// Does from now on what it is asked.
+    fn relent(&self) {
+        self.answers.lock().clear();
+    }
+}
+
+#[async_trait]
+impl Apply for Reluctant {
+    async fn apply(&self, desired: Desired) -> Result<Applied, ClusterError> {
+        let service = desired.service().clone();
+        let answer = self.answers.lock().get(service.name()).copied();
+        match answer {
+            Some(Answer::Silence) => std::future::pending().await,
+            Some(Answer::Denial) => Err(ClusterError::denied(
+                &service,
+                "exceeded quota: raise the quota",
+            )),
+            Some(Answer::Unavailability) => Err(ClusterError::Unavailable {
+                what: "the API server".to_owned(),
+                source: "too many requests".into(),
+            }),
+            None => self.cluster.apply(desired).await,
+        }
+    }
+
+    async fn forget(&self, service: &ServiceName) -> Result<Applied, ClusterError> {
+        self.cluster.forget(service).await
     }
 }
 
@@ -515,4 +589,72 @@ async fn without_auto_update_a_changed_runtime_waits_for_the_manifest() {
         .snapshots
         .wait_for(|snapshot| snapshot.revision(&zero).is_some());
     assert!(timeout(SOON, followed).await.is_ok());
+}
+
+/// The reason of `Ready`, and its message.
+fn told(status: &InferenceServiceStatus) -> (&str, &str) {
+    let ready = status.condition(Condition::READY);
+    let reason = ready.and_then(|ready| ready.reason.as_deref());
+    let message = ready.and_then(|ready| ready.message.as_deref());
+    (reason.unwrap_or_default(), message.unwrap_or_default())
+}
+
+#[tokio::test]
+async fn services_that_get_no_answer_hold_up_no_other() {
+    // One place is left. Were they asked for one after the other, it would take longer than the test waits.
+    let names: Vec<_> = (0..15).map(|number| format!("a{number}")).collect();
+    let slow: Vec<_> = names.iter().map(String::as_str).collect();
+    let named = |name: &&str| {
+        let service = manifest("a", "minReplicas: 1");
+        service.replace("{name: digits}", &format!("{{name: {name}}}"))
+    };
+    let others: String = slow.iter().map(|name| named(name) + "---\n").collect();
+    let with = |path: &str| format!("{others}{}", manifest(path, "minReplicas: 1"));
+    let (mut world, _cluster) = World::reluctant(&with("a"), &slow, Answer::Silence);
+    world.until_status(is_ready).await;
+    world.edit(&with("b"));
+    world.until_split(&[(2, 100)]).await;
+    assert_eq!(world.cluster.snapshot().routes.as_slice().len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_denied_for_now_is_told_and_tried_again() {
+    let text = manifest("a", "minReplicas: 1");
+    let (mut world, cluster) = World::reluctant(&text, &["digits"], Answer::Denial);
+    let denied = world
+        .until_status(|status| told(status).0 == "Denied")
+        .await;
+    let message = told(&denied).1;
+    assert!(
+        message.ends_with("exceeded quota: raise the quota"),
+        "{message}"
+    );
+    assert!(!is_ready(&denied));
+    cluster.relent();
+    world.until_status(is_ready).await;
+}
+
+#[tokio::test]
+async fn a_cluster_that_has_too_much_to_do_is_told_and_asked_again() {
+    let text = |path| manifest(path, "minReplicas: 1");
+    let (mut world, cluster) = World::reluctant(&text("a"), &["digits"], Answer::Unavailability);
+    let is_told = |status: &InferenceServiceStatus| told(status).1.contains("too many requests");
+    let begun = world.until_status(is_told).await;
+    let expected = "digits-predictor-00001 is starting; the API server is not available: too many requests: it is tried \
+                    again";
+    assert_eq!(told(&begun), ("Loading", expected));
+    cluster.relent();
+    world.until_status(is_ready).await;
+
+    cluster.answer("digits", Answer::Unavailability);
+    world.edit(&text("b"));
+    let waits = world.until_status(is_told).await;
+    assert_eq!(told(&waits).0, "RollingOut");
+    assert!(is_ready(&waits), "what serves goes on");
+    assert_eq!(split(&world.cluster.snapshot()), [(1, 100)]);
+    cluster.relent();
+    world.until_split(&[(2, 100)]).await;
+    world
+        .until_status(|status| told(status) == ("Ready", ""))
+        .await;
 }

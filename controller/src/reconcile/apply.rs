@@ -1,5 +1,7 @@
 //! Applying a plan to the cluster.
 
+use std::error::Error as _;
+
 use weir_cluster::{Applied, Apply, ClusterError, Desired};
 
 use super::deadline::in_time;
@@ -17,6 +19,7 @@ pub(super) async fn apply(
     observed: &Observed,
     state: &mut ServiceState,
 ) -> Result<(), ControllerError> {
+    state.unavailable = None;
     let is_intact = !observed.snapshot.drifted.contains(plan.desired.service());
     let is_intact = is_intact && !state.asks_again(observed.now);
     let sent = state.sent.as_ref();
@@ -39,7 +42,7 @@ pub(super) async fn apply(
     }
 }
 
-/// Notes why a plan does not run. One that is denied for now stays an error.
+/// Notes why a plan does not run. One that is denied for now stays an error, as does one that got no answer.
 pub(super) fn refused(
     desired: Desired,
     error: ControllerError,
@@ -52,10 +55,19 @@ pub(super) fn refused(
         ControllerError::Cluster(error @ ClusterError::Denied { .. }) => {
             (Refusal::Now(error.to_string()), Some(error.into()))
         }
-        error => return Err(error),
+        error => {
+            state.unavailable = Some(with_cause(&error));
+            return Err(error);
+        }
     };
     state.sent = Some((desired, Err(refusal)));
     error.map_or(Ok(()), Err)
+}
+
+/// The words of an error and of its cause.
+fn with_cause(error: &ControllerError) -> String {
+    let cause = error.source();
+    cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
 /// Tells an answer that sending the plan again would not change.

@@ -60,6 +60,7 @@ fn inputs<'a>(
         history: &state.history,
         plan: state.plan.as_ref(),
         applied: state.applied(),
+        unavailable: state.unavailable.as_deref(),
         snapshot: &observed.snapshot,
         reports: &observed.reports,
         conflicts: observed.conflicts_of(&declared.service.name),

@@ -27,6 +27,8 @@ pub(super) struct ServiceState {
     pub(super) sent: Option<(Desired, Result<Applied, Refusal>)>,
     /// Time of that, in seconds since 1970.
     pub(super) sent_at: u64,
+    /// Why the last plan was not stored, sent or answered, as a clause.
+    pub(super) unavailable: Option<String>,
     /// Part in the rolling of a changed runtime.
     pub(super) part: Part,
     /// Inputs of the last reconciliation.

@@ -144,7 +144,7 @@ fn candidate_waits(
     let (next, now) = (inputs.state(candidate), revision(inputs, stable, None));
     if next == RevisionState::Loading && now.status == True {
         let message = format!("{} is starting; {serves}", candidate.as_str());
-        return assess(True, "RollingOut", message);
+        return assess(True, "RollingOut", message + &unavailable(inputs));
     }
     revision(inputs, candidate, Some(&serves))
 }
@@ -163,7 +163,8 @@ fn revision(inputs: &StatusInputs<'_>, name: &RevisionName, serves: Option<&str>
             assess(True, "Restarting", message)
         }
         RevisionState::Loading => {
-            assess(Unknown, "Loading", format!("{name_text} is starting{also}"))
+            let message = format!("{name_text} is starting{also}");
+            assess(Unknown, "Loading", message + &unavailable(inputs))
         }
         RevisionState::Failed(reason, message) => {
             let verb = verb(reason);
@@ -171,6 +172,13 @@ fn revision(inputs: &StatusInputs<'_>, name: &RevisionName, serves: Option<&str>
             assess(False, reason.label(), message)
         }
     }
+}
+
+/// Why what starts is perhaps not there yet; empty if it is.
+fn unavailable(inputs: &StatusInputs<'_>) -> String {
+    inputs.unavailable.map_or(String::new(), |because| {
+        format!("; {because}: it is tried again")
+    })
 }
 
 /// The beginning of a failure's sentence.
