@@ -87,7 +87,7 @@ def grpc_code(server, message: bytes, compression=None, path: str = INFER) -> st
 
 
 def unknown_field(size: int) -> bytes:
-    """Returns a message of that many bytes, between 16 KiB and 2 MiB, which any call decodes: it has one unknown field."""
+    """Returns a message of one unknown field, which any call decodes: that many bytes, between 16 KiB and 2 MiB."""
     length = size - 4
     return b"\x7a" + bytes([length & 127 | 128, length >> 7 & 127 | 128, length >> 14]) + bytes(length)
 
