@@ -44,6 +44,18 @@ def test_fields_of_a_named_tuple_have_their_names(start, tmp_path):
     assert {name: one["data"] for name, one in reply.outputs().items()} == {"left": [0, 1], "right": [2, 3]}
 
 
+def test_nested_outputs_have_dotted_names(start, tmp_path):
+    """As traces of segmentation and language models return them."""
+    past = [f"past.{layer}.{part}" for layer in range(2) for part in range(2)]
+    expected = {"dict_traced": ["out", "aux"], "dict_of_tuples": ["logits.0.0", "logits.0.1", *past]}
+    server = start([repository(tmp_path, *expected)])
+    for model, names in expected.items():
+        metadata = server.call("GET", f"/v2/models/{model}").json()
+        assert [output["name"] for output in metadata["outputs"]] == names
+    outputs = server.infer("dict_of_tuples", request(tensor("x", "FP32", [1, 2], [1, 2]))).outputs()
+    assert [outputs[name]["data"] for name in past] == [[1, 2], [2, 3], [3, 4], [4, 5]]
+
+
 def test_a_list_may_have_fewer_tensors_than_there_are_outputs(start, tmp_path):
     models = repository(tmp_path, "split")
     text = """
