@@ -23,14 +23,15 @@ BINARY = Path(os.environ.get("WEIR", ROOT / "target" / "release" / "weir"))
 NAME, NAMESPACE = wire.HOST.split(".")
 
 
-def manifest(command: list[str]) -> str:
-    """The InferenceService, as JSON, which is YAML too.
+def manifest(command: list[str], **fields) -> str:
+    """The InferenceService, as JSON, which is YAML too, with these further fields of its predictor.
 
     The concurrency limit admits every request to the replica, so that requests queue in the runtime, where
     tests observe them.
     """
     container = {"name": "kserve-container", "command": command}
     predictor = {"minReplicas": 1, "maxReplicas": 1, "containerConcurrency": 1000, "containers": [container]}
+    predictor.update(fields)
     return json.dumps(
         {
             "apiVersion": "serving.kserve.io/v1beta1",
@@ -55,8 +56,8 @@ def up(*files: Path, port: int, admin_port: int, state: Path) -> list[str]:
     return command
 
 
-def use_gateway(server) -> None:
-    """Changes a server that is not started yet to one behind a gateway."""
+def use_gateway(server, **fields) -> None:
+    """Changes a server that is not started yet to one behind a gateway, with further fields of the predictor."""
     flags = {"--http-port": "$(PORT)", "--grpc-port": "$(GRPC_PORT)"}
     # `env` hides that the command is `weir-runtime`: of that, `weir up` would choose all ports, and tests
     # read the metrics at the port they chose.
@@ -66,7 +67,7 @@ def use_gateway(server) -> None:
     state = server.log.with_name(server.log.name + ".weir")
     state.mkdir()
     file = state / "models.yaml"
-    file.write_text(manifest(inner))
+    file.write_text(manifest(inner, **fields))
     port, admin_port = server.http_port, server.grpc_port
     server.command = up(file, port=port, admin_port=admin_port, state=state)
     server.grpc_port = port
@@ -122,6 +123,7 @@ DIRECT_ONLY: dict[str, str] = {
     r"test_waits::.*": FLAG,
     r"test_settings::test_traces_in_json.*": "the log of weir-runtime itself",
     r"test_crowd::.*": "it starts a gateway of its own",
+    r"test_gateway_batches::.*": "it starts a gateway of its own",
     r"test_memory::test_inputs_in_shared_memory_count": REFUSAL,
     r"test_memory::test_answers_count_before_they_are_json": FLAG,
     r"test_memory::test_strings_count_for_what_a_model_takes": REFUSAL,

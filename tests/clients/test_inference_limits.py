@@ -110,3 +110,7 @@ def test_a_model_that_no_request_could_run_is_refused(serve, tmp_path, datatype:
     assert "--warm-up-failures=allow" in refused
     server = serve(tmp_path / "models", "--warm-up-failures=allow")
     assert server.call("GET", "/v2/models/m/ready").status == 200
+    warnings = [line for line in server.log.read_text().splitlines() if "no warm-up run succeeds" in line]
+    assert len(warnings) == 1 and "WARN" in warnings[0], warnings
+    # Ready as it was asked to be, with what PyTorch says of it.
+    assert "PyTorch execute failure" in warnings[0], warnings

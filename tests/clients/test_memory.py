@@ -15,9 +15,32 @@ import crowd
 import wire
 from server import GOOD, HEAVY, Server, wait_until
 
-INFER = "/inference.GRPCInferenceService/ModelInfer"
-STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
+SERVICE = "/inference.GRPCInferenceService"
+INFER = f"{SERVICE}/ModelInfer"
+STREAM = f"{SERVICE}/ModelStreamInfer"
 ATTACKERS = 8
+# Most bytes of a call that only names something or changes a setting.
+CONTROL = 64 * 1024
+CONTROL_PATHS = [
+    "/v2/logging",
+    "/v2/trace/setting",
+    "/v2/models/add_sub/trace/setting",
+    "/v2/repository/index",
+    "/v2/repository/models/add_sub/unload",
+    "/v2/systemsharedmemory/region/a/register",
+    "/v2/systemsharedmemory/unregister",
+    "/v2/cudasharedmemory/region/a/register",
+]
+CONTROL_RPCS = [
+    "LogSettings",
+    "TraceSetting",
+    "RepositoryIndex",
+    "RepositoryModelUnload",
+    "SystemSharedMemoryRegister",
+    "SystemSharedMemoryUnregister",
+    "CudaSharedMemoryRegister",
+    "ModelMetadata",
+]
 # Of a message of 1 MiB each attacker holds the bytes a few times: in the socket, gathered, and once more while
 # it is decoded. Before there were bounds one of them took 160 to 320 MiB.
 GROWTH = ATTACKERS * 16 * 2**20
@@ -52,15 +75,21 @@ def peak_bytes(server) -> int:
     return total
 
 
-def grpc_code(server, message: bytes, compression=None) -> str:
+def grpc_code(server, message: bytes, compression=None, path: str = INFER) -> str:
     options = [("grpc.max_send_message_length", -1)]
     with grpc.insecure_channel(server.grpc, options) as channel:
-        call = channel.unary_unary(INFER)
+        call = channel.unary_unary(path)
         try:
             call(message, timeout=60, compression=compression)
         except grpc.RpcError as error:
             return error.code().name
     return "OK"
+
+
+def unknown_field(size: int) -> bytes:
+    """Returns a message of one unknown field, which any call decodes: that many bytes, between 16 KiB and 2 MiB."""
+    length = size - 4
+    return b"\x7a" + bytes([length & 127 | 128, length >> 7 & 127 | 128, length >> 14]) + bytes(length)
 
 
 def stream_code(server, message: bytes) -> str:
@@ -120,6 +149,27 @@ def test_memory_follows_what_was_sent(hostile, attack):
         for running in attacks:
             running.result()
     assert peak_bytes(hostile) - before < GROWTH
+
+
+@pytest.mark.parametrize("path", CONTROL_PATHS)
+def test_control_bodies_are_small_over_http(hostile, path):
+    # White space is JSON too, so that only the length can be wrong.
+    assert hostile.call("POST", path, b"{}".ljust(CONTROL + 1)).status == 413
+    assert hostile.call("POST", path, b"{}".ljust(CONTROL)).status != 413
+
+
+@pytest.mark.parametrize("rpc", CONTROL_RPCS)
+def test_control_messages_are_small_over_grpc(hostile, rpc):
+    assert grpc_code(hostile, unknown_field(CONTROL + 1), path=f"{SERVICE}/{rpc}") == "OUT_OF_RANGE"
+    assert grpc_code(hostile, unknown_field(CONTROL), path=f"{SERVICE}/{rpc}") != "OUT_OF_RANGE"
+
+
+def test_what_carries_a_model_or_tensors_may_be_long(hostile):
+    body = b"{}".ljust(4 * CONTROL)
+    assert hostile.call("POST", "/v2/repository/models/add_sub/load", body).status != 413
+    assert hostile.infer("add_sub", body).status == 400
+    for rpc in ("RepositoryModelLoad", "ModelInfer"):
+        assert grpc_code(hostile, unknown_field(4 * CONTROL), path=f"{SERVICE}/{rpc}") != "OUT_OF_RANGE"
 
 
 def test_compressed_messages_end_at_the_limit(hostile):

@@ -123,6 +123,18 @@ def test_restricted_over_grpc(limited):
         assert stub.ServerLive(pb.ServerLiveRequest()).live
 
 
+def test_metrics_and_reflection_may_need_a_key(start):
+    rules = [f"--http-restricted-api=metrics:{KEY}=secret", f"--grpc-restricted-protocol=reflection:{KEY}=secret"]
+    server = start([GOOD], *rules)
+    scrape = lambda headers: wire.call(server.metrics_port, "GET", "/metrics", headers=headers).status  # noqa: E731
+    assert [scrape({}), scrape({KEY: "wrong"}), scrape({KEY: "secret"})] == [403, 403, 200]
+    with grpc.insecure_channel(server.grpc) as channel:
+        info = channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
+        everything = lambda **more: next(info(iter([b"\x3a\x01*"]), timeout=5, **more))  # noqa: E731
+        assert code_of(everything)[0] == grpc.StatusCode.UNAVAILABLE
+        assert b"GRPCInferenceService" in everything(metadata=[(f"triton-grpc-protocol-{KEY}", "secret")])
+
+
 LIBRARIES = {"http": http_client, "grpc": grpc_client}
 
 

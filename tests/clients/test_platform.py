@@ -1,10 +1,12 @@
 """`weir up` with several services at one address, which are found by the names of their models."""
 
 import json
+import socket
 import subprocess
 
 import grpc
 import numpy as np
+import psutil
 import pytest
 import tritonclient.grpc as grpc_client
 from tritonclient.grpc import service_pb2
@@ -118,6 +120,52 @@ def test_calls_for_one_runtime_are_unimplemented(platform_client, method, argume
 def test_calls_for_one_runtime_are_501(platform, method, path):
     reply = platform.call(method, path)
     assert (reply.status, path in reply.error()) == (501, True)
+
+
+# What strangers, pages of other sites and other users of the machine may not do.
+
+
+@pytest.mark.parametrize("path", ["repository/index", "repository/models/digits/unload", "logging", "trace/setting"])
+def test_a_service_is_not_controlled_by_its_path(platform, path):
+    reply = platform.call("POST", f"/serving/default/digits/v2/{path}", b"{}")
+    assert (reply.status, "weir.dev/control-routes" in reply.error()) == (403, True)
+
+
+def replica_ports(platform) -> list[int]:
+    """HTTP ports of the replicas that run now, as their command lines say."""
+    flag = "--http-port="
+    children = psutil.Process(platform.process.pid).children(recursive=True)
+    words = [word for child in children for word in child.cmdline()]
+    return [int(word.removeprefix(flag)) for word in words if word.startswith(flag)]
+
+
+def test_replicas_are_not_controlled_either(platform):
+    infer = {"inputs": [wire.tensor("image", "FP32", [1, 64], [0.0] * 64)]}
+    # It wakes the replica if it sleeps; the body does not matter.
+    platform.infer("digits", infer)
+    ports = replica_ports(platform)
+    assert ports
+    for port in ports:
+        assert wire.call(port, "POST", "/v2/repository/index", b"{}").status == 403
+        assert wire.call(port, "GET", "/v2/health/live").status == 200
+
+
+FOREIGN = {"host": {"Host": "evil.example"}, "origin": {"Host": "localhost", "Origin": "http://evil.example"}}
+
+
+@pytest.mark.parametrize("headers", FOREIGN.values(), ids=FOREIGN)
+def test_pages_of_other_sites_are_refused(platform, headers):
+    for path in ("/", "/v2/health/live", "/v2/models/digits", "/serving/default/digits/v2/models/digits"):
+        assert platform.call("GET", path, headers=headers).status == 403, path
+    for path in ("/metrics", "/status", "/routes"):
+        assert wire.call(platform.metrics_port, "GET", path, headers=headers).status == 403, path
+
+
+def test_the_admin_port_and_the_state_are_for_this_machine_and_user(platform):
+    # Another address of this machine, which a port of all addresses would answer at.
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", platform.metrics_port), timeout=5)
+    assert (platform.log.parent / "state").stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("service", ["", "inference.GRPCInferenceService"])

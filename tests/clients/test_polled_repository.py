@@ -356,6 +356,20 @@ def test_a_day_of_trouble(start, repository):
     assert is_ready
 
 
+@pytest.mark.parametrize("change", [replaced_in_place, replaced_by_rename], ids=lambda change: change.__name__)
+def test_an_explicit_load_reads_a_file_of_equal_size_and_time(start, repository, change):
+    # As long as every other file of this test.
+    repository.file(1).write_bytes(weights(1))
+    server = start([repository.root], "--model-control-mode=explicit", "--load-model=scale")
+    assert answer(server) == 1
+    before = repository.file(1).stat()
+    change(repository)
+    after = repository.file(1).stat()
+    assert (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
+    assert server.call("POST", "/v2/repository/models/scale/load").status == 200
+    assert answer(server) == repository.expected() == 2
+
+
 def test_what_does_not_change_is_not_loaded_again(start, repository):
     server = start([repository.root], "--model-control-mode=poll", f"--repository-poll-secs={POLL_S}")
     empty_version(repository)

@@ -86,6 +86,15 @@ def test_the_first_request_meets_the_model_as_it_was_saved(start, tmp_path, mode
     assert ask(server, [1.0] * 4)[0] == [first[model]] * 4
 
 
+def test_instances_have_copies_of_their_own_where_the_configuration_asks_for_them(start, tmp_path):
+    """Of a model that does not write to itself, too; the log says what it costs."""
+    server = start([repository(tmp_path, "mlp", f"{TWO}\n{SHARED.replace('true', 'false')}")])
+    lines = [line for line in server.log.read_text().splitlines() if "ENABLE_WEIGHT_SHARING is false" in line]
+    assert len(lines) == 1, lines
+    extra = int(lines[0].split("extra_bytes=")[1].split()[0])
+    assert extra > 0 and "instances=2" in lines[0], lines
+
+
 def test_rows_that_mix_by_little_are_not_batched(start, tmp_path):
     server = start([repository(tmp_path, "mixing/centred")])
     body = lambda values: request(tensor("y", "FP32", [1, 4], values))

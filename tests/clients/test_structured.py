@@ -36,6 +36,41 @@ def test_dict_and_nested_outputs_have_names(start, tmp_path):
     assert list(reply.outputs()) == ["OUTPUT__0", "OUTPUT__1.0", "OUTPUT__1.1"]
 
 
+def test_fields_of_a_named_tuple_have_their_names(start, tmp_path):
+    server = start([repository(tmp_path, "fields")])
+    metadata = server.call("GET", "/v2/models/fields").json()
+    assert [output["name"] for output in metadata["outputs"]] == ["left", "right"]
+    reply = server.infer("fields", request(tensor("x", "FP32", [1, 2], [1, 2])))
+    assert {name: one["data"] for name, one in reply.outputs().items()} == {"left": [0, 1], "right": [2, 3]}
+
+
+def test_nested_outputs_have_dotted_names(start, tmp_path):
+    """As traces of segmentation and language models return them."""
+    past = [f"past.{layer}.{part}" for layer in range(2) for part in range(2)]
+    expected = {"dict_traced": ["out", "aux"], "dict_of_tuples": ["logits.0.0", "logits.0.1", *past]}
+    server = start([repository(tmp_path, *expected)])
+    for model, names in expected.items():
+        metadata = server.call("GET", f"/v2/models/{model}").json()
+        assert [output["name"] for output in metadata["outputs"]] == names
+    outputs = server.infer("dict_of_tuples", request(tensor("x", "FP32", [1, 2], [1, 2]))).outputs()
+    assert [outputs[name]["data"] for name in past] == [[1, 2], [2, 3], [3, 4], [4, 5]]
+
+
+def test_a_list_may_have_fewer_tensors_than_there_are_outputs(start, tmp_path):
+    models = repository(tmp_path, "split")
+    text = """
+        platform: "pytorch_libtorch" max_batch_size: 0
+        input { name: "x" data_type: TYPE_FP32 dims: [ -1, 1 ] }
+        output { name: "OUTPUT__0" data_type: TYPE_FP32 dims: [ -1 ] }
+        output { name: "OUTPUT__1" data_type: TYPE_FP32 dims: [ -1 ] }
+        """
+    configure(tmp_path, "split", text)
+    server = start([models])
+    for rows, expected in ([5], [[5], []]), ([5, 6], [[5], [6]]):
+        reply = server.infer("split", request(tensor("x", "FP32", [len(rows), 1], rows)))
+        assert [one["data"] for one in reply.outputs().values()] == expected
+
+
 def test_numbers_and_strings_are_tensors_of_one_element(start, tmp_path):
     server = start([repository(tmp_path, "settings", "numbers")])
     x = tensor("x", "FP32", [1, 2], [1, 2])

@@ -7,12 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+import crowd
+import gateway
 import wire
 from server import GOOD, Server
 
 LIMIT = 2.0
 # The limit, a quarter more, and a busy machine. Before there were bounds most of these connections never ended.
 SOON = 15.0
+# The admin ports' limit is 30 s, whatever the flags.
+SOON_ADMIN = 60.0
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04\0\0\0\0\0"
 PING = b"\0\0\x08\x06\0\0\0\0\0pingpong"
 INFER = b"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: models.tests\r\n"
@@ -40,9 +44,21 @@ def impatient(tmp_path_factory):
     running.stop()
 
 
-def told_until_the_end(port: int, begin: bytes, drip: bytes) -> bytes:
+@pytest.fixture(scope="module")
+def impatient_gateway(tmp_path_factory):
+    """A gateway with the same patience, and its admin port."""
+    running = Server(tmp_path_factory.mktemp("gateway") / "log", [GOOD])
+    admin_port = running.grpc_port
+    gateway.use_gateway(running)
+    running.command += ["--http-header-timeout-secs", "2", "--http-body-timeout-secs", "2"]
+    running.start()
+    yield running, admin_port
+    running.stop()
+
+
+def told_until_the_end(port: int, begin: bytes, drip: bytes, soon: float = SOON) -> bytes:
     """Returns what a client was sent until its connection ended."""
-    told, end = b"", time.monotonic() + SOON
+    told, end = b"", time.monotonic() + soon
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.sendall(begin)
         while time.monotonic() < end:
@@ -57,7 +73,7 @@ def told_until_the_end(port: int, begin: bytes, drip: bytes) -> bytes:
                     connection.sendall(drip)
             except OSError:
                 return told
-    raise AssertionError(f"still held after {SOON} s")
+    raise AssertionError(f"still held after {soon} s")
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
@@ -69,6 +85,69 @@ def test_connections_without_a_request_end(impatient, port, kind):
 @pytest.mark.parametrize("kind", BODIES)
 def test_bodies_that_crawl_are_refused(impatient, kind):
     assert told_until_the_end(impatient.http_port, *BODIES[kind]).startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_connections_without_a_request_end_at_the_gateway(impatient_gateway, kind):
+    told_until_the_end(impatient_gateway[0].http_port, *HOSTILE[kind])
+
+
+@pytest.mark.parametrize("kind", BODIES)
+def test_bodies_that_crawl_are_refused_by_the_gateway(impatient_gateway, kind):
+    assert told_until_the_end(impatient_gateway[0].http_port, *BODIES[kind]).startswith(b"HTTP/1.1 408 ")
+
+
+def test_connections_without_a_request_end_at_the_admin_ports(impatient, impatient_gateway):
+    ports = [impatient.metrics_port, impatient_gateway[1]]
+    kinds = [(port, *kind) for port in ports for kind in HOSTILE.values()]
+    with ThreadPoolExecutor(len(kinds)) as pool:
+        held = [pool.submit(told_until_the_end, *kind, SOON_ADMIN) for kind in kinds]
+        for port in ports:
+            assert wire.call(port, "GET", "/health").status == 200
+        for connection in held:
+            connection.result()
+
+
+@pytest.mark.parametrize("call", ["ModelInfer", "ModelStreamInfer"])
+def test_messages_that_crawl_are_refused(impatient, call):
+    """A byte now and then of a message of 100 KB: before messages were timed, its call never ended."""
+    end = time.monotonic() + SOON
+    with socket.create_connection(("127.0.0.1", impatient.grpc_port)) as connection:
+        connection.sendall(begun_call(call) + data(b"\0" + (100_000).to_bytes(4, "big")))
+        told = b""
+        while not has_ended(told):
+            assert time.monotonic() < end, f"still held after {SOON} s"
+            readable, _, _ = select.select([connection], [], [], 0.1)
+            if readable:
+                piece = connection.recv(65536)
+                assert piece, told
+                told += piece
+            connection.sendall(data(b"x"))
+
+
+def begun_call(call: str) -> bytes:
+    """The bytes with which a client begins its connection and a call: `:method POST`, `:scheme http`, and the rest."""
+    rest = {":path": f"/inference.GRPCInferenceService/{call}", ":authority": "a", "content-type": "application/grpc"}
+    literal = lambda text: bytes([len(text)]) + text.encode()  # noqa: E731
+    block = b"\x83\x86" + b"".join(b"\0" + literal(name) + literal(value) for name, value in rest.items())
+    return crowd.MAGIC + crowd.SETTINGS + len(block).to_bytes(3, "big") + b"\x01\x04\0\0\0\x01" + block
+
+
+def data(payload: bytes) -> bytes:
+    """Returns a DATA frame of the first stream."""
+    return len(payload).to_bytes(3, "big") + b"\0\0\0\0\0\x01" + payload
+
+
+def has_ended(told: bytes) -> bool:
+    """True once the first stream has headers that end it, or was reset."""
+    while len(told) >= 9:
+        kind, flags, length = told[3], told[4], int.from_bytes(told[:3], "big")
+        if len(told) < 9 + length:
+            return False
+        if kind == 3 or kind == 1 and flags & 1:
+            return True
+        told = told[9 + length :]
+    return False
 
 
 def test_one_address_leaves_places_for_others(impatient):

@@ -1,5 +1,7 @@
 //! One revision takes over from another.
 
+use serde_json::Value;
+
 use crate::client::GrpcClient;
 use crate::fixture::Fixture;
 use crate::load::{Load, runtime};
@@ -67,4 +69,41 @@ fn a_new_revision_takes_over_under_load_without_a_failure() {
     let tally = load.end();
     assert_eq!(tally.failed, [""; 0], "{}", fixture.weir.output());
     assert_eq!(tally.answered.len(), 3, "{:?}", tally.answered);
+}
+
+/// Replicas of the first revision that take requests; none once it is gone.
+fn ready_of_the_first(service: &Value) -> u64 {
+    let mut all = service["revisions"].as_array().unwrap().iter();
+    let first = all.find(|revision| revision["name"] == ONE);
+    first.map_or(0, |revision| revision["ready"].as_u64().unwrap())
+}
+
+#[test]
+fn a_former_revision_says_until_when_it_is_kept() {
+    let fixture = Fixture::ready(1, |_| Service::new("one").replicas(1, 1));
+    fixture.edit(&Service::new("two").replicas(1, 1));
+    fixture.wait_for_traffic(2, 100);
+    let table = || String::from_utf8(fixture.weir.run(&["status"]).stdout).unwrap();
+    let kept = format!("note: {ONE} keeps 1 replica until ");
+    wait_until("the note", || table().contains(&kept), table);
+    assert!(table().contains("for an instant rollback"), "{}", table());
+    let service = &fixture.weir.status()["services"][0];
+    assert_eq!(ready_of_the_first(service), 1, "{service:#}");
+}
+
+/// Without the annotation it would keep its replica for ten minutes, longer than the test waits.
+#[test]
+fn a_rollback_window_of_nothing_frees_the_former_replica_at_once() {
+    let service = |label| {
+        let service = Service::new(label).replicas(1, 1);
+        service.annotation("weir.dev/rollback-window", "0s")
+    };
+    let fixture = Fixture::ready(1, |_| service("one"));
+    fixture.edit(&service("two"));
+    fixture.wait_for_traffic(2, 100);
+    let freed = |service: &Value| ready_of_the_first(service) == 0;
+    let after = fixture.weir.wait_for("its end", freed);
+    assert_eq!(after["ready"], "True", "{after:#}");
+    let table = String::from_utf8(fixture.weir.run(&["status"]).stdout).unwrap();
+    assert!(!table.contains("for an instant rollback"), "{table}");
 }

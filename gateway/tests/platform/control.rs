@@ -196,6 +196,34 @@ async fn strangers_in_a_cluster_learn_no_names() {
 }
 
 #[tokio::test]
+async fn strangers_over_grpc_in_a_cluster_learn_no_names() {
+    let (world, replica) = world(Scope::Cluster, ControlRoutes::Closed).await;
+    let infer = format!("{}/ModelInfer", grpc::SERVICE);
+    let by_path = format!("/serving/default/digit{infer}");
+    for (host, path, header, secret) in [
+        ("digit.default", &*infer, "x-none", "digits"),
+        ("localhost", &*infer, "x-none", "digits"),
+        ("localhost", &*by_path, "x-none", "digits"),
+        ("localhost", "/other.Service/Method", "x-none", "digits"),
+        // Who names the service knows it, and learns none of its revisions.
+        (HOST, &*infer, "weir-revision", "predictor"),
+        (HOST, &*infer, "weir-tag", "predictor"),
+    ] {
+        let mut client = connect_h2(world.address()).await;
+        let call = grpc::call(host, path, Full::new(grpc::infer("other")));
+        let response = client.send_request(with(call, header, "nope")).await;
+        let ended = grpc::ended(response.unwrap()).await;
+        let (code, message) = grpc::status(&ended);
+        assert!(
+            code == "5" || code == "12",
+            "{host}{path}: {code} {message}"
+        );
+        assert!(!message.contains(secret), "{host}{path}: {message}");
+    }
+    assert_eq!(replica.requests(), 0);
+}
+
+#[tokio::test]
 async fn pages_that_were_led_to_this_machine_are_refused() {
     let mut options = Options::new("gateway", Scope::Local);
     options.hosts = KnownHosts::of("127.0.0.1".parse().unwrap(), &[]);
