@@ -4,6 +4,7 @@
 mod concurrency;
 mod credit;
 mod dispatcher;
+mod failures;
 mod fixed_hash;
 mod partition;
 mod queue_state;
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use weir_cluster::{Activity, Failure, RevisionName};
+use weir_ops::failure_log::FailureLog;
 
 use crate::clock::now;
 use crate::error::GatewayError;
@@ -41,6 +43,8 @@ pub(crate) struct RevisionQueue {
     state: Mutex<QueueState>,
     /// Requests that wait for a batch, of which the dispatcher does not know.
     batching: AtomicUsize,
+    /// What was logged of requests that failed.
+    failures: Mutex<FailureLog>,
     /// Notified when a request arrives for a revision without replicas.
     wake: Arc<Notify>,
 }
@@ -135,6 +139,7 @@ impl RevisionQueue {
                 has_retry_timer: false,
             }),
             batching: AtomicUsize::new(0),
+            failures: Mutex::default(),
             wake,
         }
     }

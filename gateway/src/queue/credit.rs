@@ -71,6 +71,9 @@ impl Credit {
 
     /// Gives it back after a complete response.
     pub(crate) fn answered(mut self, verdict: Verdict, at: Instant) {
+        if verdict == Verdict::Failed {
+            self.log_failure("error_response", "it answered with an error");
+        }
         let took = at.saturating_duration_since(self.since);
         let outcome = match self.rest {
             Rest::Never => Outcome::Answered(took),
