@@ -313,6 +313,7 @@ async fn respond(
         Ok(EntryResult::Answered(response, verdict)) => (Ok(response), verdict),
         Ok(EntryResult::Failed(error)) | Err(error) => {
             let verdict = forward::verdict(&error, missed);
+            forward::log_failed(queue, &error, verdict);
             (Err(error), verdict)
         }
     };

@@ -18,16 +18,18 @@ mod retry;
 pub(crate) mod trusted_headers;
 
 use http::Response;
+use weir_protocol::Coded;
 
 use crate::body::{BufferedBody, DownstreamBody};
 use crate::context::Context;
 use crate::error::GatewayError;
 use crate::protocol::Protocol;
-use crate::queue::{Admitted, Verdict};
+use crate::queue::{Admitted, RevisionQueue, Verdict};
+use crate::upstream::{UpstreamError, UpstreamErrorKind};
 use attempt::Attempt;
 pub(crate) use read_ahead::read_ahead;
 pub(crate) use request::ProxyRequest;
-use retry::RetryState;
+use retry::{Failure, RetryState};
 
 /// Sends a request until a replica answers or no retry is left, and returns the response. Counts a failure.
 pub(crate) async fn forward(
@@ -39,10 +41,33 @@ pub(crate) async fn forward(
     let forwarded = forward_with_retries(context, request, buffered, &mut retries).await;
     forwarded.inspect_err(|error| {
         if !request.is_batch() {
-            let missed = missed(request, buffered);
-            request.queue.count(verdict(error, missed));
+            let verdict = verdict(error, missed(request, buffered));
+            log_failed(&request.queue, error, verdict);
+            request.queue.count(verdict);
         }
     })
+}
+
+/// Logs a request that ended with this error, if its verdict is that it failed.
+pub(crate) fn log_failed(queue: &RevisionQueue, error: &GatewayError, verdict: Verdict) {
+    if verdict == Verdict::Failed {
+        queue.log_failure(error.code().label(), error);
+    }
+}
+
+/// Logs an attempt that failed, whether or not it is retried.
+fn log_attempt(queue: &RevisionQueue, failure: &Failure) {
+    match failure {
+        Failure::Refused | Failure::Unserved => {}
+        Failure::Lost(replica, UpstreamError { kind, because }, _) => {
+            queue.log_failure(kind.label(), &format_args!("replica {replica}: {because}"));
+        }
+        Failure::InvalidResponse(invalid) => {
+            let kind = UpstreamErrorKind::InvalidResponse;
+            let (replica, because) = (&invalid.replica, &invalid.because);
+            queue.log_failure(kind.label(), &format_args!("replica {replica}: {because}"));
+        }
+    }
 }
 
 /// How a request counts whose deadline passed: not at all if it had not come whole by then.
@@ -97,7 +122,10 @@ async fn forward_with_retries(
         match attempt {
             Attempt::Answered(response) => return Ok(response),
             Attempt::Over(error) => return Err(error),
-            Attempt::Failed(failure) => retries.retry_after(failure)?,
+            Attempt::Failed(failure) => {
+                log_attempt(&request.queue, &failure);
+                retries.retry_after(failure)?;
+            }
         }
         context.counters.count_retry();
     }

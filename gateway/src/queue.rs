@@ -4,6 +4,7 @@
 mod concurrency;
 mod credit;
 mod dispatcher;
+mod failures;
 mod fixed_hash;
 mod partition;
 mod queue_state;
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use weir_cluster::{Activity, Failure, RevisionName};
+use weir_ops::failure_log::FailureLog;
 
 use crate::clock::now;
 use crate::error::GatewayError;
@@ -41,6 +43,8 @@ pub(crate) struct RevisionQueue {
     state: Mutex<QueueState>,
     /// Requests that wait for a batch, of which the dispatcher does not know.
     batching: AtomicUsize,
+    /// What was logged of requests that failed.
+    failures: Mutex<FailureLog>,
     /// Notified when a request arrives for a revision without replicas.
     wake: Arc<Notify>,
 }
@@ -105,6 +109,37 @@ pub(crate) enum Arrival {
     New,
     /// It was counted before it joined a batch or left one.
     Counted,
+    /// So was its wait, with a batch that it left since.
+    Waited,
+}
+
+/// Wait of a request for a credit. It is recorded for the first only: to autoscalers each that is recorded is another
+/// request.
+#[derive(Clone, Copy, Debug)]
+struct QueueWait {
+    since: Instant,
+    round: AdmissionRound,
+}
+
+/// Which admission of the same request it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AdmissionRound {
+    First,
+    Later,
+}
+
+impl AdmissionRequest {
+    /// Its wait, the first until it has held a credit: from then on it has a sequence number.
+    fn wait(&self) -> QueueWait {
+        let round = match (self.sequence, self.arrival) {
+            (None, Arrival::New | Arrival::Counted) => AdmissionRound::First,
+            (None, Arrival::Waited) | (Some(_), _) => AdmissionRound::Later,
+        };
+        QueueWait {
+            since: self.arrived,
+            round,
+        }
+    }
 }
 
 /// Where an admitted request goes.
@@ -135,6 +170,7 @@ impl RevisionQueue {
                 has_retry_timer: false,
             }),
             batching: AtomicUsize::new(0),
+            failures: Mutex::default(),
             wake,
         }
     }
@@ -196,15 +232,15 @@ impl RevisionQueue {
         let entered = state.dispatcher.enter(dispatch, at, || {
             let (notify, wakeup_receiver) = oneshot::channel();
             wakeup = Some(wakeup_receiver);
-            let since = request.arrived;
-            WaiterHandle { notify, since }
+            let wait = request.wait();
+            WaiterHandle { notify, wait }
         });
         let is_new = request.sequence.is_none();
         let arrives = is_new && request.arrival == Arrival::New;
         match (entered, wakeup) {
             (Admission::Granted(granted), _) => {
                 state.count_arrival(arrives);
-                let credit = state.credit(self, granted, request.arrived, at);
+                let credit = state.credit(self, granted, request.wait(), at);
                 Ok(Entered::Admitted(Admitted::Replica(credit)))
             }
             (Admission::Queued(sequence), Some(wakeup)) => {
@@ -342,7 +378,7 @@ impl RevisionQueue {
         let waited = state
             .dispatcher
             .oldest()
-            .map(|oldest| now().saturating_duration_since(oldest.since));
+            .map(|oldest| now().saturating_duration_since(oldest.wait.since));
         state.activity.oldest_us = waited.map_or(0, |waited| waited.as_micros() as u64);
         let reported = Arc::new(state.activity.clone());
         // Requests join and leave batches without a change here.

@@ -174,6 +174,19 @@ impl fmt::Debug for Upstream {
     }
 }
 
+impl UpstreamErrorKind {
+    /// The word for logs.
+    pub(crate) const fn label(self) -> &'static str {
+        match self {
+            Self::StaleConnection => "stale_connection",
+            Self::ConnectFailed => "connect_failed",
+            Self::Broken => "broken",
+            Self::InvalidResponse => "invalid_response",
+            Self::RequestBodyFailed => "request_body_failed",
+        }
+    }
+}
+
 impl UpstreamError {
     pub(crate) fn broken(because: impl Into<String>) -> Self {
         Self {

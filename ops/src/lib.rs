@@ -9,6 +9,7 @@
 //!   byte_budget ── bytes that all requests may hold together
 //!   http2       ── windows and other limits of HTTP/2
 //!   open_files  ── the limit on open files, raised
+//!   failure_log ── of failures that come with every request one line a minute
 //!   known_hosts ── hosts that a port of this machine answers to
 //!   request_head ── requests that can be read in one way only
 //! ```
@@ -16,6 +17,7 @@
 pub mod admin;
 pub mod byte_budget;
 pub mod drain;
+pub mod failure_log;
 pub mod http2;
 pub mod known_hosts;
 pub mod open_files;

@@ -166,6 +166,7 @@ impl Engine {
         warm_up: &WarmUpPlan,
     ) -> Result<(), LoadError> {
         let warm_up = Arc::new(warm_up.clone());
+        let failures = Arc::default();
         for (index, &device) in devices.iter().enumerate() {
             let context = context::InstanceContext {
                 index,
@@ -174,6 +175,7 @@ impl Engine {
                 statistics: Arc::clone(&self.statistics),
                 batcher: self.batcher.clone(),
                 watch: Arc::clone(&self.watch),
+                failures: Arc::clone(&failures),
             };
             let started = context.start(Arc::clone(model), Arc::clone(&warm_up))?;
             self.threads.lock().push(started.thread);

@@ -110,6 +110,7 @@ DIRECT_ONLY: dict[str, str] = {
     r"test_batching::test_timeout_of_a_request_shortens_the_default.*": REFUSAL,
     r"test_batching::test_refusals_are_marked_for_gateways": "a gateway does not forward the header",
     r"test_stats_metrics::test_refusals_are_counted": REFUSAL,
+    r"test_stats_metrics::test_failures_of_a_model_have_one_line_in_the_log": "the log of weir-runtime itself",
     r"test_repository_control::test_model_that_does_not_load_has_its_reason.*": NOT_READY,
     r"test_repository_control::test_good_model_beside_broken_ones": NOT_READY,
     r"test_repository_control::test_strict_readiness_with_a_broken_model.*": NOT_READY,

@@ -7,7 +7,7 @@ import tritonclient.http as http_client
 
 import wire
 from adapters import field
-from server import wait_until
+from server import GOOD, wait_until
 from test_batching import Change, number, together
 from wire import request, tensor
 
@@ -61,6 +61,17 @@ def test_failures_are_counted_as_such(server):
     assert after["fail"]["count"] - before["fail"]["count"] == 1
     assert after["success"]["count"] == before["success"]["count"]
     assert server.metric("nv_inference_request_failure", model="fail", reason="BACKEND") == reasons + 1
+
+
+def test_failures_of_a_model_have_one_line_in_the_log(start):
+    server = start([GOOD], "--model-control-mode=explicit", "--load-model=fail")
+    for _ in range(5):
+        reply = server.infer("fail", request(tensor("INPUT0", "FP32", [1, 4], [-1] * 4)))
+        assert reply.status == 500, reply
+    lines = [line for line in server.log.read_text().splitlines() if "a request failed" in line]
+    assert len(lines) == 1, lines
+    expected = ("WARN", 'model="fail"', "version=1", 'cause="internal"', "left_out=0")
+    assert all(part in lines[0] for part in expected), lines
 
 
 def test_statistics_of_all_of_one_and_of_a_version(server):

@@ -56,11 +56,14 @@ impl BatchEntry {
     /// Lets its task forward it unchanged. If the client has disconnected, the batch ends here.
     pub(super) fn forward_alone(self, in_flight: Option<InFlightBatch>) {
         let Self {
-            request,
+            mut request,
             buffered,
             reply,
             ..
         } = self;
+        if in_flight.is_none() {
+            request.count_as_waited();
+        }
         drop(reply.send(EntryResult::Alone {
             request,
             buffered,

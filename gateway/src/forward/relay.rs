@@ -190,6 +190,9 @@ impl Relay {
         sentence: &str,
     ) -> io::Result<Frame<Bytes>> {
         if let Some(RelayEnd::Replica { credit, .. }) = self.end.take() {
+            if verdict == Verdict::Failed {
+                credit.log_failure(code.label(), sentence);
+            }
             credit.settle(outcome, verdict);
         }
         self.body = None;

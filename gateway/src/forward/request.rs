@@ -140,6 +140,11 @@ impl ProxyRequest {
         self.arrival = Arrival::Counted;
     }
 
+    /// Notes that its wait is counted, too: its batch was at a replica.
+    pub(crate) fn count_as_waited(&mut self) {
+        self.arrival = Arrival::Waited;
+    }
+
     /// The request of a batch that it belongs to, with these headers and times. The batch counts as a client's.
     pub(crate) fn for_batch(
         &self,

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::RevisionQueue;
 use super::dispatcher::{EndpointId, Granted};
 use super::verdict::{Outcome, Verdict};
+use super::{AdmissionRound, QueueWait, RevisionQueue};
 use crate::clock::now;
 use crate::upstream::Upstream;
 
@@ -19,6 +19,7 @@ pub(crate) struct Credit {
     /// Time from the request's arrival to this credit.
     pub(crate) queued: Duration,
     pub(crate) since: Instant,
+    round: AdmissionRound,
     /// Number of other requests in the same batch; `None` if it is no batch.
     others: Option<u32>,
     open: bool,
@@ -38,7 +39,7 @@ impl Credit {
     pub(super) fn new(
         queue: &Arc<RevisionQueue>,
         granted: Granted<Arc<Upstream>>,
-        queued: Duration,
+        wait: QueueWait,
         since: Instant,
     ) -> Self {
         Self {
@@ -46,8 +47,9 @@ impl Credit {
             id: granted.id,
             sequence: granted.sequence,
             upstream: granted.replica,
-            queued,
+            queued: since.saturating_duration_since(wait.since),
             since,
+            round: wait.round,
             others: None,
             open: true,
             rest: Rest::Never,
@@ -71,6 +73,9 @@ impl Credit {
 
     /// Gives it back after a complete response.
     pub(crate) fn answered(mut self, verdict: Verdict, at: Instant) {
+        if verdict == Verdict::Failed {
+            self.log_failure("error_response", "it answered with an error");
+        }
         let took = at.saturating_duration_since(self.since);
         let outcome = match self.rest {
             Rest::Never => Outcome::Answered(took),
@@ -126,7 +131,11 @@ impl Credit {
         self.others = Some(count);
         let mut state = self.queue.state.lock();
         state.in_flight += count;
-        for arrived in others {
+        let counted: &[Instant] = match self.round {
+            AdmissionRound::First => others,
+            AdmissionRound::Later => &[],
+        };
+        for arrived in counted {
             let queued = self.since.saturating_duration_since(*arrived);
             state.activity.queue_delay.record(queued);
         }

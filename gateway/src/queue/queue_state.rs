@@ -9,7 +9,7 @@ use weir_cluster::{Activity, Failure};
 
 use super::credit::Credit;
 use super::verdict::Verdict;
-use super::{RevisionQueue, Scale};
+use super::{AdmissionRound, QueueWait, RevisionQueue, Scale};
 use crate::queue::dispatcher::{Dequeued, DequeuedList, Dispatcher, Granted};
 use crate::upstream::Upstream;
 
@@ -29,7 +29,7 @@ pub(super) struct QueueState {
 /// The dispatcher's end of a queued request.
 pub(super) struct WaiterHandle {
     pub(super) notify: oneshot::Sender<Wakeup>,
-    pub(super) since: Instant,
+    pub(super) wait: QueueWait,
 }
 
 /// What a queued request is granted when it is dequeued.
@@ -83,14 +83,16 @@ impl QueueState {
         &mut self,
         queue: &Arc<RevisionQueue>,
         granted: Granted<Arc<Upstream>>,
-        arrived: Instant,
+        wait: QueueWait,
         at: Instant,
     ) -> Credit {
         self.in_flight += 1;
         self.reported = None;
-        let queued = at.saturating_duration_since(arrived);
-        self.activity.queue_delay.record(queued);
-        Credit::new(queue, granted, queued, at)
+        let queued = at.saturating_duration_since(wait.since);
+        if wait.round == AdmissionRound::First {
+            self.activity.queue_delay.record(queued);
+        }
+        Credit::new(queue, granted, wait, at)
     }
 
     pub(super) fn wakeups(
@@ -102,7 +104,7 @@ impl QueueState {
         self.reported = None;
         let wakeup = |dequeued: Dequeued<Arc<Upstream>, WaiterHandle>| match dequeued {
             Dequeued::Granted(waiter, granted) => {
-                let credit = self.credit(queue, granted, waiter.since, at);
+                let credit = self.credit(queue, granted, waiter.wait, at);
                 Some((waiter.notify, Wakeup::Granted(credit)))
             }
             Dequeued::HandOver(waiter, owner) => Some((waiter.notify, Wakeup::HandOver(owner))),

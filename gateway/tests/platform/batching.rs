@@ -93,6 +93,8 @@ async fn one_bad_request_does_not_fail_its_neighbours() {
     world
         .activity(1, |a| (a.arrivals, a.succeeded, a.failed) == (4, 4, 0))
         .await;
+    // Each waited once, in the batch or before it was sent alone.
+    world.activity(1, |a| a.queue_delay.count() == 4).await;
 }
 
 #[tokio::test]
@@ -116,6 +118,7 @@ async fn a_batch_survives_its_replica() {
     world
         .activity(1, |a| (a.succeeded, a.in_flight) == (5, 0))
         .await;
+    world.activity(1, |a| a.queue_delay.count() == 5).await;
 }
 
 #[tokio::test]

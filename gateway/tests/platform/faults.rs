@@ -251,6 +251,18 @@ async fn a_refusal_is_waited_over() {
 }
 
 #[tokio::test]
+async fn a_request_that_is_tried_again_has_waited_once() {
+    let (world, full) = World::with(Manner::Refuse).await;
+    let answer = once(world.address(), post(HOST, "/", "x")).await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(full.requests() > 1, "{}", full.requests());
+    world
+        .activity(1, |a| (a.arrivals, a.refused, a.in_flight) == (1, 1, 0))
+        .await;
+    world.activity(1, |a| a.queue_delay.count() == 1).await;
+}
+
+#[tokio::test]
 async fn what_a_replica_marks_as_refused_goes_elsewhere_and_the_mark_is_not_passed_on() {
     let world = World::new(1).await;
     let (full, free) = (

@@ -18,6 +18,7 @@ mod forms;
 mod garbage;
 mod grpc;
 mod isolation;
+mod logs;
 mod matrix;
 mod mirror;
 mod readers;

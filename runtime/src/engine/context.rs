@@ -3,10 +3,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use weir_batcher::{Batcher, Work};
+use weir_ops::failure_log::FailureLog;
+use weir_protocol::Coded;
 
 use super::JobResult;
 use crate::backend::Device;
+use crate::error::ServeError;
 use crate::interface::Interface;
 use crate::job::Job;
 use crate::statistics::Statistics;
@@ -21,6 +25,8 @@ pub(super) struct InstanceContext {
     pub(super) statistics: Arc<Statistics>,
     pub(super) batcher: Batcher<Job, JobResult>,
     pub(super) watch: Arc<EngineWatch>,
+    /// What was logged of the engine's failures, those of its other instances included.
+    pub(super) failures: Arc<Mutex<FailureLog>>,
 }
 
 impl InstanceContext {
@@ -33,5 +39,26 @@ impl InstanceContext {
     pub(super) fn begin(&self, jobs: &[Job], since: Instant) -> RunGuard<'_> {
         let rows = jobs.iter().map(|job| job.rows).sum();
         self.watch.instance(self.index).begin(rows, since)
+    }
+
+    /// Logs a failed request, unless one of the same cause was logged within the last minute.
+    pub(super) fn log_failure(&self, error: &ServeError, now: Instant) {
+        let cause = if matches!(error, ServeError::OutOfMemory(_)) {
+            "out_of_memory"
+        } else {
+            error.code().label()
+        };
+        let Some(left_out) = self.failures.lock().note(cause, now) else {
+            return;
+        };
+        tracing::warn!(
+            model = self.interface.model,
+            version = self.watch.version(),
+            instance = self.index,
+            cause,
+            left_out,
+            reason = %error,
+            "a request failed"
+        );
     }
 }

@@ -61,7 +61,9 @@ impl Runner {
         if jobs.len() == 1 {
             self.context
                 .record(jobs, waits, elapsed, BatchOutcome::Failed);
-            return vec![Err(self.context.interface.blame(error))];
+            let error = self.context.interface.blame(error);
+            self.context.log_failure(&error, now());
+            return vec![Err(error)];
         }
         self.context
             .record(jobs, waits, elapsed, BatchOutcome::Retried);

@@ -55,6 +55,11 @@ impl EngineWatch {
         }
     }
 
+    /// Version number of the model, for messages.
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
     /// The batches of one instance, by its number.
     pub(super) fn instance(&self, index: usize) -> &InstanceWatch {
         &self.instances[index]
