@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use weir_protocol::{
-    Delivery, InferRequest, Input, Parameter, Parameters, RequestedOutput, Shape, Source, Tensor,
+    DataType, Delivery, InferRequest, Input, Parameter, Parameters, RequestedOutput, Shape, Source,
+    Tensor,
 };
 
 use crate::backend::{Leeway, Part, TensorConfig};
@@ -269,14 +270,8 @@ impl Interface {
         memory: &dyn ReadShared,
     ) -> Result<Part, ServeError> {
         let (name, model) = (&input.name, &self.model);
-        let guess = self.signature.leeway == Leeway::Everything;
-        if input.datatype != config.datatype && !guess {
-            return Err(invalid(format!(
-                "inference input '{name}' data-type is '{}', but model '{model}' expects '{}'{}",
-                input.datatype,
-                config.datatype,
-                self.guessed()
-            )));
+        if !is_datatype(input.datatype, config.datatype, self.signature.leeway) {
+            return Err(self.unexpected_datatype(&input, config));
         }
         let shape = self.model_shape(&input, config)?;
         let data = match &input.source {
@@ -331,6 +326,15 @@ impl Interface {
         let rows = input.shape.signed().take(batched);
         let dims: Vec<i64> = rows.chain(reshaped(&dims, &config.dims, reshape)).collect();
         Shape::new(&dims).map_err(|error| invalid(error.to_string()))
+    }
+}
+
+/// Checks a datatype against the signature's. Of a guess only the kind counts: no tensor can be made of strings, nor
+/// strings of a tensor.
+fn is_datatype(got: DataType, wanted: DataType, leeway: Leeway) -> bool {
+    match leeway {
+        Leeway::Everything => (got == DataType::Bytes) == (wanted == DataType::Bytes),
+        Leeway::None | Leeway::LeadingDims | Leeway::AnyRank => got == wanted,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The longer sentences of refused requests, in Triton's words.
 
-use weir_protocol::{Input, TensorError};
+use weir_protocol::{DataType, Input, TensorError};
 
 use super::{Interface, invalid};
 use crate::backend::{Leeway, TensorConfig};
@@ -63,13 +63,33 @@ impl Interface {
         ))
     }
 
-    /// What to do where trial runs have shown what the model takes, and it takes more than that.
+    pub(super) fn unexpected_datatype(&self, input: &Input, config: &TensorConfig) -> ServeError {
+        let expected = match (self.signature.leeway, config.datatype) {
+            (_, DataType::Bytes) => "'BYTES'".to_owned(),
+            (Leeway::Everything, _) => "a tensor of any other datatype".to_owned(),
+            (_, datatype) => format!("'{datatype}'"),
+        };
+        invalid(format!(
+            "inference input '{}' data-type is '{}', but model '{}' expects {expected}{}",
+            input.name,
+            input.datatype,
+            self.model,
+            self.guessed()
+        ))
+    }
+
+    /// Advice for a client where trial runs have shown what the model takes, and it takes more than that, or where none
+    /// has succeeded.
     pub(super) fn guessed(&self) -> &'static str {
         match self.signature.leeway {
             Leeway::None => "",
-            Leeway::LeadingDims | Leeway::AnyRank | Leeway::Everything => {
+            Leeway::LeadingDims | Leeway::AnyRank => {
                 " (inferred from trial runs: if the model takes this input, put a request that it answers beside it \
                  as example.json, or configure its inputs and outputs)"
+            }
+            Leeway::Everything => {
+                " (guessed, because no trial run succeeded: put a request that the model answers beside it as \
+                 example.json, or configure its inputs and outputs)"
             }
         }
     }
@@ -95,4 +115,93 @@ pub(super) fn size(error: &TensorError, name: &str, model: &str) -> ServeError {
             format!("unexpected number of string elements {got} {place}, expecting {expected}")
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use weir_protocol::{Delivery, InferRequest, Parameters, Shape, Source};
+
+    use super::super::NoSharedMemory;
+    use super::*;
+    use crate::backend::Signature;
+
+    fn tensor(name: &str, datatype: DataType) -> TensorConfig {
+        TensorConfig {
+            name: name.to_owned(),
+            datatype,
+            dims: vec![-1],
+            reshape: None,
+            optional: false,
+        }
+    }
+
+    /// Sends `elements` zeros or empty strings to a model whose only input is a guess.
+    fn ask(guess: DataType, sent: DataType, elements: i64) -> Result<(), String> {
+        let interface = Interface {
+            model: "m".to_owned(),
+            signature: Signature {
+                inputs: vec![tensor("x", guess)],
+                outputs: vec![tensor("y", DataType::Fp32)],
+                max_batch_size: 0,
+                leeway: Leeway::Everything,
+            },
+            padding: None,
+        };
+        let size = elements as usize * sent.size().unwrap_or(4);
+        let input = Input {
+            name: "x".to_owned(),
+            datatype: sent,
+            shape: Shape::new(&[elements]).unwrap(),
+            source: Source::Inline(Bytes::from(vec![0; size])),
+        };
+        let request = InferRequest {
+            model: "m".to_owned(),
+            version: String::new(),
+            id: String::new(),
+            parameters: Parameters::new(),
+            inputs: vec![input],
+            outputs: Vec::new(),
+            default_delivery: Delivery::Binary,
+        };
+        let accepted = interface.accept(request, &NoSharedMemory);
+        accepted.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_guessed_tensor_takes_every_datatype_but_strings() {
+        for sent in DataType::ALL {
+            for elements in [0, 1, 3] {
+                let answer = ask(DataType::Fp32, sent, elements);
+                assert_eq!(
+                    answer.is_err(),
+                    sent == DataType::Bytes,
+                    "{sent}: {answer:?}"
+                );
+            }
+        }
+        assert_eq!(
+            ask(DataType::Int64, DataType::Bytes, 0).unwrap_err(),
+            "inference input 'x' data-type is 'BYTES', but model 'm' expects a tensor of any other datatype (guessed, \
+             because no trial run succeeded: put a request that the model answers beside it as example.json, or \
+             configure its inputs and outputs)"
+        );
+    }
+
+    #[test]
+    fn guessed_strings_take_no_tensor() {
+        for sent in DataType::ALL {
+            let answer = ask(DataType::Bytes, sent, 3);
+            assert_eq!(
+                answer.is_ok(),
+                sent == DataType::Bytes,
+                "{sent}: {answer:?}"
+            );
+        }
+        let error = ask(DataType::Bytes, DataType::Fp16, 1).unwrap_err();
+        assert!(
+            error.contains("'x' data-type is 'FP16', but model 'm' expects 'BYTES' (guessed"),
+            "{error}"
+        );
+    }
 }

@@ -25,7 +25,17 @@ WeirKind kind_of_list(TypeKind element) {
   }
 }
 
-c10::List<std::string> strings_from_wire(const uint8_t* data, size_t size) {
+// The caller has compared datatypes with the arguments; a slip there must not become a read of address 0.
+const at::Tensor& tensor_of(const WeirValue& value) {
+  TORCH_CHECK(value.tensor != nullptr, "strings are given for an argument that takes a tensor");
+  return *value.tensor;
+}
+
+c10::List<std::string> strings_of(const WeirValue& value) {
+  const uint8_t* data = value.strings;
+  size_t size = value.strings_size;
+  TORCH_CHECK(value.tensor == nullptr, "a tensor is given for an argument that takes strings");
+  TORCH_CHECK(data != nullptr || size == 0, "no strings are given for an argument that takes them");
   c10::List<std::string> list;
   size_t at = 0;
   while (at < size) {
@@ -55,16 +65,16 @@ at::Tensor same_in_every_row(const at::Tensor& tensor, int64_t rank) {
 }
 
 at::Tensor scalar(const WeirValue& value) {
-  return same_in_every_row(value.tensor->reshape({-1}), 0);
+  return same_in_every_row(tensor_of(value).reshape({-1}), 0);
 }
 
 at::Tensor list(const WeirValue& value) {
-  auto first = same_in_every_row(*value.tensor, 1);
+  auto first = same_in_every_row(tensor_of(value), 1);
   return first.dim() == 0 ? first.reshape({1}) : first;
 }
 
 IValue one_string(const WeirValue& value) {
-  auto strings = strings_from_wire(value.strings, value.strings_size);
+  auto strings = strings_of(value);
   TORCH_CHECK(!strings.empty(), "a str is given as no element");
   std::string first = strings.get(0);
   for (size_t i = 1; i < strings.size(); ++i) {
@@ -125,11 +135,11 @@ WeirKind kind_of(const c10::TypePtr& type) {
 IValue value_of(const WeirValue& value, WeirKind kind) {
   switch (kind) {
     case WEIR_TENSOR:
-      return IValue(*value.tensor);
+      return IValue(tensor_of(value));
     case WEIR_STRINGS:
-      return strings_from_wire(value.strings, value.strings_size);
+      return strings_of(value);
     case WEIR_TENSOR_LIST:
-      return elements(*value.tensor);
+      return elements(tensor_of(value));
     case WEIR_INT:
       return scalar(value).item<int64_t>();
     case WEIR_FLOAT:

@@ -218,6 +218,7 @@ bool names_cuda(const torch::jit::Block& block) {
 
 std::vector<IValue> positional(const WeirModule& module, const WeirValue* values, size_t count) {
   const auto& arguments = module.forward.function().getSchema().arguments();
+  TORCH_CHECK(count < arguments.size(), "more values are given than the method has arguments");
   std::vector<IValue> stack;
   stack.reserve(count + 1);
   for (size_t i = 0; i < count; ++i) {
@@ -230,7 +231,7 @@ std::vector<IValue> positional(const WeirModule& module, const WeirValue* values
 std::vector<IValue> keyed(const WeirValue* values, size_t count) {
   c10::Dict<std::string, at::Tensor> entries;
   for (size_t i = 0; i < count; ++i) {
-    TORCH_CHECK(values[i].tensor != nullptr, "a Dict[str, Tensor] takes tensors only");
+    TORCH_CHECK(values[i].key != nullptr && values[i].tensor != nullptr, "a Dict[str, Tensor] takes tensors only");
     entries.insert(values[i].key, *values[i].tensor);
   }
   return {entries};

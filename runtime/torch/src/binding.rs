@@ -188,7 +188,7 @@ fn check_argument(
 }
 
 /// Checks whether elements of that datatype can become the argument.
-fn takes(kind: ArgumentKind, datatype: DataType) -> bool {
+pub(crate) fn takes(kind: ArgumentKind, datatype: DataType) -> bool {
     match kind {
         ArgumentKind::Strings | ArgumentKind::Scalar(ScalarKind::Str) => {
             datatype == DataType::Bytes

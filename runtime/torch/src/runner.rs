@@ -8,7 +8,7 @@ use bytes::Bytes;
 use weir_protocol::{DataType, Shape};
 use weir_runtime::backend::{Column, ModelError, Timing};
 
-use crate::binding::Binding;
+use crate::binding::{self, Binding};
 use crate::cuda_streams::CudaStreams;
 use crate::element;
 use crate::fault::Fault;
@@ -214,6 +214,7 @@ impl Runner {
     /// Makes the model's argument of a column, on the model's device. If the model writes to its input, the
     /// request's bytes are copied: they are needed again if the batch fails and its requests run alone.
     fn value(&self, column: &Column, argument: &Argument) -> Result<Value, ModelError> {
+        check_datatype(column, argument).map_err(ModelError::Failed)?;
         let (Some(element_type), Some(size)) = (
             element::element_type(column.datatype),
             column.datatype.size(),
@@ -277,6 +278,26 @@ impl RunOutput {
     pub(crate) fn shape(&self) -> Result<Shape, ModelError> {
         Shape::new(&self.sizes).map_err(|error| ModelError::Failed(error.to_string()))
     }
+}
+
+/// Checks that the argument can be made of the column, and of each part alike: the bytes of another datatype would be
+/// read as if they were of this one.
+fn check_datatype(column: &Column, argument: &Argument) -> Result<(), String> {
+    let (name, datatype) = (&column.name, column.datatype);
+    let mut parts = column.parts.iter();
+    if let Some(other) = parts.find(|part| part.datatype != datatype) {
+        return Err(format!(
+            "input '{name}' of datatype {} is in a batch of {datatype}",
+            other.datatype
+        ));
+    }
+    if !binding::takes(argument.kind, datatype) {
+        return Err(format!(
+            "input '{name}' of datatype {datatype} cannot become an argument of type {}",
+            argument.type_text
+        ));
+    }
+    Ok(())
 }
 
 fn convert_outputs(outputs: Vec<Output>, paths: Vec<String>) -> Vec<RunOutput> {

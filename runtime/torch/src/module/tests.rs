@@ -32,6 +32,30 @@ fn a_metered_run_reports_its_peak_memory() {
     assert_eq!(peak(Metering::Off), 0);
 }
 
+/// The shim takes a caller's slip for an error: without its own check it read the tensor at address 0.
+#[test]
+fn values_of_the_wrong_kind_fail_the_call() {
+    let options = RunOptions {
+        inference_mode: true,
+        optimize: true,
+    };
+    let failure = |name: &str, value| {
+        let values = Values::Positional(vec![value]);
+        let run = model(name).run(&values, options, Metering::Off, None);
+        run.unwrap_err().to_string()
+    };
+    for strings in [Bytes::new(), Bytes::from_static(&[1, 0, 0, 0, b'a'])] {
+        let error = failure("identity", Value::Strings(strings));
+        assert!(error.contains("strings are given"), "{error}");
+    }
+    let error = failure("strings", zeros());
+    assert!(error.contains("a tensor is given"), "{error}");
+    let values = Values::Positional(vec![zeros(), zeros(), zeros()]);
+    let run = model("add_sub").run(&values, options, Metering::Off, None);
+    let error = run.unwrap_err().to_string();
+    assert!(error.contains("more values"), "{error}");
+}
+
 fn path(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/models/{name}.pt"))
 }

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use bytes::Bytes;
 use weir_protocol::DataType;
 use weir_runtime::backend::{LoadError, ModelError, ModelSource};
 
@@ -156,4 +157,39 @@ fn data_that_does_not_fit_is_refused_before_the_run() {
     let request = whole("x", F, &[1, 2], floats(&[1.0]));
     let error = run(&mut *instance, vec![request]).unwrap_err().to_string();
     assert!(error.contains("input 'x'"), "{error}");
+}
+
+/// Requests are compared with the signature first; what is a guess there is compared with the model here.
+#[test]
+fn strings_never_become_a_tensor_nor_a_tensor_strings() {
+    let failure = |source: &ModelSource, column| {
+        let result = run(&mut *instance(source), vec![column]);
+        result.unwrap_err().to_string()
+    };
+    let f = |name| tensor(name, F, &[2]);
+    let takes_tensor = configured("identity", 8, vec![f("x")], vec![f("y")]);
+    let said = "input 'x' of datatype BYTES cannot become an argument of type Tensor";
+    for (shape, size) in [([1, 2], 8), ([0, 2], 0)] {
+        let strings = whole("x", DataType::Bytes, &shape, Bytes::from(vec![0; size]));
+        assert_eq!(failure(&takes_tensor, strings), said);
+    }
+    let t = |name| tensor(name, DataType::Bytes, &[-1]);
+    let takes_strings = configured("strings", 0, vec![t("texts")], vec![t("y")]);
+    let floats = whole("texts", F, &[2], floats(&[1.0, 2.0]));
+    let error = failure(&takes_strings, floats);
+    assert!(
+        error.starts_with("input 'texts' of datatype FP32 cannot become"),
+        "{error}"
+    );
+}
+
+#[test]
+fn parts_of_another_datatype_are_refused_even_where_they_have_as_many_bytes() {
+    let f = |name| tensor(name, F, &[1]);
+    let mut instance = instance(&configured("identity", 8, vec![f("x")], vec![f("y")]));
+    let parts: [(&[i64], Bytes); 2] = [(&[1, 1], floats(&[1.0])), (&[1, 1], floats(&[2.0]))];
+    let mut mixed = column("x", F, &[2, 1], &parts);
+    mixed.parts[1].datatype = DataType::Int32;
+    let error = run(&mut *instance, vec![mixed]).unwrap_err().to_string();
+    assert_eq!(error, "input 'x' of datatype INT32 is in a batch of FP32");
 }
