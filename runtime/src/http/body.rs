@@ -12,6 +12,7 @@ use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use weir_ops::byte_budget::BudgetPermit;
 
+use super::MAX_CONTROL_BODY;
 use crate::error::ServeError;
 use crate::held_bytes;
 use crate::request_body::{BodyLimits, next_chunk};
@@ -173,9 +174,13 @@ async fn read_frames(
 }
 
 fn too_large(limits: BodyLimits<'_>) -> ServeError {
+    let advice = if limits.size > MAX_CONTROL_BODY {
+        "Use --http-max-body-size to increase the limit."
+    } else {
+        "Only calls of inference and load may have more, up to --http-max-body-size."
+    };
     ServeError::TooLarge(format!(
-        "request body exceeds the maximum allowed size of {} bytes. Use --http-max-body-size to \
-         increase the limit.",
+        "request body exceeds the maximum allowed size of {} bytes. {advice}",
         limits.size
     ))
 }

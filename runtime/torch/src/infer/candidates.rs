@@ -176,6 +176,9 @@ fn guess(argument: &Argument, pattern: &Pattern, sizes: Sizes, rank: Rank) -> Te
 
 /// The datatype and rank that are likely for an argument of which no trial run tells more.
 pub(super) fn likely(module: &Module, argument: &Argument) -> TensorConfig {
+    if let Some((datatype, dims)) = value_of(argument.kind) {
+        return input(argument, datatype, dims);
+    }
     let patterns = patterns(module, &[argument]);
     let datatype = patterns
         .first()

@@ -15,8 +15,7 @@ pub(super) fn signature(
     let configured = !source.inputs.is_empty() || !source.outputs.is_empty();
     let batches = source.max_batch_size.is_some_and(|size| size > 0);
     let arguments = candidates::required_arguments(source, &runner.module)?;
-    let servable = |kind| matches!(kind, ArgumentKind::Tensor | ArgumentKind::Strings);
-    let servable = arguments.iter().all(|argument| servable(argument.kind));
+    let servable = arguments.iter().all(|argument| is_open(argument.kind));
     let names = match runner.module.returned() {
         returned @ Returned::Fixed(_) => outputs::names(returned, &[]),
         Returned::List | Returned::Keyed | Returned::Unservable(_) => return Ok(None),
@@ -40,6 +39,17 @@ pub(super) fn signature(
         max_batch_size: 0,
         leeway: Leeway::Everything,
     }))
+}
+
+/// Checks whether a request alone says all that such an argument needs.
+fn is_open(kind: ArgumentKind) -> bool {
+    match kind {
+        ArgumentKind::Tensor
+        | ArgumentKind::Strings
+        | ArgumentKind::Scalar(_)
+        | ArgumentKind::Numbers(_) => true,
+        ArgumentKind::TensorDict | ArgumentKind::TensorList | ArgumentKind::Other => false,
+    }
 }
 
 /// Warns the operator, whose clients will be told of the guess.
