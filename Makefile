@@ -45,9 +45,7 @@ test-platform: prerequisites libtorch tools clients ## Real processes, and real 
 	scripts/client-tests.sh
 
 test-kube: prerequisites libtorch tools ## A real API server, scheduler and controllers with pretend GPU nodes; no root.
-	$(BED)/with-control-plane.sh tests/kubernetes/chart.sh install
-	$(BED)/with-control-plane.sh $(CARGO) nextest run --workspace --test kubernetes --ignore-default-filter
-	WEIR_TEST_RESTARTS=1 $(BED)/with-control-plane.sh $(CARGO) nextest run --workspace --test kubernetes --ignore-default-filter -E 'test(an_api_server_that_restarts)'
+	@CARGO=$(CARGO) tests/kubernetes/test-kube.sh
 
 # Beside `test`: it costs as much as all else that is built of Go modules together.
 test-keda: prerequisites libtorch ## A real KEDA wakes and scales services, two minutes; builds it first, once: see tests/kubernetes.
@@ -73,7 +71,7 @@ lint: prerequisites libtorch tools ## fmt, clippy, unused dependencies, deny, ad
 	$(CARGO) shear --deny-warnings
 	$(CARGO) deny --log-level error check bans licenses sources
 	scripts/advisories.sh
-	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --quiet --workspace --no-deps
+	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --quiet --workspace --no-deps --lib --bins --examples
 	tests/kubernetes/chart.sh lint
 
 generate: prerequisites libtorch tools ## Rewrite the generated pages of docs/, crds/yaml/, charts/weir/crds/ and images/Dockerfile.
