@@ -15,12 +15,12 @@ use super::UpstreamError;
 /// Longest time to connect: replicas are near, so this allows for some retransmissions.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A replica whose node is gone without a word is noticed after 25 s: before Kubernetes misses the node, after 40 s and
-/// more, and early enough to send what it had to another within a minute. A server that is too busy to read a request
-/// that is larger than its socket's buffer has as long, so less would be too strict.
+/// A replica whose node is gone without a word is noticed after 40 s: before Kubernetes misses the node, after some 50 s,
+/// and early enough to send what it had to another within a minute. A server that is too busy to read a request that
+/// is larger than its socket's buffer has as long, so less would be too strict.
 const KEEPALIVE: Keepalive = Keepalive {
     time: Duration::from_secs(10),
-    interval: Duration::from_secs(5),
+    interval: Duration::from_secs(10),
     probes: 3,
 };
 
@@ -137,7 +137,7 @@ mod tests {
         #[cfg(target_os = "linux")]
         assert_eq!(
             socket.tcp_user_timeout().unwrap(),
-            Some(Duration::from_secs(25))
+            Some(Duration::from_secs(40))
         );
     }
 }
