@@ -9,7 +9,7 @@ TOOLS := $(CACHE)/tools-$(firstword $(shell sha256sum scripts/tools.txt))
 export PATH := $(TOOLS)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help libtorch build image up test test-unit test-platform test-kube test-keda test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-controller bench-autoscaler bench-autoscaler-scale bench-hostile bench-local-wave bench-peers bench-models clients tools fuzz clean
+.PHONY: help libtorch build image up test test-unit test-platform test-kube test-keda test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-controller bench-autoscaler bench-autoscaler-scale bench-hpa bench-hostile bench-local-wave bench-peers bench-models clients tools fuzz clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 20
@@ -108,6 +108,9 @@ bench-autoscaler: prerequisites ## Compare policies of scaling on real traces, s
 
 bench-autoscaler-scale: build clients ## Measure the autoscaler with a thousand services and three gateways, ten minutes; writes benches/results/.
 	$(BED)/with-control-plane.sh .venv/bin/python -B benches/autoscaler_scale.py
+
+bench-hpa: build clients ## Measure the autoscaler beside an HPA on a real trace, half an hour; writes benches/results/.
+	$(BED)/with-control-plane.sh .venv/bin/python -B benches/hpa.py
 
 bench-local-wave: build ## Scale 0 -> n -> 0 on this machine beside what `weir simulate` foretells, ten minutes; writes benches/results/.
 	$(PYTHON) -B benches/local_wave.py

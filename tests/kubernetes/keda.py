@@ -15,8 +15,9 @@ from concurrent import futures
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "keda"))
-from programs import Programs, apply  # noqa: E402 - found by the line above
-from server import ANSWER, Addresses, ModelServer  # noqa: E402
+from keda_programs import KedaPrograms  # noqa: E402 - found by the line above
+from model_server import ANSWER, Addresses, ModelServer  # noqa: E402
+from programs import apply  # noqa: E402
 from weir import ROOT, expect, kubectl, post, step, wait_until  # noqa: E402
 
 NAMESPACE = "team"
@@ -232,7 +233,7 @@ def main():
     keda = subprocess.run([ROOT / "tests/kubernetes/keda/build.sh"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
     os.environ["KUBECONFIG"] = os.environ["WEIR_TEST_KUBECONFIG"]
     named = sys.argv[1:]
-    with tempfile.TemporaryDirectory(prefix="weir-keda-") as folder, Programs(folder, keda) as programs:
+    with tempfile.TemporaryDirectory(prefix="weir-keda-") as folder, KedaPrograms(folder, keda) as programs:
         try:
             bed = Bed(programs, ModelServer())
             with Addresses(NAMESPACE):

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from programs import kubectl, own_address
@@ -10,18 +11,26 @@ from weir import Failure
 ANSWER = {"outputs": [{"name": "OUTPUT0", "datatype": "INT32", "shape": [1], "data": [42]}]}
 
 
-class ModelServer:
-    """Answers each request once it may: what it keeps back holds its pod meanwhile."""
+class Server(ThreadingHTTPServer):
+    # The pods are one server here: all of them are connected to at once.
+    request_queue_size = 128
 
-    def __init__(self):
-        self.may_answer = threading.Event()
+    def handle_error(self, *_):
+        """The gateway leaves a pod that ended, with an answer on its way."""
+
+
+class ModelServer:
+    """Answers each request once it may, and after so many seconds: what it keeps back holds its pod meanwhile."""
+
+    def __init__(self, seconds=0):
+        self.may_answer, self.seconds = threading.Event(), seconds
         self.may_answer.set()
-        self.server = ThreadingHTTPServer(("0.0.0.0", 0), self.handler())
+        self.server = Server(("0.0.0.0", 0), self.handler())
         self.port = self.server.server_address[1]
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def handler(self):
-        may_answer = self.may_answer
+        may_answer, seconds = self.may_answer, self.seconds
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -32,6 +41,7 @@ class ModelServer:
             def do_POST(self):
                 self.rfile.read(int(self.headers["Content-Length"]))
                 may_answer.wait()
+                time.sleep(seconds)
                 self.answer(ANSWER)
 
             def answer(self, value):

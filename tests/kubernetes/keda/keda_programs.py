@@ -1,90 +1,30 @@
-"""Weir's three programs and KEDA's two beside the control plane of tests, each under its own log."""
+"""KEDA's two programs beside Weir's three."""
 
 import base64
 import json
-import os
-import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from weir import ROOT, kubectl  # noqa: E402 - found by the line above
+from programs import Programs, apply, free_port  # noqa: E402 - found by the line above
+from weir import kubectl  # noqa: E402
 
-WEIR = os.environ.get("WEIR", str(ROOT / "target/debug/weir"))
 ACCOUNT = "keda-operator"
-# The kernel ends them with this process where it can.
-LAUNCH = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
 # By this name the API server calls KEDA's metrics server.
 METRICS_SERVER = "keda-metrics-apiserver"
-# The gateway's pod, as it were.
-GATEWAY = "gateway-0"
-
-
-def apply(*objects):
-    kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
 
 
 def flags(**values):
     return [f"--{name.replace('_', '-')}={value}" for name, value in values.items()]
 
 
-def own_address():
-    """This machine's address in its network: endpoints may not be at 127.0.0.1."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))
-        return probe.getsockname()[0]
-
-
-class Programs:
-    """All that were started; they end with the `with` block."""
+class KedaPrograms(Programs):
+    """Weir's programs and KEDA's."""
 
     def __init__(self, folder, keda):
-        self.folder, self.keda = Path(folder), keda
-        # By name: the command and its variables, and the process.
-        self.commands, self.running = {}, {}
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        for program in self.running.values():
-            program.terminate()
-        for program in self.running.values():
-            program.wait(30)
-
-    def log(self, name):
-        return (self.folder / f"{name}.log").read_text()
-
-    def start(self, name, *command, **variables):
-        self.commands[name] = command, variables
-        self.start_again(name)
-
-    def start_again(self, name):
-        command, variables = self.commands[name]
-        with open(self.folder / f"{name}.log", "a") as log:
-            self.running[name] = subprocess.Popen([*LAUNCH, *command], stdout=log, stderr=log, env=os.environ | variables)
-
-    def end(self, name):
-        self.running[name].terminate()
-        self.running[name].wait(30)
-
-    def start_weir(self):
-        """Starts all three; returns the port for requests and the autoscaler's admin port, which is KEDA's external scaler."""
-        kubectl("create", "namespace", "weir-system")
-        serving, admin, scaler = free_port(), free_port(), free_port()
-        # The gateway is called at this machine's address, as a pod is at its.
-        self.start("gateway", WEIR, "gateway", "-v", "--port", str(serving), "--admin-port", str(admin), "--name", GATEWAY)
-        publish(serving, admin)
-        for name, port in (("controller", 0), ("autoscaler", scaler)):
-            self.start(name, WEIR, name, "-v", "--address", "127.0.0.1", "--admin-port", str(port), "--name", f"{name}-0")
-        return serving, scaler
+        super().__init__(folder)
+        self.keda = keda
 
     def start_keda(self):
         """Starts KEDA with the rights that it is installed with, and waits until the API server knows its metrics."""
@@ -133,18 +73,6 @@ class Programs:
         path = self.folder / "keda.kubeconfig"
         path.write_text(json.dumps(config))
         return str(path)
-
-
-def publish(serving, admin):
-    """Tells where the gateway is, as the Service of its pods would."""
-    apply({
-        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-        "metadata": {"name": "weir-gateway-0", "namespace": "weir-system", "labels": {"kubernetes.io/service-name": "weir-gateway"}},
-        "addressType": "IPv4",
-        "endpoints": [{"addresses": [own_address()], "conditions": {"ready": True},
-                       "targetRef": {"kind": "Pod", "name": GATEWAY, "namespace": "weir-system"}}],
-        "ports": [{"name": "http", "port": serving}, {"name": "admin", "port": admin}],
-    })
 
 
 def aggregated(port, authority):
