@@ -12,19 +12,27 @@ export WEIR=${WEIR:-$PWD/target/debug/weir} WEIR_RUNTIME=${WEIR_RUNTIME:-$PWD/ta
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 
-suite() {
+# They have servers of their own and mostly wait, for minutes: beside the others, unless arguments choose among the tests.
+waiting=(tests/clients/test_{stuck,polled_repository,waits,shutdown}.py)
+
+suite() { # suite NAME PYTEST ARGUMENT...
     local name=$1
     shift
-    .venv/bin/python -m pytest tests/clients --quiet -p no:cacheprovider "$@" 2>&1 | tee "$logs/${name// /}" | sed -u "s/^/$name | /"
+    .venv/bin/python -m pytest --quiet -p no:cacheprovider "$@" 2>&1 | tee "$logs/${name// /}" | sed -u "s/^/$name | /"
 }
 
-suite "alone  " "$@" &
-alone=$!
-suite "gateway" --through gateway "$@" &
-gateway=$!
+suites=()
+start() { suite "$@" & suites+=($!); }
+
+start "gateway" tests/clients --through gateway "$@"
+if [ $# -gt 0 ]; then
+    start "alone  " tests/clients "$@"
+else
+    start "alone  " tests/clients "${waiting[@]/#/--ignore=}"
+    start "waiting" "${waiting[@]}"
+fi
 failed=0
-wait $alone || failed=1
-wait $gateway || failed=1
+for one in "${suites[@]}"; do wait "$one" || failed=1; done
 # What the one-node cluster is tested with, too.
 [ $# -gt 0 ] || .venv/bin/python -B tests/scenarios/local.py | sed -u "s/^/local   | /" || failed=1
 # Again, for those who see the end of the output only: the suites' lines are far above, and mixed.
