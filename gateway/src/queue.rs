@@ -43,7 +43,7 @@ pub(crate) struct RevisionQueue {
     state: Mutex<QueueState>,
     /// Requests that wait for a batch, of which the dispatcher does not know.
     batching: AtomicUsize,
-    /// What was logged of requests that failed.
+    /// Causes of failed requests that were logged, and when.
     failures: Mutex<FailureLog>,
     /// Notified when a request arrives for a revision without replicas.
     wake: Arc<Notify>,

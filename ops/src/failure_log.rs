@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// Shortest time between two lines of one cause: what alerts look at is as old as that, too.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// What was written of the failures of one thing, a model or a revision.
+/// The causes by which one thing, a model or a revision, has failed, and when each had its last line.
 #[derive(Clone, Debug, Default)]
 pub struct FailureLog {
     /// There are as many as the program has words for causes.

@@ -122,7 +122,7 @@ def test_calls_for_one_runtime_are_501(platform, method, path):
     assert (reply.status, path in reply.error()) == (501, True)
 
 
-# What strangers, pages of other sites and other users of the machine may not do.
+# Refused: strangers, pages of other sites and other users of the machine.
 
 
 @pytest.mark.parametrize("path", ["repository/index", "repository/models/digits/unload", "logging", "trace/setting"])

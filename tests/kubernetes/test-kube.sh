@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests that need a control plane: the chart, then all others side by side with the one that kills its API server.
-# What `make test-kube` runs; CARGO names cargo.
+# `make test-kube` runs this; CARGO names cargo.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 beside=tests/kubernetes/bed/with-control-plane.sh

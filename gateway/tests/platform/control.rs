@@ -205,7 +205,7 @@ async fn strangers_over_grpc_in_a_cluster_learn_no_names() {
         ("localhost", &*infer, "x-none", "digits"),
         ("localhost", &*by_path, "x-none", "digits"),
         ("localhost", "/other.Service/Method", "x-none", "digits"),
-        // Who names the service knows it, and learns none of its revisions.
+        // A caller that names the service knows it, and learns none of its revisions.
         (HOST, &*infer, "weir-revision", "predictor"),
         (HOST, &*infer, "weir-tag", "predictor"),
     ] {

@@ -1,4 +1,4 @@
-//! What a gateway logs of revisions that fail.
+//! Lines in a gateway's log about revisions that fail.
 
 use std::fmt::{Debug, Write};
 use std::sync::Arc;

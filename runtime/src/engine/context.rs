@@ -25,7 +25,7 @@ pub(super) struct InstanceContext {
     pub(super) statistics: Arc<Statistics>,
     pub(super) batcher: Batcher<Job, JobResult>,
     pub(super) watch: Arc<EngineWatch>,
-    /// What was logged of the engine's failures, those of its other instances included.
+    /// Causes of failures that were logged, and when: one log for all instances of the engine.
     pub(super) failures: Arc<Mutex<FailureLog>>,
 }
 
