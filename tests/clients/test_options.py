@@ -216,7 +216,7 @@ def test_an_output_goes_where_its_region_was_when_the_request_came(limited, regi
         client.unregister_system_shared_memory("region")
         if next_key:
             client.register_system_shared_memory("region", f"{key}-{next_key}", 128)
-        assert running.result().outputs()["OUTPUT0"]["parameters"]["shared_memory_region"] == "region"
+        assert running.result().outputs()["OUTPUT0"] == {"name": "OUTPUT0", "datatype": "INT32", "shape": [1, 1]}
         client.unregister_system_shared_memory()
     assert shm.get_contents_as_numpy(handle, np.int32, [1]) == [7]
     assert shm.get_contents_as_numpy(other, np.int32, [1]) == [0]
