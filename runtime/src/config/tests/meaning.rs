@@ -268,7 +268,7 @@ fn parameters_go_to_the_backend_and_padding_stays() {
     ));
     assert_eq!(config.parameters.len(), 1);
     assert_eq!(config.parameters["INFERENCE_MODE"], "true");
-    assert_eq!(config.metric_tags["team"], "a");
+    assert_eq!(config.metric_tags["_team"], "a");
     assert_eq!(config.proto.parameters.len(), 3);
     let padding = config.padding.unwrap();
     assert_eq!(padding.buckets, [16, 32, 64]);
