@@ -312,3 +312,6 @@ def test_region_that_is_unknown_too_small_or_out_of_bounds(shared_memory_client,
 def test_cuda_shared_memory_is_refused(shared_memory_client):
     _, client = shared_memory_client
     assert refused(client.register_cuda_shared_memory, "region", b"x" * 64, 0, 64)
+    # Clients do so before they register their own.
+    client.unregister_cuda_shared_memory()
+    client.unregister_cuda_shared_memory("region")
