@@ -76,11 +76,13 @@ def test_binary_tensors_are_not_limited_by_it(limited):
 
 
 def test_forwarded_headers_become_parameters(limited):
-    reply = limited.infer("echo_parameters", number(1), {"my_header_a": "x", "other": "y", "X-MY_HEADER": "z"})
+    reply = limited.infer("echo_parameters", number(1), {"my_header_a": "x", "other": "y", "X-MY_HEADER": "ü".encode()})
     parameters = reply.json()["parameters"]
     # As in Triton the pattern may match any part of a name; names come in lower case.
-    assert (parameters.get("my_header_a"), parameters.get("x-my_header")) == ("x", "z")
+    assert (parameters.get("my_header_a"), parameters.get("x-my_header")) == ("x", "ü")
     assert "other" not in parameters
+    reply = limited.infer("echo_parameters", number(1), {"my_header_a": b"\xfc"})
+    assert (reply.status, reply.error()) == (400, "Header 'my_header_a' is not UTF-8 and cannot be forwarded.")
 
 
 def test_forwarded_metadata_becomes_parameters(limited):
