@@ -104,10 +104,9 @@ impl Grpc {
             return Ok(());
         };
         for (name, value) in metadata {
-            if pattern.is_match(name.as_str())
-                && let Ok(value) = value.to_str()
-            {
-                crate::request::forward(&mut request.parameters, name.as_str(), value)?;
+            if pattern.is_match(name.as_str()) {
+                let (name, value) = (name.as_str(), value.as_bytes());
+                crate::request::forward(&mut request.parameters, name, value)?;
             }
         }
         Ok(())

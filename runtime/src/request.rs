@@ -352,17 +352,22 @@ fn fits(dims: &[i64], wanted: &[i64], leeway: Leeway) -> bool {
 /// Adds a request header as a parameter.
 ///
 /// # Errors
-/// [`ServeError::Invalid`] for a header named like a parameter that the server acts on.
+/// [`ServeError::Invalid`] for a header named like a parameter that the server acts on, and for a value that is no text.
 pub(crate) fn forward(
     parameters: &mut Parameters,
     name: &str,
-    value: &str,
+    value: &[u8],
 ) -> Result<(), ServeError> {
     if RESERVED.contains(&name) || name.starts_with("triton_") {
         return Err(invalid(format!(
             "Header '{name}' is reserved for Triton usage and cannot be forwarded."
         )));
     }
+    let Ok(value) = str::from_utf8(value) else {
+        return Err(invalid(format!(
+            "Header '{name}' is not UTF-8 and cannot be forwarded."
+        )));
+    };
     parameters.insert(name.to_owned(), Parameter::String(value.to_owned()));
     Ok(())
 }

@@ -228,13 +228,16 @@ impl Server {
                 .map(|t| t.spec(interface.signature.max_batch_size))
                 .collect()
         };
-        let versions = self.repository.model(model)?;
+        let versions = match version {
+            "" => {
+                let ready = self.repository.model(model)?;
+                ready.iter().map(|(number, _)| number.to_string()).collect()
+            }
+            asked => vec![asked.to_owned()],
+        };
         Ok(ModelMetadata {
             name: interface.model.clone(),
-            versions: versions
-                .iter()
-                .map(|(number, _)| number.to_string())
-                .collect(),
+            versions,
             platform: loaded.platform().to_owned(),
             inputs: specs(&interface.signature.inputs),
             outputs: specs(&interface.signature.outputs),
@@ -264,9 +267,11 @@ impl Server {
         version: &str,
     ) -> Result<Vec<(String, u64, Snapshot)>, ServeError> {
         if !model.is_empty() && self.repository.find(model, version).is_err() {
-            return Err(ServeError::NotFound(match version {
-                "" => format!("requested model '{model}' is not available"),
-                _ => format!("requested model version is not available for model '{model}'"),
+            let is_known = self.repository.find(model, "").is_ok();
+            return Err(ServeError::NotFound(if is_known {
+                format!("requested model version is not available for model '{model}'")
+            } else {
+                format!("requested model '{model}' is not available")
             }));
         }
         let wanted = |name: &str, number: u64| {

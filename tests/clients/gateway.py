@@ -103,6 +103,7 @@ DIRECT_ONLY: dict[str, str] = {
     r"test_shutdown::.*": "shutdown of weir-runtime; that of weir is tested in cli/tests/platform",
     r"test_perf_analyzer::test_concurrency_range\[grpc-.*": AUTHORITY,
     r"test_perf_analyzer::test_options\[.*-grpc\]": AUTHORITY,
+    r"test_perf_analyzer::test_shared_memory\[grpc\]": AUTHORITY,
     r"test_perf_analyzer::test_streaming": AUTHORITY,
     r"test_perf_analyzer::test_metrics_url": AUTHORITY,
     r"test_batching::test_32_clients_on_digits.*\[grpc\]": AUTHORITY,

@@ -195,6 +195,12 @@ def test_version_policies_and_folders_that_are_no_version(blocking, model, versi
     assert sorted(field(metadata, "versions")) == versions
 
 
+def test_metadata_of_a_version_names_that_version(blocking):
+    for version in ("2", "3"):
+        metadata = blocking.call("get_model_metadata", "two_versions", version)
+        assert list(field(metadata, "versions")) == [version]
+
+
 def test_metadata_of_an_unknown_model(client):
     assert "Request for unknown model: 'nope' is not found" in error_of(
         client, "get_model_metadata", "nope"

@@ -188,7 +188,7 @@ def test_values_of_another_type_are_refused(server, datatype, value):
 
 @pytest.mark.parametrize(
     "data, text",
-    [(["x"] * 16, "attempt to access JSON non-number as number"), ([0] * 15, "Shape does not match true shape")],
+    [(["x"] * 16, "attempt to access JSON non-number as double"), ([0] * 15, "Shape does not match true shape")],
 )
 def test_error_names_the_invalid_input(server, data, text):
     good = tensor("INPUT0", "FP32", [1, 16], [0] * 16)

@@ -76,11 +76,13 @@ def test_binary_tensors_are_not_limited_by_it(limited):
 
 
 def test_forwarded_headers_become_parameters(limited):
-    reply = limited.infer("echo_parameters", number(1), {"my_header_a": "x", "other": "y", "X-MY_HEADER": "z"})
+    reply = limited.infer("echo_parameters", number(1), {"my_header_a": "x", "other": "y", "X-MY_HEADER": "ü".encode()})
     parameters = reply.json()["parameters"]
     # As in Triton the pattern may match any part of a name; names come in lower case.
-    assert (parameters.get("my_header_a"), parameters.get("x-my_header")) == ("x", "z")
+    assert (parameters.get("my_header_a"), parameters.get("x-my_header")) == ("x", "ü")
     assert "other" not in parameters
+    reply = limited.infer("echo_parameters", number(1), {"my_header_a": b"\xfc"})
+    assert (reply.status, reply.error()) == (400, "Header 'my_header_a' is not UTF-8 and cannot be forwarded.")
 
 
 def test_forwarded_metadata_becomes_parameters(limited):
@@ -216,7 +218,7 @@ def test_an_output_goes_where_its_region_was_when_the_request_came(limited, regi
         client.unregister_system_shared_memory("region")
         if next_key:
             client.register_system_shared_memory("region", f"{key}-{next_key}", 128)
-        assert running.result().outputs()["OUTPUT0"]["parameters"]["shared_memory_region"] == "region"
+        assert running.result().outputs()["OUTPUT0"] == {"name": "OUTPUT0", "datatype": "INT32", "shape": [1, 1]}
         client.unregister_system_shared_memory()
     assert shm.get_contents_as_numpy(handle, np.int32, [1]) == [7]
     assert shm.get_contents_as_numpy(other, np.int32, [1]) == [0]
@@ -312,3 +314,6 @@ def test_region_that_is_unknown_too_small_or_out_of_bounds(shared_memory_client,
 def test_cuda_shared_memory_is_refused(shared_memory_client):
     _, client = shared_memory_client
     assert refused(client.register_cuda_shared_memory, "region", b"x" * 64, 0, 64)
+    # Clients do so before they register their own.
+    client.unregister_cuda_shared_memory()
+    client.unregister_cuda_shared_memory("region")

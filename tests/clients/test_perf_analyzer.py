@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from server import ROOT
+from server import GOOD, ROOT
 
 TOOL = ROOT / ".venv" / "perf_analyzer" / "bin" / "perf_analyzer"
 
@@ -77,6 +77,12 @@ def test_input_data_from_a_file(server, tmp_path):
     data.write_text('{"data": [{"INPUT0": [1, 2, 3]}]}')
     options = ["--input-data", str(data), "--shape", "INPUT0:3"]
     check(*analyze(server, tmp_path, "identity_int32", "http", *options))
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_shared_memory(start, tmp_path, protocol):
+    server = start([GOOD], "--allow-client-shm=true", "--model-control-mode=explicit", "--load-model=add_sub")
+    check(*analyze(server, tmp_path, "add_sub", protocol, "--shared-memory", "system"))
 
 
 def test_metrics_url(server, tmp_path):

@@ -87,6 +87,7 @@ def test_statistics_of_all_of_one_and_of_a_version(server):
     "path, text",
     [
         ("/v2/models/nope/stats", "requested model 'nope' is not available"),
+        ("/v2/models/nope/versions/1/stats", "requested model 'nope' is not available"),
         ("/v2/models/add_sub/versions/9/stats", "requested model version is not available for model 'add_sub'"),
     ],
 )

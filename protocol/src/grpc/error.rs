@@ -34,6 +34,12 @@ pub enum GrpcError {
          model '{model}'"
     )]
     MixedContents { input: String, model: String },
+    /// Typed contents of an input in shared memory.
+    #[error(
+        "unexpected 'content' provided when using shared memory for input tensor '{input}' for model \
+         '{model}'"
+    )]
+    SharedContents { input: String, model: String },
     /// Neither typed contents, nor an entry of raw ones, nor shared memory.
     #[error("unable to find data for input tensor '{input}' for model '{model}' in request.")]
     NoData { input: String, model: String },
@@ -126,6 +132,7 @@ impl Coded for GrpcError {
             | Self::Datatype { .. }
             | Self::Shape { .. }
             | Self::MixedContents { .. }
+            | Self::SharedContents { .. }
             | Self::NoData { .. }
             | Self::WrongContents { .. }
             | Self::OutOfRange { .. }

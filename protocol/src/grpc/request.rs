@@ -118,11 +118,17 @@ fn source(
     datatype: DataType,
     raw: &mut RawContents,
 ) -> Result<Source, GrpcError> {
-    if let Some(range) = parameters::shared_range(&given.name, &given.parameters)? {
-        return Ok(Source::Shared(range));
-    }
     let input = || given.name.clone();
     let model = || model.to_owned();
+    if let Some(range) = parameters::shared_range(&given.name, &given.parameters)? {
+        return match &given.contents {
+            None => Ok(Source::Shared(range)),
+            Some(_) => Err(GrpcError::SharedContents {
+                input: input(),
+                model: model(),
+            }),
+        };
+    }
     match &given.contents {
         Some(_) if raw.present => Err(GrpcError::MixedContents {
             input: input(),

@@ -42,7 +42,7 @@ impl Expected {
             Self::Array => "attempt to access JSON non-array as array",
             Self::String => "attempt to access JSON non-string as string",
             Self::Bool => "attempt to access JSON non-boolean as boolean",
-            Self::Number => "attempt to access JSON non-number as number",
+            Self::Number => "attempt to access JSON non-number as double",
             Self::Unsigned => "attempt to access JSON non-unsigned-integer as unsigned-integer",
             Self::Signed => "attempt to access JSON non-signed-integer as signed-integer",
         }

@@ -39,12 +39,16 @@ pub(crate) enum Kind {
     Null,
 }
 
+/// The byte order mark, which some editors and libraries write before UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 impl<'a> Reader<'a> {
-    /// Starts before the first value of `text`.
+    /// Starts before the first value of `text`, which may begin with a byte order mark (RFC 8259, 8.1).
     pub(crate) fn new(text: &'a [u8]) -> Self {
+        let marked = text.starts_with(BYTE_ORDER_MARK);
         Self {
             text,
-            at: 0,
+            at: if marked { BYTE_ORDER_MARK.len() } else { 0 },
             depth: 0,
             entered: false,
         }

@@ -26,6 +26,7 @@ fn documents_are_accepted() {
         "\"\\u00e9\\ud83d\\ude00\\n\\/\"",
         "[NaN,Inf,-Inf,Infinity,-Infinity,true,false,null]",
         "\t\r\n 7 ",
+        "\u{feff}{}",
     ] {
         assert_eq!(check(text), Ok(()), "{text}");
     }
@@ -42,6 +43,8 @@ fn syntax_errors_have_their_offset() {
     );
     refused("[1,]", "Invalid value.", 3);
     refused("[,1]", "Invalid value.", 1);
+    refused("\u{feff}", "Invalid value.", 3);
+    refused("[\u{feff}1]", "Invalid value.", 1);
     refused("[1 2]", "Missing a comma or ] after an array element.", 3);
     refused("[1", "Missing a comma or ] after an array element.", 2);
     refused(

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::RestError;
 use super::elements;
 use crate::json;
-use crate::{DataType, Delivery, InferResponse, Parameter, Parameters, SharedRange, Tensor};
+use crate::{DataType, Delivery, InferResponse, Parameter, Parameters, Tensor};
 
 /// An encoded response: the JSON, then the blobs. The blobs are the tensors' own bytes, so a server that
 /// writes the parts one after the other copies nothing.
@@ -48,8 +48,8 @@ impl Encoded {
     }
 }
 
-/// Encodes a response, each output as its delivery says. Outputs in shared memory appear with the
-/// range they were written to and no data.
+/// Encodes a response, each output as its delivery says. Outputs in shared memory appear with name, datatype and shape
+/// alone, as in Triton.
 ///
 /// # Errors
 /// FP16 and BF16 outputs, or strings that are not UTF-8, with a delivery as JSON.
@@ -123,21 +123,12 @@ fn write_output(
                 blobs.push(tensor.data().clone());
             }
         }
-        Delivery::Shared(range) => write_range(out, range, tensor.data().len()),
+        // The region is the client's own. Triton's C++ client looks for `binary_data_size` in any `parameters`, and
+        // fails without.
+        Delivery::Shared(_) => {}
     }
     out.push(b'}');
     Ok(())
-}
-
-/// Writes the range of shared memory that an output of `written` bytes lies in.
-fn write_range(out: &mut Vec<u8>, range: &SharedRange, written: usize) {
-    out.extend_from_slice(b",\"parameters\":{");
-    member(out, "shared_memory_region", &range.region);
-    out.extend_from_slice(b",\"shared_memory_byte_size\":");
-    json::integer(out, written);
-    out.extend_from_slice(b",\"shared_memory_offset\":");
-    json::integer(out, range.offset);
-    out.push(b'}');
 }
 
 /// Refuses half precision, which V2 has in binary only.

@@ -129,6 +129,16 @@ fn filled(fill: fn(&mut InferTensorContents)) -> Option<InferTensorContents> {
     Some(contents)
 }
 
+/// An input whose data lies in shared memory and in the message.
+fn twice(contents: Option<InferTensorContents>) -> Vec<InferInputTensor> {
+    let mut inputs = with("FP32", contents);
+    inputs[0].parameters = map([
+        ("shared_memory_region", text("r")),
+        ("shared_memory_byte_size", int(4)),
+    ]);
+    inputs
+}
+
 fn with(datatype: &str, contents: Option<InferTensorContents>) -> Vec<InferInputTensor> {
     let mut one = input("x", datatype, &[1]);
     one.contents = contents;
@@ -142,6 +152,11 @@ fn data_is_refused_in_tritons_words() {
         (
             request(with("FP32", floats.clone()), &[b"abcd"]),
             "contents field must not be specified when using raw_input_contents for 'x' for model \
+             'm'",
+        ),
+        (
+            request(twice(floats.clone()), &[]),
+            "unexpected 'content' provided when using shared memory for input tensor 'x' for model \
              'm'",
         ),
         (

@@ -140,7 +140,7 @@ fn wrong_scalars_are_refused() {
     refuses_data("INT32", "[1]", "[1e3]", signed);
     refuses_data("INT64", "[1]", "[9223372036854775808]", signed);
     let number =
-        "Unable to parse 'data': attempt to access JSON non-number as number for input 'x'";
+        "Unable to parse 'data': attempt to access JSON non-number as double for input 'x'";
     refuses_data("FP32", "[1]", "[\"1\"]", number);
     refuses_data("FP64", "[1]", "[{}]", number);
     let string =

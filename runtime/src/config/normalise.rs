@@ -5,7 +5,7 @@ use std::path::{Component, Path};
 use weir_protocol::grpc::proto::model_config::SchedulingChoice;
 use weir_protocol::grpc::proto::model_instance_group::Kind;
 use weir_protocol::grpc::proto::model_optimization_policy::PinnedMemoryBuffer;
-use weir_protocol::grpc::proto::model_version_policy::{Latest, PolicyChoice};
+use weir_protocol::grpc::proto::model_version_policy::{All, Latest, PolicyChoice};
 use weir_protocol::grpc::proto::{ModelConfig, ModelInstanceGroup, ModelVersionPolicy};
 
 use super::{ConfigError, Origin};
@@ -73,11 +73,15 @@ fn default_text(field: &mut String, default: &str) {
 }
 
 fn version_policy(config: &mut ModelConfig) {
+    let newest = PolicyChoice::Latest(Latest { num_versions: 1 });
     let policy = config
         .version_policy
-        .get_or_insert_with(ModelVersionPolicy::default);
-    let newest = PolicyChoice::Latest(Latest { num_versions: 1 });
-    if let PolicyChoice::Latest(latest) = policy.policy_choice.get_or_insert(newest) {
+        .get_or_insert_with(|| ModelVersionPolicy {
+            policy_choice: Some(newest),
+        });
+    // As in Triton, one that is there and says nothing means all.
+    let all = PolicyChoice::All(All {});
+    if let PolicyChoice::Latest(latest) = policy.policy_choice.get_or_insert(all) {
         latest.num_versions = latest.num_versions.max(1);
     }
 }
@@ -98,6 +102,7 @@ fn preferred_batch_size(config: &mut ModelConfig, max_batch_size: Option<usize>)
 fn instance_groups(config: &mut ModelConfig) {
     if config.instance_group.is_empty() {
         config.instance_group.push(ModelInstanceGroup {
+            name: config.name.clone(),
             kind: Kind::Auto.into(),
             ..ModelInstanceGroup::default()
         });

@@ -265,12 +265,9 @@ impl GrpcInferenceService for Grpc {
 
     async fn cuda_shared_memory_unregister(
         &self,
-        request: Request<proto::CudaSharedMemoryUnregisterRequest>,
+        _: Request<proto::CudaSharedMemoryUnregisterRequest>,
     ) -> RpcResult<proto::CudaSharedMemoryUnregisterResponse> {
-        let none = self
-            .server
-            .memory()
-            .status_cuda(some(&request.into_inner().name));
+        let none = self.server.memory().unregister_cuda();
         let none = none.map_err(|error| ServeError::codec(&error));
         answer(none.map(|()| proto::CudaSharedMemoryUnregisterResponse {}))
     }

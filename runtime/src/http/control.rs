@@ -40,10 +40,14 @@ impl Http {
             Route::RegionUnregister(Memory::System, region) => {
                 self.region_unregister(region.as_deref())
             }
-            Route::RegionStatus(Memory::Cuda, region)
-            | Route::RegionUnregister(Memory::Cuda, region) => {
+            Route::RegionStatus(Memory::Cuda, region) => {
                 let none = self.server.memory().status_cuda(region.as_deref());
                 none.map(|()| json("[]"))
+                    .map_err(|error| ServeError::codec(&error))
+            }
+            Route::RegionUnregister(Memory::Cuda, _) => {
+                let none = self.server.memory().unregister_cuda();
+                none.map(|()| empty())
                     .map_err(|error| ServeError::codec(&error))
             }
             Route::RegionRegister(Memory::Cuda, _) => {

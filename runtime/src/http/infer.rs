@@ -168,11 +168,10 @@ impl Http {
             return Ok(());
         };
         for (name, value) in headers {
-            if !pattern.is_match(name.as_str()) {
-                continue;
+            if pattern.is_match(name.as_str()) {
+                let (name, value) = (name.as_str(), value.as_bytes());
+                crate::request::forward(&mut request.parameters, name, value)?;
             }
-            let Ok(value) = value.to_str() else { continue };
-            crate::request::forward(&mut request.parameters, name.as_str(), value)?;
         }
         Ok(())
     }

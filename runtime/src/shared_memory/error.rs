@@ -13,9 +13,12 @@ pub(crate) enum SharedMemoryError {
     Disabled,
     #[error("CUDA shared memory is not supported: register system shared memory")]
     Cuda,
-    /// No region of that name.
+    /// No region of that name, for a request.
     #[error("Unable to find shared memory region: '{0}'")]
     Unknown(String),
+    /// No region of that name and kind, for its status.
+    #[error("Unable to find {kind} shared memory region: '{name}'")]
+    NoStatus { kind: &'static str, name: String },
     /// The name is taken.
     #[error("shared memory region '{0}' already in manager")]
     Registered(String),
@@ -73,7 +76,7 @@ impl Coded for SharedMemoryError {
     fn code(&self) -> Code {
         match self {
             Self::Disabled | Self::Cuda => Code::Unimplemented,
-            Self::Unknown(_) => Code::NotFound,
+            Self::Unknown(_) | Self::NoStatus { .. } => Code::NotFound,
             Self::Registered(_) => Code::AlreadyExists,
             Self::NoName
             | Self::Key { .. }

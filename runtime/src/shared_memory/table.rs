@@ -127,18 +127,19 @@ impl SharedMemory {
     /// The region of that name, or all of them.
     ///
     /// # Errors
-    /// [`Error::Disabled`] when shared memory is off, [`Error::Unknown`] for an unregistered name.
+    /// [`Error::Disabled`] when shared memory is off, [`Error::NoStatus`] for an unregistered name.
     pub(crate) fn status(&self, name: Option<&str>) -> Result<Vec<RegionStatus>, Error> {
         self.enabled()?;
+        let regions = self.regions.read();
         match name {
-            Some(name) => Ok(vec![self.region(name)?.status.clone()]),
-            None => {
-                let regions = self.regions.read();
-                Ok(regions
-                    .values()
-                    .map(|region| region.status.clone())
-                    .collect())
-            }
+            Some(name) => match regions.get(name) {
+                Some(region) => Ok(vec![region.status.clone()]),
+                None => Err(no_status("system", name)),
+            },
+            None => Ok(regions
+                .values()
+                .map(|region| region.status.clone())
+                .collect()),
         }
     }
 
@@ -151,13 +152,21 @@ impl SharedMemory {
         Err(Error::Cuda)
     }
 
-    /// Answers the status and unregister calls of CUDA memory, of which there is never any.
+    /// Answers the status call of CUDA memory, of which there is never any.
     ///
     /// # Errors
-    /// [`Error::Disabled`], or [`Error::Unknown`] for a name.
+    /// [`Error::Disabled`], or [`Error::NoStatus`] for a name.
     pub(crate) fn status_cuda(&self, name: Option<&str>) -> Result<(), Error> {
         self.enabled()?;
-        name.map_or(Ok(()), |name| Err(Error::Unknown(name.to_owned())))
+        name.map_or(Ok(()), |name| Err(no_status("cuda", name)))
+    }
+
+    /// Unregisters CUDA memory, of which there is never any: clients do so before they register their own.
+    ///
+    /// # Errors
+    /// [`Error::Disabled`] when shared memory is off.
+    pub(crate) fn unregister_cuda(&self) -> Result<(), Error> {
+        self.enabled()
     }
 
     /// Checks that a region can be used.
@@ -305,6 +314,11 @@ impl RegionStatus {
             byte_size: self.byte_size,
         }
     }
+}
+
+fn no_status(kind: &'static str, name: &str) -> Error {
+    let name = name.to_owned();
+    Error::NoStatus { kind, name }
 }
 
 /// The file's name for a key as given to `shm_open`: one leading slash is allowed, no other.

@@ -173,7 +173,7 @@ fn status_and_unregister_know_their_regions() {
     let expected = r#"{"name":"b","key":"object","offset":1,"byte_size":2}"#;
     assert_eq!(one.to_json().to_string(), expected);
     assert_eq!(one.to_proto().byte_size, 2);
-    let text = "Unable to find shared memory region: 'x'".to_owned();
+    let text = "Unable to find system shared memory region: 'x'".to_owned();
     assert_eq!(refused(table.status(Some("x"))), (Code::NotFound, text));
     table.unregister("b").unwrap();
     table.unregister("never registered").unwrap();
@@ -192,12 +192,18 @@ fn switched_off_everything_is_refused() {
     assert_eq!(refused(table.unregister("r")), off);
     assert_eq!(refused(table.read(&range("r", 0, 1))), off);
     assert_eq!(refused(table.register_cuda()), off);
+    assert_eq!(refused(table.unregister_cuda()), off);
 }
 
 #[test]
 fn cuda_memory_is_refused_by_name() {
     let (table, _directory) = table(4);
     assert_eq!(refused(table.register_cuda()).0, Code::Unimplemented);
-    assert_eq!(refused(table.status_cuda(Some("x"))).0, Code::NotFound);
+    let text = "Unable to find cuda shared memory region: 'x'".to_owned();
+    assert_eq!(
+        refused(table.status_cuda(Some("x"))),
+        (Code::NotFound, text)
+    );
     assert!(table.status_cuda(None).is_ok());
+    assert!(table.unregister_cuda().is_ok());
 }

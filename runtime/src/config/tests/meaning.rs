@@ -33,7 +33,7 @@ fn the_shown_configuration_has_defaults_and_numbers_and_reads_back() {
         shown["version_policy"]["specific"]["versions"],
         serde_json::json!([3])
     );
-    assert_eq!(shown["instance_group"][0]["name"], "m_0");
+    assert_eq!(shown["instance_group"][0]["name"], "m");
     assert_eq!(shown["instance_group"][0]["count"], 1);
     assert_eq!(shown["optimization"]["input_pinned_memory"]["enable"], true);
     assert_eq!(shown["sequence_batching"], serde_json::Value::Null);
@@ -111,6 +111,7 @@ fn version_policies_choose() {
     let there = BTreeSet::from([1, 3, 7]);
     let cases = [
         ("", VersionPolicy::Latest(1), vec![7]),
+        ("version_policy { }", VersionPolicy::All, vec![1, 3, 7]),
         (
             "version_policy { latest { } }",
             VersionPolicy::Latest(1),
@@ -200,6 +201,13 @@ fn instances_are_placed() {
     };
     let (cpu, cuda) = (Device::Cpu, Device::Cuda);
     assert_eq!(read(&usual("")).instance_groups[0].kind, DeviceKind::Auto);
+    let unnamed = read(&usual("instance_group { } instance_group { name: 'g' }"));
+    let names = unnamed
+        .proto
+        .instance_group
+        .iter()
+        .map(|group| &*group.name);
+    assert_eq!(names.collect::<Vec<_>>(), ["m_0", "g"]);
     assert_eq!(devices("", &[]).unwrap(), [cpu]);
     assert_eq!(devices("", &[0, 1]).unwrap(), [cuda(0), cuda(1)]);
     let two_each = "instance_group [ { kind: KIND_GPU count: 2 } ]";
@@ -268,7 +276,7 @@ fn parameters_go_to_the_backend_and_padding_stays() {
     ));
     assert_eq!(config.parameters.len(), 1);
     assert_eq!(config.parameters["INFERENCE_MODE"], "true");
-    assert_eq!(config.metric_tags["team"], "a");
+    assert_eq!(config.metric_tags["_team"], "a");
     assert_eq!(config.proto.parameters.len(), 3);
     let padding = config.padding.unwrap();
     assert_eq!(padding.buckets, [16, 32, 64]);
