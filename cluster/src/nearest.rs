@@ -50,6 +50,10 @@ mod tests {
     }
 
     #[test]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the time that it takes is what is tested"
+    )]
     fn a_name_of_any_length_is_compared_at_once() {
         let (long, begun) = ("x".repeat(60_000), Instant::now());
         assert_eq!(nearest(["default/digits"; 200], &long), None);

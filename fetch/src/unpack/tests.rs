@@ -133,12 +133,12 @@ fn what_an_archive_only_implies_counts_too() {
         open.chain([*last]).collect::<Vec<_>>().concat()
     };
     assert_eq!(unpack(&file("a/b/c/d/e")), Ok(()));
-    let twice = followed(&[&file("a/b/c/d"), &file("a/b/c/e")]);
+    let twice = followed(&[&file("a/b/c/d")[..], &file("a/b/c/e")[..]]);
     assert_eq!(unpack(&twice), Ok(()));
     let error = unpack(&file("a/b/c/d/e/f")).unwrap_err();
     assert_eq!(error, "the number of files in the archive exceeds 5");
     let attributes = tar_of("x", tar::EntryType::XGlobalHeader, b"6 a=b\n");
-    let several = followed(&[&[&attributes[..]; 5][..], &[&file("a")]].concat());
+    let several = followed(&[&[&attributes[..]; 5][..], &[&file("a")[..]]].concat());
     assert_eq!(unpack(&several), Err(error));
     let deep = format!("{}b", "a/".repeat(64));
     let deep = zip_of(&[(&deep, b"x")]);

@@ -83,8 +83,8 @@ fn answer(stream: [u8; 4]) -> Vec<u8> {
 }
 
 /// More calls than the library takes answers of that it has forgotten.
-const ROUNDS: usize = 13;
-const CALLS: usize = 100;
+const ROUNDS: usize = 3;
+const CALLS: usize = 450;
 
 #[tokio::test]
 async fn calls_that_are_given_up_end_no_others() {
@@ -93,7 +93,7 @@ async fn calls_that_are_given_up_end_no_others() {
     let replica = Arc::new(LateReplica::default());
     tokio::spawn(Arc::clone(&replica).serve(listener));
     let world = World::new(1).await;
-    world.serve(&[100], |_| {}).await;
+    world.serve_limited(&[100], Some(1000), |_| {}).await;
     world.put(1, "a", address).await;
     let path = format!("{}/ModelInfer", grpc::SERVICE);
     let call = || grpc::call(HOST, &path, Full::new(grpc::infer("digits")));
@@ -102,7 +102,7 @@ async fn calls_that_are_given_up_end_no_others() {
         let calls: Vec<_> = (0..CALLS).map(|_| sender.send_request(call())).collect();
         let calls: Vec<_> = calls.into_iter().map(tokio::spawn).collect();
         until("the replica to have the calls", || {
-            replica.calls.load(Ordering::SeqCst) == round * CALLS
+            replica.calls.load(Ordering::SeqCst) >= round * CALLS
         })
         .await;
         calls.iter().for_each(tokio::task::JoinHandle::abort);
