@@ -107,6 +107,7 @@ fn unpack_tar(stream: impl Read, unpacker: &mut Unpacker<'_>) -> Result<(), Fetc
             tar::EntryType::Directory => Kind::Directory,
             // Metadata of the next entry, which the library has applied already.
             tar::EntryType::XGlobalHeader | tar::EntryType::XHeader => {
+                unpacker.count()?;
                 allowance.set(MAX_TAR_HEADER);
                 continue;
             }
@@ -124,8 +125,10 @@ impl Unpacker<'_> {
             entry: name.to_owned(),
             reason,
         })?;
-        let too_many = || too_large("number of files in the archive", self.limits.entries);
-        self.entries = self.entries.checked_sub(1).ok_or_else(too_many)?;
+        self.count()?;
+        if let Some(folder) = place.parent() {
+            self.make_folders(folder)?;
+        }
         let path = self.target.join(place);
         match kind {
             Kind::Directory => fs::create_dir_all(&path).map_err(FetchError::file(&path)),
@@ -134,10 +137,24 @@ impl Unpacker<'_> {
         }
     }
 
-    fn write_file(&mut self, path: &Path, data: &mut dyn Read) -> Result<(), FetchError> {
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(FetchError::file(folder))?;
+    fn count(&mut self) -> Result<(), FetchError> {
+        let too_many = || too_large("number of files in the archive", self.limits.entries);
+        self.entries = self.entries.checked_sub(1).ok_or_else(too_many)?;
+        Ok(())
+    }
+
+    /// Makes the directories that a name only implies. Each counts: a name may imply dozens.
+    fn make_folders(&mut self, place: &Path) -> Result<(), FetchError> {
+        let upwards = place.ancestors().map(|folder| self.target.join(folder));
+        let missing: Vec<_> = upwards.take_while(|path| !path.is_dir()).collect();
+        for path in missing.iter().rev() {
+            self.count()?;
+            fs::create_dir(path).map_err(FetchError::file(path))?;
         }
+        Ok(())
+    }
+
+    fn write_file(&mut self, path: &Path, data: &mut dyn Read) -> Result<(), FetchError> {
         let mut file = File::create_new(path).map_err(FetchError::file(path))?;
         // One byte beyond the limit shows that it is exceeded.
         let mut bounded = data.take(self.bytes.saturating_add(1));

@@ -4,7 +4,7 @@ pub(crate) mod grpc;
 pub(crate) mod http;
 
 use ::http::header::ALLOW;
-use ::http::{HeaderMap, HeaderValue, Response};
+use ::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use weir_protocol::{Blame, Code, Coded};
 
 use crate::body::DownstreamBody;
@@ -43,6 +43,10 @@ pub(crate) fn verdict(protocol: Protocol, response: &Response<impl Sized>) -> Ve
         Protocol::Http => http::verdict(response.status(), response.headers()),
         Protocol::Grpc => match grpc::status(response.headers()) {
             Some(status) => grpc::verdict(status),
+            // HTTP/2 itself says so, before gRPC reads the call: its client has sent too much.
+            None if response.status() == StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
+                Verdict::Succeeded
+            }
             // Its trailers carry the status.
             None => Verdict::Open,
         },

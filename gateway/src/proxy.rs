@@ -12,6 +12,7 @@ use std::time::Instant;
 use http::Response;
 use http::request::Parts;
 use hyper::body::Incoming;
+use weir_ops::socket::BodyEnd;
 use weir_protocol::grpc::NameField;
 use weir_protocol::{Code, rest};
 
@@ -52,13 +53,14 @@ impl Proxy {
         arrived: Instant,
     ) -> Result<Response<DownstreamBody>, GatewayError> {
         let mode = BufferMode::of(protocol, parts.uri.path());
+        let end = BodyEnd::of(parts.version);
         let (routed, buffered) = match self.route(protocol, parts)? {
             Lookup::Probe => return Box::pin(self.probe(parts, body)).await,
             Lookup::Alive => return Ok(self.alive()),
             Lookup::Routed(routed) => (routed, None),
             Lookup::ByMessage(field) => {
                 let deadline = Deadline::requested(&parts.headers, arrived)?;
-                let buffered = self.buffer(body, mode, deadline).await?;
+                let buffered = self.buffer(body, mode, end, deadline).await?;
                 (self.route_message(parts, field, &buffered)?, Some(buffered))
             }
         };
@@ -69,7 +71,7 @@ impl Proxy {
         let deadline = Deadline::requested(&parts.headers, arrived)?.within(target.route.timeout);
         let mut buffered = match buffered {
             Some(buffered) => buffered,
-            None => self.buffer(body, mode, deadline).await?,
+            None => self.buffer(body, mode, end, deadline).await?,
         };
         let deadline = deadline.enforce(now, buffered.size())?;
         target.check_message(parts, &buffered)?;
@@ -139,12 +141,14 @@ impl Proxy {
         &self,
         body: &mut Option<Incoming>,
         mode: BufferMode,
+        end: BodyEnd,
         deadline: Deadline,
     ) -> Result<BufferedBody, GatewayError> {
         let limits = BufferLimits {
             size: self.context.options.request_buffer,
             idle: self.context.options.connections.stall,
             pace: self.context.options.connections.pace,
+            end,
             deadline,
             budget: &self.context.budget,
             shutdown: &self.context.shutdown,

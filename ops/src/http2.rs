@@ -11,5 +11,9 @@ pub const CONNECTION_WINDOW: u32 = 8 * STREAM_WINDOW;
 /// connection may be made to hold before it is known to be of use.
 pub const MAX_FRAME: u32 = 256 << 10;
 
+/// The longest head that a runtime takes, in bytes: the 16 KiB that the HTTP/2 library lets a gateway take, and half as much
+/// for what that adds.
+pub const MAX_REPLICA_HEAD: u32 = 24 << 10;
+
 /// Streams of one connection at once; a client that wants more opens another connection.
 pub const MAX_STREAMS: u32 = 1024;

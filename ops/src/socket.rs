@@ -2,6 +2,7 @@
 //! anything starts; connections are limited in number, and end within seconds, whatever their clients do.
 
 mod accept;
+mod body_end;
 mod buffered;
 mod fair_socket;
 mod frame_budget;
@@ -27,6 +28,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 
 pub use accept::Acceptor;
+pub use body_end::{BodyEnd, BrokenOff};
 pub use buffered::{BufferedSocket, Flushed, SocketFlusher};
 pub use fair_socket::FairSocket;
 pub use http_connections::HttpConnections;

@@ -41,7 +41,15 @@ fn is_control_path(path: &str) -> bool {
         return are_control(path.split('/').filter(|segment| !segment.is_empty()));
     }
     let decoded = percent_decode_str(path).decode_utf8_lossy();
-    are_control(resolved(&decoded).into_iter())
+    if are_control(resolved(&decoded).into_iter()) {
+        return true;
+    }
+    // A server that splits the path first keeps slashes and dots within a name.
+    let names = path.split('/').filter(|segment| !segment.is_empty());
+    let names: Vec<_> = names
+        .map(|name| percent_decode_str(name).decode_utf8_lossy())
+        .collect();
+    are_control(names.iter().map(|name| &**name))
 }
 
 /// Segments of a path without dots.
@@ -196,6 +204,9 @@ mod tests {
             "/v2/models/../repository/index",
             "/v2/models/a%2f..%2f../logging",
             "/v2\\repository/index",
+            "/v2/repository/models/..%2f..%2fa/load",
+            "/v2/%72epository/a%2f..%2f..%2fa/index",
+            "/v2/models/a%2f../trace/setting",
             "/prefix.inference.GRPCInferenceService/RepositoryIndex",
         ] {
             assert!(is_control(path), "{path}");

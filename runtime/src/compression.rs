@@ -4,8 +4,7 @@ use std::io::{Read, Write};
 
 use bytes::Bytes;
 use flate2::Compression;
-use flate2::bufread::ZlibDecoder;
-use flate2::read::MultiGzDecoder;
+use flate2::bufread::{GzDecoder, ZlibDecoder};
 use flate2::write::{GzEncoder, ZlibEncoder};
 use http::HeaderMap;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
@@ -98,7 +97,7 @@ impl Coding {
     ) -> Result<Bytes, ServeError> {
         let decompressed = match self {
             Self::Identity => return Ok(body),
-            Self::Gzip => read_up_to(MultiGzDecoder::new(&body[..]), limit, permit)?,
+            Self::Gzip => gunzip(&body, limit, permit)?,
             Self::Deflate => inflate(&body, limit, permit)?,
         };
         drop(body);
@@ -131,12 +130,33 @@ impl Coding {
 /// cost of a check.
 const STEP: u64 = 64 * 1024;
 
+/// Most members of a gzip stream: compressors that write several put 64 KiB or more into each. To begin one takes as long
+/// as to decompress some KiB, so that millions without content would keep a thread for minutes.
+const MAX_MEMBERS: usize = 4096;
+
+/// Decompresses a gzip stream, which may have several members.
+fn gunzip(mut body: &[u8], limit: usize, permit: &BudgetPermit) -> Result<Bytes, ServeError> {
+    let mut decompressed = Decompressed::new(limit, permit);
+    for _ in 0..MAX_MEMBERS {
+        let mut decoder = GzDecoder::new(body);
+        decompressed.read(&mut decoder)?;
+        body = decoder.into_inner();
+        if body.is_empty() {
+            return Ok(decompressed.bytes.into());
+        }
+    }
+    Err(ServeError::Invalid(format!(
+        "cannot decompress the request body: the gzip stream has more than {MAX_MEMBERS} members"
+    )))
+}
+
 /// Decompresses a zlib stream that is the whole body: what followed it would be lost without a word.
 fn inflate(body: &[u8], limit: usize, permit: &BudgetPermit) -> Result<Bytes, ServeError> {
     let mut decoder = ZlibDecoder::new(body);
-    let decompressed = read_up_to(&mut decoder, limit, permit)?;
+    let mut decompressed = Decompressed::new(limit, permit);
+    decompressed.read(&mut decoder)?;
     match decoder.into_inner() {
-        [] => Ok(decompressed),
+        [] => Ok(decompressed.bytes.into()),
         rest => Err(ServeError::Invalid(format!(
             "cannot decompress the request body: {} bytes follow the deflate stream",
             rest.len()
@@ -144,28 +164,45 @@ fn inflate(body: &[u8], limit: usize, permit: &BudgetPermit) -> Result<Bytes, Se
     }
 }
 
-fn read_up_to(
-    mut decoder: impl Read,
+/// What has been decompressed so far, and its limits.
+struct Decompressed<'a> {
+    bytes: Vec<u8>,
     limit: usize,
-    permit: &BudgetPermit,
-) -> Result<Bytes, ServeError> {
-    let compressed = permit.bytes();
-    let mut decompressed = Vec::new();
-    loop {
-        let step = decoder.by_ref().take(STEP).read_to_end(&mut decompressed);
-        let more = step.map_err(|error| {
-            ServeError::Invalid(format!("cannot decompress the request body: {error}"))
-        })?;
-        if more == 0 {
-            return Ok(decompressed.into());
+    permit: &'a BudgetPermit,
+    /// Bytes of the compressed body, which are held as well.
+    compressed: usize,
+}
+
+impl<'a> Decompressed<'a> {
+    fn new(limit: usize, permit: &'a BudgetPermit) -> Self {
+        Self {
+            bytes: Vec::new(),
+            limit,
+            compressed: permit.bytes(),
+            permit,
         }
-        if decompressed.len() > limit {
-            return Err(ServeError::Invalid(format!(
-                "decompressed request body exceeds the maximum allowed input size of {limit} bytes. \
-                 Use --http-max-input-size to increase the limit."
-            )));
+    }
+
+    /// Adds what a decoder yields.
+    fn read(&mut self, decoder: &mut impl Read) -> Result<(), ServeError> {
+        loop {
+            let step = decoder.by_ref().take(STEP).read_to_end(&mut self.bytes);
+            let more = step.map_err(|error| {
+                ServeError::Invalid(format!("cannot decompress the request body: {error}"))
+            })?;
+            if more == 0 {
+                return Ok(());
+            }
+            if self.bytes.len() > self.limit {
+                return Err(ServeError::Invalid(format!(
+                    "decompressed request body exceeds the maximum allowed input size of {} bytes. \
+                     Use --http-max-input-size to increase the limit.",
+                    self.limit
+                )));
+            }
+            self.permit
+                .resize(self.compressed + self.bytes.capacity())?;
         }
-        permit.resize(compressed + decompressed.capacity())?;
     }
 }
 
@@ -256,6 +293,9 @@ mod tests {
         let permit = ByteBudget::default().permit();
         let joined = Coding::Gzip.decompress(body, 100, &permit);
         assert_eq!(joined.unwrap(), b"{\"a\":1}"[..]);
+        let many = Bytes::from(half(b"").repeat(MAX_MEMBERS + 1));
+        let refused = Coding::Gzip.decompress(many, 100, &permit).unwrap_err();
+        assert!(refused.to_string().contains("members"), "{refused}");
     }
 
     #[test]

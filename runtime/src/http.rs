@@ -17,7 +17,7 @@ use regex::Regex;
 use weir_ops::byte_budget::{BudgetPermit, ByteBudget};
 use weir_ops::known_hosts::KnownHosts;
 use weir_ops::request_head;
-use weir_ops::socket::ConnectionLimits;
+use weir_ops::socket::{BodyEnd, ConnectionLimits};
 use weir_protocol::Coded;
 
 use crate::compression::Coding;
@@ -101,10 +101,15 @@ impl Http {
             let expects = parts.headers.contains_key(header::EXPECT);
             let mut body = Some(body);
             let checked = request_head::check(&parts.headers).map_err(ServeError::from);
+            let is_ambiguous = checked.is_err();
             let route = checked.and_then(|()| Route::parse(&parts.method, parts.uri.path()));
             let route = route.map_err(|error| respond::of_caller(error, &parts.headers));
             let answer = match route {
-                Ok(route) => self.receive(&route, parts.headers, &mut body, at).await,
+                Ok(route) => {
+                    let end = BodyEnd::of(parts.version);
+                    self.receive(&route, parts.headers, (&mut body, end), at)
+                        .await
+                }
                 Err(error) => Err(error),
             };
             if let Some(unread) = body.filter(|_| !expects) {
@@ -116,7 +121,8 @@ impl Http {
             if let Some(id) = id {
                 response.headers_mut().insert(respond::REQUEST_ID, id);
             }
-            if self.server.is_draining() {
+            // Others on its way may have taken such a request for two: what follows it is nobody's.
+            if is_ambiguous || self.server.is_draining() {
                 respond::end_connection(&mut response, parts.version);
             }
             if parts.method == Method::HEAD {
@@ -130,14 +136,17 @@ impl Http {
         &self,
         route: &Route<'_>,
         headers: HeaderMap,
-        unread: &mut Option<Incoming>,
+        (unread, end): (&mut Option<Incoming>, BodyEnd),
         at: Instant,
     ) -> HttpResult {
         self.admit(route, &headers)?;
         let coding = request_coding(route, &headers)?;
         // Held until the request is answered: tensors lie in the body's own bytes.
         let permit = Arc::new(self.options.body_budget.permit());
-        let limits = self.body_limits(route);
+        let limits = BodyLimits {
+            end,
+            ..self.body_limits(route)
+        };
         let body = self.read(unread, limits, &permit).await?;
         let body = self.decompress(coding, body, limits.size, &permit).await?;
         let preferred = Coding::preferred(&headers);
@@ -187,6 +196,7 @@ impl Http {
             size,
             idle: self.options.connections.stall,
             pace: self.options.connections.pace,
+            end: BodyEnd::default(),
             stop: self.server.ending(),
         }
     }

@@ -7,7 +7,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use weir_ops::socket::{Pace, Upload};
+use weir_ops::socket::{BodyEnd, Pace, Upload};
 
 use crate::error::ServeError;
 
@@ -19,6 +19,7 @@ pub(crate) struct BodyLimits<'a> {
     pub(crate) idle: Duration,
     /// Least rate after a grace.
     pub(crate) pace: Pace,
+    pub(crate) end: BodyEnd,
     /// Cancelled when the server stops.
     pub(crate) stop: &'a CancellationToken,
 }
@@ -37,16 +38,19 @@ impl BodyLimits<'_> {
 pub(crate) async fn next_chunk(
     body: &mut Incoming,
     upload: &mut Upload,
-    stop: &CancellationToken,
+    limits: BodyLimits<'_>,
 ) -> Result<Option<Bytes>, ServeError> {
     loop {
         let frame = tokio::select! {
             biased;
             frame = body.frame() => frame,
-            error = stalled(upload, stop) => return Err(error),
+            error = stalled(upload, limits.stop) => return Err(error),
         };
         match frame {
-            None => return Ok(None),
+            None => {
+                let ended = limits.end.check(body).map(|()| None);
+                return ended.map_err(|error| ServeError::Invalid(error.to_string()));
+            }
             Some(Err(error)) => {
                 return Err(ServeError::Invalid(format!(
                     "request body broke off: {error}"

@@ -1,6 +1,6 @@
 //! Which redirects are followed: what a server says is not what its owner asked for.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use reqwest::Url;
 
@@ -22,10 +22,18 @@ pub(super) fn refusal(from: &Url, to: &Url) -> Option<&'static str> {
     }
 }
 
+/// Metadata services of clouds (Alibaba's, Azure's, Amazon's over IPv6) at addresses that are not link-local.
+const METADATA: [IpAddr; 3] = [
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+];
+
 /// Why a redirect to a host with this address is not followed: such addresses are of this machine, or of the
 /// metadata services of clouds.
 pub(super) fn address_refusal(address: IpAddr) -> Option<&'static str> {
-    let is_inner = match address.to_canonical() {
+    let address = behind_nat64(address.to_canonical());
+    let is_inner = match address {
         IpAddr::V4(address) => {
             address.is_loopback() || address.is_link_local() || address.is_unspecified()
         }
@@ -33,7 +41,19 @@ pub(super) fn address_refusal(address: IpAddr) -> Option<&'static str> {
             address.is_loopback() || address.is_unicast_link_local() || address.is_unspecified()
         }
     };
+    let is_inner = is_inner || METADATA.contains(&address);
     is_inner.then_some("an address of this machine or of its network's services")
+}
+
+/// The IPv4 address that a translator reaches under an address of its well-known network, 64:ff9b::/96 (RFC 6052).
+fn behind_nat64(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V6(v6) if v6.segments()[..6] == [0x64, 0xff9b, 0, 0, 0, 0] => {
+            let [.., a, b, c, d] = v6.octets();
+            Ipv4Addr::new(a, b, c, d).into()
+        }
+        IpAddr::V4(_) | IpAddr::V6(_) => address,
+    }
 }
 
 #[cfg(test)]
@@ -59,13 +79,17 @@ mod tests {
             "::1",
             "fe80::1",
             "::ffff:127.0.0.1",
+            "64:ff9b::169.254.169.254",
+            "fd00:ec2::254",
+            "100.100.100.200",
+            "168.63.129.16",
         ] {
             assert!(
                 address_refusal(address.parse().unwrap()).is_some(),
                 "{address}"
             );
         }
-        for address in ["10.0.0.1", "1.1.1.1", "2001:db8::1"] {
+        for address in ["10.0.0.1", "1.1.1.1", "2001:db8::1", "64:ff9b::1.1.1.1"] {
             assert!(
                 address_refusal(address.parse().unwrap()).is_none(),
                 "{address}"

@@ -11,6 +11,9 @@ pub(super) enum Kind {
     Other,
 }
 
+/// Most parts of an entry's name: many times what models have. Who removes directories holds one open for each level.
+const MAX_DEPTH: usize = 64;
+
 /// The path of an entry below the target; the error says why it is not allowed.
 pub(super) fn inside(name: &str, kind: Kind) -> Result<PathBuf, &'static str> {
     if kind == Kind::Other {
@@ -25,6 +28,9 @@ pub(super) fn inside(name: &str, kind: Kind) -> Result<PathBuf, &'static str> {
                 return Err("which leads out of the directory");
             }
         }
+    }
+    if path.components().count() > MAX_DEPTH {
+        return Err("which lies more than 64 directories deep");
     }
     if path.as_os_str().is_empty() && kind == Kind::File {
         return Err("which has no name");

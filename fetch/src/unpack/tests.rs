@@ -119,6 +119,33 @@ fn limits_hold_whatever_the_archive_says() {
     assert_eq!(error, "the number of files in the archive exceeds 2");
 }
 
+#[test]
+fn what_an_archive_only_implies_counts_too() {
+    let limits = Limits {
+        entries: 5,
+        ..Limits::default()
+    };
+    let unpack = |tar: &[u8]| World::new().unpack(Packing::Tar, tar, &limits);
+    let file = |name: &str| tar_of(name, tar::EntryType::Regular, b"x");
+    let followed = |parts: &[&[u8]]| -> Vec<u8> {
+        let (last, before) = parts.split_last().unwrap();
+        let open = before.iter().map(|part| &part[..part.len() - 1024]);
+        open.chain([*last]).collect::<Vec<_>>().concat()
+    };
+    assert_eq!(unpack(&file("a/b/c/d/e")), Ok(()));
+    let twice = followed(&[&file("a/b/c/d")[..], &file("a/b/c/e")[..]]);
+    assert_eq!(unpack(&twice), Ok(()));
+    let error = unpack(&file("a/b/c/d/e/f")).unwrap_err();
+    assert_eq!(error, "the number of files in the archive exceeds 5");
+    let attributes = tar_of("x", tar::EntryType::XGlobalHeader, b"6 a=b\n");
+    let several = followed(&[&[&attributes[..]; 5][..], &[&file("a")[..]]].concat());
+    assert_eq!(unpack(&several), Err(error));
+    let deep = format!("{}b", "a/".repeat(64));
+    let deep = zip_of(&[(&deep, b"x")]);
+    let error = World::new().unpack(Packing::Zip, &deep, &Limits::default());
+    assert!(error.unwrap_err().contains("more than 64 directories deep"));
+}
+
 /// A long name and extended attributes stand in entries of their own before the file's.
 #[test]
 fn what_precedes_a_file_is_bounded() {

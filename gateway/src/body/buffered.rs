@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use weir_ops::byte_budget::{BudgetPermit, ByteBudget};
-use weir_ops::socket::{Pace, TimedBody, Upload};
+use weir_ops::socket::{BodyEnd, Pace, TimedBody, Upload};
 
 use crate::clock::{now, until};
 use crate::deadline::Deadline;
@@ -56,6 +56,7 @@ pub(crate) struct BufferLimits<'a> {
     /// Longest pause between two pieces.
     pub(crate) idle: Duration,
     pub(crate) pace: Pace,
+    pub(crate) end: BodyEnd,
     pub(crate) deadline: Deadline,
     pub(crate) budget: &'a ByteBudget,
     /// Cancelled when the gateway shuts down.
@@ -119,6 +120,7 @@ impl BufferedBody {
             BufferMode::Whole => TimedBody::whole(rest, upload),
             BufferMode::FirstMessage | BufferMode::Stream => TimedBody::messages(rest, upload),
         };
+        rest = rest.that_ends(limits.end);
         self.chunks.iter().for_each(|chunk| rest.take(chunk));
         rest
     }
@@ -158,12 +160,9 @@ impl BufferedBody {
                 error = shut_down(limits.shutdown), if rests => return Err(error),
             };
             let Some(frame) = frame else {
-                return match body.size_hint().lower() {
-                    0 => Ok(true),
-                    // A cancelled HTTP/2 stream ends like a complete one, before its announced length.
-                    left => Err(GatewayError::Body(format!(
-                        "broke off {left} bytes before its end"
-                    ))),
+                return match limits.end.check(body) {
+                    Ok(()) => Ok(true),
+                    Err(_) => Err(GatewayError::Body("broke off before its end".to_owned())),
                 };
             };
             let frame = frame.map_err(|error| GatewayError::Body(format!("broke off: {error}")))?;
@@ -251,7 +250,10 @@ impl BufferedBody {
         }
         let mut head = Vec::with_capacity(wanted);
         for chunk in &self.chunks {
-            let take = chunk.len().min(most - head.len());
+            if head.len() == wanted {
+                break;
+            }
+            let take = chunk.len().min(wanted - head.len());
             head.extend_from_slice(&chunk[..take]);
         }
         Cow::Owned(head)

@@ -79,8 +79,7 @@ impl ProxyRequest {
                 Some(authority)
             }
         };
-        let whole = parts.uri.path_and_query().cloned();
-        let whole = whole.unwrap_or(PathAndQuery::from_static("/"));
+        let whole = origin_form(&parts.uri);
         Self {
             path: without_prefix(&whole, target.prefix),
             whole,
@@ -261,6 +260,19 @@ fn set_host(uri: &Uri, headers: &mut HeaderMap) {
         if let Ok(host) = HeaderValue::try_from(without_user(&authority)) {
             headers.insert(HOST, host);
         }
+    }
+}
+
+/// The path and query that a replica is asked for. A target that names its host may have a query and no path (RFC 9112,
+/// 3.2.1).
+fn origin_form(uri: &Uri) -> PathAndQuery {
+    let root = PathAndQuery::from_static("/");
+    match uri.path_and_query() {
+        Some(whole) if whole.as_str().starts_with('?') => {
+            PathAndQuery::try_from(format!("/{}", whole.as_str())).unwrap_or(root)
+        }
+        Some(whole) => whole.clone(),
+        None => root,
     }
 }
 

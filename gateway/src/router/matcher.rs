@@ -142,7 +142,8 @@ impl RouteMatcher {
     /// The error of a request for a model that no service has.
     pub(crate) fn no_model(&self, model: &str) -> GatewayError {
         let names = self.models.keys().map(|name| &**name);
-        self.no_route(format!("model {model:?}"), nearest(names, model))
+        let meant = || nearest(names, model);
+        self.no_route(format!("model {model:?}"), meant)
     }
 
     /// The error of a request whose host and path lead nowhere.
@@ -150,7 +151,7 @@ impl RouteMatcher {
         let host = host.unwrap_or_default();
         let services = self.services.keys().map(String::as_str);
         let hosts = self.hosts.keys().map(Host::as_str);
-        let meant = match service_of_path(path) {
+        let meant = || match service_of_path(path) {
             Some(service) => nearest(services, service),
             None => nearest(hosts, &plain_host(host)),
         };
@@ -161,26 +162,27 @@ impl RouteMatcher {
     pub(crate) fn no_method(&self, method: &str) -> GatewayError {
         GatewayError::NoMethod {
             method: method.to_owned(),
-            known: self.known(None),
+            known: self.known(|| None),
         }
     }
 
-    fn no_route(&self, asked: String, meant: Option<&str>) -> GatewayError {
+    fn no_route<'a>(&self, asked: String, meant: impl FnOnce() -> Option<&'a str>) -> GatewayError {
         let known = self.known(meant);
         GatewayError::NoRoute { asked, known }
     }
 
     /// Hint for the sender of a request that leads nowhere: the services there are, as far as strangers may know them.
-    fn known(&self, meant: Option<&str>) -> String {
-        match (self.scope, meant) {
-            (Scope::Cluster, _) => "check its host or path".to_owned(),
-            (Scope::Local, Some(meant)) => {
-                format!(
-                    "did you mean {meant:?}? known services: {}",
-                    self.listed_services()
-                )
+    /// Only there is the one that was probably meant looked for.
+    fn known<'a>(&self, meant: impl FnOnce() -> Option<&'a str>) -> String {
+        match self.scope {
+            Scope::Cluster => "check its host or path".to_owned(),
+            Scope::Local => {
+                let services = format!("known services: {}", self.listed_services());
+                match meant() {
+                    Some(meant) => format!("did you mean {meant:?}? {services}"),
+                    None => services,
+                }
             }
-            (Scope::Local, None) => format!("known services: {}", self.listed_services()),
         }
     }
 

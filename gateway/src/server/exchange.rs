@@ -34,7 +34,9 @@ pub(super) async fn respond(
     id.set_sensitive(true);
     let id = id.clone();
     let mut body = Some(body);
-    let answered = match request_checks::check(protocol, &parts) {
+    let checked = request_checks::check(protocol, &parts);
+    let is_refused = checked.is_err();
+    let answered = match checked {
         Ok(()) => proxy.proxy(protocol, &mut parts, &mut body, arrived).await,
         Err(error) => Err(error),
     };
@@ -50,7 +52,8 @@ pub(super) async fn respond(
         }
     }
     response.headers_mut().insert(headers::REQUEST_ID, id);
-    if proxy.context.leaving.is_cancelled() {
+    // Others on its way may have taken such a request for two: what follows it is nobody's.
+    if is_refused || proxy.context.leaving.is_cancelled() {
         end_connection(&mut response, parts.version);
     }
     response

@@ -1,6 +1,6 @@
 //! Refuses ambiguous requests, those for tunnels (RFC 9110, 9.3.6) and WebSockets, and gRPC where it cannot be answered.
 
-use http::header::{HeaderMap, UPGRADE};
+use http::header::{HOST, HeaderMap, UPGRADE};
 use http::request::Parts;
 use http::{Method, Version};
 use weir_ops::request_head::{self, Ambiguous};
@@ -27,7 +27,19 @@ pub(super) fn check(protocol: Protocol, parts: &Parts) -> Result<(), GatewayErro
     if protocol == Protocol::Grpc && parts.version < Version::HTTP_2 {
         return Err(GatewayError::GrpcOverHttp1);
     }
+    // Each server on the way would take a host of its own (RFC 9112, 3.2).
+    if parts.version == Version::HTTP_11 && !names_host(parts) {
+        return Err(GatewayError::Header {
+            name: "host",
+            value: String::new(),
+            expected: "one host",
+        });
+    }
     request_head::check(&parts.headers).map_err(refused)
+}
+
+fn names_host(parts: &Parts) -> bool {
+    parts.uri.authority().is_some() || parts.headers.contains_key(HOST)
 }
 
 fn asks_for_websocket(headers: &HeaderMap) -> bool {
@@ -72,6 +84,8 @@ mod tests {
             error.to_string(),
             "header host: \"a.b, c.d\" is not one host"
         );
+        let error = checked("GET", &[]).unwrap_err();
+        assert_eq!(error.to_string(), "header host: \"\" is not one host");
         let error = checked("CONNECT", &["a.b"]).unwrap_err();
         assert!(matches!(error, GatewayError::MethodNotAllowed { .. }));
     }
@@ -91,6 +105,7 @@ mod tests {
     fn grpc_is_refused_over_http1_and_grpc_web_is_not() {
         let asked = |version, kind: &str| {
             let request = Request::post("/a.B/C").version(version);
+            let request = request.header("host", "a.b");
             checked_as(request.header("content-type", kind))
         };
         for version in [Version::HTTP_10, Version::HTTP_11] {

@@ -192,6 +192,9 @@ async fn open(
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_frame_size(MAX_FRAME)
         .max_header_list_size(MAX_HEAD)
+        // Answers cross with the resets of calls that their clients gave up. The library takes each for a fault of the
+        // replica, and would end the connection, with all others' calls, after a thousand of them.
+        .max_local_error_reset_streams(None)
         .enable_push(false);
     let handshake = builder.handshake(socket).await;
     let (sender, connection) =

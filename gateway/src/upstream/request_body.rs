@@ -161,8 +161,7 @@ impl Body for RequestBody {
         match &mut self.rest {
             Some((rest, upload)) => {
                 let frame = Pin::new(&mut *rest).poll_frame(context);
-                let is_cut = matches!(frame, Poll::Ready(None)) && rest.size_hint().lower() > 0;
-                if is_cut || matches!(frame, Poll::Ready(Some(Err(_)))) {
+                if matches!(frame, Poll::Ready(Some(Err(_)))) {
                     upload.fail();
                 }
                 upload.advance(rest.messages_ended());

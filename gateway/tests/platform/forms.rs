@@ -119,6 +119,43 @@ async fn a_target_that_names_its_host_counts_for_the_replica_too() {
 }
 
 #[tokio::test]
+async fn a_target_without_a_path_has_the_root_for_the_replica() {
+    let (world, replica) = world(|_| {}).await;
+    let rest = "HTTP/1.1\r\nhost: other.example\r\nconnection: close\r\n\r\n";
+    let answer = raw(&world, &format!("GET http://{HOST}?x=1 {rest}")).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(replica.seen.heads.lock()[0].uri, "/?x=1");
+}
+
+/// Proxies end a stream so whose own client has left.
+#[tokio::test]
+async fn a_body_whose_stream_ends_without_an_error_code_is_not_whole() {
+    for buffer in [10, 1000] {
+        let (world, replica) = world(|options| options.request_buffer = buffer).await;
+        let stream = TcpStream::connect(world.address()).await.unwrap();
+        let (sender, connection) = h2::client::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        let request = || Request::post(format!("http://{HOST}/")).body(()).unwrap();
+        let mut sender = sender.ready().await.unwrap();
+        let (answer, mut body) = sender.send_request(request(), false).unwrap();
+        body.send_data(Bytes::from_static(b"the first half of it"), false)
+            .unwrap();
+        // Its window comes back once the gateway has read it.
+        body.reserve_capacity(65_535);
+        while body.capacity() < 65_535 {
+            let grown = std::future::poll_fn(|context| body.poll_capacity(context));
+            grown.await.unwrap().unwrap();
+        }
+        body.send_reset(h2::Reason::NO_ERROR);
+        assert!(answer.await.is_err());
+        world.activity(1, |activity| activity.in_flight == 0).await;
+        let answer = once(world.address(), post(HOST, "/", "x")).await;
+        assert_eq!(answer.status, StatusCode::OK);
+        assert_eq!(*replica.seen.bodies.lock(), ["x"], "buffers {buffer} bytes");
+    }
+}
+
+#[tokio::test]
 async fn what_servers_could_understand_differently_is_refused() {
     let (world, replica) = world(|_| {}).await;
     let end = "connection: close\r\n\r\n";
@@ -127,13 +164,15 @@ async fn what_servers_could_understand_differently_is_refused() {
             format!("GET / HTTP/1.1\r\nhost: {HOST}\r\nhost: b\r\n{end}"),
             "400",
         ),
+        (format!("GET / HTTP/1.1\r\n{end}"), "400"),
         (
             format!("CONNECT {HOST}:80 HTTP/1.1\r\nhost: {HOST}\r\n{end}"),
             "405",
         ),
         (
+            // The connection ends, though its client has not asked for that.
             format!(
-                "POST / HTTP/1.1\r\nhost: {HOST}\r\ntransfer-encoding: gzip, chunked\r\n{end}0\r\n\r\n"
+                "POST / HTTP/1.1\r\nhost: {HOST}\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n"
             ),
             "400",
         ),

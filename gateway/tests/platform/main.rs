@@ -16,6 +16,7 @@ mod ending;
 mod faults;
 mod forms;
 mod garbage;
+mod given_up;
 mod grpc;
 mod isolation;
 mod logs;

@@ -1,7 +1,8 @@
 //! The least rate at which a client must send what it announced, and take what it asked for.
 //!
 //! A longest pause alone lets a client hold a place with a byte now and then. Here each byte buys a little time, after
-//! a grace that is enough for everything that is small.
+//! a grace that is enough for everything that is small. Nobody has more than a grace in hand: who sends megabytes at once
+//! and then a byte now and then would hold them for hours.
 
 use std::time::Duration;
 
@@ -72,7 +73,11 @@ impl Upload {
     pub fn longest_wait(&mut self, now: Instant) -> Duration {
         let begun = *self.begun.get_or_insert(now);
         let elapsed = now.saturating_duration_since(begun);
-        let left = self.pace.allowance(self.bytes).saturating_sub(elapsed);
+        let mut left = self.pace.allowance(self.bytes).saturating_sub(elapsed);
+        if left > self.pace.grace {
+            (self.begun, self.bytes) = (Some(now), 0);
+            left = self.pace.grace;
+        }
         left.min(self.idle)
     }
 }
@@ -118,6 +123,19 @@ mod tests {
         assert_eq!(given_up_after(1024, 1), None);
         assert_eq!(given_up_after(29 * 1024, 29), None);
         assert_eq!(given_up_after(1 << 20, 31), Some(30));
+    }
+
+    #[tokio::test]
+    async fn what_came_fast_buys_no_more_than_a_grace() {
+        let begin = Instant::now();
+        let mut upload = Upload::new(IDLE, PACE);
+        upload.add(64 << 20);
+        assert_eq!(upload.longest_wait(begin), IDLE);
+        upload.add(1);
+        let later = begin + Duration::from_secs(29);
+        assert_eq!(upload.longest_wait(later), Duration::from_secs(1));
+        upload.add(64 << 20);
+        assert_eq!(upload.longest_wait(later), IDLE);
     }
 
     #[tokio::test]

@@ -130,6 +130,9 @@ impl Stream {
             None => {
                 self.traffic.set_blocked();
                 let allowance = self.pace.allowance(self.traffic.written());
+                // Nobody has more than a grace in hand.
+                let spent = allowance.saturating_sub(self.pace.grace);
+                self.waited = self.waited.max(spent);
                 let left = allowance.saturating_sub(self.waited).min(self.stall);
                 self.blocked.insert(Box::new(BlockedWrite {
                     since: Instant::now(),

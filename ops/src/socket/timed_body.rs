@@ -9,20 +9,21 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-use super::{MessageFraming, Upload};
+use super::{BodyEnd, MessageFraming, Upload};
 
 /// Error of a body whose client stalls or is too slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the body stalled for {} s, or came too slowly", .0.as_secs_f32())]
 pub struct Stalled(pub Duration);
 
-/// A body that fails when its client stalls or is too slow.
+/// A body that fails when its client stalls, is too slow or breaks off.
 #[derive(Debug)]
 pub struct TimedBody<B> {
     body: B,
     upload: Upload,
     /// Of a stream of messages, between which there may be any time; without it all of the body is due.
     framing: Option<MessageFraming>,
+    end: BodyEnd,
     timer: Option<(Duration, Pin<Box<Sleep>>)>,
 }
 
@@ -44,8 +45,15 @@ impl<B> TimedBody<B> {
             body,
             upload,
             framing,
+            end: BodyEnd::default(),
             timer: None,
         }
+    }
+
+    /// The body, of a request whose end is told in this way.
+    #[must_use]
+    pub fn that_ends(self, end: BodyEnd) -> Self {
+        Self { end, ..self }
     }
 
     /// Returns the body itself.
@@ -103,6 +111,10 @@ where
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         match Pin::new(&mut self.body).poll_frame(context) {
+            Poll::Ready(None) => {
+                let cut = self.end.check(&self.body).err();
+                Poll::Ready(cut.map(|cut| Err(cut.into())))
+            }
             Poll::Ready(frame) => {
                 self.timer = None;
                 if let Some(Ok(frame)) = &frame

@@ -13,7 +13,7 @@ use tonic::Status;
 use tonic::codegen::Service;
 use tonic::service::Routes;
 use weir_ops::byte_budget::BudgetPermit;
-use weir_ops::socket::ConnectionLimits;
+use weir_ops::socket::{BodyEnd, ConnectionLimits};
 use weir_protocol::grpc as codec;
 use weir_protocol::grpc::proto::ModelInferResponse;
 use weir_protocol::{Code, InferRequest};
@@ -151,6 +151,7 @@ impl Calls {
             size: self.max_message,
             idle: self.connections.stall,
             pace: self.connections.pace,
+            end: BodyEnd::Flagged,
             stop: self.grpc.server.ending(),
         }
     }

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
-use weir_ops::http2::{CONNECTION_WINDOW, MAX_FRAME, MAX_STREAMS, STREAM_WINDOW};
+use weir_ops::http2::{CONNECTION_WINDOW, MAX_FRAME, MAX_REPLICA_HEAD, MAX_STREAMS, STREAM_WINDOW};
 use weir_ops::socket::{
     self, Acceptor, BufferedSocket, ConnectionLimits, Flushed, Lifetime, Stream, StreamExecutor,
 };
@@ -104,6 +104,7 @@ async fn serve_connection(stream: Stream, port: Port) {
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_frame_size(MAX_FRAME)
+        .max_header_list_size(MAX_REPLICA_HEAD)
         .max_concurrent_streams(MAX_STREAMS)
         .keep_alive_interval(options.keepalive_time)
         .keep_alive_timeout(options.keepalive_timeout);

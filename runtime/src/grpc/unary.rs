@@ -83,7 +83,7 @@ async fn next(
     upload: &mut Upload,
     limits: BodyLimits<'_>,
 ) -> Result<Option<Bytes>, Status> {
-    let next = request_body::next_chunk(body, upload, limits.stop).await;
+    let next = request_body::next_chunk(body, upload, limits).await;
     next.map_err(|error| super::status(&error))
 }
 

@@ -11,7 +11,7 @@ use hyper_util::server::conn::auto;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use weir_ops::http2::MAX_STREAMS;
+use weir_ops::http2::{MAX_REPLICA_HEAD, MAX_STREAMS};
 use weir_ops::socket::{
     self, Acceptor, FairSocket, LATE_REQUESTS, Lifetime, Stream, StreamExecutor,
 };
@@ -51,6 +51,7 @@ async fn serve_connection(
     builder
         .http2()
         .timer(TokioTimer::new())
+        .max_header_list_size(MAX_REPLICA_HEAD)
         .max_concurrent_streams(MAX_STREAMS);
     let connection = pin!(builder.serve_connection(TokioIo::new(FairSocket::new(stream)), service));
     let lifetime = Lifetime {
