@@ -155,7 +155,6 @@ std::unique_ptr<WeirModule> load(const std::string& path, const std::string& met
   TORCH_CHECK(
       loaded.find_method(method).has_value(), "the module has no method ", method, "; its methods are: ",
       names_of_methods(loaded), ". The parameter 'method' chooses one");
-  loaded.eval();
   auto module = std::make_unique<WeirModule>(std::move(loaded), method, device);
   describe(*module, traced_with(path, method));
   return module;
@@ -262,8 +261,8 @@ WeirStatus weir_module_load(
 }
 
 int32_t weir_module_convolves(const WeirModule* module) {
-  if (module->hooked) {
-    return 0; // asked to optimise the module, which would leave its hooks out
+  if (module->hooked || module->writes.training) {
+    return 0; // asked to optimise the module, which would leave its hooks out, and what it does in training only
   }
   bool found = false;
   weir::quietly([&] {
@@ -304,6 +303,10 @@ int32_t weir_module_writes(const WeirModule* module, const char** where) {
   *where = module->writes.where.c_str();
   auto attributes = module->writes.attributes ? WEIR_WRITES_ATTRIBUTES : WEIR_WRITES_NOTHING;
   return module->writes.constants ? WEIR_WRITES_CONSTANTS : attributes;
+}
+
+int32_t weir_module_trains(const WeirModule* module) {
+  return module->writes.training;
 }
 
 WeirStatus weir_module_bytes(const WeirModule* module, uint64_t* bytes, char** error) {
