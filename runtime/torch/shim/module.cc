@@ -23,6 +23,7 @@
 #include "hints.h"
 #include "hooks.h"
 #include "meter.h"
+#include "operands.h"
 #include "result.h"
 #include "stream.h"
 #include "vision.h"
@@ -138,6 +139,7 @@ std::string names_of_methods(const torch::jit::Module& module) {
 
 torch::jit::Module read(const std::string& path, at::Device device) {
   weir::check_divisions();
+  weir::check_operands();
   try {
     return torch::jit::load(path, device);
   } catch (const std::exception& thrown) {
