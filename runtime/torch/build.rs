@@ -4,14 +4,16 @@
 use std::path::{Path, PathBuf};
 
 /// Headers and sources under `shim/`.
-const SHIM: [&str; 24] = [
+const SHIM: [&str; 27] = [
     "weir_torch.h",
     "argument.h",
+    "checked_operator.h",
     "division.h",
     "error.h",
     "hints.h",
     "hooks.h",
     "meter.h",
+    "operands.h",
     "result.h",
     "stream.h",
     "vision.h",
@@ -24,6 +26,7 @@ const SHIM: [&str; 24] = [
     "hooks.cc",
     "library.cc",
     "module.cc",
+    "operands.cc",
     "process.cc",
     "result.cc",
     "tensor.cc",

@@ -2,28 +2,25 @@
 // Where there is no quotient, the processor ends the process. Python raises instead, and so do these.
 #include "division.h"
 
-#include <ATen/core/function_schema.h>
-#include <ATen/core/stack.h>
 #include <c10/util/Exception.h>
-#include <torch/csrc/jit/runtime/operator.h>
 
 #include <cstdint>
 #include <limits>
 #include <mutex>
 
+#include "checked_operator.h"
+
 namespace weir {
 namespace {
 
 using torch::jit::IValue;
-using torch::jit::Operation;
-using torch::jit::Operator;
 using torch::jit::Stack;
 
 // Of these operators, those on two integers, or on two numbers that may be integers.
 const char* const DIVISIONS[] = {
     "aten::remainder", "aten::floordiv", "aten::divmod", "aten::__round_to_zero_floordiv"};
 
-void check_operands(const Stack& stack) {
+void check_operands(const c10::FunctionSchema&, const Stack& stack) {
   const IValue& divisor = torch::jit::peek(stack, 1, 2);
   const IValue& dividend = torch::jit::peek(stack, 0, 2);
   if (!divisor.isInt() || !dividend.isInt()) {
@@ -48,27 +45,15 @@ bool divides_numbers(const c10::FunctionSchema& schema) {
   return true;
 }
 
-Operator checked(const Operator& unchecked) {
-  const auto& schema = unchecked.schema();
-  auto divide = [inner = unchecked.getOperation()](Stack& stack) mutable {
-    check_operands(stack);
-    inner(stack);
-  };
-  return Operator(
-      schema.name(), schema.overload_name(), schema.arguments(), schema.returns(), Operation(std::move(divide)),
-      schema.aliasAnalysis());
-}
-
 } // namespace
 
 void check_divisions() {
   static std::once_flag once;
   std::call_once(once, [] {
     for (const char* name : DIVISIONS) {
-      // Changed where it is: registered anew it would come last, and code prefers the first that fits.
       for (const auto& found : torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString(name))) {
         if (!found->isC10Op() && divides_numbers(found->schema())) {
-          *found = checked(*found);
+          *found = checked(*found, check_operands);
         }
       }
     }

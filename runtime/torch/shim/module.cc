@@ -23,6 +23,7 @@
 #include "hints.h"
 #include "hooks.h"
 #include "meter.h"
+#include "operands.h"
 #include "result.h"
 #include "stream.h"
 #include "vision.h"
@@ -138,6 +139,7 @@ std::string names_of_methods(const torch::jit::Module& module) {
 
 torch::jit::Module read(const std::string& path, at::Device device) {
   weir::check_divisions();
+  weir::check_operands();
   try {
     return torch::jit::load(path, device);
   } catch (const std::exception& thrown) {
@@ -155,7 +157,6 @@ std::unique_ptr<WeirModule> load(const std::string& path, const std::string& met
   TORCH_CHECK(
       loaded.find_method(method).has_value(), "the module has no method ", method, "; its methods are: ",
       names_of_methods(loaded), ". The parameter 'method' chooses one");
-  loaded.eval();
   auto module = std::make_unique<WeirModule>(std::move(loaded), method, device);
   describe(*module, traced_with(path, method));
   return module;
@@ -262,8 +263,8 @@ WeirStatus weir_module_load(
 }
 
 int32_t weir_module_convolves(const WeirModule* module) {
-  if (module->hooked) {
-    return 0; // asked to optimise the module, which would leave its hooks out
+  if (module->hooked || module->writes.training) {
+    return 0; // asked to optimise the module, which would leave its hooks out, and what it does in training only
   }
   bool found = false;
   weir::quietly([&] {
@@ -304,6 +305,10 @@ int32_t weir_module_writes(const WeirModule* module, const char** where) {
   *where = module->writes.where.c_str();
   auto attributes = module->writes.attributes ? WEIR_WRITES_ATTRIBUTES : WEIR_WRITES_NOTHING;
   return module->writes.constants ? WEIR_WRITES_CONSTANTS : attributes;
+}
+
+int32_t weir_module_trains(const WeirModule* module) {
+  return module->writes.training;
 }
 
 WeirStatus weir_module_bytes(const WeirModule* module, uint64_t* bytes, char** error) {

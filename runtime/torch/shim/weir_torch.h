@@ -121,6 +121,8 @@ int32_t weir_module_convolves(const WeirModule* module);
 int32_t weir_module_names_cuda(const WeirModule* module);
 // Returns a WeirWrites, and the first such write in words, which live as long as the module.
 int32_t weir_module_writes(const WeirModule* module, const char** where);
+// Returns 1 if the method asks whether it is in training, and it was saved so.
+int32_t weir_module_trains(const WeirModule* module);
 // Returns the bytes of the tensors among its attributes.
 WeirStatus weir_module_bytes(const WeirModule* module, uint64_t* bytes, char** error);
 // Copies a module in its present state, which no other thread may change meanwhile. The copy shares the code, which

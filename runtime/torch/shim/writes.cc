@@ -380,6 +380,11 @@ class Folding {
     fold(*graph.block());
   }
 
+  // Checks whether a module asks whether it is in training, and is.
+  bool in_training() const {
+    return in_training_;
+  }
+
  private:
   void assigned(const Block& block) {
     for (const Node* node : block.nodes()) {
@@ -416,6 +421,7 @@ class Folding {
     if (value.isObject()) {
       objects_.emplace(node.output(), value);
     } else if (value.isNone() || value.isBool() || value.isInt() || value.isDouble() || value.isString()) {
+      in_training_ = in_training_ || (name == "training" && value.isBool() && value.toBool());
       torch::jit::WithInsertPoint before(&node);
       node.output()->replaceAllUsesWith(graph_.insertConstant(value));
     }
@@ -424,6 +430,7 @@ class Folding {
   Graph& graph_;
   std::unordered_set<std::string> assigned_;
   std::unordered_map<const Value*, IValue> objects_;
+  bool in_training_ = false;
 };
 
 } // namespace
@@ -431,9 +438,11 @@ class Folding {
 Writes writes_of(const torch::jit::Module& module, const torch::jit::Method& method) {
   auto graph = method.graph()->copy();
   torch::jit::Inline(*graph);
-  Folding(*graph, module);
+  bool in_training = Folding(*graph, module).in_training();
   torch::jit::ConstantPropagationImmutableTypes(graph);
-  return Analysis(graph).result();
+  auto found = Analysis(graph).result();
+  found.training = in_training;
+  return found;
 }
 
 } // namespace weir

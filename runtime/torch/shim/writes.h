@@ -13,6 +13,7 @@ struct Writes {
   bool constants = false;       // tensors that the code holds
   std::string where;            // the first such write, for people; empty without one
   std::vector<bool> arguments;  // by argument, self first
+  bool training = false;        // the code asks for the mode that it was saved in, and it is that of training
 };
 
 // Analyses the graph of `method` of `module`; in doubt it writes.

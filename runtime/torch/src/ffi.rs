@@ -150,6 +150,7 @@ unsafe extern "C" {
     pub(crate) fn weir_module_convolves(module: *const RawModule) -> i32;
     pub(crate) fn weir_module_names_cuda(module: *const RawModule) -> i32;
     pub(crate) fn weir_module_writes(module: *const RawModule, place: *mut *const c_char) -> i32;
+    pub(crate) fn weir_module_trains(module: *const RawModule) -> i32;
     pub(crate) fn weir_module_bytes(
         module: *const RawModule,
         bytes: *mut u64,

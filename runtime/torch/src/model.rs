@@ -44,6 +44,7 @@ impl Backend for TorchBackend {
         let trim = TrimWhenDropped;
         let weights = Weights::load(source, &settings)?;
         let runner = runner(&settings, weights.on(first)?, first)?;
+        warn_in_training(source, &runner);
         let plan = plan(source, &runner)?;
         if settings.method == FORWARD
             && let Some(module) = optimize::faster_module(source, &runner, &plan.signature)
@@ -88,6 +89,17 @@ impl Model for TorchModel {
             peak_memory: PeakMemory::default(),
             _trim: TrimWhenDropped,
         }))
+    }
+}
+
+/// It is run as it was saved, as PyTorch runs it; few mean that.
+fn warn_in_training(source: &ModelSource, runner: &Runner) {
+    if runner.module.is_in_training() {
+        tracing::warn!(
+            model = source.name,
+            instead = "call model.eval() before the model is scripted and saved",
+            "the model was saved in training mode, in which dropout is by chance and normalisation goes by the batch"
+        );
     }
 }
 

@@ -86,6 +86,12 @@ impl Module {
         unsafe { ffi::weir_module_convolves(self.raw) != 0 }
     }
 
+    /// Checks whether the method asks whether it is in training, and it was saved so.
+    pub(crate) fn is_in_training(&self) -> bool {
+        // SAFETY: the module is alive.
+        unsafe { ffi::weir_module_trains(self.raw) != 0 }
+    }
+
     /// Loads the same file again, optimised for inference on the processor: weights become constants of the
     /// code, in the layout that convolutions need. The outputs are the same.
     pub(crate) fn load_optimized(&self, path: &Path) -> Result<Self, Fault> {

@@ -26,7 +26,7 @@ use likeness::{RowOutput, Tolerance};
 use rows::{Companions, Increase, Row};
 
 /// Time of the processor for further runs. A model that takes 60 ms for a row has only those of [`MUST`]; one that
-/// takes 4 ms has all, of which there are 19 with 129 rows for batches of up to 32.
+/// takes 4 ms has all, of which there are 25 with 169 rows for batches of up to 32.
 const BUDGET: Duration = Duration::from_millis(500);
 
 /// Runs that are made whatever they take: 2 and 3 rows, beside rows like it and beside larger ones.
@@ -34,6 +34,9 @@ const MUST: usize = 3;
 
 /// Largest batch that is tried. Beyond it no kernel and no model's own code behaves otherwise.
 const LARGEST: usize = 32;
+
+/// Further sizes, for code that treats some of them otherwise.
+const SIZES: [usize; 5] = [4, 5, 6, 7, 16];
 
 /// The reason not to batch a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,7 +126,35 @@ fn check_on_device(
                 .to_owned(),
         ));
     }
+    check_medium(runner, &test.trial, max_batch_size)?;
     check_integers(runner, &test.trial, max_batch_size)
+}
+
+/// Makes runs with a larger row than the small one: of what rounds to whole numbers a small row is all zeros, whatever
+/// stands beside it.
+fn check_medium(
+    runner: &Runner,
+    trial: &Trial<'_>,
+    max_batch_size: usize,
+) -> Result<(), Dependence> {
+    let all = [Companions::Large, Companions::Zeros, Companions::Alike];
+    let cases = all.map(|companions| Case {
+        rows: 2.min(max_batch_size),
+        place: 1,
+        companions,
+    });
+    let increase = Increase::none(trial.inputs().len());
+    let mut test = Test::new(trial.on(trial.inputs()), runner, increase);
+    test.subject = Companions::Medium;
+    // Sums of another order differ by more, the larger they are: only batches of one size are compared.
+    for case in cases {
+        match test.compare(case, None) {
+            Ok(()) => {}
+            Err(Dependence::Failed(_)) => return Ok(()),
+            Err(dependence) => return Err(dependence),
+        }
+    }
+    Ok(())
 }
 
 /// Makes runs with larger integers, in rows of the trial's sizes and of one element: of some models the sizes and the
@@ -227,6 +258,7 @@ fn cases(max_batch_size: usize) -> Vec<Case> {
         (2, 1, Companions::Alike),
         (2, 1, Companions::NotANumber),
         (2, 0, Companions::Negative),
+        (2, 0, Companions::LargeNegative),
     ];
     let places = [
         (2, 1),
@@ -239,8 +271,9 @@ fn cases(max_batch_size: usize) -> Vec<Case> {
     let others = places
         .into_iter()
         .flat_map(|(rows, place)| all.map(|companions| (rows, place, companions)));
+    let sizes = SIZES.map(|rows| (rows, rows / 2, Companions::Alike));
     let mut cases = Vec::new();
-    for (rows, place, companions) in first.into_iter().chain(others) {
+    for (rows, place, companions) in first.into_iter().chain(others).chain(sizes) {
         let case = Case {
             rows,
             place,
@@ -275,6 +308,8 @@ struct Test<'a> {
     trial: Trial<'a>,
     runner: &'a Runner,
     reach: Increase,
+    /// The elements of the row to compare.
+    subject: Companions,
     /// The row's outputs in the first batch of each size and place.
     seen: Vec<(Case, Vec<RowOutput>)>,
     /// True once two rows had different outputs: a model that answers all rows alike shows nothing.
@@ -288,6 +323,7 @@ impl<'a> Test<'a> {
             trial,
             runner,
             reach,
+            subject: Companions::Subject,
             seen: Vec::new(),
             informative: false,
             spent: Duration::ZERO,
@@ -303,7 +339,7 @@ impl<'a> Test<'a> {
             if number >= MUST && self.spent + expected > BUDGET {
                 break;
             }
-            self.compare(case, &alone)?;
+            self.compare(case, Some(&alone))?;
         }
         Ok(())
     }
@@ -324,9 +360,9 @@ impl<'a> Test<'a> {
         }
     }
 
-    fn compare(&mut self, case: Case, alone: &[RowOutput]) -> Result<(), Dependence> {
+    fn compare(&mut self, case: Case, alone: Option<&[RowOutput]>) -> Result<(), Dependence> {
         let rows = (0..case.rows).map(|at| match at {
-            at if at == case.place => self.row(1, Companions::Subject),
+            at if at == case.place => self.row(1, self.subject),
             at => self.row(2 * at, case.companions),
         });
         let rows = rows.collect::<Result<Vec<Row>, _>>()?;
@@ -349,7 +385,7 @@ impl<'a> Test<'a> {
             .and_then(|(_, before)| {
                 likeness::first_difference(before, &row, tolerance.same_kernels)
             })
-            .or_else(|| likeness::first_difference(alone, &row, tolerance.other_kernels));
+            .or_else(|| likeness::first_difference(alone?, &row, tolerance.other_kernels));
         if let Some(difference) = difference {
             return Err(Dependence::Mixed(format!(
                 "{difference} with the rows beside it in a batch of {}",

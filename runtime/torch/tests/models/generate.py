@@ -136,6 +136,36 @@ class Divides(nn.Module):
         return torch.tensor([[dividend % divisor, dividend // divisor]])
 
 
+class Truncates(nn.Module):
+    """The quotient of two integers, of which the processor ends the process for some."""
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        return torch.div(a, b, rounding_mode="trunc")
+
+
+class Bags(nn.Module):
+    """The largest of each bag of embeddings; a bag begins at each offset."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.EmbeddingBag(20, 4, mode="max")
+
+    def forward(self, ids: Tensor, offsets: Tensor) -> Tensor:
+        return self.table(ids, offsets)
+
+
+class LstmState(nn.Module):
+    """Its state is given and returned. Traced, it has the call of the kernel, without what Python checks before it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(3, 4, batch_first=True)
+
+    def forward(self, x: Tensor, h: Tensor, c: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+        y, (h, c) = self.lstm(x, (h, c))
+        return y, h, c
+
+
 class Scalar(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x.sum()
@@ -473,6 +503,10 @@ def main() -> None:
     write(torch.jit.trace(Segmentation(), torch.zeros(1, 4), strict=False), "dict_traced")
     for name, build in STRUCTURED.items():
         write(torch.jit.script(build().eval()), name)
+    for name, build in {"truncates": Truncates, "bags": Bags}.items():
+        write(torch.jit.script(build().eval()), name)
+    state = (torch.zeros(1, 2, 3), torch.zeros(1, 1, 4), torch.zeros(1, 1, 4))
+    write(torch.jit.trace(LstmState().eval(), state), "lstm_state")
     torch.save({"weight": torch.zeros(2)}, HERE / "state_dict.pt")  # no TorchScript: must be refused
     for name, inputs in (("mlp", torch.arange(32.0).reshape(2, 16) / 32), ("conv_traced", torch.ones(1, 1, 8, 8))):
         outputs = torch.jit.load(str(HERE / f"{name}.pt"))(inputs)

@@ -325,6 +325,28 @@ class Moved(nn.Module):
         return x.to("cuda").to("cpu")
 
 
+class Rounded(nn.Module):
+    """Whole numbers, of which those of a small row are zeros, times the largest of the batch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        whole = x.long()
+        return whole * whole.max()
+
+
+class Lowest(nn.Module):
+    """Zeros all rows if one has an element far below zero."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 0 if bool((x < -30).any()) else x
+
+
+class Seven(nn.Module):
+    """Treats batches of one size otherwise."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if x.size(0) == 7 else x
+
+
 class Compared(nn.Module):
     """Has the name of a device that it does not use, as the code of nn.MultiheadAttention."""
 
@@ -338,7 +360,7 @@ SCRIPTED = [
     Placed, Moved, Compared,
     OneHot, UpTo, UpToEach, Padded, Unpacked, UnpackedTo, Cut, Distinct, Signed, Guarded, Masked,
     Centred, Offset, Faint, Softmax, Cumulative, Scaled, Sorted, Reversed, FromThree, FromEight, Clipped, Beside,
-    Longest, Ranked, Chance, Constant, Extreme, Far, Strict,
+    Longest, Ranked, Chance, Constant, Extreme, Far, Strict, Rounded, Lowest, Seven,
 ]  # fmt: skip
 
 

@@ -170,6 +170,7 @@ def main() -> None:
     write(torch.jit.trace(captured, torch.zeros(1, 4), check_trace=False), "captured")
     training = torch.jit.trace(nn.BatchNorm1d(4).train(), torch.rand(2, 4), check_trace=False)
     write(training, "norm_in_training")
+    write(torch.jit.script(nn.BatchNorm1d(4).train()), "saved_in_training")
 
 
 if __name__ == "__main__":

@@ -291,6 +291,123 @@ fn integers_without_a_quotient_are_an_exception_and_the_next_batch_runs() {
     }
 }
 
+/// A trace has the kernels' calls, without what Python checks before them.
+#[test]
+fn a_state_or_input_of_another_shape_is_an_exception_of_a_traced_lstm() {
+    let f = |name, dims: &[i64]| tensor(name, DataType::Fp32, dims);
+    let (x, h, c) = (
+        f("x", &[-1, -1, -1]),
+        f("h", &[-1, -1, -1]),
+        f("c", &[-1, -1, -1]),
+    );
+    let outputs = ["y", "hn", "cn"].map(|name| f(name, &[-1, -1, -1]));
+    let source = configured("lstm_state", 0, vec![x, h, c], outputs.to_vec());
+    let mut instance = instance(&source);
+    let mut refused = |shapes: [[i64; 3]; 3]| {
+        let column = |(name, shape): (&str, [i64; 3])| {
+            let data = floats(&vec![0.5; shape.iter().product::<i64>() as usize]);
+            whole(name, DataType::Fp32, &shape, data)
+        };
+        let columns = ["x", "h", "c"].into_iter().zip(shapes).map(column);
+        run(&mut *instance, columns.collect())
+            .err()
+            .map(|error| error.to_string())
+    };
+    assert_eq!(refused([[2, 5, 3], [1, 2, 4], [1, 2, 4]]), None);
+    for (shapes, said) in [
+        (
+            [[2, 5, 3], [2, 2, 4], [2, 2, 4]],
+            "Expected hidden[0] size [1, 2, 4], got [2, 2, 4]",
+        ),
+        (
+            [[2, 5, 3], [1, 2, 4], [1, 1, 4]],
+            "Expected hidden[1] size [1, 2, 4], got [1, 1, 4]",
+        ),
+        (
+            [[2, 5, 3], [1, 2, 1], [1, 2, 1]],
+            "Expected hidden[0] size [1, 2, 4]",
+        ),
+        (
+            [[2, 5, 7], [1, 2, 4], [1, 2, 4]],
+            "must be equal to input_size. Expected 3",
+        ),
+    ] {
+        let error = refused(shapes).unwrap();
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+#[test]
+fn integers_that_a_kernel_takes_on_trust_are_an_exception() {
+    let i = |name| tensor(name, DataType::Int64, &[-1]);
+    for (name, inputs, values, said) in [
+        (
+            "bags",
+            ["ids", "offsets"],
+            [vec![1, 2, 3], vec![0, -9_000_000]],
+            "offsets should ascend",
+        ),
+        (
+            "bags",
+            ["ids", "offsets"],
+            [vec![1, 2, 3], vec![0, 4]],
+            "offsets should ascend",
+        ),
+        (
+            "bags",
+            ["ids", "offsets"],
+            [vec![1, 2, 3], vec![]],
+            "no offsets",
+        ),
+        (
+            "truncates",
+            ["a", "b"],
+            [vec![7, i64::MIN], vec![1, -1]],
+            "OverflowError",
+        ),
+    ] {
+        let output = if name == "bags" {
+            tensor("y", DataType::Fp32, &[-1, 4])
+        } else {
+            i("y")
+        };
+        let source = configured(name, 0, inputs.map(i).to_vec(), vec![output]);
+        let mut instance = load(&source).instance(Device::Cpu).unwrap();
+        let column = |(name, values): (&str, Vec<i64>)| {
+            whole(name, DataType::Int64, &[values.len() as i64], ints(&values))
+        };
+        let columns = inputs.into_iter().zip(values).map(column).collect();
+        let error = run(&mut *instance, columns).unwrap_err().to_string();
+        assert!(error.contains(said), "{name}: {error}");
+    }
+}
+
+/// Trials have as many states as sequences.
+#[test]
+fn a_traced_lstm_that_takes_a_state_is_loaded() {
+    let model = load(&bare("lstm_state"));
+    assert_eq!(model.signature().max_batch_size, 0);
+}
+
+/// As PyTorch does it: its answer goes by the batch, which no other request may share.
+#[test]
+fn a_model_saved_in_training_is_run_so() {
+    let source = bare("saved_in_training");
+    assert_eq!(load(&source).signature().max_batch_size, 0);
+    let mut instance = instance(&source);
+    let x = floats(&[1.0, 1.0, 1.0, 1.0, 3.0, 3.0, 3.0, 3.0]);
+    let outputs = run(
+        &mut *instance,
+        vec![whole("input", DataType::Fp32, &[2, 4], x)],
+    )
+    .unwrap();
+    let normalised = as_floats(&outputs[0]);
+    assert!(
+        (normalised[0] + 1.0).abs() < 1e-4 && (normalised[4] - 1.0).abs() < 1e-4,
+        "{normalised:?}"
+    );
+}
+
 /// Trials are made of zeros, among others.
 #[test]
 fn a_model_that_divides_by_its_input_is_loaded() {

@@ -20,10 +20,14 @@ pub(super) enum Companions {
     Alike,
     /// Zeros and empty strings.
     Zeros,
+    /// Those of another row that is compared: between the trials' and the large ones.
+    Medium,
     /// Much larger ones: true for all of BOOL, longer strings; integers, which may be indices, by [`Increase`].
     Large,
     /// Those of the opposite sign.
     Negative,
+    /// Much larger ones of the opposite sign; the same as `Large` where there is none.
+    LargeNegative,
     /// NaN; the same as `Alike` where there is none.
     NotANumber,
 }
@@ -54,9 +58,10 @@ impl Increase {
         match companions {
             Companions::Subject if elements == 1 => (reach / 2.0 - 1.0).max(0.0),
             Companions::Subject => reach / 2.0,
-            Companions::Large => reach,
+            Companions::Large | Companions::LargeNegative => reach,
             Companions::Alike
             | Companions::Zeros
+            | Companions::Medium
             | Companions::Negative
             | Companions::NotANumber => 0.0,
         }
@@ -134,29 +139,42 @@ fn scaled(
         }
         Companions::Zeros => Bytes::from(vec![0; data.len()]),
         Companions::Subject if is_float(datatype) => multiplied(SMALL),
-        Companions::Large => large(datatype, data, placement),
+        Companions::Medium if is_float(datatype) => multiplied(SMALL * large_factor(placement)),
+        // A number that is cast to an index is none on a GPU.
+        Companions::LargeNegative if placement.is_processor() && is_float(datatype) => {
+            multiplied(-LARGE)
+        }
+        Companions::Large | Companions::LargeNegative => large(datatype, data, placement),
         // On a GPU an index of less than 0, or a probability of NaN, ends its use by all models.
         Companions::Negative if placement.is_processor() && is_signed(datatype) => multiplied(-1.0),
         Companions::NotANumber if placement.is_processor() && is_float(datatype) => {
             mapped(datatype, data, |_| f64::NAN)
         }
-        Companions::Subject | Companions::Alike | Companions::Negative | Companions::NotANumber => {
-            data.clone()
-        }
+        Companions::Subject
+        | Companions::Medium
+        | Companions::Alike
+        | Companions::Negative
+        | Companions::NotANumber => data.clone(),
+    }
+}
+
+fn large_factor(placement: &Placement) -> f64 {
+    if placement.is_processor() {
+        LARGE
+    } else {
+        LARGE_ON_GPU
     }
 }
 
 fn large(datatype: DataType, data: &Bytes, placement: &Placement) -> Bytes {
-    let factor = if placement.is_processor() {
-        LARGE
-    } else {
-        LARGE_ON_GPU
-    };
     match datatype {
         DataType::Uint8 => Bytes::from(vec![u8::MAX; data.len()]),
         DataType::Bool => Bytes::from(vec![1; data.len()]),
         DataType::Bytes => Bytes::from_iter(strings(data).iter().flat_map(longer)),
-        float if is_float(float) => mapped(float, data, |element| element * factor),
+        float if is_float(float) => {
+            let factor = large_factor(placement);
+            mapped(float, data, |element| element * factor)
+        }
         _ => data.clone(),
     }
 }

@@ -73,6 +73,9 @@ fn rows_that_mix_are_never_batched() {
         "distinct",
         "signed",
         "guarded",
+        "rounded",
+        "lowest",
+        "seven",
     ] {
         assert_eq!(inferred_batch_size(name), 0, "{name}");
     }
