@@ -1,15 +1,14 @@
-//! Pages generated from the programs: `docs/flags.md` and `docs/metrics.md`. `make generate` rewrites them.
+//! Files generated from the programs: `docs/flags.md`, `docs/metrics.md` and the names of the runtime's flags. `make generate`
+//! rewrites them.
 
 mod flags;
 mod metrics;
 
 use std::path::{Path, PathBuf};
 
-/// Compares a page with what it should be, or writes it.
-fn check(page: &str, expected: &str) {
-    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../docs")
-        .join(page);
+/// Compares a file of the repository with what it should be, or writes it.
+fn check(file: &str, expected: &str) {
+    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
     #[expect(clippy::disallowed_methods, reason = "the one switch of this test")]
     if std::env::var("UPDATE").is_ok() {
         std::fs::write(&path, expected).unwrap();
@@ -17,6 +16,6 @@ fn check(page: &str, expected: &str) {
     let found = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         found == expected,
-        "docs/{page} is out of date: `make generate` rewrites it"
+        "{file} is out of date: `make generate` rewrites it"
     );
 }

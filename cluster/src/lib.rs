@@ -24,6 +24,7 @@ mod relocate;
 mod report;
 mod reports;
 mod route;
+mod runtime_arguments;
 mod scale;
 mod scaling;
 mod snapshot;
@@ -44,6 +45,7 @@ pub use reports::{LatestReports, Reports};
 pub use route::{
     Batching, Conflict, ControlRoutes, Destination, Mirror, Route, Routes, Split, Tagged, Target,
 };
+pub use runtime_arguments::check_runtime_arguments;
 pub use scale::Scale;
 pub use scaling::{
     Economy, MostChange, OtherAutoscaler, PolicySelect, RatePolicy, ScaleTarget, ScalingBehavior,

@@ -6,6 +6,8 @@ mod server_type;
 #[cfg(test)]
 mod tests;
 
+use k8s_openapi::api::core::v1::Container;
+use weir_cluster::Workload;
 use weir_crds::ServingRuntimeSpec;
 use weir_crds::inference_service::{FailureReason, Model};
 
@@ -91,6 +93,26 @@ impl Runtimes {
         let own = self.0.iter().filter(move |runtime| runtime.scope == own);
         let shared = self.0.iter().filter(|r| r.scope == Scope::Cluster);
         own.chain(shared)
+    }
+}
+
+impl Runtime {
+    /// True for Weir's own runtime, as the platform's installation declares it.
+    pub(crate) fn is_built_in(&self) -> bool {
+        self.scope == Scope::Cluster && self.name == BUILT_IN
+    }
+
+    /// The container that serves the model.
+    pub(crate) fn serving(&self) -> Option<&Container> {
+        let containers = &self.spec.pod.containers;
+        let named = containers.iter().find(|c| c.name == Workload::CONTAINER);
+        named.or(containers.first())
+    }
+
+    /// True if a container that was merged over the serving one runs the same program.
+    pub(crate) fn runs_in(&self, merged: &Container) -> bool {
+        let own = self.serving();
+        own.is_some_and(|own| own.image == merged.image && own.command == merged.command)
     }
 }
 

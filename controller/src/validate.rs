@@ -12,6 +12,7 @@ mod pods;
 mod predictor;
 mod route;
 mod runtime;
+mod runtime_arguments;
 #[cfg(test)]
 mod tests;
 mod tracing;
@@ -114,6 +115,9 @@ impl Context<'_> {
     ) -> Option<Validated> {
         let spec = &self.object.spec;
         let annotations = annotations::read(self.object, errors);
+        for error in pods::metadata::errors(&self.object.metadata) {
+            errors.add(format!("metadata.{}", error.field), error.message);
+        }
         let predictor = predictor::read(self, "spec.predictor", &spec.predictor, errors);
         ignored_fields.extend(tracing::read(
             spec.tracing.as_ref(),

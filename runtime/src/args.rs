@@ -83,10 +83,11 @@ pub(crate) enum ArgsError {
     Invalid(Vec<String>),
 }
 
-/// The command with every flag, for parsing, help and documentation.
+/// The command with every flag, for parsing, help and documentation. Of a flag that is given twice the last counts, as in
+/// Triton: a service's arguments come after those of its runtime.
 #[must_use]
 pub fn command() -> clap::Command {
-    triton_flags::add_to(Args::command())
+    triton_flags::add_to(Args::command()).args_override_self(true)
 }
 
 /// Parses flags, the program's name first.

@@ -97,6 +97,17 @@ drains_take_one_at_a_time() {
     check "pods of an older template do not count" 6 "$(render | grep -c 'matchLabelKeys: \[pod-template-hash\]')"
 }
 
+marks() { render -s templates/gateway.yaml "$@" | grep -oE '(prometheus.io/scrape|kubernetes.io/name|team): .*' | sort | uniq -c | awk '{print $1 $2 $3}' | paste -sd ' '; }
+
+# Who renders the chart through kustomize, as Flux does, is refused a name that a mapping has twice.
+marks_of_pods_are_there_once() {
+    check "marks of pods that are set" '9kubernetes.io/name:weir-gateway 1prometheus.io/scrape:"false" 1team:a' \
+        "$(marks --set-string 'gateway.podAnnotations.prometheus\.io/scrape=false' \
+            --set 'gateway.podLabels.team=a,gateway.podLabels.app\.kubernetes\.io/name=mine')"
+    check "a namespace and a release of digits" 0 \
+        "$(helm template 123 $chart --namespace 456 --set-string watchNamespace=789 | grep -cE '(namespace|instance|metadata.name): [0-9]')"
+}
+
 lint() {
     helm lint --strict --quiet $chart
     the_same_as_their_sources
@@ -127,6 +138,7 @@ lint() {
     gateways_keep_within_their_memory
     either_family_is_listened_to
     images_may_have_digests
+    marks_of_pods_are_there_once
     the_way_from_outside
     drains_take_one_at_a_time
     alerts_are_of_metrics_that_there_are

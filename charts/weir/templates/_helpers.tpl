@@ -10,7 +10,7 @@ helm.sh/chart: {{ (index . 0).Chart.Name }}-{{ (index . 0).Chart.Version | repla
 {{/* What tells a component's pods from others, and never changes */}}
 {{- define "weir.selector" -}}
 app.kubernetes.io/name: weir-{{ index . 1 }}
-app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+app.kubernetes.io/instance: {{ (index . 0).Release.Name | quote }}
 {{- end }}
 
 {{/* An image with its tag, or with its digest, which says all: include "weir.image" (list $ .Values.weir.image) */}}
@@ -48,7 +48,7 @@ apiVersion: apps/v1
 kind: Deployment
 metadata:
   name: weir-{{ .name }}
-  namespace: {{ $root.Release.Namespace }}
+  namespace: {{ $root.Release.Namespace | quote }}
   labels: {{- include "weir.labels" (list $root .name) | nindent 4 }}
 spec:
   {{- with $values.replicas }}
@@ -60,13 +60,12 @@ spec:
     matchLabels: {{- include "weir.selector" (list $root .name) | nindent 6 }}
   template:
     metadata:
-      labels:
-        {{- include "weir.labels" (list $root .name) | nindent 8 }}
-        {{- with $values.podLabels }}{{ toYaml . | nindent 8 }}{{ end }}
-      annotations:
-        prometheus.io/scrape: "true"
-        prometheus.io/port: "9090"
-        {{- with $values.podAnnotations }}{{ toYaml . | nindent 8 }}{{ end }}
+      {{- /* What is set comes first, but for the labels by which pods are found. No name may stand in it twice. */}}
+      {{- $found := include "weir.selector" (list $root .name) | fromYaml }}
+      {{- $labels := include "weir.labels" (list $root .name) | fromYaml }}
+      {{- $annotations := dict "prometheus.io/scrape" "true" "prometheus.io/port" "9090" }}
+      labels: {{- mergeOverwrite $labels ($values.podLabels | default dict) $found | toYaml | nindent 8 }}
+      annotations: {{- mergeOverwrite $annotations ($values.podAnnotations | default dict) | toYaml | nindent 8 }}
     spec:
       serviceAccountName: weir-{{ .name }}
       priorityClassName: weir-system
@@ -125,7 +124,7 @@ apiVersion: v1
 kind: Service
 metadata:
   name: weir-{{ .name }}
-  namespace: {{ .root.Release.Namespace }}
+  namespace: {{ .root.Release.Namespace | quote }}
   labels: {{- include "weir.labels" (list .root .name) | nindent 4 }}
 spec:
   selector: {{- include "weir.selector" (list .root .name) | nindent 4 }}
@@ -142,7 +141,7 @@ apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
   name: weir-{{ .name }}
-  namespace: {{ .root.Release.Namespace }}
+  namespace: {{ .root.Release.Namespace | quote }}
   labels: {{- include "weir.labels" (list .root .name) | nindent 4 }}
 spec:
   maxUnavailable: 1
@@ -161,7 +160,7 @@ kind: {{ .kind }}
 metadata:
   name: {{ $name }}
   {{- with .namespace }}
-  namespace: {{ . }}
+  namespace: {{ . | quote }}
   {{- end }}
   labels: {{- include "weir.labels" (list .root .name) | nindent 4 }}
 rules:
@@ -174,11 +173,11 @@ kind: {{ .kind }}Binding
 metadata:
   name: {{ $name }}
   {{- with .namespace }}
-  namespace: {{ . }}
+  namespace: {{ . | quote }}
   {{- end }}
   labels: {{- include "weir.labels" (list .root .name) | nindent 4 }}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: {{ .kind }}, name: {{ $name }}}
-subjects: [{kind: ServiceAccount, name: weir-{{ .name }}, namespace: {{ .root.Release.Namespace }}}]
+subjects: [{kind: ServiceAccount, name: weir-{{ .name }}, namespace: {{ .root.Release.Namespace | quote }}}]
 {{- end }}
 {{- end }}
 

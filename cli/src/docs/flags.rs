@@ -1,4 +1,4 @@
-//! The page `docs/flags.md`.
+//! The page `docs/flags.md`, and the list of the runtime's flags.
 
 use clap::{Arg, Command, CommandFactory};
 
@@ -19,7 +19,25 @@ Generated from the programs; `--help` says the same.
     }
     add_runtime(&mut page, &weir_runtime::args::command());
     page.push_str(MEMORY);
-    check("flags.md", &page);
+    check("docs/flags.md", &page);
+}
+
+/// The flags that a manifest's arguments may have, for whoever checks them without the program.
+#[test]
+fn flags_of_the_runtime_are_listed() {
+    let command = weir_runtime::args::command();
+    let mut lines = Vec::new();
+    for arg in command.get_arguments() {
+        let value = match arg.get_action().takes_values() {
+            true => " VALUE",
+            false => "",
+        };
+        let aliases = arg.get_aliases().unwrap_or_default();
+        let names = arg.get_long().into_iter().chain(aliases);
+        lines.extend(names.map(|name| format!("--{name}{value}\n")));
+    }
+    lines.sort();
+    check("cluster/src/runtime_flags.txt", &lines.concat());
 }
 
 fn add_weir_command(page: &mut String, command: &Command) {
@@ -37,7 +55,8 @@ fn add_runtime(page: &mut String, command: &Command) {
         "
 ## `weir-runtime`
 
-Names and defaults are Triton's where Triton has the flag. Booleans may be written `true`, `on`, `1`, `false`, `off` or `0`.
+Names and defaults are Triton's where Triton has the flag. Booleans may be written `true`, `on`, `1`, `false`, `off` or `0`. Of a flag
+that is given twice the last counts, unless it is repeatable.
 ",
     );
     let mut heading = None;

@@ -68,7 +68,7 @@ Values of `reason`: REASONS. Values of `cause`: CAUSES. Values of `code`: `ok`, 
         .replace("CAUSES", &quoted(Refusal::ALL.map(Refusal::label))),
     );
     page.push_str(&table(&runtime_metrics()?));
-    check("metrics.md", &page);
+    check("docs/metrics.md", &page);
     Ok(())
 }
 

@@ -43,8 +43,13 @@ pub(crate) fn unavailable(error: kube::Error) -> ClusterError {
     }
 }
 
+/// What cannot be applied as it breaks its schema, such as two volumes of one name, is a 500.
 fn is_invalid(status: &Status) -> bool {
     matches!(status.code, 400 | 413 | 422)
+        || (status.code == 500
+            && status
+                .message
+                .contains("failed to create typed patch object"))
 }
 
 /// 404 is the namespace's: an object that is not there is none of the errors that come here. A webhook that cannot be
@@ -69,6 +74,15 @@ mod tests {
     fn answered(code: u16) -> ClusterError {
         let status = Status::failure("no", "Because").with_code(code);
         of("digits", kube::Error::Api(status.boxed()))
+    }
+
+    #[test]
+    fn an_object_with_two_volumes_of_one_name_is_refused() {
+        let message = "failed to create typed patch object (team/a; apps/v1, Kind=Deployment): \
+            .spec.template.spec.volumes: duplicate entries for key [name=\"kserve-pvc-source\"]";
+        let status = Status::failure(message, "").with_code(500);
+        let error = of("digits", kube::Error::Api(status.boxed()));
+        assert!(matches!(error, ClusterError::Refused { .. }), "{error}");
     }
 
     #[test]

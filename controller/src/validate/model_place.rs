@@ -1,11 +1,11 @@
 //! A model of which nothing says where it is, for Weir's own runtime on Kubernetes.
 
 use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
-use weir_cluster::{PodTemplate, Storage, Workload};
+use weir_cluster::{PodTemplate, Storage};
 use weir_crds::inference_service::Predictor;
 
 use super::error_list::ErrorList;
-use crate::runtimes::{BUILT_IN, Runtime, Scope};
+use crate::runtimes::Runtime;
 
 /// Flags of Weir's runtime that say what it serves.
 const FLAGS: [&str; 2] = ["--model-repository", "--model-store"];
@@ -22,10 +22,9 @@ pub(super) fn check(
     template: &PodTemplateSpec,
     errors: &mut ErrorList,
 ) {
-    let is_charts = runtime.scope == Scope::Cluster && runtime.name == BUILT_IN;
     let serving = PodTemplate::container(template);
     let is_empty = || serving.is_some_and(|serving| serves_nothing(runtime, serving));
-    if is_charts && !is_stored(predictor) && is_empty() {
+    if runtime.is_built_in() && !is_stored(predictor) && is_empty() {
         errors.add(path, NO_MODEL);
     }
 }
@@ -40,12 +39,10 @@ fn is_stored(predictor: &Predictor) -> bool {
 /// Reports whether the container runs what its runtime does, is told no place but that of a storage, and has no volume
 /// there.
 fn serves_nothing(runtime: &Runtime, serving: &Container) -> bool {
-    let containers = &runtime.spec.pod.containers;
-    let named = containers.iter().find(|c| c.name == Workload::CONTAINER);
-    let Some(own) = named.or(containers.first()) else {
+    let Some(own) = runtime.serving() else {
         return false;
     };
-    let is_same = own.image == serving.image && own.command == serving.command;
+    let is_same = runtime.runs_in(serving);
     let (told, by_runtime) = (repositories(serving), repositories(own));
     let is_told = told.len() > by_runtime.len();
     let in_storage = |place: &&str| is_within(place, Storage::MOUNT_PATH);

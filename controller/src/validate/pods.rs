@@ -2,7 +2,7 @@
 //! have them, as it takes parts of pods as they are.
 
 mod containers;
-mod metadata;
+pub(super) mod metadata;
 mod ports;
 mod probes;
 mod resources;
@@ -61,7 +61,11 @@ fn written(predictor: &Predictor) -> Vec<FieldError> {
 
 /// Errors in the whole pod, with the fields of those parts that the service writes.
 fn merged(predictor: &Predictor, template: &PodTemplateSpec) -> Vec<FieldError> {
-    let mut errors = metadata::errors(template);
+    let mut errors: Vec<_> = template
+        .metadata
+        .iter()
+        .flat_map(metadata::errors)
+        .collect();
     let Some(pod) = &template.spec else {
         return errors;
     };

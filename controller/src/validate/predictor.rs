@@ -9,7 +9,7 @@ use weir_fetch::without_secrets;
 
 use super::error_list::ErrorList;
 use super::validated::Variant;
-use super::{Context, annotations, component, manifest, model_place, pods};
+use super::{Context, annotations, component, manifest, model_place, pods, runtime_arguments};
 use crate::annotations::{CONTROL_ROUTES, STORAGE_DIGEST};
 use crate::field_error::Cure;
 use crate::pod;
@@ -110,6 +110,7 @@ fn of_model(
     let template = template.map(|template| traced(context, template, runtime.server));
     if let Ok(template) = &template {
         model_place::check(&path, runtime, predictor, template, errors);
+        runtime_arguments::check(&path, runtime, template, errors);
         pods::check(pod_path, predictor, template, errors);
     }
     let used = Some((runtime.name.clone(), runtime.scope.clone()));
@@ -308,6 +309,10 @@ fn storage(context: &Context<'_>, uri: Option<&str>) -> Vec<Storage> {
 }
 
 fn scheme(field: &str, uri: &str, errors: &mut ErrorList) {
+    if uri.contains(char::is_control) {
+        let message = "has a line break or another character that cannot be seen, as after `|` in YAML: write it on one line";
+        return errors.add(field, message);
+    }
     if !SCHEMES.iter().any(|scheme| uri.starts_with(scheme)) {
         let schemes = SCHEMES.join(", ");
         let advice = if uri.contains("://") {

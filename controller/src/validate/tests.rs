@@ -51,6 +51,9 @@ fn rules_beyond_the_definition_hold_too() {
     assert!(errors(&[], &storage).ends_with("StorageUri [ftp://models/digits] is not supported"));
     let secret = storage.replace("ftp://models/digits", "ftp://me:pw@models/digits?key=pw");
     assert!(errors(&[], &secret).ends_with("StorageUri [ftp://models/digits] is not supported"));
+    let block =
+        model("digits", &[]).replace("pvc://models/digits", "|\n        pvc://models/digits");
+    assert!(errors(&[], &block).starts_with("spec.predictor.model.storageUri: has a line break"));
     let path = model("digits", &[]).replace("pvc://", "./");
     assert!(errors(&[], &path).ends_with(
         "StorageUri [./models/digits] is not supported: write a path as file:///abs/path, or as pvc://CLAIM/path"

@@ -51,6 +51,15 @@ fn a_command_for_the_entry_point_of_tritons_image_is_taken() {
 }
 
 #[test]
+fn the_last_of_a_repeated_flag_counts() {
+    let twice = "--http-port=8080 --strict-readiness=true --model-name a --http-port 9090 --strict-readiness off --model-name=b";
+    let config = config(twice);
+    assert_eq!(config.http.unwrap().address.port(), 9090);
+    assert_eq!(config.readiness, ReadinessPolicy::Lenient);
+    assert_eq!(config.model_name.as_deref(), Some("b"));
+}
+
+#[test]
 fn defaults_are_tritons() {
     let config = config("");
     let http = config.http.unwrap();

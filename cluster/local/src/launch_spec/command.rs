@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::Container;
+use weir_cluster::check_runtime_arguments;
 
 use super::LaunchSpec;
 use crate::expand::expand;
@@ -22,6 +23,9 @@ const LISTEN_FLAGS: [&str; 6] = [
     "metrics-address",
     "metrics-port",
 ];
+
+/// Name of the same program in our runtime's image, for manifests that were written for Triton.
+const TRITONS_NAME: &str = "tritonserver";
 
 /// Flags of our runtime that say what it serves.
 const REPOSITORY_FLAGS: [&str; 2] = ["--model-repository", "--model-store"];
@@ -53,9 +57,12 @@ impl Program {
     pub(super) fn of(container: &Container, options: &Options) -> Result<Self, String> {
         let command = container.command.clone().unwrap_or_default();
         let image = container.image.as_deref().unwrap_or_default();
-        let ours = match command.first() {
-            Some(first) => Path::new(first).ends_with(RUNTIME),
-            None => image_name(image) == RUNTIME,
+        let has_our_image = image_name(image) == RUNTIME;
+        let ours = match command.first().map(Path::new) {
+            Some(first) => {
+                first.ends_with(RUNTIME) || (has_our_image && first.ends_with(TRITONS_NAME))
+            }
+            None => has_our_image,
         };
         match (ours, &options.runtime) {
             (true, Some(path)) => Ok(Self::Ours(path.clone())),
@@ -77,7 +84,7 @@ impl Program {
     /// The program and its arguments. `name` is the model's.
     ///
     /// # Errors
-    /// Nothing says what our runtime serves: it would end at once, again and again.
+    /// Nothing says what our runtime serves, or it is told what it does not know: it would end at once, again and again.
     pub(super) fn words(
         &self,
         container: &Container,
@@ -95,6 +102,7 @@ impl Program {
                 let command = container.command.as_deref().unwrap_or_default();
                 let given = command.iter().skip(1).chain(args);
                 let given: Vec<_> = given.map(|word| relocate(word)).collect();
+                check_runtime_arguments(&given)?;
                 if models.is_empty() && !names_repository(&given) {
                     return Err(NO_MODEL.to_owned());
                 }

@@ -99,6 +99,33 @@ fn what_our_runtime_is_told_already_stays_but_its_ports() {
 }
 
 #[test]
+fn the_image_of_our_runtime_has_it_under_the_name_of_triton() {
+    let command = |image: &str| {
+        container(json!({
+            "image": image, "command": ["/opt/tritonserver/bin/tritonserver"], "args": ["--id=a"],
+        }))
+    };
+    let ours = invocation(command("example.com/weir-runtime:1"));
+    assert_eq!(ours.program, "/opt/weir-runtime");
+    assert_eq!(ours.args[0], "--id=a");
+    let others = invocation(command("nvcr.io/nvidia/tritonserver:1"));
+    assert_eq!(others.program, "/opt/tritonserver/bin/tritonserver");
+}
+
+#[test]
+fn a_flag_that_our_runtime_does_not_have_is_refused() {
+    let workload = workload(container(
+        json!({ "image": "weir-runtime", "args": ["--colour"] }),
+    ));
+    let error = LaunchSpec::of(&workload, &options()).unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("weir-runtime has no flag --colour"),
+        "{error}"
+    );
+}
+
+#[test]
 fn our_runtime_without_a_model_is_refused_with_what_to_write() {
     let without = |more: Value| {
         let mut more = more;

@@ -1,6 +1,6 @@
-//! Labels and annotations of a pod, whose names and values have Kubernetes' syntax.
+//! Labels and annotations of a pod or a service, whose names and values have Kubernetes' syntax.
 
-use k8s_openapi::api::core::v1::PodTemplateSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::field_error::FieldError;
 
@@ -13,15 +13,16 @@ const LONGEST_PREFIX: usize = 253;
 const NO_NAME: &str = "is no name: write letters, digits, `-`, `_` and `.`, 63 at most, after a prefix such as example.com/ \
                        if it has one";
 
-/// Errors in the labels and annotations, with their fields below the pod's.
-pub(super) fn errors(template: &PodTemplateSpec) -> Vec<FieldError> {
-    let metadata = template.metadata.iter();
-    let maps = metadata.flat_map(|m| [("labels", &m.labels), ("annotations", &m.annotations)]);
-    let keys = maps.flat_map(|(field, map)| {
-        let bad = map.iter().flatten().filter(|(name, _)| !is_name(name));
-        bad.map(move |(name, _)| FieldError::new(format!("{field}[{name}]"), NO_NAME))
-    });
-    let labels = template.metadata.iter().flat_map(|m| &m.labels).flatten();
+/// Errors in the labels and annotations, with their fields below the metadata.
+pub(in crate::validate) fn errors(metadata: &ObjectMeta) -> Vec<FieldError> {
+    let labels = metadata.labels.iter().flatten();
+    let annotations = metadata.annotations.iter().flatten();
+    // Their prefixes may have capitals, as in Kubernetes.
+    let annotations = annotations.filter(|(name, _)| !is_name(&name.to_ascii_lowercase()));
+    let annotations =
+        annotations.map(|(name, _)| FieldError::new(format!("annotations[{name}]"), NO_NAME));
+    let keys = labels.clone().filter(|(name, _)| !is_name(name));
+    let keys = keys.map(|(name, _)| FieldError::new(format!("labels[{name}]"), NO_NAME));
     let values = labels.filter(|(_, value)| !is_label_value(value));
     let values = values.map(|(name, value)| {
         let message = format!(
@@ -30,7 +31,7 @@ pub(super) fn errors(template: &PodTemplateSpec) -> Vec<FieldError> {
         );
         FieldError::new(format!("labels[{name}]"), message)
     });
-    keys.chain(values).collect()
+    keys.chain(annotations).chain(values).collect()
 }
 
 fn is_label_value(value: &str) -> bool {

@@ -66,6 +66,19 @@ fn each_name_of_a_label_is_told() {
 }
 
 #[test]
+fn labels_and_annotations_of_the_service_itself_are_checked() {
+    let found = errors(
+        &[("a b", "x"), ("Example.com/a", "x")],
+        &model("digits", &[]),
+    );
+    assert!(
+        found.starts_with("metadata.annotations[a b]: is no name: "),
+        "{found}"
+    );
+    assert_eq!(found.lines().count(), 1, "{found}");
+}
+
+#[test]
 fn variables_are_written_once() {
     finds(
         "env: [{name: A, value: x}, {name: B, value: x}, {name: A, value: z}]",

@@ -40,7 +40,10 @@ impl<'a> Source<'a> {
                 Ok(Self::InContainer { path: rest })
             }
             "file" => refused("is no absolute path in the container: write file:///PATH"),
-            "http" | "https" if weir_fetch::is_remote(uri) => Ok(Self::Remote { uri }),
+            "http" | "https" => match weir_fetch::check_uri(uri) {
+                Ok(()) => Ok(Self::Remote { uri }),
+                Err(error) => Err(format!("storage {error}")),
+            },
             known if KSERVES.contains(&known) => refused(
                 "is not fetched by Weir: copy the files to a volume and write pvc://CLAIM/PATH, or serve an archive of \
                  them and write https://HOST/FILE",

@@ -130,6 +130,11 @@ fn weirs_own_runtime_is_given_a_fetched_file_by_its_name() {
 fn storage_that_cannot_be_had_is_refused_by_name() {
     for (uri, because) in [
         ("s3://models/digits", "https://HOST/FILE"),
+        (
+            "https://models.example.com/",
+            "must end with a plain file name",
+        ),
+        ("https://", "empty host"),
         ("gs://models/digits", "pvc://CLAIM/PATH"),
         ("hf://org/model", "pvc://CLAIM/PATH"),
         ("oci://registry/model", "pvc://CLAIM/PATH"),
