@@ -28,9 +28,10 @@ fn flags_of_the_runtime_are_listed() {
     let command = weir_runtime::args::command();
     let mut lines = Vec::new();
     for arg in command.get_arguments() {
-        let value = match arg.get_action().takes_values() {
-            true => " VALUE",
-            false => "",
+        let value = if arg.get_action().takes_values() {
+            " VALUE"
+        } else {
+            ""
         };
         let aliases = arg.get_aliases().unwrap_or_default();
         let names = arg.get_long().into_iter().chain(aliases);

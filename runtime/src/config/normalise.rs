@@ -74,11 +74,9 @@ fn default_text(field: &mut String, default: &str) {
 
 fn version_policy(config: &mut ModelConfig) {
     let newest = PolicyChoice::Latest(Latest { num_versions: 1 });
-    let policy = config
-        .version_policy
-        .get_or_insert_with(|| ModelVersionPolicy {
-            policy_choice: Some(newest),
-        });
+    let policy = config.version_policy.get_or_insert(ModelVersionPolicy {
+        policy_choice: Some(newest),
+    });
     // As in Triton, one that is there and says nothing means all.
     let all = PolicyChoice::All(All {});
     if let PolicyChoice::Latest(latest) = policy.policy_choice.get_or_insert(all) {
