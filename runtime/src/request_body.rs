@@ -38,7 +38,7 @@ impl BodyLimits<'_> {
 pub(crate) async fn next_chunk(
     body: &mut Incoming,
     upload: &mut Upload,
-    limits: BodyLimits<'_>,
+    limits: &BodyLimits<'_>,
 ) -> Result<Option<Bytes>, ServeError> {
     loop {
         let frame = tokio::select! {

@@ -57,7 +57,7 @@ of this process. Values of `outcome`: `allowed`, `refused`, and `error` where th
 
 `/metrics` on port 8002 (`--metrics-port`). Names beginning `nv_` are Triton's, with its labels and meaning.
 
-Series of a model have the labels `model`, `version` and the model's `metric_tags`; those of a GPU have `gpu_uuid` and exist
+Series of a model have the labels `model`, `version` and one for each of the model's `metric_tags`: `_team` for `team`; those of a GPU have `gpu_uuid` and exist
 if there is a GPU. `nv_inference_first_response_histogram_ms` appears with `--metrics-config
 histogram_latencies=true`.
 

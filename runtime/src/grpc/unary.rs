@@ -39,7 +39,7 @@ pub(super) async fn read(
     permit: &BudgetPermit,
 ) -> Result<Bytes, Status> {
     let mut upload = limits.upload();
-    let Some(first) = next(&mut body, &mut upload, limits).await? else {
+    let Some(first) = next(&mut body, &mut upload, &limits).await? else {
         return Err(Status::invalid_argument("Missing request message."));
     };
     let mut held = first.len();
@@ -51,14 +51,14 @@ pub(super) async fn read(
             Some(length) => bytes.expect(PREFIX + length),
             None => {}
         }
-        let Some(more) = next(&mut body, &mut upload, limits).await? else {
+        let Some(more) = next(&mut body, &mut upload, &limits).await? else {
             return Err(Status::invalid_argument("Unexpected EOF decoding stream."));
         };
         held += more.len();
         hold(permit, held)?;
         bytes.push(&more);
     };
-    while !body.is_end_stream() && next(&mut body, &mut upload, limits).await?.is_some() {}
+    while !body.is_end_stream() && next(&mut body, &mut upload, &limits).await?.is_some() {}
     Ok(bytes.into_bytes().slice(PREFIX..PREFIX + length))
 }
 
@@ -81,7 +81,7 @@ pub(super) fn too_many_parts(error: TooManyParts) -> Status {
 async fn next(
     body: &mut Incoming,
     upload: &mut Upload,
-    limits: BodyLimits<'_>,
+    limits: &BodyLimits<'_>,
 ) -> Result<Option<Bytes>, Status> {
     let next = request_body::next_chunk(body, upload, limits).await;
     next.map_err(|error| super::status(&error))

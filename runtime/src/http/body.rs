@@ -126,7 +126,7 @@ pub(crate) async fn discard(mut body: Incoming, limits: BodyLimits<'_>) {
     }
     let read = async {
         let (mut left, mut upload) = (limits.size, limits.upload());
-        while let Ok(Some(piece)) = next_chunk(&mut body, &mut upload, limits).await {
+        while let Ok(Some(piece)) = next_chunk(&mut body, &mut upload, &limits).await {
             match left.checked_sub(piece.len()) {
                 Some(rest) => left = rest,
                 None => return,
@@ -144,7 +144,7 @@ async fn read_frames(
     permit: &BudgetPermit,
 ) -> Result<Bytes, ServeError> {
     let mut upload = limits.upload();
-    let Some(first) = next_chunk(body, &mut upload, limits).await? else {
+    let Some(first) = next_chunk(body, &mut upload, &limits).await? else {
         return Ok(Bytes::new());
     };
     if first.len() > limits.size {
@@ -157,7 +157,7 @@ async fn read_frames(
     let mut joined = BytesMut::with_capacity(exact.unwrap_or(first.len() * 2).min(RESERVED));
     joined.extend_from_slice(&first);
     let mut chunks = 1;
-    while let Some(piece) = next_chunk(body, &mut upload, limits).await? {
+    while let Some(piece) = next_chunk(body, &mut upload, &limits).await? {
         chunks += 1;
         if joined.len() + piece.len() > limits.size {
             return Err(too_large(limits));
