@@ -114,7 +114,7 @@ fn a_wide_pod_is_checked_soon() {
     let same = items(10_000, |_| "{name: c, image: x}".to_owned());
     let found = errors(&[], &format!("  predictor: {{containers: [{same}]}}\n"));
     assert!(found.lines().count() < 2 * MOST_ERRORS, "{found}");
-    assert!(begun.elapsed() < std::time::Duration::from_secs(40));
+    assert!(begun.elapsed() < std::time::Duration::from_secs(120));
 }
 
 #[test]
