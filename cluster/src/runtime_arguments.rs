@@ -10,7 +10,7 @@ const FLAGS: &str = include_str!("runtime_flags.txt");
 /// Names of the program, which it takes as its first argument too.
 const NAMES: [&str; 2] = ["weir-runtime", "tritonserver"];
 
-/// What Kubernetes replaces by a variable's value begins with this.
+/// Beginning of a reference that Kubernetes replaces by the value of an environment variable: `$(NAME)`.
 const VARIABLE: &str = "$(";
 
 /// Checks that `weir-runtime` has the flags among these arguments: it ends at once at one that it has not.
@@ -45,7 +45,7 @@ pub fn check_runtime_arguments(args: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a flag takes a value; `None` for one that there is not.
+/// Returns true for a flag that takes a value; `None` for a name that no flag has.
 fn takes_value(name: &str) -> Option<bool> {
     let mut flags = flags();
     flags.find_map(|(flag, takes_value)| (flag == name).then_some(takes_value))

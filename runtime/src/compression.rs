@@ -164,7 +164,7 @@ fn inflate(body: &[u8], limit: usize, permit: &BudgetPermit) -> Result<Bytes, Se
     }
 }
 
-/// What has been decompressed so far, and its limits.
+/// The bytes decompressed so far, and their limits.
 struct Decompressed<'a> {
     bytes: Vec<u8>,
     limit: usize,

@@ -33,7 +33,7 @@ fn flags_of_the_runtime_are_listed() {
         } else {
             ""
         };
-        let aliases = arg.get_aliases().unwrap_or_default();
+        let aliases = arg.get_all_aliases().unwrap_or_default();
         let names = arg.get_long().into_iter().chain(aliases);
         lines.extend(names.map(|name| format!("--{name}{value}\n")));
     }
@@ -128,7 +128,7 @@ fn spellings(arg: &Arg, value: &str) -> String {
         return format!("`{}`", value.trim());
     };
     let short = arg.get_short().map(|short| format!("-{short}"));
-    let aliases = arg.get_aliases().unwrap_or_default();
+    let aliases = arg.get_all_aliases().unwrap_or_default();
     let aliases = aliases.iter().map(|alias| format!("--{alias}"));
     let others = short.into_iter().chain(aliases);
     let others: String = others.map(|other| format!(", `{other}`")).collect();

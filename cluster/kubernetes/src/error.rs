@@ -43,7 +43,8 @@ pub(crate) fn unavailable(error: kube::Error) -> ClusterError {
     }
 }
 
-/// What cannot be applied as it breaks its schema, such as two volumes of one name, is a 500.
+/// Checks whether the API server refuses the object itself. It answers 500 for one that it cannot merge, such as a pod with two
+/// volumes of one name.
 fn is_invalid(status: &Status) -> bool {
     matches!(status.code, 400 | 413 | 422)
         || (status.code == 500

@@ -11,7 +11,7 @@ pub(super) enum Kind {
     Other,
 }
 
-/// Most parts of an entry's name: many times what models have. Who removes directories holds one open for each level.
+/// Most parts of an entry's name: many times what models have. Removing a tree of directories holds one open for each level.
 const MAX_DEPTH: usize = 64;
 
 /// The path of an entry below the target; the error says why it is not allowed.

@@ -130,7 +130,7 @@ impl Stream {
             None => {
                 self.traffic.set_blocked();
                 let allowance = self.pace.allowance(self.traffic.written());
-                // Nobody has more than a grace in hand.
+                // Bytes taken fast buy a grace of slowness later, and no more: see `pace`.
                 let spent = allowance.saturating_sub(self.pace.grace);
                 self.waited = self.waited.max(spent);
                 let left = allowance.saturating_sub(self.waited).min(self.stall);
