@@ -49,13 +49,12 @@ impl Server {
                 match faults.pop_front() {
                     Some(Fault::Cut(bytes)) => cut = bytes,
                     Some(Fault::Status(status)) => {
-                        let _ = write!(stream, "HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n");
+                        answer_empty(&mut stream, &format!("{status} X"));
                         continue;
                     }
                     Some(Fault::Redirect(to)) => {
                         let to = to.replace("PORT", &port.to_string());
-                        let head = format!("HTTP/1.1 302 X\r\nlocation: {to}\r\n");
-                        let _ = write!(stream, "{head}content-length: 0\r\n\r\n");
+                        answer_empty(&mut stream, &format!("302 X\r\nlocation: {to}"));
                         continue;
                     }
                     Some(Fault::Stall) => cut = 0,
@@ -96,6 +95,13 @@ fn range(head: &str, tag: u32) -> usize {
     let range = head.split("range: bytes=").nth(1).filter(|_| fits);
     let start = range.and_then(|range| range.split('-').next());
     start.map_or(0, |start| start.parse().unwrap())
+}
+
+/// Says that the connection ends: the server closes it, and a client that took it for its next request
+/// would lose that request and try the whole download again.
+fn answer_empty(stream: &mut TcpStream, head: &str) {
+    let end = "content-length: 0\r\nconnection: close";
+    let _ = write!(stream, "HTTP/1.1 {head}\r\n{end}\r\n\r\n");
 }
 
 fn send(stream: &mut TcpStream, content: &[u8], tag: u32, start: usize, cut: usize) {
