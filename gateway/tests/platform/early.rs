@@ -34,7 +34,7 @@ async fn replica(read: usize, then: Then) -> SocketAddr {
             let mut buffer = vec![0; read.max(1024)];
             let first = stream.read(&mut buffer).await.unwrap();
             if buffer[..first].starts_with(b"GET") {
-                let ready = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+                let ready = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
                 stream.write_all(ready).await.unwrap();
                 continue;
             }
