@@ -15,6 +15,7 @@ mod relay;
 mod request;
 mod resting;
 mod retry;
+mod slow_upload;
 pub(crate) mod trusted_headers;
 
 use http::Response;

@@ -68,7 +68,7 @@ pub(crate) struct BufferedBody {
     pub(crate) chunks: Chunks,
     trailers: Option<HeaderMap>,
     rest: Option<TimedBody<Incoming>>,
-    /// State of the rest's upload, once it was forwarded.
+    /// State of the rest's upload.
     upload: Option<UploadHandle>,
     permit: BudgetPermit,
     size: usize,
@@ -104,6 +104,7 @@ impl BufferedBody {
             body.is_end_stream() || (!is_large && buffered.read(&mut body, mode, limits).await?);
         if !is_complete {
             buffered.rest = Some(buffered.timed(body, mode, limits));
+            buffered.upload = Some(UploadHandle::default());
         }
         Ok(buffered)
     }
@@ -191,12 +192,12 @@ impl BufferedBody {
 
     /// The body to send upstream. One that still arrives can be taken only once.
     pub(crate) fn take_request_body(&mut self) -> RequestBody {
-        match self.rest.take() {
-            Some(rest) => {
-                let upload = self.upload.insert(UploadHandle::default()).clone();
-                RequestBody::streaming(std::mem::take(&mut self.chunks), rest, upload)
+        match (self.rest.take(), &self.upload) {
+            (Some(rest), Some(upload)) => {
+                let chunks = std::mem::take(&mut self.chunks);
+                RequestBody::streaming(chunks, rest, upload.clone())
             }
-            None => RequestBody::whole(self.chunks.clone(), self.trailers.clone()),
+            _ => RequestBody::whole(self.chunks.clone(), self.trailers.clone()),
         }
     }
 
@@ -224,7 +225,7 @@ impl BufferedBody {
         self.rest.is_none()
     }
 
-    /// State of the upload of a body that was forwarded before it was complete.
+    /// State of the upload of a body that is forwarded before it is complete.
     pub(crate) fn upload(&self) -> Option<UploadHandle> {
         self.upload.clone()
     }

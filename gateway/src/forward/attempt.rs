@@ -1,5 +1,7 @@
 //! One attempt: sends a request to one replica or gateway.
 
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,6 +12,7 @@ use super::relay::{Relay, RelayEnd, learn};
 use super::request::ProxyRequest;
 use super::resting;
 use super::retry::{Failure, InvalidResponse};
+use super::slow_upload::lend_while_slow;
 use crate::body::{BufferedBody, DownstreamBody};
 use crate::clock::{now, until};
 use crate::codec;
@@ -44,22 +47,28 @@ pub(super) enum Attempt {
 pub(super) async fn try_replica(
     request: &ProxyRequest,
     buffered: &mut BufferedBody,
-    credit: Credit,
+    mut credit: Credit,
     may_retry_refusal: bool,
 ) -> Attempt {
     let upstream = Arc::clone(&credit.upstream);
+    // Boxed: most requests are here as a whole, and their futures have no room for it.
+    let upload = buffered.upload();
+    let mut lending = upload.map(|upload| Box::pin(lend_while_slow(&mut credit, upload)));
     let sending = exchange(request.protocol, buffered, &upstream, |body| {
         request.to_replica(body)
     });
     let reply = tokio::select! {
         biased;
-        reply = sending => reply,
-        () = upstream.lost.cancelled() => Err(UpstreamError::broken("it is gone")),
-        () = until(request.deadline) => {
-            let since = credit.since;
-            credit.settle(Outcome::Abandoned, Verdict::Open);
-            return late(request, &upstream.name, since);
-        }
+        reply = sending => Some(reply),
+        never = lent(&mut lending) => match never {},
+        () = upstream.lost.cancelled() => Some(Err(UpstreamError::broken("it is gone"))),
+        () = until(request.deadline) => None,
+    };
+    drop(lending);
+    let Some(reply) = reply else {
+        let since = credit.since;
+        credit.settle(Outcome::Abandoned, Verdict::Open);
+        return late(request, &upstream.name, since);
     };
     let refusal = reply.as_ref().ok().filter(|_| may_retry_refusal);
     let refusal = refusal.and_then(|reply| codec::refusal(request.protocol, reply));
@@ -82,6 +91,14 @@ pub(super) async fn try_replica(
             credit.settle(Outcome::Failed, Verdict::Open);
             Attempt::Failed(Failure::Lost(upstream.name.clone(), error, held))
         }
+    }
+}
+
+/// Drives the lending of a credit, if there is any.
+async fn lent(lending: &mut Option<Pin<Box<impl Future<Output = Infallible>>>>) -> Infallible {
+    match lending {
+        Some(lending) => lending.await,
+        None => std::future::pending().await,
     }
 }
 

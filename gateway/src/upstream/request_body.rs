@@ -32,6 +32,10 @@ pub(crate) struct UploadHandle(Arc<UploadShared>);
 #[derive(Debug, Default)]
 struct UploadShared {
     has_failed: AtomicBool,
+    /// Bytes that came from the client since the request was forwarded.
+    received: AtomicU64,
+    /// True while the replica has taken all that came, and more is to come.
+    waits_for_client: AtomicBool,
     /// Whole messages that were sent on.
     messages: AtomicU64,
     has_ended: AtomicBool,
@@ -46,6 +50,16 @@ impl UploadHandle {
     /// Whether the client broke off its upload.
     pub(crate) fn has_failed(&self) -> bool {
         self.0.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that came from the client since the request was forwarded.
+    pub(crate) fn received(&self) -> u64 {
+        self.0.received.load(Ordering::Relaxed)
+    }
+
+    /// True while the replica has taken all that came, and more is to come.
+    pub(crate) fn waits_for_client(&self) -> bool {
+        self.0.waits_for_client.load(Ordering::Relaxed)
     }
 
     /// True if the upload was given up before its end.
@@ -94,11 +108,29 @@ impl UploadHandle {
     fn fail(&self) {
         self.0.has_failed.store(true, Ordering::Relaxed);
     }
+
+    /// Notes what came of a look for the next frame.
+    fn record<E>(&self, polled: &Poll<Option<Result<Frame<Bytes>, E>>>) {
+        let is_waited_for = polled.is_pending();
+        self.0
+            .waits_for_client
+            .store(is_waited_for, Ordering::Relaxed);
+        match polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                let size = frame.data_ref().map_or(0, Bytes::len);
+                self.0.received.fetch_add(size as u64, Ordering::Relaxed);
+            }
+            Poll::Ready(Some(Err(_))) => self.fail(),
+            Poll::Ready(None) => self.end(),
+            Poll::Pending => {}
+        }
+    }
 }
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
         if let Some((rest, upload)) = self.rest.take() {
+            upload.0.waits_for_client.store(false, Ordering::Relaxed);
             upload.end();
             *upload.0.unread.lock() = Some(rest.into_inner());
         }
@@ -161,13 +193,8 @@ impl Body for RequestBody {
         match &mut self.rest {
             Some((rest, upload)) => {
                 let frame = Pin::new(&mut *rest).poll_frame(context);
-                if matches!(frame, Poll::Ready(Some(Err(_)))) {
-                    upload.fail();
-                }
                 upload.advance(rest.messages_ended());
-                if matches!(frame, Poll::Ready(None)) {
-                    upload.end();
-                }
+                upload.record(&frame);
                 frame
             }
             None => Poll::Ready(self.trailers.take().map(|t| Ok(Frame::trailers(t)))),

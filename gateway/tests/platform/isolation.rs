@@ -9,9 +9,11 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use weir_cluster::{Batching, Route};
+use weir_gateway::{Options, Scope};
 
 use crate::client::{connect_h2, once, post};
 use crate::grpc;
@@ -212,6 +214,48 @@ async fn streams_without_a_message_hold_no_credit() {
     let frame = answer.frame().await.unwrap().unwrap();
     assert_eq!(frame.into_data().unwrap(), message(9));
     assert_eq!(replica.requests(), 2);
+}
+
+async fn short_post(world: &World) {
+    let request = post(HOST, "/v2/models/digits/infer", message(9));
+    let answer = tokio::time::timeout(SOON, once(world.address(), request));
+    assert_eq!(answer.await.unwrap().status, StatusCode::OK);
+}
+
+/// Bytes of a body of which a half is kept.
+const LONG: usize = 2000;
+
+/// An upload that is too long to be kept lends its replica's only credit while it stands still, and is served once it is whole.
+#[tokio::test]
+async fn uploads_that_stand_still_lend_their_credit() {
+    let mut world = World::new(0).await;
+    let mut options = Options::new("gateway-0", Scope::Local);
+    options.request_buffer = LONG / 2;
+    world.add(options).await;
+    let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
+    world.serve_limited(&[100], Some(1), |_| {}).await;
+    world.put(1, "a", replica.address).await;
+    let head = format!(
+        "POST /v2/models/digits/infer HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: {LONG}\r\n\r\n"
+    );
+    let mut slow = Vec::new();
+    for _ in 0..HOSTILE {
+        let mut stream = TcpStream::connect(world.address()).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(&[b'0'; LONG / 2]).await.unwrap();
+        slow.push(stream);
+    }
+    replica.seen.until_busy(HOSTILE).await;
+    short_post(&world).await;
+    for stream in &mut slow {
+        stream.write_all(&[b'0'; LONG / 2]).await.unwrap();
+        let mut answer = [0; 15];
+        let read = stream.read_exact(&mut answer);
+        tokio::time::timeout(SOON, read).await.unwrap().unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200 OK");
+    }
+    // An end gives back no credit that was lent.
+    short_post(&world).await;
 }
 
 /// A stream that has sent a message and got its answer.
