@@ -1,10 +1,20 @@
 //! A limit on the bytes that many requests hold together: each has a limit of its own, but many large ones
 //! at once would still be more than the machine has.
+//!
+//! Each leaves room for [`OTHERS`] more of its size, or [`KEPT`] of the budget where that is less. However much large
+//! requests hold, and however long, small ones find room.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Semaphore;
+
+/// Requests of a permit's size for which it leaves room. Each that takes all it may takes a 1025th of what is left: a
+/// thousand of them a third, and the 4096 connections that one address has by default leave 1/55.
+const OTHERS: usize = 1024;
+
+/// The part of the budget that no permit needs to leave more of: a request may have seven eighths of it.
+const KEPT: usize = 8;
 
 /// Bytes that all its permits may hold together. Clones share them.
 #[derive(Clone, Debug)]
@@ -24,7 +34,7 @@ pub struct BudgetPermit {
     bytes: AtomicUsize,
 }
 
-/// The error of a permit that may not grow, because all together would pass the limit.
+/// The error of a permit that may not grow, because too little would be left for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the memory budget of {limit} bytes is used up")]
 pub struct BudgetExhausted {
@@ -73,8 +83,14 @@ impl Default for ByteBudget {
 }
 
 impl Budget {
-    fn take(&self, bytes: usize) -> Result<(), BudgetExhausted> {
+    /// Takes so many bytes for a permit that then holds `held`.
+    fn take(&self, bytes: usize, held: usize) -> Result<(), BudgetExhausted> {
         let limit = self.limit;
+        // Others may take more meanwhile: then a little less is left.
+        let left = self.free.available_permits().saturating_sub(bytes);
+        if left < held.saturating_mul(OTHERS).min(limit / KEPT) {
+            return Err(BudgetExhausted { limit });
+        }
         let mut taken = 0;
         // The semaphore hands out no more than `u32::MAX` at once.
         while taken < bytes {
@@ -100,11 +116,11 @@ impl BudgetPermit {
     /// Grows or shrinks to `bytes`. One task or thread at a time may call it.
     ///
     /// # Errors
-    /// [`BudgetExhausted`] where all permits together would pass the limit; this one then stays as it was.
+    /// [`BudgetExhausted`] where it would leave too little for others; it then stays as it was.
     pub fn resize(&self, bytes: usize) -> Result<(), BudgetExhausted> {
         let before = self.bytes();
         if bytes > before {
-            self.budget.take(bytes - before)?;
+            self.budget.take(bytes - before, bytes)?;
         } else {
             self.budget.free.add_permits(before - bytes);
         }
@@ -129,48 +145,40 @@ impl Drop for BudgetPermit {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
-    fn permits_never_pass_the_limit_and_are_given_back() {
-        let budget = ByteBudget::new(100);
+    fn a_permit_leaves_an_eighth_or_room_for_a_thousand_of_its_size() {
+        const LIMIT: usize = 80_000;
+        let budget = ByteBudget::new(LIMIT);
         let (first, second) = (budget.permit(), budget.permit());
-        first.resize(60).unwrap();
-        second.resize(40).unwrap();
-        let exhausted = BudgetExhausted { limit: 100 };
-        assert_eq!(second.resize(41), Err(exhausted));
-        assert_eq!(second.bytes(), 40);
-        first.resize(59).unwrap();
-        second.resize(41).unwrap();
+        let exhausted = BudgetExhausted { limit: LIMIT };
+        assert_eq!(first.resize(70_001), Err(exhausted));
+        first.resize(70_000).unwrap();
+        assert_eq!(second.grow(10), Err(exhausted));
+        second.grow(9).unwrap();
+        assert_eq!((second.bytes(), budget.in_use()), (9, 70_009));
+        first.resize(60_000).unwrap();
+        second.grow(9_991).unwrap();
+        assert!(second.grow(usize::MAX).is_err());
         drop(first);
-        assert_eq!(budget.in_use(), 41);
+        assert_eq!(budget.in_use(), 10_000);
         second.resize(0).unwrap();
         assert_eq!(budget.in_use(), 0);
     }
 
     #[test]
-    fn permits_grow_by_pieces() {
-        let budget = ByteBudget::new(100);
-        let (first, second) = (budget.permit(), budget.permit());
-        first.grow(60).unwrap();
-        assert_eq!(second.grow(41), Err(BudgetExhausted { limit: 100 }));
-        second.grow(40).unwrap();
-        drop(first);
-        assert_eq!(budget.in_use(), 40);
-        assert!(second.grow(usize::MAX).is_err());
-    }
-
-    #[test]
     fn more_bytes_than_a_semaphore_hands_out_at_once() {
         let most = u32::MAX as usize;
-        let budget = ByteBudget::new(2 * most);
+        let budget = ByteBudget::new(4 * most);
         let permit = budget.permit();
-        permit.resize(2 * most).unwrap();
-        assert_eq!(budget.in_use(), 2 * most);
-        assert!(permit.resize(2 * most + 1).is_err());
+        permit.resize(3 * most).unwrap();
+        assert_eq!(budget.in_use(), 3 * most);
+        assert!(permit.resize(4 * most).is_err());
         drop(permit);
-        assert_eq!(budget.in_use(), 0);
-        assert!(budget.permit().resize(2 * most + 1).is_err());
         assert_eq!(budget.in_use(), 0);
     }
 
@@ -181,5 +189,27 @@ mod tests {
         permit.resize(1 << 40).unwrap();
         assert_eq!(budget.in_use(), 1 << 40);
         assert_eq!(budget.clone().limit(), Semaphore::MAX_PERMITS);
+    }
+
+    proptest! {
+        #[test]
+        fn large_ones_leave_room_for_small_ones(wishes in vec(0..1_usize << 30, 0..1000)) {
+            let budget = ByteBudget::new(1 << 30);
+            let held: Vec<_> = wishes.iter().map(|wish| granted(&budget, *wish)).collect();
+            let sum: usize = held.iter().map(BudgetPermit::bytes).sum();
+            prop_assert_eq!(sum, budget.in_use());
+            prop_assert!(budget.permit().grow(32 << 10).is_ok());
+        }
+    }
+
+    /// A permit for as much of `wish` as there is room for, taken by pieces.
+    fn granted(budget: &ByteBudget, wish: usize) -> BudgetPermit {
+        let permit = budget.permit();
+        for piece in (0..30).rev().map(|bit| 1 << bit) {
+            if permit.bytes() + piece <= wish {
+                let _ = permit.grow(piece);
+            }
+        }
+        permit
     }
 }

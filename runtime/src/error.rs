@@ -73,17 +73,17 @@ pub enum ServeError {
         /// The source of that limit.
         bound: Bound,
     },
-    /// Request bodies, and inputs in shared memory, already use up their memory budget.
+    /// Request bodies, and inputs in shared memory, would leave too little of their memory budget for others.
     #[error(
-        "request bodies under way would hold more than {limit} bytes together. Try again, or use --max-inflight-bytes to increase the limit."
+        "request bodies under way would take too much of {limit} bytes together. Try again, or use --max-inflight-bytes to increase the limit."
     )]
     BodyBudgetExhausted {
         /// The budget (`--max-inflight-bytes`), bytes.
         limit: usize,
     },
-    /// Answers that clients have not read yet, and request bodies, use up their memory budget.
+    /// Answers that clients have not read yet, and request bodies, would leave too little of it for others.
     #[error(
-        "answers and request bodies under way would hold more than {limit} bytes together. Try again, or use --max-inflight-bytes to increase the limit."
+        "answers and request bodies under way would take too much of {limit} bytes together. Try again, or use --max-inflight-bytes to increase the limit."
     )]
     AnswerBudgetExhausted {
         /// The budget (`--max-inflight-bytes`), bytes.

@@ -254,10 +254,10 @@ def test_announced_bytes_take_no_memory(limited):
 def test_bodies_together_are_bounded(tmp_path):
     """Each body is within the limit, but together they exceed it: the last is refused with Retry-After."""
     server = Server(tmp_path / "log", [GOOD], ["--max-inflight-bytes=8388608"]).start()
-    slow = [upload(server, 4 << 20, 2_500_000) for _ in range(3)]
+    slow = [upload(server, 4 << 20, 2_400_000) for _ in range(3)]
     big = request(tensor("INPUT0", "FP32", [1, 400_000], [1] * 400_000))
     # By the metric, because a probe request that arrives among them might take the place of one.
-    full = lambda: server.metric("weir_runtime_request_body_bytes") >= 7_500_000  # noqa: E731
+    full = lambda: server.metric("weir_runtime_request_body_bytes") >= 7_200_000  # noqa: E731
     wait_until(full, 10, "the slow bodies fill the budget")
     reply = server.infer("identity_fp32", big)
     assert reply.status == 503

@@ -34,7 +34,8 @@ pub(crate) struct LimitArgs {
     pub(crate) request_buffer: NonZeroUsize,
 
     /// Bytes that kept bodies may hold together, half of them for one revision; while others hold so
-    /// much, bodies stream. Mirrored requests hold at most an eighth of it.
+    /// much, bodies stream. Each leaves room for 1024 of its size, or an eighth of all, so that
+    /// short ones find some beside long ones. Mirrored requests hold at most an eighth of it.
     #[arg(
         long,
         value_name = "BYTES",

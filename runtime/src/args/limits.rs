@@ -24,7 +24,8 @@ pub(super) struct LimitArgs {
     #[arg(long, value_name = "N")]
     pub(super) max_connections_per_address: Option<NonZeroUsize>,
     /// Bytes that request bodies may hold together, HTTP and gRPC; more are refused with 503 or
-    /// RESOURCE_EXHAUSTED. The default holds four of the largest bodies
+    /// RESOURCE_EXHAUSTED. Each leaves room for 1024 of its size, or an eighth of all, so that short ones find some
+    /// beside long ones. The default holds three of the largest bodies
     #[arg(long, default_value = "4294967296", value_name = "BYTES")]
     pub(super) max_inflight_bytes: NonZeroUsize,
     /// Time from SIGTERM until the process ends, whatever is still under way
