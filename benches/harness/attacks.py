@@ -18,6 +18,8 @@ TCP_REPAIR = 19
 SOURCE = "127.0.0.2"
 # Where a payload waits, for the other side's first words, and how long.
 PAUSE, PAUSE_SECONDS = b"\0PAUSE\0", 0.05
+# Code of a stream that its client no longer needs, and the time in which a call is read but seldom answered.
+CANCEL, GIVE_UP_SECONDS = b"\0\0\0\x08", 0.002
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,12 @@ async def crowd(port: int, host: str, end: float) -> None:
         peer.close()
 
 
+def stopped(host: str) -> bytes:
+    """All of a long body but its last byte."""
+    size = 16 << 20
+    return post(INFER, f"Content-Length: {size}")(host) + bytes(size - 1)
+
+
 def endless_head(host: str) -> bytes:
     return f"GET /v2 HTTP/1.1\r\nHost: {host}\r\n".encode() + b"x: " + b"a" * (1 << 20)
 
@@ -179,8 +187,32 @@ def table_bomb(host: str) -> bytes:
 
 def resets(host: str) -> bytes:
     """Calls that are taken back at once."""
-    one = lambda stream: frames.call(stream, frames.INFER, host) + frames.frame(frames.RESET, 0, stream, b"\0\0\0\x08")  # noqa: E731
+    one = lambda stream: frames.call(stream, frames.INFER, host) + frames.frame(frames.RESET, 0, stream, CANCEL)  # noqa: E731
     return begun() + b"".join(one(2 * number + 1) for number in range(2000))
+
+
+async def give_up(port: int, host: str, end: float) -> None:
+    """Whole calls, fifty at once, which are taken back as soon as they have been read."""
+    from .neighbours import MESSAGE
+    one = lambda stream: frames.call(stream, frames.INFER, host) + frames.data(stream, MESSAGE)  # noqa: E731
+    while time.monotonic() < end:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(SOURCE, 0))
+        ended = asyncio.ensure_future(swallow(reader, end - time.monotonic()))
+        try:
+            await write(writer, begun(window=0))
+            first = 1
+            while time.monotonic() < end and not ended.done():
+                streams = range(first, first + 100, 2)
+                writer.write(b"".join(map(one, streams)))
+                await asyncio.wait([ended], timeout=GIVE_UP_SECONDS)
+                writer.write(b"".join(frames.frame(frames.RESET, 0, stream, CANCEL) for stream in streams))
+                await writer.drain()
+                first += 100
+        except ConnectionError:
+            pass
+        finally:
+            ended.cancel()
+            writer.close()
 
 
 def promises(host: str) -> bytes:
@@ -212,6 +244,7 @@ ATTACKS = [
     Attack("preface only", ANY, 64, hold(lambda host: frames.preface())),
     Attack("pings only", ANY, 64, hold(lambda host: frames.preface(), PING, 0.1)),
     Attack("body of one byte each 29 s", HTTP, 64, hold(post(INFER, "Content-Length: 100000"), b"1", CRAWL)),
+    Attack("long bodies without their last byte", HTTP, 16, hold(stopped)),
     Attack("message of one byte each 29 s", GRPC, 64,
            hold(rpc(frames.INFER, b"\0\0\x01\0\0", last=False), frames.data(1, b"1", False), CRAWL)),
     Attack("peers that are gone", BOTH, 32, vanish),
@@ -220,6 +253,7 @@ ATTACKS = [
     Attack("heads of CONTINUATION frames without end", GRPC, 8, again(continuation, 1.0)),
     Attack("headers by a table of one byte each", GRPC, 8, again(table_bomb, 1.0)),
     Attack("calls reset at once", GRPC, 4, again(resets, 1.0)),
+    Attack("calls given up once they are sent", GRPC, 8, give_up),
     Attack("messages of 2 GiB announced", GRPC, 4, again(promises, 2.0)),
     Attack("answers without a window", GRPC, 4, hold(unread)),
 ]
