@@ -1,5 +1,6 @@
 """Robustness: after ten thousand malformed requests a valid one succeeds, and memory is as before."""
 
+import contextlib
 import errno
 import gzip
 import http.client
@@ -255,7 +256,7 @@ def test_bodies_together_are_bounded(tmp_path):
     """Each body is within the limit, but together they exceed it: the last is refused with Retry-After."""
     server = Server(tmp_path / "log", [GOOD], ["--max-inflight-bytes=8388608"]).start()
     slow = [upload(server, 4 << 20, 2_400_000) for _ in range(3)]
-    big = request(tensor("INPUT0", "FP32", [1, 400_000], [1] * 400_000))
+    big = request(tensor("INPUT0", "FP32", [1, 300_000], [1] * 300_000))
     # By the metric, because a probe request that arrives among them might take the place of one.
     full = lambda: server.metric("weir_runtime_request_body_bytes") >= 7_200_000  # noqa: E731
     wait_until(full, 10, "the slow bodies fill the budget")
@@ -264,7 +265,7 @@ def test_bodies_together_are_bounded(tmp_path):
     assert reply.headers["retry-after"] == "1" and "--max-inflight-bytes" in reply.error()
     packed = gzip.compress(json.dumps(big).encode())
     assert server.infer("identity_fp32", packed, {"Content-Encoding": "gzip"}).status == 503
-    raw = message("identity_fp32", ("INPUT0", "FP32", [1, 400_000]), raw=[bytes(1_600_000)])
+    raw = message("identity_fp32", ("INPUT0", "FP32", [1, 300_000]), raw=[bytes(1_200_000)])
     with grpc.insecure_channel(server.grpc) as channel:
         call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
         with pytest.raises(grpc.RpcError) as error:
@@ -279,6 +280,36 @@ def test_bodies_together_are_bounded(tmp_path):
         for _ in range(20):
             assert server.infer("identity_fp32", packed, {"Content-Encoding": "gzip"}).status == 200
             call(raw.SerializeToString(), timeout=20)
+    server.stop()
+
+
+def upload_or_refusal(server, total: int, sent: int) -> socket.socket:
+    """The same, where the server may refuse the body before it has all of that."""
+    connection = socket.create_connection(("127.0.0.1", server.http_port), timeout=20)
+    with contextlib.suppress(ConnectionError):
+        connection.sendall(http_bytes(b" " * sent, {}, length=total))
+    return connection
+
+
+# Bodies that held all of 64 MiB but less than the shortest has.
+FILLING = [12_000_000] * 7 + [2_000_000] * 6 + [400_000] * 8 + [80_000] * 8 + [16_000] * 8 + [3_000] * 8
+
+
+def test_short_requests_find_room_beside_long_bodies(tmp_path):
+    """Before each body left room for others, those without their last byte could hold all the room there was."""
+    server = Server(tmp_path / "log", [GOOD], ["--max-inflight-bytes=67108864"]).start()
+    slow = [upload_or_refusal(server, size, size - 1) for size in FILLING]
+    held = lambda: server.metric("weir_runtime_request_body_bytes") >= 48_000_000  # noqa: E731
+    wait_until(held, 10, "the slow bodies hold what they may")
+    short = request(tensor("INPUT0", "FP32", [1, 1000], [1] * 1000))
+    raw = message("identity_fp32", ("INPUT0", "FP32", [1, 1000]), raw=[bytes(4000)])
+    with grpc.insecure_channel(server.grpc) as channel:
+        call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        for _ in range(20):
+            assert server.infer("identity_fp32", short).status == 200
+            call(raw.SerializeToString(), timeout=20)
+    for connection in slow:
+        connection.close()
     server.stop()
 
 
