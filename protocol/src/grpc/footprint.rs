@@ -93,6 +93,9 @@ enum Field {
     Unknown,
 }
 
+/// Wire type of strings, bytes, messages and packed numbers.
+const LENGTH_DELIMITED: u8 = 2;
+
 /// A vector that grows doubles, so that half of it may be spare; a tree's nodes are half full at worst.
 const GROWTH: usize = 2;
 
@@ -143,6 +146,15 @@ impl Footprint {
     pub fn feed(&mut self, mut bytes: &[u8]) -> Result<(), TooManyParts> {
         while let Some((&byte, rest)) = bytes.split_first() {
             match self.position {
+                Position::Tag(Varint { bytes: 0, .. })
+                    if let [tag @ ..0x80, length @ ..0x80, rest @ ..] = bytes
+                        && tag & 7 == LENGTH_DELIMITED =>
+                {
+                    // As almost all fields are: a low number, and short. At once, that is a fifth of the work.
+                    bytes = rest;
+                    self.offset += 2;
+                    self.length(u64::from(tag >> 3), u64::from(*length))?;
+                }
                 Position::Skip(left) => {
                     let taken = left.min(bytes.len());
                     bytes = &bytes[taken..];
