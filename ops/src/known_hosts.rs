@@ -63,8 +63,8 @@ impl KnownHosts {
             return Ok(());
         };
         let host = without_port(authority);
-        let may_be_led_here = is_public(host) || is_of_browser(&parts.headers);
-        if is_address(host) || is_ours(host) || !may_be_led_here {
+        let may_be_led_here = || is_public(host) || is_of_browser(&parts.headers);
+        if is_address(host) || is_ours(host) || !may_be_led_here() {
             Ok(())
         } else {
             Err(foreign("host", authority))
@@ -122,11 +122,9 @@ fn without_port(authority: &str) -> &str {
     if let Some(rest) = authority.strip_prefix('[') {
         return rest.split(']').next().unwrap_or(rest);
     }
-    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
-    let host = match authority.rsplit_once(':') {
-        Some((host, port)) if is_port(port) => host,
-        Some(_) | None => authority,
-    };
+    let digits = authority.bytes().rev().take_while(u8::is_ascii_digit);
+    let host = &authority[..authority.len() - digits.count()];
+    let host = host.strip_suffix(':').unwrap_or(authority);
     host.strip_suffix('.').unwrap_or(host)
 }
 
