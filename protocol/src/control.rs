@@ -56,8 +56,11 @@ fn is_control_path(path: &str) -> bool {
 /// True for a path that every server takes for the same.
 fn is_plain(path: &[u8]) -> bool {
     let is_escaped = path.iter().any(|byte| matches!(byte, b'%' | b'\\'));
-    let has_dots = || path.windows(2).any(|pair| pair == b"/.");
-    !is_escaped && !(path.contains(&b'.') && has_dots())
+    !(is_escaped || path.contains(&b'.') && has_dot_segments(path))
+}
+
+fn has_dot_segments(path: &[u8]) -> bool {
+    path.windows(2).any(|pair| pair == b"/.")
 }
 
 /// Segments of a path without dots.
