@@ -38,6 +38,10 @@ fn is_control_rpc(rpc: &str) -> bool {
 
 fn is_control_path(path: &str) -> bool {
     if is_plain(path.as_bytes()) {
+        // What almost all requests are for.
+        if path.starts_with("/v2/models/") && path.ends_with("/infer") {
+            return false;
+        }
         let segments = path.as_bytes().split(|byte| *byte == b'/');
         return are_control(segments.filter(|segment| !segment.is_empty()));
     }

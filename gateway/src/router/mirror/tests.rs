@@ -61,7 +61,7 @@ fn only_common_traffic_is_copied() {
 
 #[test]
 fn copies_are_bounded_by_number_and_by_bytes_and_give_their_places_back() {
-    let mirrors = Mirrors::new(800);
+    let mirrors = Mirrors::new(8000);
     let (one, other) = (
         Arc::new(MirrorCounts::default()),
         Arc::new(MirrorCounts::default()),
@@ -70,9 +70,9 @@ fn copies_are_bounded_by_number_and_by_bytes_and_give_their_places_back() {
         .map(|_| mirrors.try_acquire(&one, 1).unwrap())
         .collect();
     assert!(mirrors.try_acquire(&one, 0).is_none());
-    // An eighth of 800 bytes is for all of them together.
-    assert!(mirrors.try_acquire(&other, 37).is_none());
-    assert!(mirrors.try_acquire(&other, 36).is_some());
+    // An eighth of 8000 bytes is for all of them together, and an eighth of that stays free.
+    assert!(mirrors.try_acquire(&other, 812).is_none());
+    assert!(mirrors.try_acquire(&other, 811).is_some());
     drop(buffered);
-    assert!(mirrors.try_acquire(&one, 100).is_some());
+    assert!(mirrors.try_acquire(&one, 875).is_some());
 }
