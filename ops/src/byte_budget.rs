@@ -1,7 +1,7 @@
 //! A limit on the bytes that many requests hold together: each has a limit of its own, but many large ones
 //! at once would still be more than the machine has.
 //!
-//! Each leaves room for [`OTHERS`] more of its size, or [`KEPT`] of the budget where that is less. However much large
+//! Each leaves room for 1024 more of its size, or an eighth of the budget where that is less. However much large
 //! requests hold, and however long, small ones find room.
 
 use std::sync::Arc;
