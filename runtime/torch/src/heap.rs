@@ -9,23 +9,13 @@
     reason = "runs before main, configures the C library's allocator, and advises the kernel about its memory"
 )]
 
-use std::ffi::c_int;
+use weir_runtime_torch::heap_limits::{GROWTH, MMAP_THRESHOLD, TRIM_THRESHOLD};
 
 /// Heap that libtorch's start fills, in whole huge pages. Any more would stay allocated and unused.
 const FILLED: usize = 52 << 20;
 
 /// Size of a huge page, in bytes.
 const HUGE_PAGE: usize = 2 << 20;
-
-/// Largest block that the C library takes from its heap. It adjusts this and [`TRIM_THRESHOLD`] up to these
-/// values when it sees such blocks freed, but stops adjusting both when one is set; so both are set.
-const MMAP_THRESHOLD: c_int = 32 << 20;
-
-/// Free bytes at the end of the heap that the C library keeps.
-const TRIM_THRESHOLD: c_int = 2 * MMAP_THRESHOLD;
-
-/// The C library's default for the least growth of its heap.
-const GROWTH: c_int = 128 << 10;
 
 /// Called by the loader before the initialisers of all libraries, of which libtorch's takes longest.
 // SAFETY: the section holds functions of this type; the C library is linked by then, and `prepare` needs
@@ -40,7 +30,7 @@ extern "C" fn prepare() {
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, MMAP_THRESHOLD);
         libc::mallopt(libc::M_TRIM_THRESHOLD, TRIM_THRESHOLD);
-        libc::mallopt(libc::M_TOP_PAD, FILLED as c_int);
+        libc::mallopt(libc::M_TOP_PAD, FILLED as libc::c_int);
         let first = libc::malloc(1);
         let start = (first as usize).next_multiple_of(HUGE_PAGE);
         libc::madvise(

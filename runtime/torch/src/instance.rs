@@ -35,6 +35,12 @@ pub(crate) struct TorchInstance {
     pub(crate) _trim: TrimWhenDropped,
 }
 
+impl Drop for TorchInstance {
+    fn drop(&mut self) {
+        startup::return_what_is_freed();
+    }
+}
+
 impl Instance for TorchInstance {
     fn run(&mut self, batch: &Batch) -> Result<Answer, ModelError> {
         self.start(batch)?.finish()

@@ -19,6 +19,7 @@ mod ffi;
 mod file;
 mod gather;
 mod gpu_meter;
+pub mod heap_limits;
 mod in_flight;
 mod infer;
 mod instance;

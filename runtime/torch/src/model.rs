@@ -16,7 +16,7 @@ use crate::peak_memory::PeakMemory;
 use crate::process;
 use crate::runner::{Gpu, Placement, Runner};
 use crate::settings::{FORWARD, Settings};
-use crate::startup::TrimWhenDropped;
+use crate::startup::{self, TrimWhenDropped};
 use crate::weights::{LoadedModule, Weights};
 use crate::{binding, infer, op_libraries, optimize};
 
@@ -67,6 +67,12 @@ struct TorchModel {
     weights: Weights,
     settings: Settings,
     _trim: TrimWhenDropped,
+}
+
+impl Drop for TorchModel {
+    fn drop(&mut self) {
+        startup::return_what_is_freed();
+    }
 }
 
 impl Model for TorchModel {
