@@ -10,7 +10,7 @@ const GRPC_SERVICE: &str = "inference.GRPCInferenceService";
 /// understand: escaped, with doubled slashes, or with dots.
 #[must_use]
 pub fn is_control(path: &str) -> bool {
-    // By bytes, here and below: each request over HTTP passes, and searching a text for a character is ten times the work.
+    // By bytes, here and below: each request over HTTP passes, and searching a text for a character costs more than its few bytes are worth.
     let slash = path.bytes().rposition(|byte| byte == b'/');
     let rpc = slash.and_then(|slash| path.split_at_checked(slash));
     match rpc {

@@ -291,7 +291,7 @@ def upload_or_refusal(server, total: int, sent: int) -> socket.socket:
     return connection
 
 
-# Bodies that held all of 64 MiB but less than the shortest has.
+# Long bodies, and ever shorter ones for what these leave: once they held 64 MiB but for less than a short request takes.
 FILLING = [12_000_000] * 7 + [2_000_000] * 6 + [400_000] * 8 + [80_000] * 8 + [16_000] * 8 + [3_000] * 8
 
 

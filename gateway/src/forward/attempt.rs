@@ -65,6 +65,8 @@ pub(super) async fn try_replica(
         () = until(request.deadline) => None,
     };
     drop(lending);
+    // The replica is at work on its answer, or the attempt is over.
+    credit.resume();
     let Some(reply) = reply else {
         let since = credit.since;
         credit.settle(Outcome::Abandoned, Verdict::Open);

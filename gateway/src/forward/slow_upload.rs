@@ -14,7 +14,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Bytes from one look to the next of an upload that keeps its replica busy: 5 Mbit/s.
 const FAST: u64 = 64 << 10;
 
-/// Lends the credit while the upload is slow, and takes it back where it is fast again, or ended.
+/// Lends the credit while the upload is slow, and takes it back at the next look where it is fast again, or ended: for so
+/// long a replica may have one request more than it takes. A look is cheaper than to be woken by each piece.
 pub(super) async fn lend_while_slow(credit: &mut Credit, upload: UploadHandle) -> Infallible {
     loop {
         let before = upload.received();
