@@ -14,12 +14,15 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Bytes from one look to the next of an upload that keeps its replica busy: 5 Mbit/s.
 const FAST: u64 = 64 << 10;
 
-/// Lends the credit while the upload is slow, and takes it back at the next look where it is fast again, or ended: for so
-/// long a replica may have one request more than it takes. A look is cheaper than to be woken by each piece.
+/// Lends the credit while the upload is slow, and takes it back where it is fast again, or ended. A look now and then is
+/// cheaper than to be woken by each piece.
 pub(super) async fn lend_while_slow(credit: &mut Credit, upload: UploadHandle) -> Infallible {
     loop {
         let before = upload.received();
-        tokio::time::sleep(LOOK).await;
+        tokio::select! {
+            () = upload.ended() => break,
+            () = tokio::time::sleep(LOOK) => {}
+        }
         let is_slow = upload.waits_for_client() && upload.received() - before < FAST;
         if is_slow {
             credit.rest();
@@ -27,4 +30,6 @@ pub(super) async fn lend_while_slow(credit: &mut Credit, upload: UploadHandle) -
             credit.resume();
         }
     }
+    credit.resume();
+    std::future::pending().await
 }

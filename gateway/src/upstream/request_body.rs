@@ -1,5 +1,6 @@
 //! Request bodies, as they are sent upstream.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -77,6 +78,19 @@ impl UploadHandle {
     pub(crate) fn messages(&self) -> Option<u64> {
         let has_ended = self.0.has_ended.load(Ordering::Acquire);
         (!has_ended).then(|| self.0.messages.load(Ordering::Acquire))
+    }
+
+    /// Returns once all of it was sent on, or it was given up.
+    pub(crate) async fn ended(&self) {
+        poll_fn(|context| {
+            self.wake(context.waker());
+            if self.messages().is_none() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
     }
 
     /// Wakes a task when the answer of [`Self::messages`] changes next.

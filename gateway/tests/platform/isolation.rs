@@ -18,7 +18,7 @@ use weir_gateway::{Options, Scope};
 use crate::client::{connect_h2, once, post};
 use crate::grpc;
 use crate::replica::{Manner, TestReplica};
-use crate::world::{HOST, World};
+use crate::world::{HOST, World, until};
 
 /// More clients than answers of a stream's window fit the usual window of a connection.
 const HOSTILE: usize = 12;
@@ -225,25 +225,36 @@ async fn short_post(world: &World) {
 /// Bytes of a body of which a half is kept.
 const LONG: usize = 2000;
 
-/// An upload that is too long to be kept lends its replica's only credit while it stands still, and is served once it is whole.
-#[tokio::test]
-async fn uploads_that_stand_still_lend_their_credit() {
+/// A gateway that keeps a half of such a body, and a replica that takes one request at once.
+async fn world_of_long_bodies(manner: Manner) -> (World, TestReplica) {
     let mut world = World::new(0).await;
     let mut options = Options::new("gateway-0", Scope::Local);
     options.request_buffer = LONG / 2;
     world.add(options).await;
-    let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
+    let replica = TestReplica::start(manner).await;
     world.serve_limited(&[100], Some(1), |_| {}).await;
     world.put(1, "a", replica.address).await;
+    (world, replica)
+}
+
+/// A client that has sent a half of its body.
+async fn half_sent(world: &World) -> TcpStream {
     let head = format!(
         "POST /v2/models/digits/infer HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: {LONG}\r\n\r\n"
     );
+    let mut stream = TcpStream::connect(world.address()).await.unwrap();
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(&[b'0'; LONG / 2]).await.unwrap();
+    stream
+}
+
+/// An upload that is too long to be kept lends its replica's only credit while it stands still, and is served once it is whole.
+#[tokio::test]
+async fn uploads_that_stand_still_lend_their_credit() {
+    let (world, replica) = world_of_long_bodies(Manner::Echo(Duration::ZERO)).await;
     let mut slow = Vec::new();
     for _ in 0..HOSTILE {
-        let mut stream = TcpStream::connect(world.address()).await.unwrap();
-        stream.write_all(head.as_bytes()).await.unwrap();
-        stream.write_all(&[b'0'; LONG / 2]).await.unwrap();
-        slow.push(stream);
+        slow.push(half_sent(&world).await);
     }
     replica.seen.until_busy(HOSTILE).await;
     short_post(&world).await;
@@ -255,6 +266,31 @@ async fn uploads_that_stand_still_lend_their_credit() {
         assert_eq!(&answer, b"HTTP/1.1 200 OK");
     }
     // An end gives back no credit that was lent.
+    short_post(&world).await;
+}
+
+/// Once whole, it is the replica's work.
+#[tokio::test]
+async fn uploads_that_have_ended_hold_their_credit() {
+    let gate = Arc::new(Semaphore::new(1));
+    let compute = Manner::Compute(Arc::clone(&gate), |_, _| http::Response::default());
+    let (world, replica) = world_of_long_bodies(compute).await;
+    let mut slow = [half_sent(&world).await, half_sent(&world).await];
+    replica.seen.until_busy(2).await;
+    // A third is served because both have lent the credit.
+    short_post(&world).await;
+    gate.forget_permits(1);
+    for stream in &mut slow {
+        stream.write_all(&[b'0'; LONG / 2]).await.unwrap();
+    }
+    until("the uploads to end", || {
+        replica.seen.bodies.lock().len() == 3
+    })
+    .await;
+    let early = tokio::time::timeout(Duration::from_millis(500), short_post(&world));
+    assert!(early.await.is_err(), "a credit in use was given to another");
+    assert_eq!(replica.requests(), 3);
+    gate.add_permits(9);
     short_post(&world).await;
 }
 
