@@ -1,5 +1,6 @@
 //! Standard output and standard error.
 
+use std::borrow::Cow;
 use std::io::{self, ErrorKind, Write};
 
 use crate::error::CliError;
@@ -15,7 +16,7 @@ pub(crate) enum Reader {
 
 /// Prints a line beside the work of a server, which goes on when standard output is closed.
 pub(crate) fn print(line: &str) {
-    let _ = writeln!(io::stdout().lock(), "{line}");
+    let _ = writeln!(io::stdout().lock(), "{}", plain(line));
 }
 
 /// Prints a line that the command is for.
@@ -29,7 +30,24 @@ pub(crate) fn print_result(line: &str) -> Result<Reader, CliError> {
 
 /// Prints a line for people to standard error. `eprintln` would end the process where that is closed.
 pub(crate) fn print_note(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    let _ = writeln!(io::stderr().lock(), "{}", plain(line));
+}
+
+/// Text without characters that a terminal would obey: messages quote what strangers wrote, such as the names in an archive.
+pub(crate) fn plain(text: &str) -> Cow<'_, str> {
+    let is_command = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
+    if !text.contains(is_command) {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if is_command(letter) {
+            plain.extend(letter.escape_default());
+        } else {
+            plain.push(letter);
+        }
+    }
+    Cow::Owned(plain)
 }
 
 /// Reads from the outcome of a write how the reader is.
@@ -44,6 +62,13 @@ fn reader(written: io::Result<()>) -> Result<Reader, CliError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_terminal_obeys_nothing_that_is_quoted() {
+        assert_eq!(plain("one\n\tzwei ü"), "one\n\tzwei ü");
+        let hostile = "\x1b]0;mine\x07\r\u{9b}2J";
+        assert_eq!(plain(hostile), "\\u{1b}]0;mine\\u{7}\\r\\u{9b}2J");
+    }
 
     #[test]
     fn a_reader_that_left_is_no_error_and_a_full_disk_is_one() {

@@ -10,7 +10,7 @@ use crate::args::{OutputFormat, StatusArgs};
 use crate::client::Client;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::output::{Reader, print_result};
+use crate::output::{Reader, plain, print_result};
 use crate::state::{self, AdminFile};
 use crate::status_table::StatusTable;
 use render::Width;
@@ -41,7 +41,7 @@ pub(crate) async fn run(args: StatusArgs) -> Result<Exit, CliError> {
         let text = text.trim_end().to_owned();
         let mut reader = Reader::Present;
         if last.as_ref() != Some(&text) {
-            reader = print_result(&format!("{}{text}", prefix(&args)))?;
+            reader = print_result(&format!("{}{}", prefix(&args), plain(&text)))?;
             last = Some(text);
         }
         if !args.watch || reader == Reader::Gone {

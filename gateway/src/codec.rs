@@ -5,6 +5,7 @@ pub(crate) mod http;
 
 use ::http::header::ALLOW;
 use ::http::{HeaderMap, HeaderValue, Response, StatusCode};
+use weir_ops::header_names;
 use weir_protocol::{Blame, Code, Coded};
 
 use crate::body::DownstreamBody;
@@ -36,7 +37,7 @@ pub(crate) fn error(protocol: Protocol, error: &GatewayError) -> Response<Downst
 
 /// The verdict on a response, as far as its head determines it.
 pub(crate) fn verdict(protocol: Protocol, response: &Response<impl Sized>) -> Verdict {
-    if let Some(mark) = response.headers().get(headers::REFUSED) {
+    if let Some(mark) = header_names::first(response.headers(), &headers::REFUSED) {
         return verdict_of_mark(mark);
     }
     match protocol {
@@ -84,7 +85,7 @@ fn counted(code: Option<Code>) -> Verdict {
 /// elsewhere. Weir's runtime says so by a header, with 2 if it is stuck. Of other servers, HTTP's 503 with `retry-after` counts; gRPC's `RESOURCE_EXHAUSTED` does
 /// not, because it stands for a message that is too large as well, and for work that ran out of memory.
 pub(crate) fn refusal(protocol: Protocol, response: &Response<impl Sized>) -> Option<Outcome> {
-    let mark = response.headers().get(headers::REFUSED);
+    let mark = header_names::first(response.headers(), &headers::REFUSED);
     match (mark.map(HeaderValue::as_bytes), protocol) {
         (Some(b"1"), Protocol::Http | Protocol::Grpc) => Some(Outcome::Refused),
         (Some(b"2"), Protocol::Http | Protocol::Grpc) => Some(Outcome::Stuck),

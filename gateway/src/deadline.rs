@@ -4,11 +4,14 @@
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName};
+use weir_ops::header_names;
 use weir_protocol::grpc::timeout::parse_timeout;
 use weir_protocol::{Blame, blame_of_own_deadline};
 
 use crate::error::GatewayError;
 use crate::headers::{GRPC_TIMEOUT, HOP, HOP_HASTY, TIMEOUT};
+
+static TIMEOUTS: [HeaderName; 2] = [GRPC_TIMEOUT, TIMEOUT];
 
 /// A request's arrival and deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +38,9 @@ impl Deadline {
     /// # Errors
     /// [`GatewayError::Header`].
     pub(crate) fn requested(headers: &HeaderMap, arrived: Instant) -> Result<Self, GatewayError> {
+        if !header_names::has_any(headers, &TIMEOUTS) {
+            return Ok(Self::none(arrived));
+        }
         let grpc = timeout(headers, &GRPC_TIMEOUT, parse_grpc_timeout)?;
         let weir = timeout(headers, &TIMEOUT, parse_weir_timeout)?;
         let requested = Self::none(arrived).within(grpc).within(weir);

@@ -6,6 +6,7 @@ use http::header::{
     CONNECTION, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
+use weir_ops::header_names;
 
 pub(crate) const TAG: HeaderName = HeaderName::from_static("weir-tag");
 pub(crate) const REVISION: HeaderName = HeaderName::from_static("weir-revision");
@@ -87,7 +88,7 @@ fn connection_options(headers: &HeaderMap) -> Vec<HeaderName> {
 
 /// A header's value, if it is text.
 pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    headers.get(name)?.to_str().ok()
+    header_names::first(headers, name)?.to_str().ok()
 }
 
 /// A header's value, if it is a number.

@@ -2,6 +2,7 @@
 
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
+use weir_ops::header_names;
 
 /// Protocol that a request is forwarded in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,7 +16,7 @@ pub(crate) enum Protocol {
 impl Protocol {
     /// The protocol of a request with these headers: gRPC has a content type of its own.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
-        let kind = headers.get(CONTENT_TYPE).map(http::HeaderValue::as_bytes);
+        let kind = header_names::first(headers, &CONTENT_TYPE).map(http::HeaderValue::as_bytes);
         match kind {
             Some(kind) if kind.starts_with(b"application/grpc") && !is_web(kind) => Self::Grpc,
             Some(_) | None => Self::Http,

@@ -11,6 +11,8 @@ use http::header::{ACCEPT_LANGUAGE, HOST, HeaderName, ORIGIN, REFERER};
 use http::request::Parts;
 use http::uri::Authority;
 
+use crate::header_names;
+
 /// Hosts that a port answers to.
 #[derive(Clone, Debug, Default)]
 pub enum KnownHosts {
@@ -64,7 +66,7 @@ impl KnownHosts {
         };
         let host = without_port(authority);
         let may_be_led_here = || is_public(host) || is_of_browser(&parts.headers);
-        if is_address(host) || is_ours(host) || !may_be_led_here() {
+        if address(host).is_some() || is_ours(host) || !may_be_led_here() {
             Ok(())
         } else {
             Err(foreign("host", authority))
@@ -96,7 +98,7 @@ fn check_origin(headers: &HeaderMap, is_ours: impl Fn(&str) -> bool) -> Result<(
 
 /// A header's value. What is no text is no host of ours.
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    let value = headers.get(name)?;
+    let value = header_names::first(headers, name)?;
     Some(value.to_str().unwrap_or("?"))
 }
 
@@ -152,13 +154,16 @@ fn is_of_browser(headers: &HeaderMap) -> bool {
         || headers.contains_key("sec-fetch-site")
 }
 
-fn is_address(host: &str) -> bool {
-    host.parse::<IpAddr>().is_ok()
+/// The address that a host is. Names, which most hosts are, are told by their first letter and not parsed.
+fn address(host: &str) -> Option<IpAddr> {
+    let (first, is_v6) = (host.as_bytes().first(), host.as_bytes().contains(&b':'));
+    let may_be = is_v6 || first.is_some_and(u8::is_ascii_digit);
+    may_be.then(|| host.parse().ok())?
 }
 
 /// True for `localhost`, names below it, which browsers resolve themselves, and loopback addresses.
 fn is_local(host: &str) -> bool {
-    if let Ok(address) = host.parse::<IpAddr>() {
+    if let Some(address) = address(host) {
         return address.to_canonical().is_loopback();
     }
     let last = host.rsplit('.').next().unwrap_or(host);
@@ -168,6 +173,7 @@ fn is_local(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use http::Request;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -234,6 +240,13 @@ mod tests {
         let request = request.header("accept-language", "en").body(()).unwrap();
         let parts = request.into_parts().0;
         assert!(hosts.check(&parts, |_| false).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn addresses_are_told_from_names(host in "[0-9a-f:.]{0,16}|[a-z.]{0,9}") {
+            prop_assert_eq!(address(&host), host.parse().ok());
+        }
     }
 
     #[test]

@@ -12,12 +12,14 @@
 //!   failure_log ── of failures that come with every request one line a minute
 //!   known_hosts ── hosts that a port of this machine answers to
 //!   request_head ── requests that can be read in one way only
+//!   header_names ── which headers a message has
 //! ```
 
 pub mod admin;
 pub mod byte_budget;
 pub mod drain;
 pub mod failure_log;
+pub mod header_names;
 pub mod http2;
 pub mod known_hosts;
 pub mod open_files;

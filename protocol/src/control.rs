@@ -59,8 +59,10 @@ fn is_control_path(path: &str) -> bool {
 
 /// True for a path that every server takes for the same.
 fn is_plain(path: &[u8]) -> bool {
-    let is_escaped = path.iter().any(|byte| matches!(byte, b'%' | b'\\'));
-    !(is_escaped || path.contains(&b'.') && has_dot_segments(path))
+    match memchr::memchr3(b'%', b'\\', b'.', path) {
+        None => true,
+        Some(_) => memchr::memchr2(b'%', b'\\', path).is_none() && !has_dot_segments(path),
+    }
 }
 
 fn has_dot_segments(path: &[u8]) -> bool {

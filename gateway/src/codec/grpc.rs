@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::Response;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use weir_ops::header_names;
 use weir_protocol::Code;
 use weir_protocol::grpc::status_with;
 
@@ -69,7 +70,7 @@ pub(crate) fn only_message(mut body: Bytes) -> Option<Bytes> {
 
 /// The `grpc-status` in headers or trailers.
 pub(crate) fn status(headers: &HeaderMap) -> Option<tonic::Code> {
-    let status = headers.get(GRPC_STATUS)?;
+    let status = header_names::first(headers, &GRPC_STATUS)?;
     Some(tonic::Code::from_bytes(status.as_bytes()))
 }
 

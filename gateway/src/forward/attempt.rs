@@ -5,7 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{Response, Version};
+use http::{HeaderName, Response, Version};
+use weir_ops::header_names;
 
 use super::own_model;
 use super::relay::{Relay, RelayEnd, learn};
@@ -33,6 +34,8 @@ const DISAGREEMENT: Duration = Duration::from_millis(20);
 /// A connection that its peer had closed already fails with the first round trip, and this allows for one that is sent
 /// again. One that fails later had a peer that may have worked on the request, or whose node is gone.
 const STALE_WITHIN: Duration = Duration::from_secs(1);
+
+static NOT_FOR_CLIENTS: [HeaderName; 2] = [headers::REFUSED, headers::UNSERVED];
 
 /// Result of one attempt.
 pub(super) enum Attempt {
@@ -219,12 +222,15 @@ fn relayed(
     let verdict = own_model::verdict(request, buffered, &reply);
     let (mut parts, body) = reply.into_parts();
     headers::strip(&mut parts.headers);
-    for name in [headers::REFUSED, headers::UNSERVED] {
-        parts.headers.remove(name);
+    if header_names::has_any(&parts.headers, &NOT_FOR_CLIENTS) {
+        for name in &NOT_FOR_CLIENTS {
+            parts.headers.remove(name);
+        }
     }
     parts.version = Version::HTTP_11;
     let has_trailers = verdict == Verdict::Open;
-    let rest_after = resting::after(&parts.headers);
+    let is_grpc = request.protocol == Protocol::Grpc;
+    let rest_after = is_grpc.then(|| resting::after(&parts.headers));
     if !has_trailers {
         learn(&credit, &parts.headers);
         headers::add_timing(&mut parts.headers, credit.queued);
@@ -234,8 +240,8 @@ fn relayed(
         .insert(headers::REVISION, request.queue.header.clone());
     let end = RelayEnd::Replica { credit, verdict };
     let mut relay = Relay::new(body, request, buffered.upload(), end);
-    if request.protocol == Protocol::Grpc {
-        relay = relay.may_rest(rest_after);
+    if let Some(after) = rest_after {
+        relay = relay.may_rest(after);
     }
     Response::from_parts(parts, relay.into_body())
 }

@@ -8,6 +8,7 @@ use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
 use http::{Method, Uri};
 use smallvec::SmallVec;
+use weir_ops::header_names;
 use weir_protocol::Blame;
 use weir_protocol::grpc::timeout::format_timeout;
 
@@ -60,7 +61,7 @@ impl ProxyRequest {
         deadline: Deadline,
     ) -> Self {
         let mut headers = std::mem::take(&mut parts.headers);
-        let origin = if headers.contains_key(headers::HOP) {
+        let origin = if header_names::has(&headers, &headers::HOP) {
             Origin::Gateway
         } else {
             Origin::Client
@@ -70,7 +71,9 @@ impl ProxyRequest {
             Protocol::Http => {
                 set_host(&parts.uri, &mut headers);
                 // It belongs to a connection (RFC 9110, 10.1.4); gRPC's servers ask for it.
-                headers.remove(TE);
+                if header_names::has(&headers, &TE) {
+                    headers.remove(TE);
+                }
                 None
             }
             Protocol::Grpc => {
@@ -255,7 +258,7 @@ fn missed(blame: Blame) -> Verdict {
 
 /// Sets the `Host` header from the request target, which takes precedence (RFC 9112, 3.2.2).
 fn set_host(uri: &Uri, headers: &mut HeaderMap) {
-    if uri.authority().is_some() || !headers.contains_key(HOST) {
+    if uri.authority().is_some() || !header_names::has(headers, &HOST) {
         let authority = authority(uri, headers);
         if let Ok(host) = HeaderValue::try_from(without_user(&authority)) {
             headers.insert(HOST, host);

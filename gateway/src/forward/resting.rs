@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use tokio::time::{Instant, Sleep};
+use weir_ops::header_names;
 use weir_ops::socket::MessageFraming;
 
 use crate::headers;
@@ -24,7 +25,7 @@ const MANY_ANSWERS: Duration = Duration::from_secs(5);
 /// Rest after which the stream with this response head lends its credit. A replica that reports its capacity is a runtime
 /// of ours, which gives one answer for each message.
 pub(super) fn after(head: &HeaderMap) -> Duration {
-    if head.contains_key(&headers::CAPACITY) {
+    if header_names::has(head, &headers::CAPACITY) {
         ONE_ANSWER
     } else {
         MANY_ANSWERS

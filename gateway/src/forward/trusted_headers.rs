@@ -6,23 +6,25 @@
 
 use std::net::IpAddr;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use weir_cluster::Address;
+use weir_ops::header_names;
 
 use crate::context::Context;
 use crate::headers;
 
+static OF_GATEWAYS: [HeaderName; 2] = [headers::HOP, headers::MIRROR];
+
 /// Removes the headers that a request from this address is not trusted with.
 pub(crate) fn remove_untrusted(headers: &mut HeaderMap, from: Option<IpAddr>, context: &Context) {
-    let trusted = [headers::HOP, headers::MIRROR];
-    if !trusted.iter().any(|name| headers.contains_key(name)) {
+    if !header_names::has_any(headers, &OF_GATEWAYS) {
         return;
     }
     let (state, me) = (context.state.load(), &context.options.name);
     let others = state.snapshot.gateways.iter();
     let mut others = others.filter(|other| other.name != *me);
     if !others.any(|other| is_at(&other.serving, from)) {
-        for name in trusted {
+        for name in &OF_GATEWAYS {
             headers.remove(name);
         }
     }

@@ -3,6 +3,7 @@
 use http::header::{HOST, HeaderMap, UPGRADE};
 use http::request::Parts;
 use http::{Method, Version};
+use weir_ops::header_names;
 use weir_ops::request_head::{self, Ambiguous};
 
 use crate::error::GatewayError;
@@ -39,10 +40,13 @@ pub(super) fn check(protocol: Protocol, parts: &Parts) -> Result<(), GatewayErro
 }
 
 fn names_host(parts: &Parts) -> bool {
-    parts.uri.authority().is_some() || parts.headers.contains_key(HOST)
+    parts.uri.authority().is_some() || header_names::has(&parts.headers, &HOST)
 }
 
 fn asks_for_websocket(headers: &HeaderMap) -> bool {
+    if !header_names::has(headers, &UPGRADE) {
+        return false;
+    }
     let upgrades = headers.get_all(UPGRADE).iter();
     let protocols = upgrades.flat_map(|upgrade| upgrade.as_bytes().split(|b| *b == b','));
     let mut names = protocols.map(<[u8]>::trim_ascii);

@@ -1,9 +1,18 @@
 //! Samples the requests that are mirrored.
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use weir_cluster::{Mirror, RevisionName};
+use weir_ops::header_names;
 
 use crate::headers;
+
+/// Headers by which a request's sender chose its revision.
+static TELLING: [HeaderName; 4] = [
+    headers::REVISION,
+    headers::TAG,
+    headers::HOP,
+    headers::MIRROR,
+];
 
 /// Chooser of a request's revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,14 +26,7 @@ pub(super) enum RevisionChoice {
 impl RevisionChoice {
     /// The chooser by the headers, and by the revision of a tagged host.
     pub(super) fn of(headers: &HeaderMap, tagged: Option<&RevisionName>) -> Self {
-        let telling = [
-            headers::REVISION,
-            headers::TAG,
-            headers::HOP,
-            headers::MIRROR,
-        ];
-        let is_told = telling.iter().any(|name| headers.contains_key(name));
-        match (is_told, tagged) {
+        match (header_names::has_any(headers, &TELLING), tagged) {
             (false, None) => Self::Split,
             (true, _) | (_, Some(_)) => Self::Sender,
         }

@@ -9,7 +9,7 @@ use http::header::{
     CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
 };
 use http::{Method, Response, StatusCode};
-use smallvec::SmallVec;
+use weir_ops::header_names;
 
 use super::framing::{ChunkState, Framing};
 use crate::upstream::UpstreamRequest;
@@ -47,7 +47,7 @@ pub(super) fn write_head(out: &mut Vec<u8>, request: &UpstreamRequest<'_>, lengt
     }
     let has_body = [Method::POST, Method::PUT, Method::PATCH].contains(request.method);
     match length {
-        Some(0) if !has_body && !request.headers.contains_key(CONTENT_LENGTH) => {}
+        Some(0) if !has_body && !header_names::has(request.headers, &CONTENT_LENGTH) => {}
         // Writing to a `Vec` cannot fail.
         Some(bytes) => drop(write!(out, "content-length: {bytes}\r\n")),
         None => write_line(out, "transfer-encoding", b"chunked"),
@@ -101,7 +101,8 @@ struct ParsedHead {
     status: StatusCode,
     /// Minor version of HTTP/1.
     version: u8,
-    lines: SmallVec<[(HeaderName, Range<usize>); 16]>,
+    /// On the heap: the head is moved from hand to hand.
+    lines: Vec<(HeaderName, Range<usize>)>,
 }
 
 fn parse(input: &[u8]) -> Result<Option<ParsedHead>, String> {
@@ -173,22 +174,26 @@ fn framing(
     {
         return Ok(Framing::Ended);
     }
-    if headers.contains_key(TRANSFER_ENCODING) {
+    if header_names::has(headers, &TRANSFER_ENCODING) {
         // Both together may be an attempt at request smuggling: the coding counts.
         headers.remove(CONTENT_LENGTH);
         return transfer_coding(headers);
     }
-    let mut lengths = headers.get_all(CONTENT_LENGTH).iter().map(length);
-    let Some(first) = lengths.next() else {
+    let mut values = headers.get_all(CONTENT_LENGTH).iter();
+    let Some(value) = values.next() else {
         return Ok(Framing::UntilClose);
     };
-    let first = first?;
-    for other in lengths {
-        if other? != first {
+    let first = length(value)?;
+    let mut is_clear = *value == itoa::Buffer::new().format(first);
+    for other in values {
+        if length(other)? != first {
             return Err("it sent two different content-lengths".to_owned());
         }
+        is_clear = false;
     }
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(first));
+    if !is_clear {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(first));
+    }
     Ok(Framing::Length(first))
 }
 
@@ -211,7 +216,7 @@ fn transfer_coding(headers: &HeaderMap) -> Result<Framing, String> {
 
 /// Whether implementations may disagree where the body ends (RFC 9112, 6.1).
 fn is_ambiguous(headers: &HeaderMap, version: u8) -> bool {
-    let is_coded = headers.contains_key(TRANSFER_ENCODING);
+    let is_coded = header_names::has(headers, &TRANSFER_ENCODING);
     is_coded && (headers.contains_key(CONTENT_LENGTH) || version == 0)
 }
 
@@ -237,6 +242,9 @@ fn length(value: &HeaderValue) -> Result<u64, String> {
 
 /// Whether the server keeps the connection open: the default since HTTP/1.1.
 fn is_keep_alive(headers: &HeaderMap, version: u8) -> bool {
+    if !header_names::has(headers, &CONNECTION) {
+        return version == 1;
+    }
     let says = |wanted: &str| {
         let options = headers.get_all(CONNECTION).iter();
         let mut options = options.flat_map(|value| value.to_str().unwrap_or_default().split(','));
