@@ -32,6 +32,7 @@ use error_list::ErrorList;
 
 pub(crate) use annotations::LATEST;
 pub(crate) use canary::PREVIOUS;
+pub use predictor::{STORAGE_URI, uri_of_variable};
 pub use runtime::validate_runtime;
 pub use url_scheme::UrlScheme;
 pub use validated::{AutoUpdate, CanaryVariant, Exposure, Validated, Variant};

@@ -35,4 +35,4 @@ pub use serving_runtime::{
     ClusterServingRuntime, ClusterServingRuntimeSpec, ServingRuntime, ServingRuntimeSpec,
 };
 pub use spans::Spans;
-pub use support::{Effect, Unsupported, unsupported, unsupported_in_runtime};
+pub use support::{Effect, OF_ALL_VARIANTS, Unsupported, unsupported, unsupported_in_runtime};

@@ -121,7 +121,9 @@ pub fn unsupported(service: &InferenceService) -> Vec<Unsupported> {
     let spec = &service.spec;
     found.predictor("spec.predictor", &spec.predictor);
     for (i, canary) in spec.canary.iter().enumerate() {
-        found.predictor(&format!("spec.canary[{i}].predictor"), &canary.predictor);
+        let path = format!("spec.canary[{i}].predictor");
+        found.predictor(&path, &canary.predictor);
+        found.of_all_variants(&path, &canary.predictor.component);
     }
     if spec.transformer.is_some() {
         found.add(
@@ -165,6 +167,8 @@ pub fn unsupported_in_runtime(runtime: &ServingRuntimeSpec) -> Vec<Unsupported> 
 }
 
 const ONE_POD: &str = "multi-pod replicas are not supported";
+/// Why a canary's own has no effect.
+pub const OF_ALL_VARIANTS: &str = "that of spec.predictor holds for all variants";
 const QUEUE_DELAY: &str = "replicas are scaled by queue delay";
 
 /// The unsupported fields found so far.
@@ -292,6 +296,26 @@ impl Found {
         let reason = "a revision's pods are replaced one by one";
         self.given(&component.deployment_strategy, &field, Ignored, reason);
         self.scaling(path, component);
+    }
+
+    /// What is one for all variants of a service, and so comes from `spec.predictor`.
+    fn of_all_variants(&mut self, path: &str, canary: &Component) {
+        for (field, is_set) in [
+            ("timeout", canary.timeout.is_some()),
+            (
+                "containerConcurrency",
+                canary.container_concurrency.is_some(),
+            ),
+            ("batcher", canary.batcher.is_some()),
+            (
+                "canaryTrafficPercent",
+                canary.canary_traffic_percent.is_some(),
+            ),
+        ] {
+            if is_set {
+                self.add(format!("{path}.{field}"), Ignored, OF_ALL_VARIANTS);
+            }
+        }
     }
 
     fn scaling(&mut self, path: &str, component: &Component) {

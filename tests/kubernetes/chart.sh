@@ -29,11 +29,13 @@ kept() { render "$@" | grep -o -- '--max-inflight-bytes=[0-9]*' | cut -d= -f2; }
 # Bodies may take twice this number, and a gateway that is killed for its memory takes everybody's requests with it.
 gateways_keep_within_their_memory() {
     refused maxInflightBytes gateway.maxInflightBytes=much
+    refused maxInflightBytes gateway.maxInflightBytes=0Gi
     check "bodies of a gateway" 536870912 "$(kept)"
     check "bodies of a small gateway" 67108864 "$(kept --set gateway.resources.limits.memory=256Mi)"
     check "bodies of a gateway, decimal" 375000000 "$(kept --set gateway.resources.limits.memory=1.5G)"
     check "bodies of a gateway, in bytes" 268435456 "$(kept --set gateway.resources.limits.memory=1073741824)"
     check "bodies as they are asked for" 314572800 "$(kept --set gateway.maxInflightBytes=300Mi)"
+    check "bodies of a gateway, in pebibytes" 1125899906842624 "$(kept --set gateway.maxInflightBytes=1Pi)"
     check "bodies without a limit" "" "$(kept --set-json gateway.resources.limits=null || true)"
 }
 

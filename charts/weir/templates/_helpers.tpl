@@ -26,7 +26,7 @@ app.kubernetes.io/instance: {{ (index . 0).Release.Name | quote }}
 {{/* Bytes of a quantity such as 1Gi, as a whole number: include "weir.bytes" .Values.gateway.resources.limits.memory */}}
 {{- define "weir.bytes" -}}
 {{- $text := ternary (printf "%.0f" (float64 .)) (toString .) (kindIs "float64" .) }}
-{{- $units := dict "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 }}
+{{- $units := dict "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 "Pi" 1125899906842624.0 "Ei" 1152921504606846976.0 }}
 {{- $unit := regexFind "[A-Za-z]+$" $text }}
 {{- mulf (float64 (trimSuffix $unit $text)) (get $units $unit | default 1.0) | int64 }}
 {{- end }}

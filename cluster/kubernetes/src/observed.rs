@@ -491,9 +491,22 @@ fn failure(
     if replicas.iter().any(|replica| replica.phase == Phase::Ready) {
         return None;
     }
-    let now = replicas.iter().find_map(|replica| replica.failure.clone());
+    let now = replicas
+        .iter()
+        .filter(|replica| replica.phase.is_counted() || has_just_ended(replica, before))
+        .find_map(|replica| replica.failure.clone());
     let former = || before.and_then(|before| before.failure.clone());
     now.or(unmade).or_else(|| former().filter(replica::lasts))
+}
+
+/// Whether a replica that has ended had not before. An evicted pod stays long after another took its place, and is no
+/// failure of later ones.
+fn has_just_ended(replica: &Replica, before: Option<&Revision>) -> bool {
+    before.is_some_and(|before| {
+        let mut former = before.replicas.iter();
+        let former = former.find(|former| former.name == replica.name);
+        former.is_none_or(|former| former.phase.is_counted())
+    })
 }
 
 /// Why replicas that were asked for do not come, whatever the others do.

@@ -61,11 +61,11 @@ fn build(container: &Container, server: ServerType) -> Option<String> {
     }
 }
 
-/// Whether the limits of a container have a resource with one of these prefixes.
+/// Whether a container has a resource with one of these prefixes. Devices that are only requested are limited to as many.
 fn has_any(prefixes: &[&str], container: &Container) -> bool {
-    let resources = container.resources.as_ref();
-    let limits = resources.and_then(|resources| resources.limits.as_ref());
-    limits.into_iter().flatten().any(|(name, amount)| {
+    let resources = container.resources.iter();
+    let amounts = resources.flat_map(|resources| [&resources.limits, &resources.requests]);
+    amounts.flatten().flatten().any(|(name, amount)| {
         let is_one = prefixes.iter().any(|prefix| name.starts_with(prefix));
         is_one && quantity_value(&amount.0) != Some(0.0)
     })
@@ -122,6 +122,18 @@ mod tests {
         for server in [ServerType::Triton, ServerType::MlServer] {
             assert_eq!(chosen(server, "a:1", ("nvidia.com/gpu", "1")), "a:1");
         }
+    }
+
+    #[test]
+    fn a_gpu_that_is_only_requested_is_one() {
+        let of = |image: &str, resources: serde_json::Value| {
+            let container = json!({ "name": "a", "image": image, "resources": resources });
+            serde_json::from_value::<Container>(container).unwrap()
+        };
+        let gpu = json!({ "requests": { "nvidia.com/gpu": "1" } });
+        let huggingface = build(&of("a:1", gpu.clone()), ServerType::HuggingFace);
+        assert_eq!(huggingface.as_deref(), Some("a:1-gpu"));
+        assert_eq!(build(&of("a:1", gpu), ServerType::Vllm), None);
     }
 
     #[test]

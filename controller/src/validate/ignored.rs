@@ -1,12 +1,14 @@
 //! Fields that Weir does not honour: some are refused, the others are listed as ignored.
 
+use std::collections::BTreeMap;
+
 use weir_cluster::nearest;
-use weir_crds::{Effect, InferenceService, unsupported};
+use weir_crds::{Effect, InferenceService, OF_ALL_VARIANTS, unsupported};
 
 use super::error_list::ErrorList;
 use crate::annotations::{
-    AUTOSCALER_CLASS, HPA_ANNOTATIONS, KNATIVE, KNATIVE_READ, KSERVE, KSERVE_READ, OF_COMPONENTS,
-    PREFIX, WEIR_ANNOTATIONS,
+    AUTOSCALER_CLASS, HPA_ANNOTATIONS, KNATIVE, KNATIVE_READ, KSERVE, KSERVE_READ, MAX_BATCH_TIME,
+    OF_COMPONENTS, PREFIX, STORAGE_DIGEST, WEIR_ANNOTATIONS,
 };
 use crate::field_error::IgnoredField;
 
@@ -37,7 +39,40 @@ pub(super) fn ignored_fields(
     ignored_fields.extend(behavior(written));
     ignored_fields.extend(finalizer(written));
     annotations(written, errors, &mut ignored_fields);
+    for (i, canary) in written.spec.canary.iter().enumerate() {
+        let path = format!("spec.canary[{i}].predictor.annotations");
+        let map = &canary.predictor.component.annotations;
+        ignored_fields.extend(of_canary(&path, map.as_ref(), errors));
+    }
     ignored_fields
+}
+
+/// A canary's annotations that have no effect: it is scaled as `spec.predictor` is.
+fn of_canary(
+    path: &str,
+    map: Option<&BTreeMap<String, String>>,
+    errors: &mut ErrorList,
+) -> Vec<IgnoredField> {
+    let mut ignored = Vec::new();
+    for (name, value) in map.into_iter().flatten() {
+        let field = format!("{path}[{name}]");
+        let reason = no_effect(path, name, value).or_else(|| of_all_variants(name));
+        if name.starts_with(PREFIX) {
+            check_weir(path, name, field.clone(), errors);
+        }
+        ignored.extend(reason.map(|reason| IgnoredField { field, reason }));
+    }
+    ignored
+}
+
+/// Reason that an annotation about replicas, which `spec.predictor` may have, has no effect on a canary.
+fn of_all_variants(name: &str) -> Option<String> {
+    let is_of_pods = [MAX_BATCH_TIME, STORAGE_DIGEST].contains(&name);
+    let is_of_weir = OF_COMPONENTS.contains(&name) && !is_of_pods;
+    let is_read = name
+        .strip_prefix(KNATIVE)
+        .is_some_and(|name| KNATIVE_READ.contains(&name));
+    (is_of_weir || is_read).then(|| OF_ALL_VARIANTS.to_owned())
 }
 
 /// What keeps a service that came from KServe from being deleted.

@@ -16,7 +16,7 @@ use crate::pod;
 use crate::runtimes::{Runtime, Scope, ServerType};
 
 /// Variable of a custom container that names the model to mount, as in KServe.
-const STORAGE_URI: &str = "STORAGE_URI";
+pub const STORAGE_URI: &str = "STORAGE_URI";
 
 /// Variable of a custom container that names the protocol which it speaks, as in KServe.
 const PROTOCOL: &str = "PROTOCOL";
@@ -167,9 +167,7 @@ fn of_containers(
     predictor: &Predictor,
     errors: &mut ErrorList,
 ) -> Option<Variant> {
-    let containers = &predictor.pod.containers;
-    let serving = containers.iter().find(|c| c.name == Workload::CONTAINER);
-    let serving = serving.or(containers.first());
+    let serving = serving(predictor);
     let wanted = uri_of_containers(path, serving, predictor, errors);
     let limit = component::max_batch_time(context, &predictor.component, errors);
     let template = pod::of_containers(&context.object.metadata, predictor);
@@ -196,11 +194,8 @@ fn uri_of_containers<'a>(
     predictor: &'a Predictor,
     errors: &mut ErrorList,
 ) -> Option<&'a str> {
-    let by_variable = serving.and_then(|container| {
-        let mut variables = container.env.iter().flatten();
-        let variable = variables.rfind(|variable| variable.name == STORAGE_URI)?;
-        Some((format!("{path}.containers"), variable.value.as_deref()?))
-    });
+    let by_variable = serving.and_then(storage_variable);
+    let by_variable = by_variable.map(|uri| (format!("{path}.containers"), uri));
     let mut listed = predictor.storage_uris.iter();
     let listed = listed.next().map(|listed| {
         let field = format!("{path}.storageUris[0].uri");
@@ -213,6 +208,28 @@ fn uri_of_containers<'a>(
     let (field, uri) = by_variable.or(listed)?;
     scheme(&field, uri, errors);
     Some(uri)
+}
+
+fn storage_variable(container: &Container) -> Option<&str> {
+    let mut variables = container.env.iter().flatten();
+    let variable = variables.rfind(|variable| variable.name == STORAGE_URI)?;
+    variable.value.as_deref()
+}
+
+/// The URI that a container of a service's own has in the variable [`STORAGE_URI`]; `None` for a model in a runtime.
+#[must_use]
+pub fn uri_of_variable(predictor: &Predictor) -> Option<&str> {
+    let is_own = predictor.frameworks().next().is_none();
+    serving(predictor)
+        .filter(|_| is_own)
+        .and_then(storage_variable)
+}
+
+/// The container of a service's own that serves.
+fn serving(predictor: &Predictor) -> Option<&Container> {
+    let containers = &predictor.pod.containers;
+    let serving = containers.iter().find(|c| c.name == Workload::CONTAINER);
+    serving.or(containers.first())
 }
 
 /// The way in which a container of a service's own is found ready, by the variable with which it says its protocol.

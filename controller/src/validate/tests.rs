@@ -462,6 +462,35 @@ const CANARIES: &str = "  canary:
 ";
 
 #[test]
+fn nothing_of_a_canary_is_ignored_silently() {
+    let own = CANARIES.replace(
+        "{name: blue,",
+        "{name: blue, timeout: 5, containerConcurrency: 2, annotations: {weir.dev/economy: latency, \
+         weir.dev/max-batch-time: 90s, autoscaling.knative.dev/target: '7', example.com/mine: '1'},",
+    );
+    assert_ne!(own, CANARIES);
+    let validated = validated(&[], &(model("digits", &[]) + &own));
+    let fields: Vec<_> = validated
+        .ignored_fields
+        .iter()
+        .map(|ignored| &*ignored.field)
+        .collect();
+    assert_eq!(
+        fields,
+        [
+            "spec.canary[0].predictor.timeout",
+            "spec.canary[0].predictor.containerConcurrency",
+            "spec.canary[0].predictor.annotations[autoscaling.knative.dev/target]",
+            "spec.canary[0].predictor.annotations[weir.dev/economy]",
+        ]
+    );
+    let misspelt = own.replace("weir.dev/economy", "weir.dev/economyy");
+    let errors = errors(&[], &(model("digits", &[]) + &misspelt));
+    let field = "spec.canary[0].predictor.annotations[weir.dev/economyy]: unknown annotation";
+    assert!(errors.contains(field), "{errors}");
+}
+
+#[test]
 fn a_canary_is_merged_over_the_predictor() {
     let spec = model(
         "digits",

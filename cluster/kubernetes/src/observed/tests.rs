@@ -489,6 +489,36 @@ fn a_node_that_does_not_answer_is_told_beside_a_replica_that_serves() {
 }
 
 #[test]
+fn a_pod_that_has_ended_fails_no_revision_whose_next_one_starts() {
+    let mut evicted = pod("a");
+    evicted.status = serde_json::from_value(json!({
+        "phase": "Failed", "reason": "Evicted", "message": "the node was low on memory",
+    }))
+    .unwrap();
+    let starting = |name: &str| {
+        let mut starting = pod(name);
+        starting.status = serde_json::from_value(json!({ "phase": "Pending" })).unwrap();
+        Change::Pod(Event::Apply(starting))
+    };
+    let mut observed = observed();
+    first(&mut observed);
+    observed.take(Change::Pod(Event::Apply(evicted)));
+    let failure = first(&mut observed).failure.clone().unwrap();
+    assert!(failure.message.contains("low on memory"), "{failure:?}");
+    observed.take(starting("b"));
+    assert_eq!(
+        first(&mut observed).failure,
+        Some(failure),
+        "it may end too"
+    );
+    observed.take(Change::Pod(Event::Apply(pod("b"))));
+    assert_eq!(first(&mut observed).failure, None, "it serves");
+    observed.take(Change::Pod(Event::Delete(pod("b"))));
+    observed.take(starting("c"));
+    assert_eq!(first(&mut observed).failure, None, "that was another");
+}
+
+#[test]
 fn a_pod_that_its_node_does_not_set_up_is_told_once_it_is_late() {
     let mut late = deployment(1);
     late.status = serde_json::from_value(json!({ "conditions": [{

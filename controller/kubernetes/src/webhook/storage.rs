@@ -1,7 +1,7 @@
 //! Models that cannot be had on Kubernetes. Pure.
 
 use weir_cluster_kubernetes::check_storage_uri;
-use weir_controller::FieldError;
+use weir_controller::{FieldError, STORAGE_URI, uri_of_variable};
 use weir_crds::InferenceService;
 use weir_crds::inference_service::Predictor;
 
@@ -34,5 +34,15 @@ fn of_predictor(path: &str, predictor: &Predictor) -> Vec<FieldError> {
             because,
         ))
     });
-    errors.chain(listed).collect()
+    errors
+        .chain(listed)
+        .chain(of_variable(path, predictor))
+        .collect()
+}
+
+/// The model of a container of the service's own, which a variable names.
+fn of_variable(path: &str, predictor: &Predictor) -> Option<FieldError> {
+    let because = check_storage_uri(uri_of_variable(predictor)?).err()?;
+    let message = format!("{STORAGE_URI}: {because}");
+    Some(FieldError::new(format!("{path}.containers"), message))
 }

@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler, PodSpec, SleepAction};
 
 use super::weir_runtime;
+use crate::entry::entry;
 
 /// Length of the pause: endpoints are told within a second, and of a busy control plane within a few.
 const PAUSE: i64 = 5;
@@ -10,12 +11,13 @@ const PAUSE: i64 = 5;
 /// Time from the request to stop until a pod is killed, where it does not say: Kubernetes' default.
 const GRACE: i64 = 30;
 
-/// Pauses containers that do not say what they do before they stop. Weir's own runtime finishes what arrives late.
+/// Pauses containers that do not say what they do before they stop. Weir's own runtime finishes what arrives late, and
+/// where it takes the requests itself, nothing pauses.
 pub(super) fn pause(pod: &mut PodSpec) {
     let grace = pod.termination_grace_period_seconds.unwrap_or(GRACE);
     // The API server wants it below the whole time, and the server needs some of that itself.
     let seconds = PAUSE.min(grace / 2);
-    let is_ours = pod.containers.iter().any(weir_runtime::is_ours);
+    let is_ours = entry(pod).is_some_and(weir_runtime::is_ours);
     if seconds < 1 || is_ours {
         return;
     }
@@ -58,6 +60,17 @@ mod tests {
             Value::Null
         );
         assert_eq!(pre_stop("weir-runtime:1", None, &Value::Null), Value::Null);
+    }
+
+    #[test]
+    fn a_transformer_pauses_and_the_runtime_behind_it() {
+        let mut pod: PodSpec = serde_json::from_value(json!({ "containers": [
+            { "name": "kserve-container", "image": "weir-runtime:1" },
+            { "name": "transformer-container", "image": "example/transformer" },
+        ] }))
+        .unwrap();
+        pause(&mut pod);
+        assert!(pod.containers.iter().all(|c| c.lifecycle.is_some()));
     }
 
     #[test]

@@ -93,6 +93,14 @@ fn a_model_that_no_pod_could_have_is_refused_with_what_to_write() {
             "{uri}: {errors:?}"
         );
     }
+    let variable = json!([{"name": "STORAGE_URI", "value": "s3://b/m"}]);
+    let own = json!([{"name": "kserve-container", "image": "a", "env": variable}]);
+    let own = object("d", "team", json!({ "containers": own }));
+    let [error] = &texts(&verdict("InferenceService", &own, None))[..] else {
+        panic!("there is one error");
+    };
+    let expected = "spec.predictor.containers: STORAGE_URI: storage \"s3://b/m\"";
+    assert!(error.starts_with(expected), "{error}");
     let twice = object("d", "team", model(json!({"storageUri": "oci://r/m"})));
     assert_eq!(texts(&verdict("InferenceService", &twice, None)).len(), 1);
     for uri in ["pvc://claim", "https://host/m.zip", "file:///m"] {
