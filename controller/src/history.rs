@@ -86,6 +86,8 @@ impl History {
         let mut records = std::mem::take(&mut self.records);
         for record in &mut records {
             let revision = snapshot.revision(&record.revision);
+            // Another of its name is of a service that was deleted, and is about to go.
+            let revision = revision.filter(|revision| revision.identity == record.identity);
             let desired = revision.map(|revision| revision.desired);
             record.desired_replicas = desired.unwrap_or(record.desired_replicas);
             let is_ready = revision.is_some_and(|r| r.ready().next().is_some());

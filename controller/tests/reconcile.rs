@@ -318,6 +318,35 @@ async fn a_service_lives_from_create_to_delete() {
 }
 
 #[tokio::test]
+async fn a_service_that_is_made_anew_under_its_name_begins_anew() {
+    let of = |uid: &str, path: &str, field: &str| {
+        let named = format!("{{name: digits, uid: {uid}}}");
+        manifest(path, field).replace("{name: digits}", &named)
+    };
+    let mut world = World::start(Readiness::Immediate, &of("one", "a", "minReplicas: 1"));
+    world.until_split(&[(1, 100)]).await;
+    let one = digits().revision(1).unwrap();
+    let identity = world
+        .cluster
+        .snapshot()
+        .revision(&one)
+        .unwrap()
+        .identity
+        .clone();
+
+    // Its deletion is not seen: the next object is there before.
+    world.edit(&of("two", "b", "canaryTrafficPercent: 10"));
+    let anew = world.snapshots.wait_for(|snapshot| {
+        let first = snapshot.revision(&one);
+        first.is_some_and(|first| first.identity != identity)
+    });
+    assert!(timeout(SOON, anew).await.is_ok());
+    world.until_split(&[(1, 100)]).await;
+    let two = digits().revision(2).unwrap();
+    assert!(world.cluster.snapshot().revision(&two).is_none());
+}
+
+#[tokio::test]
 async fn a_new_revision_that_never_becomes_ready_leaves_the_old_one_serving() {
     let mut world = World::start(Readiness::Manual, &manifest("a", "minReplicas: 1"));
     world.until_split(&[(1, 100)]).await;

@@ -7,6 +7,7 @@ use weir_cluster::{Applied, Desired};
 use super::evidence::Window;
 use super::inputs::Inputs;
 use super::kept_status::KeptStatus;
+use crate::declaration::DeclaredService;
 use crate::history::History;
 use crate::plan::Plan;
 use crate::status::Refusal;
@@ -18,6 +19,8 @@ const ASK_AGAIN: u64 = 20;
 /// The controller's state of one service.
 #[derive(Default)]
 pub(super) struct ServiceState {
+    /// Identity of the declared object; `None` outside Kubernetes.
+    pub(super) uid: Option<String>,
     pub(super) history: Arc<History>,
     /// The history that the source stored last.
     pub(super) stored: Option<Arc<History>>,
@@ -40,6 +43,11 @@ pub(super) struct ServiceState {
 }
 
 impl ServiceState {
+    /// False where the object of its name is another: that of this state was deleted.
+    pub(super) fn is_of(&self, declared: &DeclaredService) -> bool {
+        self.uid == declared.service.metadata().uid
+    }
+
     /// Reports whether the plan may change with time alone: during a rollout, and during the rollback window.
     pub(super) fn is_timed(&self, now: u64) -> bool {
         let rollout = &self.history.rollout;

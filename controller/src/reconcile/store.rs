@@ -22,6 +22,7 @@ pub(super) async fn load(
         Arc::make_mut(history).share_templates(validated);
     }
     Ok(ServiceState {
+        uid: declared.service.metadata().uid.clone(),
         history: stored.history.clone().unwrap_or_default(),
         stored: stored.history,
         status: KeptStatus::from(&*stored.status),

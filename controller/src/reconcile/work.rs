@@ -80,7 +80,12 @@ impl Access {
     ) -> (Option<Box<ServiceState>>, Result<(), ControllerError>) {
         let name = &declared.service.name;
         let mut state = match state {
-            Some(state) => state,
+            Some(state) if state.is_of(declared) => state,
+            // Nothing of a deleted service serves one that was made anew under its name.
+            Some(former) => match self.remove(name).await {
+                Ok(()) => return (None, Ok(())),
+                Err(error) => return (Some(former), Err(error)),
+            },
             None => match store::load(&*self.source, declared).await {
                 Ok(loaded) => Box::new(loaded),
                 Err(error) => return (None, Err(error)),
