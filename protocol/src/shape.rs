@@ -23,6 +23,14 @@ pub enum ShapeError {
         /// The first negative dimension.
         dim: i64,
     },
+    /// More dimensions than [`Shape::MAX_DIMS`]. They are not printed: a client may send megabytes of them.
+    #[error("shape has {count} dimensions, more than {max}")]
+    TooManyDims {
+        /// Number of dimensions given.
+        count: usize,
+        /// The limit on them.
+        max: usize,
+    },
     /// A product of dimensions over [`Shape::MAX_ELEMENTS`].
     #[error("shape {shape} causes total element count to exceed maximum size of {max}")]
     TooLarge {
@@ -37,12 +45,21 @@ impl Shape {
     /// `i64::MAX` bytes of eight-byte elements: a byte size computed from a shape never overflows.
     pub const MAX_ELEMENTS: usize = (i64::MAX / 8) as usize;
 
+    /// Limit on dimensions: libtorch's own.
+    pub const MAX_DIMS: usize = 64;
+
     /// Checks the dimensions and multiplies them.
     ///
     /// # Errors
-    /// [`ShapeError`] for a negative dimension or a product over [`Shape::MAX_ELEMENTS`]; a zero
+    /// [`ShapeError`] for too many dimensions, a negative dimension or a product over [`Shape::MAX_ELEMENTS`]; a zero
     /// elsewhere does not excuse an overflow, because a slice of the shape could still overflow.
     pub fn new(dims: &[i64]) -> Result<Self, ShapeError> {
+        if dims.len() > Self::MAX_DIMS {
+            return Err(ShapeError::TooManyDims {
+                count: dims.len(),
+                max: Self::MAX_DIMS,
+            });
+        }
         let mut checked = SmallVec::with_capacity(dims.len());
         for &dim in dims {
             let Ok(dim) = usize::try_from(dim) else {

@@ -187,6 +187,15 @@ impl Server {
         }
     }
 
+    /// The name under which a model is kept, which may have another beside it.
+    ///
+    /// # Errors
+    /// As [`Server::find`].
+    pub(crate) fn own_name(&self, model: &str) -> Result<String, ServeError> {
+        let found = self.find(model, "")?;
+        Ok(found.engine.interface().model.clone())
+    }
+
     /// Runs one request on a version that [`Server::find`] gave.
     ///
     /// # Errors
@@ -266,7 +275,9 @@ impl Server {
         model: &str,
         version: &str,
     ) -> Result<Vec<(String, u64, Snapshot)>, ServeError> {
-        if !model.is_empty() && self.repository.find(model, version).is_err() {
+        let name_of = |found: Arc<LoadedModel>| found.engine.interface().model.clone();
+        let own = self.repository.find(model, version).map(name_of);
+        if !model.is_empty() && own.is_err() {
             let is_known = self.repository.find(model, "").is_ok();
             return Err(ServeError::NotFound(if is_known {
                 format!("requested model version is not available for model '{model}'")
@@ -275,7 +286,7 @@ impl Server {
             }));
         }
         let wanted = |name: &str, number: u64| {
-            (model.is_empty() || model == name)
+            (model.is_empty() || own.as_deref().is_ok_and(|own| own == name))
                 && (version.is_empty() || version == number.to_string())
         };
         let serving = self.repository.serving().into_iter();

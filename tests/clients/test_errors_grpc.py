@@ -51,6 +51,11 @@ FLOATS = {"fp32_contents": [0.0] * 16}
             "input byte size mismatch for input 'INPUT0' for model 'add_sub'. Expected 64, got 60",
         ),
         (
+            message("add_sub", ("INPUT0", "FP32", [1] * 65 + [16], FLOATS), (*OTHER, FLOATS)),
+            INVALID,
+            "input 'INPUT0' for model 'add_sub': shape has 66 dimensions, more than 64",
+        ),
+        (
             message("identity_fp16", ("INPUT0", "FP16", [1, 1], {"fp32_contents": [1.0]})),
             INVALID,
             "INPUT0",

@@ -447,10 +447,18 @@ def test_path_to_one_model(start):
     assert server.call("GET", "/v2/models").json() == {"models": ["digits"]}
 
 
-def test_name_given_to_one_model(start):
-    server = start([DIGITS / "digits"], "--model-name=service")
+@pytest.mark.parametrize("path", [DIGITS / "digits", DIGITS], ids=["model", "repository"])
+def test_name_given_to_one_model(start, path):
+    server = start([path], "--model-name=service")
+    own = server.call("GET", "/v2/models").json()["models"]
     for name in ("service", "digits"):
         assert server.call("GET", f"/v2/models/{name}/ready").status == 200
+        stats = server.call("GET", f"/v2/models/{name}/stats").json()["model_stats"]
+        assert [entry["name"] for entry in stats] == own
+    on = {"trace_level": ["TIMESTAMPS"], "trace_rate": "1"}
+    changed = server.call("POST", "/v2/models/service/trace/setting", json.dumps(on)).json()
+    assert changed == server.call("GET", "/v2/models/digits/trace/setting").json()
+    assert changed["trace_level"] == ["TIMESTAMPS"]
 
 
 def test_path_to_a_bare_folder_and_to_a_file(start, tmp_path):

@@ -206,6 +206,10 @@ fn impossible_tensors_are_refused_by_name() {
             "input 'x' for model 'm': shape [1,-1] has the negative dimension -1".to_owned(),
         ),
         (
+            request(vec![input("x", "FP32", &[1; 1_000_000])], &[b"abcd"]),
+            "input 'x' for model 'm': shape has 1000000 dimensions, more than 64".to_owned(),
+        ),
+        (
             request(vec![input("x", "FP32", &[huge, huge])], &[b"abcd"]),
             format!(
                 "input 'x' for model 'm': shape [{huge},{huge}] causes total element count to \

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use weir_protocol::DataType;
 use weir_protocol::grpc::proto::ModelConfig;
 
 use super::ConfigError;
 use crate::backend::TensorConfig;
+use crate::interface::model_dims;
 use crate::padding::{Padding, variable_axis};
 
 /// Lengths to pad to, ascending: `16,32,64`.
@@ -63,6 +65,15 @@ pub(super) fn parse(
             .all(|input| variable_axis(&input.dims).is_none())
     {
         return Err(fail(BUCKETS, "needs an input with a dimension of -1"));
+    }
+    let is_padded = |input: &&TensorConfig| variable_axis(model_dims(input)).is_some();
+    if let Some(text) = inputs
+        .iter()
+        .filter(is_padded)
+        .find(|input| input.datatype == DataType::Bytes)
+    {
+        let what = format!("is for numbers, and input '{}' has TYPE_STRING", text.name);
+        return Err(fail(BUCKETS, &what));
     }
     let longest = buckets.last().copied().unwrap_or(0);
     if inputs

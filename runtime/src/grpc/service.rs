@@ -278,11 +278,9 @@ impl GrpcInferenceService for Grpc {
     ) -> RpcResult<proto::TraceSettingResponse> {
         let request = request.into_inner();
         let model = Some(request.model_name.clone()).filter(|model| !model.is_empty());
-        if let Some(model) = &model {
-            self.server
-                .find(model, "")
-                .map_err(|error| status(&error))?;
-        }
+        let own_name = |model: String| self.server.own_name(&model);
+        let model = model.map(own_name).transpose();
+        let model = model.map_err(|error| status(&error))?;
         let (model, update) = (model.as_deref(), trace::update_from_proto(request));
         let updated = self.server.trace().update(model, &update);
         answer(

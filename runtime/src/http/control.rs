@@ -179,9 +179,8 @@ impl Http {
     }
 
     fn trace(&self, access: Access, model: Option<&str>, body: &Bytes) -> HttpResult {
-        if let Some(model) = model {
-            self.server.find(model, "")?;
-        }
+        let model = model.map(|model| self.server.own_name(model)).transpose()?;
+        let model = model.as_deref();
         let store = self.server.trace();
         let current = match access {
             Access::Read => store.current(model),

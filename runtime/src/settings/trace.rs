@@ -1,7 +1,7 @@
 //! Triton's trace settings, for all models and per model; traces go to the log.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -45,15 +45,23 @@ pub(crate) struct TraceStore {
     state: Mutex<TraceState>,
     /// True if any request can be traced; checked first, by every request.
     tracing: AtomicBool,
-    /// Requests seen since the settings changed, while anything is traced.
-    seen: AtomicU64,
 }
 
 #[derive(Debug)]
 struct TraceState {
     all: TraceSettings,
-    /// Each model's own settings, as given; checked before they are stored.
-    models: HashMap<String, BTreeMap<String, Vec<String>>>,
+    /// Requests seen since the settings of all changed, of models without settings of their own.
+    seen: u64,
+    models: HashMap<String, OwnSettings>,
+}
+
+/// Settings of one model.
+#[derive(Clone, Debug, Default)]
+struct OwnSettings {
+    /// As given; checked before they are stored.
+    given: BTreeMap<String, Vec<String>>,
+    /// Requests seen since they changed.
+    seen: u64,
 }
 
 impl Default for TraceSettings {
@@ -197,10 +205,10 @@ impl TraceStore {
             at_start,
             state: Mutex::new(TraceState {
                 all: at_start,
+                seen: 0,
                 models: HashMap::new(),
             }),
             tracing: AtomicBool::new(at_start.level != TraceLevel::Off),
-            seen: AtomicU64::new(0),
         }
     }
 
@@ -209,13 +217,7 @@ impl TraceStore {
         if !self.tracing.load(Ordering::Relaxed) {
             return TraceLevel::Off;
         }
-        let ordinal = self.seen.fetch_add(1, Ordering::Relaxed);
-        let trace = self.current(Some(model));
-        if trace.should_trace(ordinal) {
-            trace.level
-        } else {
-            TraceLevel::Off
-        }
+        self.state.lock().sample(model)
     }
 
     /// The settings of a model, or of all with `None`. The caller checks that the model exists.
@@ -234,20 +236,12 @@ impl TraceStore {
     ) -> Result<TraceSettings, SettingsError> {
         let mut state = self.state.lock();
         match model {
-            None => {
-                let mut all = state.all;
-                for (key, values) in update {
-                    match values {
-                        Some(values) => all.set(key, values)?,
-                        None => all.reset(key, &self.at_start)?,
-                    }
-                }
-                state.all = all;
-            }
+            // A question what is in force, which over gRPC is the same call.
+            _ if update.is_empty() => {}
+            None => state.update_all(update, &self.at_start)?,
             Some(model) => state.update_model(model, update)?,
         }
         self.tracing.store(state.traces(), Ordering::Relaxed);
-        self.seen.store(0, Ordering::Relaxed);
         Ok(state.current(model))
     }
 }
@@ -258,32 +252,66 @@ impl TraceState {
         self.all.level != TraceLevel::Off || self.models.keys().any(own)
     }
 
+    /// Counts a request of a model, where it may be traced, among those that its settings are of.
+    fn sample(&mut self, model: &str) -> TraceLevel {
+        let trace = self.current(Some(model));
+        if trace.level == TraceLevel::Off {
+            return TraceLevel::Off;
+        }
+        let own = self.models.get_mut(model).map(|own| &mut own.seen);
+        let seen = own.unwrap_or(&mut self.seen);
+        let ordinal = *seen;
+        *seen += 1;
+        if trace.should_trace(ordinal) {
+            trace.level
+        } else {
+            TraceLevel::Off
+        }
+    }
+
     fn current(&self, model: Option<&str>) -> TraceSettings {
         let mut trace = self.all;
         let own = model.and_then(|model| self.models.get(model));
-        for (key, values) in own.into_iter().flatten() {
+        for (key, values) in own.into_iter().flat_map(|own| &own.given) {
             // Checked when it was kept, so it never fails.
             let _ = trace.set(key, values);
         }
         trace
     }
 
+    fn update_all(
+        &mut self,
+        update: &TraceUpdate,
+        at_start: &TraceSettings,
+    ) -> Result<(), SettingsError> {
+        let mut all = self.all;
+        for (key, values) in update {
+            match values {
+                Some(values) => all.set(key, values)?,
+                None => all.reset(key, at_start)?,
+            }
+        }
+        (self.all, self.seen) = (all, 0);
+        Ok(())
+    }
+
     fn update_model(&mut self, model: &str, update: &TraceUpdate) -> Result<(), SettingsError> {
-        let mut own = self.models.get(model).cloned().unwrap_or_default();
+        let own = self.models.get(model).cloned().unwrap_or_default();
+        let mut own = OwnSettings { seen: 0, ..own };
         let mut trial = self.all;
         for (key, values) in update {
             match values {
                 Some(values) => {
                     trial.set(key, values)?;
-                    own.insert(key.clone(), values.clone());
+                    own.given.insert(key.clone(), values.clone());
                 }
                 None => {
                     trial.reset(key, &self.all)?;
-                    own.remove(key);
+                    own.given.remove(key);
                 }
             }
         }
-        if own.is_empty() {
+        if own.given.is_empty() {
             self.models.remove(model);
         } else if self.models.len() < MAX_MODELS || self.models.contains_key(model) {
             self.models.insert(model.to_owned(), own);

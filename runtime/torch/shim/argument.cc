@@ -1,6 +1,7 @@
 #include "argument.h"
 
 #include <ATen/ATen.h>
+#include <cstring>
 
 namespace weir {
 namespace {
@@ -49,6 +50,19 @@ c10::List<std::string> strings_of(const WeirValue& value) {
   return list;
 }
 
+// By bytes: NaN is no other value than itself, and -0 is another than 0.
+bool have_equal_bytes(const at::Tensor& rows) {
+  auto host = rows.contiguous().cpu();
+  size_t size = host.nbytes() / host.size(0);
+  auto bytes = static_cast<const uint8_t*>(host.const_data_ptr());
+  for (int64_t row = 1; row < host.size(0); ++row) {
+    if (size > 0 && std::memcmp(bytes, bytes + row * size, size) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // An argument that is no tensor has one value for the whole batch. Requests that differ in it fail together,
 // and are then run one by one.
 at::Tensor same_in_every_row(const at::Tensor& tensor, int64_t rank) {
@@ -57,11 +71,8 @@ at::Tensor same_in_every_row(const at::Tensor& tensor, int64_t rank) {
   }
   auto rows = tensor.flatten(0, tensor.dim() - rank - 1);
   TORCH_CHECK(rows.size(0) > 0, "a number is given as no element");
-  auto first = rows.select(0, 0);
-  TORCH_CHECK(
-      rows.size(0) == 1 || rows.eq(first).all().item<bool>(),
-      "an argument that is no tensor differs between the rows of a batch");
-  return first;
+  TORCH_CHECK(have_equal_bytes(rows), "an argument that is no tensor differs between the rows of a batch");
+  return rows.select(0, 0);
 }
 
 at::Tensor scalar(const WeirValue& value) {

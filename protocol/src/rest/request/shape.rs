@@ -10,16 +10,13 @@ use crate::{DataType, Shape};
 /// Dimensions as the client sent them, not checked.
 pub(super) type Dims = SmallVec<[u64; 4]>;
 
-/// Limit on dimensions: libtorch's own. It also keeps megabytes of shape out of error messages.
-const MAX_DIMS: usize = 64;
-
 /// Reads an array of dimensions, and keeps at most one more than allowed.
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<Dims, RestError> {
     let mut dims = Dims::new();
     reader.begin_array().field("shape")?;
     while reader.element().field("shape")? {
         let dim = reader.unsigned().field("shape")?;
-        if dims.len() <= MAX_DIMS {
+        if dims.len() <= Shape::MAX_DIMS {
             dims.push(dim);
         }
     }
@@ -29,7 +26,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Dims, RestError> {
 /// Multiplies the dimensions, elements first and then bytes, so that each overflow has its message.
 pub(super) fn check(input: &str, datatype: DataType, dims: &[u64]) -> Result<Shape, RestError> {
     let input = || input.to_owned();
-    let limit = MAX_DIMS;
+    let limit = Shape::MAX_DIMS;
     if dims.len() > limit {
         return Err(RestError::TooManyDims {
             input: input(),

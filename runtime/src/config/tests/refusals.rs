@@ -376,4 +376,9 @@ fn padding_is_refused_by_name() {
         refusal(&format!("{fixed} {}", pad("BUCKETS", "4"))),
         "parameter 'PADDING_BUCKETS' of model 'm' needs an input with a dimension of -1"
     );
+    let text = "backend: 'echo' input { name: 'x' data_type: TYPE_STRING dims: -1 }";
+    assert_eq!(
+        refusal(&format!("{text} {}", pad("BUCKETS", "4"))),
+        "parameter 'PADDING_BUCKETS' of model 'm' is for numbers, and input 'x' has TYPE_STRING"
+    );
 }

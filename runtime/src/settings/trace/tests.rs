@@ -175,3 +175,22 @@ fn one_in_rate_requests_is_sampled_up_to_the_count() {
     change(&store, Some("m"), r#"{"trace_level": null}"#).unwrap();
     assert_eq!(store.sample("m"), TraceLevel::Off);
 }
+
+#[test]
+fn each_model_with_settings_of_its_own_counts_for_itself() {
+    let store = store();
+    let on = r#"{"trace_level": ["TIMESTAMPS"], "trace_rate": "2", "trace_count": "2"}"#;
+    change(&store, Some("m"), on).unwrap();
+    let mut traced = 0;
+    for _ in 0..9 {
+        store.sample("other");
+        traced += u32::from(store.sample("m") != TraceLevel::Off);
+    }
+    assert_eq!(traced, 2, "others count for nothing");
+    // Neither a question nor another model's change lets it begin anew.
+    change(&store, Some("m"), "{}").unwrap();
+    change(&store, Some("other"), r#"{"trace_rate": "5"}"#).unwrap();
+    assert_eq!(store.sample("m"), TraceLevel::Off);
+    change(&store, Some("m"), r#"{"trace_count": "1"}"#).unwrap();
+    assert_eq!(store.sample("m"), TraceLevel::Timestamps);
+}

@@ -257,6 +257,27 @@ fn rows_that_disagree_about_a_number_never_share_a_run() {
 }
 
 #[test]
+fn rows_agree_about_a_number_by_its_bytes() {
+    let one = |name: &str, datatype| tensor(name, datatype, &[1]);
+    let (times, scale) = (one("times", DataType::Int64), one("scale", DataType::Fp64));
+    let inputs = vec![one("x", F), times, scale];
+    let mut instance = instance(&configured("settings", 4, inputs, any(&["y"])));
+    let request = |scale: [f64; 2]| {
+        let times = [1_i64, 1].iter().flat_map(|value| value.to_le_bytes());
+        let scale = scale.iter().flat_map(|value| value.to_le_bytes());
+        vec![
+            floats_in("x", &[2, 1], &[1.0, 2.0]),
+            whole("times", DataType::Int64, &[2, 1], Bytes::from_iter(times)),
+            whole("scale", DataType::Fp64, &[2, 1], Bytes::from_iter(scale)),
+        ]
+    };
+    let outputs = run(&mut *instance, request([f64::NAN; 2])).unwrap();
+    assert!(as_floats(&outputs[0]).iter().all(|value| value.is_nan()));
+    let text = failure(run(&mut *instance, request([0.0, -0.0])));
+    assert!(text.contains("differs between the rows"), "{text}");
+}
+
+#[test]
 fn numbers_and_strings_are_outputs_of_one_element() {
     let mut instance = instance(&bare("numbers"));
     let outputs = run(&mut *instance, vec![floats_in("x", &[2, 4], &[0.5; 8])]).unwrap();
