@@ -99,10 +99,7 @@ fn gateway(args: &InferArgs) -> Result<(String, Option<PathBuf>), CliError> {
     }
     let state_dir = state::directory(args.state_dir.as_deref())?;
     match (AdminFile::read(&state_dir), &args.state_dir) {
-        (Ok(file), _) => {
-            let url = format!("{}://localhost:{}", file.scheme(), file.serving.port());
-            Ok((url, cacert.or(file.certificate)))
-        }
+        (Ok(file), _) => Ok((file.serving_url(), cacert.or(file.certificate))),
         // A directory that is given by a flag has to have a `weir up`.
         (Err(error), Some(_)) => Err(error),
         (Err(_), None) => Ok((DEFAULT_URL.to_owned(), cacert)),

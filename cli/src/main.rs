@@ -10,6 +10,7 @@
 
 mod allocator;
 mod args;
+mod authority;
 mod check;
 mod client;
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::authority::authority;
 use crate::error::CliError;
 pub(crate) use lock::StateLock;
 
@@ -51,6 +52,11 @@ pub(crate) fn create_private(directory: &Path) -> io::Result<()> {
 }
 
 impl AdminFile {
+    /// URL of the port for requests, for clients on this machine.
+    pub(crate) fn serving_url(&self) -> String {
+        format!("{}://{}", self.scheme(), authority(self.serving))
+    }
+
     /// Scheme of the URLs for requests.
     pub(crate) fn scheme(&self) -> &'static str {
         match self.certificate {
@@ -119,6 +125,20 @@ mod tests {
             error.contains("Start one with `weir up -f PATH`"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn clients_are_sent_to_the_address_that_is_listened_on() {
+        let file = |serving: &str, certificate: Option<&str>| AdminFile {
+            admin: "127.0.0.1:9090".parse().unwrap(),
+            serving: serving.parse().unwrap(),
+            process: 1,
+            certificate: certificate.map(PathBuf::from),
+        };
+        let plain = file("192.168.1.5:8080", None);
+        assert_eq!(plain.serving_url(), "http://192.168.1.5:8080");
+        let encrypted = file("127.0.0.1:443", Some("/cert.pem"));
+        assert_eq!(encrypted.serving_url(), "https://localhost:443");
     }
 
     #[cfg(unix)]

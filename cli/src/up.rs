@@ -33,7 +33,7 @@ use components::Components;
 pub(crate) use components::registry;
 use ports::Ports;
 
-/// File of the state directory that keeps the numbers of revisions.
+/// File of the state directory that keeps the numbers of revisions, and when services were made.
 const REVISIONS: &str = "revisions.json";
 
 /// Serves what the files declare until a signal ends it.
@@ -109,7 +109,8 @@ pub(crate) fn prepare(what: &Served<'_>, state_dir: &Path) -> Result<Prepared, C
         cluster_domain: ServiceName::CLUSTER_DOMAIN.to_owned(),
         routes_model_names: true,
     };
-    let files = open_files(what.files, platform)?;
+    let files = Files::reopen(what.files, platform, &state_dir.join(REVISIONS))?;
+    let files = without_errors(files)?;
     let declaration = files.watch().borrow().clone();
     let runtime = runtime::find(what.runtime, &declaration)?;
     let options = options(runtime, state_dir);
@@ -133,7 +134,8 @@ pub(crate) fn declared(files: &[PathBuf]) -> Result<Arc<Declaration>, CliError> 
         cluster_domain: ServiceName::CLUSTER_DOMAIN.to_owned(),
         routes_model_names: true,
     };
-    Ok(open_files(files, platform)?.watch().borrow().clone())
+    let files = without_errors(Files::open(files, platform)?)?;
+    Ok(files.watch().borrow().clone())
 }
 
 /// Logs warnings always, and information from `-v` on.
@@ -151,9 +153,8 @@ fn install_logs(verbose: u8) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Reads the files; nothing starts while they have errors.
-fn open_files(paths: &[PathBuf], platform: Platform) -> Result<Files, CliError> {
-    let files = Files::open(paths, platform)?;
+/// Refuses files with errors: nothing starts then.
+fn without_errors(files: Files) -> Result<Files, CliError> {
     let errors = files.watch().borrow().errors();
     if !errors.is_empty() {
         return Err(CliError::Invalid(errors));

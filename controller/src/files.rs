@@ -1,6 +1,8 @@
 //! Services declared in YAML files that are watched for changes.
 
 mod collect;
+mod creation_times;
+mod event_filter;
 mod file_kind;
 mod generations;
 mod manifest_file;
@@ -11,7 +13,7 @@ mod watched_folders;
 mod watcher;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -27,6 +29,7 @@ use crate::event::{Event, EventType, Subject};
 use crate::history::History;
 use crate::source::{Source, Stored};
 use crate::validate::Platform;
+use creation_times::CreationTimes;
 use manifest_set::ManifestSet;
 use revision_file::{Histories, RevisionFile};
 use watcher::Watcher;
@@ -55,8 +58,29 @@ impl Files {
     /// [`ControllerError::Read`] for a path that does not exist, [`ControllerError::InvalidManifests`] for
     /// manifests that cannot be read, [`ControllerError::Watch`].
     pub fn open(paths: &[PathBuf], platform: Platform) -> Result<Self, ControllerError> {
+        Self::with_times(paths, platform, CreationTimes::new())
+    }
+
+    /// As [`Self::open`], after a restart: services that are there already are as old as they are in this file of
+    /// [`Self::numbered_in`]. One that the file does not know is new, and so are all if it cannot be read.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn reopen(
+        paths: &[PathBuf],
+        platform: Platform,
+        numbers: &Path,
+    ) -> Result<Self, ControllerError> {
+        Self::with_times(paths, platform, RevisionFile::creation_times(numbers))
+    }
+
+    fn with_times(
+        paths: &[PathBuf],
+        platform: Platform,
+        created: CreationTimes,
+    ) -> Result<Self, ControllerError> {
         let mut watcher = Watcher::start(paths)?;
-        let mut manifests = ManifestSet::new(paths, platform);
+        let mut manifests = ManifestSet::new(paths, platform, created);
         watcher.update(&manifests);
         let declaration = manifests.first()?;
         for object in &declaration.ignored_objects {
@@ -73,12 +97,15 @@ impl Files {
         })
     }
 
-    /// Keeps the numbers of revisions and the rollouts under way in this file, so that a restart neither gives a
-    /// revision's name to another one nor ends a rollout. A damaged file counts as empty; a file that cannot be written causes a warning.
+    /// Keeps the numbers of revisions, the rollouts under way and the services' creation times in this file, so that a
+    /// restart neither gives a revision's name to another one nor ends a rollout. A damaged file counts as empty; a file
+    /// that cannot be written causes a warning.
     #[must_use]
     pub fn numbered_in(mut self, path: PathBuf) -> Self {
         let (file, histories) = RevisionFile::open(path);
         *self.histories.lock() = histories;
+        // Creation times of services that were deleted meanwhile go at once.
+        file.write(|| latest(&self.histories, &self.declaration));
         self.revision_file = Some(Arc::new(file));
         self
     }
@@ -88,10 +115,9 @@ impl Files {
         let Some(file) = self.revision_file.clone() else {
             return;
         };
-        let histories = Arc::clone(&self.histories);
+        let (histories, declaration) = (Arc::clone(&self.histories), self.declaration.clone());
         let written = tokio::task::spawn_blocking(move || {
-            let histories = histories.lock().clone();
-            file.write(&histories);
+            file.write(|| latest(&histories, &declaration));
         });
         if let Err(error) = written.await {
             tracing::error!(%error, "saving the revision numbers failed");
@@ -103,6 +129,15 @@ impl Files {
     pub fn statuses(&self) -> watch::Receiver<Arc<Statuses>> {
         self.statuses.subscribe()
     }
+}
+
+/// What is to be kept over a restart now.
+fn latest(
+    histories: &Mutex<Histories>,
+    declaration: &watch::Receiver<Arc<Declaration>>,
+) -> (Histories, CreationTimes) {
+    let created = creation_times::of(&declaration.borrow());
+    (histories.lock().clone(), created)
 }
 
 #[async_trait]

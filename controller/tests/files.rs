@@ -186,6 +186,111 @@ async fn a_single_file_stays_watched_when_it_is_replaced() {
     }
 }
 
+/// When a service was made, in seconds since 1970.
+fn created(declaration: &Declaration, name: &str) -> i64 {
+    let metadata = declaration.services[&named(name)].service.metadata();
+    metadata.creation_timestamp.as_ref().unwrap().0.as_second()
+}
+
+#[tokio::test]
+async fn a_service_is_as_old_as_before_a_restart_until_it_is_deleted() {
+    let (folder, state) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let file = write(&folder, "a.yaml", &manifest("a", "a"));
+    write(&folder, "b.yaml", &manifest("b", "b"));
+    let known = r#"{"revisions": {}, "created": {"default/a": 1000, "default/gone": 2000}}"#;
+    let numbers = write(&state, "revisions.json", known);
+    let paths = [folder.path().to_owned()];
+    let files = Files::reopen(&paths, platform(), &numbers).unwrap();
+    let mut watch = files.watch();
+    assert_eq!(created(&watch.borrow(), "a"), 1000);
+    let new = created(&watch.borrow(), "b");
+    assert!(new > 1000);
+    let files = files.numbered_in(numbers.clone());
+    let kept = fs::read_to_string(&numbers).unwrap();
+    assert!(kept.contains(r#""default/a": 1000"#), "{kept}");
+    assert!(kept.contains(&format!(r#""default/b": {new}"#)), "{kept}");
+    assert!(!kept.contains("gone"), "{kept}");
+    fs::remove_file(&file).unwrap();
+    until(&mut watch, |now| now.services.len() == 1).await;
+    fs::write(&file, manifest("a", "a")).unwrap();
+    let again = until(&mut watch, |now| now.services.len() == 2).await;
+    assert!(created(&again, "a") > 1000);
+    drop(files);
+}
+
+/// A tree `top/services/a.yaml`, of which the last is the given one.
+fn tree(version: &str) -> TempDir {
+    let root = TempDir::new().unwrap();
+    let folder = root.path().join("top/services");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("a.yaml"), manifest("a", version)).unwrap();
+    root
+}
+
+/// Whether `a` is declared in this version. Between two steps of a replacement it may not be declared at all.
+fn is_version(version: &str) -> impl Fn(&Declaration) -> bool {
+    move |declaration| {
+        let declared = declaration.services.get(&named("a"));
+        let is_it = |service: &Service| path(service) == format!("pvc://models/{version}");
+        declared.is_some_and(|declared| is_it(&declared.service))
+    }
+}
+
+/// Replaces a directory of the tree by that of another, then edits the file in it: both are noticed.
+async fn follows_a_replaced_directory(given: &str, replaced: &str) {
+    let root = tree("one");
+    let file = root.path().join("top/services/a.yaml");
+    let files = Files::open(&[root.path().join(given)], platform()).unwrap();
+    let mut watch = files.watch();
+    let place = root.path().join(replaced);
+    for (moved, edited) in [("two", "three"), ("four", "five")] {
+        let other = tree(moved);
+        fs::rename(&place, root.path().join(format!("before-{moved}"))).unwrap();
+        fs::rename(other.path().join(replaced), &place).unwrap();
+        until(&mut watch, is_version(moved)).await;
+        fs::write(&file, manifest("a", edited)).unwrap();
+        until(&mut watch, is_version(edited)).await;
+    }
+    fs::remove_dir_all(&place).unwrap();
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    for version in ["six", "seven"] {
+        fs::write(&file, manifest("a", version)).unwrap();
+        until(&mut watch, is_version(version)).await;
+    }
+    assert_eq!(watch.borrow().problems, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_replaced_folder_stays_watched() {
+    follows_a_replaced_directory("top/services", "top/services").await;
+}
+
+#[tokio::test]
+async fn a_folder_stays_watched_when_one_above_it_is_replaced() {
+    follows_a_replaced_directory("top/services", "top").await;
+}
+
+#[tokio::test]
+async fn a_file_stays_watched_when_its_folder_is_replaced() {
+    follows_a_replaced_directory("top/services/a.yaml", "top/services").await;
+}
+
+#[tokio::test]
+async fn a_folder_that_is_moved_away_and_back_stays_watched() {
+    let root = tree("one");
+    let folder = root.path().join("top/services");
+    let files = Files::open(std::slice::from_ref(&folder), platform()).unwrap();
+    let mut watch = files.watch();
+    let away = root.path().join("away");
+    fs::rename(&folder, &away).unwrap();
+    let now = until(&mut watch, |now| !now.problems.is_empty()).await;
+    assert!(is_version("one")(&now));
+    fs::rename(&away, &folder).unwrap();
+    until(&mut watch, |now| now.problems.is_empty()).await;
+    fs::write(folder.join("a.yaml"), manifest("a", "two")).unwrap();
+    until(&mut watch, is_version("two")).await;
+}
+
 #[tokio::test]
 async fn two_services_of_one_name_are_one_problem() {
     let folder = TempDir::new().unwrap();

@@ -456,7 +456,7 @@ def test_name_given_to_one_model(start, path):
         stats = server.call("GET", f"/v2/models/{name}/stats").json()["model_stats"]
         assert [entry["name"] for entry in stats] == own
     on = {"trace_level": ["TIMESTAMPS"], "trace_rate": "1"}
-    changed = server.call("POST", "/v2/models/service/trace/setting", json.dumps(on)).json()
+    changed = server.call("POST", "/v2/models/service/trace/setting", on).json()
     assert changed == server.call("GET", "/v2/models/digits/trace/setting").json()
     assert changed["trace_level"] == ["TIMESTAMPS"]
 

@@ -13,6 +13,7 @@ use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::{Condition, ConditionStatus};
 
 use super::ports::Ports;
+use crate::authority::authority;
 use crate::output::print;
 
 /// Shortest time between two prints, so that announcements are read together.
@@ -23,7 +24,8 @@ const INPUTS: &str = "inputs";
 
 /// The port for requests as clients on this machine reach it.
 pub(super) struct Port {
-    number: u16,
+    /// Host and port for URLs.
+    authority: String,
     /// File of its certificate; `None` if the port is not encrypted.
     certificate: Option<PathBuf>,
 }
@@ -32,7 +34,7 @@ impl Port {
     pub(super) fn of(ports: &Ports) -> Self {
         let tls = ports.tls.as_ref();
         Self {
-            number: ports.serving_at.port(),
+            authority: authority(ports.serving_at),
             certificate: tls.map(|tls| tls.pair.certificate().to_owned()),
         }
     }
@@ -80,7 +82,7 @@ fn host(status: &InferenceServiceStatus) -> Option<&str> {
 
 /// The service's other addresses, which work on a cluster too.
 fn other_addresses(name: &ServiceName, host: Option<&str>, port: &Port) -> String {
-    let path = format!("localhost:{}{}/v2/…", port.number, name.path_prefix());
+    let path = format!("{}{}/v2/…", port.authority, name.path_prefix());
     match host {
         Some(host) => format!("By path: {path}  By host: -H 'Host: {host}'"),
         None => format!("By path: {path}"),
@@ -90,7 +92,7 @@ fn other_addresses(name: &ServiceName, host: Option<&str>, port: &Port) -> Strin
 /// A `curl` command: an inference if the manifest has requests beside it, else the model's metadata.
 fn command(service: &Service, services: usize, port: &Port) -> String {
     let name = &service.name;
-    let url = format!("localhost:{}{}", port.number, path(name));
+    let url = format!("{}{}", word(&port.authority), path(name));
     let curl = match &port.certificate {
         Some(file) => format!("curl -s --cacert {} https://{url}", quoted(file)),
         None => format!("curl -s {url}"),
@@ -136,10 +138,14 @@ fn is_request(file: &Path) -> bool {
 fn quoted(file: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
     let text = file.strip_prefix(here).unwrap_or(file);
-    let text = text.display().to_string();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    word(&text.display().to_string())
+}
+
+/// The text as one word for a shell: some of them take the brackets of an IPv6 address for a pattern.
+fn word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-:".contains(c);
     if text.chars().all(is_plain) {
-        text
+        text.to_owned()
     } else {
         format!("'{}'", text.replace('\'', r"'\''"))
     }
@@ -153,7 +159,7 @@ mod tests {
 
     fn plain_port(number: u16) -> Port {
         Port {
-            number,
+            authority: format!("localhost:{number}"),
             certificate: None,
         }
     }
@@ -182,12 +188,22 @@ mod tests {
         let expected = "curl -s localhost:80/serving/team/digits/v2/models/digits";
         assert_eq!(other, expected);
         let port = Port {
-            number: 443,
+            authority: "localhost:443".to_owned(),
             certificate: Some("/c d.pem".into()),
         };
         let encrypted = command(&service("default", None), 1, &port);
         let expected = "curl -s --cacert '/c d.pem' https://localhost:443/v2/models/digits";
         assert_eq!(encrypted, expected);
+    }
+
+    #[test]
+    fn brackets_of_an_address_are_kept_from_the_shell() {
+        let port = Port {
+            authority: "[2001:db8::1]:80".to_owned(),
+            certificate: None,
+        };
+        let expected = "curl -s '[2001:db8::1]:80'/v2/models/digits";
+        assert_eq!(command(&service("default", None), 1, &port), expected);
     }
 
     #[test]

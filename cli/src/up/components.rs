@@ -21,6 +21,7 @@ use weir_ops::registry::{self, Registry};
 use super::ports::Ports;
 use super::status::StatusSources;
 use super::{announce, progress, service_names};
+use crate::authority::authority;
 use crate::exit::Exit;
 
 /// Name of the only gateway.
@@ -62,7 +63,7 @@ impl Components {
             snapshots: Directory::watch(&cluster),
             reports: Reports::watch(&cluster),
             decisions: autoscaler.decisions(),
-            base_url: format!("{}://localhost:{}", ports.scheme(), ports.serving_at.port()),
+            base_url: format!("{}://{}", ports.scheme(), authority(ports.serving_at)),
         };
         let (sender, services) = watch::channel(service_names::of(&declaration.borrow()));
         tasks.spawn(until(

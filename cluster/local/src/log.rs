@@ -1,5 +1,6 @@
 //! Logs of replicas: to our standard error, each line with the replica's name, and to a file each.
 
+mod ended;
 mod last_lines;
 mod lines;
 mod printer;
@@ -12,6 +13,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::io::AsyncRead;
 
+use self::ended::ROTATED;
+pub(crate) use self::ended::delete_old;
 use self::last_lines::LastLines;
 use self::lines::Lines;
 pub(crate) use self::printer::Printer;
@@ -36,9 +39,11 @@ struct LogState {
 }
 
 impl Log {
-    /// An empty log in `folder`; one of that name is replaced.
+    /// An empty log in `folder`; one of that name is replaced, and what was before its lines goes.
     pub(crate) fn new(folder: &Path, name: Arc<str>, printer: Printer) -> Self {
         let path = folder.join(format!("{name}.log"));
+        // Most logs have none.
+        let _ = std::fs::remove_file(path.with_extension(ROTATED));
         Self(Arc::new(Mutex::new(LogState {
             file: File::create(&path).ok(),
             name,
@@ -97,7 +102,7 @@ impl LogState {
 
     fn rotate(&mut self) {
         self.written = 0;
-        let old = self.path.with_extension("log.1");
+        let old = self.path.with_extension(ROTATED);
         self.file = std::fs::rename(&self.path, old)
             .and_then(|()| File::create(&self.path))
             .ok();
@@ -136,6 +141,18 @@ mod tests {
         state.keep("lost");
         state.keep("two");
         assert_eq!(std::fs::read_to_string(path).unwrap(), "one\ntwo\n");
+    }
+
+    #[test]
+    fn a_log_of_an_earlier_run_is_replaced_with_what_was_rotated_out_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
+        std::fs::write(file("digits-0.log"), "old").unwrap();
+        std::fs::write(file("digits-0.log.1"), "older").unwrap();
+        let printer = Printer::start().unwrap();
+        let _log = Log::new(folder.path(), "digits-0".into(), printer);
+        assert_eq!(std::fs::read_to_string(file("digits-0.log")).unwrap(), "");
+        assert!(!file("digits-0.log.1").exists());
     }
 
     #[test]

@@ -7,13 +7,26 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use weir_cluster::ServiceName;
 
+use super::creation_times::CreationTimes;
 use crate::service::{KeptObject, Service};
 
 /// The services declared last, with their generations.
-#[derive(Debug, Default)]
-pub(super) struct Generations(BTreeMap<ServiceName, Arc<Service>>);
+#[derive(Debug)]
+pub(super) struct Generations {
+    last: BTreeMap<ServiceName, Arc<Service>>,
+    /// Creation times from before a restart, until services are assigned: one that is declared later is a new one.
+    known: CreationTimes,
+}
 
 impl Generations {
+    /// No services yet; those that are assigned first have these creation times.
+    pub(super) fn new(known: CreationTimes) -> Self {
+        Self {
+            last: BTreeMap::new(),
+            known,
+        }
+    }
+
     /// Sets `metadata.generation`, which grows when the spec changes, and `metadata.creationTimestamp`. An
     /// unchanged service stays the same value, so that comparing pointers is enough.
     pub(super) fn assign(
@@ -21,22 +34,23 @@ impl Generations {
         services: BTreeMap<ServiceName, Service>,
         now: u64,
     ) -> BTreeMap<ServiceName, Arc<Service>> {
+        let known = std::mem::take(&mut self.known);
         let assigned = services.into_iter().map(|(name, service)| {
-            let assigned = match self.0.get(&name) {
+            let assigned = match self.last.get(&name) {
                 Some(before) => after(service, before),
-                None => first(service, now),
+                None => first(service, known.get(&name).copied().unwrap_or(now)),
             };
             (name, assigned)
         });
-        self.0 = assigned.collect();
-        self.0.clone()
+        self.last = assigned.collect();
+        self.last.clone()
     }
 }
 
-fn first(mut service: Service, now: u64) -> Arc<Service> {
+fn first(mut service: Service, created: u64) -> Arc<Service> {
     let metadata = service.object.metadata_mut();
     metadata.generation = Some(1);
-    let created = i64::try_from(now)
+    let created = i64::try_from(created)
         .ok()
         .and_then(|s| Timestamp::from_second(s).ok());
     metadata.creation_timestamp = created.map(Time);

@@ -11,6 +11,7 @@ use weir_cluster::ServiceName;
 use weir_crds::{Manifest, Object};
 
 use super::collect::{self, Collected};
+use super::creation_times::CreationTimes;
 use super::generations::Generations;
 use super::manifest_file::{ManifestFile, STDIN};
 use crate::declaration::Declaration;
@@ -38,13 +39,14 @@ struct Contents {
 }
 
 impl ManifestSet {
-    pub(super) fn new(paths: &[PathBuf], platform: Platform) -> Self {
+    /// Nothing read yet. Services that are read first have these creation times.
+    pub(super) fn new(paths: &[PathBuf], platform: Platform, created: CreationTimes) -> Self {
         Self {
             paths: paths.to_vec(),
             platform,
             valid: BTreeMap::new(),
             last: Declaration::default(),
-            generations: Generations::default(),
+            generations: Generations::new(created),
         }
     }
 

@@ -1,5 +1,6 @@
 //! A file with the numbers of revisions and the rollouts under way: after a restart an equal revision has the same
-//! name, a used name is not given to another revision, and a rollout goes on at its stage.
+//! name, a used name is not given to another revision, and a rollout goes on at its stage. The services' creation times
+//! are kept beside them.
 //!
 //! Of a revision only the hash is kept, as the manifest has the rest; of those of a rollout, whose manifest is
 //! gone, what runs as well.
@@ -15,6 +16,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use weir_cluster::{Identity, PodTemplate, RevisionName, ServiceName};
 
+use super::creation_times::CreationTimes;
 use super::stored_rollout::StoredRollout;
 use crate::history::{History, LoadState, RevisionRecord};
 
@@ -36,6 +38,9 @@ struct RevisionNumbers {
     /// Rollouts under way, for each service that has one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     rollouts: BTreeMap<String, StoredRollout>,
+    /// Creation times in seconds since 1970, for each declared service; files of earlier versions have none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    created: BTreeMap<String, u64>,
 }
 
 /// The file, written whole whenever a number changes.
@@ -65,12 +70,21 @@ impl RevisionFile {
         (file, numbers.histories())
     }
 
-    /// Writes the numbers, whole or not at all. A failure is logged and does not stop the service.
-    pub(super) fn write(&self, histories: &Histories) {
+    /// The creation times that a file has; none if it cannot be read.
+    pub(super) fn creation_times(path: &Path) -> CreationTimes {
+        let created = read(path).unwrap_or_default().created.into_iter();
+        let times = created.filter_map(|(service, time)| Some((service_name(&service)?, time)));
+        times.collect()
+    }
+
+    /// Writes the numbers, whole or not at all. A failure is logged and does not stop the service. `latest` is asked
+    /// when no other write is under way, so that none puts older numbers over newer ones.
+    pub(super) fn write(&self, latest: impl FnOnce() -> (Histories, CreationTimes)) {
         let mut last = self.text.lock();
+        let (histories, created) = latest();
+        let numbers = RevisionNumbers::of(&histories, &created);
         // Text and numbers always serialize.
-        let text =
-            serde_json::to_string_pretty(&RevisionNumbers::of(histories)).unwrap_or_default();
+        let text = serde_json::to_string_pretty(&numbers).unwrap_or_default();
         if *last == text {
             return;
         }
@@ -100,7 +114,7 @@ fn read(path: &Path) -> io::Result<RevisionNumbers> {
 }
 
 impl RevisionNumbers {
-    fn of(histories: &Histories) -> Self {
+    fn of(histories: &Histories, created: &CreationTimes) -> Self {
         let number = |record: &RevisionRecord| {
             let identity = record.identity.to_string();
             (record.revision.number(), identity)
@@ -112,9 +126,13 @@ impl RevisionNumbers {
         let rollouts = histories.iter().filter_map(|(service, history)| {
             Some((service.to_string(), StoredRollout::of(history)?))
         });
+        let created = created
+            .iter()
+            .map(|(service, time)| (service.to_string(), *time));
         Self {
             revisions: revisions.collect(),
             rollouts: rollouts.collect(),
+            created: created.collect(),
         }
     }
 
@@ -122,8 +140,7 @@ impl RevisionNumbers {
     fn histories(mut self) -> Histories {
         let services = self.revisions.into_iter();
         let mut history = |(text, numbers): (String, BTreeMap<u32, String>)| {
-            let (namespace, name) = text.split_once('/')?;
-            let service = ServiceName::new(namespace, name).ok()?;
+            let service = service_name(&text)?;
             let records = numbers.iter().filter_map(|(number, identity)| {
                 let revision = service.revision(*number).ok()?;
                 Some(by_hash(revision, Identity::from_label(identity)))
@@ -139,6 +156,12 @@ impl RevisionNumbers {
         };
         services.filter_map(&mut history).collect()
     }
+}
+
+/// Reads `NAMESPACE/NAME`.
+fn service_name(text: &str) -> Option<ServiceName> {
+    let (namespace, name) = text.split_once('/')?;
+    ServiceName::new(namespace, name).ok()
 }
 
 /// The record of a revision of which only the hash is known.
@@ -177,6 +200,10 @@ mod tests {
         })
     }
 
+    fn write(file: &RevisionFile, histories: &Histories) {
+        file.write(|| (histories.clone(), CreationTimes::new()));
+    }
+
     #[test]
     fn numbers_survive_a_restart() {
         let folder = tempfile::tempdir().unwrap();
@@ -186,8 +213,23 @@ mod tests {
         let service = ServiceName::new("default", "digits").unwrap();
         let known = history(&service, &[(3, "aa"), (7, "bb")]);
         let histories = BTreeMap::from([(service, known)]);
-        numbers.write(&histories);
+        write(&numbers, &histories);
         assert_eq!(RevisionFile::open(path).1, histories);
+    }
+
+    #[test]
+    fn creation_times_survive_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("revisions.json");
+        assert!(RevisionFile::creation_times(&path).is_empty());
+        let service = ServiceName::new("default", "digits").unwrap();
+        let created = CreationTimes::from([(service, 1_767_323_045)]);
+        let (numbers, _) = RevisionFile::open(path.clone());
+        numbers.write(|| (Histories::new(), created.clone()));
+        assert_eq!(RevisionFile::creation_times(&path), created);
+        let earlier_version = r#"{"revisions": {"default/digits": {"2": "c"}}}"#;
+        fs::write(&path, earlier_version).unwrap();
+        assert!(RevisionFile::creation_times(&path).is_empty());
     }
 
     /// A history in which the revision 7 is rolled out over 3, at this stage.
@@ -237,7 +279,7 @@ mod tests {
             let known = Arc::new(rollout(&service, stage));
             let histories = BTreeMap::from([(service.clone(), known)]);
             let (numbers, _) = RevisionFile::open(path.clone());
-            numbers.write(&histories);
+            write(&numbers, &histories);
             assert_eq!(RevisionFile::open(path.clone()).1, histories);
         }
         let mode = fs::metadata(&path).unwrap().permissions().mode();
@@ -254,7 +296,8 @@ mod tests {
             .records
             .retain(|record| record.revision.number() != 3);
         let (numbers, _) = RevisionFile::open(path.clone());
-        numbers.write(&BTreeMap::from([(service.clone(), Arc::new(history))]));
+        let histories = BTreeMap::from([(service.clone(), Arc::new(history))]);
+        write(&numbers, &histories);
         let found = RevisionFile::open(path).1;
         assert_eq!(found[&service].rollout, Rollout::default());
     }
@@ -271,7 +314,7 @@ mod tests {
             assert!(none.is_empty());
             let known = history(&service, &[(1, "aa")]);
             let histories = BTreeMap::from([(service.clone(), known)]);
-            numbers.write(&histories);
+            write(&numbers, &histories);
             assert_eq!(RevisionFile::open(path.clone()).1, histories);
         }
     }

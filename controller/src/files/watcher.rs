@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
+use super::event_filter::EventFilter;
 use super::manifest_set::ManifestSet;
 use super::watched_folders::watched_folders;
 use crate::declaration::Declaration;
@@ -29,8 +31,10 @@ const MAX_UPDATES: usize = 4;
 #[derive(Debug)]
 pub(super) struct Watcher {
     changed: Arc<Notify>,
+    /// Shared with the thread that receives the events.
+    filter: Arc<Mutex<EventFilter>>,
     watcher: RecommendedWatcher,
-    /// The watched directories, by their real names.
+    /// The watched directories, by their real names, with those that could not be watched.
     folders: BTreeSet<PathBuf>,
 }
 
@@ -38,17 +42,12 @@ impl Watcher {
     /// Watches the directories, and those of the files: a file's own watch ends when an editor replaces the file.
     pub(super) fn start(paths: &[PathBuf]) -> Result<Self, ControllerError> {
         let changed = Arc::new(Notify::new());
-        let notified = changed.clone();
-        let event = move |event: notify::Result<notify::Event>| {
-            // Reading causes events too. An error may hide a change.
-            if event.map_or(true, |event| !event.kind.is_access()) {
-                notified.notify_one();
-            }
-        };
-        let started = notify::recommended_watcher(event);
+        let filter = Arc::new(Mutex::new(EventFilter::of(paths)));
+        let started = notify::recommended_watcher(handler(changed.clone(), filter.clone()));
         let watcher = started.map_err(|error| failed(Path::new("."), error))?;
         let mut this = Self {
             changed,
+            filter,
             watcher,
             folders: BTreeSet::new(),
         };
@@ -61,18 +60,16 @@ impl Watcher {
         Ok(this)
     }
 
-    /// Watches exactly what the paths and their files lead to now. Must precede reading, so that a change after
+    /// Watches what the paths and their files lead to now. Must precede reading, so that a change after
     /// it is seen.
     pub(super) fn update(&mut self, manifests: &ManifestSet) {
+        self.unwatch_all();
         for _ in 0..MAX_UPDATES {
-            let paths = manifests.all_paths();
-            let needed: BTreeSet<PathBuf> = paths
-                .iter()
-                .flat_map(|path| watched_folders(path))
-                .collect();
+            let filter = EventFilter::of(&manifests.all_paths());
+            let needed = filter.watched();
             let new: Vec<_> = needed.difference(&self.folders).cloned().collect();
-            self.unwatch_others(&needed);
-            // The removal of a directory that is gone by now changes the directory above, which is watched.
+            *self.filter.lock() = filter;
+            // One that is gone by now, or that only others may list, is below one that is watched.
             new.iter().for_each(|folder| drop(self.watch(folder)));
             if new.is_empty() {
                 return;
@@ -81,21 +78,18 @@ impl Watcher {
     }
 
     fn watch(&mut self, folder: &Path) -> notify::Result<()> {
-        self.watcher.watch(folder, RecursiveMode::NonRecursive)?;
         self.folders.insert(folder.to_owned());
-        Ok(())
+        self.watcher.watch(folder, RecursiveMode::NonRecursive)
     }
 
-    fn unwatch_others(&mut self, needed: &BTreeSet<PathBuf>) {
-        let watcher = &mut self.watcher;
-        self.folders.retain(|folder| {
-            let is_needed = needed.contains(folder);
-            if !is_needed {
-                // The watch of a removed directory is gone already.
-                let _ = watcher.unwatch(folder);
-            }
-            is_needed
-        });
+    /// Ends every watch, as each is of a directory and not of its name: another one may have the name by now. Nor does
+    /// an equal inode say that the watch is there: numbers are used again, and `notify` drops the watch of a directory
+    /// that was moved away, even if it came back.
+    fn unwatch_all(&mut self) {
+        for folder in std::mem::take(&mut self.folders) {
+            // The watch of a removed directory is gone already.
+            let _ = self.watcher.unwatch(&folder);
+        }
     }
 
     /// Waits for a change and until the changes pause.
@@ -110,6 +104,19 @@ impl Watcher {
             if Instant::now() >= latest {
                 return;
             }
+        }
+    }
+}
+
+/// Receives the events, and passes on that there was one that counts.
+fn handler(
+    changed: Arc<Notify>,
+    filter: Arc<Mutex<EventFilter>>,
+) -> impl Fn(notify::Result<notify::Event>) + Send + 'static {
+    move |event| {
+        // An error may hide a change.
+        if event.map_or(true, |event| filter.lock().lets_through(&event)) {
+            changed.notify_one();
         }
     }
 }

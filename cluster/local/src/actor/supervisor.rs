@@ -10,7 +10,7 @@ use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::{Endpoints, Phase, Replica, Revision};
 
 use crate::launch_spec::LaunchSpec;
-use crate::log::{Log, Printer};
+use crate::log::{self, Log, Printer};
 use crate::ports::PortPool;
 use crate::reconcile::{Action, actions};
 use crate::replica::{Event, Task, TaskContext};
@@ -86,13 +86,8 @@ impl Supervisor {
     }
 
     fn start(&mut self, revision: &mut Revision, spec: &Arc<LaunchSpec>) {
-        let replica = Replica {
-            name: self.name(revision),
-            phase: Phase::Pending,
-            endpoints: Endpoints::default(),
-            restarts: 0,
-            failure: None,
-        };
+        let prefix = prefix(revision);
+        let replica = pending(self.name(&prefix));
         let stop = CancellationToken::new();
         let context = TaskContext {
             events: self.events.clone(),
@@ -112,6 +107,7 @@ impl Supervisor {
         };
         self.tasks.insert(replica.name.clone(), running);
         revision.replicas.push(replica);
+        log::delete_old(&self.logs, &prefix, |name| self.tasks.contains_key(name));
     }
 
     fn stop(&self, revision: &mut Revision, name: &str) {
@@ -127,15 +123,30 @@ impl Supervisor {
         }
     }
 
-    /// Returns a name that no replica had before in this process; namespaces share a directory of logs.
-    fn name(&mut self, revision: &Revision) -> Arc<str> {
-        let prefix = match revision.name.service().namespace() {
-            "default" => revision.name.as_str().to_owned(),
-            namespace => format!("{namespace}.{}", revision.name.as_str()),
-        };
-        let number = self.started.entry(prefix.clone()).or_insert(0);
+    /// Returns a name that no replica had before in this process.
+    fn name(&mut self, prefix: &str) -> Arc<str> {
+        let number = self.started.entry(prefix.to_owned()).or_insert(0);
         let name = format!("{prefix}-{number}").into();
         *number += 1;
         name
+    }
+}
+
+/// What the names of a revision's replicas begin with; namespaces share a directory of logs.
+fn prefix(revision: &Revision) -> String {
+    match revision.name.service().namespace() {
+        "default" => revision.name.as_str().to_owned(),
+        namespace => format!("{namespace}.{}", revision.name.as_str()),
+    }
+}
+
+/// A replica that has not begun to start.
+fn pending(name: Arc<str>) -> Replica {
+    Replica {
+        name,
+        phase: Phase::Pending,
+        endpoints: Endpoints::default(),
+        restarts: 0,
+        failure: None,
     }
 }

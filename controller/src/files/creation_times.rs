@@ -1,0 +1,22 @@
+//! When services were made: of two that claim a host or a model's name, the older keeps it.
+
+use std::collections::BTreeMap;
+
+use weir_cluster::ServiceName;
+
+use crate::declaration::{Declaration, DeclaredService};
+
+/// Creation times in seconds since 1970, by service.
+pub(super) type CreationTimes = BTreeMap<ServiceName, u64>;
+
+/// Creation times of all declared services.
+pub(super) fn of(declaration: &Declaration) -> CreationTimes {
+    let services = declaration.services.iter();
+    let times = services.filter_map(|(name, declared)| Some((name.clone(), created(declared)?)));
+    times.collect()
+}
+
+fn created(declared: &DeclaredService) -> Option<u64> {
+    let created = declared.service.metadata().creation_timestamp.as_ref()?;
+    u64::try_from(created.0.as_second()).ok()
+}
