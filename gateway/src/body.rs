@@ -5,7 +5,7 @@ mod chunk_reader;
 mod downstream;
 mod held;
 
-pub(crate) use buffered::{BufferLimits, BufferMode, BufferedBody, discard, linger};
+pub(crate) use buffered::{BufferLimits, BufferMode, BufferNeed, BufferedBody, discard, linger};
 pub(crate) use chunk_reader::ChunkReader;
 pub(crate) use downstream::DownstreamBody;
 pub(crate) use held::held;

@@ -116,6 +116,9 @@ pub(crate) enum GatewayError {
     /// The request's body stalled, or came too slowly.
     #[error("request body stalled for {} s, or came slower than 1 KiB/s", .0.as_secs_f32())]
     SlowBody(Duration),
+    /// The gateway ends, and the stream has sent nothing yet.
+    #[error("the gateway shuts down")]
+    ShutsDown,
     /// The request's body broke off.
     #[error("request body {0}")]
     Body(String),
@@ -174,7 +177,8 @@ impl Coded for GatewayError {
             | Self::NotReady { .. }
             | Self::Gone(_)
             | Self::Lost { .. }
-            | Self::NotOwner(_) => Code::Unavailable,
+            | Self::NotOwner(_)
+            | Self::ShutsDown => Code::Unavailable,
             Self::SlowBody(_) => Code::TooSlow,
             Self::Body(_) | Self::Header { .. } => Code::InvalidArgument,
             Self::InvalidResponse { .. } | Self::NoBatch { .. } => Code::Internal,

@@ -15,6 +15,7 @@ mod relay;
 mod request;
 mod resting;
 mod retry;
+pub(crate) mod service_health;
 mod slow_upload;
 pub(crate) mod trusted_headers;
 
@@ -117,7 +118,8 @@ async fn forward_with_retries(
             Admitted::Replica(mut credit) => {
                 retries.note_sequence(credit.sequence);
                 credit.cover_batch(request.batch_arrivals());
-                attempt::try_replica(request, buffered, credit, retries.may_retry_refusal()).await
+                let may_retry = retries.may_retry_refusal();
+                attempt::try_replica(context, request, buffered, credit, may_retry).await
             }
         };
         match attempt {

@@ -1,29 +1,19 @@
 //! gRPC's health and reflection services for the gateway itself, where a call names no service by its host: a load
 //! balancer asks there.
 
+pub(crate) mod call;
 mod health;
 
-use std::convert::Infallible;
-use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
-use bytes::Bytes;
+use http::Response;
 use http::request::Parts;
-use http::{Request, Response};
-use http_body::{Body, Frame, SizeHint};
-use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
-use tonic::codegen::Service;
+use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
 use weir_ops::socket::{TimedBody, Upload};
-use weir_protocol::Code;
 use weir_protocol::grpc::proto::FILE_DESCRIPTOR_SET;
 
 use crate::body::DownstreamBody;
-use crate::codec::grpc;
 use health::GatewayHealth;
 
 /// Packages of these services.
@@ -63,19 +53,9 @@ impl ProbeServices {
         body: Incoming,
         upload: Upload,
     ) -> Response<DownstreamBody> {
-        let mut request = Request::new(tonic::body::Body::new(TimedBody::messages(body, upload)));
-        *request.method_mut() = parts.method.clone();
-        *request.uri_mut() = parts.uri.clone();
-        *request.headers_mut() = parts.headers.clone();
-        let mut routes = self.routes.clone();
-        let answer: Result<_, Infallible> = routes.call(request).await;
-        let Ok(response) = answer;
-        response.map(|body| {
-            DownstreamBody::Relayed(UnsyncBoxBody::new(UntilShutdown {
-                body: Some(body),
-                shutdown: Box::pin(self.shutdown.clone().cancelled_owned()),
-            }))
-        })
+        let body = TimedBody::messages(body, upload);
+        let request = call::request(parts, parts.uri.clone(), body);
+        call::answer(self.routes.clone(), request, self.shutdown.clone()).await
     }
 }
 
@@ -84,44 +64,4 @@ fn reflection() -> tonic_reflection::server::Builder<'static> {
     tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-}
-
-/// A stream that ends with the gateway.
-struct UntilShutdown {
-    /// `None` once it has ended.
-    body: Option<tonic::body::Body>,
-    shutdown: Pin<Box<WaitForCancellationFutureOwned>>,
-}
-
-impl Body for UntilShutdown {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let Some(body) = &mut self.body else {
-            return Poll::Ready(None);
-        };
-        if let Poll::Ready(frame) = Pin::new(body).poll_frame(context) {
-            return Poll::Ready(frame.map(|frame| frame.map_err(io::Error::other)));
-        }
-        if self.shutdown.as_mut().poll(context).is_pending() {
-            return Poll::Pending;
-        }
-        self.body = None;
-        let trailers = grpc::trailers(Code::Unavailable, "the gateway shuts down");
-        Poll::Ready(Some(Ok(Frame::trailers(trailers))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Body::is_end_stream)
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body
-            .as_ref()
-            .map_or(SizeHint::with_exact(0), Body::size_hint)
-    }
 }

@@ -17,13 +17,13 @@ use weir_protocol::grpc::NameField;
 use weir_protocol::{Code, rest};
 
 use crate::batching::{BatchSettings, Batching};
-use crate::body::{BufferLimits, BufferMode, BufferedBody, DownstreamBody};
+use crate::body::{BufferLimits, BufferMode, BufferNeed, BufferedBody, DownstreamBody};
 use crate::clock::now;
 use crate::codec;
 use crate::context::Context;
 use crate::deadline::Deadline;
 use crate::error::GatewayError;
-use crate::forward::{ProxyRequest, forward, mirror, read_ahead, ready};
+use crate::forward::{ProxyRequest, forward, mirror, read_ahead, ready, service_health};
 use crate::probe_services::ProbeServices;
 use crate::protocol::Protocol;
 use crate::router::{Lookup, Routed};
@@ -60,7 +60,8 @@ impl Proxy {
             Lookup::Routed(routed) => (routed, None),
             Lookup::ByMessage(field) => {
                 let deadline = Deadline::requested(&parts.headers, arrived)?;
-                let buffered = self.buffer(body, mode, end, deadline).await?;
+                let limits = self.limits(end, deadline, BufferNeed::ModelName);
+                let buffered = receive(body, mode, &limits).await?;
                 (self.route_message(parts, field, &buffered)?, Some(buffered))
             }
         };
@@ -68,10 +69,16 @@ impl Proxy {
             Routed::Service(target) => target,
             Routed::Local(response) => return Ok(*response),
         };
+        if let Some(path) = service_health::path_of_call(protocol, parts, target.prefix) {
+            return Box::pin(self.service_health(path, parts, body)).await;
+        }
         let deadline = Deadline::requested(&parts.headers, arrived)?.within(target.route.timeout);
         let mut buffered = match buffered {
             Some(buffered) => buffered,
-            None => self.buffer(body, mode, end, deadline).await?,
+            None => {
+                let limits = self.limits(end, deadline, BufferNeed::Nothing);
+                receive(body, mode, &limits).await?
+            }
         };
         let deadline = deadline.enforce(now, buffered.size())?;
         target.check_message(parts, &buffered)?;
@@ -129,6 +136,17 @@ impl Proxy {
         Ok(self.probes.answer(parts, body, upload).await)
     }
 
+    /// Answers a call of gRPC's health service about a service.
+    async fn service_health(
+        &self,
+        path: &'static str,
+        parts: &Parts,
+        body: &mut Option<Incoming>,
+    ) -> Result<Response<DownstreamBody>, GatewayError> {
+        let body = body.take().ok_or_else(was_read)?;
+        Ok(service_health::answer(&self.context, path, parts, body).await)
+    }
+
     /// Answers whether the gateway itself is alive: not once it leaves, so that load balancers send to another.
     fn alive(&self) -> Response<DownstreamBody> {
         if self.context.leaving.is_cancelled() {
@@ -137,26 +155,28 @@ impl Proxy {
         codec::http::json(rest::alive())
     }
 
-    async fn buffer(
-        &self,
-        body: &mut Option<Incoming>,
-        mode: BufferMode,
-        end: BodyEnd,
-        deadline: Deadline,
-    ) -> Result<BufferedBody, GatewayError> {
-        let limits = BufferLimits {
+    fn limits(&self, end: BodyEnd, deadline: Deadline, need: BufferNeed) -> BufferLimits<'_> {
+        BufferLimits {
             size: self.context.options.request_buffer,
+            need,
             idle: self.context.options.connections.stall,
             pace: self.context.options.connections.pace,
             end,
             deadline,
             budget: &self.context.budget,
             shutdown: &self.context.shutdown,
-        };
-        match body.take() {
-            Some(body) => BufferedBody::receive(body, mode, &limits).await,
-            None => Err(was_read()),
         }
+    }
+}
+
+async fn receive(
+    body: &mut Option<Incoming>,
+    mode: BufferMode,
+    limits: &BufferLimits<'_>,
+) -> Result<BufferedBody, GatewayError> {
+    match body.take() {
+        Some(body) => BufferedBody::receive(body, mode, limits).await,
+        None => Err(was_read()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Finds the service and the revision of a request: by host, path or model, by pin or tag, else by the split.
 
 mod control;
+mod health;
 mod local;
 mod matcher;
 pub(crate) mod mirror;

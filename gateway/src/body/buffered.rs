@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use weir_ops::byte_budget::{BudgetPermit, ByteBudget};
 use weir_ops::socket::{BodyEnd, Pace, TimedBody, Upload};
+use weir_protocol::grpc::PEEK_LIMIT;
 
 use crate::clock::{now, until};
 use crate::deadline::Deadline;
@@ -50,9 +51,27 @@ impl BufferMode {
     }
 }
 
+/// What of a body has to be here before its request can be forwarded, however large it is and whatever room there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BufferNeed {
+    Nothing,
+    /// As much of a message as is searched for its model's name.
+    ModelName,
+}
+
+impl BufferNeed {
+    fn bytes(self) -> usize {
+        match self {
+            Self::Nothing => 0,
+            Self::ModelName => MESSAGE_PREFIX + PEEK_LIMIT,
+        }
+    }
+}
+
 /// Bounds of buffering one body.
 pub(crate) struct BufferLimits<'a> {
     pub(crate) size: usize,
+    pub(crate) need: BufferNeed,
     /// Longest pause between two pieces.
     pub(crate) idle: Duration,
     pub(crate) pace: Pace,
@@ -100,8 +119,10 @@ impl BufferedBody {
             size: 0,
         };
         let is_large = body.size_hint().lower() > limits.size as u64;
-        let is_complete =
-            body.is_end_stream() || (!is_large && buffered.read(&mut body, mode, limits).await?);
+        let most = if is_large { 0 } else { limits.size };
+        let is_unread = is_large && limits.need == BufferNeed::Nothing;
+        let is_complete = body.is_end_stream()
+            || (!is_unread && buffered.read(&mut body, mode, most, limits).await?);
         if !is_complete {
             buffered.rest = Some(buffered.timed(body, mode, limits));
             buffered.upload = Some(UploadHandle::default());
@@ -138,11 +159,13 @@ impl BufferedBody {
         }
     }
 
-    /// Reads until the mode is satisfied; true if the body is complete.
+    /// Reads until the mode is satisfied, or more than `most` bytes and all that are needed are here; true if the body is
+    /// complete.
     async fn read(
         &mut self,
         body: &mut Incoming,
         mode: BufferMode,
+        most: usize,
         limits: &BufferLimits<'_>,
     ) -> Result<bool, GatewayError> {
         let mut upload = Upload::new(limits.idle, limits.pace);
@@ -158,7 +181,7 @@ impl BufferedBody {
                 () = until(limits.deadline.at) => return Err(limits.deadline.late(now(), self.size)),
                 () = tokio::time::sleep(END_OF_STREAM_WAIT), if has_message => return Ok(false),
                 error = stalled(&mut upload, limits.shutdown), if !rests => return Err(error),
-                error = shut_down(limits.shutdown), if rests => return Err(error),
+                () = limits.shutdown.cancelled(), if rests => return Err(GatewayError::ShutsDown),
             };
             let Some(frame) = frame else {
                 return match limits.end.check(body) {
@@ -173,7 +196,8 @@ impl BufferedBody {
                     upload.add(data.len());
                     let grown = self.permit.grow(data.len());
                     join(&mut self.chunks, data);
-                    if self.size > limits.size || grown.is_err() {
+                    let is_full = self.size > most || grown.is_err();
+                    if is_full && self.size >= limits.need.bytes() {
                         return Ok(false);
                     }
                 }

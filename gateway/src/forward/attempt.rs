@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::{HeaderName, Response, Version};
+use tokio_util::sync::CancellationToken;
 use weir_ops::header_names;
 
 use super::own_model;
 use super::relay::{Relay, RelayEnd, learn};
 use super::request::ProxyRequest;
-use super::resting;
+use super::resting::AnswerCount;
 use super::retry::{Failure, InvalidResponse};
 use super::slow_upload::lend_while_slow;
 use crate::body::{BufferedBody, DownstreamBody};
@@ -48,6 +49,7 @@ pub(super) enum Attempt {
 
 /// Sends a request to the replica of `credit`. A refusal is a failure if it `may_retry_refusal`, else the response.
 pub(super) async fn try_replica(
+    context: &Context,
     request: &ProxyRequest,
     buffered: &mut BufferedBody,
     mut credit: Credit,
@@ -83,7 +85,10 @@ pub(super) async fn try_replica(
             credit.settle(outcome, Verdict::Open);
             Attempt::Failed(Failure::Refused)
         }
-        (Ok(reply), None) => Attempt::Answered(relayed(request, credit, reply, buffered)),
+        (Ok(reply), None) => {
+            let shutdown = &context.shutdown;
+            Attempt::Answered(relayed(request, credit, reply, buffered, shutdown))
+        }
         (Err(error), _) if error.kind == UpstreamErrorKind::RequestBodyFailed => {
             credit.settle(Outcome::Abandoned, Verdict::Open);
             upload_failed()
@@ -136,7 +141,10 @@ pub(super) async fn try_gateway(
             let (mut parts, body) = reply.into_parts();
             headers::strip(&mut parts.headers);
             parts.version = Version::HTTP_11;
-            let relay = Relay::new(body, request, buffered.upload(), RelayEnd::Gateway);
+            let mut relay = Relay::new(body, request, buffered.upload(), RelayEnd::Gateway);
+            if request.protocol == Protocol::Grpc {
+                relay = relay.may_rest(AnswerCount::of(&parts.headers), &context.shutdown);
+            }
             Attempt::Answered(Response::from_parts(parts, relay.into_body()))
         }
         Err(error) if error.kind == UpstreamErrorKind::RequestBodyFailed => upload_failed(),
@@ -218,6 +226,7 @@ fn relayed(
     credit: Credit,
     reply: Response<ResponseBody>,
     buffered: &BufferedBody,
+    shutdown: &CancellationToken,
 ) -> Response<DownstreamBody> {
     let verdict = own_model::verdict(request, buffered, &reply);
     let (mut parts, body) = reply.into_parts();
@@ -230,7 +239,7 @@ fn relayed(
     parts.version = Version::HTTP_11;
     let has_trailers = verdict == Verdict::Open;
     let is_grpc = request.protocol == Protocol::Grpc;
-    let rest_after = is_grpc.then(|| resting::after(&parts.headers));
+    let answers = is_grpc.then(|| AnswerCount::of(&parts.headers));
     if !has_trailers {
         learn(&credit, &parts.headers);
         headers::add_timing(&mut parts.headers, credit.queued);
@@ -240,8 +249,8 @@ fn relayed(
         .insert(headers::REVISION, request.queue.header.clone());
     let end = RelayEnd::Replica { credit, verdict };
     let mut relay = Relay::new(body, request, buffered.upload(), end);
-    if let Some(after) = rest_after {
-        relay = relay.may_rest(after);
+    if let Some(answers) = answers {
+        relay = relay.may_rest(answers, shutdown);
     }
     Response::from_parts(parts, relay.into_body())
 }

@@ -2,18 +2,19 @@
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use tokio::time::Sleep;
+use tokio_util::sync::CancellationToken;
 use weir_protocol::Code;
 
 use super::request::ProxyRequest;
-use super::resting::Resting;
+use super::resting::{AnswerCount, Resting};
 use crate::body::{DownstreamBody, linger};
 use crate::clock::now;
 use crate::codec::{self, grpc};
@@ -69,12 +70,10 @@ impl Relay {
         relay
     }
 
-    /// Frees the credit while the stream rests.
-    pub(super) fn may_rest(mut self, after: Duration) -> Self {
-        self.resting = self
-            .upload
-            .clone()
-            .map(|upload| Resting::new(upload, after));
+    /// Frees the credit while the stream rests. Once the gateway shuts down, a stream that owes no answer ends.
+    pub(super) fn may_rest(mut self, answers: AnswerCount, shutdown: &CancellationToken) -> Self {
+        let upload = self.upload.clone();
+        self.resting = upload.map(|upload| Resting::new(upload, answers, shutdown));
         self
     }
 
@@ -115,6 +114,20 @@ impl Relay {
         {
             resting.poll(credit, context);
         }
+    }
+
+    /// Ends a stream that waits for its client once the gateway shuts down: it has what it asked for.
+    fn poll_shutdown(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let Some(resting) = &mut self.resting else {
+            return Poll::Pending;
+        };
+        ready!(resting.poll_over(context));
+        let end = (Outcome::Abandoned, Verdict::Uncounted);
+        let sentence = "the gateway shuts down";
+        Poll::Ready(Some(self.break_off(end, Code::Unavailable, sentence)))
     }
 
     fn pass(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
@@ -236,7 +249,10 @@ impl Body for Relay {
             }
             Poll::Pending => {
                 self.poll_rest(context);
-                self.poll_deadline(context)
+                match self.poll_shutdown(context) {
+                    Poll::Ready(end) => Poll::Ready(end),
+                    Poll::Pending => self.poll_deadline(context),
+                }
             }
         }
     }

@@ -7,6 +7,7 @@ use http::request::Parts;
 use http::{Method, Request, Response, Version};
 use http_body::Body;
 use hyper::body::Incoming;
+use weir_ops::header_names;
 
 use super::request_checks;
 use crate::body::{DownstreamBody, discard, linger};
@@ -44,7 +45,8 @@ pub(super) async fn respond(
     if parts.method == Method::HEAD {
         leave_out_body(&mut response);
     }
-    if let Some(unread) = body {
+    let is_never_sent = body.as_ref().is_some_and(|body| is_held_back(&parts, body));
+    if let Some(unread) = body.filter(|_| !is_never_sent) {
         // Its client reads the response only after it has sent all, and hyper would close the connection.
         let rest = Box::pin(discard(unread)).await;
         if let Some(rest) = rest.filter(|_| is_sent_anyway(&parts)) {
@@ -53,7 +55,7 @@ pub(super) async fn respond(
     }
     response.headers_mut().insert(headers::REQUEST_ID, id);
     // Others on its way may have taken such a request for two: what follows it is nobody's.
-    if is_refused || proxy.context.leaving.is_cancelled() {
+    if is_refused || is_never_sent || proxy.context.leaving.is_cancelled() {
         end_connection(&mut response, parts.version);
     }
     response
@@ -65,6 +67,13 @@ fn end_connection(response: &mut Response<DownstreamBody>, version: Version) {
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(CONNECTION, close);
     }
+}
+
+/// Whether a client holds its body back until it is asked for it, which hyper does where somebody begins to read it.
+fn is_held_back(parts: &Parts, body: &Incoming) -> bool {
+    let expected = header_names::first(&parts.headers, &EXPECT);
+    let asks = expected.is_some_and(|what| what.as_bytes().eq_ignore_ascii_case(b"100-continue"));
+    asks && parts.version == Version::HTTP_11 && !body.is_end_stream()
 }
 
 /// Whether a client sends its body however early the response comes: over HTTP/2 its stream is reset, and one that asked

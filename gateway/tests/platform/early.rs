@@ -118,3 +118,21 @@ async fn a_refusal_reaches_a_client_that_sends_everything_first() {
         assert!(answer.starts_with("HTTP/1.1 404 "), "{number}: {answer}");
     }
 }
+
+/// Its client holds the body back, and would send it if it were asked to.
+#[tokio::test]
+async fn a_refusal_comes_instead_of_100_continue_and_ends_the_connection() {
+    let world = World::new(1).await;
+    let mut stream = TcpStream::connect(world.address()).await.unwrap();
+    let head = "POST /v2/models/nope/infer HTTP/1.1\r\nhost: localhost\r\n\
+                expect: 100-continue\r\ncontent-length: 9\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    let read = stream.read_to_string(&mut answer);
+    tokio::time::timeout(TEST_TIMEOUT, read)
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+    assert!(answer.contains("connection: close\r\n"), "{answer}");
+}

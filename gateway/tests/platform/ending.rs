@@ -1,15 +1,21 @@
 //! The end: who has asked is answered, and nobody else is waited for.
 
+use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
-use http_body_util::Full;
+use http_body::Frame;
+use http_body_util::{BodyExt, Full, StreamBody};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, mpsc};
+use tokio_stream::wrappers::ReceiverStream;
 
 use crate::client::{Client, connect, connect_h2, post, read};
+use crate::grpc;
 use crate::replica::{Manner, TestReplica};
 use crate::world::{HOST, TEST_TIMEOUT, World};
 
@@ -119,6 +125,60 @@ async fn a_body_that_stalls_does_not_hold_it_up() {
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
     assert!(answer.contains("stalled for 5 s"), "{answer}");
+}
+
+type Pieces = mpsc::Sender<io::Result<Frame<Bytes>>>;
+
+/// A body of what is sent to it.
+fn body() -> (Pieces, StreamBody<ReceiverStream<io::Result<Frame<Bytes>>>>) {
+    let (pieces, receiver) = mpsc::channel(1);
+    (pieces, StreamBody::new(ReceiverStream::new(receiver)))
+}
+
+#[tokio::test]
+async fn a_stream_that_has_its_answers_is_told_to_go_elsewhere() {
+    let gate = Arc::new(Semaphore::new(1));
+    for manner in [Manner::Answer(gate), Manner::Mirror] {
+        let (mut world, _replica) = World::with(manner).await;
+        let mut client = connect_h2(world.address()).await;
+        let (messages, body) = body();
+        let message = grpc::infer("digits");
+        messages
+            .send(Ok(Frame::data(message.clone())))
+            .await
+            .unwrap();
+        let path = format!("{}/ModelStreamInfer", grpc::SERVICE);
+        let asked = client.send_request(grpc::call(HOST, &path, body));
+        let mut answers = asked.await.unwrap().into_body();
+        let answer = answers.frame().await.unwrap().unwrap();
+        assert_eq!(answer.into_data().unwrap(), message);
+        end(&mut world).await;
+        let told = tokio::time::timeout(TEST_TIMEOUT, answers.collect());
+        let told = told.await.unwrap().unwrap();
+        assert_eq!(told.trailers().unwrap()["grpc-status"], "14");
+        drop(messages);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_has_sent_nothing_is_told_to_go_elsewhere() {
+    let (mut world, replica) = world(Duration::ZERO).await;
+    let mut client = connect_h2(world.address()).await;
+    let (messages, silent) = body();
+    let path = format!("{}/ModelStreamInfer", grpc::SERVICE);
+    let asked = tokio::spawn(client.send_request(grpc::call(HOST, &path, silent)));
+    // Whoever is answered later on the same connection knows that the gateway has the stream.
+    let (nothing, empty) = body();
+    drop(nothing);
+    let later = Request::post(format!("http://{HOST}/")).body(empty);
+    let answer = client.send_request(later.unwrap()).await.unwrap();
+    assert_eq!(read(answer).await.unwrap().status, StatusCode::OK);
+    end(&mut world).await;
+    let told = grpc::ended(asked.await.unwrap().unwrap()).await;
+    let because = "the gateway shuts down".to_owned();
+    assert_eq!(grpc::status(&told), ("14", because));
+    assert_eq!(replica.requests(), 1);
+    drop(messages);
 }
 
 #[tokio::test]

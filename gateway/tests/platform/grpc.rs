@@ -11,6 +11,7 @@ use hyper::body::Incoming;
 use prost::Message;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
+use weir_gateway::{Options, Scope};
 use weir_protocol::grpc::proto;
 
 use crate::client::{connect_h2, once, post, with};
@@ -187,6 +188,32 @@ async fn a_model_is_found_behind_its_tensors() {
         assert_eq!(told.data, whole, "{rpc}");
     }
     assert_eq!(replica.requests(), 2);
+}
+
+/// It is passed on as it comes, and its beginning is read all the same.
+#[tokio::test]
+async fn a_model_is_found_in_a_message_that_says_it_is_too_long_to_be_kept() {
+    let mut world = World::new(0).await;
+    let mut options = Options::new("small", Scope::Local);
+    options.request_buffer = 1000;
+    world.add(options).await;
+    let replica = TestReplica::start(Manner::Mirror).await;
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", replica.address).await;
+    let message = framed(&proto::ModelInferRequest {
+        model_name: "digits".to_owned(),
+        raw_input_contents: vec![Bytes::from(vec![7_u8; 100_000])],
+        ..Default::default()
+    });
+    let path = format!("{SERVICE}/ModelInfer");
+    let mut request = call("localhost", &path, Full::new(message.clone()));
+    let length = http::HeaderValue::from(message.len());
+    request.headers_mut().insert("content-length", length);
+    let mut sender = connect_h2(world.address()).await;
+    let told = ended(sender.send_request(request).await.unwrap()).await;
+    assert_eq!(status(&told), ("0", String::new()));
+    assert_eq!(told.data, message);
+    assert_eq!(replica.requests(), 1);
 }
 
 /// What gRPC asks for: the status, and the encodings that would do.

@@ -26,6 +26,7 @@ mod readers;
 mod replica;
 mod reports;
 mod routing;
+mod service_health;
 mod sharing;
 mod streams;
 mod tls;

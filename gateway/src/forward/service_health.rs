@@ -1,0 +1,149 @@
+//! `grpc.health.v1.Health` of a service, answered at once like its ready calls: it takes no credit and wakes nothing. Passed
+//! on to a replica, a watch would hold a credit for as long as its client likes.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{Stream, stream};
+use http::Uri;
+use http::request::Parts;
+use hyper::body::Incoming;
+use tonic::{Request, Response, Status};
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_server::{Health, HealthServer};
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
+use weir_ops::socket::TimedBody;
+
+use crate::body::DownstreamBody;
+use crate::context::Context;
+use crate::probe_services::call;
+use crate::protocol::Protocol;
+
+/// The calls, by their path at a server.
+const CALLS: [&str; 2] = [
+    "/grpc.health.v1.Health/Check",
+    "/grpc.health.v1.Health/Watch",
+];
+
+/// Time from one look at a watched service to the next: as often as gateways report.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The path, behind these first bytes of it, of a call of a service's health; `None` for any other request.
+pub(crate) fn path_of_call(
+    protocol: Protocol,
+    parts: &Parts,
+    prefix: usize,
+) -> Option<&'static str> {
+    let path = match protocol {
+        Protocol::Grpc => parts.uri.path().get(prefix..)?,
+        Protocol::Http => return None,
+    };
+    CALLS.into_iter().find(|call| *call == path)
+}
+
+/// Answers a call of the health of the service that its head leads to.
+pub(crate) async fn answer(
+    context: &Arc<Context>,
+    path: &'static str,
+    parts: &Parts,
+    body: Incoming,
+) -> http::Response<DownstreamBody> {
+    let health = ServiceHealth {
+        context: Arc::clone(context),
+        head: Arc::new(parts.clone()),
+    };
+    // One message: unlike the next of a stream it is due.
+    let body = TimedBody::whole(body, context.options.connections.upload());
+    let request = call::request(parts, Uri::from_static(path), body);
+    let shutdown = context.shutdown.clone();
+    call::answer(HealthServer::new(health), request, shutdown).await
+}
+
+/// The health of one service. The name in a message does not matter, as in Triton and the runtime: the service is meant that
+/// the call was sent to.
+#[derive(Clone)]
+struct ServiceHealth {
+    context: Arc<Context>,
+    /// Leads to the service, also after a roll-out.
+    head: Arc<Parts>,
+}
+
+impl ServiceHealth {
+    /// Once the gateway leaves, clients are to go elsewhere, whatever the service does.
+    fn status(&self) -> ServingStatus {
+        let serves = || self.context.state.load().routes.would_serve(&self.head);
+        if !self.context.leaving.is_cancelled() && serves() {
+            ServingStatus::Serving
+        } else {
+            ServingStatus::NotServing
+        }
+    }
+
+    /// Waits for another status than the last one. The stream that waits ends with the gateway.
+    async fn changed(&self, last: Option<ServingStatus>) -> ServingStatus {
+        loop {
+            let status = self.status();
+            if last != Some(status) {
+                return status;
+            }
+            let leaving = &self.context.leaving;
+            tokio::select! {
+                () = leaving.cancelled(), if !leaving.is_cancelled() => {}
+                () = tokio::time::sleep(LOOK) => {}
+            }
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl Health for ServiceHealth {
+    async fn check(
+        &self,
+        _: Request<HealthCheckRequest>,
+    ) -> Result<Response<HealthCheckResponse>, Status> {
+        Ok(Response::new(response(self.status())))
+    }
+
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
+
+    async fn watch(
+        &self,
+        _: Request<HealthCheckRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        let changes = stream::unfold((self.clone(), None), |(health, last)| async move {
+            let status = health.changed(last).await;
+            Some((Ok(response(status)), (health, Some(status))))
+        });
+        Ok(Response::new(Box::pin(changes)))
+    }
+}
+
+fn response(status: ServingStatus) -> HealthCheckResponse {
+    HealthCheckResponse {
+        status: status.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_calls_of_a_services_health_are_answered_here() {
+        let found = |protocol, path: &str, prefix| {
+            let parts = http::Request::post(path).body(()).unwrap().into_parts().0;
+            path_of_call(protocol, &parts, prefix)
+        };
+        let check = "/grpc.health.v1.Health/Check";
+        let below = "/serving/default/digits/grpc.health.v1.Health/Watch";
+        assert_eq!(found(Protocol::Grpc, check, 0), Some(check));
+        assert_eq!(found(Protocol::Grpc, below, 23), Some(CALLS[1]));
+        assert_eq!(found(Protocol::Grpc, below, 0), None);
+        assert_eq!(found(Protocol::Http, check, 0), None);
+        assert_eq!(
+            found(Protocol::Grpc, "/grpc.health.v1.Health/List", 0),
+            None
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! gRPC's health service, asked about a service: by its host, or below its path.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use weir_cluster::{Failure, FailureReason};
+
+use crate::client::{connect_h2, once, post};
+use crate::grpc;
+use crate::replica::{Manner, TestReplica};
+use crate::world::{HOST, TEST_TIMEOUT, World, revision};
+
+const SERVING: [u8; 7] = [0, 0, 0, 0, 2, 8, 1];
+const NOT_SERVING: [u8; 7] = [0, 0, 0, 0, 2, 8, 2];
+
+/// More than the replicas here take at once.
+const WATCHES: usize = 4;
+
+/// Asks about no name at all.
+fn call(host: &str, path: &str) -> http::Request<Full<Bytes>> {
+    grpc::call(host, path, Full::new(Bytes::from_static(&[0; 5])))
+}
+
+async fn check(world: &World, request: http::Request<Full<Bytes>>) -> Bytes {
+    let mut client = connect_h2(world.address()).await;
+    let checked = grpc::ended(client.send_request(request).await.unwrap()).await;
+    assert_eq!(grpc::status(&checked).0, "0");
+    checked.data
+}
+
+async fn watch(world: &World, host: &str, prefix: &str) -> Incoming {
+    let path = format!("{prefix}/grpc.health.v1.Health/Watch");
+    let mut client = connect_h2(world.address()).await;
+    let response = client.send_request(call(host, &path)).await.unwrap();
+    response.into_body()
+}
+
+async fn next(watch: &mut Incoming) -> Bytes {
+    let frame = tokio::time::timeout(TEST_TIMEOUT, watch.frame()).await;
+    let frame = frame.unwrap().unwrap().unwrap();
+    frame.into_data().unwrap()
+}
+
+fn fail(world: &World, number: u32) {
+    let failure = Failure::new(FailureReason::StorageFailed, "no file /models/digits");
+    world.fake.fail(&revision(number), failure).unwrap();
+}
+
+#[tokio::test]
+async fn watches_hold_no_credit() {
+    let (world, replica) = World::with_limited(Manner::Echo(Duration::ZERO)).await;
+    let mut watches = Vec::new();
+    for _ in 0..WATCHES {
+        for (host, prefix) in [(HOST, ""), ("localhost", "/serving/default/digits")] {
+            let mut watch = watch(&world, host, prefix).await;
+            assert_eq!(next(&mut watch).await[..], SERVING);
+            watches.push(watch);
+        }
+    }
+    let answer = once(world.address(), post(HOST, "/", "x")).await;
+    assert_eq!((answer.text(), replica.requests()), ("x", 1));
+    drop(watches);
+}
+
+#[tokio::test]
+async fn a_service_that_sleeps_serves_and_is_not_woken() {
+    let world = World::new(1).await;
+    world.serve(&[100], |_| {}).await;
+    let checked = check(&world, call(HOST, "/grpc.health.v1.Health/Check")).await;
+    assert_eq!(checked[..], SERVING);
+    let mut watch = watch(&world, HOST, "").await;
+    assert_eq!(next(&mut watch).await[..], SERVING);
+    let told: serde_json::Value =
+        serde_json::from_str(&world.gateways[0].gateway.describe()).unwrap();
+    let queue = &told["revisions"][0];
+    assert_eq!(queue["arrivals"], 0);
+    assert_eq!(queue["queued"], 0);
+}
+
+#[tokio::test]
+async fn a_watch_tells_of_each_change() {
+    let world = World::new(1).await;
+    world.serve(&[100], |_| {}).await;
+    let mut watch = watch(&world, HOST, "").await;
+    assert_eq!(next(&mut watch).await[..], SERVING);
+    fail(&world, 1);
+    assert_eq!(next(&mut watch).await[..], NOT_SERVING);
+    let replica = TestReplica::start(Manner::Hang).await;
+    world.put(1, "a", replica.address).await;
+    assert_eq!(next(&mut watch).await[..], SERVING);
+    assert_eq!(replica.requests(), 0);
+}
+
+#[tokio::test]
+async fn a_canary_that_is_down_does_not_take_its_service_with_it() {
+    let world = World::new(1).await;
+    world.serve(&[90, 10], |_| {}).await;
+    fail(&world, 2);
+    world.settled().await;
+    for (pin, expected) in [
+        (None, SERVING),
+        (Some("digits-predictor-00001"), SERVING),
+        (Some("digits-predictor-00002"), NOT_SERVING),
+    ] {
+        let mut request = call(HOST, "/grpc.health.v1.Health/Check");
+        if let Some(pin) = pin {
+            let pinned = http::HeaderValue::from_static(pin);
+            request.headers_mut().insert("weir-revision", pinned);
+        }
+        assert_eq!(check(&world, request).await[..], expected, "{pin:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_watch_ends_with_the_gateway() {
+    let (mut world, _replica) = World::with(Manner::Hang).await;
+    let watch = watch(&world, HOST, "").await;
+    let running = &mut world.gateways[0];
+    running.stop.cancel();
+    let serving = running.serving.take().unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, serving)
+        .await
+        .unwrap()
+        .unwrap();
+    let told = watch.collect().await.unwrap();
+    assert_eq!(told.trailers().unwrap()["grpc-status"], "14");
+    assert_eq!(told.to_bytes()[..], [SERVING, NOT_SERVING].concat());
+}
