@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use split::{Split, Target};
-pub use table::{Conflict, Routes};
+pub use table::{Conflict, HostClaim, Routes};
 
 use crate::{Host, RevisionName, ServiceName, Tag};
 

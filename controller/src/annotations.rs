@@ -57,6 +57,9 @@ pub(crate) const MODE: &str = "serving.kserve.io/deploymentMode";
 /// Names of resources that are GPUs too, a JSON list.
 pub(crate) const GPU_RESOURCE_TYPES: &str = "serving.kserve.io/gpu-resource-types";
 
+/// KServe's annotations of a service that say what its pods are.
+pub(crate) const SHAPING_OF_PODS: [&str; 2] = [READ_ONLY, GPU_RESOURCE_TYPES];
+
 /// Prefix of KServe's annotations.
 pub(crate) const KSERVE: &str = "serving.kserve.io/";
 

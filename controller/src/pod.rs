@@ -18,7 +18,7 @@ use weir_cluster::Workload;
 use weir_crds::inference_service::{Model, Predictor};
 use weir_crds::serving_runtime::RuntimePod;
 
-use crate::annotations::{KNATIVE, PREFIX};
+use crate::annotations::{KNATIVE, PREFIX, SHAPING_OF_PODS};
 
 pub(crate) use batch_limit::limit_batches;
 pub(crate) use control_routes::allow_control;
@@ -96,6 +96,7 @@ fn template(
     }
     let mut metadata = Value::Object(metadata);
     override_runtime(&mut metadata, object);
+    shape_by_service(&mut metadata, object);
     let component = &predictor.component;
     let annotations = component.annotations.clone().map(|mut annotations| {
         annotations.retain(|name, _| !NOT_COPIED.iter().any(|ours| name.starts_with(ours)));
@@ -127,6 +128,18 @@ fn override_runtime(metadata: &mut Value, service: &ObjectMeta) {
                 *value = told.as_str().into();
             }
         }
+    }
+}
+
+/// Copies the service's annotations that say what its pods are, so that another value makes another revision.
+fn shape_by_service(metadata: &mut Value, service: &ObjectMeta) {
+    let annotations = service.annotations.iter().flatten();
+    let shaping = annotations.filter(|(name, _)| SHAPING_OF_PODS.contains(&name.as_str()));
+    let shaping: serde_json::Map<_, _> = shaping
+        .map(|(name, value)| (name.clone(), value.as_str().into()))
+        .collect();
+    if !shaping.is_empty() {
+        merge::merge(metadata, serde_json::json!({ "annotations": shaping }));
     }
 }
 

@@ -26,6 +26,17 @@ pub struct Conflict {
     pub loser: ServiceName,
 }
 
+/// A host that leads to a service, or to one of its revisions.
+#[derive(Clone, Copy, Debug)]
+pub struct HostClaim<'a> {
+    /// The host that is claimed.
+    pub host: &'a Host,
+    /// The route that claims it.
+    pub route: &'a Arc<Route>,
+    /// Which of the route's tags the host is of; `None` for a host of the service itself.
+    pub tag: Option<u32>,
+}
+
 impl Routes {
     /// Puts routes in the order in which they win.
     #[must_use]
@@ -46,23 +57,44 @@ impl Routes {
         self.routes.iter().find(|route| route.service == *service)
     }
 
+    /// Every claim, in the order in which they win: a service's own host before a tag that another makes of its own, as
+    /// `prev-digits` is of `digits`, and the older service's before the younger's.
+    pub fn claims(&self) -> impl Iterator<Item = HostClaim<'_>> {
+        let own = self.routes.iter().flat_map(|route| {
+            let hosts = route.hosts.iter();
+            hosts.map(move |host| HostClaim {
+                host,
+                route,
+                tag: None,
+            })
+        });
+        own.chain(self.routes.iter().flat_map(tagged))
+    }
+
     /// The hosts that are claimed in vain, for a condition on each loser.
     #[must_use]
     pub fn conflicts(&self) -> Vec<Conflict> {
         let mut holders: HashMap<&Host, &ServiceName> = HashMap::new();
         let mut conflicts = Vec::new();
-        for route in &self.routes {
-            for host in route.all_hosts() {
-                let holder = *holders.entry(host).or_insert(&route.service);
-                if *holder != route.service {
-                    conflicts.push(Conflict {
-                        host: host.clone(),
-                        holder: holder.clone(),
-                        loser: route.service.clone(),
-                    });
-                }
+        for HostClaim { host, route, .. } in self.claims() {
+            let holder = *holders.entry(host).or_insert(&route.service);
+            if *holder != route.service {
+                conflicts.push(Conflict {
+                    host: host.clone(),
+                    holder: holder.clone(),
+                    loser: route.service.clone(),
+                });
             }
         }
         conflicts
     }
+}
+
+/// The claims of a route's tags.
+fn tagged(route: &Arc<Route>) -> impl Iterator<Item = HostClaim<'_>> {
+    (0..).zip(&route.tags).flat_map(move |(tag, tagged)| {
+        let tag = Some(tag);
+        let hosts = tagged.hosts.iter();
+        hosts.map(move |host| HostClaim { host, route, tag })
+    })
 }

@@ -35,6 +35,25 @@ fn the_older_service_keeps_the_host() {
 }
 
 #[test]
+fn a_tag_does_not_get_the_host_of_a_service() {
+    let host = Host::parse("prev-a.example.com").unwrap();
+    let mut old = Route::clone(&route("a", 10, &["a.example.com"]));
+    old.tags = vec![Tagged {
+        tag: Tag::new("prev").unwrap(),
+        hosts: vec![host.clone()],
+        revision: revision("a", 1),
+    }];
+    let young = route("prev-a", 20, &["prev-a.example.com"]);
+    let routes = Routes::new(1, vec![Arc::new(old.clone()), young.clone()]);
+    let conflict = Conflict {
+        host,
+        holder: young.service.clone(),
+        loser: old.service,
+    };
+    assert_eq!(routes.conflicts(), [conflict]);
+}
+
+#[test]
 fn a_split_needs_a_share_and_no_revision_twice() {
     let target = |number, weight| Target {
         revision: revision("a", number),

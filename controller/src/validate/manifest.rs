@@ -6,7 +6,9 @@ use weir_cluster::Identity;
 use weir_crds::inference_service::{Component, Predictor};
 
 use super::Context;
-use crate::annotations::{CONTROL_ROUTES, KNATIVE, MAX_BATCH_TIME, PREFIX, STORAGE_DIGEST};
+use crate::annotations::{
+    CONTROL_ROUTES, KNATIVE, MAX_BATCH_TIME, PREFIX, SHAPING_OF_PODS, STORAGE_DIGEST,
+};
 
 /// Weir's annotations that shape pods.
 const SHAPING: [&str; 3] = [CONTROL_ROUTES, MAX_BATCH_TIME, STORAGE_DIGEST];
@@ -17,7 +19,7 @@ type Annotations = BTreeMap<String, String>;
 /// runtime, of which it has the name at most.
 pub(super) fn identity(context: &Context<'_>, predictor: &Predictor) -> Identity {
     let own = &predictor.component;
-    let shaping = |name: &str| SHAPING.contains(&name);
+    let shaping = |name: &str| SHAPING.contains(&name) || SHAPING_OF_PODS.contains(&name);
     let others = |name: &str| !name.starts_with(KNATIVE) && !name.starts_with(PREFIX);
     let component = Component {
         labels: own.labels.clone(),

@@ -764,3 +764,25 @@ fn a_single_listed_uri_means_the_same_as_storage_uri() {
          nothing",
     );
 }
+
+#[test]
+fn annotations_of_a_service_that_shape_its_pods_make_another_revision() {
+    let spec = model("digits", &[]);
+    let of = |annotations: &[(&str, &str)]| validated(annotations, &spec).predictor;
+    let plain = of(&[]);
+    for annotation in [
+        ("storage.kserve.io/readonly", "false"),
+        (
+            "serving.kserve.io/gpu-resource-types",
+            r#"["example.com/npu"]"#,
+        ),
+    ] {
+        let shaped = of(&[annotation]);
+        assert_ne!(shaped.identity, plain.identity, "{annotation:?}");
+        assert_ne!(shaped.manifest, plain.manifest, "{annotation:?}");
+        let metadata = shaped.template.read().metadata.unwrap();
+        assert_eq!(metadata.annotations.unwrap()[annotation.0], annotation.1);
+    }
+    let other = of(&[("serving.kserve.io/nodegroup", "a")]);
+    assert_eq!(other.identity, plain.identity);
+}

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::request::Parts;
-use weir_cluster::{Destination, Host, RevisionName, Route, Routes, nearest};
+use weir_cluster::{Destination, Host, HostClaim, RevisionName, Route, Routes, nearest};
 use weir_ops::known_hosts::KnownHosts;
 
 use super::split::choose_by_weight;
@@ -54,30 +54,23 @@ pub(crate) struct RouteMatch<'a> {
 impl RouteMatcher {
     /// Puts routes in order.
     pub(crate) fn new(routes: &Routes, scope: Scope, known_hosts: KnownHosts) -> Self {
-        let routes = routes.as_slice();
-        let hosts = routes.iter().map(|route| route.all_hosts().count());
         let mut matcher = Self {
             scope,
             known_hosts,
-            hosts: HashMap::with_capacity(hosts.sum()),
-            services: HashMap::with_capacity(routes.len()),
+            hosts: HashMap::with_capacity(routes.claims().count()),
+            services: HashMap::with_capacity(routes.as_slice().len()),
             models: HashMap::new(),
         };
-        for route in routes {
+        for claim in routes.claims() {
+            matcher.add_host(claim);
+        }
+        for route in routes.as_slice() {
             matcher.add(route);
         }
         matcher
     }
 
     fn add(&mut self, route: &Arc<Route>) {
-        for host in &route.hosts {
-            self.add_host(host, route, None);
-        }
-        for (tag, tagged) in (0..).zip(&route.tags) {
-            for host in &tagged.hosts {
-                self.add_host(host, route, Some(tag));
-            }
-        }
         let name = format!("{}/{}", route.service.namespace(), route.service.name());
         self.services.entry(name).or_insert_with(|| route.clone());
         if let (Some(model), Scope::Local) = (&route.model, self.scope) {
@@ -86,10 +79,11 @@ impl RouteMatcher {
         }
     }
 
-    fn add_host(&mut self, host: &Host, route: &Arc<Route>, tag: Option<u32>) {
-        self.hosts.entry(host.clone()).or_insert_with(|| HostEntry {
-            route: route.clone(),
-            tag,
+    fn add_host(&mut self, claim: HostClaim<'_>) {
+        let entry = self.hosts.entry(claim.host.clone());
+        entry.or_insert_with(|| HostEntry {
+            route: claim.route.clone(),
+            tag: claim.tag,
         });
     }
 

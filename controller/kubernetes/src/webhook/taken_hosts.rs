@@ -3,33 +3,39 @@
 use weir_cluster::Host;
 use weir_controller::{Declaration, Validated};
 
-/// One sentence for each host of the service that an older one has.
+/// One sentence for each host of the service, or of a canary of it, that another one has.
 pub(crate) fn taken_hosts(service: &Validated, declaration: &Declaration) -> Vec<String> {
     let others = declaration.services.values();
     let others = others.filter_map(|declared| declared.validated());
-    let older = others.filter(|other| age(other) < age(service));
-    let wanted = hosts(service);
-    let taken = older.flat_map(|other| {
-        let holder = &other.service;
-        let theirs = hosts(other);
-        let taken = wanted.iter().filter(move |host| theirs.contains(host));
-        taken.map(move |host| {
+    let others = others.filter(|other| other.service != service.service);
+    let (own, canaries) = (&service.exposure.hosts, canary_hosts(service));
+    let taken = others.flat_map(|other| {
+        let is_older = age(other) < age(service);
+        let theirs = &other.exposure.hosts;
+        let of_canaries = canary_hosts(other);
+        // A service's own host goes before what another makes of its own.
+        let lost = |host: &&Host| is_older && theirs.contains(host);
+        let lost_by_canary =
+            |host: &&Host| theirs.contains(host) || is_older && of_canaries.contains(host);
+        let taken = own.iter().filter(lost);
+        let taken = taken.chain(canaries.iter().filter(lost_by_canary));
+        let sentences = taken.map(|host| {
+            let holder = &other.service;
             format!("metadata.name: host {host} belongs to {holder}: rename one of them")
-        })
+        });
+        sentences.collect::<Vec<_>>()
     });
     taken.collect()
 }
 
-/// The hosts of the service and of its canaries.
-fn hosts(service: &Validated) -> Vec<Host> {
-    let mut hosts = service.exposure.hosts.clone();
-    if let Some(domain) = &service.exposure.tag_domain {
-        let canaries = service.canaries.iter();
-        hosts.extend(
-            canaries.filter_map(|canary| service.service.tagged_host(&canary.tag, domain).ok()),
-        );
-    }
-    hosts
+/// The hosts of a service's canaries.
+fn canary_hosts(service: &Validated) -> Vec<Host> {
+    let Some(domain) = &service.exposure.tag_domain else {
+        return Vec::new();
+    };
+    let canaries = service.canaries.iter();
+    let hosts = canaries.filter_map(|canary| service.service.tagged_host(&canary.tag, domain).ok());
+    hosts.collect()
 }
 
 /// The order in which services win their hosts.

@@ -131,6 +131,18 @@ fn the_older_service_keeps_a_host_that_two_claim() {
 }
 
 #[test]
+fn a_services_own_host_goes_before_a_tag_of_an_older_one() {
+    let matcher = matcher(
+        vec![route("digits", 1), route("prev-digits", 2)],
+        Scope::Cluster,
+    );
+    let host = "prev-digits-default.example.com";
+    let found = matcher.by_address(Some(host), "/").unwrap();
+    assert_eq!(found.route.service, service("prev-digits"));
+    assert_eq!(found.revision, None);
+}
+
+#[test]
 fn headers_choose_a_revision_and_unknown_ones_are_named() {
     let matcher = matcher(vec![route("digits", 1)], Scope::Local);
     let found = matcher.by_address(Some("digits.default"), "/").unwrap();
