@@ -55,6 +55,8 @@ pub struct RevisionRecord {
     pub ready_call: Option<ReadyCall>,
     /// Evidence that the model loads.
     pub load: LoadState,
+    /// True while it should have replicas, and has none because they fail. Seen again by each controller, so not stored.
+    pub is_failing: bool,
     /// Number of replicas desired last.
     pub desired_replicas: u32,
 }
@@ -91,6 +93,8 @@ impl History {
             let desired = revision.map(|revision| revision.desired);
             record.desired_replicas = desired.unwrap_or(record.desired_replicas);
             let is_ready = revision.is_some_and(|r| r.ready().next().is_some());
+            let fails = revision.is_some_and(|r| r.failure.is_some() && r.desired > 0);
+            record.is_failing = fails && !is_ready;
             record.load = if !self.is_in_use(&record.revision) {
                 LoadState::Never
             } else if is_ready {
@@ -178,6 +182,13 @@ impl History {
     pub fn has_loaded(&self, revision: &RevisionName) -> bool {
         let record = self.record(revision);
         record.is_some_and(|record| record.load != LoadState::Never)
+    }
+
+    /// Reports whether a revision takes the requests that it gets: it has loaded, and may sleep or start.
+    #[must_use]
+    pub fn serves(&self, revision: &RevisionName) -> bool {
+        let record = self.record(revision);
+        record.is_some_and(|record| record.load != LoadState::Never && !record.is_failing)
     }
 
     /// Reports whether a revision belongs to the rollout or to a canary.

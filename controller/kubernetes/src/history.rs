@@ -133,6 +133,7 @@ fn record(stored: StoredRevision) -> RevisionRecord {
         manifest: None,
         ready_call: stored.ready_call,
         load: LoadState::Never,
+        is_failing: false,
         desired_replicas: 0,
     }
 }

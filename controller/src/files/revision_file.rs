@@ -174,6 +174,7 @@ fn by_hash(revision: RevisionName, identity: Identity) -> RevisionRecord {
         manifest: None,
         ready_call: None,
         load: LoadState::Never,
+        is_failing: false,
         desired_replicas: 0,
     }
 }

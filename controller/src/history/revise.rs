@@ -119,6 +119,7 @@ impl History {
             manifest: Some(variant.manifest.clone()),
             ready_call: variant.ready_call,
             load: LoadState::Never,
+            is_failing: false,
             desired_replicas: 0,
         });
         Ok(revision)

@@ -213,6 +213,7 @@ mod tests {
             } else {
                 LoadState::Never
             },
+            is_failing: false,
             desired_replicas: 0,
         };
         loaded.iter().enumerate().map(record).collect()

@@ -6,7 +6,7 @@ use super::Share;
 use crate::history::History;
 use crate::validate::{LATEST, PREVIOUS, Validated};
 
-/// Shares of the revisions: loaded canaries receive what they ask for, the candidate its share of the rest, and the
+/// Shares of the revisions: canaries that serve receive what they ask for, the candidate its share of the rest, and the
 /// stable revision the remainder.
 pub(super) fn shares(validated: &Validated, history: &History) -> Vec<Share> {
     let rollout = &history.rollout;
@@ -42,8 +42,7 @@ impl Shares {
     fn canaries(&mut self, validated: &Validated, history: &History) -> u8 {
         let mut left = 100;
         for (canary, of) in validated.canaries.iter().zip(&history.canaries) {
-            let has_loaded = history.has_loaded(&of.revision);
-            let percent = if has_loaded {
+            let percent = if history.serves(&of.revision) {
                 canary.percent.min(left)
             } else {
                 0

@@ -160,6 +160,24 @@ fn a_named_canary_receives_its_share_once_loaded() {
     );
 }
 
+/// As in KServe, where a canary that is not ready gets no requests.
+#[test]
+fn a_named_canary_whose_replicas_fail_gives_its_share_to_the_stable_revision() {
+    let mut world = World::default();
+    let spec = validated(&[], &format!("{}{CANARY}", model("a", &[])));
+    world.reconcile(&spec);
+    world.start(|_| true);
+    let (both, _) = world.reconcile(&spec);
+    assert_eq!(split(&both), [(1, 70), (2, 30)]);
+    world.fail(2);
+    let (without, _) = world.reconcile(&spec);
+    assert_eq!(split(&without), [(1, 100)]);
+    assert!(tags(&without).contains(&("blue".to_owned(), 2)));
+    world.start(|_| true);
+    let (again, _) = world.reconcile(&spec);
+    assert_eq!(split(&again), [(1, 70), (2, 30)]);
+}
+
 #[test]
 fn a_stopped_service_has_no_workloads_and_says_so() {
     let mut world = World::default();

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_cluster::{
-    Destination, Endpoints, Ledger, Phase, Replica, RevisionName, Revisions, Route, ScalingPolicy,
-    Snapshot,
+    Destination, Endpoints, Failure, FailureReason, Ledger, Phase, Replica, RevisionName,
+    Revisions, Route, ScalingPolicy, Snapshot,
 };
 
 use super::{Plan, plan};
@@ -68,6 +68,20 @@ impl World {
                     revision.replicas.push(replica(self.started));
                 }
             }
+        }
+    }
+
+    /// Ends the replicas of a revision, which fail to start again.
+    pub(super) fn fail(&mut self, number: u32) {
+        for (_, revision) in self
+            .revisions
+            .iter_mut()
+            .filter(|(name, _)| name.number() == number)
+        {
+            let revision = Arc::make_mut(revision);
+            revision.replicas.clear();
+            let because = "exited with status 1".to_owned();
+            revision.failure = Some(Failure::new(FailureReason::CrashLoopBackOff, because));
         }
     }
 

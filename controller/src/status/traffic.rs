@@ -67,17 +67,18 @@ fn shown_tag(tags: &[Tag]) -> Option<&Tag> {
 
 pub(super) fn canaries(validated: &Validated, inputs: &StatusInputs<'_>) -> Vec<CanaryStatus> {
     let pairs = validated.canaries.iter().zip(&inputs.history.canaries);
-    let each = pairs.map(|(canary, of)| {
-        let has_loaded = inputs.history.has_loaded(&of.revision);
-        CanaryStatus {
-            name: of.tag.as_str().to_owned(),
-            ready: matches!(
-                inputs.state(&of.revision),
-                RevisionState::Ready | RevisionState::Standby | RevisionState::Restarting
-            ),
-            traffic_percent: if has_loaded { canary.percent.into() } else { 0 },
-            model_status: Some(model::of_revision(inputs, &of.revision)),
-        }
+    let each = pairs.map(|(canary, of)| CanaryStatus {
+        name: of.tag.as_str().to_owned(),
+        ready: matches!(
+            inputs.state(&of.revision),
+            RevisionState::Ready | RevisionState::Standby | RevisionState::Restarting
+        ),
+        traffic_percent: if inputs.history.serves(&of.revision) {
+            canary.percent.into()
+        } else {
+            0
+        },
+        model_status: Some(model::of_revision(inputs, &of.revision)),
     });
     each.collect()
 }
