@@ -293,9 +293,11 @@ fn hold(policy: &ScalingPolicy, sample: &Sample, choice: (u32, Reason)) -> (u32,
 
 /// Brings the number within the policy's bounds.
 fn bound(policy: &ScalingPolicy, replicas: u32, reason: Reason) -> (u32, Reason) {
-    let bounded = policy.bound(replicas);
+    let (bounded, least) = (policy.bound(replicas), policy.bound(0));
     let reason = match bounded {
         _ if bounded > replicas => Reason::Least,
+        // None of them ends later either.
+        _ if bounded == least && matches!(reason, Reason::Kept { .. }) => Reason::Least,
         _ if bounded < replicas => Reason::Most { needed: replicas },
         _ => reason,
     };

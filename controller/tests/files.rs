@@ -186,6 +186,22 @@ async fn a_single_file_stays_watched_when_it_is_replaced() {
     }
 }
 
+#[test]
+fn json_beside_the_manifests_that_is_none_is_left_alone() {
+    let folder = TempDir::new().unwrap();
+    write(&folder, "a.yaml", &manifest("a", "a"));
+    write(&folder, "config.json", r#"{"hidden_size": 768}"#);
+    write(&folder, "tokens.json", "[1, 2]");
+    let files = Files::open(&[folder.path().to_owned()], platform()).unwrap();
+    assert_eq!(files.watch().borrow().services.len(), 1);
+    write(&folder, "b.json", r#"{"kind": "InferenceService"}"#);
+    let broken = Files::open(&[folder.path().to_owned()], platform());
+    assert!(broken.unwrap_err().to_string().contains("b.json"));
+    // One that is named is meant.
+    let named = Files::open(&[folder.path().join("config.json")], platform());
+    assert!(named.unwrap_err().to_string().contains("apiVersion"));
+}
+
 /// When a service was made, in seconds since 1970.
 fn created(declaration: &Declaration, name: &str) -> i64 {
     let metadata = declaration.services[&named(name)].service.metadata();

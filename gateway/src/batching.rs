@@ -11,6 +11,7 @@
 mod dispatch;
 mod entry;
 mod in_flight;
+mod in_place;
 mod message;
 mod queue;
 mod request;
@@ -139,7 +140,11 @@ impl Batching {
         let Some(max_in_flight) = queue.max_batches() else {
             return forward(&self.context, &request, &mut buffered).await;
         };
-        let Some(parsed) = ParsedRequest::read(&request, &buffered) else {
+        let Some((parsed, key)) = in_place::run(buffered.size(), || {
+            let parsed = ParsedRequest::read(&request, &buffered)?;
+            let key = parsed.key(&request);
+            Some((parsed, key))
+        }) else {
             return forward(&self.context, &request, &mut buffered).await;
         };
         queue.count_arrival();
@@ -149,6 +154,11 @@ impl Batching {
         let times = EntryTimes::of(&request);
         let entry = BatchEntry::new(request, buffered, parsed, reply);
         let limits = settings.limits(max_in_flight);
+        let entry = NewEntry {
+            key,
+            rows: entry.parsed.rows(),
+            item: entry,
+        };
         let ticket = enqueue(entry, &batcher, &queue, &limits, times.queued);
         let ticket = ticket.inspect_err(|_| queue.count_refused())?;
         dispatch::dispatch(&batcher, &queue, settings);
@@ -231,17 +241,12 @@ impl EntryTimes {
 /// # Errors
 /// [`GatewayError::QueueFull`].
 fn enqueue(
-    entry: BatchEntry,
+    entry: NewEntry<BatchKey, BatchEntry>,
     batcher: &Arc<Batcher>,
     queue: &Arc<RevisionQueue>,
     limits: &BatchLimits,
     at: Instant,
 ) -> Result<QueueTicket, GatewayError> {
-    let entry = NewEntry {
-        key: entry.key(),
-        rows: entry.parsed.rows(),
-        item: entry,
-    };
     let (admitted, queued) = batcher.update(queue, |batches| {
         (batches.admit(entry, at, limits), batches.len())
     });

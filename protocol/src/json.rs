@@ -17,7 +17,7 @@ mod write;
 pub(crate) use error::{Expected, JsonError};
 pub(crate) use number::{Number, NumberKind};
 pub(crate) use reader::{Kind, Mark, Reader};
-pub use spans::{RowLayout, elements, members, rows};
+pub use spans::{RowLayout, elements, members, rows, widths};
 pub(crate) use write::{double, float, integer, string};
 
 /// Limit on the nesting of arrays and objects: Triton's.

@@ -26,7 +26,7 @@ mod tensor_data;
 
 use crate::{Batching, TensorSpec};
 
-pub use crate::json::{RowLayout, elements, members, rows};
+pub use crate::json::{RowLayout, elements, members, rows, widths};
 pub use binary::parse_header_length;
 pub use bodies::{
     Health, IndexEntry, ModelMetadata, ServerMetadata, alive, error_body, live, model_list,

@@ -95,10 +95,10 @@ pub enum ServeError {
         /// That timeout, if it is the request's own.
         own: Option<Duration>,
     },
-    /// The caller's deadline passed while it waited.
-    #[error("deadline exceeded after {waited_ms} ms in the queue")]
+    /// The caller's deadline passed, in the queue or on the device.
+    #[error("deadline exceeded after {waited_ms} ms, in the queue or in the model")]
     DeadlineExceeded {
-        /// Time in the queue, milliseconds.
+        /// Time since it came, milliseconds.
         waited_ms: u64,
     },
     /// The model raised an error, panicked, or lost its thread.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -20,7 +20,13 @@ use crate::service::Service;
 use crate::validate::Platform;
 
 /// Extensions of manifests in a directory.
-const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
+const EXTENSIONS: [&str; 3] = ["yaml", "yml", JSON];
+
+/// The extension of other files, too: models are exported with their settings and vocabularies beside them.
+const JSON: &str = "json";
+
+/// Bytes of such a file that are searched for what makes it a manifest: kubectl writes it first.
+const SEARCHED: u64 = 64 << 10;
 
 /// The given paths, the last valid version of each file below them, and what these declare.
 #[derive(Debug)]
@@ -156,12 +162,21 @@ fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
         let file = entry?.path();
         let extension = file.extension().and_then(|extension| extension.to_str());
         let is_manifest = extension.is_some_and(|extension| EXTENSIONS.contains(&extension));
-        if is_manifest && file.is_file() && !is_hidden(&file) {
+        let is_manifest = is_manifest && file.is_file() && !is_hidden(&file);
+        if is_manifest && (extension != Some(JSON) || may_be_manifest(&file)) {
             files.push(file);
         }
     }
     files.sort();
     Ok(files)
+}
+
+/// True for JSON with a field that every manifest has, and for what cannot be read, which is told then.
+fn may_be_manifest(file: &Path) -> bool {
+    let mut begin = Vec::new();
+    let read = fs::File::open(file).and_then(|open| open.take(SEARCHED).read_to_end(&mut begin));
+    let begin = String::from_utf8_lossy(&begin);
+    read.is_err() || begin.contains("\"apiVersion\"") || begin.contains("\"kind\"")
 }
 
 /// Editors keep unfinished text in hidden files.

@@ -4,7 +4,7 @@ use http::Response;
 use tokio::sync::oneshot;
 
 use super::in_flight::InFlightBatch;
-use super::request::{BatchKey, ParsedRequest};
+use super::request::ParsedRequest;
 use crate::body::BufferedBody;
 use crate::body::DownstreamBody;
 use crate::error::GatewayError;
@@ -47,10 +47,6 @@ impl BatchEntry {
             parsed,
             reply,
         }
-    }
-
-    pub(super) fn key(&self) -> BatchKey {
-        self.parsed.key(&self.request)
     }
 
     /// Lets its task forward it unchanged. If the client has disconnected, the batch ends here.

@@ -84,17 +84,17 @@ impl ParsedRequest {
         let path = request.path.path();
         match request.protocol {
             Protocol::Grpc if path == MODEL_INFER => {
-                let message = grpc::only_message(buffered.whole())?;
+                let message = grpc::only_message(buffered.charged_whole()?)?;
                 let has_room = buffered.charge(GrpcRequest::decoded_bytes(&message)?);
                 has_room
                     .then(|| GrpcRequest::read(message))?
                     .map(Self::Grpc)
             }
             Protocol::Http if path.starts_with("/v1/models/") && path.ends_with(":predict") => {
-                Template::v1(buffered.whole(), BodyKind::Request).map(Self::V1)
+                Template::v1(buffered.charged_whole()?, BodyKind::Request).map(Self::V1)
             }
             Protocol::Http if path.starts_with("/v2/models/") && path.ends_with("/infer") => {
-                let (text, blobs) = split_json(buffered.whole(), &request.headers)?;
+                let (text, blobs) = split_json(buffered.charged_whole()?, &request.headers)?;
                 let template = Template::v2(text, blobs, BodyKind::Request);
                 template.ok().map(Self::V2)
             }

@@ -186,7 +186,7 @@ impl TensorData {
             Self::Text(RowLayout::Nested, found) => {
                 out.push(b'r');
                 if let Some(first) = found.first() {
-                    parse::widths(&text[first.clone()], out);
+                    parse::append_widths(&text[first.clone()], out);
                 }
             }
         }

@@ -267,6 +267,12 @@ impl BufferedBody {
         }
     }
 
+    /// The same, where a copy that is needed finds room; `None` where the byte budget is exhausted.
+    pub(crate) fn charged_whole(&self) -> Option<Bytes> {
+        let is_copied = self.chunks.len() > 1;
+        (!is_copied || self.charge(self.size)).then(|| self.whole())
+    }
+
     /// The first bytes, up to `most`; copied only if they arrived in several chunks.
     pub(crate) fn head(&self, most: usize) -> Cow<'_, [u8]> {
         let wanted = most.min(self.size);

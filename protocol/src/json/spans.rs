@@ -36,17 +36,53 @@ pub fn members(text: &[u8]) -> Option<Vec<(String, Range<usize>)>> {
 }
 
 /// Returns the byte ranges of an array's elements in `text`, which holds nothing else. `None` for
-/// anything but an array.
+/// anything but an array, and for more than `most`: a range is eight times as long as the shortest element.
 #[must_use]
-pub fn elements(text: &[u8]) -> Option<Vec<Range<usize>>> {
+pub fn elements(text: &[u8], most: usize) -> Option<Vec<Range<usize>>> {
     let mut reader = Reader::new(text);
     let mut elements = Vec::new();
     reader.begin_array().ok()?;
     while reader.element().ok()? {
+        if elements.len() == most {
+            return None;
+        }
         elements.push(reader.span()?);
     }
     reader.finish().ok()?;
     Some(elements)
+}
+
+/// Returns the length of the array in `text`, of its first element, and so on; nothing for anything but an array. The text is
+/// read once, however deep it is nested.
+#[must_use]
+pub fn widths(text: &[u8]) -> Vec<usize> {
+    let mut widths = Vec::new();
+    // What is no JSON has the widths as far as it was read: the same for equal texts.
+    let _ = count_widths(&mut Reader::new(text), &mut widths);
+    widths
+}
+
+fn count_widths(reader: &mut Reader<'_>, widths: &mut Vec<usize>) -> Option<()> {
+    let mut open = 0;
+    while reader.at_array() {
+        reader.begin_array().ok()?;
+        let is_empty = !reader.element().ok()?;
+        widths.push(usize::from(!is_empty));
+        if is_empty {
+            break;
+        }
+        open += 1;
+    }
+    if open == widths.len() && open > 0 {
+        reader.skip().ok()?;
+    }
+    for width in widths[..open].iter_mut().rev() {
+        while reader.element().ok()? {
+            reader.skip().ok()?;
+            *width += 1;
+        }
+    }
+    Some(())
 }
 
 /// Returns the byte ranges of a tensor's rows in `text`, which holds its array and nothing else: `rows`
@@ -144,9 +180,26 @@ mod tests {
         assert_eq!(keys, ["a", "b\n"]);
         let values: Vec<Range<usize>> = found.into_iter().map(|(_, value)| value).collect();
         assert_eq!(texts(text, &values), ["[1, NaN]", r#"{"x":"]}"}"#]);
-        let found = elements(b"[1, NaN]").unwrap();
+        let found = elements(b"[1, NaN]", 2).unwrap();
         assert_eq!(texts("[1, NaN]", &found), ["1", "NaN"]);
-        assert_eq!(elements(b"[]").unwrap(), []);
+        assert_eq!(elements(b"[1, NaN]", 1), None);
+        assert_eq!(elements(b"[]", 0).unwrap(), []);
+    }
+
+    #[test]
+    fn widths_follow_the_first_elements() {
+        for (text, expected) in [
+            ("7", &[][..]),
+            ("{}", &[]),
+            ("[]", &[0]),
+            ("[1, 2]", &[2]),
+            ("[[]]", &[1, 0]),
+            ("[[], [1]]", &[2, 0]),
+            (" [ [ [1,2] , 3 ], [4], 5 ] ", &[3, 2, 2]),
+            (r#"[{"a":[1]}, 2]"#, &[2]),
+        ] {
+            assert_eq!(widths(text.as_bytes()), expected, "{text}");
+        }
     }
 
     #[test]
@@ -163,7 +216,7 @@ mod tests {
             assert_eq!(members(text.as_bytes()), None, "{text}");
         }
         for text in ["", "[1,]", "[1 2]", "[1],2", "{}", "[1,,2]", "[[1]"] {
-            assert_eq!(elements(text.as_bytes()), None, "{text}");
+            assert_eq!(elements(text.as_bytes(), 9), None, "{text}");
         }
     }
 

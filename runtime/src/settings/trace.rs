@@ -369,6 +369,10 @@ fn text(key: &str, value: &Value) -> Result<String, SettingsError> {
 fn level(values: &[String]) -> Result<TraceLevel, SettingsError> {
     let expected = "OFF alone, or TIMESTAMPS and TENSORS";
     let mut level = TraceLevel::Off;
+    // Kept as given, and read with each request that may be traced.
+    if values.len() > 2 {
+        return Err(invalid("trace_level", values.len(), expected));
+    }
     for value in values {
         let one = match value.to_ascii_uppercase().as_str() {
             "OFF" if values.len() == 1 => TraceLevel::Off,

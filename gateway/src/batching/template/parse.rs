@@ -3,11 +3,27 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use weir_protocol::rest::{RowLayout, elements, members, rows};
+use weir_protocol::rest::{RowLayout, elements, members, rows, widths};
 use weir_protocol::{DataType, Shape};
 
 use super::{BodyKind, Hole, Template, TensorData};
 use crate::batching::rows::RowSlices;
+
+/// Most tensors of a body, as in a gRPC message.
+const MOST_TENSORS: usize = 4096;
+
+/// Most rows of a request that may share a batch: each takes 16 bytes more than its text, and batches are far smaller.
+const MOST_ROWS: usize = 1 << 16;
+
+impl BodyKind {
+    /// Most rows that are looked for. A response has those of its batch.
+    fn most_rows(self) -> usize {
+        match self {
+            Self::Request => MOST_ROWS,
+            Self::Response => usize::MAX,
+        }
+    }
+}
 
 /// Error of a body that is not valid V2 JSON.
 const NOT_V2: &str = "it is not a V2 body";
@@ -19,7 +35,7 @@ pub(super) fn v1(text: Bytes, kind: BodyKind) -> Option<Template> {
     };
     let members = members(&text)?;
     let (_, array) = members.into_iter().find(|(name, _)| name == key)?;
-    let found = elements(&text[array.clone()])?;
+    let found = elements(&text[array.clone()], kind.most_rows())?;
     let found: Vec<_> = found.into_iter().map(|row| within(&array, &row)).collect();
     let (first, last) = (found.first()?, found.last()?);
     Some(Template {
@@ -34,7 +50,7 @@ pub(super) fn v1(text: Bytes, kind: BodyKind) -> Option<Template> {
 
 pub(super) fn v2(text: Bytes, blobs: Bytes, kind: BodyKind) -> Result<Template, String> {
     let all = members(&text).ok_or(NOT_V2)?;
-    let mut parser = V2Parser::new(text.clone(), blobs);
+    let mut parser = V2Parser::new(text.clone(), blobs, kind.most_rows());
     let mut list = None;
     for (key, value) in all {
         match (key.as_str(), kind) {
@@ -46,21 +62,17 @@ pub(super) fn v2(text: Bytes, blobs: Bytes, kind: BodyKind) -> Result<Template, 
         }
     }
     let list = list.ok_or(NOT_V2)?;
-    for tensor in elements(&text[list.clone()]).ok_or(NOT_V2)? {
+    for tensor in elements(&text[list.clone()], MOST_TENSORS).ok_or(NOT_V2)? {
         parser.tensor(within(&list, &tensor))?;
     }
     parser.finish()
 }
 
 /// Appends the length of an array, of its first element, and so on.
-pub(super) fn widths(mut text: &[u8], out: &mut Vec<u8>) {
-    while let Some(found) = elements(text) {
-        out.extend_from_slice(found.len().to_string().as_bytes());
+pub(super) fn append_widths(text: &[u8], out: &mut Vec<u8>) {
+    for width in widths(text) {
+        out.extend_from_slice(width.to_string().as_bytes());
         out.push(b',');
-        match found.into_iter().next() {
-            Some(first) => text = &text[first],
-            None => return,
-        }
     }
 }
 
@@ -88,6 +100,7 @@ struct V2Parser {
     /// Name of the first tensor.
     name: Option<String>,
     rows: Option<usize>,
+    most_rows: usize,
 }
 
 /// Fields of a tensor's JSON object.
@@ -101,8 +114,9 @@ struct TensorFields {
 }
 
 impl V2Parser {
-    fn new(text: Bytes, blobs: Bytes) -> Self {
+    fn new(text: Bytes, blobs: Bytes, most_rows: usize) -> Self {
         Self {
+            most_rows,
             text,
             blobs,
             holes: Vec::new(),
@@ -123,6 +137,9 @@ impl V2Parser {
                 "tensor {:?} has the shape {whole}, whose first dimension is not the batch's",
                 fields.name
             ));
+        }
+        if rows > self.most_rows {
+            return Err(format!("it has over {} rows", self.most_rows));
         }
         let wrong = || format!("the data of tensor {:?} do not fit its shape", fields.name);
         let data = self.data(&fields, &whole, rows).ok_or_else(wrong)?;
@@ -165,7 +182,7 @@ impl V2Parser {
 
     /// The dimensions, and the position of the first.
     fn dims(&self, shape: &Range<usize>) -> Option<(Vec<i64>, Option<Range<usize>>)> {
-        let found = elements(&self.text[shape.clone()])?;
+        let found = elements(&self.text[shape.clone()], Shape::MAX_DIMS)?;
         let dims = found.iter().map(|dim| {
             let dim = &self.text[within(shape, dim)];
             std::str::from_utf8(dim).ok()?.parse().ok()

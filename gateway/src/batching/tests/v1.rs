@@ -90,3 +90,17 @@ fn bodies_without_instances_are_not_merged() {
         assert!(parse(text).is_none(), "{text}");
     }
 }
+
+#[test]
+fn a_request_of_more_rows_than_any_batch_has_shares_none() {
+    let body = |key: &str| Bytes::from(format!("{{\"{key}\":[{}0]}}", "0,".repeat(1 << 16)));
+    assert!(Template::v1(body("instances"), BodyKind::Request).is_none());
+    let response = Template::v1(body("predictions"), BodyKind::Response).unwrap();
+    assert_eq!(response.rows, (1 << 16) + 1);
+    let shape = "[70000,1]";
+    let data = format!("[{}0]", "0,".repeat(69_999));
+    let text =
+        format!(r#"{{"inputs":[{{"name":"x","datatype":"FP32","shape":{shape},"data":{data}}}]}}"#);
+    let refused = Template::v2(text.into(), Bytes::new(), BodyKind::Request).unwrap_err();
+    assert_eq!(refused, "it has over 65536 rows");
+}

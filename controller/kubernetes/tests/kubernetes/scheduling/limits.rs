@@ -72,11 +72,10 @@ async fn a_host_that_another_has_is_told_and_given_when_it_is_free() {
         json!([{"trafficPercent": 10, "predictor": canary["spec"]["predictor"]}]);
     world.apply(older).await;
     world.until_rolled_out("digits", 1).await;
-    // The canary's host is `blue-digits-…` too. Ages are told by the second.
-    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    // The canary's host is `blue-digits-…` too, and a service's own goes before it.
     world.apply(service("blue-digits", "", json!({}))).await;
     let object = world
-        .until("blue-digits", "told of the host", |object| {
+        .until("digits", "told of the host", |object| {
             condition(object, "HostConflict")["status"] == "True"
         })
         .await;
@@ -84,13 +83,14 @@ async fn a_host_that_another_has_is_told_and_given_when_it_is_free() {
         .as_str()
         .unwrap()
         .to_owned();
-    let words = "host blue-digits-scheduling-host.example.com belongs to scheduling-host/digits";
+    let words =
+        "host blue-digits-scheduling-host.example.com belongs to scheduling-host/blue-digits";
     assert!(message.contains(words), "{message}");
-    world.delete("digits").await;
+    world.until_rolled_out("blue-digits", 1).await;
+    world.delete("blue-digits").await;
     world
-        .until("blue-digits", "without a conflict", |object| {
+        .until("digits", "without a conflict", |object| {
             condition(object, "HostConflict").is_null()
         })
         .await;
-    world.until_rolled_out("blue-digits", 1).await;
 }
