@@ -186,8 +186,8 @@ async fn a_single_file_stays_watched_when_it_is_replaced() {
     }
 }
 
-#[test]
-fn json_beside_the_manifests_that_is_none_is_left_alone() {
+#[tokio::test]
+async fn json_beside_the_manifests_that_is_none_is_left_alone() {
     let folder = TempDir::new().unwrap();
     write(&folder, "a.yaml", &manifest("a", "a"));
     write(&folder, "config.json", r#"{"hidden_size": 768}"#);

@@ -158,7 +158,7 @@ impl RevisionNumbers {
     }
 }
 
-/// Reads `NAMESPACE/NAME`.
+/// A service by its name in the file, `NAMESPACE/NAME`.
 fn service_name(text: &str) -> Option<ServiceName> {
     let (namespace, name) = text.split_once('/')?;
     ServiceName::new(namespace, name).ok()
