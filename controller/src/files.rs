@@ -131,7 +131,7 @@ impl Files {
     }
 }
 
-/// What is to be kept over a restart now.
+/// The histories and creation times as they are now, to be read again after a restart.
 fn latest(
     histories: &Mutex<Histories>,
     declaration: &watch::Receiver<Arc<Declaration>>,

@@ -243,7 +243,7 @@ fn tree(version: &str) -> TempDir {
     root
 }
 
-/// Whether `a` is declared in this version. Between two steps of a replacement it may not be declared at all.
+/// True for a declaration that has `a` in this version. Between two steps of a replacement it may not be declared at all.
 fn is_version(version: &str) -> impl Fn(&Declaration) -> bool {
     move |declaration| {
         let declared = declaration.services.get(&named("a"));

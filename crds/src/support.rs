@@ -298,7 +298,7 @@ impl Found {
         self.scaling(path, component);
     }
 
-    /// What is one for all variants of a service, and so comes from `spec.predictor`.
+    /// Fields of a canary that have no effect: `spec.predictor` sets them for all variants of a service.
     fn of_all_variants(&mut self, path: &str, canary: &Component) {
         for (field, is_set) in [
             ("timeout", canary.timeout.is_some()),

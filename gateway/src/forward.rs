@@ -5,6 +5,8 @@
 //!      ▲                      └─► attempt: gateway ─┘
 //!      └── RetryState: may it be retried? ◄─────────┘ failure
 //! ```
+//!
+//! `ready` and `service_health` answer calls that ask if a service is ready, which take no credit and wake nothing.
 
 mod attempt;
 pub(crate) mod mirror;

@@ -17,7 +17,7 @@ pub fn has_any(headers: &HeaderMap, names: &[HeaderName]) -> bool {
 /// A header's first value.
 #[must_use]
 pub fn first<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
-    // What is looked for is mostly not there.
+    // Most of the headers that are looked up are not there, and then none is hashed.
     if has(headers, name) {
         headers.get(name)
     } else {

@@ -499,8 +499,8 @@ fn failure(
     now.or(unmade).or_else(|| former().filter(replica::lasts))
 }
 
-/// Whether a replica that has ended had not before. An evicted pod stays long after another took its place, and is no
-/// failure of later ones.
+/// True for a replica that has ended since the last snapshot. An evicted pod stays long after another took its place, and
+/// is no failure of later ones.
 fn has_just_ended(replica: &Replica, before: Option<&Revision>) -> bool {
     before.is_some_and(|before| {
         let mut former = before.replicas.iter();

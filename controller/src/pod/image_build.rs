@@ -61,7 +61,8 @@ fn build(container: &Container, server: ServerType) -> Option<String> {
     }
 }
 
-/// Whether a container has a resource with one of these prefixes. Devices that are only requested are limited to as many.
+/// True if a container has a resource with one of these prefixes, in its limits or its requests: devices that are only
+/// requested get a limit of as many later.
 fn has_any(prefixes: &[&str], container: &Container) -> bool {
     let resources = container.resources.iter();
     let amounts = resources.flat_map(|resources| [&resources.limits, &resources.requests]);

@@ -95,6 +95,12 @@ fn rules_beyond_the_definition_hold_too() {
     );
 }
 
+/// Paths of the fields without effect.
+fn ignored_fields(validated: &Validated) -> Vec<&str> {
+    let ignored = validated.ignored_fields.iter();
+    ignored.map(|ignored| &*ignored.field).collect()
+}
+
 #[test]
 fn unsupported_kserve_fields_are_refused_or_listed_as_ignored() {
     let spec = format!(
@@ -106,11 +112,7 @@ fn unsupported_kserve_fields_are_refused_or_listed_as_ignored() {
         &[],
         &model("digits", &["scaleMetric: cpu", "scaleTarget: 80"]),
     );
-    let fields: Vec<_> = validated
-        .ignored_fields
-        .iter()
-        .map(|ignored| &*ignored.field)
-        .collect();
+    let fields = ignored_fields(&validated);
     assert_eq!(fields, ["spec.predictor.scaleMetric"]);
     let bare = crate::fixtures::validated(&[], &model("digits", &["scaleTarget: 80"]));
     assert_eq!(bare.ignored_fields[0].field, "spec.predictor.scaleTarget");
@@ -131,11 +133,7 @@ fn no_annotation_about_scaling_is_ignored_silently() {
             &["annotations: {autoscaling.knative.dev/tick: 1s}"],
         ),
     );
-    let fields: Vec<_> = validated
-        .ignored_fields
-        .iter()
-        .map(|ignored| &*ignored.field)
-        .collect();
+    let fields = ignored_fields(&validated);
     assert_eq!(
         fields,
         [
@@ -168,11 +166,7 @@ fn a_finalizer_of_kserve_is_told_before_it_keeps_a_service_from_being_deleted() 
     let finalizers = ["example.com/mine", "inferenceservice.finalizers"];
     of_kserve.object.metadata_mut().finalizers = Some(finalizers.map(str::to_owned).into());
     let validated = validate(&of_kserve, &Runtimes::default(), &platform()).unwrap();
-    let told: Vec<_> = validated
-        .ignored_fields
-        .iter()
-        .map(|ignored| &*ignored.field)
-        .collect();
+    let told = ignored_fields(&validated);
     assert_eq!(told, ["metadata.finalizers[inferenceservice.finalizers]"]);
 }
 
@@ -470,11 +464,7 @@ fn nothing_of_a_canary_is_ignored_silently() {
     );
     assert_ne!(own, CANARIES);
     let validated = validated(&[], &(model("digits", &[]) + &own));
-    let fields: Vec<_> = validated
-        .ignored_fields
-        .iter()
-        .map(|ignored| &*ignored.field)
-        .collect();
+    let fields = ignored_fields(&validated);
     assert_eq!(
         fields,
         [

@@ -51,7 +51,8 @@ impl BufferMode {
     }
 }
 
-/// What of a body has to be here before its request can be forwarded, however large it is and whatever room there is.
+/// The part of a body that is read before its request can be forwarded, however large the body is and however little room
+/// the byte budget has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BufferNeed {
     Nothing,

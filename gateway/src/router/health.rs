@@ -1,4 +1,5 @@
-//! Whether a service would serve requests, for who asks again and again: no request of its split is counted for that.
+//! Answers if a service would serve a request, for health watches, which ask each second: unlike routing, it counts no
+//! request of the split.
 
 use http::request::Parts;
 use weir_cluster::{Destination, RevisionName};
@@ -7,7 +8,7 @@ use super::{RouteTable, host};
 use crate::headers;
 
 impl RouteTable {
-    /// Whether a request with this head would be served by the revision that it pins, or else by one that gets requests of
+    /// True if a request with this head would be served by the revision that it pins, or else by one that gets requests of
     /// its service. A canary that is down does not take its service with it.
     pub(crate) fn would_serve(&self, parts: &Parts) -> bool {
         let found = self.matcher.by_address(host(parts), parts.uri.path());
@@ -31,7 +32,7 @@ impl RouteTable {
         }
     }
 
-    /// Whether a revision has a replica, or starts one for its next request.
+    /// True for a revision that has a replica, or starts one for its next request.
     fn is_up(&self, revision: &RevisionName) -> bool {
         let queue = self.queues.get(revision);
         queue.is_some_and(|queue| queue.readiness().why_down().is_none())

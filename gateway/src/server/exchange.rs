@@ -69,7 +69,7 @@ fn end_connection(response: &mut Response<DownstreamBody>, version: Version) {
     }
 }
 
-/// Whether a client holds its body back until it is asked for it, which hyper does where somebody begins to read it.
+/// True if the client holds its body back until it gets `100 Continue`, which hyper sends once the body is read.
 fn is_held_back(parts: &Parts, body: &Incoming) -> bool {
     let expected = header_names::first(&parts.headers, &EXPECT);
     let asks = expected.is_some_and(|what| what.as_bytes().eq_ignore_ascii_case(b"100-continue"));

@@ -32,7 +32,7 @@ async fn world(time: Duration) -> (World, TestReplica) {
 }
 
 /// Ends the gateway, which must be soon.
-async fn end(world: &mut World) {
+pub(crate) async fn end(world: &mut World) {
     let running = &mut world.gateways[0];
     let began = Instant::now();
     running.stop.cancel();
@@ -167,7 +167,7 @@ async fn a_stream_that_has_sent_nothing_is_told_to_go_elsewhere() {
     let (messages, silent) = body();
     let path = format!("{}/ModelStreamInfer", grpc::SERVICE);
     let asked = tokio::spawn(client.send_request(grpc::call(HOST, &path, silent)));
-    // Whoever is answered later on the same connection knows that the gateway has the stream.
+    // A later request of the same connection is answered once the gateway has read the stream's head.
     let (nothing, empty) = body();
     drop(nothing);
     let later = Request::post(format!("http://{HOST}/")).body(empty);

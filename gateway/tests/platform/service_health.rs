@@ -8,6 +8,7 @@ use hyper::body::Incoming;
 use weir_cluster::{Failure, FailureReason};
 
 use crate::client::{connect_h2, once, post};
+use crate::ending::end;
 use crate::grpc;
 use crate::replica::{Manner, TestReplica};
 use crate::world::{HOST, TEST_TIMEOUT, World, revision};
@@ -117,13 +118,7 @@ async fn a_canary_that_is_down_does_not_take_its_service_with_it() {
 async fn a_watch_ends_with_the_gateway() {
     let (mut world, _replica) = World::with(Manner::Hang).await;
     let watch = watch(&world, HOST, "").await;
-    let running = &mut world.gateways[0];
-    running.stop.cancel();
-    let serving = running.serving.take().unwrap();
-    tokio::time::timeout(TEST_TIMEOUT, serving)
-        .await
-        .unwrap()
-        .unwrap();
+    end(&mut world).await;
     let told = watch.collect().await.unwrap();
     assert_eq!(told.trailers().unwrap()["grpc-status"], "14");
     assert_eq!(told.to_bytes()[..], [SERVING, NOT_SERVING].concat());

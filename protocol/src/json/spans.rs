@@ -57,7 +57,7 @@ pub fn elements(text: &[u8], most: usize) -> Option<Vec<Range<usize>>> {
 #[must_use]
 pub fn widths(text: &[u8]) -> Vec<usize> {
     let mut widths = Vec::new();
-    // What is no JSON has the widths as far as it was read: the same for equal texts.
+    // An error ends the count early: equal texts still have equal widths, which is all that they are compared for.
     let _ = count_widths(&mut Reader::new(text), &mut widths);
     widths
 }

@@ -166,8 +166,7 @@ async fn read_frames(
         if joined.len() + piece.len() > limits.size {
             return Err(too_large(limits));
         }
-        let is_ground = chunks > MAX_CHUNKS.max(joined.len() / SMALL_CHUNK);
-        if exact.is_none() && is_ground {
+        if exact.is_none() && are_too_many(chunks, joined.len()) {
             return Err(ServeError::Invalid(format!(
                 "request body has more than {MAX_CHUNKS} chunks"
             )));
@@ -176,6 +175,11 @@ async fn read_frames(
         joined.extend_from_slice(&piece);
     }
     Ok(joined.freeze())
+}
+
+/// True for more pieces than a chunked body of this many bytes may come in.
+fn are_too_many(pieces: usize, bytes: usize) -> bool {
+    pieces > MAX_CHUNKS.max(bytes / SMALL_CHUNK)
 }
 
 fn too_large(limits: BodyLimits<'_>) -> ServeError {
@@ -188,4 +192,19 @@ fn too_large(limits: BodyLimits<'_>) -> ServeError {
         "request body exceeds the maximum allowed size of {} bytes. {advice}",
         limits.size
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_too_many_only_where_they_are_small() {
+        assert!(!are_too_many(MAX_CHUNKS, MAX_CHUNKS));
+        assert!(are_too_many(MAX_CHUNKS + 1, MAX_CHUNKS + 1));
+        // One chunk of 1 GiB that comes in packets.
+        let packet = 1448;
+        assert!(!are_too_many((1 << 30) / packet, 1 << 30));
+        assert!(are_too_many((1 << 30) / 100, 1 << 30));
+    }
 }

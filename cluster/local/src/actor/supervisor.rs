@@ -132,7 +132,8 @@ impl Supervisor {
     }
 }
 
-/// What the names of a revision's replicas begin with; namespaces share a directory of logs.
+/// The beginning of the names of a revision's replicas. Other namespaces than the default have theirs in it, as all share
+/// one directory of logs.
 fn prefix(revision: &Revision) -> String {
     match revision.name.service().namespace() {
         "default" => revision.name.as_str().to_owned(),
