@@ -171,7 +171,7 @@ impl Relay {
         match self.end.take() {
             Some(RelayEnd::Replica { credit, verdict }) => match verdict {
                 Verdict::Succeeded | Verdict::Failed => credit.answered(verdict, at),
-                Verdict::Refused => credit.refused(),
+                Verdict::Refused => credit.refused(self.protocol),
                 Verdict::Uncounted => credit.settle(Outcome::Abandoned, Verdict::Uncounted),
                 // A gRPC response without a status is an error.
                 Verdict::Open => credit.answered(Verdict::Failed, at),

@@ -163,7 +163,7 @@ impl<'a> RetryState<'a> {
     /// One of them may become free while it is ejected a little longer.
     pub(super) fn decline(&mut self, credit: Credit) -> Result<(), GatewayError> {
         let has_others = credit.has_others();
-        credit.settle(Outcome::Refused, Verdict::Open);
+        credit.settle(Outcome::Declined, Verdict::Open);
         if has_others {
             Ok(())
         } else {

@@ -7,6 +7,7 @@ use super::dispatcher::{EndpointId, Granted};
 use super::verdict::{Outcome, Verdict};
 use super::{AdmissionRound, QueueWait, RevisionQueue};
 use crate::clock::now;
+use crate::protocol::Protocol;
 use crate::upstream::Upstream;
 
 /// Permission to have one request at a replica. Dropping it gives it back as abandoned.
@@ -77,16 +78,25 @@ impl Credit {
             self.log_failure("error_response", "it answered with an error");
         }
         let took = at.saturating_duration_since(self.since);
-        let outcome = match self.rest {
-            Rest::Never => Outcome::Answered(took),
-            Rest::Now | Rest::Before => Outcome::Abandoned,
+        let outcome = match (self.rest, verdict) {
+            (Rest::Never, Verdict::Failed) => Outcome::AnsweredError(took),
+            (
+                Rest::Never,
+                Verdict::Succeeded | Verdict::Refused | Verdict::Uncounted | Verdict::Open,
+            ) => Outcome::Answered(took),
+            (Rest::Now | Rest::Before, _) => Outcome::Abandoned,
         };
         self.close(outcome, verdict, at);
     }
 
-    /// Gives it back after a refusal that is passed on to the client: it has no service time.
-    pub(crate) fn refused(self) {
-        self.settle(Outcome::Abandoned, Verdict::Refused);
+    /// Gives it back after a refusal that is passed on to the client: it has no service time. Over gRPC the same status
+    /// stands for a message that is too large, so that it says nothing of the replica.
+    pub(crate) fn refused(self, protocol: Protocol) {
+        let outcome = match protocol {
+            Protocol::Http => Outcome::Full,
+            Protocol::Grpc => Outcome::Abandoned,
+        };
+        self.settle(outcome, Verdict::Refused);
     }
 
     /// Gives it back after an attempt with this outcome.

@@ -20,6 +20,7 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 
+use crate::queue::concurrency::{ConcurrencyLimit, Usage};
 use crate::queue::partition::{GatewaySet, Ownership};
 use crate::queue::verdict::Outcome;
 use endpoint::Endpoint;
@@ -189,8 +190,9 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         outcome: Outcome,
         now: Instant,
     ) -> DequeuedList<R, W> {
-        if let Some(endpoint) = self.endpoints.iter_mut().find(|endpoint| endpoint.id == id) {
-            endpoint.settle(outcome, now);
+        if let Some(index) = self.endpoints.iter().position(|endpoint| endpoint.id == id) {
+            let usage = self.usage(index);
+            self.endpoints[index].settle(outcome, usage, now);
         }
         self.serve(now)
     }
@@ -350,10 +352,28 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         let endpoint = &mut self.endpoints[index];
         endpoint.in_flight += 1;
         endpoint.granted = self.grants;
-        Some(Granted {
+        let granted = Granted {
             id: endpoint.id,
             sequence,
             replica: endpoint.replica.clone(),
-        })
+        };
+        let usage = self.usage(index);
+        self.endpoints[index].credits.sent(usage, now);
+        Some(granted)
+    }
+
+    /// Requests of this gateway at the replica of this index. The share is looked up only where it is needed: it takes a
+    /// pass over all replicas.
+    fn usage(&self, index: usize) -> Usage {
+        let endpoint = &self.endpoints[index];
+        let allowed = match &endpoint.credits {
+            ConcurrencyLimit::Configured(limit) | ConcurrencyLimit::Reported(limit) => *limit,
+            ConcurrencyLimit::Measured(_) => self.allowed(endpoint),
+        };
+        Usage {
+            in_flight: endpoint.in_flight,
+            allowed,
+            gateways: self.gateways.count(),
+        }
     }
 }

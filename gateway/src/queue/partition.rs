@@ -92,6 +92,11 @@ impl GatewaySet {
         })
     }
 
+    /// Number of gateways, at least one.
+    pub(crate) fn count(self) -> u32 {
+        self.of
+    }
+
     /// What this gateway may do where all replicas together have so many credits.
     pub(crate) fn ownership(self, credits: u32) -> Ownership {
         let shares = self.of == 1 || credits >= FEWEST.saturating_mul(self.of);

@@ -24,7 +24,7 @@ impl RevisionQueue {
             state.count(verdict);
         }
         let requests = credit.requests();
-        if let Outcome::Answered(took) = outcome {
+        if let Some(took) = outcome.service_time() {
             (0..requests).for_each(|_| state.activity.service_time.record(took));
         }
         state.in_flight = state.in_flight.saturating_sub(requests);

@@ -22,15 +22,36 @@ pub(crate) enum Verdict {
 pub(crate) enum Outcome {
     /// It answered after this time.
     Answered(Duration),
+    /// It answered with an error of its own after this time, which may be much less than it works on a request.
+    AnsweredError(Duration),
     /// Nothing: the client disconnected, or the deadline passed.
     Abandoned,
-    /// It refused the request without working on it, or the request was not sent because an earlier attempt failed
-    /// there.
+    /// The request was not sent, because an earlier attempt failed there.
+    Declined,
+    /// It refused the request without working on it, and the request is sent again.
     Refused,
+    /// It refused the request without working on it, and the refusal is passed on to the client.
+    Full,
     /// It refused the request, and any other until it is restarted.
     Stuck,
     /// It was unreachable, or broke off before it answered.
     Failed,
     /// Its response was invalid, which does not pass in a moment.
     InvalidResponse,
+}
+
+impl Outcome {
+    /// Time from the request to its answer; `None` if there was none.
+    pub(crate) fn service_time(self) -> Option<Duration> {
+        match self {
+            Self::Answered(took) | Self::AnsweredError(took) => Some(took),
+            Self::Abandoned
+            | Self::Declined
+            | Self::Refused
+            | Self::Full
+            | Self::Stuck
+            | Self::Failed
+            | Self::InvalidResponse => None,
+        }
+    }
 }

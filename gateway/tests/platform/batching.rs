@@ -269,7 +269,7 @@ async fn what_cannot_be_merged_goes_as_it_came() {
         .map(|(request, body)| (tokio::spawn(once(world.address(), request)), body))
         .collect();
     // None of them waits for the first.
-    replica.seen.until_busy(4).await;
+    replica.seen.until_busy(5).await;
     open(&gate);
     for (other, body) in others {
         assert_eq!(other.await.unwrap().text(), body);

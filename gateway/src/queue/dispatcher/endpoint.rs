@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::queue::concurrency::ConcurrencyLimit;
+use crate::queue::concurrency::{ConcurrencyLimit, Usage};
 use crate::queue::fixed_hash;
 use crate::queue::verdict::Outcome;
 
@@ -87,15 +87,21 @@ impl<R> Endpoint<R> {
         self
     }
 
-    /// Ends an attempt, which may eject or readmit the replica.
-    pub(super) fn settle(&mut self, outcome: Outcome, now: Instant) {
+    /// Ends an attempt, which may eject or readmit the replica. `usage` includes its request.
+    pub(super) fn settle(&mut self, outcome: Outcome, usage: Usage, now: Instant) {
         match outcome {
-            Outcome::Answered(took) => {
-                self.credits.observe(took, self.in_flight);
+            Outcome::Answered(_) => {
+                self.credits.answered(usage, now);
                 self.readmit();
             }
+            Outcome::AnsweredError(_) => self.readmit(),
             Outcome::Abandoned => {}
-            Outcome::Refused => self.eject(now + BASE_EJECTION),
+            Outcome::Declined => self.eject(now + BASE_EJECTION),
+            Outcome::Refused => {
+                self.credits.refused(usage);
+                self.eject(now + BASE_EJECTION);
+            }
+            Outcome::Full => self.credits.refused(usage),
             Outcome::Failed => self.fail(now),
             Outcome::InvalidResponse | Outcome::Stuck => self.eject(now + MAX_EJECTION),
         }
