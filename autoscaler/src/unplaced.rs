@@ -72,6 +72,7 @@ mod tests {
                 endpoints: Endpoints::default(),
                 restarts: 0,
                 failure: failure.clone().filter(|_| !is_ready),
+                last_exit: None,
             }
         };
         let mut revision = Revision::new(&workload, desired);

@@ -458,6 +458,7 @@ async fn starts_are_measured_and_not_cut_short() {
             endpoints: Endpoints::default(),
             restarts: 0,
             failure: None,
+            last_exit: None,
         };
         platform.fake.put(&revision, replica).unwrap();
     };

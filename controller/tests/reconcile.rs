@@ -399,6 +399,7 @@ fn replica(name: &str) -> weir_cluster::Replica {
         endpoints: weir_cluster::Endpoints::default(),
         restarts: 0,
         failure: None,
+        last_exit: None,
     }
 }
 

@@ -90,6 +90,15 @@ pub(crate) enum GatewayError {
         replica: Arc<str>,
         because: String,
     },
+    /// The program of a replica ended while it had the request, which may be why.
+    #[error(
+        "replica {replica} of revision {revision} ended while it ran this request, which is not sent again because it may be the cause: {because}"
+    )]
+    ReplicaEnded {
+        revision: String,
+        replica: Arc<str>,
+        because: String,
+    },
     /// A replica answered with what is no answer, and may have done the work: that is tried on one other replica
     /// at most.
     #[error(
@@ -181,7 +190,9 @@ impl Coded for GatewayError {
             | Self::ShutsDown => Code::Unavailable,
             Self::SlowBody(_) => Code::TooSlow,
             Self::Body(_) | Self::Header { .. } => Code::InvalidArgument,
-            Self::InvalidResponse { .. } | Self::NoBatch { .. } => Code::Internal,
+            Self::ReplicaEnded { .. } | Self::InvalidResponse { .. } | Self::NoBatch { .. } => {
+                Code::Internal
+            }
             Self::MethodNotAllowed { .. } => Code::MethodNotAllowed,
             Self::UnknownEncoding(_) => Code::UnknownCoding,
             Self::OneRuntime(_) | Self::WebSocket | Self::NoMethod { .. } | Self::GrpcOverHttp1 => {

@@ -9,6 +9,7 @@
 //! `ready` and `service_health` answer calls that ask if a service is ready, which take no credit and wake nothing.
 
 mod attempt;
+mod lost;
 pub(crate) mod mirror;
 mod own_model;
 mod read_ahead;
@@ -31,6 +32,7 @@ use crate::protocol::Protocol;
 use crate::queue::{Admitted, RevisionQueue, Verdict};
 use crate::upstream::{UpstreamError, UpstreamErrorKind};
 use attempt::Attempt;
+use lost::LostAttempt;
 pub(crate) use read_ahead::read_ahead;
 pub(crate) use request::ProxyRequest;
 use retry::{Failure, RetryState};
@@ -63,8 +65,9 @@ pub(crate) fn log_failed(queue: &RevisionQueue, error: &GatewayError, verdict: V
 fn log_attempt(queue: &RevisionQueue, failure: &Failure) {
     match failure {
         Failure::Refused | Failure::Unserved => {}
-        Failure::Lost(replica, UpstreamError { kind, because }, _) => {
-            queue.log_failure(kind.label(), &format_args!("replica {replica}: {because}"));
+        Failure::Lost(LostAttempt { name, error, .. }) => {
+            let UpstreamError { kind, because } = error;
+            queue.log_failure(kind.label(), &format_args!("replica {name}: {because}"));
         }
         Failure::InvalidResponse(invalid) => {
             let kind = UpstreamErrorKind::InvalidResponse;

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
-use weir_cluster::{Activity, Failure, RevisionName};
+use weir_cluster::{Activity, Failure, Replica, RevisionName};
 use weir_ops::failure_log::FailureLog;
 
 use crate::clock::now;
@@ -87,6 +87,8 @@ pub(crate) struct RevisionState {
     pub(crate) replicas: Vec<EndpointSpec<Arc<Upstream>>>,
     pub(crate) scale: Scale,
     pub(crate) failure: Option<Failure>,
+    /// The revision's replicas as the platform reports them, those included that take no requests.
+    pub(crate) reported: Vec<Replica>,
 }
 
 /// A request for a credit, and how long it may wait.
@@ -293,6 +295,7 @@ impl RevisionQueue {
             replicas,
             scale,
             failure,
+            reported,
         } = revision_state;
         (state.scale, state.failure) = (scale, failure);
         let at = now();
@@ -303,7 +306,7 @@ impl RevisionQueue {
         let wakeups = state.wakeups(self, dequeued, at);
         drop(state);
         for upstream in lost {
-            upstream.lost.cancel();
+            upstream.leave(&reported);
         }
         notify(wakeups);
     }

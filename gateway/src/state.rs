@@ -187,6 +187,7 @@ fn revision_state(
             replicas: Vec::new(),
             scale: Scale::Zero,
             failure: None,
+            reported: Vec::new(),
         };
     };
     let known = queue.replicas();
@@ -217,6 +218,7 @@ fn revision_state(
             Scale::Up
         },
         failure: revision.failure.clone(),
+        reported: revision.replicas.clone(),
     }
 }
 

@@ -9,12 +9,12 @@ mod request_body;
 mod response_body;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use http::Response;
 use tokio_util::sync::CancellationToken;
-use weir_cluster::{Endpoints, Gateway, Replica};
+use weir_cluster::{Address, Endpoints, Failure, Gateway, Replica};
 
 use crate::protocol::Protocol;
 pub(crate) use request::UpstreamRequest;
@@ -30,6 +30,8 @@ pub(crate) struct Upstream {
     grpc: http2::GrpcChannel,
     /// Cancelled when it has left the cluster: its open requests will not be answered.
     pub(crate) lost: CancellationToken,
+    /// End of its program, if the platform reported one when it left.
+    end: OnceLock<Failure>,
     /// Concurrent requests that it last reported to accept; 0 before its first report.
     capacity: AtomicU32,
     /// Whether a readiness probe was started.
@@ -96,6 +98,7 @@ impl Upstream {
             http1_pool: http1::Http1Pool::default(),
             grpc: http2::GrpcChannel::default(),
             lost: CancellationToken::new(),
+            end: OnceLock::new(),
             capacity: AtomicU32::new(0),
             probed: AtomicBool::new(false),
             ready: AtomicBool::new(false),
@@ -110,11 +113,7 @@ impl Upstream {
         freshness: Freshness,
         request: impl FnOnce() -> UpstreamRequest<'a>,
     ) -> Result<Response<ResponseBody>, UpstreamError> {
-        let address = match protocol {
-            Protocol::Http => self.endpoints.http.as_ref(),
-            Protocol::Grpc => self.endpoints.grpc.as_ref(),
-        };
-        let Some(address) = address else {
+        let Some(address) = self.address(protocol) else {
             let because = format!("it has no {} port", protocol.label());
             return Err(UpstreamError::broken(because));
         };
@@ -136,6 +135,37 @@ impl Upstream {
         self.name == replica.name
             && self.restarts == replica.restarts
             && self.endpoints == replica.endpoints
+    }
+
+    /// Notes that it has left the cluster, and how its program ended, if one of these replicas says so.
+    pub(crate) fn leave(&self, replicas: &[Replica]) {
+        let mut replicas = replicas.iter();
+        let replica = replicas.find(|replica| replica.name == self.name);
+        if let Some(end) = replica.and_then(|replica| replica.end_of_run(self.restarts)) {
+            // It leaves once.
+            let _ = self.end.set(end.clone());
+        }
+        self.lost.cancel();
+    }
+
+    /// End of its program, if the platform reported one.
+    pub(crate) fn end(&self) -> Option<&Failure> {
+        self.end.get()
+    }
+
+    /// True if its machine answers that nothing listens at its address, as after the end of its program.
+    pub(crate) async fn refuses_connections(&self, protocol: Protocol) -> bool {
+        match self.address(protocol) {
+            Some(address) => dial::is_refused(address).await,
+            None => false,
+        }
+    }
+
+    fn address(&self, protocol: Protocol) -> Option<&Address> {
+        match protocol {
+            Protocol::Http => self.endpoints.http.as_ref(),
+            Protocol::Grpc => self.endpoints.grpc.as_ref(),
+        }
     }
 
     /// Marks the upstream as probed; true for the first caller only.

@@ -39,7 +39,7 @@ use crate::request::ReadShared;
 use crate::statistics::{Snapshot, Statistics};
 
 pub(crate) use warmup::{Sample, WarmUpFailures, WarmUpPlan};
-pub(crate) use watch::{BatchLimit, EngineWatch, StuckBatch};
+pub(crate) use watch::{BatchLimit, EngineWatch, RunThread, StuckBatch};
 
 /// The model and settings that an engine starts with.
 pub(crate) struct EngineSpec {

@@ -91,6 +91,23 @@ def test_requests_in_an_endless_batch_are_answered(start):
     assert stopwatch.seconds() < 20
 
 
+def test_process_ends_itself_where_the_batch_holds_the_thread_that_serves(start):
+    # With one thread, batches of less than two milliseconds run on it.
+    server = start([ENDLESS], f"--max-batch-seconds={LIMIT_S}", "--exit-timeout-secs=60", "--http-thread-count=1")
+    for _ in range(300):
+        assert answer(server.infer("endless", row(3))) == 6
+    pool = ThreadPoolExecutor(1)
+    inside = pool.submit(server.infer, "endless", row(POISON))
+    stopwatch = Stopwatch()
+    # SIGABRT, at the latest look after the limit, or a restart by signal where the batch ran on its instance's own thread.
+    wait_until(lambda: server.process.poll() is not None or not is_live(server), NOTICED_S, "it is noticed")
+    server.terminate()
+    server.exit_code()
+    assert stopwatch.seconds() < NOTICED_S
+    assert inside.exception() is not None or inside.result().status == 500
+    assert "a batch has run for longer" in server.log.read_text()
+
+
 def test_two_instances(start, tmp_path):
     repository = tmp_path / "repository"
     model = repository / "endless"

@@ -171,6 +171,7 @@ mod tests {
             endpoints: Endpoints::default(),
             restarts: 0,
             failure: None,
+            last_exit: None,
         };
         let mut revision = Revision::new(&workload, replicas.len() as u32);
         revision.replicas = replicas.iter().map(replica).collect();

@@ -167,6 +167,7 @@ mod tests {
             endpoints: Endpoints::default(),
             restarts: 0,
             failure: None,
+            last_exit: None,
         };
         let mut revision = Revision::new(&workload, wanted);
         revision.replicas = phases.iter().map(replica).collect();

@@ -79,6 +79,7 @@ fn replica(slice: &EndpointSlice, endpoint: &Endpoint, before: &Replicas) -> Opt
         restarts: 0,
         failure: None,
         name,
+        last_exit: None,
     })
 }
 

@@ -525,6 +525,7 @@ fn has_no_place(phase: Phase, reason: FailureReason) -> bool {
         FailureReason::StorageFailed
         | FailureReason::Exited
         | FailureReason::CrashLoopBackOff
+        | FailureReason::Hung
         | FailureReason::NotReady => false,
     }
 }

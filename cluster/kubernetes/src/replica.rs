@@ -35,6 +35,7 @@ pub(crate) fn replica(pod: &Pod, before: Option<&Replica>) -> Replica {
         endpoints: endpoints(pod).unwrap_or_default(),
         restarts: u32::try_from(restarts).unwrap_or_default(),
         failure,
+        last_exit: serving(pod).and_then(|status| failure::last_exit(pod, status)),
     }
 }
 
@@ -46,6 +47,7 @@ pub(crate) fn lasts(failure: &Failure) -> bool {
         FailureReason::StorageFailed
         | FailureReason::Exited
         | FailureReason::CrashLoopBackOff
+        | FailureReason::Hung
         | FailureReason::NotReady => true,
     }
 }

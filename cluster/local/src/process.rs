@@ -81,6 +81,12 @@ impl Process {
         }
     }
 
+    /// Kills it and whatever it started, without asking.
+    pub(crate) async fn kill(mut self) {
+        // It may be gone by now, which is as well.
+        let _ = self.child.kill().await;
+    }
+
     /// Ends it: asks, waits for `grace`, then kills it and whatever it started.
     pub(crate) async fn end(mut self, grace: Duration) -> Ending {
         self.ask_to_end();

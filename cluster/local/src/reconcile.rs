@@ -57,6 +57,7 @@ mod tests {
             endpoints: Endpoints::default(),
             restarts: 0,
             failure: None,
+            last_exit: None,
         });
         named.collect()
     }

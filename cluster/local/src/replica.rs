@@ -192,7 +192,7 @@ impl Task {
             biased;
             () = stop.cancelled() => {}
             status = run.process.wait() => return Some(self.ended(run, status).await),
-            cause = self.probe_until_hung(run.started) => return Some(self.end_hung(run, &cause).await),
+            cause = self.probe_until_hung(run.started) => return Some(self.kill_hung(run, &cause).await),
         }
         self.end(run.process).await;
         None
@@ -279,20 +279,20 @@ impl Task {
         }
     }
 
-    /// Ends a run that hangs, with the grace period of one that is stopped.
-    async fn end_hung(&mut self, run: Run, cause: &str) -> Failure {
-        let (replica, grace_s) = (&self.replica.name, self.spec.grace.as_secs_f64());
-        tracing::warn!(%replica, cause, grace_s, "replica hangs: restarting it");
+    /// Kills a run that hangs. It gets no grace period: its probes have failed for long enough to answer what it had, as
+    /// far as it can, and one that is stuck would let the period pass.
+    async fn kill_hung(&mut self, run: Run, cause: &str) -> Failure {
+        let replica = &self.replica.name;
+        tracing::warn!(%replica, cause, "replica hangs: killing it, and starting it again");
         self.lifecycle.hung();
         self.publish().await;
         let age = run.started.elapsed();
-        let ending = run.process.end(self.spec.grace).await;
+        run.process.kill().await;
         let _ = tokio::time::timeout(LAST_LINES, run.printing).await;
-        let ended = match ending {
-            Ending::ByItself => "ended",
-            Ending::Killed => "killed",
-        };
-        self.exited(&format!("{cause} and was {ended}"), age)
+        Failure {
+            reason: FailureReason::Hung,
+            ..self.exited(&format!("{cause} and was killed"), age)
+        }
     }
 
     /// The failure of a run that ended, with the last lines of its log.
@@ -317,6 +317,15 @@ impl Task {
         let (reason, message) = (failure.reason.label(), &failure.message);
         // The snapshot has it too.
         tracing::info!(reason, %message, wait_s = wait.as_secs_f64(), "replica failed: waiting to start it again");
+        match failure.reason {
+            FailureReason::Exited | FailureReason::CrashLoopBackOff | FailureReason::Hung => {
+                self.replica.last_exit = Some(failure.clone());
+            }
+            FailureReason::StorageFailed
+            | FailureReason::NotStarted
+            | FailureReason::NotReady
+            | FailureReason::NodeNotReady => {}
+        }
         self.replica.failure = Some(failure);
         self.replica.endpoints = Endpoints::default();
         self.publish().await;

@@ -111,6 +111,7 @@ fn replica(number: u32) -> Replica {
         endpoints: Endpoints::default(),
         restarts: 0,
         failure: None,
+        last_exit: None,
     }
 }
 

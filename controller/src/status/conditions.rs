@@ -189,7 +189,7 @@ fn verb(reason: FailureReason) -> &'static str {
         | FailureReason::Exited
         | FailureReason::CrashLoopBackOff
         | FailureReason::NotReady => "failed to start",
-        FailureReason::NodeNotReady => "does not serve",
+        FailureReason::Hung | FailureReason::NodeNotReady => "does not serve",
     }
 }
 

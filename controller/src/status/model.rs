@@ -137,6 +137,7 @@ fn failure_of(inputs: &StatusInputs<'_>, name: &RevisionName) -> Option<FailureI
             Failed::NotStarted
             | Failed::Exited
             | Failed::CrashLoopBackOff
+            | Failed::Hung
             | Failed::NotReady
             | Failed::NodeNotReady => FailureReason::RuntimeUnhealthy,
         }),

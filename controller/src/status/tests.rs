@@ -105,6 +105,7 @@ fn replica() -> Replica {
         endpoints: weir_cluster::Endpoints::default(),
         restarts: 0,
         failure: None,
+        last_exit: None,
     }
 }
 

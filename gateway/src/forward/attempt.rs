@@ -9,6 +9,7 @@ use http::{HeaderName, Response, Version};
 use tokio_util::sync::CancellationToken;
 use weir_ops::header_names;
 
+use super::lost::{Fate, LostAttempt};
 use super::own_model;
 use super::relay::{Relay, RelayEnd, learn};
 use super::request::ProxyRequest;
@@ -99,7 +100,10 @@ pub(super) async fn try_replica(
         (Err(error), _) => {
             let held = now().saturating_duration_since(credit.since);
             credit.settle(Outcome::Failed, Verdict::Open);
-            Attempt::Failed(Failure::Lost(upstream.name.clone(), error, held))
+            let (protocol, deadline) = (request.protocol, request.deadline);
+            // Boxed, so that the future of an answered request has no room for it.
+            let lost = LostAttempt::at_replica(&upstream, protocol, error, held, deadline);
+            Attempt::Failed(Failure::Lost(Box::pin(lost).await))
         }
     }
 }
@@ -151,7 +155,12 @@ pub(super) async fn try_gateway(
         Err(error) => {
             tokio::time::sleep(DISAGREEMENT).await;
             // The replica behind it may have been lost as well, and is that gateway's to judge.
-            Attempt::Failed(Failure::Lost(peer.name.clone(), error, Duration::ZERO))
+            Attempt::Failed(Failure::Lost(LostAttempt {
+                name: Arc::clone(&peer.name),
+                error,
+                held: Duration::ZERO,
+                fate: Fate::Runs,
+            }))
         }
     }
 }

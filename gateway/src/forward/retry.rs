@@ -3,15 +3,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::lost::{Fate, LostAttempt};
 use super::request::ProxyRequest;
 use crate::body::BufferedBody;
 use crate::clock::now;
 use crate::error::GatewayError;
 use crate::queue::{Credit, EndpointId, Outcome, Verdict};
-use crate::upstream::{UpstreamError, UpstreamErrorKind};
+use crate::upstream::UpstreamErrorKind;
 
 /// Most retries after a replica was lost: a request that loses four replicas in a row probably causes it.
 const MAX_RETRIES: u32 = 3;
+
+/// Most replicas whose programs end, for a reason that is not known, while they have a request that is sent again. Programs
+/// are killed from outside, by people, nodes and for want of memory, and seldom twice around one request.
+const MAX_ENDED: u32 = 1;
 
 /// Longest time that a replica may have had a request which is retried when the replica is lost. A batch of `weir-runtime`
 /// that runs for a minute may be stuck, and its replica be restarted for it: the request would stop the next one too.
@@ -30,8 +35,8 @@ pub(super) enum Failure {
     Refused,
     /// The gateway does not own the queue, and did not work on the request.
     Unserved,
-    /// The replica or gateway of this name had the request for so long and did not answer.
-    Lost(Arc<str>, UpstreamError, Duration),
+    /// The replica or gateway did not answer.
+    Lost(LostAttempt),
     InvalidResponse(InvalidResponse),
 }
 
@@ -51,6 +56,8 @@ pub(super) struct RetryState<'a> {
     can_resend: bool,
     sequence: Option<u64>,
     lost: u32,
+    /// Replicas whose programs ended while they had the request.
+    ended: u32,
     refused: u32,
     handed_over: u32,
     /// The first invalid response. There is no retry after a second one.
@@ -66,6 +73,7 @@ impl<'a> RetryState<'a> {
             can_resend: buffered.is_whole(),
             sequence: None,
             lost: 0,
+            ended: 0,
             refused: 0,
             handed_over: 0,
             invalid: None,
@@ -94,7 +102,7 @@ impl<'a> RetryState<'a> {
                 Ok(())
             }
             Failure::Unserved => self.retry_handover(),
-            Failure::Lost(replica, error, held) => self.retry_lost(replica, error, held),
+            Failure::Lost(lost) => self.retry_lost(lost),
             Failure::InvalidResponse(invalid) => self.retry_invalid(invalid),
         }
     }
@@ -107,14 +115,22 @@ impl<'a> RetryState<'a> {
         Ok(())
     }
 
+    fn retry_lost(&mut self, lost: LostAttempt) -> Result<(), GatewayError> {
+        self.ended += u32::from(lost.fate != Fate::Runs);
+        let may_retry = self.may_outlive(&lost.fate) && self.may_retry_lost(&lost);
+        if lost.error.kind != UpstreamErrorKind::ConnectFailed {
+            self.lost += 1;
+        }
+        if may_retry && self.can_resend {
+            Ok(())
+        } else {
+            Err(self.lost_error(lost))
+        }
+    }
+
     /// A failed connection costs no retry, only time: as much as a replica has to start.
-    fn retry_lost(
-        &mut self,
-        replica: Arc<str>,
-        error: UpstreamError,
-        held: Duration,
-    ) -> Result<(), GatewayError> {
-        let may_retry = match error.kind {
+    fn may_retry_lost(&mut self, lost: &LostAttempt) -> bool {
+        match lost.error.kind {
             UpstreamErrorKind::ConnectFailed => {
                 let since = *self.first_connect_failure.get_or_insert_with(now);
                 now().saturating_duration_since(since) < self.request.activation
@@ -122,23 +138,47 @@ impl<'a> RetryState<'a> {
             UpstreamErrorKind::StaleConnection
             | UpstreamErrorKind::Broken
             | UpstreamErrorKind::RequestBodyFailed => {
-                self.lost < MAX_RETRIES && held < LONGEST_HELD
+                self.lost < MAX_RETRIES && lost.held < LONGEST_HELD
             }
             // A gateway's: the replica behind it may have done the work.
             UpstreamErrorKind::InvalidResponse => self.lost == 0,
+        }
+    }
+
+    /// False if the request may be what ended a replica's program: after a crash, after a program was killed for hanging,
+    /// and after a second end of any kind.
+    fn may_outlive(&self, fate: &Fate) -> bool {
+        match fate {
+            Fate::Runs => true,
+            Fate::Ended => self.ended <= MAX_ENDED,
+            Fate::Failed(_) => false,
+        }
+    }
+
+    fn lost_error(&self, lost: LostAttempt) -> GatewayError {
+        let LostAttempt {
+            name, error, fate, ..
+        } = lost;
+        let revision = self.request.queue.name.to_string();
+        let because = match fate {
+            Fate::Failed(because) => because.to_string(),
+            Fate::Ended if self.ended > MAX_ENDED => {
+                format!("{}, as another one had before", error.because)
+            }
+            Fate::Runs | Fate::Ended => {
+                return GatewayError::Lost {
+                    revision,
+                    tries: self.lost,
+                    replica: name,
+                    because: error.because,
+                };
+            }
         };
-        if error.kind != UpstreamErrorKind::ConnectFailed {
-            self.lost += 1;
+        GatewayError::ReplicaEnded {
+            revision,
+            replica: name,
+            because,
         }
-        if may_retry && self.can_resend {
-            return Ok(());
-        }
-        Err(GatewayError::Lost {
-            revision: self.request.queue.name.to_string(),
-            tries: self.lost,
-            replica,
-            because: error.because,
-        })
     }
 
     /// The work may have been done, and every replica's response may be invalid: one retry, at another replica.

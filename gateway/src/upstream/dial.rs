@@ -15,6 +15,9 @@ use super::UpstreamError;
 /// Longest time to connect: replicas are near, so this allows for some retransmissions.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// A machine that is up refuses a connection within a round trip.
+const REFUSAL_TIMEOUT: Duration = Duration::from_millis(200);
+
 /// A replica whose node is gone without a word is noticed after 40 s: before Kubernetes misses the node, after some 50 s,
 /// and early enough to send what it had to another within a minute. A server that is too busy to read a request that
 /// is larger than its socket's buffer has as long, so less would be too strict.
@@ -41,6 +44,18 @@ pub(super) async fn dial(address: &Address) -> Result<Socket, UpstreamError> {
             "connecting to {address}: no answer within {} s",
             CONNECT_TIMEOUT.as_secs()
         ))),
+    }
+}
+
+/// True if the machine of this address answers at once that nothing listens there.
+pub(super) async fn is_refused(address: &Address) -> bool {
+    let connecting = tokio::time::timeout(REFUSAL_TIMEOUT, connect(address));
+    match connecting.await {
+        Ok(Ok(_)) | Err(_) => false,
+        Ok(Err(error)) => matches!(
+            error.kind(),
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound
+        ),
     }
 }
 

@@ -133,17 +133,16 @@ impl Mortal {
     }
 }
 
-#[tokio::test]
-async fn a_request_that_ends_its_replicas_does_not_end_all_of_them() {
+/// A gateway with replicas of these names, each with an open connection.
+async fn mortals(names: &[&'static str]) -> (World, Vec<Arc<Mortal>>) {
     let world = World::new(1).await;
     world.serve(&[100], |_| {}).await;
     let mut replicas = Vec::new();
-    for name in ["a", "b", "c", "d", "e", "f"] {
+    for name in names {
         let (replica, address) = Mortal::start().await;
         world.put(1, name, address).await;
         replicas.push(replica);
     }
-    // From now on the gateway keeps a connection to each.
     while replicas
         .iter()
         .any(|replica| replica.answered.load(Ordering::SeqCst) == 0)
@@ -151,12 +150,66 @@ async fn a_request_that_ends_its_replicas_does_not_end_all_of_them() {
         let answer = once(world.address(), post(HOST, "/", "x")).await;
         assert_eq!(answer.status, StatusCode::OK);
     }
-    let answer = once(world.address(), post(HOST, "/", "poison")).await;
-    assert!(answer.status.is_server_error(), "{answer:?}");
+    (world, replicas)
+}
+
+fn ended(replicas: &[Arc<Mortal>]) -> usize {
     let ended = replicas
         .iter()
         .filter(|replica| replica.ends.is_cancelled());
-    assert_eq!(ended.count(), 4, "the first, and three retries");
+    ended.count()
+}
+
+#[tokio::test]
+async fn a_request_that_ends_its_replicas_ends_two_where_the_platform_says_nothing() {
+    let (world, replicas) = mortals(&["a", "b", "c", "d", "e", "f"]).await;
+    let answer = once(world.address(), post(HOST, "/", "poison")).await;
+    assert_eq!(
+        answer.status,
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "{answer:?}"
+    );
+    let expected = "ended while it ran this request, which is not sent again";
+    assert!(answer.text().contains(expected), "{answer:?}");
+    assert_eq!(ended(&replicas), 2, "the first, and one retry");
+}
+
+/// Sends a request that ends one of several replicas, which the platform reports with this exit status.
+async fn poisoned(exit_code: i32) -> (crate::client::Answered, usize) {
+    let names = ["a", "b", "c"];
+    let (world, replicas) = mortals(&names).await;
+    let asked = tokio::spawn(once(world.address(), post(HOST, "/", "poison")));
+    until("a replica to end", || ended(&replicas) == 1).await;
+    let first = replicas
+        .iter()
+        .position(|replica| replica.ends.is_cancelled());
+    world.end(1, names[first.unwrap()], exit_code);
+    (asked.await.unwrap(), ended(&replicas))
+}
+
+#[tokio::test]
+async fn a_request_in_a_replica_that_crashed_is_not_sent_again() {
+    let (answer, ended) = poisoned(139).await;
+    assert_eq!(
+        answer.status,
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "{answer:?}"
+    );
+    let text = answer.text();
+    assert!(text.contains("which is not sent again"), "{text}");
+    assert!(text.contains("ended with 139"), "{text}");
+    assert_eq!(ended, 1);
+}
+
+#[tokio::test]
+async fn a_request_in_a_replica_that_was_killed_is_sent_again_once() {
+    let (answer, ended) = poisoned(137).await;
+    assert_eq!(
+        answer.status,
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "{answer:?}"
+    );
+    assert_eq!(ended, 2);
 }
 
 #[tokio::test]

@@ -10,8 +10,8 @@ use tokio::task::JoinHandle;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_util::sync::CancellationToken;
 use weir_cluster::{
-    Activity, Apply, Desired, Destination, Endpoints, Fake, Phase, PodTemplate, Readiness, Replica,
-    RevisionName, Route, ServiceName, Split, Target, Workload,
+    Activity, Apply, Desired, Destination, Endpoints, Failure, FailureReason, Fake, Phase,
+    PodTemplate, Readiness, Replica, RevisionName, Route, ServiceName, Split, Target, Workload,
 };
 use weir_gateway::{Encryption, Gateway, Options, Port, Scope};
 
@@ -179,6 +179,27 @@ impl World {
             endpoints,
             restarts: 0,
             failure: None,
+            last_exit: None,
+        };
+        self.fake.put(&revision(number), replica).unwrap();
+    }
+
+    /// Reports that the program of a replica ended with this exit status, and waits to be started again.
+    pub(crate) fn end(&self, number: u32, name: &str, exit_code: i32) {
+        let failure = Failure {
+            exit_code: Some(exit_code),
+            ..Failure::new(
+                FailureReason::Exited,
+                format!("{name} ended with {exit_code}"),
+            )
+        };
+        let replica = Replica {
+            name: name.into(),
+            phase: Phase::BackOff,
+            endpoints: Endpoints::default(),
+            restarts: 0,
+            failure: Some(failure.clone()),
+            last_exit: Some(failure),
         };
         self.fake.put(&revision(number), replica).unwrap();
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
+use crate::engine::StuckBatch;
 use crate::server::Server;
 
 /// Time between two looks: a stuck batch is found two of them after its limit, which is a minute or more.
@@ -23,7 +24,9 @@ impl Watchdog {
         let (sender, ends) = channel();
         let watch = move || {
             while ends.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
-                server.oversight().look(now());
+                if let Some(batch) = server.oversight().look(now()) {
+                    end(&batch);
+                }
             }
         };
         std::thread::Builder::new()
@@ -31,6 +34,12 @@ impl Watchdog {
             .spawn(watch)?;
         Ok(Self { _ends: sender })
     }
+}
+
+/// Ends the process at once. Libraries get no chance to clean up: a thread of theirs runs still, and never returns.
+fn end(batch: &StuckBatch) -> ! {
+    tracing::error!("{batch}, and holds a thread that serves connections: exiting");
+    std::process::abort()
 }
 
 #[expect(

@@ -16,7 +16,8 @@ use crate::error::ServeError;
 use crate::job::Job;
 
 pub(crate) use limit::BatchLimit;
-use running::InstanceWatch;
+pub(crate) use running::RunThread;
+use running::{InstanceWatch, StuckRun};
 pub(super) use running::{RunGuard, TakenGuard};
 
 /// The batches of one engine. Outlives the engine while a batch runs.
@@ -36,6 +37,7 @@ pub(crate) struct StuckBatch {
     pub(crate) version: u64,
     pub(crate) instance: usize,
     pub(crate) rows: usize,
+    pub(crate) thread: RunThread,
     pub(crate) age: Duration,
     pub(crate) limit: Duration,
 }
@@ -94,8 +96,8 @@ impl EngineWatch {
         let instances = self.instances.iter().enumerate();
         let stuck: Vec<_> = instances
             .filter_map(|(index, instance)| {
-                let (age, rows) = instance.find_stuck(now, limit)?;
-                Some(self.stuck(index, rows, (age, limit)))
+                let run = instance.find_stuck(now, limit)?;
+                Some(self.stuck(index, run, limit))
             })
             .collect();
         for batch in &stuck {
@@ -109,20 +111,22 @@ impl EngineWatch {
         stuck
     }
 
-    fn stuck(
-        &self,
-        instance: usize,
-        rows: usize,
-        (age, limit): (Duration, Duration),
-    ) -> StuckBatch {
+    fn stuck(&self, instance: usize, run: StuckRun, limit: Duration) -> StuckBatch {
+        let StuckRun { age, rows, thread } = run;
         StuckBatch {
             model: self.model.clone(),
             version: self.version,
             instance,
             rows,
+            thread,
             age,
             limit,
         }
+    }
+
+    /// True while it runs a batch that is not stuck.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.instances.iter().any(InstanceWatch::is_at_work)
     }
 
     /// Age of the oldest batch that runs; zero where none does.

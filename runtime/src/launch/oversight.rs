@@ -2,11 +2,11 @@
 //! has replaced its model.
 
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::engine::{BatchLimit, EngineWatch, StuckBatch};
+use crate::engine::{BatchLimit, EngineWatch, RunThread, StuckBatch};
 
 /// The batches of all engines, and those that are stuck.
 pub(crate) struct Oversight {
@@ -36,8 +36,8 @@ impl Oversight {
     }
 
     /// Looks for stuck batches, and logs those that were not stuck at the last look. To be called about
-    /// once a second.
-    pub(crate) fn look(&self, now: Instant) {
+    /// once a second. Returns one for which the process has to end by itself.
+    pub(crate) fn look(&self, now: Instant) -> Option<StuckBatch> {
         let engines: Vec<_> = {
             let mut engines = self.engines.lock();
             engines.retain(|engine| engine.strong_count() > 0);
@@ -63,6 +63,12 @@ impl Oversight {
                 "a stuck batch has ended after all"
             );
         }
+        let is_at_work = engines.iter().any(|engine| engine.is_at_work());
+        let known = stuck.iter().filter(|batch| is_same_as_any(batch, &before));
+        known
+            .filter(|batch| must_end(batch, is_at_work))
+            .next()
+            .cloned()
     }
 
     /// A batch that is stuck.
@@ -71,16 +77,30 @@ impl Oversight {
     }
 }
 
+/// Longest wait for other batches, once a batch is stuck on a thread that serves connections.
+const OTHERS: Duration = Duration::from_secs(10);
+
+/// True if the process has to end for a batch that was stuck at the last look too, so that its requests were answered
+/// as far as they can be: it holds a thread that serves connections, which no platform's probe or signal may reach.
+fn must_end(batch: &StuckBatch, is_at_work: bool) -> bool {
+    match batch.thread {
+        RunThread::Instance => false,
+        RunThread::Reactor => !is_at_work || batch.age > batch.limit + OTHERS,
+    }
+}
+
 /// Those of `batches` whose instances have none in `others`.
 fn missing_from<'a>(
     others: &'a [StuckBatch],
     batches: &'a [StuckBatch],
 ) -> impl Iterator<Item = &'a StuckBatch> {
-    let is_same = |one: &StuckBatch, other: &StuckBatch| {
-        (&one.model, one.version, one.instance) == (&other.model, other.version, other.instance)
-    };
-    let is_new = move |batch: &&StuckBatch| !others.iter().any(|other| is_same(batch, other));
-    batches.iter().filter(is_new)
+    let batches = batches.iter();
+    batches.filter(|batch| !is_same_as_any(batch, others))
+}
+
+fn is_same_as_any(batch: &StuckBatch, others: &[StuckBatch]) -> bool {
+    let place = |batch: &StuckBatch| (batch.model.clone(), batch.version, batch.instance);
+    others.iter().any(|other| place(other) == place(batch))
 }
 
 fn log_stuck(batch: &StuckBatch) {
@@ -94,4 +114,32 @@ fn log_stuck(batch: &StuckBatch) {
         "a batch has run for longer than it may (--max-batch-seconds): its requests are answered with an error, \
          and the process is not live until it is restarted"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stuck(thread: RunThread, age: Duration) -> StuckBatch {
+        StuckBatch {
+            model: "m".to_owned(),
+            version: 1,
+            instance: 0,
+            rows: 1,
+            thread,
+            age,
+            limit: Duration::from_secs(2),
+        }
+    }
+
+    #[test]
+    fn a_process_ends_for_a_batch_that_holds_a_thread_of_connections() {
+        let (soon, late) = (Duration::from_secs(4), Duration::from_secs(13));
+        assert!(must_end(&stuck(RunThread::Reactor, soon), false));
+        // Other batches have ten seconds.
+        assert!(!must_end(&stuck(RunThread::Reactor, soon), true));
+        assert!(must_end(&stuck(RunThread::Reactor, late), true));
+        // The platform restarts the process, which answers its probes and signals.
+        assert!(!must_end(&stuck(RunThread::Instance, late), false));
+    }
 }

@@ -162,6 +162,22 @@ fn of_container(pod: &Pod, status: &ContainerStatus, kind: Kind) -> Option<Failu
     }
 }
 
+/// The last end of the container that serves, also once it runs again.
+pub(super) fn last_exit(pod: &Pod, status: &ContainerStatus) -> Option<Failure> {
+    let container = containers(pod).find(|container| container.name == status.name);
+    let states = [&status.state, &status.last_state].into_iter().flatten();
+    let ended = states
+        .filter_map(|state| state.terminated.as_ref())
+        .next()?;
+    let ended = (ended, container);
+    Some(ended_with(
+        status,
+        ended,
+        Kind::Serving,
+        FailureReason::Exited,
+    ))
+}
+
 /// A container that the kubelet could not start, or starts no more for now.
 fn waits(
     status: &ContainerStatus,

@@ -149,5 +149,6 @@ fn pending(name: Arc<str>) -> Replica {
         endpoints: Endpoints::default(),
         restarts: 0,
         failure: None,
+        last_exit: None,
     }
 }

@@ -125,5 +125,6 @@ fn ready(revision: &RevisionName, number: u32) -> Replica {
         },
         restarts: 0,
         failure: None,
+        last_exit: None,
     }
 }

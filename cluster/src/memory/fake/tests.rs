@@ -38,6 +38,7 @@ async fn by_hand_nothing_starts_by_itself() {
         endpoints: Endpoints::default(),
         restarts: 0,
         failure: None,
+        last_exit: None,
     };
     fake.put(&revision, replica.clone()).unwrap();
     let seen = fake.snapshot().revision(&revision).unwrap().clone();

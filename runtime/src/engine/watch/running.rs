@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use weir_batcher::Recall;
 
 use crate::engine::JobResult;
@@ -29,7 +30,25 @@ struct Run {
     number: u64,
     since: Instant,
     rows: usize,
+    thread: RunThread,
     suspicion: Suspicion,
+}
+
+/// The thread of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum RunThread {
+    /// A thread that the instance has for itself.
+    Instance,
+    /// One that serves connections, which stand still meanwhile.
+    Reactor,
+}
+
+/// A run over its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct StuckRun {
+    pub(super) age: Duration,
+    pub(super) rows: usize,
+    pub(super) thread: RunThread,
 }
 
 /// The result of the looks at a run so far.
@@ -74,6 +93,7 @@ impl InstanceWatch {
             number,
             since,
             rows,
+            thread: RunThread::current(),
             suspicion: Suspicion::None,
         });
         RunGuard {
@@ -94,18 +114,26 @@ impl InstanceWatch {
         self.state.lock().longest
     }
 
-    /// Age and rows of a run that was over the limit at this look and the one before.
-    pub(super) fn find_stuck(&self, now: Instant, limit: Duration) -> Option<(Duration, usize)> {
+    /// A run that was over the limit at this look and the one before.
+    pub(super) fn find_stuck(&self, now: Instant, limit: Duration) -> Option<StuckRun> {
         let mut state = self.state.lock();
         let mut stuck = None;
         for run in &mut state.runs {
             let age = now.saturating_duration_since(run.since);
             run.suspicion = run.suspicion.after(age, limit);
             if run.suspicion == Suspicion::Stuck {
-                stuck = stuck.max(Some((age, run.rows)));
+                let (rows, thread) = (run.rows, run.thread);
+                stuck = stuck.max(Some(StuckRun { age, rows, thread }));
             }
         }
         stuck
+    }
+
+    /// True while a run is under way that is not stuck.
+    pub(super) fn is_at_work(&self) -> bool {
+        let state = self.state.lock();
+        let mut runs = state.runs.iter();
+        runs.any(|run| run.suspicion != Suspicion::Stuck)
     }
 
     /// True while a run is stuck.
@@ -121,6 +149,16 @@ impl InstanceWatch {
     pub(super) fn answer_callers(&self, error: &ServeError) {
         for (_, recall) in &self.state.lock().taken {
             recall.answer(|| Err(error.clone()));
+        }
+    }
+}
+
+impl RunThread {
+    /// An instance's own thread has no reactor.
+    fn current() -> Self {
+        match Handle::try_current() {
+            Ok(_) => Self::Reactor,
+            Err(_) => Self::Instance,
         }
     }
 }
@@ -157,5 +195,17 @@ impl Drop for TakenGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.watch.state.lock();
         state.taken.retain(|(number, _)| *number != self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_run_knows_if_its_thread_serves_connections() {
+        assert_eq!(RunThread::current(), RunThread::Reactor);
+        let own = std::thread::spawn(RunThread::current).join();
+        assert_eq!(own.unwrap(), RunThread::Instance);
     }
 }
