@@ -8,9 +8,11 @@ mod written;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use weir_cluster::{Identity, PodTemplate, ReadyCall, RevisionName, Snapshot, Storage, Tag};
+use weir_cluster::{
+    Identity, PodTemplate, ReadyCall, Revision, RevisionName, Snapshot, Storage, Tag,
+};
 
-use crate::rollout::{Evidence, Rollout, Sample};
+use crate::rollout::{Capacity, Evidence, Rollout, Room, Sample};
 use crate::validate::{Validated, Variant};
 
 pub use revise::{RuntimeChange, revise};
@@ -121,17 +123,17 @@ impl History {
         self
     }
 
-    /// Evidence for [`crate::step`], from the cluster and samples of both revisions. For how long the stage was watched, its
-    /// caller knows.
+    /// Evidence for [`crate::step`], from the cluster and samples of both revisions. The caller adds the candidate's maximum
+    /// and the time for which the stage was watched.
     #[must_use]
     pub fn evidence(
         &self,
         snapshot: &Snapshot,
         samples: &BTreeMap<RevisionName, Sample>,
     ) -> Evidence {
-        let ready = self.rollout.revisions().filter(|name| {
-            let revision = snapshot.revision(name);
-            revision.is_some_and(|revision| revision.ready().next().is_some())
+        let capacities = self.rollout.revisions().filter_map(|name| {
+            let revision = snapshot.revision(name)?;
+            Some((name.clone(), capacity(revision)))
         });
         let sample = |name: Option<&RevisionName>| {
             let found = name.and_then(|name| samples.get(name));
@@ -139,7 +141,8 @@ impl History {
         };
         let candidate = self.rollout.candidate.as_ref();
         Evidence {
-            ready: ready.cloned().collect(),
+            capacities: capacities.collect(),
+            most: None,
             candidate: sample(candidate.map(|c| &c.revision)),
             stable: sample(self.rollout.stable.as_ref()),
             watched: Duration::ZERO,
@@ -197,5 +200,18 @@ impl History {
         let mut canaries = self.canaries.iter().map(|canary| &canary.revision);
         self.rollout.revisions().any(|used| used == revision)
             || canaries.any(|used| used == revision)
+    }
+}
+
+/// The replicas of a revision as it runs.
+fn capacity(revision: &Revision) -> Capacity {
+    let ready = revision.ready().count();
+    Capacity {
+        ready: u32::try_from(ready).unwrap_or(u32::MAX),
+        desired: revision.desired,
+        room: match revision.unplaced {
+            Some(_) => Room::Lacking,
+            None => Room::Enough,
+        },
     }
 }

@@ -43,8 +43,8 @@ pub use history::{
 pub use plan::{Plan, Share, plan};
 pub use reconcile::{Controller, LEASE, Leadership};
 pub use rollout::{
-    Candidate, Evidence, Limits, PreviousRevision, Rollout, Sample, Stage, Step, Strategy,
-    Transition, step,
+    Candidate, CandidateShare, Capacity, Evidence, Limits, PreviousRevision, Rollout, Room, Sample,
+    Stage, Step, Strategy, Surge, Transition, step,
 };
 pub use runtimes::{Runtime, Runtimes, Scope, ServerType, Unserved};
 pub use scaling::{ScaledBy, Scaling};

@@ -1,17 +1,20 @@
 //! Rollout of a new revision: traffic moves from the stable revision to the candidate.
 
+mod hold;
 mod judge;
+mod share;
 mod step;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use weir_cluster::RevisionName;
 
+pub(crate) use hold::{Hold, Purpose};
 pub(crate) use step::promote;
 pub use step::step;
 
@@ -24,8 +27,8 @@ pub struct Rollout {
     pub previous: Option<PreviousRevision>,
     /// The revision that is being rolled out.
     pub candidate: Option<Candidate>,
-    /// Replicas of the stable revision when the rollout began, kept until it ends.
-    pub kept_replicas: u32,
+    /// Replicas that all requests needed when a share of them moved last.
+    pub needed_replicas: u32,
     /// How traffic moves to a candidate.
     pub strategy: Strategy,
     /// Time for which a replaced revision keeps its replicas; unset: [`Rollout::ROLLBACK_WINDOW`].
@@ -50,8 +53,31 @@ pub struct Candidate {
     pub revision: RevisionName,
     /// Progress of the rollout.
     pub stage: Stage,
-    /// Time at which this stage began.
+    /// Time at which this stage began, or at which its share of the requests changed last.
     pub since: u64,
+    /// Its share of the requests.
+    pub share: CandidateShare,
+    /// Room for its replicas beside those of the stable revision.
+    pub surge: Surge,
+}
+
+/// A candidate's share of the requests, in percent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CandidateShare {
+    /// Share that its ready replicas have now.
+    pub percent: u8,
+    /// Share with which its stage ends.
+    pub target: u8,
+}
+
+/// Room for the replicas of a candidate beside those of the stable revision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Surge {
+    /// The stable revision keeps all replicas while the candidate gets its own.
+    #[default]
+    Full,
+    /// A replica of the candidate found no room: the stable revision ends replicas as the candidate takes its requests.
+    None,
 }
 
 /// Progress of a candidate.
@@ -59,7 +85,7 @@ pub struct Candidate {
 pub enum Stage {
     /// Has not been ready yet; receives no traffic.
     Waiting,
-    /// Receives the share of this step of the strategy, counted from 0.
+    /// Receives the share of this step of the strategy, counted from 0; after the last step, all requests.
     Shifting(usize),
     /// Was worse than the stable revision, for this reason; receives no traffic.
     RolledBack(Arc<str>),
@@ -97,14 +123,37 @@ pub struct Step {
 /// Observations of a service's revisions that a rollout is decided on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
-    /// Revisions with a ready replica.
-    pub ready: BTreeSet<RevisionName>,
+    /// Replicas of each revision of the rollout.
+    pub capacities: BTreeMap<RevisionName, Capacity>,
+    /// Most replicas that the candidate may have; unset: as many as it needs.
+    pub most: Option<u32>,
     /// The candidate's requests since its stage began.
     pub candidate: Sample,
     /// The stable revision's requests in the same time.
     pub stable: Sample,
     /// Time for which the candidate's stage was watched without a gap, by a clock that nobody sets.
     pub watched: Duration,
+}
+
+/// Replicas of a revision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capacity {
+    /// Number of ready replicas.
+    pub ready: u32,
+    /// Number of replicas that were asked for.
+    pub desired: u32,
+    /// Room for the replicas that were asked for.
+    pub room: Room,
+}
+
+/// Room for replicas that were asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Room {
+    /// Every replica has a node, or none is known to lack one.
+    #[default]
+    Enough,
+    /// A replica has no node.
+    Lacking,
 }
 
 /// Requests of a revision in some period.
@@ -158,6 +207,41 @@ impl Limits {
     pub const STEP: Duration = Duration::from_secs(60);
 }
 
+impl CandidateShare {
+    /// Reports whether the candidate has the whole share of its stage.
+    #[must_use]
+    pub fn is_reached(self) -> bool {
+        self.percent == self.target
+    }
+}
+
+impl Evidence {
+    /// The replicas of a revision; none of one that does not run.
+    #[must_use]
+    pub fn capacity(&self, revision: Option<&RevisionName>) -> Capacity {
+        let found = revision.and_then(|name| self.capacities.get(name));
+        found.copied().unwrap_or_default()
+    }
+}
+
+impl Strategy {
+    /// Share that a candidate has at the end of a step, in percent.
+    fn target(&self, step: usize) -> u8 {
+        match self {
+            Self::Manual(percent) => percent.unwrap_or(100),
+            Self::Automatic(limits) => limits.steps.get(step).map_or(100, |step| step.percent),
+        }
+    }
+
+    /// Reports whether a candidate that has all requests replaces the stable revision.
+    fn promotes(&self, step: usize) -> bool {
+        match self {
+            Self::Manual(percent) => percent.is_none(),
+            Self::Automatic(limits) => step >= limits.steps.len(),
+        }
+    }
+}
+
 impl Rollout {
     /// Default of [`Self::rollback_window`]: most errors of a new revision show within ten minutes.
     pub const ROLLBACK_WINDOW: Duration = Duration::from_secs(600);
@@ -165,9 +249,12 @@ impl Rollout {
     /// The end of the time for which the previous revision keeps its replicas, in seconds since 1970.
     #[must_use]
     pub fn kept_until(&self) -> Option<u64> {
-        let window = self.rollback_window.unwrap_or(Self::ROLLBACK_WINDOW);
         let previous = self.previous.as_ref()?;
-        Some(previous.since.saturating_add(window.as_secs()))
+        Some(previous.since.saturating_add(self.window().as_secs()))
+    }
+
+    fn window(&self) -> Duration {
+        self.rollback_window.unwrap_or(Self::ROLLBACK_WINDOW)
     }
 
     /// Reports whether the previous revision still keeps its replicas.
@@ -179,17 +266,29 @@ impl Rollout {
     /// The candidate's share of the requests now, in percent.
     #[must_use]
     pub fn percent(&self) -> u8 {
-        let Some(candidate) = &self.candidate else {
-            return 0;
-        };
-        match (&candidate.stage, &self.strategy) {
-            (Stage::Waiting | Stage::RolledBack(_), _) => 0,
-            // Without a percentage the next step promotes it; until then nothing moves.
-            (Stage::Shifting(_), Strategy::Manual(percent)) => percent.unwrap_or(0),
-            (Stage::Shifting(step), Strategy::Automatic(limits)) => {
-                let step = limits.steps.get(*step).or(limits.steps.last());
-                step.map_or(0, |step| step.percent)
-            }
+        self.candidate.as_ref().map_or(0, |one| one.share.percent)
+    }
+
+    /// The time at which the candidate gets the whole share of its stage, whatever its replicas, in seconds since 1970; none
+    /// once it has it.
+    pub(crate) fn share_deadline(&self) -> Option<u64> {
+        let moving = self
+            .candidate
+            .as_ref()
+            .filter(|one| !one.share.is_reached())?;
+        Some(moving.since.saturating_add(share::LONGEST_WAIT.as_secs()))
+    }
+
+    /// Replicas that all requests need now, by what both revisions have. While the stable revision is held, that says nothing
+    /// of its own traffic, and the number from before stands.
+    pub(crate) fn measured(&self, stable: u32, candidate: u32, now: u64) -> u32 {
+        let is_held = self
+            .holds(now)
+            .any(|hold| Some(&hold.revision) == self.stable.as_ref());
+        if is_held {
+            self.needed_replicas.max(stable)
+        } else {
+            share::whole(stable, candidate, self.percent())
         }
     }
 

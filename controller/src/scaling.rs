@@ -55,6 +55,17 @@ impl Scaling {
         self.with_min(max.map_or(floor, |max| floor.min(max)))
     }
 
+    /// Lowers the maximum to `most`, where that is set.
+    #[must_use]
+    pub fn with_most(&self, most: Option<u32>) -> Self {
+        let max = self.policy.max.into_iter().chain(most).min();
+        let policy = ScalingPolicy {
+            max,
+            ..self.policy.clone()
+        };
+        Self { policy, ..*self }
+    }
+
     /// Bounds the idle time before the last replica ends.
     #[must_use]
     pub fn with_retention(&self, longest: Duration) -> Self {

@@ -142,9 +142,9 @@ fn is_under_way(history: &History, revision: &RevisionName) -> bool {
     match candidate.filter(|candidate| candidate.revision == *revision) {
         Some(candidate) => match (&candidate.stage, &rollout.strategy) {
             (Stage::Waiting, Strategy::Manual(_) | Strategy::Automatic(_))
-            | (Stage::Shifting(_), Strategy::Automatic(_)) => true,
-            // Somebody decides, at any time; or it was decided.
-            (Stage::Shifting(_), Strategy::Manual(_)) | (Stage::RolledBack(_), _) => false,
+            | (Stage::Shifting(_), Strategy::Manual(None) | Strategy::Automatic(_)) => true,
+            // A manual share waits for the user; a rolled-back rollout is finished.
+            (Stage::Shifting(_), Strategy::Manual(Some(_))) | (Stage::RolledBack(_), _) => false,
         },
         None => history.is_in_use(revision) && !history.has_loaded(revision),
     }

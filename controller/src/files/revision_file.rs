@@ -188,7 +188,7 @@ mod tests {
     use k8s_openapi::api::core::v1::PodTemplateSpec;
 
     use super::*;
-    use crate::rollout::{Candidate, PreviousRevision, Rollout, Stage};
+    use crate::rollout::{Candidate, CandidateShare, PreviousRevision, Rollout, Stage, Surge};
 
     fn history(service: &ServiceName, numbers: &[(u32, &str)]) -> Arc<History> {
         let record = |(number, identity): &(u32, &str)| {
@@ -248,8 +248,13 @@ mod tests {
                 revision: name(7),
                 stage,
                 since: 9,
+                share: CandidateShare {
+                    percent: 20,
+                    target: 50,
+                },
+                surge: Surge::None,
             }),
-            kept_replicas: 2,
+            needed_replicas: 2,
             ..Rollout::default()
         };
         let template = serde_json::json!({"spec": {"containers": [{"name": "c", "image": "i"}]}});

@@ -3,7 +3,7 @@
 use weir_cluster::{ClusterError, RevisionName};
 
 use super::{Canary, History, LoadState, RevisionRecord, RuntimeRoll};
-use crate::rollout::{Candidate, Rollout, Stage, Strategy, promote};
+use crate::rollout::{Candidate, CandidateShare, Rollout, Stage, Strategy, Surge, promote};
 use crate::validate::{Validated, Variant};
 
 /// Unused revisions that are kept: the default of Kubernetes' `revisionHistoryLimit`.
@@ -143,9 +143,14 @@ impl History {
             self.rollout.stable = Some(target);
             self.rollout.candidate = None;
         } else if candidate != Some(&target) {
-            let record = stable.as_ref().and_then(|stable| self.record(stable));
-            let kept_replicas = record.map_or(0, |record| record.desired_replicas);
-            self.rollout.begin(target, kept_replicas, now);
+            let desired = |revision: Option<&RevisionName>| {
+                let record = revision.and_then(|revision| self.record(revision));
+                record.map_or(0, |record| record.desired_replicas)
+            };
+            let measured = self
+                .rollout
+                .measured(desired(stable.as_ref()), desired(candidate), now);
+            self.rollout.begin(target, measured, now);
         }
         self.rollout.clear_reused_previous();
     }
@@ -212,16 +217,24 @@ impl History {
 }
 
 impl Rollout {
-    fn begin(&mut self, revision: RevisionName, kept_replicas: u32, now: u64) {
-        // A rollout that replaces another keeps what the stable revision had before both.
-        self.kept_replicas = match &self.candidate {
-            Some(_) => self.kept_replicas.max(kept_replicas),
-            None => kept_replicas,
+    /// Begins with a new candidate. Where another had a share of the requests, the stable revision gets them back and keeps the
+    /// replicas that they all need.
+    fn begin(&mut self, revision: RevisionName, measured: u32, now: u64) {
+        let is_held = self
+            .holds(now)
+            .any(|hold| Some(&hold.revision) == self.stable.as_ref());
+        let gets_requests_back = self.percent() > 0;
+        self.needed_replicas = if is_held || gets_requests_back {
+            measured
+        } else {
+            0
         };
         self.candidate = Some(Candidate {
             revision,
             stage: Stage::Waiting,
             since: now,
+            share: CandidateShare::default(),
+            surge: Surge::Full,
         });
     }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use weir_cluster::{Identity, RevisionName, ServiceName, Tag};
 
 use super::{Canary, History, LoadState, RevisionRecord, RuntimeRoll};
-use crate::rollout::{Candidate, PreviousRevision, Rollout, Stage};
+use crate::rollout::{Candidate, CandidateShare, PreviousRevision, Rollout, Stage, Surge};
 
 /// A service's history without its revisions' pods. Revisions are given by their numbers, times in seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -16,7 +16,9 @@ pub struct WrittenHistory {
     stable: Option<u32>,
     candidate: Option<WrittenCandidate>,
     previous: Option<WrittenPrevious>,
-    kept_replicas: u32,
+    /// Replicas that all requests needed when a share of them moved last.
+    #[serde(rename = "keptReplicas")]
+    needed_replicas: u32,
     canaries: BTreeMap<String, u32>,
     /// Revisions that have loaded since they came into use.
     loaded: BTreeSet<u32>,
@@ -34,6 +36,19 @@ struct WrittenCandidate {
     revision: u32,
     stage: WrittenStage,
     since: u64,
+    /// Unset by versions of Weir in which a candidate had the whole share of its stage at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    share: Option<WrittenShare>,
+    /// True where the candidate's replicas have no room beside those of the stable revision.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    lacks_room: bool,
+}
+
+/// Written form of [`CandidateShare`], in percent.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+struct WrittenShare {
+    percent: u8,
+    target: u8,
 }
 
 /// Written form of [`RuntimeRoll`].
@@ -77,7 +92,7 @@ impl WrittenHistory {
                 since: previous.since,
                 kept_replicas: previous.kept_replicas,
             }),
-            kept_replicas: rollout.kept_replicas,
+            needed_replicas: rollout.needed_replicas,
             canaries: canaries
                 .map(|canary| (canary.tag.to_string(), canary.revision.number()))
                 .collect(),
@@ -143,13 +158,19 @@ impl WrittenHistory {
                 revision: known(candidate.revision)?,
                 stage: candidate.stage.stage(),
                 since: candidate.since,
+                share: candidate.share(),
+                surge: if candidate.lacks_room {
+                    Surge::None
+                } else {
+                    Surge::Full
+                },
             })
         });
         Rollout {
             stable: Some(stable),
             previous,
             candidate,
-            kept_replicas: self.kept_replicas,
+            needed_replicas: self.needed_replicas,
             ..Rollout::default()
         }
     }
@@ -173,7 +194,27 @@ impl WrittenCandidate {
                 Stage::RolledBack(reason) => WrittenStage::RolledBack(reason.to_string()),
             },
             since: candidate.since,
+            share: Some(WrittenShare {
+                percent: candidate.share.percent,
+                target: candidate.share.target,
+            }),
+            lacks_room: candidate.surge == Surge::None,
         }
+    }
+
+    /// The share, where none was written that of the manifest: the next step lowers it to that.
+    fn share(&self) -> CandidateShare {
+        let written = self.share.map(|share| CandidateShare {
+            percent: share.percent,
+            target: share.target,
+        });
+        written.unwrap_or(match self.stage {
+            WrittenStage::Waiting | WrittenStage::RolledBack(_) => CandidateShare::default(),
+            WrittenStage::Shifting(_) => CandidateShare {
+                percent: 100,
+                target: 100,
+            },
+        })
     }
 }
 
@@ -233,10 +274,13 @@ mod tests {
             stage in stage(),
             has in any::<[bool; 4]>(),
             kept_replicas in 0_u32..9,
+            percent in (0_u8..=100, 0_u8..=100),
             since in any::<u64>(),
         ) -> History {
             let name = |number| service().revision(number).unwrap();
-            let candidate = Candidate { revision: name(3), stage, since };
+            let share = CandidateShare { percent: percent.0.min(percent.1), target: percent.1 };
+            let surge = if has[0] { Surge::Full } else { Surge::None };
+            let candidate = Candidate { revision: name(3), stage, since, share, surge };
             let previous = PreviousRevision { revision: name(1), since, kept_replicas };
             let roll = RuntimeRoll { revision: name(3), since };
             let canary = Canary { tag: Tag::new("next").unwrap(), revision: name(1) };
@@ -245,7 +289,7 @@ mod tests {
                     stable: Some(name(2)),
                     previous: has[0].then_some(previous),
                     candidate: has[1].then_some(candidate),
-                    kept_replicas,
+                    needed_replicas: kept_replicas,
                     ..Rollout::default()
                 },
                 canaries: has[2].then_some(canary).into_iter().collect(),
@@ -265,6 +309,22 @@ mod tests {
                 (record.load, record.manifest) = (LoadState::Never, None);
             }
             prop_assert_eq!(written.history(&service(), records), history);
+        }
+
+        #[test]
+        fn a_version_without_shares_of_its_own_had_the_whole_share_of_a_stage(history in history()) {
+            let mut text = serde_json::to_value(WrittenHistory::of(&history)).unwrap();
+            if let Some(candidate) = text["candidate"].as_object_mut() {
+                candidate.remove("share");
+            }
+            let written: WrittenHistory = serde_json::from_value(text).unwrap();
+            let read = written.history(&service(), history.records.clone()).rollout;
+            let whole = read.candidate.as_ref().map(|candidate| candidate.share.percent);
+            let expected = history.rollout.candidate.as_ref().map(|candidate| match candidate.stage {
+                Stage::Waiting | Stage::RolledBack(_) => 0,
+                Stage::Shifting(_) => 100,
+            });
+            prop_assert_eq!(whole, expected);
         }
 
         #[test]

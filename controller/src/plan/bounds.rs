@@ -6,8 +6,8 @@ use std::time::Duration;
 use weir_cluster::RevisionName;
 
 use crate::history::History;
-use crate::rollout::Stage;
-use crate::scaling::Scaling;
+use crate::rollout::{Candidate, Stage};
+use crate::scaling::{ScaledBy, Scaling};
 use crate::validate::Validated;
 
 /// Longest idle time of a revision that was replaced: by then every gateway sends requests to the one after it.
@@ -16,17 +16,21 @@ const RETENTION: Duration = Duration::from_secs(10);
 /// Scaling of each revision of a service, with the minimum that the rollout needs.
 pub(super) type Bounds = BTreeMap<RevisionName, Scaling>;
 
-/// Bounds of all running revisions: stable, candidate, previous and canaries.
+/// Time after which a candidate whose replicas fail has one of them, in seconds: one shows when it no longer fails.
+const FAILED: u64 = 600;
+
+/// Bounds of all running revisions: stable, candidate, previous and canaries. Beside the declared bounds, a revision that has
+/// not loaded has one replica, and each hold of the rollout is a minimum until it ends.
 pub(super) fn bounds(validated: &Validated, history: &History, now: u64) -> Bounds {
     let mut bounds = Bounds::new();
     let rollout = &history.rollout;
     let own = &validated.predictor.scaling;
     if let Some(previous) = &rollout.previous {
         let least = own.with_min(0);
-        // It keeps its replicas for a while. Then only requests that name it reach it: to keep them for what may come, as
-        // the autoscaler does of others for as long as some starts take, would hold GPUs for nothing.
+        // Requests that name the revision still wake it. Without this limit the autoscaler would keep idle replicas for as long
+        // as some starts take.
         let scaling = if rollout.keeps_previous(now) {
-            least.with_floor(previous.kept_replicas)
+            least
         } else {
             least.with_retention(RETENTION)
         };
@@ -37,24 +41,59 @@ pub(super) fn bounds(validated: &Validated, history: &History, now: u64) -> Boun
         raise(&mut bounds, &of.revision, scaling);
     }
     if let Some(stable) = &rollout.stable {
-        let scaling = until_loaded(own, history, stable);
-        let candidate = rollout.candidate.as_ref();
-        let kept_replicas = candidate.map_or(0, |_| rollout.kept_replicas);
-        raise(&mut bounds, stable, scaling.with_floor(kept_replicas));
+        raise(&mut bounds, stable, of_stable(own, history, stable));
     }
     if let Some(candidate) = &rollout.candidate {
-        let scaling = of_candidate(own, &candidate.stage, rollout.percent());
-        raise(&mut bounds, &candidate.revision, scaling);
+        raise(
+            &mut bounds,
+            &candidate.revision,
+            of_candidate(own, history, candidate, now),
+        );
+    }
+    for hold in rollout.holds(now) {
+        if let Some(scaling) = bounds.get_mut(&hold.revision) {
+            *scaling = scaling.with_floor(hold.replicas);
+        }
     }
     bounds
 }
 
-fn of_candidate(own: &Scaling, stage: &Stage, percent: u8) -> Scaling {
-    match (stage, percent) {
+/// The stable revision ends replicas for a candidate's where there is no room for both.
+fn of_stable(own: &Scaling, history: &History, stable: &RevisionName) -> Scaling {
+    let scaling = until_loaded(own, history, stable);
+    match history.rollout.exchange() {
+        Some(part) => {
+            let least = scaling.policy.min.min(part.stable);
+            scaling.with_min(least).with_most(part.stable_most)
+        }
+        None => scaling,
+    }
+}
+
+fn of_candidate(own: &Scaling, history: &History, candidate: &Candidate, now: u64) -> Scaling {
+    let record = history.record(&candidate.revision);
+    let fails = record.is_some_and(|record| record.is_failing);
+    let is_late = now >= candidate.since.saturating_add(FAILED);
+    match (&candidate.stage, candidate.share.target) {
+        (Stage::Waiting, _) if fails && is_late => own.with_min(0).with_floor(1),
         // Only a replica shows whether the model loads.
-        (Stage::Waiting, _) => own.with_floor(1),
+        (Stage::Waiting, _) => own.with_floor(at_creation(own, history)),
         (Stage::RolledBack(_), _) | (Stage::Shifting(_), 0) => own.with_min(0),
-        (Stage::Shifting(_), _) => own.clone(),
+        (Stage::Shifting(_), _) => match history.rollout.exchange() {
+            Some(part) => own.with_min(own.policy.min.min(part.candidate)),
+            None => own.clone(),
+        },
+    }
+}
+
+/// Fewest replicas of a candidate that has not loaded. What scales a Deployment that is not Weir's to scale sees no load before
+/// requests come, so its candidate begins with the replicas of the stable revision.
+fn at_creation(own: &Scaling, history: &History) -> u32 {
+    let stable = history.rollout.stable.as_ref();
+    let stable = stable.and_then(|stable| history.record(stable));
+    match own.by {
+        ScaledBy::Weir | ScaledBy::MinReplicas => 1,
+        ScaledBy::Others => stable.map_or(1, |stable| stable.desired_replicas.max(1)),
     }
 }
 

@@ -134,6 +134,7 @@ impl Reconciliation<'_> {
     fn check(&self, change: &Change) {
         self.shares_are_whole();
         self.bounds_fit();
+        self.nothing_is_held_for_ever();
         self.a_stable_revision_is_replaced_by_a_ready_one();
         self.a_ready_revision_keeps_running();
         match change {
@@ -177,6 +178,27 @@ impl Reconciliation<'_> {
         if let Some(candidate) = &self.after.history.rollout.candidate {
             let policy = policy(self.plan, &candidate.revision);
             assert!(candidate.stage != Stage::Waiting || policy.min >= 1);
+        }
+    }
+
+    /// After every window and deadline, a revision has its own minimum, or the one replica that shows that it loads.
+    fn nothing_is_held_for_ever(&self) {
+        let history = &self.after.history;
+        let much_later = self.after.now + 100_000;
+        let rollout = &history.rollout;
+        for (revision, scaling) in bounds::bounds(self.validated, history, much_later) {
+            let canaries = self.validated.canaries.iter().zip(&history.canaries);
+            let of_canaries = canaries.filter(|(_, of)| of.revision == revision);
+            let declared = of_canaries
+                .map(|(canary, _)| canary.variant.scaling.policy.min)
+                .chain([self.validated.predictor.scaling.policy.min]);
+            let least = declared.max().unwrap_or(0);
+            let shows_loading = u32::from(!history.has_loaded(&revision));
+            let waits = rollout.candidate.as_ref().is_some_and(|candidate| {
+                candidate.revision == revision && candidate.stage == Stage::Waiting
+            });
+            let most = least.max(shows_loading).max(u32::from(waits));
+            assert!(scaling.policy.min <= most, "{revision}: {scaling:?}");
         }
     }
 

@@ -7,6 +7,7 @@ use weir_cluster::Destination;
 use super::world::{CANARY, World, policy, split, tags};
 use crate::fixtures::{model, validated};
 use crate::rollout::{Rollout, Transition};
+use crate::validate::Validated;
 
 #[test]
 fn a_canary_percentage_from_first_revision_to_promotion() {
@@ -80,9 +81,23 @@ fn the_previous_revision_keeps_its_replicas_then_scales_to_zero() {
     world.ledger.refresh(&mut world.revisions);
     world.start(|_| true);
     let (rolling, _) = world.reconcile(&b);
-    assert_eq!(policy(&rolling, &one).min, 3);
+    assert_eq!(
+        policy(&rolling, &one).min,
+        0,
+        "it scales on its own traffic"
+    );
     world.start(|_| true);
+    let (third, _) = world.reconcile(&b);
+    let two = b.service.revision(2).unwrap();
+    assert_eq!(split(&third), [(1, 67), (2, 33)]);
+    assert_eq!((policy(&third, &one).min, policy(&third, &two).min), (3, 3));
+    world.scale_up(&third);
     let (promoted, _) = world.reconcile(&b);
+    assert_eq!(split(&promoted), [(2, 100)]);
+    assert_eq!(policy(&promoted, &two).min, 3);
+    world.now += 60;
+    let (seen, _) = world.reconcile(&b);
+    assert_eq!(policy(&seen, &two).min, 0, "it scales on its own traffic");
     let kept = policy(&promoted, &one);
     assert_eq!((kept.min, kept.retention), (3, None));
     world.now += Rollout::ROLLBACK_WINDOW.as_secs();
@@ -106,6 +121,9 @@ fn a_window_of_nothing_frees_the_replicas_at_once() {
     let b = validated(&at_once, &model("b", &["minReplicas: 0"]));
     world.reconcile(&b);
     world.start(|_| true);
+    let (third, _) = world.reconcile(&b);
+    assert_eq!(policy(&third, &one).min, 0);
+    world.scale_up(&third);
     let (promoted, moved) = world.reconcile(&b);
     assert!(matches!(moved, Some(Transition::Promoted(_))));
     // Without a retention the autoscaler would keep one for a minute, or for three starts.
@@ -113,6 +131,95 @@ fn a_window_of_nothing_frees_the_replicas_at_once() {
     assert_eq!(freed.min, 0);
     assert_eq!(freed.retention, Some(Duration::from_secs(10)));
     assert_eq!(policy(&promoted, &two).retention, None);
+}
+
+/// Three of three replicas serve, and the next revision is rolled out beside them at this share.
+fn three_and_a_canary(percent: u8) -> (World, Validated) {
+    let mut world = World::default();
+    let a = validated(&[], &model("a", &["minReplicas: 0"]));
+    world.reconcile(&a);
+    let one = a.service.revision(1).unwrap();
+    world.ledger.scale(&one, 3).unwrap();
+    world.ledger.refresh(&mut world.revisions);
+    world.start(|_| true);
+    let share = format!("canaryTrafficPercent: {percent}");
+    let b = validated(&[], &model("b", &["minReplicas: 0", &share]));
+    world.reconcile(&b);
+    world.start(|_| true);
+    (world, b)
+}
+
+#[test]
+fn a_manual_share_frees_the_stable_replicas_after_the_rollback_window() {
+    for percent in [0, 20] {
+        let (mut world, b) = three_and_a_canary(percent);
+        let (one, two) = (
+            b.service.revision(1).unwrap(),
+            b.service.revision(2).unwrap(),
+        );
+        let (shifted, _) = world.reconcile(&b);
+        let kept_for = if percent == 0 { 60 } else { 600 };
+        assert_eq!(policy(&shifted, &one).min, 3, "{percent}");
+        world.now += kept_for;
+        let (later, _) = world.reconcile(&b);
+        let least = [&one, &two].map(|revision| policy(&later, revision).min);
+        assert_eq!(least, [0, 0], "{percent}");
+    }
+}
+
+#[test]
+fn replicas_without_room_take_the_place_of_those_whose_requests_they_get() {
+    let mut world = World::default();
+    let bounds = ["minReplicas: 4", "maxReplicas: 4"];
+    let (a, b) = (
+        validated(&[], &model("a", &bounds)),
+        validated(&[], &model("b", &bounds)),
+    );
+    world.reconcile(&a);
+    world.start(|_| true);
+    world.reconcile(&a);
+    world.reconcile(&b);
+    let (one, two) = (
+        b.service.revision(1).unwrap(),
+        b.service.revision(2).unwrap(),
+    );
+    let mut counts = Vec::new();
+    // Five nodes.
+    for _ in 0..5 {
+        world.place(&two, 5);
+        let (planned, _) = world.reconcile(&b);
+        let most = policy(&planned, &one)
+            .most()
+            .min(world.ledger.replicas(&one));
+        world.ledger.scale(&one, most).unwrap();
+        world.ledger.refresh(&mut world.revisions);
+        world.start(|number| number == 1);
+        counts.push((split(&planned), most));
+    }
+    let expected = [(25, 3), (50, 2), (75, 1)]
+        .map(|(percent, left)| (vec![(1, 100 - percent), (2, percent)], left));
+    assert_eq!(counts[..3], expected);
+    assert_eq!(counts[3].0, [(2, 100)]);
+}
+
+#[test]
+fn a_candidate_that_fails_for_ten_minutes_has_one_replica() {
+    let mut world = World::default();
+    let bounds = ["minReplicas: 4"];
+    let (a, b) = (
+        validated(&[], &model("a", &bounds)),
+        validated(&[], &model("b", &bounds)),
+    );
+    world.reconcile(&a);
+    world.start(|_| true);
+    world.reconcile(&b);
+    world.fail(2);
+    let two = b.service.revision(2).unwrap();
+    assert_eq!(policy(&world.reconcile(&b).0, &two).min, 4);
+    world.now += 600;
+    assert_eq!(policy(&world.reconcile(&b).0, &two).min, 1);
+    world.start(|_| true);
+    assert_eq!(policy(&world.reconcile(&b).0, &two).min, 4);
 }
 
 #[test]

@@ -71,6 +71,23 @@ impl World {
         }
     }
 
+    /// Makes as many replicas of a revision ready as nodes are left for, and notes that others have none.
+    pub(super) fn place(&mut self, revision: &RevisionName, nodes: usize) {
+        let all = self
+            .revisions
+            .values()
+            .filter(|other| other.name != *revision);
+        let taken: usize = all.map(|other| other.replicas.len()).sum();
+        let Some(placed) = self.revisions.get_mut(revision) else {
+            return;
+        };
+        let placed = Arc::make_mut(placed);
+        let room = nodes.saturating_sub(taken).min(placed.desired as usize);
+        placed.replicas = (1000..).take(room).map(replica).collect();
+        let cause = Failure::new(FailureReason::NotStarted, "no node takes it");
+        placed.unplaced = (room < placed.desired as usize).then_some(cause);
+    }
+
     /// Ends the replicas of a revision, which fail to start again.
     pub(super) fn fail(&mut self, number: u32) {
         for (_, revision) in self
@@ -90,6 +107,17 @@ impl World {
         for workload in planned.desired.workloads() {
             let policy = workload.scaling.as_ref().unwrap();
             self.ledger.scale(&workload.revision, policy.min).unwrap();
+        }
+        self.ledger.refresh(&mut self.revisions);
+        self.start(|_| true);
+    }
+
+    /// Scales every revision up to its minimum, and makes its replicas ready.
+    pub(super) fn scale_up(&mut self, planned: &Plan) {
+        for workload in planned.desired.workloads() {
+            let policy = workload.scaling.as_ref().unwrap();
+            let least = self.ledger.replicas(&workload.revision).max(policy.min);
+            self.ledger.scale(&workload.revision, least).unwrap();
         }
         self.ledger.refresh(&mut self.revisions);
         self.start(|_| true);

@@ -48,10 +48,12 @@ impl ServiceState {
         self.uid == declared.service.metadata().uid
     }
 
-    /// Reports whether the plan may change with time alone: during a rollout, and during the rollback window.
+    /// Reports whether the plan may change with time alone: during a rollout, the rollback window, and while replicas are held.
     pub(super) fn is_timed(&self, now: u64) -> bool {
         let rollout = &self.history.rollout;
-        rollout.candidate.is_some() || rollout.keeps_previous(now)
+        rollout.candidate.is_some()
+            || rollout.keeps_previous(now)
+            || rollout.holds(now).next().is_some()
     }
 
     /// Tells if a plan that was refused is to be sent again: nothing shows when what stood in its way is gone, such as another

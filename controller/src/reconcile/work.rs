@@ -150,6 +150,7 @@ fn decide(
     let mut history = history.observed(&observed.snapshot);
     let samples = state.window.samples(&history.rollout, &observed.reports);
     let evidence = Evidence {
+        most: validated.predictor.scaling.policy.max,
         watched: state.window.watched(),
         ..history.evidence(&observed.snapshot, &samples)
     };

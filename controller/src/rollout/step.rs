@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use super::judge::{Verdict, judge};
-use super::{Candidate, Evidence, Limits, PreviousRevision, Rollout, Stage, Strategy, Transition};
+use super::share::next_percent;
+use super::{
+    Candidate, CandidateShare, Evidence, Limits, PreviousRevision, Rollout, Room, Stage, Strategy,
+    Surge, Transition,
+};
 
 /// Takes the next step of a rollout if the evidence allows it. Without a candidate nothing changes. `now` is in
 /// seconds since 1970.
@@ -12,26 +16,45 @@ pub fn step(rollout: &Rollout, evidence: &Evidence, now: u64) -> (Rollout, Optio
     let Some(candidate) = &rollout.candidate else {
         return (rollout.clone(), None);
     };
-    let is_ready = evidence.ready.contains(&candidate.revision);
+    let is_ready = evidence.capacity(Some(&candidate.revision)).ready > 0;
     match (&candidate.stage, &rollout.strategy) {
         (Stage::Waiting, Strategy::Manual(_) | Strategy::Automatic(_)) if !is_ready => {
             (rollout.clone(), None)
         }
         // It is scaled to zero: requests must not wait for it while another revision is up.
-        (Stage::Shifting(_) | Stage::RolledBack(_), Strategy::Manual(None)) if !is_ready => {
-            (at_stage(rollout, candidate, Stage::Waiting, now), None)
-        }
-        (Stage::Waiting | Stage::Shifting(_) | Stage::RolledBack(_), Strategy::Manual(None)) => {
-            promote(rollout, candidate, now)
-        }
+        (Stage::Shifting(_) | Stage::RolledBack(_), Strategy::Manual(None)) if !is_ready => (
+            without_share(rollout, candidate, Stage::Waiting, evidence, now),
+            None,
+        ),
         // A percentage set by a person overrides an automatic roll-back.
-        (Stage::Waiting | Stage::RolledBack(_), Strategy::Manual(Some(_)))
-        | (Stage::Waiting, Strategy::Automatic(_)) => shift(rollout, candidate, 0, now),
-        (Stage::Shifting(_), Strategy::Manual(Some(_)))
-        | (Stage::RolledBack(_), Strategy::Automatic(_)) => (rollout.clone(), None),
+        (Stage::Waiting | Stage::RolledBack(_), Strategy::Manual(_))
+        | (Stage::Waiting, Strategy::Automatic(_)) => shift(rollout, candidate, 0, evidence, now),
+        (Stage::Shifting(_), Strategy::Manual(_)) => follow(rollout, candidate, evidence, now),
+        (Stage::RolledBack(_), Strategy::Automatic(_)) => (rollout.clone(), None),
         (Stage::Shifting(at), Strategy::Automatic(limits)) => {
             advance(rollout, candidate, (*at, limits), evidence, now)
         }
+    }
+}
+
+/// Follows the share that the manifest names.
+fn follow(
+    rollout: &Rollout,
+    candidate: &Candidate,
+    evidence: &Evidence,
+    now: u64,
+) -> (Rollout, Option<Transition>) {
+    let target = rollout.strategy.target(0);
+    let is_ready = evidence.capacity(Some(&candidate.revision)).ready > 0;
+    if candidate.share.target == target {
+        grow(rollout, candidate, 0, evidence, now)
+    } else if candidate.share.percent == 0 && !is_ready {
+        (
+            without_share(rollout, candidate, Stage::Waiting, evidence, now),
+            None,
+        )
+    } else {
+        shift(rollout, candidate, 0, evidence, now)
     }
 }
 
@@ -43,6 +66,9 @@ fn advance(
     evidence: &Evidence,
     now: u64,
 ) -> (Rollout, Option<Transition>) {
+    if candidate.share.target != rollout.strategy.target(at) {
+        return shift(rollout, candidate, at, evidence, now);
+    }
     let step = limits.steps.get(at);
     let min_duration = step.map_or(Duration::ZERO, |step| step.min_duration);
     // Another controller's clock may have begun the step, and nobody may have watched since. After a restart the usual time
@@ -50,33 +76,95 @@ fn advance(
     let is_watched = evidence.watched >= min_duration.min(Limits::STEP);
     let is_over = now.saturating_sub(candidate.since) >= min_duration.as_secs()
         && is_watched
-        && evidence.ready.contains(&candidate.revision);
+        && evidence.capacity(Some(&candidate.revision)).ready > 0;
     match judge(limits, evidence) {
         Verdict::Bad(reason) => {
             let revision = candidate.revision.clone();
             let moved = Transition::RolledBack(revision, reason.clone());
+            let stage = Stage::RolledBack(reason);
             (
-                at_stage(rollout, candidate, Stage::RolledBack(reason), now),
+                without_share(rollout, candidate, stage, evidence, now),
                 Some(moved),
             )
         }
-        Verdict::Good if is_over && at + 1 < limits.steps.len() => {
-            shift(rollout, candidate, at + 1, now)
+        Verdict::Good | Verdict::Wait if !candidate.share.is_reached() => {
+            grow(rollout, candidate, at, evidence, now)
         }
-        Verdict::Good if is_over => promote(rollout, candidate, now),
+        Verdict::Good if is_over => shift(rollout, candidate, at + 1, evidence, now),
         Verdict::Good | Verdict::Wait => (rollout.clone(), None),
     }
 }
 
+/// Begins a step: its share is the target, of which the candidate gets what its ready replicas may have.
 fn shift(
     rollout: &Rollout,
     candidate: &Candidate,
     to: usize,
+    evidence: &Evidence,
     now: u64,
 ) -> (Rollout, Option<Transition>) {
-    let next = at_stage(rollout, candidate, Stage::Shifting(to), now);
-    let moved = Transition::Shifted(candidate.revision.clone(), next.percent());
-    (next, Some(moved))
+    let candidate = Candidate {
+        stage: Stage::Shifting(to),
+        since: now,
+        share: CandidateShare {
+            target: rollout.strategy.target(to),
+            ..candidate.share
+        },
+        ..candidate.clone()
+    };
+    let rollout = Rollout {
+        needed_replicas: measured(rollout, evidence, now),
+        candidate: Some(candidate.clone()),
+        ..rollout.clone()
+    };
+    grow(&rollout, &candidate, to, evidence, now)
+}
+
+/// Gives the candidate the share that its ready replicas may have, and promotes it where that is all.
+fn grow(
+    rollout: &Rollout,
+    candidate: &Candidate,
+    at: usize,
+    evidence: &Evidence,
+    now: u64,
+) -> (Rollout, Option<Transition>) {
+    let candidate = &with_room(candidate, evidence);
+    let waited = Duration::from_secs(now.saturating_sub(candidate.since));
+    let percent = next_percent(rollout, candidate, evidence, waited);
+    if percent == 100 && rollout.strategy.promotes(at) {
+        return promote(rollout, candidate, now);
+    }
+    let is_moved = percent != candidate.share.percent;
+    let moved = Transition::Shifted(candidate.revision.clone(), percent);
+    let next = Candidate {
+        since: if is_moved { now } else { candidate.since },
+        share: CandidateShare {
+            percent,
+            ..candidate.share
+        },
+        ..candidate.clone()
+    };
+    (with(rollout, next), is_moved.then_some(moved))
+}
+
+/// Notes that a replica of the candidate lacks room, for as long as the rollout lasts: the room that the stable revision then
+/// makes would else be taken back.
+fn with_room(candidate: &Candidate, evidence: &Evidence) -> Candidate {
+    let room = evidence.capacity(Some(&candidate.revision)).room;
+    let surge = match (room, candidate.share.is_reached()) {
+        (Room::Lacking, false) => Surge::None,
+        (Room::Lacking, true) | (Room::Enough, _) => candidate.surge,
+    };
+    Candidate {
+        surge,
+        ..candidate.clone()
+    }
+}
+
+fn measured(rollout: &Rollout, evidence: &Evidence, now: u64) -> u32 {
+    let candidate = rollout.candidate.as_ref().map(|one| &one.revision);
+    let desired = |revision| evidence.capacity(revision).desired;
+    rollout.measured(desired(rollout.stable.as_ref()), desired(candidate), now)
 }
 
 /// Makes the candidate the stable revision.
@@ -88,25 +176,45 @@ pub(crate) fn promote(
     let previous = rollout.stable.clone().map(|revision| PreviousRevision {
         revision,
         since: now,
-        kept_replicas: rollout.kept_replicas,
+        kept_replicas: match candidate.surge {
+            Surge::Full => rollout.needed_replicas,
+            Surge::None => 0,
+        },
     });
     let next = Rollout {
         stable: Some(candidate.revision.clone()),
         previous,
         candidate: None,
-        kept_replicas: 0,
+        needed_replicas: rollout.needed_replicas,
         strategy: rollout.strategy.clone(),
         rollback_window: rollout.rollback_window,
     };
     (next, Some(Transition::Promoted(candidate.revision.clone())))
 }
 
-fn at_stage(rollout: &Rollout, candidate: &Candidate, stage: Stage, now: u64) -> Rollout {
+/// Gives all requests back to the stable revision.
+fn without_share(
+    rollout: &Rollout,
+    candidate: &Candidate,
+    stage: Stage,
+    evidence: &Evidence,
+    now: u64,
+) -> Rollout {
+    let rollout = Rollout {
+        needed_replicas: measured(rollout, evidence, now),
+        ..rollout.clone()
+    };
     let candidate = Candidate {
         revision: candidate.revision.clone(),
         stage,
         since: now,
+        share: CandidateShare::default(),
+        surge: Surge::Full,
     };
+    with(&rollout, candidate)
+}
+
+fn with(rollout: &Rollout, candidate: Candidate) -> Rollout {
     Rollout {
         candidate: Some(candidate),
         ..rollout.clone()

@@ -18,8 +18,10 @@ fn rollout(strategy: Strategy) -> Rollout {
             revision: name(2),
             stage: Stage::Waiting,
             since: 0,
+            share: CandidateShare::default(),
+            surge: Surge::Full,
         }),
-        kept_replicas: 3,
+        needed_replicas: 0,
         strategy,
         rollback_window: None,
     }
@@ -44,9 +46,20 @@ fn sample(succeeded: u64, failed: u64, ms: u64) -> Sample {
     }
 }
 
+/// Both revisions with so many of so many replicas ready.
+fn capacities(stable: (u32, u32), candidate: (u32, u32)) -> BTreeMap<RevisionName, Capacity> {
+    let of = |(ready, desired)| Capacity {
+        ready,
+        desired,
+        room: Room::Enough,
+    };
+    [(name(1), of(stable)), (name(2), of(candidate))].into()
+}
+
 fn evidence(candidate: Sample) -> Evidence {
     Evidence {
-        ready: [name(1), name(2)].into(),
+        capacities: capacities((3, 3), (3, 3)),
+        most: None,
         candidate,
         stable: sample(1000, 0, 10),
         watched: Duration::MAX,
@@ -55,7 +68,7 @@ fn evidence(candidate: Sample) -> Evidence {
 
 fn idle() -> Evidence {
     Evidence {
-        ready: [name(1)].into(),
+        capacities: capacities((3, 3), (0, 1)),
         watched: Duration::MAX,
         ..Evidence::default()
     }
@@ -98,10 +111,12 @@ fn a_manual_share_holds_until_it_is_changed() {
         (after.clone(), None)
     );
     after.strategy = Strategy::Manual(Some(0));
+    let (mut after, moved) = step(&after, &ready, 701);
+    assert_eq!(moved, Some(Transition::Shifted(name(2), 0)));
     assert_eq!((after.percent(), after.stable.clone()), (0, Some(name(1))));
-    assert_eq!(step(&after, &ready, 701), (after.clone(), None));
+    assert_eq!(step(&after, &ready, 702), (after.clone(), None));
     after.strategy = Strategy::Manual(None);
-    let (after, _) = step(&after, &ready, 702);
+    let (after, _) = step(&after, &ready, 703);
     assert_eq!(after.stable, Some(name(2)));
 }
 
@@ -226,16 +241,16 @@ proptest! {
     /// promoted, and there is always a stable revision.
     #[test]
     fn a_rollout_keeps_its_laws(
-        steps in prop::collection::vec((strategies(), any::<bool>(), samples(), samples(), 0..60_u64), 1..20)
+        steps in prop::collection::vec((strategies(), any::<bool>(), samples(), samples(), 0..900_u64, 1..6_u32), 1..20)
     ) {
         let mut rollout = rollout(Strategy::Manual(None));
         let (mut now, mut was_ready) = (0, false);
-        for (strategy, is_ready, candidate, stable, passes) in steps {
+        for (strategy, is_ready, candidate, stable, passes, of_candidate) in steps {
             now += passes;
             rollout.strategy = strategy;
             let mut evidence = Evidence { candidate, stable, ..idle() };
             if is_ready {
-                evidence.ready.insert(name(2));
+                evidence.capacities = capacities((3, 3), (of_candidate, 4));
             }
             was_ready |= is_ready;
             let (next, moved) = step(&rollout, &evidence, now);
@@ -251,5 +266,147 @@ proptest! {
             }
             rollout = next;
         }
+    }
+}
+
+/// One of four replicas after the other becomes ready.
+fn four(ready: u32) -> Evidence {
+    Evidence {
+        capacities: capacities((4, 4), (ready, 4)),
+        ..evidence(sample(500, 0, 10))
+    }
+}
+
+#[test]
+fn a_promotion_moves_a_share_for_each_replica_that_is_ready() {
+    let mut now = rollout(Strategy::Manual(None));
+    for (ready, percent) in [(1, 25), (2, 50), (3, 75)] {
+        let (next, moved) = step(&now, &four(ready), 10 * u64::from(ready));
+        assert_eq!(moved, Some(Transition::Shifted(name(2), percent)));
+        assert_eq!(
+            (next.percent(), next.stable.clone()),
+            (percent, Some(name(1)))
+        );
+        assert_eq!(step(&next, &four(ready), 100), (next.clone(), None));
+        now = next;
+    }
+    let (promoted, moved) = step(&now, &four(4), 40);
+    assert_eq!(moved, Some(Transition::Promoted(name(2))));
+    assert_eq!(promoted.previous.unwrap().kept_replicas, 4);
+}
+
+#[test]
+fn the_last_step_of_an_automatic_rollout_waits_for_replicas_too() {
+    let mut now = rollout(automatic());
+    let mut percents = Vec::new();
+    for (at, ready) in [(0, 1), (20, 1), (40, 2), (60, 2), (80, 3), (100, 4)] {
+        (now, _) = step(&now, &four(ready), at);
+        percents.push(now.percent());
+    }
+    assert_eq!(percents, [10, 25, 50, 50, 75, 0]);
+    assert_eq!(now.stable, Some(name(2)));
+}
+
+#[test]
+fn a_share_waits_for_a_replica_no_longer_than_ten_minutes() {
+    let (quarter, _) = step(&rollout(Strategy::Manual(None)), &four(1), 100);
+    assert_eq!(step(&quarter, &four(1), 699), (quarter.clone(), None));
+    let (promoted, moved) = step(&quarter, &four(1), 700);
+    assert_eq!(moved, Some(Transition::Promoted(name(2))));
+    assert_eq!(promoted.stable, Some(name(2)));
+}
+
+#[test]
+fn a_candidate_with_fewer_replicas_at_most_gets_all_requests_once_it_has_them() {
+    let most = |ready| Evidence {
+        most: Some(2),
+        ..four(ready)
+    };
+    let (half, _) = step(&rollout(Strategy::Manual(None)), &most(1), 100);
+    assert_eq!(half.percent(), 50);
+    let (promoted, _) = step(&half, &most(2), 101);
+    assert_eq!(promoted.stable, Some(name(2)));
+}
+
+#[test]
+fn a_stable_revision_without_ready_replicas_holds_nothing_up() {
+    let broken = Evidence {
+        capacities: capacities((0, 4), (1, 4)),
+        ..four(1)
+    };
+    let (promoted, _) = step(&rollout(Strategy::Manual(None)), &broken, 100);
+    assert_eq!(promoted.stable, Some(name(2)));
+}
+
+#[test]
+fn a_candidate_without_room_is_given_that_of_the_stable_revision_for_good() {
+    let mut lacking = four(1);
+    let candidate = lacking.capacities.get_mut(&name(2)).unwrap();
+    candidate.room = Room::Lacking;
+    let (quarter, _) = step(&rollout(Strategy::Manual(None)), &lacking, 100);
+    let exchange = |rollout: &Rollout| {
+        rollout
+            .exchange()
+            .map(|part| (part.stable_most, part.candidate))
+    };
+    assert_eq!(exchange(&quarter), Some((Some(3), 4)));
+    assert!(
+        quarter
+            .holds(101)
+            .all(|hold| hold.purpose == Purpose::Takeover)
+    );
+    let (half, _) = step(&quarter, &four(2), 110);
+    assert_eq!((half.percent(), exchange(&half)), (50, Some((Some(2), 4))));
+    let (promoted, _) = step(&half, &four(4), 120);
+    assert_eq!(promoted.previous.unwrap().kept_replicas, 0);
+}
+
+#[test]
+fn a_rolled_back_rollout_keeps_the_stable_replicas_for_a_minute() {
+    let (first, _) = step(&rollout(automatic()), &four(1), 100);
+    let kept = |rollout: &Rollout, now| {
+        let mut holds = rollout.holds(now).filter(|hold| hold.revision == name(1));
+        holds.next().map(|hold| (hold.replicas, hold.until))
+    };
+    assert_eq!(kept(&first, 101), Some((4, 700)));
+    let bad = Evidence {
+        candidate: sample(40, 2, 10),
+        ..four(1)
+    };
+    let (back, _) = step(&first, &bad, 150);
+    assert_eq!((kept(&back, 151), kept(&back, 210)), (Some((4, 210)), None));
+}
+
+fn stages() -> impl Values<Value = Stage> {
+    prop_oneof![
+        Just(Stage::Waiting),
+        (0..4_usize).prop_map(Stage::Shifting),
+        Just(Stage::RolledBack("slow".into())),
+    ]
+}
+
+proptest! {
+    /// Whatever the stage and however long a rollout stands still.
+    #[test]
+    fn every_hold_of_every_stage_ends(
+        stage in stages(), strategy in strategies(), percents in (0..=100_u8, 0..=100_u8), needed in 0..50_u32,
+        window in prop::option::of(0..5000_u64), since in 0..1000_u64, has_previous in any::<bool>(), is_rolling in any::<bool>(),
+    ) {
+        let rollout = Rollout {
+            previous: has_previous.then(|| PreviousRevision { revision: name(3), since, kept_replicas: needed }),
+            candidate: is_rolling.then(|| Candidate {
+                revision: name(2),
+                stage,
+                since,
+                share: CandidateShare { percent: percents.0.min(percents.1), target: percents.1 },
+                surge: Surge::Full,
+            }),
+            needed_replicas: needed,
+            rollback_window: window.map(Duration::from_secs),
+            ..rollout(strategy)
+        };
+        let longest = rollout.window().max(Duration::from_secs(600)).as_secs();
+        prop_assert!(rollout.holds(0).all(|hold| hold.until <= since + longest && hold.replicas <= needed));
+        prop_assert_eq!(rollout.holds(since + longest).count(), 0);
     }
 }

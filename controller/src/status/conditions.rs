@@ -6,7 +6,7 @@ use weir_crds::inference_service::{Condition, ConditionStatus};
 use super::{RevisionState, StatusInputs, route_is_live, scaled_by, time};
 use crate::annotations::DISABLE_AUTO_UPDATE;
 use crate::field_error::ValidationErrors;
-use crate::rollout::{Rollout, Stage, Strategy};
+use crate::rollout::{Candidate, Hold, Purpose, Rollout, Stage, Strategy};
 use crate::turns;
 use crate::validate::Validated;
 
@@ -256,27 +256,53 @@ fn rollout(inputs: &StatusInputs<'_>) -> Option<Assessment> {
         return Some(assess(True, "RolledOut", kept(inputs)));
     };
     let name = candidate.revision.as_str();
+    let also_kept = |message: String| {
+        let kept = kept(inputs);
+        if kept.is_empty() {
+            message
+        } else {
+            format!("{message}; {kept}")
+        }
+    };
     Some(match &candidate.stage {
         // Nothing starts and nothing gets requests until the service does.
         Stage::Waiting | Stage::Shifting(_) if is_stopped(inputs) => assess(False, "Stopped", ""),
-        Stage::Waiting => assess(Unknown, "Waiting", format!("{name} is not ready yet")),
-        Stage::Shifting(_) => shifting(rollout, name),
+        Stage::Waiting => assess(
+            Unknown,
+            "Waiting",
+            also_kept(format!("{name} is not ready yet")),
+        ),
+        Stage::Shifting(_) => shifting(rollout, candidate, also_kept),
         Stage::RolledBack(reason) => {
             let message = format!("{name} was rolled back: {reason}");
-            assess(False, "RolledBack", message)
+            assess(False, "RolledBack", also_kept(message))
         }
     })
 }
 
-/// Tells of the share that a revision has. One that the manifest names is what was asked for, for as long as it says so.
-fn shifting(rollout: &Rollout, name: &str) -> Assessment {
-    let message = format!("{name} receives {} % of the requests", rollout.percent());
-    match rollout.strategy {
-        Strategy::Manual(Some(_)) => {
-            let message = format!("{message}, as canaryTrafficPercent says");
-            assess(True, "TrafficSplit", message)
+/// The share that a revision has. One that the manifest names is what was asked for, for as long as it says so.
+fn shifting(
+    rollout: &Rollout,
+    candidate: &Candidate,
+    also_kept: impl FnOnce(String) -> String,
+) -> Assessment {
+    let (name, share) = (candidate.revision.as_str(), candidate.share);
+    let message = format!("{name} receives {} % of the requests", share.percent);
+    match (&rollout.strategy, rollout.share_deadline().and_then(time)) {
+        (_, Some(until)) => {
+            let (target, until) = (share.target, until.0);
+            let message = format!(
+                "{message}, and more as its replicas become ready: {target} % at {until} at the latest"
+            );
+            assess(Unknown, "InProgress", also_kept(message))
         }
-        Strategy::Manual(None) | Strategy::Automatic(_) => assess(Unknown, "InProgress", message),
+        (Strategy::Manual(Some(_)), None) => {
+            let message = format!("{message}, as canaryTrafficPercent says");
+            assess(True, "TrafficSplit", also_kept(message))
+        }
+        (Strategy::Manual(None) | Strategy::Automatic(_), None) => {
+            assess(Unknown, "InProgress", also_kept(message))
+        }
     }
 }
 
@@ -304,26 +330,26 @@ fn behind(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     )
 }
 
-/// Tells until when the previous revision keeps its replicas; one of a stopped service has none.
+/// Until when a revision keeps its replicas to get the requests back; empty where none does, or the service is stopped.
 fn kept(inputs: &StatusInputs<'_>) -> String {
     if is_stopped(inputs) {
         return String::new();
     }
-    let rollout = &inputs.history.rollout;
-    let previous = rollout.previous.as_ref();
-    let until = rollout.kept_until().filter(|until| inputs.now < *until);
-    match (
-        previous.filter(|kept| kept.kept_replicas > 0),
-        until.and_then(time),
-    ) {
-        (Some(previous), Some(until)) => {
-            let (name, count) = (previous.revision.as_str(), previous.kept_replicas);
-            let noun = if count == 1 { "replica" } else { "replicas" };
-            let until = until.0;
-            format!("{name} keeps {count} {noun} until {until}, for an instant rollback")
-        }
-        (_, _) => String::new(),
-    }
+    let holds = inputs.history.rollout.holds(inputs.now);
+    let each = holds.filter_map(|hold| match hold.purpose {
+        Purpose::Rollback => kept_until(&hold),
+        Purpose::Takeover => None,
+    });
+    each.collect::<Vec<_>>().join("; ")
+}
+
+fn kept_until(hold: &Hold) -> Option<String> {
+    let (name, count) = (hold.revision.as_str(), hold.replicas);
+    let noun = if count == 1 { "replica" } else { "replicas" };
+    let until = time(hold.until)?.0;
+    Some(format!(
+        "{name} keeps {count} {noun} until {until}, for an instant rollback"
+    ))
 }
 
 /// Tells of a runtime that is gone, or does not fit any more, while the service goes on without it.

@@ -50,7 +50,8 @@ fn transition(inputs: &StatusInputs<'_>) -> TransitionStatus {
             (Stage::Waiting, RevisionState::Failed(_, _)) => TransitionStatus::BlockedByFailedLoad,
             // As in KServe: with the share that the manifest names, nothing more is on its way.
             (Stage::Shifting(_), state)
-                if matches!(rollout.strategy, Strategy::Manual(Some(_))) =>
+                if matches!(rollout.strategy, Strategy::Manual(Some(_)))
+                    && candidate.share.is_reached() =>
             {
                 by_state(&state)
             }

@@ -11,7 +11,7 @@ use super::*;
 use crate::fixtures::{errors, model, platform, service, validated};
 use crate::history::{RuntimeChange, revise};
 use crate::plan::plan;
-use crate::rollout::{Candidate, PreviousRevision, Stage, Strategy};
+use crate::rollout::{Candidate, CandidateShare, PreviousRevision, Stage, Strategy, Surge};
 use crate::runtimes::Runtimes;
 use crate::validate::{AutoUpdate, Platform, validate};
 
@@ -552,6 +552,8 @@ fn a_stopped_service_says_nothing_of_what_a_rollout_waits_for() {
             revision: world.validated.service.revision(2).unwrap(),
             stage,
             since: 1,
+            share: CandidateShare::default(),
+            surge: Surge::Full,
         });
         world.validated.is_stopped = is_stopped;
         let status = world.status();
@@ -581,6 +583,8 @@ fn a_share_that_the_manifest_names_is_no_unfinished_rollout() {
         revision,
         stage: Stage::Shifting(0),
         since: 1,
+        share: CandidateShare::default(),
+        surge: Surge::Full,
     });
     let mut told = |strategy: Strategy| {
         world.history.rollout.strategy = strategy;
