@@ -12,7 +12,7 @@ use weir_cluster::{
     Identity, PodTemplate, ReadyCall, Revision, RevisionName, Snapshot, Storage, Tag,
 };
 
-use crate::rollout::{Capacity, Evidence, Rollout, Room, Sample};
+use crate::rollout::{Capacity, Evidence, Placement, Rollout, Sample};
 use crate::validate::{Validated, Variant};
 
 pub use revise::{RuntimeChange, revise};
@@ -209,9 +209,9 @@ fn capacity(revision: &Revision) -> Capacity {
     Capacity {
         ready: u32::try_from(ready).unwrap_or(u32::MAX),
         desired: revision.desired,
-        room: match revision.unplaced {
-            Some(_) => Room::Lacking,
-            None => Room::Enough,
+        placement: match revision.unplaced {
+            Some(_) => Placement::Lacking,
+            None => Placement::Complete,
         },
     }
 }

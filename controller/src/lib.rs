@@ -43,8 +43,8 @@ pub use history::{
 pub use plan::{Plan, Share, plan};
 pub use reconcile::{Controller, LEASE, Leadership};
 pub use rollout::{
-    Candidate, CandidateShare, Capacity, Evidence, Limits, PreviousRevision, Rollout, Room, Sample,
-    Stage, Step, Strategy, Surge, Transition, step,
+    Candidate, CandidateShare, Capacity, Evidence, Limits, Placement, PreviousRevision, Rollout,
+    Sample, Stage, Step, Strategy, Surge, Transition, step,
 };
 pub use runtimes::{Runtime, Runtimes, Scope, ServerType, Unserved};
 pub use scaling::{ScaledBy, Scaling};
@@ -52,6 +52,5 @@ pub use service::{DEFAULT_NAMESPACE, KeptObject, Service};
 pub use source::{Source, Stored};
 pub use status::{Refusal, StatusInputs, status};
 pub use validate::{
-    AutoUpdate, CanaryVariant, Exposure, Platform, STORAGE_URI, UrlScheme, Validated, Variant,
-    uri_of_variable, validate, validate_runtime,
+    AutoUpdate, CanaryVariant, Exposure, Platform, STORAGE_URI, UrlScheme, Validated, Variant, uri_of_variable, validate, validate_runtime,
 };

@@ -57,7 +57,7 @@ pub struct Candidate {
     pub since: u64,
     /// Its share of the requests.
     pub share: CandidateShare,
-    /// Room for its replicas beside those of the stable revision.
+    /// Placement for its replicas beside those of the stable revision.
     pub surge: Surge,
 }
 
@@ -70,7 +70,7 @@ pub struct CandidateShare {
     pub target: u8,
 }
 
-/// Room for the replicas of a candidate beside those of the stable revision.
+/// Placement for the replicas of a candidate beside those of the stable revision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Surge {
     /// The stable revision keeps all replicas while the candidate gets its own.
@@ -142,16 +142,16 @@ pub struct Capacity {
     pub ready: u32,
     /// Number of replicas that were asked for.
     pub desired: u32,
-    /// Room for the replicas that were asked for.
-    pub room: Room,
+    /// Placement for the replicas that were asked for.
+    pub placement: Placement,
 }
 
-/// Room for replicas that were asked for.
+/// Placement for replicas that were asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Room {
+pub enum Placement {
     /// Every replica has a node, or none is known to lack one.
     #[default]
-    Enough,
+    Complete,
     /// A replica has no node.
     Lacking,
 }

@@ -185,6 +185,9 @@ fn replicas_without_room_take_the_place_of_those_whose_requests_they_get() {
     );
     let mut counts = Vec::new();
     // Five nodes.
+    world.place(&two, 5);
+    world.reconcile(&b);
+    world.now += 60;
     for _ in 0..5 {
         world.place(&two, 5);
         let (planned, _) = world.reconcile(&b);

@@ -5,9 +5,13 @@ use std::time::Duration;
 use super::judge::{Verdict, judge};
 use super::share::next_percent;
 use super::{
-    Candidate, CandidateShare, Evidence, Limits, PreviousRevision, Rollout, Room, Stage, Strategy,
-    Surge, Transition,
+    Candidate, CandidateShare, Evidence, Limits, Placement, PreviousRevision, Rollout, Stage,
+    Strategy, Surge, Transition,
 };
+
+/// Time without a further ready replica after which replicas that have no node count as lacking room: a scheduler, or a queue
+/// such as Kueue's, places those that fit within seconds.
+const PLACEMENT_WAIT: Duration = Duration::from_secs(60);
 
 /// Takes the next step of a rollout if the evidence allows it. Without a candidate nothing changes. `now` is in
 /// seconds since 1970.
@@ -128,8 +132,8 @@ fn grow(
     evidence: &Evidence,
     now: u64,
 ) -> (Rollout, Option<Transition>) {
-    let candidate = &with_room(candidate, evidence);
     let waited = Duration::from_secs(now.saturating_sub(candidate.since));
+    let candidate = &with_room(candidate, evidence, waited);
     let percent = next_percent(rollout, candidate, evidence, waited);
     if percent == 100 && rollout.strategy.promotes(at) {
         return promote(rollout, candidate, now);
@@ -147,13 +151,14 @@ fn grow(
     (with(rollout, next), is_moved.then_some(moved))
 }
 
-/// Notes that a replica of the candidate lacks room, for as long as the rollout lasts: the room that the stable revision then
-/// makes would else be taken back.
-fn with_room(candidate: &Candidate, evidence: &Evidence) -> Candidate {
-    let room = evidence.capacity(Some(&candidate.revision)).room;
-    let surge = match (room, candidate.share.is_reached()) {
-        (Room::Lacking, false) => Surge::None,
-        (Room::Lacking, true) | (Room::Enough, _) => candidate.surge,
+/// Gives the candidate the stable revision's room where its own replicas have lacked room for a while. That holds for as long as
+/// the rollout lasts: the room that the stable revision then makes would else be taken back.
+fn with_room(candidate: &Candidate, evidence: &Evidence, waited: Duration) -> Candidate {
+    let capacity = evidence.capacity(Some(&candidate.revision));
+    let waits = waited >= PLACEMENT_WAIT && !candidate.share.is_reached();
+    let surge = match (capacity.placement, candidate.surge) {
+        (Placement::Lacking, _) if waits => Surge::None,
+        (Placement::Lacking | Placement::Complete, surge) => surge,
     };
     Candidate {
         surge,

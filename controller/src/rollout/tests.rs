@@ -51,7 +51,7 @@ fn capacities(stable: (u32, u32), candidate: (u32, u32)) -> BTreeMap<RevisionNam
     let of = |(ready, desired)| Capacity {
         ready,
         desired,
-        room: Room::Enough,
+        placement: Placement::Complete,
     };
     [(name(1), of(stable)), (name(2), of(candidate))].into()
 }
@@ -342,8 +342,10 @@ fn a_stable_revision_without_ready_replicas_holds_nothing_up() {
 fn a_candidate_without_room_is_given_that_of_the_stable_revision_for_good() {
     let mut lacking = four(1);
     let candidate = lacking.capacities.get_mut(&name(2)).unwrap();
-    candidate.room = Room::Lacking;
-    let (quarter, _) = step(&rollout(Strategy::Manual(None)), &lacking, 100);
+    candidate.placement = Placement::Lacking;
+    let (first, _) = step(&rollout(Strategy::Manual(None)), &lacking, 40);
+    assert_eq!(step(&first, &lacking, 99), (first.clone(), None));
+    let (quarter, _) = step(&first, &lacking, 100);
     let exchange = |rollout: &Rollout| {
         rollout
             .exchange()
