@@ -1,6 +1,7 @@
 //! One revision as the controller asks for it: pod template, storage, replicas and scaling bounds.
 
 mod identity;
+mod meaning;
 mod ports;
 mod template;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Services for tests, from a few lines of YAML.
 
-use weir_cluster::ServiceName;
+use weir_cluster::{Identity, ServiceName};
 use weir_crds::{Object, read};
 
 use crate::runtimes::Runtimes;
@@ -70,4 +70,14 @@ pub(crate) fn errors(annotations: &[(&str, &str)], spec: &str) -> String {
             list.collect::<Vec<_>>().join("\n")
         }
     }
+}
+
+/// Gives a service other pods with this hash, as a changed runtime does.
+pub(crate) fn change_pods(validated: &mut Validated, hash: &str) {
+    let mut template = validated.predictor.template.read();
+    let metadata = template.metadata.get_or_insert_default();
+    let labels = metadata.labels.get_or_insert_default();
+    labels.insert("runtime".to_owned(), hash.to_owned());
+    validated.predictor.template = template.into();
+    validated.predictor.identity = Identity::from_label(hash);
 }

@@ -154,7 +154,7 @@ impl History {
     pub fn is_behind(&self, validated: &Validated) -> bool {
         let differs = |revision: &RevisionName, variant: &Variant| {
             let record = self.record(revision).filter(|_| variant.has_pods);
-            record.is_some_and(|record| record.identity != variant.identity)
+            record.is_some_and(|record| !record.has_pods_of(variant))
         };
         let newest = self.rollout.newest();
         let mut canaries = self.canaries.iter().zip(&validated.canaries);

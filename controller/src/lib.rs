@@ -52,5 +52,6 @@ pub use service::{DEFAULT_NAMESPACE, KeptObject, Service};
 pub use source::{Source, Stored};
 pub use status::{Refusal, StatusInputs, status};
 pub use validate::{
-    AutoUpdate, CanaryVariant, Exposure, Platform, STORAGE_URI, UrlScheme, Validated, Variant, uri_of_variable, validate, validate_runtime,
+    AutoUpdate, CanaryVariant, Exposure, ManifestIdentity, Platform, STORAGE_URI, UrlScheme,
+    Validated, Variant, uri_of_variable, validate, validate_runtime,
 };

@@ -158,13 +158,13 @@ mod tests {
 
     use std::sync::Arc;
 
-    use weir_cluster::{Failure, FailureReason, Identity, Ledger, Revisions};
+    use weir_cluster::{Failure, FailureReason, Ledger, Revisions};
 
     use super::{
         AT_ONCE, FAILED, Follow, History, Part, Place, RuntimeChange, SLOW, ServiceName, Snapshot,
         Validated, change, next,
     };
-    use crate::fixtures::{model, validated};
+    use crate::fixtures::{change_pods, model, validated};
     use crate::history::{LoadState, revise};
     use crate::plan::plan;
 
@@ -224,7 +224,7 @@ mod tests {
                 revise(&before, &History::default(), RuntimeChange::Follow, 0).unwrap();
             history.records[0].load = LoadState::Now;
             let mut validated = before;
-            validated.predictor.identity = Identity::from_label("later");
+            change_pods(&mut validated, "later");
             let change = change(&validated, &history, &Snapshot::default(), turn);
             let history = revise(&validated, &history, change, 100).unwrap();
             Self { validated, history }

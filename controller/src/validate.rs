@@ -35,7 +35,7 @@ pub(crate) use canary::PREVIOUS;
 pub use predictor::{STORAGE_URI, uri_of_variable};
 pub use runtime::validate_runtime;
 pub use url_scheme::UrlScheme;
-pub use validated::{AutoUpdate, CanaryVariant, Exposure, Validated, Variant};
+pub use validated::{AutoUpdate, CanaryVariant, Exposure, ManifestIdentity, Validated, Variant};
 
 /// Settings of the platform that hold for every service.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::meaning::meaning;
 use super::{PodTemplate, Storage};
 
 /// A hash of what shapes a revision's pods: the template and the storage. 16 hexadecimal digits.
@@ -34,6 +35,12 @@ impl Identity {
         let hash = Sha256::digest(sorted(value).to_string());
         let digits = hash[..LENGTH].iter().map(|byte| format!("{byte:02x}"));
         Self(digits.collect::<String>().into())
+    }
+
+    /// The hash of what a value means, whose fields are those of a pod: another text of the same meaning has the same hash.
+    #[must_use]
+    pub fn of_meaning(pod: Value) -> Self {
+        Self::of_value(meaning(pod))
     }
 
     /// The 16 hexadecimal digits.

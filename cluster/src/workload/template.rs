@@ -5,6 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
 
 use super::Workload;
+use super::meaning::meaning;
 
 /// The pod of each replica of a revision, kept as JSON: as a value it needs ten times the memory, and there are
 /// thousands. Clones share it.
@@ -23,6 +24,13 @@ impl PodTemplate {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Tells whether both ask for the same pod, though by other texts: an API server would store them as one.
+    #[must_use]
+    pub fn means(&self, other: &Self) -> bool {
+        let form = |template: &Self| serde_json::from_str(&template.0).map(meaning);
+        self == other || matches!((form(self), form(other)), (Ok(one), Ok(other)) if one == other)
     }
 
     /// The container of a pod that serves: the one named [`Workload::CONTAINER`], else the first.

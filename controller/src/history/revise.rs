@@ -1,6 +1,6 @@
 //! Assignment of revisions to what a manifest asks for.
 
-use weir_cluster::{ClusterError, RevisionName};
+use weir_cluster::{ClusterError, RevisionName, Storage};
 
 use super::{Canary, History, LoadState, RevisionRecord, RuntimeRoll};
 use crate::rollout::{Candidate, CandidateShare, Rollout, Stage, Strategy, Surge, promote};
@@ -56,15 +56,9 @@ impl History {
         change: RuntimeChange,
         now: u64,
     ) -> Result<RevisionName, ClusterError> {
-        let identity = variant.identity.clone();
         let before = self.of_same_manifest(variant);
-        let mut newest_first = self.records.iter_mut().rev();
-        if let Some(record) = newest_first.find(|record| record.identity == identity) {
-            // The claims move with the manifest; after a restart only the hash is known.
-            record.storage.clone_from(&variant.storage);
-            record.template.clone_from(&variant.template);
-            record.manifest = Some(variant.manifest.clone());
-            record.ready_call = variant.ready_call;
+        if let Some(record) = self.of_same_pods(variant) {
+            record.follow(variant);
             return Ok(record.revision.clone());
         }
         let is_held = change == RuntimeChange::Hold || !variant.has_pods;
@@ -81,6 +75,20 @@ impl History {
         Ok(revision)
     }
 
+    /// The newest revision with these pods: by their hash, else by their meaning.
+    fn of_same_pods(&mut self, variant: &Variant) -> Option<&mut RevisionRecord> {
+        let records = &self.records;
+        let by_hash = records
+            .iter()
+            .rposition(|record| record.identity == variant.identity);
+        let found = by_hash.or_else(|| {
+            records
+                .iter()
+                .rposition(|record| record.has_pods_of(variant))
+        });
+        self.records.get_mut(found?)
+    }
+
     /// Tells whether there are revisions in use for all that the manifest has no pods of now.
     pub(crate) fn has_pods_of(&self, validated: &Validated) -> bool {
         let canaries = validated.canaries.iter().map(|canary| &canary.variant);
@@ -93,7 +101,9 @@ impl History {
     fn of_same_manifest(&self, variant: &Variant) -> Option<RevisionName> {
         let mut newest_first = self.records.iter().rev();
         let found = newest_first.find(|record| {
-            record.manifest.as_ref() == Some(&variant.manifest) && self.is_in_use(&record.revision)
+            let manifest = record.manifest.as_ref();
+            manifest.is_some_and(|manifest| variant.is_of_manifest(manifest))
+                && self.is_in_use(&record.revision)
         });
         found.map(|record| record.revision.clone())
     }
@@ -116,7 +126,7 @@ impl History {
             template: variant.template.clone(),
             storage: variant.storage.clone(),
             identity: variant.identity.clone(),
-            manifest: Some(variant.manifest.clone()),
+            manifest: Some(variant.manifest.meaning.clone()),
             ready_call: variant.ready_call,
             load: LoadState::Never,
             is_failing: false,
@@ -213,6 +223,37 @@ impl History {
             .collect();
         let mut keep = keep.into_iter();
         self.records.retain(|_| keep.next().unwrap_or(true));
+    }
+}
+
+impl RevisionRecord {
+    /// Tells whether the pods of a variant are those of this revision, by whatever text.
+    pub(super) fn has_pods_of(&self, variant: &Variant) -> bool {
+        let places = |storage: &[Storage]| -> Vec<_> {
+            let places = storage.iter();
+            places
+                .map(|at| (at.uri.clone(), at.mount_path.clone()))
+                .collect()
+        };
+        self.identity == variant.identity
+            || (variant.has_pods
+                && places(&self.storage) == places(&variant.storage)
+                && self.template.means(&variant.template))
+    }
+
+    /// Takes over what may change without a change of the pods. A text of the same meaning leaves the template as it is, for
+    /// a revision that runs keeps its text.
+    fn follow(&mut self, variant: &Variant) {
+        // The claims move with the manifest; after a restart only the hash is known.
+        self.storage.clone_from(&variant.storage);
+        if self.identity == variant.identity {
+            self.template.clone_from(&variant.template);
+        }
+        let known = self.manifest.as_ref();
+        if !known.is_some_and(|manifest| variant.is_of_manifest(manifest)) {
+            self.manifest = Some(variant.manifest.meaning.clone());
+        }
+        self.ready_call = variant.ready_call;
     }
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::fixtures::{model, validated};
+use crate::fixtures::{change_pods, model, validated};
 use crate::rollout::{PreviousRevision, Stage};
 use crate::validate::Validated;
 
@@ -157,7 +157,7 @@ fn a_serving_candidate_replaces_a_stable_revision_that_is_down() {
 /// The same manifest with another runtime.
 fn with_runtime(validated: &Validated, identity: &str) -> Validated {
     let mut changed = validated.clone();
-    changed.predictor.identity = Identity::from_label(identity);
+    change_pods(&mut changed, identity);
     changed
 }
 
@@ -206,6 +206,65 @@ fn annotations_that_shape_pods_are_part_of_the_manifest_and_others_are_not() {
         let with = validated(&[(annotation, value)], &model("a", &[]));
         assert_eq!(with.predictor.manifest != plain, is_part, "{annotation}");
     }
+}
+
+/// A manifest whose container has these fields.
+fn container(fields: &str) -> Validated {
+    let container = format!("{{name: server, image: x, command: [serve], {fields}}}");
+    validated(
+        &[],
+        &format!("  predictor: {{containers: [{container}]}}\n"),
+    )
+}
+
+#[test]
+fn another_text_of_the_same_meaning_makes_no_revision() {
+    let first = loaded(after(
+        &History::default(),
+        &container("resources: {limits: {cpu: '1', memory: 1Gi}}"),
+    ));
+    for same in [
+        "resources: {limits: {cpu: 1000m, memory: 1Gi}}",
+        "resources: {limits: {cpu: 1, memory: 1024Mi}}",
+        "resources: {limits: {cpu: '1', memory: 1Gi}}, envFrom: []",
+        "resources: {limits: {cpu: '1', memory: 1Gi}}, imagePullPolicy: Always",
+    ] {
+        let written = container(same);
+        assert!(!first.is_behind(&written), "{same}");
+        let next = after(&first, &written);
+        assert_eq!(numbers(&next), [1], "{same}");
+        assert_eq!(next.rollout.candidate, None, "{same}");
+        let record = &next.records[0];
+        assert_eq!(record.template, first.records[0].template, "{same}");
+        assert_eq!(record.identity, first.records[0].identity, "{same}");
+    }
+    for other in [
+        "resources: {limits: {cpu: '2', memory: 1Gi}}",
+        "resources: {limits: {cpu: '1', memory: 1G}}",
+        "resources: {limits: {cpu: '1', memory: 1Gi}}, imagePullPolicy: Never",
+    ] {
+        assert_eq!(
+            numbers(&after(&first, &container(other))),
+            [1, 2],
+            "{other}"
+        );
+    }
+}
+
+#[test]
+fn a_version_that_hashes_otherwise_makes_no_revision() {
+    let written = container("resources: {limits: {cpu: '1'}}");
+    let mut first = loaded(after(&History::default(), &written));
+    first.records[0].identity = Identity::from_label("of another version");
+    first.records[0].manifest = Some(written.predictor.manifest.text.clone());
+    assert!(!first.is_behind(&written));
+    let next = after(&first, &written);
+    assert_eq!(next, first);
+    // Nor is it taken for an edit where its runtime changed.
+    let mut changed = container("resources: {limits: {cpu: '1'}}, args: [more]");
+    changed.predictor.manifest = written.predictor.manifest.clone();
+    let held = revise(&changed, &first, RuntimeChange::Hold, 0).unwrap();
+    assert_eq!(numbers(&held), [1]);
 }
 
 fn is_shared(one: &PodTemplate, other: &PodTemplate) -> bool {

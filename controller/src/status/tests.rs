@@ -8,7 +8,7 @@ use weir_cluster::{
 use weir_crds::inference_service::{Condition, ConditionStatus, ModelState, TransitionStatus};
 
 use super::*;
-use crate::fixtures::{errors, model, platform, service, validated};
+use crate::fixtures::{change_pods, errors, model, platform, service, validated};
 use crate::history::{RuntimeChange, revise};
 use crate::plan::plan;
 use crate::rollout::{Candidate, CandidateShare, PreviousRevision, Stage, Strategy, Surge};
@@ -403,7 +403,7 @@ fn a_failure_of_unknown_time_has_that_at_which_it_was_told_first() {
 fn a_runtime_that_is_not_followed_is_told() {
     let mut world = World::new(&model("a", &[]));
     world.revision(|revision| revision.replicas.push(replica()));
-    world.validated.predictor.identity = weir_cluster::Identity::from_label("later");
+    change_pods(&mut world.validated, "later");
     let told = |status: &InferenceServiceStatus| {
         let complete = found(status, "RolloutComplete");
         (complete.status, complete.reason.clone().unwrap())

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use weir_cluster::Identity;
 use weir_crds::inference_service::{Component, Predictor};
 
-use super::Context;
+use super::{Context, ManifestIdentity};
 use crate::annotations::{
     CONTROL_ROUTES, KNATIVE, MAX_BATCH_TIME, PREFIX, SHAPING_OF_PODS, STORAGE_DIGEST,
 };
@@ -15,9 +15,9 @@ const SHAPING: [&str; 3] = [CONTROL_ROUTES, MAX_BATCH_TIME, STORAGE_DIGEST];
 
 type Annotations = BTreeMap<String, String>;
 
-/// Hash of what the manifest says of a predictor's pods. Its bounds, shares and timeouts are no part of it, nor is its
+/// Hashes of what the manifest says of a predictor's pods. Its bounds, shares and timeouts are no part of it, nor is its
 /// runtime, of which it has the name at most.
-pub(super) fn identity(context: &Context<'_>, predictor: &Predictor) -> Identity {
+pub(super) fn identity(context: &Context<'_>, predictor: &Predictor) -> ManifestIdentity {
     let own = &predictor.component;
     let shaping = |name: &str| SHAPING.contains(&name) || SHAPING_OF_PODS.contains(&name);
     let others = |name: &str| !name.starts_with(KNATIVE) && !name.starts_with(PREFIX);
@@ -36,7 +36,10 @@ pub(super) fn identity(context: &Context<'_>, predictor: &Predictor) -> Identity
     let tracing = &context.object.spec.tracing;
     // It was read from JSON or YAML, so it has a form in JSON.
     let value = serde_json::to_value((predictor, of_service, tracing)).unwrap_or_default();
-    Identity::of_value(value)
+    ManifestIdentity {
+        meaning: Identity::of_meaning(value.clone()),
+        text: Identity::of_value(value),
+    }
 }
 
 fn kept(annotations: Option<&Annotations>, is_kept: impl Fn(&str) -> bool) -> Option<Annotations> {

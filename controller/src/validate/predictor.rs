@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
-use weir_cluster::{ControlRoutes, Identity, ReadyCall, Storage, Tag, Workload};
+use weir_cluster::{ControlRoutes, ReadyCall, Storage, Tag, Workload};
 use weir_crds::inference_service::{Model, Predictor, Protocol};
 use weir_fetch::without_secrets;
 
 use super::error_list::ErrorList;
-use super::validated::Variant;
+use super::validated::{ManifestIdentity, Variant};
 use super::{Context, annotations, component, manifest, model_place, pods, runtime_arguments};
 use crate::annotations::{CONTROL_ROUTES, STORAGE_DIGEST};
 use crate::field_error::Cure;
@@ -269,7 +269,7 @@ fn checked(
     context: &Context<'_>,
     path: &str,
     (template, uri): (Result<PodTemplateSpec, String>, Option<&str>),
-    (runtime, manifest): (Option<(String, Scope)>, Identity),
+    (runtime, manifest): (Option<(String, Scope)>, ManifestIdentity),
     errors: &mut ErrorList,
 ) -> Option<Variant> {
     let storage = storage(context, uri);

@@ -64,8 +64,8 @@ pub struct Variant {
     pub storage: Vec<Storage>,
     /// Hash of template and storage.
     pub identity: Identity,
-    /// Hash of what the manifest says of the pods, without its runtime.
-    pub manifest: Identity,
+    /// What the manifest says of the pods, without its runtime.
+    pub manifest: ManifestIdentity,
     /// The way in which a replica is found ready, as its runtime declares it.
     pub ready_call: Option<ReadyCall>,
     /// Name and scope of the chosen runtime; `None` where the manifest brings its own containers.
@@ -117,7 +117,22 @@ pub struct Exposure {
     pub control: ControlRoutes,
 }
 
+/// Hashes of what a manifest says of its pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManifestIdentity {
+    /// Hash of the meaning, by which revisions are kept.
+    pub meaning: Identity,
+    /// Hash of the text, by which versions of Weir before this one kept revisions.
+    pub text: Identity,
+}
+
 impl Variant {
+    /// Tells whether a hash that was kept is of this manifest.
+    #[must_use]
+    pub fn is_of_manifest(&self, kept: &Identity) -> bool {
+        *kept == self.manifest.meaning || *kept == self.manifest.text
+    }
+
     /// A variant with default bounds.
     ///
     /// # Errors
@@ -127,7 +142,7 @@ impl Variant {
         template: PodTemplateSpec,
         storage: Vec<Storage>,
         runtime: Option<(String, Scope)>,
-        manifest: Identity,
+        manifest: ManifestIdentity,
     ) -> Result<Self, ClusterError> {
         let workload = Workload {
             ready_call: None,
@@ -156,7 +171,7 @@ impl Variant {
     /// As [`Self::new`].
     pub(super) fn without_pods(
         service: &ServiceName,
-        manifest: Identity,
+        manifest: ManifestIdentity,
     ) -> Result<Self, ClusterError> {
         let template = PodTemplateSpec::default();
         let variant = Self::new(service, template, Vec::new(), None, manifest)?;

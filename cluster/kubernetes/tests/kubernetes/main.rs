@@ -9,6 +9,7 @@ mod failures;
 mod gateway;
 mod gateway_view;
 mod lease;
+mod meaning;
 mod other_autoscalers;
 mod ownership;
 mod revisions;
