@@ -84,9 +84,14 @@ fn prefix(args: &StatusArgs) -> &'static str {
     }
 }
 
+/// Success where every service answers, and no revision that has to run fails.
 fn exit(table: &StatusTable) -> Exit {
-    let are_ready = table.services.iter().all(|service| service.ready == "True");
-    if are_ready { Exit::Done } else { Exit::Failed }
+    let are_well = table.services.iter().all(|service| {
+        let mut revisions = service.revisions.iter();
+        let fails = revisions.any(|revision| revision.wanted > 0 && revision.failure.is_some());
+        service.ready == "True" && !fails
+    });
+    if are_well { Exit::Done } else { Exit::Failed }
 }
 
 #[cfg(test)]

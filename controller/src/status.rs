@@ -18,6 +18,8 @@ use weir_cluster::{
 use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::Address;
 
+pub(crate) use conditions::ROLLOUT_COMPLETE;
+
 use crate::field_error::ValidationErrors;
 use crate::history::History;
 use crate::plan::Plan;

@@ -367,18 +367,18 @@ async fn a_new_revision_that_never_becomes_ready_leaves_the_old_one_serving() {
     world.cluster.fail(&two, failure).unwrap();
     let status = world.until_status(|status| {
         let ready = status.condition(Condition::READY);
-        ready.is_some_and(|ready| ready.reason.as_deref() == Some("CrashLoopBackOff"))
+        let rollout = status.condition("RolloutComplete");
+        ready.is_some_and(|ready| ready.reason.as_deref() == Some("RollingOut"))
+            && rollout.is_some_and(|rollout| rollout.reason.as_deref() == Some("CrashLoopBackOff"))
     });
     let status = status.await;
-    let message = status
-        .condition(Condition::READY)
-        .unwrap()
-        .message
-        .clone()
-        .unwrap();
+    let ready = status.condition(Condition::READY).unwrap();
+    assert_eq!(ready.status, ConditionStatus::True);
     assert_eq!(
-        message,
-        "digits-predictor-00002 failed to start: it exits with 1; digits-predictor-00001 keeps serving"
+        ready.message.as_deref(),
+        Some(
+            "digits-predictor-00002 failed to start: it exits with 1; digits-predictor-00001 keeps serving"
+        )
     );
     assert_eq!(split(&world.cluster.snapshot()), [(1, 100)]);
 

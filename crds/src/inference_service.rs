@@ -58,7 +58,7 @@ use crate::rules;
     printcolumn = r#"{"name":"Prev","type":"integer","jsonPath":".status.components.predictor.traffic[?(@.tag=='prev')].percent"}"#,
     printcolumn = r#"{"name":"Latest","type":"integer","jsonPath":".status.components.predictor.traffic[?(@.latestRevision==true)].percent"}"#,
     printcolumn = r#"{"name":"PrevRolledoutRevision","type":"string","jsonPath":".status.components.predictor.traffic[?(@.tag=='prev')].revisionName"}"#,
-    printcolumn = r#"{"name":"LatestReadyRevision","type":"string","jsonPath":".status.components.predictor.traffic[?(@.latestRevision==true)].revisionName"}"#,
+    printcolumn = r#"{"name":"LatestReadyRevision","type":"string","jsonPath":".status.components.predictor.latestReadyRevision"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
     printcolumn = r#"{"name":"Reason","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type=='Ready')].reason"}"#
 )]

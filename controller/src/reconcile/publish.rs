@@ -15,7 +15,7 @@ use crate::error::ControllerError;
 use crate::event::{Event, EventType, Subject};
 use crate::rollout::Transition;
 use crate::source::Source;
-use crate::status::{StatusInputs, status as computed};
+use crate::status::{ROLLOUT_COMPLETE, StatusInputs, status as computed};
 
 /// Publishes a changed status, and an event if the service's readiness changed.
 pub(super) async fn status(
@@ -30,19 +30,17 @@ pub(super) async fn status(
     if next == before && !is_overwritten {
         return Ok(());
     }
-    let event = readiness(&before, &next);
+    let events = [readiness(&before, &next), failed_rollout(&before, &next)];
     let next = Arc::new(next);
     let service = &declared.service.name;
     let published = source.publish_status(service, next.clone());
     in_time("publishing the status", published).await?;
     state.status = KeptStatus::from(&*next);
-    match event {
-        Some(event) => {
-            let published = source.publish_event(service, event);
-            in_time("publishing an event", published).await
-        }
-        None => Ok(()),
+    for event in events.into_iter().flatten() {
+        let published = source.publish_event(service, event);
+        in_time("publishing an event", published).await?;
     }
+    Ok(())
 }
 
 fn inputs<'a>(
@@ -113,10 +111,26 @@ fn readiness(before: &InferenceServiceStatus, next: &InferenceServiceStatus) -> 
     }
 }
 
-/// The part of the service that makes it unready.
-fn subject(ready: &Condition) -> Subject {
+/// An event about a next revision that fails to start while the one before it serves. Where none serves, the service's own
+/// readiness tells.
+fn failed_rollout(before: &InferenceServiceStatus, next: &InferenceServiceStatus) -> Option<Event> {
+    let now = next.condition(ROLLOUT_COMPLETE)?;
+    let was = before.condition(ROLLOUT_COMPLETE);
+    let is_ready = next.condition(Condition::READY)?.status == ConditionStatus::True;
+    let is_new = was.is_none_or(|was| was.status != now.status || was.message != now.message);
+    let fails = now.status == ConditionStatus::False && subject(now) == Subject::Replicas;
+    (is_ready && is_new && fails).then(|| Event {
+        kind: EventType::Warning,
+        subject: Subject::Replicas,
+        reason: "RevisionFailed",
+        message: now.message.clone().unwrap_or_default(),
+    })
+}
+
+/// The part of the service that a condition is false for.
+fn subject(condition: &Condition) -> Subject {
     let is_of_replicas = |reason: &str| FailureReason::ALL.iter().any(|r| r.label() == reason);
-    if ready.reason.as_deref().is_some_and(is_of_replicas) {
+    if condition.reason.as_deref().is_some_and(is_of_replicas) {
         Subject::Replicas
     } else {
         Subject::Service

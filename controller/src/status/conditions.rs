@@ -12,9 +12,9 @@ use crate::validate::Validated;
 
 use ConditionStatus::{False, True, Unknown};
 
-/// Condition that holds when no rollout is under way; unknown during one, as no condition of a healthy service may be false
-/// for those who judge by all of them, such as Argo CD.
-const ROLLOUT_COMPLETE: &str = "RolloutComplete";
+/// Condition that holds when no rollout is under way. It is unknown during one: tools that judge by all conditions, such as Argo
+/// CD, take a false one for a failure.
+pub(crate) const ROLLOUT_COMPLETE: &str = "RolloutComplete";
 /// Condition that a host belongs to an older service.
 const HOST_CONFLICT: &str = "HostConflict";
 /// Condition that replicas which were asked for do not come, while others serve.
@@ -127,30 +127,65 @@ fn predictor(inputs: &StatusInputs<'_>) -> Assessment {
     let Some(stable) = &rollout.stable else {
         return assess(Unknown, "NotPlanned", "no revision has been created yet");
     };
-    let waiting = rollout.candidate.as_ref();
-    match waiting.filter(|candidate| candidate.stage == Stage::Waiting) {
-        Some(candidate) => candidate_waits(inputs, stable, &candidate.revision),
-        None => revision(inputs, stable, None),
+    let serving = worst_serving(inputs, stable);
+    match &rollout.candidate {
+        Some(candidate) if candidate.stage == Stage::Waiting => {
+            beside_candidate(inputs, stable, serving, &candidate.revision)
+        }
+        Some(_) | None => serving,
     }
 }
 
-/// A service is ready while its next revision starts, as the one before it serves.
-fn candidate_waits(
+/// The worst of the revisions that receive requests: a revision with a share that does not serve leaves its requests without
+/// an answer.
+fn worst_serving(inputs: &StatusInputs<'_>, stable: &RevisionName) -> Assessment {
+    let percent = inputs.history.rollout.percent();
+    let candidate = inputs.history.rollout.candidate.as_ref();
+    let stable = Some(stable).filter(|_| percent < 100);
+    let candidate = candidate.map(|one| &one.revision).filter(|_| percent > 0);
+    let all: Vec<_> = [stable, candidate]
+        .into_iter()
+        .flatten()
+        .map(|name| revision(inputs, name))
+        .collect();
+    let worst = [False, Unknown, True].into_iter().find_map(|status| {
+        let mut all = all.iter();
+        all.find(|assessment| assessment.status == status)
+    });
+    worst.cloned().unwrap_or_else(|| assess(True, "Ready", ""))
+}
+
+/// A service is as ready as its stable revision while its next revision starts, or fails to start.
+fn beside_candidate(
     inputs: &StatusInputs<'_>,
     stable: &RevisionName,
+    serving: Assessment,
     candidate: &RevisionName,
 ) -> Assessment {
-    let serves = format!("{} keeps serving", stable.as_str());
-    let (next, now) = (inputs.state(candidate), revision(inputs, stable, None));
-    if next == RevisionState::Loading && now.status == True {
-        let message = format!("{} is starting; {serves}", candidate.as_str());
-        return assess(True, "RollingOut", message + &unavailable(inputs));
-    }
-    revision(inputs, candidate, Some(&serves))
+    let next = match inputs.state(candidate) {
+        RevisionState::Ready => return serving,
+        RevisionState::Loading | RevisionState::Restarting | RevisionState::Standby => {
+            format!("{} is starting", candidate.as_str())
+        }
+        RevisionState::Failed(reason, message) => failed(candidate, reason, &message),
+    };
+    let mut message = match serving.status {
+        True => format!("{next}; {} keeps serving", stable.as_str()),
+        False | Unknown => format!("{}; {next}", serving.message),
+    };
+    message.push_str(&unavailable(inputs));
+    let reason = match serving.status {
+        True => "RollingOut",
+        False | Unknown => serving.reason,
+    };
+    assess(serving.status, reason, message)
 }
 
-fn revision(inputs: &StatusInputs<'_>, name: &RevisionName, serves: Option<&str>) -> Assessment {
-    let also = serves.map_or(String::new(), |serves| format!("; {serves}"));
+fn failed(name: &RevisionName, reason: FailureReason, message: &str) -> String {
+    format!("{} {}: {message}", name.as_str(), verb(reason))
+}
+
+fn revision(inputs: &StatusInputs<'_>, name: &RevisionName) -> Assessment {
     let name_text = name.as_str();
     match inputs.state(name) {
         RevisionState::Ready => assess(True, "Ready", ""),
@@ -163,13 +198,11 @@ fn revision(inputs: &StatusInputs<'_>, name: &RevisionName, serves: Option<&str>
             assess(True, "Restarting", message)
         }
         RevisionState::Loading => {
-            let message = format!("{name_text} is starting{also}");
+            let message = format!("{name_text} is starting");
             assess(Unknown, "Loading", message + &unavailable(inputs))
         }
         RevisionState::Failed(reason, message) => {
-            let verb = verb(reason);
-            let message = format!("{name_text} {verb}: {message}{also}");
-            assess(False, reason.label(), message)
+            assess(False, reason.label(), failed(name, reason, &message))
         }
     }
 }
@@ -248,44 +281,74 @@ fn canaries(inputs: &StatusInputs<'_>) -> Option<Assessment> {
 
 fn rollout(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     let rollout = &inputs.history.rollout;
-    rollout.stable.as_ref()?;
+    let stable = rollout.stable.as_ref()?;
     if let Some(behind) = behind(inputs) {
         return Some(behind);
     }
     let Some(candidate) = &rollout.candidate else {
-        return Some(assess(True, "RolledOut", kept(inputs)));
+        return Some(first_or_last(inputs, stable));
     };
     let name = candidate.revision.as_str();
-    let also_kept = |message: String| {
-        let kept = kept(inputs);
-        if kept.is_empty() {
-            message
-        } else {
-            format!("{message}; {kept}")
-        }
-    };
-    Some(match &candidate.stage {
+    let assessment = match &candidate.stage {
         // Nothing starts and nothing gets requests until the service does.
-        Stage::Waiting | Stage::Shifting(_) if is_stopped(inputs) => assess(False, "Stopped", ""),
-        Stage::Waiting => assess(
-            Unknown,
-            "Waiting",
-            also_kept(format!("{name} is not ready yet")),
-        ),
-        Stage::Shifting(_) => shifting(rollout, candidate, also_kept),
+        Stage::Waiting | Stage::Shifting(_) if is_stopped(inputs) => {
+            return Some(assess(False, "Stopped", ""));
+        }
+        Stage::Waiting => waits_beside(inputs, stable, &candidate.revision),
+        Stage::Shifting(_) => shifting(rollout, candidate),
         Stage::RolledBack(reason) => {
             let message = format!("{name} was rolled back: {reason}");
-            assess(False, "RolledBack", also_kept(message))
+            assess(False, "RolledBack", message)
         }
-    })
+    };
+    let kept = Some(kept(inputs)).filter(|kept| !kept.is_empty());
+    let all: Vec<_> = [assessment.message].into_iter().chain(kept).collect();
+    Some(assess(assessment.status, assessment.reason, all.join("; ")))
+}
+
+/// A rollout without a candidate is complete, unless the only revision has never been ready.
+fn first_or_last(inputs: &StatusInputs<'_>, stable: &RevisionName) -> Assessment {
+    if inputs.history.has_loaded(stable) {
+        assess(True, "RolledOut", kept(inputs))
+    } else if is_stopped(inputs) {
+        assess(False, "Stopped", "")
+    } else {
+        waits(inputs, stable)
+    }
+}
+
+/// A revision that gets no requests before it is ready.
+fn waits(inputs: &StatusInputs<'_>, name: &RevisionName) -> Assessment {
+    match inputs.state(name) {
+        RevisionState::Failed(reason, message) => {
+            assess(False, reason.label(), failed(name, reason, &message))
+        }
+        RevisionState::Ready
+        | RevisionState::Standby
+        | RevisionState::Loading
+        | RevisionState::Restarting => assess(
+            Unknown,
+            "Waiting",
+            format!("{} is not ready yet", name.as_str()),
+        ),
+    }
+}
+
+/// A candidate that gets no requests before it is ready, beside the revision that serves.
+fn waits_beside(
+    inputs: &StatusInputs<'_>,
+    stable: &RevisionName,
+    candidate: &RevisionName,
+) -> Assessment {
+    let waits = waits(inputs, candidate);
+    let serves = revision(inputs, stable).status == True && waits.status == False;
+    let also = serves.then(|| format!("{} keeps serving", stable.as_str()));
+    let all: Vec<_> = [waits.message].into_iter().chain(also).collect();
+    assess(waits.status, waits.reason, all.join("; "))
 }
 
 /// The share that a revision has. One that the manifest names is what was asked for, for as long as it says so.
-fn shifting(
-    rollout: &Rollout,
-    candidate: &Candidate,
-    also_kept: impl FnOnce(String) -> String,
-) -> Assessment {
+fn shifting(rollout: &Rollout, candidate: &Candidate) -> Assessment {
     let (name, share) = (candidate.revision.as_str(), candidate.share);
     let message = format!("{name} receives {} % of the requests", share.percent);
     match (&rollout.strategy, rollout.share_deadline().and_then(time)) {
@@ -294,14 +357,14 @@ fn shifting(
             let message = format!(
                 "{message}, and more as its replicas become ready: {target} % at {until} at the latest"
             );
-            assess(Unknown, "InProgress", also_kept(message))
+            assess(Unknown, "InProgress", message)
         }
         (Strategy::Manual(Some(_)), None) => {
             let message = format!("{message}, as canaryTrafficPercent says");
-            assess(True, "TrafficSplit", also_kept(message))
+            assess(True, "TrafficSplit", message)
         }
         (Strategy::Manual(None) | Strategy::Automatic(_), None) => {
-            assess(Unknown, "InProgress", also_kept(message))
+            assess(Unknown, "InProgress", message)
         }
     }
 }

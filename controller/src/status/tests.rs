@@ -9,7 +9,7 @@ use weir_crds::inference_service::{Condition, ConditionStatus, ModelState, Trans
 
 use super::*;
 use crate::fixtures::{change_pods, errors, model, platform, service, validated};
-use crate::history::{RuntimeChange, revise};
+use crate::history::{LoadState, RuntimeChange, revise};
 use crate::plan::plan;
 use crate::rollout::{Candidate, CandidateShare, PreviousRevision, Stage, Strategy, Surge};
 use crate::runtimes::Runtimes;
@@ -527,6 +527,7 @@ fn an_autoscaler_of_others_is_told_with_what_to_do_until_the_manifest_tells_of_i
 #[test]
 fn a_stopped_service_says_nothing_of_kept_replicas() {
     let mut world = World::new(&model("a", &[]));
+    world.revision(|revision| revision.replicas.push(replica()));
     world.history.rollout.previous = Some(PreviousRevision {
         revision: world.validated.service.revision(7).unwrap(),
         since: 1,
@@ -621,4 +622,229 @@ fn the_newest_revision_shows_its_tag_though_a_canary_is_the_same() {
     };
     assert_eq!(entry.tag.as_deref(), Some("latest"));
     assert_eq!(entry.percent, Some(100));
+}
+
+/// State of one revision in the table of conditions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    Ready,
+    /// Has loaded before, and is scaled to zero.
+    Asleep,
+    /// Has loaded before, and has no replica at the moment.
+    Down,
+    /// Has not loaded yet, and has no failure.
+    New,
+    Fails(FailureReason),
+}
+
+impl Seen {
+    fn all() -> impl Iterator<Item = Self> {
+        let others = [Self::Ready, Self::Asleep, Self::Down, Self::New];
+        let fails = FailureReason::ALL.map(Self::Fails);
+        others.into_iter().chain(fails)
+    }
+
+    fn has_loaded(self) -> bool {
+        matches!(self, Self::Ready | Self::Asleep | Self::Down)
+    }
+}
+
+/// A service whose stable revision is in one state, and whose candidate, if there is one, in another.
+fn rolling(stable: Seen, candidate: Option<(Stage, u8, Seen)>, strategy: Strategy) -> World {
+    let mut world = World::new(&model("a", &[]));
+    world.gateway(world.applied.routes);
+    if let Some((stage, percent, _)) = &candidate {
+        let next = validated(&[], &model("b", &[]));
+        world.history.records[0].load = LoadState::Now;
+        world.history = revise(&next, &world.history, RuntimeChange::Follow, 0).unwrap();
+        let rolled_out = world.history.rollout.candidate.as_mut().unwrap();
+        rolled_out.stage = stage.clone();
+        rolled_out.share = CandidateShare {
+            percent: *percent,
+            target: *percent,
+        };
+        world.plan = plan(&next, &world.history, 0).unwrap();
+        let mut ledger = Ledger::new();
+        world.applied = ledger.apply(world.plan.desired.clone()).unwrap();
+        ledger.refresh(Arc::make_mut(&mut world.snapshot.revisions));
+        world.validated = next;
+        world.gateway(world.applied.routes);
+    }
+    world.history.rollout.strategy = strategy;
+    let states = [Some(stable), candidate.map(|(_, _, state)| state)];
+    for (i, state) in states.into_iter().flatten().enumerate() {
+        world.set(i, state);
+    }
+    world
+}
+
+impl World {
+    fn set(&mut self, index: usize, state: Seen) {
+        let record = &mut self.history.records[index];
+        record.load = match state {
+            Seen::Ready => LoadState::Now,
+            Seen::Asleep | Seen::Down => LoadState::Once,
+            Seen::New | Seen::Fails(_) => LoadState::Never,
+        };
+        let revisions = Arc::make_mut(&mut self.snapshot.revisions);
+        let revision = Arc::make_mut(revisions.get_mut(&record.revision).unwrap());
+        (revision.desired, revision.failure) = (1, None);
+        match state {
+            Seen::Ready => revision.replicas.push(replica()),
+            Seen::Asleep => revision.desired = 0,
+            Seen::Down | Seen::New => {}
+            Seen::Fails(reason) => revision.failure = Some(Failure::new(reason, "no")),
+        }
+    }
+}
+
+fn stages() -> Vec<Option<(Stage, u8)>> {
+    vec![
+        None,
+        Some((Stage::Waiting, 0)),
+        Some((Stage::Shifting(0), 0)),
+        Some((Stage::Shifting(0), 20)),
+        Some((Stage::Shifting(0), 100)),
+        Some((Stage::RolledBack("slow".into()), 0)),
+    ]
+}
+
+/// Every stage of a rollout with every state of both revisions.
+#[test]
+fn conditions_say_of_every_stage_what_is_so() {
+    for stage in stages() {
+        let candidates: Vec<_> = match &stage {
+            Some((stage, percent)) => Seen::all()
+                .map(|state| Some((stage.clone(), *percent, state)))
+                .collect(),
+            None => vec![None],
+        };
+        for (stable, candidate) in Seen::all().flat_map(|stable| {
+            let candidates = candidates.clone().into_iter();
+            candidates.map(move |candidate| (stable, candidate))
+        }) {
+            check_conditions(stable, candidate);
+        }
+    }
+}
+
+fn check_conditions(stable: Seen, candidate: Option<(Stage, u8, Seen)>) {
+    let case = format!("{stable:?} {candidate:?}");
+    let strategy = Strategy::Manual(Some(20));
+    let status = rolling(stable, candidate.clone(), strategy).status();
+    let percent = candidate.as_ref().map_or(0, |(_, percent, _)| *percent);
+    let next = candidate.as_ref().map(|(_, _, state)| *state);
+    let answers = (percent == 100 || stable.has_loaded())
+        && (percent == 0 || next.is_some_and(Seen::has_loaded));
+    let (is_ready, reason) = ready(&status);
+    assert_eq!(is_ready == ConditionStatus::True, answers, "{case}");
+    assert_eq!(
+        is_ready == ConditionStatus::False,
+        !reason_is_loading(reason) && !answers,
+        "{case}"
+    );
+    let complete = found(&status, "RolloutComplete");
+    let is_complete = match &candidate {
+        None => stable.has_loaded(),
+        Some((Stage::Shifting(_), _, _)) => true,
+        Some((Stage::Waiting | Stage::RolledBack(_), _, _)) => false,
+    };
+    assert_eq!(
+        complete.status == ConditionStatus::True,
+        is_complete,
+        "{case}"
+    );
+    let fails = match &candidate {
+        None => matches!(stable, Seen::Fails(_)),
+        Some((Stage::Waiting, _, state)) => matches!(state, Seen::Fails(_)),
+        Some((Stage::Shifting(_), _, _)) => false,
+        Some((Stage::RolledBack(_), _, _)) => true,
+    };
+    assert_eq!(complete.status == ConditionStatus::False, fails, "{case}");
+    let predictor = &status.components["predictor"];
+    let expected = match next {
+        Some(next) if next.has_loaded() => Some("digits-predictor-00002"),
+        Some(_) | None if stable.has_loaded() => Some("digits-predictor-00001"),
+        Some(_) | None => None,
+    };
+    assert_eq!(
+        predictor.latest_ready_revision.as_deref(),
+        expected,
+        "{case}"
+    );
+    for condition in &status.conditions {
+        let says_why = condition.message.is_some() || condition.status == ConditionStatus::True;
+        assert!(
+            says_why || condition.kind == "Stopped",
+            "{case}: {condition:?}"
+        );
+    }
+}
+
+fn reason_is_loading(reason: &str) -> bool {
+    reason == "Loading"
+}
+
+#[test]
+fn a_next_revision_that_fails_is_told_beside_the_one_that_serves() {
+    let waiting = |stable, candidate| {
+        let status = rolling(
+            stable,
+            Some((Stage::Waiting, 0, candidate)),
+            Strategy::default(),
+        )
+        .status();
+        let told = |kind| {
+            let condition = found(&status, kind);
+            let reason = condition.reason.clone().unwrap();
+            (reason, condition.message.clone().unwrap_or_default())
+        };
+        (told(Condition::READY), told("RolloutComplete"))
+    };
+    let exits = Seen::Fails(FailureReason::Exited);
+    let text = |reason: &str, message: &str| (reason.to_owned(), message.to_owned());
+    assert_eq!(
+        waiting(Seen::Ready, exits),
+        (
+            text(
+                "RollingOut",
+                "digits-predictor-00002 failed to start: no; digits-predictor-00001 keeps serving"
+            ),
+            text(
+                "Exited",
+                "digits-predictor-00002 failed to start: no; digits-predictor-00001 keeps serving"
+            )
+        )
+    );
+    assert_eq!(
+        waiting(Seen::Fails(FailureReason::NodeNotReady), Seen::New),
+        (
+            text(
+                "NodeNotReady",
+                "digits-predictor-00001 does not serve: no; digits-predictor-00002 is starting"
+            ),
+            text("Waiting", "digits-predictor-00002 is not ready yet")
+        )
+    );
+}
+
+#[test]
+fn a_share_that_waits_for_replicas_says_until_when() {
+    let shifting = Some((Stage::Shifting(0), 25, Seen::Ready));
+    let mut world = rolling(Seen::Ready, shifting, Strategy::default());
+    let candidate = world.history.rollout.candidate.as_mut().unwrap();
+    candidate.share.target = 100;
+    world.history.rollout.needed_replicas = 4;
+    let status = world.status();
+    let complete = found(&status, "RolloutComplete");
+    assert_eq!(
+        complete.message.as_deref(),
+        Some(
+            "digits-predictor-00002 receives 25 % of the requests, and more as its replicas become ready: 100 % at \
+             1970-01-01T00:10:00Z at the latest; digits-predictor-00001 keeps 4 replicas until 1970-01-01T00:10:00Z, for an \
+             instant rollback"
+        )
+    );
+    let model = status.model_status.unwrap();
+    assert_eq!(model.transition_status, TransitionStatus::InProgress);
 }

@@ -49,12 +49,7 @@ const SERVICES: &str = include_str!("golden/services.yaml");
 const NOT_RUN: [&str; 4] = ["InvalidSpec", "Refused", "Denied", "Stopped"];
 
 /// Conditions that time does not change here, where no gateway runs and no claim exists.
-const LASTING: [&str; 4] = [
-    "Stopped",
-    "RolloutComplete",
-    "HostConflict",
-    "FieldsIgnored",
-];
+const LASTING: [&str; 3] = ["Stopped", "HostConflict", "FieldsIgnored"];
 
 /// The pods of a service's revisions.
 async fn pods(world: &World) -> BTreeMap<String, Value> {
@@ -91,9 +86,7 @@ async fn kserves_runtimes_get_the_pods_that_their_servers_need() {
         let what = "planned";
         world
             .until(name, what, |object| {
-                condition(object, "RolloutComplete")["status"] == "True"
-                    && object["status"]["components"]["predictor"]["latestCreatedRevision"]
-                        .is_string()
+                object["status"]["components"]["predictor"]["latestCreatedRevision"].is_string()
             })
             .await;
     }
@@ -175,10 +168,7 @@ fn status(object: &Value) -> Value {
     });
     for kind in LASTING {
         let condition = condition(object, kind);
-        if condition["status"].is_string()
-            && condition["reason"] != "Running"
-            && condition["reason"] != "RolledOut"
-        {
+        if condition["status"].is_string() && condition["reason"] != "Running" {
             told[kind] = condition.get("message").cloned().unwrap_or_default();
         }
     }

@@ -45,8 +45,9 @@ async fn until_waiting(world: &World, expected: usize) {
         loop {
             let mut waiting = 0;
             for name in names() {
+                // No node takes the pods of those that follow.
                 let object = world.until(&name, "told", |object| {
-                    reason(object).starts_with("Waiting")
+                    ["WaitingForTurn", "NotStarted"].contains(&reason(object))
                 });
                 waiting += usize::from(reason(&object.await) == "WaitingForTurn");
             }
