@@ -7,7 +7,6 @@ use async_trait::async_trait;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
-use kube::runtime::events::{Recorder, Reporter};
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::watch;
@@ -17,7 +16,7 @@ use weir_cluster_kubernetes::{KnownServices, Kubernetes};
 use weir_controller::{ControllerError, Declaration, Event, History, Platform, Source, Stored};
 use weir_crds::{InferenceService, InferenceServiceStatus};
 
-use crate::events;
+use crate::events::EventWriter;
 use crate::history::Histories;
 use crate::leftovers::removal;
 use crate::object;
@@ -33,7 +32,7 @@ const CONTROLLER: &str = "weir-controller";
 pub struct KubernetesSource {
     client: Client,
     histories: Histories,
-    recorder: Recorder,
+    events: EventWriter,
     declaration: watch::Receiver<Arc<Declaration>>,
     statuses: Arc<Mutex<Statuses>>,
     _watching: Arc<AbortOnDropHandle<()>>,
@@ -74,12 +73,8 @@ impl KubernetesSource {
         let synced = declaration.changed().await;
         synced.map_err(|ended| unavailable(ended.into()))?;
         cluster.know_services(Arc::new(DeclaredServices(declaration.clone())));
-        let reporter = Reporter {
-            controller: CONTROLLER.to_owned(),
-            instance: Some(process.to_owned()),
-        };
         Ok(Self {
-            recorder: Recorder::new(client.clone(), reporter),
+            events: EventWriter::new(client.clone(), CONTROLLER, process),
             client,
             histories: Histories::new(cluster),
             declaration,
@@ -185,12 +180,7 @@ impl Source for KubernetesSource {
         let Some(declared) = declaration.services.get(service) else {
             return Ok(());
         };
-        let reference = events::reference(&declared.service);
-        let published = self
-            .recorder
-            .publish(&events::note(event), &reference)
-            .await;
-        if let Err(error) = published {
+        if let Err(error) = self.events.write(&declared.service, event).await {
             // Nothing follows from an Event: a namespace that is being deleted takes none.
             tracing::debug!(%service, %error, "an event could not be written");
         }

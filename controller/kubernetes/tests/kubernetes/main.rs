@@ -8,6 +8,7 @@ mod chart;
 mod connection;
 mod declared;
 mod drift;
+mod events;
 mod golden;
 mod kills;
 mod kserve;

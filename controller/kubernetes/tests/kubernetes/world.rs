@@ -59,6 +59,32 @@ impl World {
         let connection = Connection::new(ANY);
         let builder = ClientBuilder::try_from(config().await).unwrap();
         let client = builder.with_layer(&connection).build();
+        let (source, cluster) = self.connect(client, "test", class).await;
+        let (source, cluster) = (Arc::new(source), Arc::new(cluster));
+        // Reports and leases in memory: the next controller need not wait for the lease of a dead one.
+        let fake = Arc::new(Fake::new(Readiness::Immediate));
+        let controller = Controller::new(source, cluster.clone(), cluster, fake.clone(), fake);
+        connection.set_left(calls);
+        let stop = CancellationToken::new();
+        Running {
+            task: tokio::spawn(controller.run(stop.clone())),
+            _stop: stop.drop_guard(),
+            connection,
+        }
+    }
+
+    /// The services of the namespace, as a process of this name sees them.
+    pub(crate) async fn source(&self, process: &str) -> KubernetesSource {
+        let (source, _) = self.connect(self.client.clone(), process, None).await;
+        source
+    }
+
+    async fn connect(
+        &self,
+        client: Client,
+        process: &str,
+        class: Option<&str>,
+    ) -> (KubernetesSource, Kubernetes) {
         let options = Options {
             namespace: self.namespace.clone(),
             watched: Some(self.namespace.clone()),
@@ -72,19 +98,8 @@ impl World {
             cluster_domain: "cluster.local".to_owned(),
             routes_model_names: false,
         };
-        let source = KubernetesSource::connect(client, cluster.clone(), platform, "test");
-        let source = Arc::new(source.await.unwrap());
-        let cluster = Arc::new(cluster);
-        // Reports and leases in memory: the next controller need not wait for the lease of a dead one.
-        let fake = Arc::new(Fake::new(Readiness::Immediate));
-        let controller = Controller::new(source, cluster.clone(), cluster, fake.clone(), fake);
-        connection.set_left(calls);
-        let stop = CancellationToken::new();
-        Running {
-            task: tokio::spawn(controller.run(stop.clone())),
-            _stop: stop.drop_guard(),
-            connection,
-        }
+        let source = KubernetesSource::connect(client, cluster.clone(), platform, process);
+        (source.await.unwrap(), cluster)
     }
 
     fn api(&self, kind: &ApiResource) -> Api<DynamicObject> {
