@@ -71,6 +71,35 @@ fn a_new_revision_takes_over_under_load_without_a_failure() {
     assert_eq!(tally.answered.len(), 3, "{:?}", tally.answered);
 }
 
+/// The first replica starts at once, and the others once the file `go` is there.
+fn one_then_the_rest(service: Service, shared: &SharedDir) -> Service {
+    let folder = shared.path().to_str().unwrap();
+    let program = crate::replica::command().join(" ");
+    let script = format!(
+        "mkdir -p {folder}; mkdir {folder}/first 2>/dev/null || while [ ! -e {folder}/go ]; do sleep 0.05; done; exec {program}"
+    );
+    service.shell(&script)
+}
+
+#[test]
+fn a_promotion_gives_a_ready_replica_its_part_of_the_requests() {
+    let fixture = Fixture::ready(4, |_| Service::new("one").replicas(4, 4));
+    let two = Service::new("two").replicas(4, 4);
+    fixture.edit(&one_then_the_rest(two, &fixture.shared));
+    fixture.wait_for_traffic(2, 25);
+    let service = &fixture.weir.status()["services"][0];
+    assert_eq!(ready_of_the_first(service), 4, "{service:#}");
+    let notes = service["notes"].to_string();
+    let waits = format!(
+        "{TWO} receives 25 % of the requests, and more as its replicas become ready: 100 % at "
+    );
+    assert!(notes.contains(&waits), "{notes}");
+    std::fs::write(fixture.shared.path().join("go"), "").unwrap();
+    fixture.wait_for_traffic(2, 100);
+    let service = &fixture.weir.status()["services"][0];
+    assert_eq!(service["ready"], "True", "{service:#}");
+}
+
 /// Replicas of the first revision that take requests; none once it is gone.
 fn ready_of_the_first(service: &Value) -> u64 {
     let mut all = service["revisions"].as_array().unwrap().iter();
