@@ -24,6 +24,7 @@ use crate::generation::generation;
 use crate::objects::{ROUTE, WORKLOAD, gpus, revision_of, service_of};
 use crate::other_autoscalers::{self, AutoscalerTarget, Targeted};
 use crate::placements::{Placement, Placements};
+use crate::replica::Unseen;
 use crate::seen::{Edit, Key, Seen, key};
 use crate::watch_scope::WatchScope;
 use crate::written::{WrittenRevision, WrittenRoute};
@@ -48,6 +49,8 @@ pub(crate) enum Change {
     NoAutoscalers,
     /// Objects were written: others may differ from what was applied.
     Wrote,
+    /// Time has passed: now in seconds since 1970.
+    Clock(u64),
     /// Of a revision's replicas, as the API server has answered.
     Scaled(NotedReplicas),
 }
@@ -68,7 +71,9 @@ pub(crate) struct NotedReplicas {
 pub(crate) struct Observed {
     deployments: Seen<Scaled>,
     services: Seen<Written>,
-    pods: Seen<(RevisionName, Replica, Option<Placement>)>,
+    pods: Seen<SeenPod>,
+    /// Time at the last [`Change::Clock`], in seconds since 1970.
+    now: u64,
     slices: Seen<Vec<Gateway>>,
     endpoints: Seen<(RevisionName, Key, Vec<Replica>)>,
     autoscalers: Seen<Targeted>,
@@ -85,6 +90,16 @@ pub(crate) struct Observed {
     placements: Arc<Mutex<Placements>>,
     unpublished: Unpublished,
     last: Snapshot,
+}
+
+/// What a pod says.
+#[derive(Clone, Debug)]
+struct SeenPod {
+    revision: RevisionName,
+    replica: Replica,
+    placement: Option<Placement>,
+    /// Set while no scheduler has looked at it.
+    unseen: Option<Unseen>,
 }
 
 /// What a revision's Deployment says.
@@ -180,6 +195,7 @@ impl Observed {
             Change::Autoscaler(event) => self.take_autoscaler(event),
             Change::NoAutoscalers => self.lacks_autoscalers = true,
             Change::Wrote => {}
+            Change::Clock(now) => self.take_clock(now),
             Change::Scaled(noted) => self.take_noted(noted),
         }
     }
@@ -217,25 +233,51 @@ impl Observed {
     }
 
     fn take_pod(&mut self, event: Event<Pod>) {
+        let now = self.now;
         let edits = self.pods.take(event, |object, before| {
-            let before = before.map(|(_, replica, _)| replica);
+            let before = before.map(|before| &before.replica);
             let replica = replica::replica(object, before);
-            let placement = Placement::of(object, &replica);
-            Some((revision_of(object)?, replica, placement))
+            let unseen = Unseen::of(object);
+            Some(SeenPod {
+                revision: revision_of(object)?,
+                placement: Placement::of(object, &replica),
+                replica: match &unseen {
+                    Some(unseen) => unseen.told(replica, now),
+                    None => replica,
+                },
+                unseen,
+            })
         });
         let mut placements = self.placements.lock();
         for Edit { before, after } in edits {
-            if let Some((name, replica, _)) = before {
-                placements.set(&name, &replica.name, None);
-                let replicas = self.replicas.entry(name.clone()).or_default();
+            if let Some(SeenPod {
+                revision, replica, ..
+            }) = before
+            {
+                placements.set(&revision, &replica.name, None);
+                let replicas = self.replicas.entry(revision.clone()).or_default();
                 replicas.remove(&replica.name);
-                self.unpublished.revisions.insert(name);
+                self.unpublished.revisions.insert(revision);
             }
-            if let Some((name, replica, placement)) = after {
-                placements.set(&name, &replica.name, placement);
-                let replicas = self.replicas.entry(name.clone()).or_default();
+            if let Some(pod) = after {
+                placements.set(&pod.revision, &pod.replica.name, pod.placement);
+                let replicas = self.replicas.entry(pod.revision.clone()).or_default();
+                replicas.insert(pod.replica);
+                self.unpublished.revisions.insert(pod.revision);
+            }
+        }
+    }
+
+    /// Says of pods that no scheduler looks at why they do not start: no event says so.
+    fn take_clock(&mut self, now: u64) {
+        self.now = now;
+        for pod in self.pods.values() {
+            let Some(unseen) = &pod.unseen else { continue };
+            let replica = unseen.told(pod.replica.clone(), now);
+            if replica.failure.is_some() {
+                let replicas = self.replicas.entry(pod.revision.clone()).or_default();
                 replicas.insert(replica);
-                self.unpublished.revisions.insert(name);
+                self.unpublished.revisions.insert(pod.revision.clone());
             }
         }
     }
@@ -464,7 +506,8 @@ fn scaled(object: &Deployment, before: Option<&Scaled>) -> Option<Scaled> {
     })
 }
 
-/// Tells a replica of which nothing is there yet, though nothing is known to keep it: it has a node, and no address. A pod
+/// Tells a replica of which nothing is there yet, though nothing is known to keep it: it has a node, and no address. One without
+/// a node has a cause. A pod
 /// that pulls an image or fetches a model has one.
 fn is_bare(replica: &Replica) -> bool {
     replica.phase == Phase::Pending

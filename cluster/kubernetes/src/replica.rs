@@ -4,6 +4,7 @@ mod advice;
 mod failure;
 #[cfg(test)]
 mod tests;
+mod unseen;
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,6 +16,7 @@ use weir_cluster::{
 
 use crate::entry::entry;
 use failure::failure;
+pub(crate) use unseen::Unseen;
 
 /// The replica that a pod is; `before` is what it was.
 pub(crate) fn replica(pod: &Pod, before: Option<&Replica>) -> Replica {

@@ -1,12 +1,14 @@
 //! The watches of the API server, whose events make snapshots.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future;
 use futures_util::stream::{self, BoxStream, SelectAll, StreamExt, select_all};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ListParams};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{Config, Event, watcher};
@@ -22,6 +24,9 @@ use crate::{Options, WatchScope, error};
 
 /// Events that make one snapshot together when they are there at once, as at the start.
 const AT_ONCE: usize = 1024;
+
+/// Period of the clock: a cause that time shows is seen this much late.
+const TICK: Duration = Duration::from_secs(5);
 
 /// Snapshots, and the gateways among them.
 pub(crate) struct Published {
@@ -114,6 +119,7 @@ fn changes(client: &Client, options: &Options) -> SelectAll<BoxStream<'static, C
                 .boxed(),
         ),
         WatchScope::Control => all.extend([
+            clock(),
             events(options.watched(client), ours())
                 .map(Change::Deployment)
                 .boxed(),
@@ -124,6 +130,16 @@ fn changes(client: &Client, options: &Options) -> SelectAll<BoxStream<'static, C
         ]),
     }
     select_all(all)
+}
+
+/// The time, every few seconds: some causes show by nothing but time that passes.
+fn clock() -> BoxStream<'static, Change> {
+    let ticks = stream::unfold((), async |()| {
+        tokio::time::sleep(TICK).await;
+        let now = u64::try_from(Timestamp::now().as_second());
+        Some((Change::Clock(now.unwrap_or_default()), ()))
+    });
+    ticks.boxed()
 }
 
 /// The autoscalers of others. Where they cannot be watched, as without the right, it is as if there were none, and one line

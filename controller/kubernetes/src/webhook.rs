@@ -8,6 +8,7 @@
 //!
 //! The API server asks it only while it answers: what passes unasked is told by the service's conditions.
 
+mod images;
 mod metrics;
 mod port;
 mod request;

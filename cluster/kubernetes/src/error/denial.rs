@@ -1,7 +1,7 @@
 //! Words of the API server about what it does not let pass, with what to do.
 
 /// What a message tells of, and what to do about it; the first that fits.
-const ADVICE: [(&str, &str); 14] = [
+const ADVICE: [(&str, &str); 18] = [
     (
         "exceeded quota",
         "raise the quota of the namespace, or ask for less",
@@ -9,6 +9,22 @@ const ADVICE: [(&str, &str); 14] = [
     (
         "failed quota",
         "write the missing resources into the service, or give the namespace a LimitRange with defaults",
+    ),
+    (
+        "hostPath volumes (",
+        "remove the hostPath volume: this namespace's PodSecurity level takes none. Put the model on a PersistentVolumeClaim",
+    ),
+    (
+        "restricted volume types (",
+        "remove the volume of that type: this namespace's PodSecurity level takes none of it",
+    ),
+    (
+        "host namespaces (",
+        "remove hostNetwork, hostPID and hostIPC: this namespace's PodSecurity level takes none of them",
+    ),
+    (
+        "hostPort (",
+        "remove hostPort: this namespace's PodSecurity level takes none. Requests reach the containerPort",
     ),
     (
         "violates PodSecurity",
@@ -85,6 +101,18 @@ mod tests {
             (
                 r#"pods "a" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true"#,
                 "securityContext",
+            ),
+            (
+                r#"pods "a" is forbidden: violates PodSecurity "baseline:latest": hostPath volumes (volume "data")"#,
+                "remove the hostPath volume",
+            ),
+            (
+                r#"pods "a" is forbidden: violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true)"#,
+                "remove hostNetwork",
+            ),
+            (
+                r#"pods "a" is forbidden: violates PodSecurity "baseline:latest": hostPort (container "a" uses hostPort 80)"#,
+                "remove hostPort",
             ),
             (
                 r#"pods "a" is forbidden: maximum memory usage per Pod is 1Gi, but limit is 2Gi"#,

@@ -78,6 +78,42 @@ const CONTAINER: [(&str, &str); 10] = [
     ("name conflict", "it is tried again"),
 ];
 
+/// What a registry that refuses a pull says.
+const PULL_REFUSED: [&str; 6] = [
+    "401",
+    "403",
+    "access denied",
+    "authorization failed",
+    "denied",
+    "unauthorized",
+];
+
+/// What to do about an image that cannot be had, of a pod that names these Secrets for its registry.
+pub(super) fn of_image(message: &str, secrets: &[&str]) -> String {
+    let message = message.to_lowercase();
+    if message.contains("no such host") {
+        return "correct the name of its registry".to_owned();
+    }
+    let is_refused = PULL_REFUSED.iter().any(|words| message.contains(words));
+    match (is_refused, secrets) {
+        (true, []) => {
+            "name a Secret for its registry in imagePullSecrets, or correct its name".to_owned()
+        }
+        (false, []) => {
+            "correct its name and tag, or name a Secret for its registry in imagePullSecrets"
+                .to_owned()
+        }
+        (true, secrets) => format!(
+            "create the Secret {} of imagePullSecrets in this namespace, if it is missing, or correct what it holds",
+            secrets.join(" and ")
+        ),
+        (false, secrets) => format!(
+            "correct its name and tag, or see that the Secret {} of imagePullSecrets is there",
+            secrets.join(" and ")
+        ),
+    }
+}
+
 /// What to do about a pod that no node takes.
 pub(super) fn of_scheduler(message: &str) -> &'static str {
     find(&UNSCHEDULABLE, message).unwrap_or("see `kubectl describe pod`")

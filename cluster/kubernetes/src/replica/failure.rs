@@ -154,7 +154,7 @@ fn of_container(pod: &Pod, status: &ContainerStatus, kind: Kind) -> Option<Failu
     }
     let ended = now.or(before).map(|ended| (ended, container));
     match (waiting, ended) {
-        (Some(waiting), ended) => waits(status, waiting, ended, kind),
+        (Some(waiting), ended) => waits(pod, status, waiting, ended, kind),
         // It was started again, and what it ended with is told until it is ready.
         (None, Some(ended)) => Some(ended_with(status, ended, kind, FailureReason::Exited)),
         (None, None) if is_running => None,
@@ -180,6 +180,7 @@ pub(super) fn last_exit(pod: &Pod, status: &ContainerStatus) -> Option<Failure> 
 
 /// A container that the kubelet could not start, or starts no more for now.
 fn waits(
+    pod: &Pod,
     status: &ContainerStatus,
     waiting: &ContainerStateWaiting,
     ended: Option<(&ContainerStateTerminated, Option<&Container>)>,
@@ -207,10 +208,10 @@ fn waits(
         | "RegistryUnavailable"
         | "ImageInspectError"
         | "SignatureValidationFailed") => format!(
-            "the image {:?} cannot be had, {reason}{}: correct its name and tag, or name a Secret for its registry in \
-             imagePullSecrets",
+            "the image {:?} cannot be had, {reason}{}: {}",
             status.image,
-            told(message)
+            told(message),
+            advice::of_image(message, &pull_secrets(pod))
         ),
         reason => format!(
             "the container {} cannot be made, {reason}{}: {}",
@@ -223,6 +224,12 @@ fn waits(
         reason_of(status, kind, FailureReason::NotStarted),
         sentence,
     ))
+}
+
+/// The Secrets by which a pod's images are pulled.
+fn pull_secrets(pod: &Pod) -> Vec<&str> {
+    let secrets = pod.spec.iter().flat_map(|spec| &spec.image_pull_secrets);
+    secrets.flatten().map(|secret| &*secret.name).collect()
 }
 
 /// A container that ended, by what it left.

@@ -142,6 +142,22 @@ async fn a_pod_that_a_restricted_namespace_refuses_is_told() {
 }
 
 #[tokio::test]
+async fn a_host_path_that_a_namespace_refuses_is_told() {
+    let volumes = json!({ "volumes": [{ "name": "data", "hostPath": { "path": "/data" } }] });
+    let case = Case::new("fails-host-path", pod_with(volumes)).await;
+    restrict(&case.client, "fails-host-path").await;
+    case.fails(&["violates PodSecurity", "remove the"]).await;
+}
+
+#[tokio::test]
+async fn a_scheduler_that_is_not_there_is_told() {
+    let scheduler = json!({ "schedulerName": "nobody" });
+    let case = Case::new("fails-scheduler", pod_with(scheduler)).await;
+    case.fails(&["no scheduler called nobody", "correct schedulerName"])
+        .await;
+}
+
+#[tokio::test]
 async fn a_gpu_that_no_node_has_is_told() {
     let gpus = json!({ "resources": { "limits": { "nvidia.com/gpu": "64" } } });
     let case = Case::new("fails-gpu", container_with(gpus)).await;

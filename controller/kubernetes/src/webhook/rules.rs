@@ -9,6 +9,7 @@ use weir_controller::{
     Declaration, FieldError, KeptObject, Platform, Service, Validated, validate, validate_runtime,
 };
 
+use super::images::missing_images;
 use super::request::{Checked, Request, Written};
 use super::storage::storage_errors;
 use super::taken_hosts::taken_hosts;
@@ -84,7 +85,9 @@ impl Rules {
 }
 
 fn valid(validated: &Validated, declaration: &Declaration) -> Findings {
-    let mut findings = Findings::default().with_ignored(&validated.ignored_fields);
+    let mut findings = Findings::default()
+        .with_ignored(&validated.ignored_fields)
+        .with_errors(missing_images(validated));
     findings
         .warnings
         .extend(taken_hosts(validated, declaration));

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use weir_cluster::FailureReason as R;
 
 use super::*;
+use crate::replica::Unseen;
 
 /// A pod in this state.
 fn pod(status: &Value) -> Pod {
@@ -346,4 +347,84 @@ fn a_long_message_is_cut_between_letters() {
     let message = "ä".repeat(2000);
     let told = told(&message);
     assert!(told.ends_with("…)") && told.chars().count() < 520);
+}
+
+#[test]
+fn an_image_that_cannot_be_had_names_the_secret_or_the_name() {
+    let waits = |message: &str, secrets: &[&str]| {
+        let mut pod = pod(&serving(&waiting("ErrImagePull", message), &json!({})));
+        let secrets = json!(
+            secrets
+                .iter()
+                .map(|name| json!({ "name": name }))
+                .collect::<Vec<_>>()
+        );
+        pod.spec.as_mut().unwrap().image_pull_secrets = serde_json::from_value(secrets).unwrap();
+        failure(&pod).unwrap().message.to_string()
+    };
+    let refused =
+        "failed to authorize: failed to fetch anonymous token: unexpected status: 401 Unauthorized";
+    for (message, secrets, advice) in [
+        (
+            refused,
+            &["regcred"][..],
+            "create the Secret regcred of imagePullSecrets in this namespace, if it is missing, or correct what it holds",
+        ),
+        (
+            refused,
+            &[],
+            "name a Secret for its registry in imagePullSecrets, or correct its name",
+        ),
+        (
+            "dial tcp: lookup registry.exmaple.com: no such host",
+            &["regcred"],
+            "correct the name of its registry",
+        ),
+        (
+            "example/server:1: not found",
+            &["a", "b"],
+            "correct its name and tag, or see that the Secret a and b of imagePullSecrets is there",
+        ),
+    ] {
+        let told = waits(message, secrets);
+        assert!(told.ends_with(&format!(": {advice}")), "{told}");
+    }
+}
+
+#[test]
+fn a_pod_that_no_scheduler_has_looked_at_says_which_it_waits_for() {
+    let unseen = |status: Value, fields: Value| {
+        let mut object = serde_json::to_value(pod(&status)).unwrap();
+        object["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:10Z");
+        let spec = object["spec"].as_object_mut().unwrap();
+        spec.remove("resourceClaims");
+        spec.extend(fields.as_object().unwrap().clone());
+        let unseen = Unseen::of(&serde_json::from_value(object).unwrap())?;
+        Some((
+            unseen.failure(1_767_225_639),
+            unseen.failure(1_767_225_640)?,
+        ))
+    };
+    let pending = json!({ "phase": "Pending" });
+    let (early, late) = unseen(pending.clone(), json!({ "schedulerName": "volcano" })).unwrap();
+    assert_eq!(early, None, "a scheduler may take half a minute");
+    assert_eq!(
+        (late.reason, &*late.message),
+        (
+            R::NotStarted,
+            "no scheduler called volcano has looked at it: install that scheduler, or correct schedulerName"
+        )
+    );
+    let (_, late) = unseen(pending.clone(), json!({})).unwrap();
+    assert_eq!(
+        &*late.message,
+        "no scheduler has looked at it: see that the cluster's kube-scheduler runs"
+    );
+    let placed = json!({ "nodeName": "gpu-1" });
+    assert_eq!(unseen(pending, placed), None);
+    let looked_at = condition("Unschedulable", "0/3 nodes are available");
+    assert_eq!(
+        unseen(looked_at, json!({ "schedulerName": "volcano" })),
+        None
+    );
 }

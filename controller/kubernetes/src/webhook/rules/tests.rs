@@ -359,3 +359,29 @@ fn labels_and_annotations_of_pods_have_kubernetes_syntax() {
         assert_eq!(refused(field, name, value), Vec::<String>::new());
     }
 }
+
+#[test]
+fn a_container_without_an_image_is_refused_where_it_is_written() {
+    let errors = |predictor: Value| {
+        let object = object("digits", "team", predictor);
+        texts(&verdict("InferenceService", &object, None))
+    };
+    let server = json!({"containers": [{"name": "kserve-container", "command": ["serve"]}]});
+    assert_eq!(
+        errors(server),
+        [
+            "spec.predictor.containers[kserve-container].image: the container kserve-container has no image: write one, such as \
+             `image: example/server:1`"
+        ]
+    );
+    let mut beside = model(json!({}));
+    beside["initContainers"] = json!([{"name": "prepare", "image": ""}]);
+    let [error] = &errors(beside)[..] else {
+        panic!("there is one error");
+    };
+    assert!(
+        error.contains("the container prepare has no image"),
+        "{error}"
+    );
+    assert_eq!(errors(model(json!({}))), [""; 0]);
+}

@@ -1,0 +1,45 @@
+//! Containers without an image, which no API server takes in a pod. Pure.
+//!
+//! Without Kubernetes a container needs a command and no image, so this is no rule of the controller's.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::Container;
+use weir_controller::{FieldError, Validated, Variant};
+
+/// The containers of a service's pods that have no image, by the predictor that has them. A container of which neither the
+/// service nor its runtime names an image is one error.
+pub(super) fn missing_images(validated: &Validated) -> Vec<FieldError> {
+    let stable = ("spec.predictor".to_owned(), &validated.predictor);
+    let canaries = validated.canaries.iter().enumerate();
+    let canaries =
+        canaries.map(|(i, canary)| (format!("spec.canary[{i}].predictor"), &canary.variant));
+    let mut known = BTreeSet::new();
+    [stable]
+        .into_iter()
+        .chain(canaries)
+        .flat_map(|(path, variant)| {
+            let names = without_image(variant).into_iter();
+            names.map(move |name| (path.clone(), name))
+        })
+        // A canary has most of its pod from the stable predictor.
+        .filter(|(_, name)| known.insert(name.clone()))
+        .map(|(path, name)| {
+            let message = format!(
+                "the container {name} has no image: write one, such as `image: example/server:1`"
+            );
+            FieldError::new(format!("{path}.containers[{name}].image"), message)
+        })
+        .collect()
+}
+
+fn without_image(variant: &Variant) -> Vec<String> {
+    let template = variant.template.read();
+    let has_none =
+        |container: &&Container| container.image.as_deref().unwrap_or_default().is_empty();
+    let pods = template.spec.iter();
+    let all = pods.flat_map(|pod| pod.init_containers.iter().flatten().chain(&pod.containers));
+    all.filter(has_none)
+        .map(|container| container.name.clone())
+        .collect()
+}
