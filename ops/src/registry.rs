@@ -11,6 +11,9 @@ pub use prometheus_client::registry::Registry;
 /// The content type of [`text`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+/// Prefix of Triton's names, whose counters have no `_total`.
+const TRITON: &str = "nv_";
+
 /// A registry with the process's own metrics in it.
 #[must_use]
 pub fn with_process_metrics() -> Registry {
@@ -52,19 +55,31 @@ fn classic(open: &str) -> Result<String, std::fmt::Error> {
 
 /// The suffix the family's name needs, and its type, as format 0.0.4 has them.
 fn classic_type<'a>(kind: &'a str, name: &str, sample: Option<&str>) -> (&'static str, &'a str) {
-    let after = sample.and_then(|line| line.strip_prefix(name));
-    let has = |suffix| after.is_some_and(|after| after.starts_with(suffix));
     match kind {
-        "counter" if has("_total") => ("_total", "counter"),
+        "counter" => (counter_suffix(name, sample), "counter"),
         "info" => ("_info", "gauge"),
         "unknown" => ("", "untyped"),
         other => ("", other),
     }
 }
 
+/// The end of a counter's name. A family without samples has that which they will have.
+fn counter_suffix(name: &str, sample: Option<&str>) -> &'static str {
+    let after = sample.and_then(|line| line.strip_prefix(name));
+    let is_bare = after.is_some_and(|after| after.starts_with(['{', ' ']));
+    if is_bare || name.starts_with(TRITON) {
+        ""
+    } else {
+        "_total"
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use prometheus_client::metrics::counter::Counter;
+    use prometheus_client::collector::Collector;
+    use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+    use prometheus_client::metrics::MetricType;
+    use prometheus_client::metrics::counter::{ConstCounter, Counter};
     use prometheus_client::metrics::info::Info;
 
     use super::*;
@@ -79,5 +94,42 @@ mod tests {
         let expected = "# HELP seen_total Things seen.\n# TYPE seen_total counter\nseen_total 3\n\
             # HELP build_info What was built.\n# TYPE build_info gauge\nbuild_info{version=\"1\"} 1\n";
         assert_eq!(text(&registry).unwrap(), expected);
+    }
+
+    /// Counters of which the first may have a sample.
+    #[derive(Debug)]
+    struct Counters(Vec<u64>);
+
+    impl Collector for Counters {
+        fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+            let mut samples = self.0.iter();
+            for name in ["first", "second", "nv_third"] {
+                let kind = MetricType::Counter;
+                let family = encoder.encode_descriptor(name, "Counts", None, kind)?;
+                if let Some(sample) = samples.next() {
+                    ConstCounter::new(*sample).encode(family)?;
+                }
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_counter_without_samples_is_typed_under_the_name_that_they_will_have() {
+        for samples in [Vec::new(), vec![7]] {
+            let mut registry = Registry::default();
+            registry.register_collector(Box::new(Counters(samples)));
+            let text = text(&registry).unwrap();
+            let lines = text.lines();
+            let types: Vec<_> = lines
+                .filter_map(|line| line.strip_prefix("# TYPE "))
+                .collect();
+            let expected = [
+                "first_total counter",
+                "second_total counter",
+                "nv_third counter",
+            ];
+            assert_eq!(types, expected);
+        }
     }
 }
