@@ -79,9 +79,15 @@ alerts_are_of_metrics_that_there_are() {
     local metric metrics
     check "nothing of the Prometheus operator unasked" 0 "$(render | grep -c monitoring.coreos.com)"
     check "what the Prometheus operator gets" "PodMonitor PrometheusRule" "$(monitors | field kind)"
-    check "labels by which it is chosen" 2 "$(monitors --set monitoring.labels.release=stack | grep -c '^    release: stack')"
+    check "labels by which it is chosen" 3 "$(monitors --set monitoring.labels.release=stack | grep -c '^    release: stack')"
+    check "pods that are scraped" "weir weir-services" "$(monitors --set monitoring.rules=false | sed -n '/^metadata:/{n;s/^  name: //p}' | sort | paste -sd ' ')"
+    check "namespaces whose services are scraped" "{any: true}" "$(monitors | field namespaceSelector)"
+    check "the one namespace whose services are scraped" '{matchNames: ["team"]}' "$(monitors --set watchNamespace=team | field namespaceSelector)"
+    check "annotations of weir-libtorch that say what is scraped" "path port scrape" \
+        "$(monitors | grep -oE 'annotation_prometheus_io_[a-z]+' | sed 's/.*_//' | sort -u | paste -sd ' ')"
+    check "annotations that weir-libtorch has" "path port scrape" "$(render -s templates/runtime.yaml | sed -n 's/^ *prometheus.io.\([a-z]*\):.*/\1/p' | sort -u | paste -sd ' ')"
     check "alerts alone" PrometheusRule "$(monitors --set monitoring.podMonitor=false | field kind)"
-    metrics=$(monitors | grep -oE 'weir_[a-z_]+' | sort -u)
+    metrics=$(monitors --set monitoring.podMonitor=false | grep -oE 'weir_[a-z_]+' | sort -u)
     check "metrics of alerts" 12 "$(wc -l <<<"$metrics")"
     for metric in $metrics; do
         check "docs/metrics.md has $metric" 1 "$(grep -c "^| \`${metric%_count}\` " docs/metrics.md)"
