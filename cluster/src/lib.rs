@@ -43,8 +43,8 @@ pub use relocate::relocate;
 pub use report::{Activity, BatchTimes, Batches, Histogram, Report};
 pub use reports::{LatestReports, Reports};
 pub use route::{
-    Batching, Conflict, ControlRoutes, Destination, HostClaim, Mirror, Route, Routes, Split,
-    Tagged, Target,
+    Batching, Conflict, ControlRoutes, Destination, Domains, HostClaim, Mirror, Route, Routes,
+    Split, Tagged, Target,
 };
 pub use runtime_arguments::check_runtime_arguments;
 pub use scale::Scale;

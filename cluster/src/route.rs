@@ -1,5 +1,6 @@
 //! Routes: how a service is reached, and the revisions that its requests go to.
 
+mod domains;
 mod split;
 mod table;
 #[cfg(test)]
@@ -8,6 +9,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use domains::Domains;
 pub use split::{Split, Target};
 pub use table::{Conflict, HostClaim, Routes};
 
@@ -18,10 +20,12 @@ use crate::{Host, RevisionName, ServiceName, Tag};
 pub struct Route {
     /// The service that it leads to.
     pub service: ServiceName,
-    /// When the service was made, seconds since 1970: of two that claim a host, the older keeps it.
+    /// Time at which the service was made, in seconds since 1970: of two that claim a host, the older keeps it.
     pub since: u64,
     /// The hosts that lead to the service, each in full.
     pub hosts: Vec<Host>,
+    /// Hosts that were claimed for the service and that do not follow from its name: they lead nowhere.
+    pub refused_hosts: Vec<Host>,
     /// The V2 model name that leads to it whatever the host, where only one platform is served.
     pub model: Option<Arc<str>>,
     /// Where requests go that name no revision.
@@ -105,6 +109,7 @@ impl Route {
             service,
             since: 0,
             hosts: Vec::new(),
+            refused_hosts: Vec::new(),
             model: None,
             destination,
             tags: Vec::new(),

@@ -41,6 +41,7 @@ fn of_route(route: &Route) -> Value {
     json!({
         "service": route.service.to_string(),
         "hosts": route.all_hosts().map(Host::as_str).collect::<Vec<_>>(),
+        "refused_hosts": route.refused_hosts.iter().map(Host::as_str).collect::<Vec<_>>(),
         "path": route.service.path_prefix(),
         "model": route.model.as_deref(),
         "split": split,

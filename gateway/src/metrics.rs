@@ -10,7 +10,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
-use weir_cluster::{Activity, RevisionName};
+use weir_cluster::{Activity, RevisionName, Routes};
 
 use crate::context::Context;
 use crate::protocol::Protocol;
@@ -50,6 +50,7 @@ impl Collector for Counts {
         counts.sort_by_key(|(name, _)| *name);
         mirrored(&mut encoder, &counts)?;
         counters(&mut encoder, &rows)?;
+        refused_hosts(&mut encoder, &state.snapshot.routes)?;
         gauges(&mut encoder, &rows)?;
         delays(&mut encoder, &rows)
     }
@@ -159,6 +160,25 @@ fn counters(encoder: &mut DescriptorEncoder<'_>, rows: &Rows) -> Result<(), fmt:
             let counter = ConstCounter::new(count(activity));
             counter.encode(family.encode_family(&labels(revision))?)?;
         }
+    }
+    Ok(())
+}
+
+/// Encodes the number of hosts that each route claims and that are not its service's.
+fn refused_hosts(encoder: &mut DescriptorEncoder<'_>, routes: &Routes) -> Result<(), fmt::Error> {
+    let kind = ConstGauge::new(0_i64).metric_type();
+    let name = "weir_gateway_refused_hosts";
+    let help = "Hosts that the service's route claims and that do not follow from its name.";
+    let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+    let routes = routes.as_slice().iter();
+    for route in routes.filter(|route| !route.refused_hosts.is_empty()) {
+        let service = &route.service;
+        let labels = [
+            ("namespace", service.namespace()),
+            ("service", service.name()),
+        ];
+        let count = i64::try_from(route.refused_hosts.len()).unwrap_or(i64::MAX);
+        ConstGauge::new(count).encode(family.encode_family(&labels)?)?;
     }
     Ok(())
 }

@@ -248,6 +248,42 @@ pods_are_only_marked() {
     kubectl delete pod marked --now >/dev/null
 }
 
+slice() { # slice NAME LABEL: what is said when anna writes an EndpointSlice with an address of no pod
+    local said
+    said=$(kubectl create --as anna -f - 2>&1 <<YAML
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: $1, namespace: default, labels: {app.kubernetes.io/managed-by: $2}}
+addressType: IPv4
+endpoints: [{addresses: [10.9.9.9]}]
+ports: [{name: http, port: 6443}]
+YAML
+    ) || true
+    grep -oE 'created|only Kubernetes writes the addresses' <<<"$said" || true
+}
+
+# A role that writes EndpointSlices must not send the gateways, which many networks let in, wherever its owner likes.
+addresses_are_of_pods() {
+    local waited=0
+    kubectl create role slices --verb=create,update --resource=endpointslices.discovery.k8s.io -n default >/dev/null
+    kubectl create rolebinding anna --role slices --user anna -n default >/dev/null
+    # A new policy and a new right hold some moments later.
+    until [ "$(slice "probe-$waited" weir)" = "only Kubernetes writes the addresses" ] || [ $((waited += 1)) -gt 60 ]; do sleep 0.5; done
+    check "a tenant's addresses for a service of Weir's" "only Kubernetes writes the addresses" "$(slice forged weir)"
+    check "a tenant's addresses for others" created "$(slice own people)"
+    kubectl create service clusterip made --tcp=80 -n default --dry-run=client -o yaml |
+        kubectl label --local -f - app.kubernetes.io/managed-by=weir -o yaml | kubectl apply -f - >/dev/null
+    waited=0
+    until [ -n "$(slices_of made)" ] || [ $((waited += 1)) -gt 60 ]; do sleep 0.5; done
+    check "slices that Kubernetes makes" 1 "$(slices_of made | wc -l)"
+    kubectl delete service made -n default >/dev/null
+    kubectl delete endpointslice -n default -l "app.kubernetes.io/managed-by in (weir, people)" >/dev/null
+    kubectl delete rolebinding anna -n default >/dev/null
+    kubectl delete role slices -n default >/dev/null
+}
+
+slices_of() { kubectl get endpointslice -n default -l "kubernetes.io/service-name=$1" -o name; }
+
 # Rights where the services are, and nowhere else; what is the cluster's is read by name or not at all.
 roles_of_one_namespace() {
     local notes
@@ -344,6 +380,7 @@ install() {
     refused_install "there is one already" other
     roles_are_least
     pods_are_only_marked
+    addresses_are_of_pods
     # What the leading controller writes: an upgrade leaves it, even one that changes the webhook.
     kubectl patch validatingwebhookconfiguration weir-webhook --type json \
         -p '[{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "YQ=="}]' >/dev/null

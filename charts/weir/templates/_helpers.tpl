@@ -184,7 +184,7 @@ subjects: [{kind: ServiceAccount, name: weir-{{ .name }}, namespace: {{ .root.Re
 {{/* Arguments of every component, then its own: include "weir.args" (list $ (list …)) | fromJsonArray */}}
 {{- define "weir.args" -}}
 {{- $values := (index . 0).Values }}
-{{- $args := list "--admin-port=9090" (printf "--cluster-domain=%s" $values.clusterDomain) }}
+{{- $args := list "--admin-port=9090" (printf "--domain=%s" $values.domain) (printf "--cluster-domain=%s" $values.clusterDomain) }}
 {{- with $values.watchNamespace }}
 {{- $args = append $args (printf "--watch-namespace=%s" .) }}
 {{- end }}

@@ -66,10 +66,6 @@ pub(crate) struct GatewayArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = CONTROLLER)]
 pub(crate) struct ControllerArgs {
-    /// Domain of the services' hosts, which are NAME-NAMESPACE.DOMAIN.
-    #[arg(long, default_value = "example.com", value_parser = domain)]
-    pub(crate) domain: String,
-
     /// Scheme of the URLs for callers outside, in each status: http, or https where the gateways or a proxy before
     /// them end TLS.
     #[arg(long, value_name = "SCHEME", default_value_t)]
@@ -148,6 +144,11 @@ pub(crate) struct ProcessArgs {
     /// The one namespace whose InferenceServices are looked after [default: all].
     #[arg(long, value_name = "NAME")]
     pub(crate) watch_namespace: Option<String>,
+
+    /// Domain of the services' hosts, which are NAME-NAMESPACE.DOMAIN. The same for all processes: gateways send no
+    /// request for another host to a service.
+    #[arg(long, default_value = "example.com", value_parser = domain)]
+    pub(crate) domain: String,
 
     /// Domain of the cluster's own names.
     #[arg(long, value_name = "DOMAIN", default_value = "cluster.local", value_parser = domain)]

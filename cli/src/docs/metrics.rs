@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use weir_autoscaler::{Autoscaler, Reason as ScaleReason};
 use weir_cluster::{
-    Apply, Desired, Destination, Directory, Fake, Mirror, PodTemplate, Readiness, Route,
+    Apply, Desired, Destination, Directory, Fake, Host, Mirror, PodTemplate, Readiness, Route,
     ServiceName, Workload,
 };
 use weir_controller::files::Files;
@@ -119,6 +119,7 @@ async fn serve(cluster: &Fake) -> Result<(), Box<dyn Error>> {
         revision,
         percent: 1,
     });
+    route.refused_hosts = vec![Host::parse("other.example.com")?];
     let desired = Desired::new(service, vec![workload], Some(route))?;
     cluster.apply(desired).await?;
     Ok(())

@@ -22,6 +22,7 @@ pub(super) struct Connected {
 pub(super) fn options(args: &ProcessArgs, name: &str) -> Options {
     Options {
         namespace: args.namespace.clone(),
+        domain: args.domain.clone(),
         cluster_domain: args.cluster_domain.clone(),
         watched: args.watch_namespace.clone(),
         process: name.to_owned(),

@@ -31,7 +31,7 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, CliError> {
         return Ok(process.end().await);
     };
     let platform = Platform {
-        domain: args.domain,
+        domain: args.process.domain.clone(),
         scheme: args.url_scheme,
         cluster_domain: args.process.cluster_domain.clone(),
         routes_model_names: false,

@@ -4,9 +4,19 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
-use weir_cluster::{Address, Endpoints, Phase, Replica};
+use kube::ResourceExt;
+use weir_cluster::{Address, Endpoints, Phase, Replica, RevisionName};
 
-use crate::objects::{GRPC, HTTP};
+use crate::objects::{GRPC, HTTP, revision_of};
+
+/// Label with the name of the Service that a slice is of.
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+
+/// Label with the name of what makes a slice.
+const MADE_BY: &str = "endpointslice.kubernetes.io/managed-by";
+
+/// Value of [`MADE_BY`] on slices of the pods that a Service selects. Others hold addresses that people write.
+const OF_PODS: &str = "endpointslice-controller.k8s.io";
 
 /// The replicas of a revision, sorted by name. Most have one or none: a list needs the least memory.
 #[derive(Clone, Debug, Default)]
@@ -56,6 +66,15 @@ impl FromIterator<Replica> for Replicas {
     }
 }
 
+/// The revision whose pods a slice has. Any Service can have a revision's label, which is copied to its slices: those of the
+/// revision's own Service count, as far as Kubernetes makes them of pods.
+pub(crate) fn revision(slice: &EndpointSlice) -> Option<RevisionName> {
+    let revision = revision_of(slice)?;
+    let has = |label: &str, value: &str| slice.labels().get(label).is_some_and(|is| is == value);
+    let is_own = has(SERVICE_NAME, revision.as_str()) && has(MADE_BY, OF_PODS);
+    is_own.then_some(revision)
+}
+
 /// The replicas in one slice of a revision's Service; `before` are those that are known, in whichever slice.
 pub(crate) fn replicas(slice: &EndpointSlice, before: &Replicas) -> Vec<Replica> {
     let endpoints = slice.endpoints.iter().flatten();
@@ -68,6 +87,9 @@ pub(crate) fn replicas(slice: &EndpointSlice, before: &Replicas) -> Vec<Replica>
 fn replica(slice: &EndpointSlice, endpoint: &Endpoint, before: &Replicas) -> Option<Replica> {
     let address: IpAddr = endpoint.addresses.first()?.parse().ok()?;
     let pod = endpoint.target_ref.as_ref()?;
+    if pod.kind.as_deref() != Some("Pod") || pod.namespace != slice.namespace() {
+        return None;
+    }
     let name: Arc<str> = pod.name.as_deref()?.into();
     let at = |port: u16| Address::Tcp(SocketAddr::new(address, port));
     Some(Replica {
@@ -131,14 +153,18 @@ mod tests {
     use super::*;
 
     fn slice(conditions: &Value) -> EndpointSlice {
+        let pod = |kind: &str, name: &str, namespace: &str| json!({ "kind": kind, "name": name, "namespace": namespace });
         serde_json::from_value(json!({
+            "metadata": { "name": "digits-predictor-00001-abc", "namespace": "team" },
             "addressType": "IPv4",
             "endpoints": [
                 {
                     "addresses": ["10.0.0.7"], "conditions": conditions,
-                    "targetRef": { "kind": "Pod", "name": "digits-1" },
+                    "targetRef": pod("Pod", "digits-1", "team"),
                 },
                 { "addresses": ["10.0.0.8"] },
+                { "addresses": ["10.0.0.9"], "targetRef": pod("Node", "digits-2", "team") },
+                { "addresses": ["10.0.0.9"], "targetRef": pod("Pod", "digits-3", "other") },
             ],
             "ports": [{ "name": "http", "port": 8080 }, { "name": "grpc", "port": 9000 }],
         }))
@@ -147,7 +173,11 @@ mod tests {
 
     fn seen(conditions: &Value, before: Option<&Replica>) -> Replica {
         let mut replicas = replicas(&slice(conditions), &before.cloned().into_iter().collect());
-        assert_eq!(replicas.len(), 1, "what is no pod is no replica");
+        assert_eq!(
+            replicas.len(),
+            1,
+            "what is no pod of the namespace is no replica"
+        );
         replicas.remove(0)
     }
 
@@ -158,6 +188,26 @@ mod tests {
         let address = |address: Option<Address>| address.unwrap().to_string();
         assert_eq!(address(replica.endpoints.http), "10.0.0.7:8080");
         assert_eq!(address(replica.endpoints.grpc), "10.0.0.7:9000");
+    }
+
+    #[test]
+    fn a_slice_is_of_the_revision_whose_service_it_is_made_of() {
+        let of = |service: &str, made_by: &str| {
+            let mut slice = slice(&json!({}));
+            let labels = [
+                ("weir.dev/revision", "digits-predictor-00001"),
+                (SERVICE_NAME, service),
+                (MADE_BY, made_by),
+            ];
+            let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+            slice.metadata.labels = Some(labels.into());
+            revision(&slice)
+        };
+        let own = "digits-predictor-00001";
+        assert_eq!(of(own, OF_PODS).unwrap().as_str(), own);
+        assert_eq!(of("other", OF_PODS), None);
+        let mirrored = "endpointslicemirroring-controller.k8s.io";
+        assert_eq!(of(own, mirrored), None, "people write what it is made of");
     }
 
     #[test]

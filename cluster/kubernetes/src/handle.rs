@@ -53,7 +53,7 @@ impl Kubernetes {
         let (writes, written) = mpsc::channel(WRITES);
         let drift = Arc::<Mutex<Drift>>::default();
         let placements = Arc::<Mutex<Placements>>::default();
-        let observed = Observed::new(options.scope, generation, drift.clone(), placements.clone());
+        let observed = Observed::new(&options, generation, drift.clone(), placements.clone());
         let run = watching::run(client.clone(), options.clone(), observed, written, to);
         let watching = AbortOnDropHandle::new(tokio::spawn(run));
         let synced = snapshots.changed().await;

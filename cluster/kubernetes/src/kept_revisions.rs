@@ -8,7 +8,7 @@ use k8s_openapi::api::apps::v1::ControllerRevision;
 use parking_lot::Mutex;
 use weir_cluster::{RevisionName, ServiceName};
 
-use crate::objects::revision_of;
+use crate::objects::named_revision_of;
 
 /// ControllerRevisions by service, as JSON: as values they need ten times the memory. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +19,7 @@ type Texts = BTreeMap<RevisionName, Box<[u8]>>;
 impl KeptRevisions {
     /// Keeps one as the API server has it.
     pub(crate) fn put(&self, object: &ControllerRevision) {
-        let Some(revision) = revision_of(object) else {
+        let Some(revision) = named_revision_of(object) else {
             return;
         };
         let mut object = object.clone();
@@ -62,7 +62,7 @@ mod tests {
             "data": {"identity": "0123"},
         }))
         .unwrap();
-        let revision = revision_of(&object).unwrap();
+        let revision = named_revision_of(&object).unwrap();
         let kept = KeptRevisions::default();
         kept.put(&object);
         let mut taken = kept.take(revision.service());

@@ -23,7 +23,8 @@ pub(crate) use controller_revision::{
 use deployment::deployment;
 pub use owned::revision_of;
 pub(crate) use owned::{
-    GROUP, OWNER_KIND, check_owner, is_inference_service, may_be_of, selector, service_of,
+    GROUP, OWNER_KIND, check_owner, created, is_inference_service, may_be_of, named_revision_of,
+    selector, service_of,
 };
 
 use crate::entry::entry;

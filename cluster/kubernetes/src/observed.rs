@@ -14,21 +14,24 @@ use kube::ResourceExt;
 use kube::runtime::watcher::Event;
 use parking_lot::Mutex;
 use weir_cluster::{
-    Endpoints, Failure, FailureReason, Gateway, Identity, Phase, Replica, Revision, RevisionName,
-    Revisions, Route, Routes, Snapshot,
+    Domains, Endpoints, Failure, FailureReason, Gateway, Host, Identity, Phase, Replica, Revision,
+    RevisionName, Revisions, Route, Routes, Snapshot,
 };
 
 use crate::drift::{Drift, Made};
 use crate::endpoints::{self, Replicas};
 use crate::generation::generation;
-use crate::objects::{ROUTE, WORKLOAD, gpus, revision_of, service_of};
+use crate::objects::{ROUTE, WORKLOAD, created, gpus, named_revision_of, revision_of, service_of};
 use crate::other_autoscalers::{self, AutoscalerTarget, Targeted};
 use crate::placements::{Placement, Placements};
 use crate::replica::Unseen;
 use crate::seen::{Edit, Key, Seen, key};
 use crate::watch_scope::WatchScope;
 use crate::written::{WrittenRevision, WrittenRoute};
-use crate::{error, gateways, replica};
+use crate::{Options, error, gateways, replica};
+
+/// Refused hosts that a line of the log names at most.
+const LISTED: usize = 5;
 
 /// An event of one of the watches.
 #[derive(Debug)]
@@ -84,6 +87,7 @@ pub(crate) struct Observed {
     /// Those of `endpoints` by slice: a replica may be in two while it moves, and where it has addresses of both families.
     in_slices: BTreeMap<RevisionName, BTreeMap<Key, Vec<Replica>>>,
     scope: WatchScope,
+    domains: Domains,
     /// The newest change of any Service of ours.
     newest: u64,
     drift: Arc<Mutex<Drift>>,
@@ -133,15 +137,16 @@ enum Written {
 }
 
 impl Observed {
-    /// Nothing yet of what this scope has; routes are at least of this generation.
+    /// Nothing yet of what the scope has; routes are at least of this generation.
     pub(crate) fn new(
-        scope: WatchScope,
+        options: &Options,
         generation: u64,
         drift: Arc<Mutex<Drift>>,
         placements: Arc<Mutex<Placements>>,
     ) -> Self {
         Self {
-            scope,
+            scope: options.scope,
+            domains: options.domains(),
             drift,
             placements,
             newest: generation,
@@ -286,7 +291,7 @@ impl Observed {
         let known = std::mem::take(&mut self.replicas);
         let none = Replicas::default();
         let edits = self.endpoints.take(event, |slice, _| {
-            let name = revision_of(slice)?;
+            let name = endpoints::revision(slice)?;
             let before = known.get(&name).unwrap_or(&none);
             let replicas = endpoints::replicas(slice, before);
             Some((name, key(slice), replicas))
@@ -348,12 +353,13 @@ impl Observed {
         self.see(&event);
         self.newest = self.newest.max(version(&event));
         let edits = self.services.take(event, |object, before| {
-            written(object).unwrap_or_else(|error| {
+            written(object, &self.domains).unwrap_or_else(|error| {
                 let service = object.name_any();
                 tracing::warn!(service, %error, "cannot be read: its last good state stays");
                 before.cloned()
             })
         });
+        edits.iter().for_each(warn_of_refused);
         for written in edits.iter().flat_map(Edit::values) {
             match written {
                 Written::Revision(name, _) => self.unpublished.revisions.extend([name.clone()]),
@@ -494,7 +500,7 @@ fn scaled(object: &Deployment, before: Option<&Scaled>) -> Option<Scaled> {
     let unmade = conditions.find(|c| c.type_ == "ReplicaFailure" && c.status == "True");
     let message = unmade.and_then(|condition| condition.message.as_deref());
     Some(Scaled {
-        revision: revision_of(object)?,
+        revision: named_revision_of(object)?,
         replicas,
         version,
         gpus: gpus(&spec.template),
@@ -582,16 +588,48 @@ impl Written {
     }
 }
 
-/// What is written in a Service of ours.
-fn written(object: &Service) -> Result<Option<Written>, Box<dyn std::error::Error + Send + Sync>> {
-    if let (Some(name), Some(text)) = (revision_of(object), object.annotations().get(WORKLOAD)) {
+/// What is written in a Service with Weir's label. An editor of its namespace can write it: what it is of is told by its own name,
+/// its age by the API server, and of its hosts those count that follow from its name.
+fn written(
+    object: &Service,
+    domains: &Domains,
+) -> Result<Option<Written>, Box<dyn std::error::Error + Send + Sync>> {
+    let annotations = object.annotations();
+    if let (Some(name), Some(text)) = (named_revision_of(object), annotations.get(WORKLOAD)) {
         return Ok(Some(Written::Revision(name, serde_json::from_str(text)?)));
     }
-    let (Some(service), Some(text)) = (service_of(object), object.annotations().get(ROUTE)) else {
+    let (Some(service), Some(text)) = (service_of(object), annotations.get(ROUTE)) else {
         return Ok(None);
     };
+    if service.name() != object.name_any() {
+        let because = format!("the route of {service} is kept in the Service of that name alone");
+        return Err(because.into());
+    }
     let written: WrittenRoute = serde_json::from_str(text)?;
-    Ok(Some(Written::Route(Arc::new(written.route(&service)?))))
+    let mut route = written.route(&service, created(object))?;
+    domains.refuse_foreign_hosts(&mut route);
+    Ok(Some(Written::Route(Arc::new(route))))
+}
+
+/// Says once which hosts of a route are not its service's.
+fn warn_of_refused(edit: &Edit<Written>) {
+    let route = |written: &Option<Written>| written.as_ref().and_then(Written::route).cloned();
+    let Some(after) = route(&edit.after).filter(|route| !route.refused_hosts.is_empty()) else {
+        return;
+    };
+    let before = route(&edit.before);
+    if before.is_none_or(|before| before.refused_hosts != after.refused_hosts) {
+        let hosts: Vec<_> = after
+            .refused_hosts
+            .iter()
+            .take(LISTED)
+            .map(Host::to_string)
+            .collect();
+        tracing::warn!(
+            service = %after.service, count = after.refused_hosts.len(), hosts = hosts.join(", "),
+            "the Service claims hosts that do not follow from its name: requests for them do not go there"
+        );
+    }
 }
 
 /// The version of the Service that an event is about.

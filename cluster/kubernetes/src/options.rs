@@ -4,12 +4,15 @@ use crate::watch_scope::WatchScope;
 use k8s_openapi::NamespaceResourceScope;
 use kube::api::Api;
 use kube::{Client, Resource};
+use weir_cluster::Domains;
 
 /// Settings of the cluster.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Namespace of Weir itself: its gateways' Service and its Leases.
     pub namespace: String,
+    /// Domain of the services' hosts for callers outside.
+    pub domain: String,
     /// Domain of the cluster's own names.
     pub cluster_domain: String,
     /// What of the cluster this process watches.
@@ -28,6 +31,14 @@ impl Options {
     /// Name of the gateways' Service.
     pub const GATEWAY: &'static str = "weir-gateway";
 
+    /// The domains of the hosts that services may have.
+    pub(crate) fn domains(&self) -> Domains {
+        Domains {
+            external: self.domain.clone(),
+            cluster: self.cluster_domain.clone(),
+        }
+    }
+
     /// The objects of the watched namespaces.
     pub fn watched<K>(&self, client: &Client) -> Api<K>
     where
@@ -44,6 +55,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             namespace: "weir-system".to_owned(),
+            domain: "example.com".to_owned(),
             cluster_domain: "cluster.local".to_owned(),
             scope: WatchScope::default(),
             weir_image: concat!("weir:", env!("CARGO_PKG_VERSION")).to_owned(),

@@ -8,7 +8,9 @@ use kube::api::{Api, ListParams};
 use weir_cluster::{ClusterError, ServiceName};
 
 use crate::api::of_service;
-use crate::objects::{MANAGED_BY, ROLLOUT, WEIR, kept, revision_of, service_of};
+use crate::objects::{
+    MANAGED_BY, ROLLOUT, WEIR, kept, named_revision_of, rollout_name, service_of,
+};
 use crate::stored::StoredRevision;
 use crate::{Kubernetes, error};
 
@@ -34,7 +36,7 @@ impl Kubernetes {
         let mut history = StoredHistory::default();
         for object in objects.values() {
             self.kept.put(object);
-            history.add(object);
+            history.add(service, object);
         }
         Ok(history)
     }
@@ -54,7 +56,8 @@ impl Kubernetes {
             for object in &page.items {
                 if let Some(service) = service_of(object) {
                     self.kept.put(object);
-                    histories.entry(service).or_default().add(object);
+                    let history = histories.entry(service.clone()).or_default();
+                    history.add(&service, object);
                 }
             }
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
@@ -66,10 +69,14 @@ impl Kubernetes {
 }
 
 impl StoredHistory {
-    fn add(&mut self, object: &ControllerRevision) {
-        let Some(name) = revision_of(object) else {
-            let rollout = object.annotations().get(ROLLOUT).cloned();
-            self.rollout = rollout.or(self.rollout.take());
+    /// Takes in an object of the service, by its name: one of another name keeps nothing, whatever its labels say.
+    fn add(&mut self, service: &ServiceName, object: &ControllerRevision) {
+        if object.name_any() == rollout_name(service) {
+            self.rollout = object.annotations().get(ROLLOUT).cloned();
+            return;
+        }
+        let named = named_revision_of(object);
+        let Some(name) = named.filter(|name| name.service() == service) else {
             return;
         };
         match kept(object) {

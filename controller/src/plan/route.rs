@@ -13,6 +13,7 @@ pub(super) fn route(validated: &Validated, shares: &[Share]) -> Result<Route, Cl
         service: validated.service.clone(),
         since: validated.since,
         hosts: exposure.hosts.clone(),
+        refused_hosts: Vec::new(),
         model: exposure.model.clone(),
         destination: destination(validated, shares)?,
         tags: tags(validated, shares),

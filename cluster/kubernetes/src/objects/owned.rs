@@ -23,6 +23,17 @@ pub fn revision_of(object: &impl Resource) -> Option<RevisionName> {
     RevisionName::parse(&object.namespace()?, name).ok()
 }
 
+/// The revision that an object of a revision's own name is of. One of another name with that label is somebody else's.
+pub(crate) fn named_revision_of(object: &impl Resource) -> Option<RevisionName> {
+    revision_of(object).filter(|revision| revision.as_str() == object.name_any())
+}
+
+/// Time at which an object was made, in seconds since 1970: the API server writes it, and nobody else can.
+pub(crate) fn created(object: &impl Resource) -> u64 {
+    let created = object.meta().creation_timestamp.as_ref();
+    created.map_or(0, |time| u64::try_from(time.0.as_second()).unwrap_or(0))
+}
+
 /// The service that an object is of.
 pub(crate) fn service_of(object: &impl Resource) -> Option<ServiceName> {
     let name = object.labels().get(SERVICE)?;

@@ -87,7 +87,7 @@ fn list<K>(objects: Vec<K>) -> Vec<Event<K>> {
 
 /// A cluster with one service of one ready replica.
 fn observed() -> Observed {
-    let mut observed = Observed::new(WatchScope::Control, 100, Arc::default(), Arc::default());
+    let mut observed = Observed::new(&Options::default(), 100, Arc::default(), Arc::default());
     let deployments = list(vec![deployment(1)])
         .into_iter()
         .map(Change::Deployment);
@@ -111,7 +111,7 @@ fn snapshot(observed: &mut Observed) -> Snapshot {
 
 #[test]
 fn nothing_is_shown_before_all_is_known() {
-    let mut observed = Observed::new(WatchScope::Control, 0, Arc::default(), Arc::default());
+    let mut observed = Observed::new(&Options::default(), 0, Arc::default(), Arc::default());
     for event in list(vec![deployment(1)]) {
         observed.take(Change::Deployment(event));
     }
@@ -218,6 +218,57 @@ fn an_event_that_says_nothing_new_makes_no_snapshot() {
     assert_eq!(snapshot(&mut observed).generation, before.generation + 1);
 }
 
+/// The Service that keeps the route of vision/digits, as an editor of the namespace changes it.
+fn rerouted(change: impl FnOnce(&mut Service, &mut serde_json::Value)) -> Service {
+    let mut service = routed(150);
+    let text = service.annotations()[ROUTE].clone();
+    let mut route = serde_json::from_str(&text).unwrap();
+    change(&mut service, &mut route);
+    let annotations = service.metadata.annotations.as_mut().unwrap();
+    annotations.insert(ROUTE.to_owned(), route.to_string());
+    service
+}
+
+fn route_after(change: impl FnOnce(&mut Service, &mut serde_json::Value)) -> Arc<Route> {
+    let mut observed = observed();
+    observed.take(Change::Service(Event::Apply(rerouted(change))));
+    snapshot(&mut observed)
+        .routes
+        .of(&service())
+        .unwrap()
+        .clone()
+}
+
+#[test]
+fn a_route_has_the_hosts_of_its_name_and_the_age_of_its_object() {
+    let route = route_after(|object, route| {
+        route["since"] = 1.into();
+        route["hosts"] = json!(["digits.vision", "roll.team-a", "digits-vision.example.com"]);
+        let made = serde_json::from_value(json!("2026-01-02T03:04:05Z")).unwrap();
+        object.metadata.creation_timestamp = Some(made);
+    });
+    let hosts: Vec<_> = route.hosts.iter().map(Host::as_str).collect();
+    assert_eq!(hosts, ["digits.vision", "digits-vision.example.com"]);
+    let refused: Vec<_> = route.refused_hosts.iter().map(Host::as_str).collect();
+    assert_eq!(refused, ["roll.team-a"]);
+    assert_eq!(route.since, 1_767_323_045);
+}
+
+#[test]
+fn a_route_of_another_name_or_to_anothers_revision_is_not_read() {
+    let own = workload().revision;
+    let leads_to = |route: &Route| route.revisions().cloned().collect::<Vec<_>>();
+    let anothers = route_after(|_, route| {
+        route["destination"]["split"][0]["revision"] = "other-predictor-00001".into();
+    });
+    assert_eq!(leads_to(&anothers), [own]);
+    let mut observed = observed();
+    let renamed = rerouted(|object, _| object.metadata.name = Some("elsewhere".to_owned()));
+    observed.take(Change::Service(Event::Delete(routed(140))));
+    observed.take(Change::Service(Event::Apply(renamed)));
+    assert_eq!(snapshot(&mut observed).routes.as_slice(), []);
+}
+
 #[test]
 fn what_cannot_be_read_keeps_its_last_good_state() {
     let mut observed = observed();
@@ -320,14 +371,18 @@ fn endpoints_at(slice: &str, address: &str, pods: &[(&str, bool)]) -> EndpointSl
     let endpoint = |(name, serving): &(&str, bool)| {
         json!({
             "addresses": [address], "conditions": { "ready": true, "serving": serving },
-            "targetRef": { "kind": "Pod", "name": name },
+            "targetRef": { "kind": "Pod", "name": name, "namespace": "vision" },
         })
     };
     let endpoints: Vec<_> = pods.iter().map(endpoint).collect();
     serde_json::from_value(json!({
         "metadata": {
             "name": slice, "namespace": "vision",
-            "labels": { "weir.dev/revision": "digits-predictor-00001" },
+            "labels": {
+                "weir.dev/revision": "digits-predictor-00001",
+                "kubernetes.io/service-name": "digits-predictor-00001",
+                "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+            },
         },
         "addressType": if address.contains(':') { "IPv6" } else { "IPv4" },
         "endpoints": endpoints, "ports": [{ "name": "http", "port": 8080 }],
@@ -337,7 +392,11 @@ fn endpoints_at(slice: &str, address: &str, pods: &[(&str, bool)]) -> EndpointSl
 
 /// What a gateway sees of a service whose policy is this.
 fn seen_by_gateway(scaling: Option<ScalingPolicy>, slices: Vec<EndpointSlice>) -> Observed {
-    let mut observed = Observed::new(WatchScope::Gateway, 0, Arc::default(), Arc::default());
+    let of_gateway = Options {
+        scope: WatchScope::Gateway,
+        ..Options::default()
+    };
+    let mut observed = Observed::new(&of_gateway, 0, Arc::default(), Arc::default());
     let mut workload = workload();
     workload.scaling = scaling.map(Arc::new);
     let pod = PodTemplateSpec::default();

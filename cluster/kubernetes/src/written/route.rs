@@ -8,10 +8,14 @@ use weir_cluster::{
     ServiceName, Split, Tag, Tagged, Target,
 };
 
-/// A route, without the name of its service.
+use super::read_time;
+
+/// A route, without the name of its service. An editor of the namespace can write any: what it claims is read as far as it is
+/// its service's own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WrittenRoute {
+    /// For gateways of before, which do not go by the object's own time of creation.
     since: u64,
     hosts: Vec<String>,
     model: Option<String>,
@@ -97,24 +101,36 @@ impl WrittenRoute {
         }
     }
 
-    /// Reads it, as that of this service.
+    /// Reads it, as that of this service, whose object was made at `since`, in seconds since 1970.
     ///
     /// # Errors
-    /// [`ClusterError`] when a name in it is none, or its split is not possible.
-    pub(crate) fn route(self, service: &ServiceName) -> Result<Route, ClusterError> {
+    /// [`ClusterError`] when a name in it is none, its split is not possible, or it leads to another service's revision.
+    pub(crate) fn route(self, service: &ServiceName, since: u64) -> Result<Route, ClusterError> {
+        let route = self.read(service, since)?;
+        let mut revisions = route.revisions();
+        if let Some(name) = revisions.find(|name| name.service() != service) {
+            let because = format!("its route leads to {name}, which is no revision of it");
+            return Err(ClusterError::refused(service, because));
+        }
+        drop(revisions);
+        Ok(route)
+    }
+
+    fn read(self, service: &ServiceName, since: u64) -> Result<Route, ClusterError> {
         let tags = self.tags.iter().map(|tag| tag.read(service));
         Ok(Route {
-            since: self.since,
+            since,
             hosts: hosts(&self.hosts)?,
+            refused_hosts: Vec::new(),
             model: self.model.map(Into::into),
             destination: self.destination.read(service)?,
             tags: tags.collect::<Result<_, _>>()?,
-            timeout: self.timeout,
-            activation_timeout: self.activation_timeout,
+            timeout: self.timeout.map(read_time),
+            activation_timeout: read_time(self.activation_timeout),
             max_queue: self.max_queue,
             batching: self.batching.map(|batching| Batching {
                 max_size: batching.max_size,
-                max_latency: batching.max_latency,
+                max_latency: read_time(batching.max_latency),
             }),
             mirror: self.mirror.map(|mirror| mirror.read(service)).transpose()?,
             control: match self.control {

@@ -9,6 +9,10 @@ use serde::{Deserialize, Serialize};
 use weir_cluster::{Economy, ScaleTarget, ScalingPolicy};
 
 use self::behavior::WrittenBehavior;
+use super::read_time;
+
+/// The highest quantile that a target may name.
+const HIGHEST_QUANTILE: f64 = 0.9999;
 
 /// The written form of a scaling policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,25 +72,23 @@ impl WrittenScaling {
         }
     }
 
-    /// Returns the policy that was written.
+    /// Returns the policy that was written, within the bounds that hold for people's own settings: an editor of the namespace
+    /// can write any numbers.
     pub(crate) fn policy(&self) -> ScalingPolicy {
         ScalingPolicy {
-            min: self.min,
+            min: self.min.min(ScalingPolicy::MOST),
             max: self.max,
-            queue_delay: self.queue_delay,
-            quantile: self.quantile,
+            queue_delay: read_time(self.queue_delay),
+            quantile: self.quantile.clamp(0.0, HIGHEST_QUANTILE),
             economy: match self.economy {
                 WrittenEconomy::Economy => Economy::Economy,
                 WrittenEconomy::Balanced => Economy::Balanced,
                 WrittenEconomy::Latency => Economy::Latency,
             },
-            target: self.target.map(|target| match target {
-                WrittenTarget::Concurrency(each) => ScaleTarget::Concurrency(each),
-                WrittenTarget::Rps(each) => ScaleTarget::Rps(each),
-            }),
-            retention: self.retention,
-            scale_down_delay: self.scale_down_delay,
-            window: self.window,
+            target: self.target.and_then(WrittenTarget::target),
+            retention: self.retention.map(read_time),
+            scale_down_delay: read_time(self.scale_down_delay),
+            window: read_time(self.window),
             activation: self.activation,
             behavior: self
                 .behavior
@@ -94,5 +96,16 @@ impl WrittenScaling {
                 .map(WrittenBehavior::behavior)
                 .unwrap_or_default(),
         }
+    }
+}
+
+impl WrittenTarget {
+    /// The target; none where it could be met by no number of replicas.
+    fn target(self) -> Option<ScaleTarget> {
+        let (target, each) = match self {
+            Self::Concurrency(each) => (ScaleTarget::Concurrency(each), each),
+            Self::Rps(each) => (ScaleTarget::Rps(each), each),
+        };
+        (each.is_finite() && each > 0.0).then_some(target)
     }
 }

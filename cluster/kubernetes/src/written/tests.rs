@@ -8,6 +8,7 @@ use weir_cluster::{
     Workload,
 };
 
+use super::scaling::WrittenScaling;
 use super::*;
 
 fn service() -> ServiceName {
@@ -17,7 +18,7 @@ fn service() -> ServiceName {
 fn read_again(route: &Route) -> Route {
     let text = serde_json::to_string(&WrittenRoute::of(route)).unwrap();
     let written: WrittenRoute = serde_json::from_str(&text).unwrap();
-    written.route(&route.service).unwrap()
+    written.route(&route.service, route.since).unwrap()
 }
 
 #[test]
@@ -47,6 +48,29 @@ fn a_route_with_everything_is_read_as_it_was() {
         percent: 10,
     });
     assert_eq!(read_again(&route), route);
+}
+
+#[test]
+fn numbers_that_people_could_not_ask_for_are_read_within_their_bounds() {
+    let most = serde_json::json!({ "secs": u64::MAX, "nanos": 0 });
+    let mut written = serde_json::to_value(WrittenScaling::of(&ScalingPolicy::default())).unwrap();
+    for field in ["queueDelay", "retention", "scaleDownDelay", "window"] {
+        written[field] = most.clone();
+    }
+    written["quantile"] = 7.into();
+    written["min"] = u32::MAX.into();
+    written["target"] = serde_json::json!({ "rps": 0.0 });
+    let written: WrittenScaling = serde_json::from_value(written).unwrap();
+    let policy = written.policy();
+    let times = [
+        policy.queue_delay,
+        policy.retention.unwrap(),
+        policy.scale_down_delay,
+        policy.window,
+    ];
+    assert_eq!(times, [LONGEST; 4]);
+    assert_eq!((policy.min, policy.target), (ScalingPolicy::MOST, None));
+    assert_eq!(policy.quantile, 0.9999);
 }
 
 #[test]

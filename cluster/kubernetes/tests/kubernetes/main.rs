@@ -15,3 +15,4 @@ mod ownership;
 mod revisions;
 mod scale_in;
 mod server;
+mod tenant;

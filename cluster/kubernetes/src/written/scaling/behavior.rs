@@ -79,7 +79,7 @@ impl WrittenRules {
 
     fn rules(&self) -> ScalingRules {
         ScalingRules {
-            window: self.window,
+            window: self.window.min(ScalingRules::LONGEST_WINDOW),
             policies: self.policies.iter().map(|rate| rate.policy()).collect(),
             select: match self.select {
                 WrittenSelect::Max => PolicySelect::Max,
@@ -108,7 +108,7 @@ impl WrittenRate {
                 WrittenMost::Pods(most) => MostChange::Pods(most),
                 WrittenMost::Percent(most) => MostChange::Percent(most),
             },
-            period: self.period,
+            period: self.period.min(ScalingRules::LONGEST_PERIOD),
         }
     }
 }
