@@ -24,6 +24,14 @@ pub trait Apply: Send + Sync {
     /// # Errors
     /// [`ClusterError::Denied`], [`ClusterError::Unavailable`].
     async fn forget(&self, service: &ServiceName) -> Result<Applied, ClusterError>;
+
+    /// Stops looking after a service, whose objects stay and serve on.
+    ///
+    /// # Errors
+    /// [`ClusterError::Denied`], [`ClusterError::Unavailable`].
+    async fn release(&self, _service: &ServiceName) -> Result<(), ClusterError> {
+        Ok(())
+    }
 }
 
 /// The desired state of a service. Clones share it.

@@ -22,6 +22,16 @@ pub struct Stored {
     pub status: Arc<InferenceServiceStatus>,
 }
 
+/// What becomes of the objects of a service that is deleted, in Kubernetes' words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Propagation {
+    /// They are deleted too.
+    #[default]
+    Background,
+    /// They stay and serve on, until a service of the same name adopts them.
+    Orphan,
+}
+
 /// A store of declared services: files, or an API server.
 #[async_trait]
 pub trait Source: Send + Sync {
@@ -77,6 +87,19 @@ pub trait Source: Send + Sync {
         service: &ServiceName,
         event: Event,
     ) -> Result<(), ControllerError>;
+
+    /// What becomes of the objects of a service that is no longer declared. `uid` is the identity of the object that declared
+    /// it, where this controller has served it.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    async fn propagation(
+        &self,
+        _service: &ServiceName,
+        _uid: Option<&str>,
+    ) -> Result<Propagation, ControllerError> {
+        Ok(Propagation::default())
+    }
 
     /// Deletes history and status of a service that is no longer declared.
     ///

@@ -89,6 +89,17 @@ impl Apply for Kubernetes {
         }
         Ok(applied)
     }
+
+    async fn release(&self, service: &ServiceName) -> Result<(), ClusterError> {
+        self.wrote(service, None).await;
+        self.kept.forget(service);
+        let revisions = self.controller_revisions(service);
+        // Kubernetes' own patch is refused where it would write the data, which never change, in other bytes.
+        for revision in of_service(&revisions, service).await?.values() {
+            self.hand_over(revision, service, None).await?;
+        }
+        Ok(())
+    }
 }
 
 impl Kubernetes {

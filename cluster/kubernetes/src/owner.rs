@@ -37,12 +37,18 @@ impl Owner {
 
 impl Kubernetes {
     /// The InferenceService of a service: as it is known, else as the API server says.
+    ///
+    /// # Errors
+    /// [`ClusterError::Denied`] where InferenceServices are watched and it is gone: what was written without an owner would
+    /// outlive it. [`ClusterError::Unavailable`].
     pub(crate) async fn owner(&self, service: &ServiceName) -> Result<Owner, ClusterError> {
         let known = self.services.lock().clone();
-        match known {
-            Some(known) => Ok(Owner(known.metadata(service))),
-            None => self.asked(service).await,
-        }
+        let Some(known) = known else {
+            return self.asked(service).await;
+        };
+        let metadata = known.metadata(service);
+        let gone = || ClusterError::denied(service, "its InferenceService was deleted");
+        Ok(Owner(Some(metadata.ok_or_else(gone)?)))
     }
 
     async fn asked(&self, service: &ServiceName) -> Result<Owner, ClusterError> {

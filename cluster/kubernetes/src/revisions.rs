@@ -149,8 +149,9 @@ impl Kubernetes {
         existing: Option<&ControllerRevision>,
         owner: Option<&OwnerReference>,
     ) -> Result<PodTemplateSpec, ClusterError> {
+        let service = kept.stored.revision.service();
         if let Some(existing) = existing {
-            self.hand_over(existing, &kept.stored, owner).await?;
+            self.hand_over(existing, service, owner).await?;
             return Ok(kept.pod);
         }
         let object = controller_revision(&kept, owner)?;
@@ -158,7 +159,7 @@ impl Kubernetes {
             Some(there) => {
                 let same = same(&there, &kept.stored)?;
                 let same = same.ok_or_else(|| taken(&kept.stored.revision))?;
-                self.hand_over(&there, &same.stored, owner).await?;
+                self.hand_over(&there, service, owner).await?;
                 Ok(same.pod)
             }
             None => Ok(kept.pod),
@@ -184,11 +185,11 @@ impl Kubernetes {
         }
     }
 
-    /// Has the InferenceService of today own a stored revision.
-    async fn hand_over(
+    /// Has the InferenceService of today own a stored revision of a service, or none.
+    pub(crate) async fn hand_over(
         &self,
         existing: &ControllerRevision,
-        wanted: &StoredRevision,
+        service: &ServiceName,
         owner: Option<&OwnerReference>,
     ) -> Result<(), ClusterError> {
         let before = existing.owner_references();
@@ -205,11 +206,11 @@ impl Kubernetes {
             field_manager: Some(CONTROLLER.to_owned()),
             ..PatchParams::default()
         };
-        let revisions = self.controller_revisions(wanted.revision.service());
-        let name = wanted.revision.as_str();
-        let handed = revisions.patch(name, &params, &Patch::Merge(patch)).await;
-        handed.map_err(|error| error::of(&wanted.revision, error))?;
-        Ok(())
+        let name = existing.name_any();
+        let revisions = self.controller_revisions(service);
+        let patch = Patch::Merge(patch);
+        let handed = revisions.patch(&name, &params, &patch).await;
+        handed.map(drop).map_err(|error| error::of(&name, error))
     }
 }
 

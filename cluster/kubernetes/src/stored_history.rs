@@ -9,7 +9,8 @@ use weir_cluster::{ClusterError, ServiceName};
 
 use crate::api::of_service;
 use crate::objects::{
-    MANAGED_BY, ROLLOUT, WEIR, kept, named_revision_of, rollout_name, service_of,
+    MANAGED_BY, ROLLOUT, WEIR, is_inference_service, kept, named_revision_of, rollout_name,
+    service_of,
 };
 use crate::stored::StoredRevision;
 use crate::{Kubernetes, error};
@@ -39,6 +40,24 @@ impl Kubernetes {
             history.add(service, object);
         }
         Ok(history)
+    }
+
+    /// True for a service whose stored revisions have lost their InferenceService, as `kubectl delete --cascade=orphan` leaves
+    /// them: Kubernetes takes their owner away before the object goes, and deletes what keeps its owner.
+    ///
+    /// # Errors
+    /// [`ClusterError::Denied`], [`ClusterError::Unavailable`].
+    pub async fn is_orphaned(&self, service: &ServiceName) -> Result<bool, ClusterError> {
+        let objects = of_service(&self.controller_revisions(service), service).await?;
+        let mut revisions = objects
+            .values()
+            .filter(|object| named_revision_of(*object).is_some())
+            .peekable();
+        let is_owned = |object: &ControllerRevision| {
+            let mut owners = object.owner_references().iter();
+            owners.any(is_inference_service)
+        };
+        Ok(revisions.peek().is_some() && !revisions.any(is_owned))
     }
 
     /// The stored histories of all services, by pages.

@@ -104,6 +104,11 @@ impl Histories {
         Ok(())
     }
 
+    /// True for a service whose revisions are stored and have no InferenceService any more.
+    pub(crate) async fn is_orphaned(&self, service: &ServiceName) -> Result<bool, ClusterError> {
+        self.cluster.is_orphaned(service).await
+    }
+
     /// Drops what is known of a service that is gone.
     pub(crate) fn forget(&self, service: &ServiceName) {
         self.stored.lock().remove(service);

@@ -13,6 +13,7 @@ mod history;
 mod leftovers;
 mod object;
 mod objects;
+mod orphans;
 mod runtime;
 mod source;
 mod statuses;

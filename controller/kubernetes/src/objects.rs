@@ -10,6 +10,7 @@ use weir_cluster_kubernetes::{Edit, Seen};
 use weir_controller::{Declaration, DeclaredService, Platform, Runtimes};
 
 use crate::object::SeenService;
+use crate::orphans::Orphans;
 use crate::runtime::{Kind, SeenRuntime};
 use crate::statuses::{SeenStatus, Statuses};
 
@@ -31,6 +32,8 @@ pub(crate) struct Objects {
     cluster_runtimes: Seen<SeenRuntime>,
     /// Statuses that changed since they were published last; unset: the service is gone.
     unpublished: BTreeMap<ServiceName, Option<SeenStatus>>,
+    /// Services deleted since they were published last whose objects are to stay.
+    orphans: Orphans,
     /// True when the last declaration is no longer what is declared. Most events are of statuses.
     is_outdated: bool,
     /// The last declaration, in which each service was validated as it was last readable.
@@ -45,6 +48,7 @@ impl Objects {
             runtimes: Seen::default(),
             cluster_runtimes: Seen::default(),
             unpublished: BTreeMap::new(),
+            orphans: Orphans::default(),
             is_outdated: true,
             last: Declaration::default(),
         }
@@ -54,6 +58,9 @@ impl Objects {
     pub(crate) fn take(&mut self, change: Change) {
         match change {
             Change::Service(event) => {
+                if let Event::Apply(object) | Event::InitApply(object) = &event {
+                    self.orphans.see(object);
+                }
                 let ends_list = matches!(event, Event::InitDone);
                 let edits = self.services.take(event, SeenService::read);
                 self.is_outdated |= ends_list || edits.iter().any(is_of_declaration);
@@ -96,6 +103,11 @@ impl Objects {
         for (service, status) in std::mem::take(&mut self.unpublished) {
             statuses.see(service, status);
         }
+    }
+
+    /// Puts the services whose objects are to stay among those that are known.
+    pub(crate) fn publish_orphans(&mut self, orphans: &mut Orphans) {
+        orphans.extend(&mut self.orphans);
     }
 
     fn note_status(&mut self, edit: Edit<SeenService>) {

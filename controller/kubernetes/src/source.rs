@@ -13,7 +13,9 @@ use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::{ClusterError, ServiceName};
 use weir_cluster_kubernetes::{KnownServices, Kubernetes};
-use weir_controller::{ControllerError, Declaration, Event, History, Platform, Source, Stored};
+use weir_controller::{
+    ControllerError, Declaration, Event, History, Platform, Propagation, Source, Stored,
+};
 use weir_crds::{InferenceService, InferenceServiceStatus};
 
 use crate::events::EventWriter;
@@ -21,6 +23,7 @@ use crate::history::Histories;
 use crate::leftovers::removal;
 use crate::object;
 use crate::objects::Objects;
+use crate::orphans::Orphans;
 use crate::statuses::Statuses;
 use crate::watching::{self, Published};
 
@@ -35,6 +38,7 @@ pub struct KubernetesSource {
     events: EventWriter,
     declaration: watch::Receiver<Arc<Declaration>>,
     statuses: Arc<Mutex<Statuses>>,
+    orphans: Arc<Mutex<Orphans>>,
     _watching: Arc<AbortOnDropHandle<()>>,
 }
 
@@ -63,9 +67,11 @@ impl KubernetesSource {
     ) -> Result<Self, ClusterError> {
         let (publish, mut declaration) = watch::channel(Arc::<Declaration>::default());
         let statuses = Arc::<Mutex<Statuses>>::default();
+        let orphans = Arc::<Mutex<Orphans>>::default();
         let to = Published {
             declaration: publish,
             statuses: statuses.clone(),
+            orphans: orphans.clone(),
         };
         let namespace = cluster.options().watched.clone();
         let run = watching::run(client.clone(), namespace, Objects::new(platform), to);
@@ -79,6 +85,7 @@ impl KubernetesSource {
             histories: Histories::new(cluster),
             declaration,
             statuses,
+            orphans,
             _watching: Arc::new(watching),
         })
     }
@@ -187,7 +194,24 @@ impl Source for KubernetesSource {
         Ok(())
     }
 
+    async fn propagation(
+        &self,
+        service: &ServiceName,
+        uid: Option<&str>,
+    ) -> Result<Propagation, ControllerError> {
+        let is_orphaned = self.orphans.lock().contains(service, uid)
+            // Another controller led when it was deleted, or none did.
+            || self.histories.is_orphaned(service).await?;
+        Ok(if is_orphaned {
+            tracing::info!(%service, "was deleted with --cascade=orphan: its objects serve on");
+            Propagation::Orphan
+        } else {
+            Propagation::Background
+        })
+    }
+
     async fn forget(&self, service: &ServiceName) -> Result<(), ControllerError> {
+        self.orphans.lock().forget(service);
         self.histories.forget(service);
         Ok(())
     }

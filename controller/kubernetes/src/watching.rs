@@ -14,16 +14,18 @@ use weir_controller::Declaration;
 use weir_crds::{ClusterServingRuntime, InferenceService, ServingRuntime};
 
 use crate::objects::{Change, Objects};
+use crate::orphans::Orphans;
 use crate::runtime::Kind;
 use crate::statuses::Statuses;
 
 /// Events that make one declaration together when they are there at once, as at the start.
 const AT_ONCE: usize = 1024;
 
-/// Where declarations and statuses go.
+/// Where declarations go, and what is known beside them.
 pub(crate) struct Published {
     pub(crate) declaration: watch::Sender<Arc<Declaration>>,
     pub(crate) statuses: Arc<Mutex<Statuses>>,
+    pub(crate) orphans: Arc<Mutex<Orphans>>,
 }
 
 /// Publishes declarations until nobody reads them.
@@ -50,6 +52,7 @@ pub(crate) async fn run(
 impl Published {
     fn publish(&self, objects: &mut Objects) {
         objects.publish_statuses(&mut self.statuses.lock());
+        objects.publish_orphans(&mut self.orphans.lock());
         let Some(declaration) = objects.declaration() else {
             return;
         };

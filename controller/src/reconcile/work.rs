@@ -16,7 +16,7 @@ use crate::error::ControllerError;
 use crate::history::{History, revise};
 use crate::plan::{Plan, plan};
 use crate::rollout::{Evidence, Transition, step};
-use crate::source::Source;
+use crate::source::{Propagation, Source};
 use crate::turns::{self, Follow, Part};
 use crate::validate::Validated;
 
@@ -58,7 +58,10 @@ impl Task {
         } = self;
         let (state, result) = match &declared {
             Some(declared) => access.reconcile(&observed, declared, state, turn).await,
-            None => (state, access.remove(&service).await),
+            None => {
+                let uid = state.as_ref().and_then(|state| state.uid.clone());
+                (state, access.remove(&service, uid.as_deref()).await)
+            }
         };
         Outcome {
             service,
@@ -81,8 +84,8 @@ impl Access {
         let name = &declared.service.name;
         let mut state = match state {
             Some(state) if state.is_of(declared) => state,
-            // Nothing of a deleted service serves one that was made anew under its name.
-            Some(former) => match self.remove(name).await {
+            // Nothing of a deleted service serves one that was made anew under its name, unless it was left for that.
+            Some(former) => match self.remove(name, former.uid.as_deref()).await {
                 Ok(()) => return (None, Ok(())),
                 Err(error) => return (Some(former), Err(error)),
             },
@@ -130,8 +133,21 @@ impl Access {
         apply::apply(&*self.cluster, plan, observed, state).await
     }
 
-    async fn remove(&self, service: &ServiceName) -> Result<(), ControllerError> {
-        in_time("deleting the service", self.cluster.forget(service)).await?;
+    /// Ends a service that is no longer declared, or leaves its objects to the next of its name.
+    async fn remove(
+        &self,
+        service: &ServiceName,
+        uid: Option<&str>,
+    ) -> Result<(), ControllerError> {
+        let propagation = self.source.propagation(service, uid);
+        match in_time("reading how the service was deleted", propagation).await? {
+            Propagation::Background => {
+                in_time("deleting the service", self.cluster.forget(service)).await?;
+            }
+            Propagation::Orphan => {
+                in_time("leaving the service", self.cluster.release(service)).await?;
+            }
+        }
         in_time("deleting the history", self.source.forget(service)).await
     }
 }

@@ -58,12 +58,15 @@ pub(crate) fn controller_revision(
         uri: storage.uri.to_string(),
         mount_path: storage.mount_path.to_string(),
     });
-    let data = serde_json::to_value(RevisionData {
+    let mut data = serde_json::to_value(RevisionData {
         identity: stored.identity.to_string(),
         template: stored.template.read(),
         storage: places.collect(),
         pod: kept.pod.clone(),
-    });
+    })
+    .map_err(|e| error::unwritable(revision, e))?;
+    // The API server's own order: data never change, and it takes other bytes for a change.
+    data.sort_all_objects();
     Ok(ControllerRevision {
         metadata: ObjectMeta {
             name: Some(revision.as_str().to_owned()),
@@ -73,9 +76,7 @@ pub(crate) fn controller_revision(
             ..ObjectMeta::default()
         },
         revision: revision.number().into(),
-        data: Some(RawExtension(
-            data.map_err(|e| error::unwritable(revision, e))?,
-        )),
+        data: Some(RawExtension(data)),
     })
 }
 
@@ -161,6 +162,20 @@ mod tests {
         let object = controller_revision(&kept_before, None).unwrap();
         assert_eq!(object.revision, 3);
         assert_eq!(kept(&object).unwrap(), kept_before);
+    }
+
+    #[test]
+    fn data_are_written_in_the_order_in_which_the_api_server_writes_them() {
+        let kept = KeptRevision {
+            pod: PodTemplateSpec::default(),
+            stored: stored(),
+        };
+        let object = controller_revision(&kept, None).unwrap();
+        let mut sorted = object.data.unwrap().0;
+        let written = sorted.to_string();
+        sorted.sort_all_objects();
+        assert_eq!(written, sorted.to_string());
+        assert!(written.starts_with(r#"{"identity":"0123456789abcdef","pod":"#));
     }
 
     #[test]

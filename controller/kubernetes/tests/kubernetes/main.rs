@@ -15,6 +15,7 @@ mod kserve;
 mod leaders;
 mod lifecycle;
 mod names;
+mod orphans;
 mod requests;
 mod restarts;
 mod runtime_change;
