@@ -17,7 +17,7 @@ use weir_fetch::Limits;
 use self::command::{Invocation, Program};
 use crate::options::Options;
 use crate::ports::{PortPlan, Ports};
-use crate::probe::{LivenessProbe, Probe};
+use crate::probe::Probe;
 use crate::program;
 use crate::storage::{ModelFiles, Origin};
 
@@ -49,7 +49,8 @@ pub(crate) struct LaunchSpec {
     pub(crate) fetch: Limits,
     pub(crate) ports: PortPlan,
     pub(crate) probe: Probe,
-    pub(crate) liveness: LivenessProbe,
+    /// The probe that finds a replica that hangs; `None` where the pod has none.
+    pub(crate) liveness: Option<Probe>,
     /// Fields of the pod that have no effect on a process.
     pub(crate) ignored_fields: Vec<&'static str>,
     /// Time from leaving the snapshot to SIGTERM.
@@ -121,7 +122,7 @@ impl LaunchSpec {
         Ok(Self {
             ports: PortPlan::of(&words, &env, ContainerPorts::of(container))?,
             probe: Probe::of(container, program.server())?,
-            liveness: LivenessProbe::of(container, program.server())?,
+            liveness: Probe::liveness(container, program.server()),
             ignored_fields: pod::ignored_fields(pod, container, options.gpu),
             pre_stop_delay: pod::pre_stop_delay(container).unwrap_or(PRE_STOP_DELAY),
             grace: pod::grace(pod).unwrap_or(GRACE),

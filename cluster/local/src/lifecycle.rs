@@ -39,6 +39,8 @@ pub(crate) struct Lifecycle {
     failed_probes: u32,
     /// Failed probes in a row that make a ready replica unready.
     failure_threshold: u32,
+    /// Time between two probes after a failed one.
+    failure_period: Duration,
     ready_since: Option<Duration>,
 }
 
@@ -50,14 +52,16 @@ pub(crate) enum ProbeResult {
 }
 
 impl Lifecycle {
-    /// A replica that is not started yet. So many failed probes in a row make it unready once it is ready.
-    pub(crate) fn new(failure_threshold: u32) -> Self {
+    /// A replica that is not started yet. So many failed probes in a row, `failure_period` apart, make it unready once it
+    /// is ready.
+    pub(crate) fn new(failure_threshold: u32, failure_period: Duration) -> Self {
         Self {
             phase: Phase::Pending,
             starts: 0,
             failed_runs: 0,
             failed_probes: 0,
             failure_threshold: failure_threshold.max(1),
+            failure_period,
             ready_since: None,
         }
     }
@@ -129,8 +133,8 @@ impl Lifecycle {
     pub(crate) fn next_probe(&self) -> Duration {
         match self.phase {
             Phase::Ready if self.failed_probes == 0 => READY_PERIOD,
-            Phase::Ready
-            | Phase::Pending
+            Phase::Ready => self.failure_period,
+            Phase::Pending
             | Phase::Starting
             | Phase::Unready
             | Phase::BackOff

@@ -11,7 +11,12 @@ use k8s_openapi::api::core::v1::{Container, ContainerPort, Probe as PodProbe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use weir_cluster::{Address, ContainerPorts, Endpoints};
 
-pub(crate) use liveness_probe::LivenessProbe;
+/// Time between two failed probes of a ready replica where Weir chooses the probe: its runtime, and the servers that have
+/// no probe of their own, answer at once or not at all.
+const OWN_PERIOD: Duration = Duration::from_millis(50);
+
+/// Time between two probes where a pod's own probe does not say: Kubernetes' default.
+const PERIOD: Duration = Duration::from_secs(10);
 
 /// Time for one probe where a pod does not say: Kubernetes' default.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -28,7 +33,18 @@ pub(crate) struct Probe {
     handler: ProbeHandler,
     endpoint: EndpointKind,
     pub(crate) timeout: Duration,
+    /// Time between two probes in a row that count as failures.
+    pub(crate) period: Duration,
     pub(crate) failure_threshold: u32,
+}
+
+/// A successful answer to a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Success {
+    /// The server does what is probed.
+    Answered,
+    /// The server answers and has no such call, so that whether it listens is all that can be found out.
+    NoSuchCall,
 }
 
 /// The kind of server that a container runs.
@@ -62,13 +78,14 @@ enum EndpointKind {
 }
 
 impl Probe {
-    /// The container's readiness probe, else the V2 ready call. Weir's own runtime is probed
-    /// by V2 whatever the pod says: it knows best.
+    /// The container's readiness probe, with its times, else the V2 ready call. Weir's own runtime is probed by V2 whatever
+    /// the pod says: it knows best.
     pub(crate) fn of(container: &Container, server: ServerKind) -> Result<Self, String> {
         let v2 = |handler| Self {
             handler,
             endpoint: EndpointKind::Http,
             timeout: TIMEOUT,
+            period: OWN_PERIOD,
             failure_threshold: FAILURE_THRESHOLD,
         };
         match (server, &container.readiness_probe) {
@@ -88,11 +105,12 @@ impl Probe {
                 );
             }
         };
-        let timeout = positive(probe.timeout_seconds).map(|s| Duration::from_secs(s.into()));
+        let seconds = |value| positive(value).map(|seconds| Duration::from_secs(seconds.into()));
         Ok(Self {
             handler,
             endpoint: EndpointKind::of(port, container),
-            timeout: timeout.unwrap_or(TIMEOUT),
+            timeout: seconds(probe.timeout_seconds).unwrap_or(TIMEOUT),
+            period: seconds(probe.period_seconds).unwrap_or(PERIOD),
             failure_threshold: positive(probe.failure_threshold).unwrap_or(FAILURE_THRESHOLD),
         })
     }
@@ -107,7 +125,7 @@ impl Probe {
     }
 
     /// Probes the replica. The error is a clause that says how it failed.
-    pub(crate) async fn run(&self, endpoints: &Endpoints) -> Result<(), String> {
+    pub(crate) async fn run(&self, endpoints: &Endpoints) -> Result<Success, String> {
         let probing = async {
             match self.target(endpoints)? {
                 (Some(path), address) => {
@@ -115,9 +133,23 @@ impl Probe {
                     let evaluated = self.evaluate(path, answer.status);
                     evaluated.map_err(|cause| answer.explain(cause))
                 }
-                (None, address) => client::connect(address).await.map(drop),
+                (None, address) => client::connect(address).await.map(|_| Success::Answered),
             }
         };
+        self.in_time(probing).await
+    }
+
+    /// Connects to the replica's probed port, whatever the probe calls there.
+    pub(crate) async fn connect(&self, endpoints: &Endpoints) -> Result<(), String> {
+        let (_, address) = self.target(endpoints)?;
+        let connecting = async { client::connect(address).await.map(drop) };
+        self.in_time(connecting).await
+    }
+
+    async fn in_time<T>(
+        &self,
+        probing: impl Future<Output = Result<T, String>>,
+    ) -> Result<T, String> {
         match tokio::time::timeout(self.timeout, probing).await {
             Ok(answer) => answer,
             Err(_) => Err(format!("no answer within {:?}", self.timeout)),
@@ -145,17 +177,19 @@ impl Probe {
         }
     }
 
-    fn evaluate(&self, path: &str, status: http::StatusCode) -> Result<(), String> {
+    fn evaluate(&self, path: &str, status: http::StatusCode) -> Result<Success, String> {
         let is_ready = match &self.handler {
-            ProbeHandler::V2 | ProbeHandler::TcpConnect => status.is_success(),
-            ProbeHandler::V2OrNotFound => {
-                status.is_success() || status == http::StatusCode::NOT_FOUND
+            ProbeHandler::V2OrNotFound if status == http::StatusCode::NOT_FOUND => {
+                return Ok(Success::NoSuchCall);
+            }
+            ProbeHandler::V2 | ProbeHandler::V2OrNotFound | ProbeHandler::TcpConnect => {
+                status.is_success()
             }
             // As Kubernetes has it: a redirect is an answer.
             ProbeHandler::HttpGet(_) => status.is_success() || status.is_redirection(),
         };
         if is_ready {
-            Ok(())
+            Ok(Success::Answered)
         } else {
             Err(format!("GET {path} answered {}", status.as_u16()))
         }

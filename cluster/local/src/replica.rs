@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-use weir_cluster::{Endpoints, Failure, FailureReason, Replica, RevisionName};
+use weir_cluster::{Endpoints, Failure, FailureReason, Phase, Replica, RevisionName};
 use weir_fetch::Attempt;
 
 use crate::launch_spec::LaunchSpec;
@@ -20,6 +20,7 @@ use crate::lifecycle::liveness::{Liveness, Verdict};
 use crate::lifecycle::{Lifecycle, ProbeResult};
 use crate::log::Log;
 use crate::ports::{LeasedPorts, PortPool};
+use crate::probe::Success;
 use crate::process::{self, Ending, Output, Process};
 
 /// A start that takes longer is reported as a failure, with what the probe answers: most models load
@@ -57,7 +58,10 @@ pub(crate) struct Task {
     pool: PortPool,
     log: Log,
     lifecycle: Lifecycle,
-    liveness: Liveness,
+    /// `None` for a server without a liveness probe.
+    liveness: Option<Liveness>,
+    /// The last successful answer to a readiness probe of this run.
+    success: Option<Success>,
     began: Instant,
     replica: Replica,
     published: Option<Replica>,
@@ -84,8 +88,12 @@ impl Task {
         let TaskContext { events, stop, pool } = context;
         Self {
             revision,
-            lifecycle: Lifecycle::new(spec.probe.failure_threshold),
-            liveness: Liveness::new(spec.liveness.period, spec.liveness.probe.failure_threshold),
+            lifecycle: Lifecycle::new(spec.probe.failure_threshold, spec.probe.period),
+            liveness: spec
+                .liveness
+                .as_ref()
+                .map(|probe| Liveness::new(probe.period, probe.failure_threshold)),
+            success: None,
             spec,
             events,
             stop,
@@ -185,7 +193,8 @@ impl Task {
     /// Follows a run to its end. Returns the failure if it ended by itself, `None` when it was stopped.
     async fn supervise(&mut self, mut run: Run) -> Option<Failure> {
         self.lifecycle.started();
-        self.liveness.started();
+        self.liveness.iter_mut().for_each(Liveness::started);
+        self.success = None;
         self.publish().await;
         let stop = self.stop.clone();
         tokio::select! {
@@ -202,7 +211,7 @@ impl Task {
     async fn probe_until_hung(&mut self, started: Instant) -> String {
         let endpoints = self.replica.endpoints.clone();
         loop {
-            let answer = self.spec.probe.run(&endpoints).await;
+            let answer = self.probe_readiness(&endpoints).await;
             self.record_readiness(answer, started.elapsed());
             self.publish().await;
             if let Some(cause) = self.probe_liveness(&endpoints).await {
@@ -212,17 +221,36 @@ impl Task {
         }
     }
 
+    /// Probes readiness. A ready server without the call that is probed is busy, and not unready, while it does not answer
+    /// but listens: Kubernetes would only see whether it listens.
+    async fn probe_readiness(&mut self, endpoints: &Endpoints) -> Result<(), String> {
+        let probe = &self.spec.probe;
+        match (probe.run(endpoints).await, self.success) {
+            (Ok(success), _) => {
+                self.success = Some(success);
+                Ok(())
+            }
+            (Err(_), Some(Success::NoSuchCall)) if self.lifecycle.phase() == Phase::Ready => {
+                probe.connect(endpoints).await
+            }
+            (Err(cause), None | Some(Success::Answered | Success::NoSuchCall)) => Err(cause),
+        }
+    }
+
     /// Probes liveness if it is time to. Returns the cause, a clause, if the replica hangs.
     async fn probe_liveness(&mut self, endpoints: &Endpoints) -> Option<String> {
-        if !self.liveness.is_due(self.began.elapsed()) {
+        let (Some(liveness), Some(probe)) = (&mut self.liveness, &self.spec.liveness) else {
+            return None;
+        };
+        if !liveness.is_due(self.began.elapsed()) {
             return None;
         }
-        let answer = self.spec.liveness.probe.run(endpoints).await;
+        let answer = probe.run(endpoints).await;
         let result = match answer {
-            Ok(()) => ProbeResult::Success,
+            Ok(_) => ProbeResult::Success,
             Err(_) => ProbeResult::Failure,
         };
-        match self.liveness.probed(result, self.began.elapsed()) {
+        match liveness.probed(result, self.began.elapsed()) {
             Verdict::Alive => None,
             Verdict::Hung(silence) => Some(format!(
                 "failed its liveness probe for {:.0} s ({})",
@@ -236,13 +264,14 @@ impl Task {
         let now = self.began.elapsed();
         let Err(cause) = answer else {
             self.lifecycle.probed(ProbeResult::Success, now);
-            self.liveness.ready(now);
+            let liveness = self.liveness.iter_mut();
+            liveness.for_each(|liveness| liveness.ready(now));
             self.replica.failure = None;
             return;
         };
         self.lifecycle.probed(ProbeResult::Failure, now);
         let phase = self.lifecycle.phase();
-        if phase != weir_cluster::Phase::Ready && age >= SLOW_START {
+        if phase != Phase::Ready && age >= SLOW_START {
             let message = format!("{} is running but not ready: {cause}", self.replica.name);
             let since = self
                 .replica

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::options::Gpu;
-use crate::probe::LivenessProbe;
+use crate::probe::Probe;
 
 /// Amounts that the controller gives a container without any, as KServe does: a manifest need not have written them.
 const FILLED_IN: [(&str, &str); 2] = [("cpu", "1"), ("memory", "2Gi")];
@@ -69,7 +69,7 @@ pub(super) fn ignored_fields(pod: &PodSpec, container: &Container, gpu: Gpu) -> 
         ),
         (
             "livenessProbe",
-            container.liveness_probe.is_some() && !LivenessProbe::is_declared(container),
+            container.liveness_probe.is_some() && !Probe::has_liveness(container),
         ),
         ("startupProbe", container.startup_probe.is_some()),
         (

@@ -16,7 +16,7 @@ enum Event {
 
 #[test]
 fn a_crash_loop_waits_longer_and_longer() {
-    let mut lifecycle = Lifecycle::new(1);
+    let mut lifecycle = Lifecycle::new(1, UNREADY_PERIOD);
     let mut waits = Vec::new();
     for _ in 0..10 {
         lifecycle.started();
@@ -38,7 +38,7 @@ fn a_crash_loop_waits_longer_and_longer() {
 
 #[test]
 fn one_that_worked_is_back_at_once() {
-    let mut lifecycle = Lifecycle::new(1);
+    let mut lifecycle = Lifecycle::new(1, UNREADY_PERIOD);
     lifecycle.started();
     lifecycle.probed(ProbeResult::Success, ms(100));
     assert_eq!(lifecycle.ended(ms(2100)), Duration::ZERO);
@@ -50,7 +50,7 @@ fn one_that_worked_is_back_at_once() {
 
 #[test]
 fn a_few_misses_are_forgiven() {
-    let mut lifecycle = Lifecycle::new(3);
+    let mut lifecycle = Lifecycle::new(3, UNREADY_PERIOD);
     lifecycle.started();
     lifecycle.probed(ProbeResult::Failure, ms(0));
     assert_eq!(
@@ -83,7 +83,7 @@ proptest! {
     fn laws(events in proptest::collection::vec(prop_oneof![
         Just(Event::Started), Just(Event::Ready), Just(Event::NotReady), Just(Event::Ended)
     ], 0..60)) {
-        let mut lifecycle = Lifecycle::new(2);
+        let mut lifecycle = Lifecycle::new(2, UNREADY_PERIOD);
         let mut starts = 0;
         for (i, event) in events.iter().enumerate() {
             let (now, before) = (ms(700 * i as u64), lifecycle.phase());

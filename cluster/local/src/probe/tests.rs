@@ -37,7 +37,9 @@ fn without_a_probe_the_v2_call_is_made() {
     let probed = target(&probe, &endpoints(None, Some(2)));
     assert_eq!(probed, (None, "127.0.0.1:2".to_owned()));
     assert!(probe.target(&endpoints(None, None)).is_err());
-    assert!(probe.evaluate(V2_READY, StatusCode::NOT_FOUND).is_ok());
+    let answered = |status| probe.evaluate(V2_READY, status);
+    assert_eq!(answered(StatusCode::NOT_FOUND), Ok(Success::NoSuchCall));
+    assert_eq!(answered(StatusCode::OK), Ok(Success::Answered));
     let error = probe.evaluate(V2_READY, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(error.unwrap_err(), "GET /v2/health/ready answered 503");
     assert!(!probe.is_v2());
@@ -54,13 +56,19 @@ fn our_runtime_knows_the_call() {
 fn a_probe_is_followed() {
     let get = probe(json!({ "readinessProbe": {
         "httpGet": { "path": "healthz", "port": 80 }, "failureThreshold": 5, "timeoutSeconds": 2,
+        "periodSeconds": 7,
     }}));
     let probed = target(&get, &endpoints(Some(1), Some(2)));
     assert_eq!(
         probed,
         (Some("/healthz".to_owned()), "127.0.0.1:1".to_owned())
     );
-    assert_eq!((get.failure_threshold, get.timeout.as_secs()), (5, 2));
+    let times = (
+        get.failure_threshold,
+        get.timeout.as_secs(),
+        get.period.as_secs(),
+    );
+    assert_eq!(times, (5, 2, 7));
     assert!(get.evaluate("/healthz", StatusCode::FOUND).is_ok());
     assert!(get.evaluate("/healthz", StatusCode::NOT_FOUND).is_err());
     let v2 = json!({ "readinessProbe": { "httpGet": { "path": V2_READY, "port": 80 }}});

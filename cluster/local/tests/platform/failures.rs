@@ -104,6 +104,21 @@ async fn one_that_freezes_and_ignores_sigterm_is_killed() {
 }
 
 #[tokio::test]
+async fn a_busy_server_without_probes_stays_ready_and_is_not_restarted() {
+    let platform = Platform::start();
+    let pod = pods::template(pods::server(Behaviour::Busy));
+    let name = platform.serve("busy", pod, 1).await;
+    platform.ready(&name, 1).await;
+    // Several probes of the first fail until this one is found to hang.
+    let other = platform
+        .serve("frozen", pods::template(watched(Behaviour::Freezes)), 1)
+        .await;
+    platform.failure(&other, "liveness probe").await;
+    let seen = platform.ready(&name, 1).await;
+    assert_eq!((seen.replicas[0].restarts, seen.failure), (0, None));
+}
+
+#[tokio::test]
 async fn one_that_lives_but_is_not_ready_for_a_while_is_left_alone() {
     let platform = Platform::start();
     let pod = pods::template(watched(Behaviour::Pauses));

@@ -27,17 +27,20 @@ pub(crate) enum Behaviour {
     Sickens,
     /// Is ready for its first three answers, and then takes connections and never answers.
     Freezes,
+    /// Answers 404 three times, and then takes connections and never answers, as a server with one thread that is busy.
+    Busy,
     /// Lives all the time, but is not ready for the fourth answer and the sixty after it.
     Pauses,
 }
 
 impl Behaviour {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Ready,
         Self::Hang,
         Self::NeverReady,
         Self::Sickens,
         Self::Freezes,
+        Self::Busy,
         Self::Pauses,
     ];
 
@@ -48,6 +51,7 @@ impl Behaviour {
             Self::NeverReady => "never-ready",
             Self::Sickens => "sickens",
             Self::Freezes => "freezes",
+            Self::Busy => "busy",
             Self::Pauses => "pauses",
         }
     }
@@ -64,7 +68,8 @@ impl Behaviour {
         match self {
             Self::Ready => Some(200),
             Self::Sickens | Self::Freezes if answered < 3 => Some(200),
-            Self::Hang | Self::Freezes => None,
+            Self::Busy if answered < 3 => Some(404),
+            Self::Hang | Self::Freezes | Self::Busy => None,
             Self::Pauses if path == LIVE || !(3..63).contains(&answered) => Some(200),
             Self::NeverReady | Self::Sickens | Self::Pauses => Some(503),
         }
