@@ -26,6 +26,7 @@ mod reports;
 mod route;
 mod runtime_arguments;
 mod scale;
+mod scale_in;
 mod scaling;
 mod snapshot;
 mod workload;
@@ -40,14 +41,15 @@ pub use memory::{Fake, Readiness, contract};
 pub use name::{Host, RevisionName, ServiceName, Tag};
 pub use nearest::nearest;
 pub use relocate::relocate;
-pub use report::{Activity, BatchTimes, Batches, Histogram, Report};
-pub use reports::{LatestReports, Reports};
+pub use report::{Activity, BatchTimes, Batches, Histogram, ReplicaLoad, ReplicaLoads, Report};
+pub use reports::{LatestReports, Reports, replica_loads};
 pub use route::{
     Batching, Conflict, ControlRoutes, Destination, Domains, HostClaim, Mirror, Route, Routes,
     Split, Tagged, Target,
 };
 pub use runtime_arguments::check_runtime_arguments;
 pub use scale::Scale;
+pub use scale_in::{ScaleInCandidate, choose_scale_in};
 pub use scaling::{
     Economy, MostChange, OtherAutoscaler, PolicySelect, RatePolicy, ScaleTarget, ScalingBehavior,
     ScalingPolicy, ScalingRules, WrittenNumber,

@@ -3,6 +3,7 @@
 mod batches;
 mod buckets;
 mod histogram;
+mod replica_load;
 #[cfg(test)]
 mod tests;
 
@@ -12,6 +13,8 @@ use std::time::Duration;
 
 pub use batches::{BatchTimes, Batches};
 pub use histogram::Histogram;
+pub(crate) use replica_load::add as add_replica_loads;
+pub use replica_load::{ReplicaLoad, ReplicaLoads};
 
 use crate::RevisionName;
 
@@ -57,6 +60,8 @@ pub struct Activity {
     pub service_time: Histogram,
     /// Batches as the replicas report them.
     pub batches: Batches,
+    /// Requests at each replica now; a replica that is not listed has none.
+    pub replica_loads: ReplicaLoads,
 }
 
 impl Report {
@@ -66,7 +71,7 @@ impl Report {
 
 impl Activity {
     /// Activity since an earlier report of the same gateway's run; what is so now (`queued`,
-    /// `in_flight`, `credits`, `oldest_us`) stays. Counts that fell, because the gateway began anew, count as new.
+    /// `in_flight`, `credits`, `oldest_us`, `replica_loads`) stays. Counts that fell, because the gateway began anew, count as new.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let Self {
@@ -82,6 +87,7 @@ impl Activity {
             queue_delay,
             service_time,
             batches,
+            replica_loads,
         } = self;
         if *arrivals < earlier.arrivals {
             return self.clone();
@@ -99,6 +105,7 @@ impl Activity {
             queue_delay: queue_delay.since(&earlier.queue_delay),
             service_time: service_time.since(&earlier.service_time),
             batches: batches.since(&earlier.batches),
+            replica_loads: replica_loads.clone(),
         }
     }
 
@@ -116,5 +123,6 @@ impl Activity {
         self.queue_delay.merge(&other.queue_delay);
         self.service_time.merge(&other.service_time);
         self.batches.merge(&other.batches);
+        add_replica_loads(&mut self.replica_loads, &other.replica_loads);
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::Report;
+use crate::report::{ReplicaLoads, add_replica_loads};
+use crate::{Report, RevisionName};
 
 /// The latest report of every gateway that is up, by the gateway's name.
 pub type LatestReports = BTreeMap<Arc<str>, Arc<Report>>;
@@ -15,4 +16,75 @@ pub trait Reports: Send + Sync {
     /// The latest reports, and every change. Reports count from a gateway's start, so one that was
     /// skipped is contained in the next.
     fn watch(&self) -> watch::Receiver<Arc<LatestReports>>;
+}
+
+/// Requests at each replica of a revision, those of all gateways added up.
+#[must_use]
+pub fn replica_loads(reports: &LatestReports, revision: &RevisionName) -> ReplicaLoads {
+    let mut sum = ReplicaLoads::new();
+    let activities = reports
+        .values()
+        .filter_map(|report| report.revisions.get(revision));
+    activities.for_each(|activity| add_replica_loads(&mut sum, &activity.replica_loads));
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Activity, ReplicaLoad, ServiceName};
+
+    #[test]
+    fn the_load_of_a_replica_is_what_all_gateways_have_at_it() {
+        let revision = ServiceName::new("default", "digits")
+            .unwrap()
+            .revision(1)
+            .unwrap();
+        let report = |loads: &[(&str, u32, u32)]| {
+            let loads = loads.iter().map(|(name, streams, requests)| {
+                let load = ReplicaLoad {
+                    streams: *streams,
+                    requests: *requests,
+                };
+                (Arc::from(*name), load)
+            });
+            let activity = Activity {
+                replica_loads: loads.collect(),
+                ..Activity::default()
+            };
+            let revisions = [(revision.clone(), Arc::new(activity))].into();
+            Arc::new(Report {
+                revisions,
+                ..Report::default()
+            })
+        };
+        let reports = LatestReports::from([
+            ("one".into(), report(&[("a", 1, 2), ("b", 0, 1)])),
+            ("other".into(), report(&[("a", 0, 3)])),
+            ("new".into(), Arc::default()),
+        ]);
+        let loads = replica_loads(&reports, &revision);
+        let expected = [
+            (
+                "a".into(),
+                ReplicaLoad {
+                    streams: 1,
+                    requests: 5,
+                },
+            ),
+            (
+                "b".into(),
+                ReplicaLoad {
+                    streams: 0,
+                    requests: 1,
+                },
+            ),
+        ];
+        assert_eq!(loads, expected.into());
+        let other = ServiceName::new("default", "other")
+            .unwrap()
+            .revision(1)
+            .unwrap();
+        assert!(replica_loads(&reports, &other).is_empty());
+    }
 }

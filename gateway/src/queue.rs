@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
-use weir_cluster::{Activity, Failure, Replica, RevisionName};
+use weir_cluster::{Activity, Failure, Replica, ReplicaLoad, ReplicaLoads, RevisionName};
 use weir_ops::failure_log::FailureLog;
 
 use crate::clock::now;
@@ -370,11 +370,14 @@ impl RevisionQueue {
         let mut state = self.state.lock();
         let batching = self.batching.load(Ordering::Relaxed);
         let queued = state.dispatcher.queued().requests + batching;
+        let loads = replica_loads(&state.dispatcher);
         if queued == 0
             && let Some(reported) = &state.reported
+            && reported.replica_loads == loads
         {
             return Arc::clone(reported);
         }
+        state.activity.replica_loads = loads;
         state.activity.queued = queued as u32;
         state.activity.in_flight = state.in_flight;
         state.activity.credits = state.dispatcher.credits();
@@ -462,6 +465,14 @@ impl RevisionQueue {
 /// Shortest time between two checks for a replica, for a service with an activation timeout of zero: a probe takes
 /// longer.
 const MIN_ACTIVATION: Duration = Duration::from_millis(100);
+
+/// The requests at each replica that has any.
+fn replica_loads(dispatcher: &Dispatcher<Arc<Upstream>, WaiterHandle>) -> ReplicaLoads {
+    let loads = dispatcher.endpoints();
+    let loads = loads.map(|(upstream, ..)| (upstream.name.clone(), upstream.load.get()));
+    let loads = loads.filter(|(_, load)| *load != ReplicaLoad::default());
+    loads.collect()
+}
 
 enum Entered {
     Admitted(Admitted),

@@ -3,6 +3,7 @@
 mod dial;
 pub(crate) mod http1;
 pub(crate) mod http2;
+mod load;
 pub(crate) mod probe;
 mod request;
 mod request_body;
@@ -17,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use weir_cluster::{Address, Endpoints, Failure, Gateway, Replica};
 
 use crate::protocol::Protocol;
+pub(crate) use load::{RequestKind, UpstreamLoad};
 pub(crate) use request::UpstreamRequest;
 pub(crate) use request_body::{Chunks, RequestBody, UploadHandle};
 pub(crate) use response_body::ResponseBody;
@@ -32,6 +34,8 @@ pub(crate) struct Upstream {
     pub(crate) lost: CancellationToken,
     /// End of its program, if the platform reported one when it left.
     end: OnceLock<Failure>,
+    /// Requests that this gateway has at it.
+    pub(crate) load: UpstreamLoad,
     /// Concurrent requests that it last reported to accept; 0 before its first report.
     capacity: AtomicU32,
     /// Whether a readiness probe was started.
@@ -99,6 +103,7 @@ impl Upstream {
             grpc: http2::GrpcChannel::default(),
             lost: CancellationToken::new(),
             end: OnceLock::new(),
+            load: UpstreamLoad::default(),
             capacity: AtomicU32::new(0),
             probed: AtomicBool::new(false),
             ready: AtomicBool::new(false),

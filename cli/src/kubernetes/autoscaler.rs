@@ -34,7 +34,7 @@ pub(crate) async fn run(args: AutoscalerArgs) -> Result<Exit, CliError> {
         return Ok(process.end().await);
     };
     let reports = Arc::new(RemoteReports::follow(connected.cluster.gateways()));
-    let cluster = Arc::new(connected.cluster);
+    let cluster = Arc::new(connected.cluster.scaling_in_by(reports.watch()));
     let loads = Loads::follow(reports.watch(), cluster.watch());
     let scaler = others::external_scaler(loads.clone());
     if let Some(listener) = listener {

@@ -6,13 +6,16 @@ use bytes::Bytes;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Incoming;
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::client::{self, GrpcClient, HttpClient};
 use crate::fixture::Fixture;
+use crate::http::send;
 use crate::load::runtime;
 use crate::manifest::Service;
+use crate::weir::wait_until;
 
 const EVENTS: &str = "/v2/models/echo/generate_stream";
 
@@ -104,4 +107,51 @@ fn a_client_that_disconnects_frees_its_credit() {
     };
     runtime().block_on(leaving);
     fixture.wait_for_revision("no request left", 1, |revision| revision["in_flight"] == 0);
+}
+
+/// The requests in flight at each replica of the only revision, as the gateway counts them.
+fn in_flight(fixture: &Fixture) -> Vec<u64> {
+    let (_, text) = send(fixture.weir.admin, "localhost", "GET", "/routes");
+    let (_, body) = text.split_once("\r\n\r\n").unwrap();
+    let routes: Value = serde_json::from_str(body).unwrap();
+    let replicas = routes["revisions"][0]["replicas"].as_array().unwrap();
+    let each = replicas
+        .iter()
+        .map(|replica| replica["in_flight"].as_u64().unwrap());
+    each.collect()
+}
+
+#[test]
+fn a_scale_in_ends_the_idle_replica_and_leaves_streams_alone() {
+    let service = |shared: &_, replicas| {
+        let service = Service::new("one").shared_dir(shared);
+        service.replicas(replicas, replicas).concurrency(1)
+    };
+    let fixture = Fixture::ready(3, |shared| service(shared, 3));
+    let runtime = runtime();
+    // The credits are one for each replica, so that the youngest has a stream as well.
+    let mut streams = runtime.block_on(async {
+        let mut streams = Vec::new();
+        for _ in 0..3 {
+            let mut http = HttpClient::new(fixture.weir.serving);
+            let mut body = http.stream(EVENTS).await.into_body();
+            assert_eq!(piece(&mut body).await.unwrap(), "data: one\n\n");
+            streams.push((http, body));
+        }
+        streams
+    });
+    drop(streams.remove(0));
+    fixture.wait_for_revision("two streams", 1, |revision| revision["in_flight"] == 2);
+    fixture.edit(&service(&fixture.shared, 2));
+    let is_idle_gone = || in_flight(&fixture) == [1, 1];
+    wait_until("a replica for each stream", is_idle_gone, || {
+        fixture.weir.output()
+    });
+    fixture.shared.release_events();
+    runtime.block_on(async {
+        for (_, body) in &mut streams {
+            assert_eq!(piece(body).await.unwrap(), "data: two\n\n");
+            assert_eq!(piece(body).await, None);
+        }
+    });
 }

@@ -6,7 +6,7 @@ use kube::Client;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
-use weir_cluster::{ClusterError, Directory, Gateway, ServiceName, Snapshot};
+use weir_cluster::{ClusterError, Directory, Gateway, LatestReports, ServiceName, Snapshot};
 
 use crate::Options;
 use crate::drift::{Drift, WrittenObjects};
@@ -31,6 +31,8 @@ pub struct Kubernetes {
     pub(crate) kept: KeptRevisions,
     /// The InferenceServices, where somebody watches them.
     pub(crate) services: Arc<Mutex<Option<Arc<dyn KnownServices>>>>,
+    /// The gateways' reports, where this process scales.
+    pub(crate) reports: Option<watch::Receiver<Arc<LatestReports>>>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
     gateways: watch::Receiver<Arc<[Gateway]>>,
     writes: mpsc::Sender<Change>,
@@ -68,6 +70,7 @@ impl Kubernetes {
             placements,
             kept: KeptRevisions::default(),
             services: Arc::default(),
+            reports: None,
             writes,
             snapshots,
             gateways,
@@ -79,6 +82,13 @@ impl Kubernetes {
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// Chooses the replicas that a scale-in ends by these reports of the gateways: first those with the fewest requests.
+    #[must_use]
+    pub fn scaling_in_by(mut self, reports: watch::Receiver<Arc<LatestReports>>) -> Self {
+        self.reports = Some(reports);
+        self
     }
 
     /// Has InferenceServices looked up where somebody watches them.

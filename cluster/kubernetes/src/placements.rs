@@ -1,4 +1,5 @@
-//! Where replicas run, and which of them a scale-in is to end: those that free a node. Pure.
+//! Where replicas run, and which of them a scale-in is to end: those with the fewest requests, and of these the ones
+//! that free a node. Pure.
 
 #[cfg(test)]
 mod tests;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use weir_cluster::{Phase, Replica, RevisionName};
+use weir_cluster::{Phase, Replica, ReplicaLoads, RevisionName, ScaleInCandidate, choose_scale_in};
 
 use crate::objects::has_gpu;
 
@@ -84,15 +85,21 @@ impl Placements {
         }
     }
 
-    /// What to write before a revision is scaled to so many replicas. An order that others have written stays.
-    pub(crate) fn edits(&self, revision: &RevisionName, replicas: u32) -> Vec<CostEdit> {
+    /// What to write before a revision is scaled to so many replicas, while the gateways have these requests at them. An
+    /// order that others have written stays.
+    pub(crate) fn edits(
+        &self,
+        revision: &RevisionName,
+        replicas: u32,
+        loads: &ReplicaLoads,
+    ) -> Vec<CostEdit> {
         let Some(own) = self.by_revision.get(revision) else {
             return Vec::new();
         };
         if replicas == 0 || own.values().any(Placement::is_ordered_by_others) {
             return Vec::new();
         }
-        let first = self.first(revision, own, replicas as usize);
+        let first = self.first(revision, own, replicas as usize, loads);
         let edits = own.iter().filter_map(|(pod, placement)| {
             let cost = match (first.contains(pod), &placement.cost) {
                 (true, None) => Some(FIRST),
@@ -105,14 +112,16 @@ impl Placements {
         edits.collect()
     }
 
-    /// The ready replicas that are to end. Those that are not ready end before them in any case. The nodes with the
-    /// fewest pods of others come first, among them those with the fewest of this revision: so most nodes become free.
-    fn first<'a>(
+    /// The ready replicas that are to end. Those that are not ready end before them in any case. Of equally loaded ones,
+    /// those on the nodes with the fewest pods of others come first, among them those on the nodes with the fewest of
+    /// this revision: so most nodes become free. None where the order makes no difference.
+    fn first(
         &self,
         revision: &RevisionName,
-        own: &'a BTreeMap<Arc<str>, Placement>,
+        own: &BTreeMap<Arc<str>, Placement>,
         replicas: usize,
-    ) -> BTreeSet<&'a Arc<str>> {
+        loads: &ReplicaLoads,
+    ) -> BTreeSet<Arc<str>> {
         let mut by_node: BTreeMap<&Arc<str>, Vec<&Arc<str>>> = BTreeMap::new();
         let ready = own.iter().filter(|(_, placement)| placement.is_ready);
         for (pod, placement) in ready {
@@ -122,14 +131,22 @@ impl Placements {
         }
         let ready: usize = by_node.values().map(Vec::len).sum();
         let ends = ready.saturating_sub(replicas);
-        if by_node.len() < 2 || ends == 0 {
+        let is_loaded = own.keys().any(|pod| loads.contains_key(pod));
+        if ends == 0 || (by_node.len() < 2 && !is_loaded) {
             return BTreeSet::new();
         }
         let others = self.others(revision, own.values().any(|placement| placement.has_gpu));
         let mut nodes: Vec<_> = by_node.into_iter().collect();
         nodes.sort_by_key(|(node, pods)| (others.get(node).copied().unwrap_or(0), pods.len()));
         let pods = nodes.into_iter().flat_map(|(_, pods)| pods);
-        pods.take(ends).collect()
+        let candidates = pods.map(|pod| ScaleInCandidate {
+            name: pod.clone(),
+            phase: Phase::Ready,
+            load: loads.get(pod).copied().unwrap_or_default(),
+        });
+        choose_scale_in(candidates.collect(), ends)
+            .into_iter()
+            .collect()
     }
 
     /// How many pods of other revisions each node has: of those with a GPU, only these, which make the node dear.

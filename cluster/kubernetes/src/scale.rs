@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::json;
-use weir_cluster::{ClusterError, RevisionName, Scale};
+use weir_cluster::{ClusterError, ReplicaLoads, RevisionName, Scale, replica_loads};
 
 use crate::generation::generation;
 use crate::objects::{AUTOSCALER, selector};
@@ -49,9 +49,11 @@ impl Scale for Kubernetes {
 }
 
 impl Kubernetes {
-    /// Marks the replicas that are to end first, which frees nodes. Whatever becomes of it, the number is set.
+    /// Marks the replicas that are to end first: those with the fewest requests, which frees nodes where several have
+    /// as few. Whatever becomes of it, the number is set.
     async fn mark_first(&self, revision: &RevisionName, replicas: u32) {
-        let edits = self.placements.lock().edits(revision, replicas);
+        let loads = self.loads(revision);
+        let edits = self.placements.lock().edits(revision, replicas, &loads);
         if edits.is_empty() {
             return;
         }
@@ -61,12 +63,20 @@ impl Kubernetes {
         match tokio::time::timeout(MARKED_WITHIN, writes).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(%revision, %error, "cannot say which replicas end first: any may");
+                tracing::warn!(%revision, %error, "cannot set pod-deletion-cost: the scale-in may end any replica");
             }
             Err(_) => {
-                tracing::warn!(%revision, "the API server is too slow to be told which replicas end first: any may");
+                tracing::warn!(%revision, "timed out setting pod-deletion-cost: the scale-in may end any replica");
             }
         }
+    }
+
+    /// The gateways' requests at each replica, by their latest reports; none where reports are not followed.
+    fn loads(&self, revision: &RevisionName) -> ReplicaLoads {
+        let reports = self.reports.as_ref();
+        reports.map_or_else(ReplicaLoads::new, |reports| {
+            replica_loads(&reports.borrow(), revision)
+        })
     }
 }
 

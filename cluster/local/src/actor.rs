@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use weir_cluster::{
-    Applied, ClusterError, Desired, Gateway, Ledger, Revision, RevisionName, Revisions,
-    ServiceName, Snapshot,
+    Applied, ClusterError, Desired, Gateway, Gateways, Ledger, Reports, Revision, RevisionName,
+    Revisions, ServiceName, Snapshot,
 };
 
 use self::supervisor::Supervisor;
@@ -53,18 +53,18 @@ pub(crate) fn spawn(
     options: Options,
     printer: Printer,
     requests: mpsc::Receiver<Request>,
-    gateways: watch::Receiver<Arc<[Gateway]>>,
+    gateways: &Gateways,
 ) -> watch::Receiver<Arc<Snapshot>> {
     let (snapshots, receiver) = watch::channel(Arc::new(Snapshot::default()));
     let (sender, events) = mpsc::channel(BATCH);
     let actor = Actor {
-        supervisor: Supervisor::new(options.logs(), printer, sender),
+        supervisor: Supervisor::new(options.logs(), printer, sender, gateways.watch()),
         options,
         ledger: Ledger::new(),
         specs: BTreeMap::new(),
         revisions: Revisions::new(),
         changed: BTreeSet::new(),
-        gateways,
+        gateways: gateways.members(),
         snapshots,
         stopping: None,
     };

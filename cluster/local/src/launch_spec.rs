@@ -17,7 +17,7 @@ use weir_fetch::Limits;
 use self::command::{Invocation, Program};
 use crate::options::Options;
 use crate::ports::{PortPlan, Ports};
-use crate::probe::Probe;
+use crate::probe::{Probe, ServerKind};
 use crate::program;
 use crate::storage::{ModelFiles, Origin};
 
@@ -48,6 +48,7 @@ pub(crate) struct LaunchSpec {
     /// Bounds of their downloads.
     pub(crate) fetch: Limits,
     pub(crate) ports: PortPlan,
+    pub(crate) server: ServerKind,
     pub(crate) probe: Probe,
     /// The probe that finds a replica that hangs; `None` where the pod has none.
     pub(crate) liveness: Option<Probe>,
@@ -121,6 +122,7 @@ impl LaunchSpec {
         let env = pod::variables(container, relocate)?;
         Ok(Self {
             ports: PortPlan::of(&words, &env, ContainerPorts::of(container))?,
+            server: program.server(),
             probe: Probe::of(container, program.server())?,
             liveness: Probe::liveness(container, program.server()),
             ignored_fields: pod::ignored_fields(pod, container, options.gpu),

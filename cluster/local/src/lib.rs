@@ -13,6 +13,7 @@
 //! the actor do what they say.
 
 mod actor;
+mod drain;
 mod error;
 mod expand;
 mod launch_spec;

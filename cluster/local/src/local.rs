@@ -42,7 +42,7 @@ impl Local {
         })?;
         let (requests, receiver) = mpsc::channel(WAITING);
         let gateways = Gateways::new();
-        let snapshots = actor::spawn(options, printer, receiver, gateways.members());
+        let snapshots = actor::spawn(options, printer, receiver, &gateways);
         Ok(Self {
             requests,
             snapshots,

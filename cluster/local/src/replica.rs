@@ -12,20 +12,26 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-use weir_cluster::{Endpoints, Failure, FailureReason, Phase, Replica, RevisionName};
+use weir_cluster::{
+    Endpoints, Failure, FailureReason, LatestReports, Phase, Replica, RevisionName,
+};
 use weir_fetch::Attempt;
 
+use crate::drain::drained;
 use crate::launch_spec::LaunchSpec;
 use crate::lifecycle::liveness::{Liveness, Verdict};
 use crate::lifecycle::{Lifecycle, ProbeResult};
 use crate::log::Log;
 use crate::ports::{LeasedPorts, PortPool};
-use crate::probe::Success;
+use crate::probe::{ServerKind, Success};
 use crate::process::{self, Ending, Output, Process};
 
 /// A start that takes longer is reported as a failure, with what the probe answers: most models load
 /// faster, and a person who waits for one that does not wants to know why.
 const SLOW_START: Duration = Duration::from_secs(10);
+
+/// Part of the grace period that a server has from SIGTERM on, at most, if its requests took the rest.
+const END_RESERVE: Duration = Duration::from_secs(5);
 
 /// The time for the last lines after a process ended; they are in the pipe already.
 const LAST_LINES: Duration = Duration::from_millis(500);
@@ -47,6 +53,8 @@ pub(crate) struct TaskContext {
     pub(crate) stop: CancellationToken,
     /// The pool that its ports come from.
     pub(crate) pool: PortPool,
+    /// The gateways' requests at it.
+    pub(crate) reports: watch::Receiver<Arc<LatestReports>>,
 }
 
 /// The task of one replica.
@@ -56,6 +64,7 @@ pub(crate) struct Task {
     events: mpsc::Sender<Event>,
     stop: CancellationToken,
     pool: PortPool,
+    reports: watch::Receiver<Arc<LatestReports>>,
     log: Log,
     lifecycle: Lifecycle,
     /// `None` for a server without a liveness probe.
@@ -85,7 +94,12 @@ impl Task {
         log: Log,
         context: TaskContext,
     ) -> Self {
-        let TaskContext { events, stop, pool } = context;
+        let TaskContext {
+            events,
+            stop,
+            pool,
+            reports,
+        } = context;
         Self {
             revision,
             lifecycle: Lifecycle::new(spec.probe.failure_threshold, spec.probe.period),
@@ -98,6 +112,7 @@ impl Task {
             events,
             stop,
             pool,
+            reports,
             log,
             began: Instant::now(),
             replica,
@@ -362,14 +377,36 @@ impl Task {
         stop.run_until_cancelled(tokio::time::sleep(wait)).await;
     }
 
-    /// Ends a run: takes it out of the snapshot, so that gateways stop using it, then gives it its grace period.
+    /// Ends a run within its grace period: takes it out of the snapshot, so that gateways stop using it, lets its requests
+    /// end, then asks it to end.
     async fn end(&mut self, mut process: Process) {
         self.lifecycle.stopping();
         self.publish().await;
-        let early = tokio::time::timeout(self.spec.pre_stop_delay, process.wait()).await;
-        if early.is_err() && process.end(self.spec.grace).await == Ending::Killed {
+        let began = Instant::now();
+        tokio::select! {
+            _ = process.wait() => return,
+            () = self.let_requests_end() => {}
+        }
+        let waited = began.elapsed().saturating_sub(self.spec.pre_stop_delay);
+        if process.end(self.spec.grace.saturating_sub(waited)).await == Ending::Killed {
             let (replica, grace_s) = (&self.replica.name, self.spec.grace.as_secs_f64());
             tracing::warn!(%replica, grace_s, "replica did not stop within its grace period and was killed");
+        }
+    }
+
+    /// Waits until gateways send it nothing more and, for the most part of the grace period, until they have no request at
+    /// it. Weir's own runtime answers what it has accepted once it is asked to end; of other servers many end at once.
+    async fn let_requests_end(&self) {
+        tokio::time::sleep(self.spec.pre_stop_delay).await;
+        match self.spec.server {
+            ServerKind::Weir => {}
+            ServerKind::Foreign => {
+                let grace = self.spec.grace;
+                let longest = grace.saturating_sub(END_RESERVE.min(grace / 2));
+                let drained = drained(self.reports.clone(), &self.revision, &self.replica.name);
+                // What is not over by then has the rest of the grace period, as it would have on Kubernetes.
+                let _ = tokio::time::timeout(longest, drained).await;
+            }
         }
     }
 

@@ -5,7 +5,9 @@ mod tests;
 
 use std::sync::Arc;
 
-use weir_cluster::{Activity, BatchTimes, Batches, Histogram, Report, RevisionName};
+use weir_cluster::{
+    Activity, BatchTimes, Batches, Histogram, ReplicaLoad, ReplicaLoads, Report, RevisionName,
+};
 
 use crate::error::RemoteError;
 use crate::proto;
@@ -19,6 +21,9 @@ const MOST_REVISIONS: usize = 10_000;
 
 /// Batch sizes of one revision: twice the groups of sizes that there are.
 const MOST_SIZES: usize = 256;
+
+/// Replicas of one revision that may have requests: more than an autoscaler asks for.
+const MOST_REPLICAS: usize = 10_000;
 
 /// Largest count accepted: at 10 000 requests a second it takes 890 years. So the counts of all gateways
 /// and buckets can be added up.
@@ -77,6 +82,7 @@ fn encode_activity(activity: &Activity) -> proto::Activity {
         queue_delay,
         service_time,
         batches,
+        replica_loads,
     } = activity;
     proto::Activity {
         arrivals: *arrivals,
@@ -91,6 +97,7 @@ fn encode_activity(activity: &Activity) -> proto::Activity {
         queue_delay: encode_histogram(queue_delay),
         service_time: encode_histogram(service_time),
         batches: encode_batches(batches),
+        replica_loads: encode_loads(replica_loads),
     }
 }
 
@@ -112,6 +119,7 @@ fn decode_activity(
         queue_delay: decode_histogram(name, activity.queue_delay)?,
         service_time: decode_histogram(name, activity.service_time)?,
         batches: decode_batches(name, &activity.batches)?,
+        replica_loads: decode_loads(activity.replica_loads)?,
     })
 }
 
@@ -174,6 +182,24 @@ fn decode_batches(name: &RevisionName, batches: &[proto::Batches]) -> Result<Bat
         all.add(batch.size, times);
     }
     Ok(all)
+}
+
+fn encode_loads(loads: &ReplicaLoads) -> Vec<proto::ReplicaLoad> {
+    let loads = loads.iter().map(|(name, load)| proto::ReplicaLoad {
+        name: name.to_string(),
+        streams: load.streams,
+        requests: load.requests,
+    });
+    loads.collect()
+}
+
+fn decode_loads(loads: Vec<proto::ReplicaLoad>) -> Result<ReplicaLoads, RemoteError> {
+    at_most("replicas", loads.len(), MOST_REPLICAS)?;
+    let loads = loads.into_iter().map(|load| {
+        let (streams, requests) = (load.streams, load.requests);
+        (Arc::from(load.name), ReplicaLoad { streams, requests })
+    });
+    Ok(loads.collect())
 }
 
 fn counted(name: &RevisionName, what: &'static str, value: u64) -> Result<u64, RemoteError> {

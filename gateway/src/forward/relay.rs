@@ -66,6 +66,10 @@ impl Relay {
         };
         if relay.is_read() {
             relay.finish();
+        } else if relay.size_hint().exact().is_none()
+            && let Some(RelayEnd::Replica { credit, .. }) = &mut relay.end
+        {
+            credit.become_stream();
         }
         relay
     }

@@ -8,7 +8,7 @@ use super::verdict::{Outcome, Verdict};
 use super::{AdmissionRound, QueueWait, RevisionQueue};
 use crate::clock::now;
 use crate::protocol::Protocol;
-use crate::upstream::Upstream;
+use crate::upstream::{RequestKind, Upstream};
 
 /// Permission to have one request at a replica. Dropping it gives it back as abandoned.
 pub(crate) struct Credit {
@@ -25,6 +25,8 @@ pub(crate) struct Credit {
     others: Option<u32>,
     open: bool,
     rest: Rest,
+    /// How the request counts in its replica's load.
+    kind: RequestKind,
 }
 
 /// Whether the stream that holds a credit rests.
@@ -43,6 +45,7 @@ impl Credit {
         wait: QueueWait,
         since: Instant,
     ) -> Self {
+        granted.replica.load.begin();
         Self {
             queue: Arc::clone(queue),
             id: granted.id,
@@ -54,6 +57,7 @@ impl Credit {
             others: None,
             open: true,
             rest: Rest::Never,
+            kind: RequestKind::Unary,
         }
     }
 
@@ -102,6 +106,14 @@ impl Credit {
     /// Gives it back after an attempt with this outcome.
     pub(crate) fn settle(mut self, outcome: Outcome, verdict: Verdict) {
         self.close(outcome, verdict, now());
+    }
+
+    /// Notes that the replica sends a response of unknown length: a scale-in ends such a replica last.
+    pub(crate) fn become_stream(&mut self) {
+        if self.kind == RequestKind::Unary {
+            self.kind = RequestKind::Stream;
+            self.upstream.load.become_stream();
+        }
     }
 
     /// Lends it to other requests until [`Self::resume`]: the stream that holds it waits for its client.
@@ -161,6 +173,7 @@ impl Credit {
 
     fn close(&mut self, outcome: Outcome, verdict: Verdict, at: Instant) {
         self.open = false;
+        self.upstream.load.end(self.kind);
         self.resume();
         self.queue.release(self, outcome, verdict, at);
     }

@@ -10,6 +10,7 @@ use hyper::client::conn::http1;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use weir_cluster::{Activity, ReplicaLoad};
 
 use crate::client::{connect, post};
 use crate::replica::{Manner, TestReplica};
@@ -65,6 +66,31 @@ async fn events_pass_through_one_by_one() {
     assert!(response.unwrap().frame().await.is_none());
     world
         .activity(1, |a| a.in_flight == 0 && a.succeeded == 1)
+        .await;
+}
+
+#[tokio::test]
+async fn a_report_lists_the_replica_that_sends_a_stream_until_the_stream_ends() {
+    let Stream {
+        world,
+        replica: _replica,
+        events,
+        client: _client,
+        asked,
+    } = asked().await;
+    let load = |activity: &Activity| {
+        let loads: Vec<_> = activity.replica_loads.values().copied().collect();
+        loads
+    };
+    events.send(Bytes::from("data: 0\n\n")).await.unwrap();
+    let response = asked.await.unwrap().unwrap();
+    let (streams, requests) = (1, 1);
+    let stream = [ReplicaLoad { streams, requests }];
+    world.activity(1, |activity| load(activity) == stream).await;
+    drop(events);
+    response.into_body().collect().await.unwrap();
+    world
+        .activity(1, |activity| load(activity).is_empty())
         .await;
 }
 

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use weir_cluster::ServiceName;
+use weir_cluster::{ReplicaLoad, ServiceName};
 
 use super::*;
 
@@ -31,7 +31,21 @@ fn world(own: &[Placement], others: &[Placement]) -> Placements {
 
 /// The pods that are marked and those that no longer are.
 fn edits(own: &[Placement], others: &[Placement], replicas: u32) -> Vec<(String, bool)> {
-    let edits = world(own, others).edits(&revision(1), replicas);
+    edits_under(&[], own, others, replicas)
+}
+
+/// The same, with streams and requests at these pods of the revision.
+fn edits_under(
+    loads: &[(&str, u32, u32)],
+    own: &[Placement],
+    others: &[Placement],
+    replicas: u32,
+) -> Vec<(String, bool)> {
+    let loads = loads.iter().map(|(pod, streams, requests)| {
+        let (streams, requests) = (*streams, *requests);
+        (Arc::from(*pod), ReplicaLoad { streams, requests })
+    });
+    let edits = world(own, others).edits(&revision(1), replicas, &loads.collect());
     let edits = edits.into_iter();
     edits
         .map(|edit| (edit.pod.to_string(), edit.cost.is_some()))
@@ -51,6 +65,27 @@ fn the_node_that_becomes_free_is_emptied_first() {
     assert_eq!(
         edits(&own, &[at("b"), at("c")], 2),
         marked(&["1-00", "1-01"])
+    );
+}
+
+#[test]
+fn a_pod_with_requests_is_ended_after_an_idle_one_on_any_node() {
+    let own = [at("a"), at("a"), at("b")];
+    let stream = [("1-02", 1, 1)];
+    assert_eq!(edits_under(&stream, &own, &[], 2), marked(&["1-00"]));
+    assert_eq!(
+        edits_under(&stream, &own, &[], 1),
+        marked(&["1-00", "1-01"])
+    );
+    let busy = [("1-00", 0, 2), ("1-01", 0, 1), ("1-02", 1, 1)];
+    assert_eq!(edits_under(&busy, &own, &[], 2), marked(&["1-01"]));
+    // Of equally loaded pods, the one whose node becomes free ends.
+    let even = [("1-00", 0, 1), ("1-01", 0, 1), ("1-02", 0, 1)];
+    assert_eq!(edits_under(&even, &own, &[], 2), marked(&["1-02"]));
+    let one_node = [at("a"), at("a")];
+    assert_eq!(
+        edits_under(&[("1-01", 0, 1)], &one_node, &[], 1),
+        marked(&["1-00"])
     );
 }
 
@@ -87,7 +122,10 @@ fn nothing_is_written_where_there_is_no_choice() {
         assert_eq!(edits(&own, &[], replicas), [], "{replicas}");
     }
     assert_eq!(edits(&[at("a"), at("a")], &[], 1), []);
-    assert_eq!(Placements::default().edits(&revision(1), 1), []);
+    assert_eq!(
+        Placements::default().edits(&revision(1), 1, &ReplicaLoads::new()),
+        []
+    );
 }
 
 #[test]
@@ -144,7 +182,7 @@ proptest! {
         };
         let (mine, theirs) = (pods(&own), pods(&others));
         let ends = mine.len().saturating_sub(replicas);
-        let edits = world(&mine, &theirs).edits(&revision(1), replicas as u32);
+        let edits = world(&mine, &theirs).edits(&revision(1), replicas as u32, &ReplicaLoads::new());
         let used = own.iter().filter(|&&count| count > 0).count();
         prop_assume!(used > 1);
         prop_assert_eq!(edits.len(), ends);

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-use weir_cluster::{Endpoints, Phase, Replica, Revision};
+use weir_cluster::{Endpoints, LatestReports, Phase, Replica, Revision, replica_loads};
 
 use crate::launch_spec::LaunchSpec;
 use crate::log::{self, Log, Printer};
@@ -22,6 +22,8 @@ pub(super) struct Supervisor {
     printer: Printer,
     events: mpsc::Sender<Event>,
     pool: PortPool,
+    /// The gateways' requests at each replica; they are at most a second old.
+    reports: watch::Receiver<Arc<LatestReports>>,
     tasks: HashMap<Arc<str>, RunningTask>,
     started: HashMap<String, u32>,
 }
@@ -33,12 +35,18 @@ struct RunningTask {
 }
 
 impl Supervisor {
-    pub(super) fn new(logs: PathBuf, printer: Printer, events: mpsc::Sender<Event>) -> Self {
+    pub(super) fn new(
+        logs: PathBuf,
+        printer: Printer,
+        events: mpsc::Sender<Event>,
+        reports: watch::Receiver<Arc<LatestReports>>,
+    ) -> Self {
         Self {
             logs,
             printer,
             events,
             pool: PortPool::new(),
+            reports,
             tasks: HashMap::new(),
             started: HashMap::new(),
         }
@@ -51,7 +59,8 @@ impl Supervisor {
     /// Starts and stops replicas until there are as many as are desired, or as there can be.
     pub(super) fn reconcile(&mut self, revision: &mut Revision, spec: &Arc<LaunchSpec>) {
         let desired = (revision.desired as usize).min(spec.ports.max_replicas());
-        for action in actions(desired, &revision.replicas) {
+        let loads = replica_loads(&self.reports.borrow(), &revision.name);
+        for action in actions(desired, &revision.replicas, &loads) {
             match action {
                 Action::Start => self.start(revision, spec),
                 Action::Stop(name) => self.stop(revision, &name),
@@ -93,6 +102,7 @@ impl Supervisor {
             events: self.events.clone(),
             stop: stop.clone(),
             pool: self.pool.clone(),
+            reports: self.reports.clone(),
         };
         let task = Task::new(
             revision.name.clone(),

@@ -32,18 +32,30 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn replica_loads()(
+        loads in prop::collection::btree_map("[a-z0-9-]{1,20}", any::<(u32, u32)>(), 0..5),
+    ) -> ReplicaLoads {
+        let loads = loads.into_iter().map(|(name, (streams, requests))| {
+            (Arc::from(name), ReplicaLoad { streams, requests })
+        });
+        loads.collect()
+    }
+}
+
+prop_compose! {
     fn activity()(
         counts in prop::array::uniform5(0..=MOST_COUNTED),
         now in any::<(u32, u32, u32, u64)>(),
         queue_delay in histogram(),
         service_time in histogram(),
         batches in batches(),
+        replica_loads in replica_loads(),
     ) -> Activity {
         let [arrivals, succeeded, failed, refused, woken] = counts;
         let (queued, in_flight, credits, oldest_us) = now;
         Activity {
             arrivals, succeeded, failed, refused, woken, queued, in_flight, credits, oldest_us,
-            queue_delay, service_time, batches,
+            queue_delay, service_time, batches, replica_loads,
         }
     }
 }
