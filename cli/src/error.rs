@@ -200,7 +200,6 @@ fn with_sources(error: &dyn std::error::Error) -> String {
 impl From<ControllerError> for CliError {
     fn from(error: ControllerError) -> Self {
         match error {
-            ControllerError::InvalidManifests(errors) => Self::Invalid(errors),
             // The path was given by a flag.
             ControllerError::Read { ref path, .. } if path.to_string_lossy().contains("://") => {
                 Self::Usage(url_as_path(path))

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct StatusTable {
     /// Services in the order of namespace and name.
     pub(crate) services: Vec<ServiceRow>,
-    /// Errors of the files as they are now; their last valid version keeps serving.
+    /// Errors of the files as they are now; objects with errors keep their last valid version.
     pub(crate) problems: Vec<String>,
 }
 

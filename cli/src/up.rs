@@ -155,11 +155,16 @@ fn install_logs(verbose: u8) -> Result<(), CliError> {
 
 /// Refuses files with errors: nothing starts then.
 fn without_errors(files: Files) -> Result<Files, CliError> {
-    let errors = files.watch().borrow().errors();
+    let errors = all_errors(&files.watch().borrow());
     if !errors.is_empty() {
         return Err(CliError::Invalid(errors));
     }
     Ok(files)
+}
+
+/// Every error in the files: of objects that cannot be read, and of services that can.
+fn all_errors(declaration: &Declaration) -> Vec<String> {
+    [declaration.problems.clone(), declaration.errors()].concat()
 }
 
 fn options(runtime: Option<PathBuf>, state_dir: &Path) -> Options {

@@ -18,7 +18,8 @@ pub struct Declaration {
     pub services: BTreeMap<ServiceName, DeclaredService>,
     /// The runtimes that the services can use.
     pub runtimes: Arc<Runtimes>,
-    /// Errors in the manifests read last, one sentence each; their last valid version keeps serving.
+    /// Errors in the manifests read last, one sentence each. An object with errors stays as its last valid version, if it
+    /// had one; others are not affected.
     pub problems: Vec<String>,
     /// Objects of kinds that Weir does not serve, as `KIND NAME`.
     pub ignored_objects: Vec<String>,

@@ -9,9 +9,6 @@ use weir_cluster::ClusterError;
 /// An error that a caller can act on.
 #[derive(Debug, thiserror::Error)]
 pub enum ControllerError {
-    /// Manifests with errors, one a line, each with its position. Correct them.
-    #[error("{}", .0.join("\n"))]
-    InvalidManifests(Vec<String>),
     /// A path that cannot be read.
     #[error("cannot read {path}: {source}")]
     Read {

@@ -7,6 +7,8 @@ mod file_kind;
 mod generations;
 mod manifest_file;
 mod manifest_set;
+mod object_errors;
+mod object_key;
 mod revision_file;
 mod stored_rollout;
 mod watched_folders;
@@ -51,12 +53,11 @@ impl Files {
     /// Reads and watches these files, and the `.yaml`, `.yml` and `.json` files of these directories.
     /// Must be called within a tokio runtime.
     ///
-    /// A later edit that breaks a file keeps that file's last valid version in force; the error is in
-    /// [`Declaration::problems`].
+    /// Errors are in [`Declaration::problems`]. An object with errors is left out, or, after an edit, stays as its last
+    /// valid version; it holds up no other object. While a file has errors, no object of it is deleted.
     ///
     /// # Errors
-    /// [`ControllerError::Read`] for a path that does not exist, [`ControllerError::InvalidManifests`] for
-    /// manifests that cannot be read, [`ControllerError::Watch`].
+    /// [`ControllerError::Read`] for a path that does not exist, [`ControllerError::Watch`].
     pub fn open(paths: &[PathBuf], platform: Platform) -> Result<Self, ControllerError> {
         Self::with_times(paths, platform, CreationTimes::new())
     }

@@ -67,10 +67,10 @@ fn path(service: &Service) -> &str {
 }
 
 fn problems(paths: &[PathBuf]) -> String {
-    match Files::open(paths, platform()) {
-        Ok(_) => panic!("it was accepted"),
-        Err(error) => error.to_string(),
-    }
+    let files = Files::open(paths, platform()).unwrap();
+    let problems = files.watch().borrow().problems.clone();
+    assert!(!problems.is_empty(), "it was accepted");
+    problems.join("\n")
 }
 
 fn write(folder: &TempDir, name: &str, text: &str) -> PathBuf {
@@ -196,10 +196,12 @@ async fn json_beside_the_manifests_that_is_none_is_left_alone() {
     assert_eq!(files.watch().borrow().services.len(), 1);
     write(&folder, "b.json", r#"{"kind": "InferenceService"}"#);
     let broken = Files::open(&[folder.path().to_owned()], platform());
-    assert!(broken.unwrap_err().to_string().contains("b.json"));
+    let broken = broken.unwrap().watch().borrow().problems.clone();
+    assert!(broken[0].contains("b.json"), "{broken:?}");
     // One that is named is meant.
     let named = Files::open(&[folder.path().join("config.json")], platform());
-    assert!(named.unwrap_err().to_string().contains("apiVersion"));
+    let named = named.unwrap().watch().borrow().problems.clone();
+    assert!(named[0].contains("apiVersion"), "{named:?}");
 }
 
 /// When a service was made, in seconds since 1970.
@@ -307,6 +309,129 @@ async fn a_folder_that_is_moved_away_and_back_stays_watched() {
     until(&mut watch, is_version("two")).await;
 }
 
+/// An object that cannot be used, and the begin of its problem without the file.
+const BROKEN: [(&str, &str); 6] = [
+    ("kind: InferenceService\n", ":1:1: apiVersion: missing"),
+    ("}{", ":1:"),
+    ("NAME", ":3:12: metadata.name: service name \"Not_A_Name\""),
+    (
+        "NAMESPACE",
+        ":3:12: metadata.namespace: namespace \"Team_A\"",
+    ),
+    ("LONG", ":3:12: metadata.name: service name"),
+    ("MULTI", ":5:3: spec.multiModel: "),
+];
+
+/// The text of one of [`BROKEN`].
+fn broken_text(what: &str) -> String {
+    let metadata = "metadata: {name: a}";
+    match what {
+        "NAME" => manifest("Not_A_Name", "x"),
+        "NAMESPACE" => {
+            manifest("a", "x").replace(metadata, "metadata: {namespace: Team_A, name: a}")
+        }
+        "LONG" => manifest(&"a".repeat(60), "x"),
+        "MULTI" => "apiVersion: serving.kserve.io/v1alpha1
+kind: ServingRuntime
+metadata: {name: several}
+spec:
+  multiModel: true
+  containers: [{name: kserve-container, command: [server]}]
+"
+        .to_owned(),
+        text => text.to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn a_broken_object_holds_up_no_edit_addition_or_deletion_of_others() {
+    for (what, problem) in BROKEN {
+        let folder = TempDir::new().unwrap();
+        let edited = write(&folder, "edited.yaml", &manifest("edited", "one"));
+        let deleted = write(&folder, "deleted.yaml", &manifest("deleted", "one"));
+        let files = Files::open(&[folder.path().to_owned()], platform()).unwrap();
+        let mut watch = files.watch();
+        let broken = write(&folder, "broken.yaml", &broken_text(what));
+        let now = until(&mut watch, |d| !d.problems.is_empty()).await;
+        let expected = format!("{}{problem}", broken.display());
+        assert!(
+            now.problems[0].starts_with(&expected),
+            "{what}: {:?}",
+            now.problems
+        );
+        fs::write(&edited, manifest("edited", "two")).unwrap();
+        write(&folder, "added.yaml", &manifest("added", "one"));
+        fs::remove_file(&deleted).unwrap();
+        let now = until(&mut watch, |d| {
+            let names: Vec<_> = d.services.keys().map(ServiceName::name).collect();
+            names == ["added", "edited"]
+                && path(&d.services[&named("edited")].service).ends_with("two")
+        })
+        .await;
+        assert!(
+            now.problems[0].starts_with(&expected),
+            "{what}: {:?}",
+            now.problems
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_broken_object_keeps_its_last_good_state_beside_edits_in_the_same_file() {
+    let folder = TempDir::new().unwrap();
+    let texts = |texts: &[String]| texts.join("---\n");
+    let runtime = broken_text("MULTI").replace("  multiModel: true\n", "");
+    let good = texts(&[manifest("a", "one"), manifest("b", "one"), runtime]);
+    let file = write(&folder, "all.yaml", &good);
+    let files = Files::open(&[folder.path().to_owned()], platform()).unwrap();
+    let mut watch = files.watch();
+    let runtimes = watch.borrow().runtimes.as_slice().len();
+    // The name of the first is broken, the second is edited, and the runtime is broken.
+    let edit = texts(&[
+        manifest("A", "two"),
+        manifest("b", "two"),
+        broken_text("MULTI"),
+    ]);
+    replace(&file, &edit);
+    let now = until(&mut watch, |d| d.problems.len() == 2).await;
+    let path = |name: &str| path(&now.services[&named(name)].service).to_owned();
+    assert_eq!(
+        [path("a"), path("b")],
+        ["pvc://models/one", "pvc://models/two"]
+    );
+    assert_eq!(now.runtimes.as_slice().len(), runtimes);
+    // A mended file deletes what it does not declare.
+    replace(&file, &manifest("b", "three"));
+    let now = until(&mut watch, |d| d.problems.is_empty()).await;
+    let names: Vec<_> = now.services.keys().map(ServiceName::name).collect();
+    assert_eq!(names, ["b"]);
+    assert_eq!(now.runtimes.as_slice().len(), runtimes - 1);
+}
+
+#[tokio::test]
+async fn of_two_services_of_one_name_the_one_that_was_there_stays_until_it_is_deleted() {
+    let folder = TempDir::new().unwrap();
+    let first = write(&folder, "b.yaml", &manifest("s", "first"));
+    let files = Files::open(&[folder.path().to_owned()], platform()).unwrap();
+    let mut watch = files.watch();
+    write(&folder, "a.yaml", &manifest("s", "second"));
+    write(&folder, "c.yaml", &manifest("c", "c"));
+    let now = until(&mut watch, |d| {
+        !d.problems.is_empty() && d.services.len() == 2
+    })
+    .await;
+    assert_eq!(
+        path(&now.services[&named("s")].service),
+        "pvc://models/first"
+    );
+    fs::remove_file(&first).unwrap();
+    let now = until(&mut watch, |d| d.problems.is_empty()).await;
+    assert_eq!(
+        path(&now.services[&named("s")].service),
+        "pvc://models/second"
+    );
+}
+
 #[tokio::test]
 async fn two_services_of_one_name_are_one_problem() {
     let folder = TempDir::new().unwrap();
@@ -322,7 +447,7 @@ async fn two_services_of_one_name_are_one_problem() {
 }
 
 #[tokio::test]
-async fn an_invalid_manifest_at_the_start_is_an_error() {
+async fn an_invalid_manifest_at_the_start_is_a_problem() {
     let folder = TempDir::new().unwrap();
     let missing = folder.path().join("none.yaml");
     let error = Files::open(std::slice::from_ref(&missing), platform()).unwrap_err();

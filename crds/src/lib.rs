@@ -30,7 +30,7 @@ pub use definitions::{DEFINITIONS, Definition};
 pub use diagnostic::{Diagnostic, Position, Problem};
 pub use inference_service::{InferenceService, InferenceServiceSpec, InferenceServiceStatus};
 pub use quantity::quantity_value;
-pub use read::{Manifest, Object, read};
+pub use read::{Manifest, Object, read, read_valid};
 pub use serving_runtime::{
     ClusterServingRuntime, ClusterServingRuntimeSpec, ServingRuntime, ServingRuntimeSpec,
 };

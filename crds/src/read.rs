@@ -12,7 +12,7 @@ use crate::inference_service::InferenceService;
 use crate::schema::{Schema, Schemas};
 use crate::serving_runtime::{ClusterServingRuntime, ServingRuntime};
 use crate::spans::Spans;
-use crate::yaml::{self, Content, Node};
+use crate::yaml::{self, Content, Node, Syntax};
 use kind::Kind;
 
 /// An object and the positions of its fields.
@@ -49,6 +49,18 @@ pub enum Object {
 ///
 /// Every error of every document, in the order of the text.
 pub fn read(file: &str, text: &str) -> Result<Vec<Manifest>, Vec<Diagnostic>> {
+    let (manifests, diagnostics) = read_valid(file, text);
+    if diagnostics.is_empty() {
+        Ok(manifests)
+    } else {
+        Err(diagnostics)
+    }
+}
+
+/// Reads the objects of a text that have no errors, and every error of the others, as [`read`] does. An error in one
+/// object hides no other object.
+#[must_use]
+pub fn read_valid(file: &str, text: &str) -> (Vec<Manifest>, Vec<Diagnostic>) {
     let mut reader = Reader {
         file,
         diagnostics: Vec::new(),
@@ -58,15 +70,17 @@ pub fn read(file: &str, text: &str) -> Result<Vec<Manifest>, Vec<Diagnostic>> {
     let syntax = |(position, problem)| (position, String::new(), problem);
     reader.diagnostics(problems.into_iter().map(syntax));
     for document in &documents {
-        reader.document(document);
-    }
-    if reader.diagnostics.is_empty() {
-        return Ok(reader.manifests);
+        let valid_before = reader.manifests.len();
+        reader.document(&document.root);
+        match document.syntax {
+            Syntax::Sound => {}
+            Syntax::Faulty => reader.manifests.truncate(valid_before),
+        }
     }
     reader
         .diagnostics
         .sort_by_key(|diagnostic| diagnostic.position);
-    Err(reader.diagnostics)
+    (reader.manifests, reader.diagnostics)
 }
 
 fn shared(service: Box<InferenceService>) -> Object {

@@ -1,13 +1,16 @@
 //! Reading one manifest file.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weir_crds::{Manifest, read};
+use weir_crds::{Manifest, read_valid};
 
 use super::file_kind::FileKind;
+use super::object_errors;
+use super::object_key::ObjectKey;
 
 /// Largest file that is read, in bytes: an object may have 1.5 MiB in etcd, and a file holds a few.
 const MAX_FILE: u64 = 16 << 20;
@@ -20,16 +23,20 @@ pub(super) const STDIN: &str = "-";
 pub(super) struct ManifestFile {
     /// The text as read: an equal text is not parsed again.
     text: Arc<str>,
+    /// The objects without errors. While the text has errors, also those of the version before that it no longer
+    /// declares: a broken text deletes nothing.
     pub(super) manifests: Vec<Manifest>,
+    /// Every error in the text, one sentence each, with its position.
+    pub(super) problems: Vec<String>,
     /// The folder in which claims are: the file's, and the working directory for what comes from another program.
     pub(super) folder: PathBuf,
 }
 
 impl ManifestFile {
-    /// Reads a file. `before` is its last valid version, returned when the text is the same.
+    /// Reads a file. `before` is its version before, returned when the text is the same.
     ///
     /// # Errors
-    /// Every error in the file, one sentence each, with its position.
+    /// Why nothing of the file can be used, one sentence each.
     pub(super) fn read(file: &Path, before: Option<&Self>) -> Result<Self, Vec<String>> {
         if file == Path::new(STDIN) {
             return Self::stream("standard input", before, || text_within(io::stdin()));
@@ -51,7 +58,7 @@ impl ManifestFile {
             return Err(vec![format!("{name}: {problem}")]);
         }
         let folder = file.parent().unwrap_or(Path::new(""));
-        Self::parse(&name, folder, text)
+        Ok(Self::parse(&name, folder, text, before))
     }
 
     /// Reads what another program writes, which can be read once.
@@ -64,18 +71,40 @@ impl ManifestFile {
             return Ok(before.clone());
         }
         let text = text().map_err(|error| vec![format!("{name}: {error}")])?;
-        Self::parse(name, Path::new(""), text)
+        Ok(Self::parse(name, Path::new(""), text, before))
     }
 
-    fn parse(name: &str, folder: &Path, text: String) -> Result<Self, Vec<String>> {
-        match read(name, &text) {
-            Ok(manifests) => Ok(Self {
-                text: text.into(),
-                manifests,
-                folder: folder.to_owned(),
-            }),
-            Err(diagnostics) => Err(diagnostics.iter().map(ToString::to_string).collect()),
+    fn parse(name: &str, folder: &Path, text: String, before: Option<&Self>) -> Self {
+        let (manifests, diagnostics) = read_valid(name, &text);
+        let mut file = Self {
+            text: text.into(),
+            manifests: Vec::new(),
+            problems: diagnostics.iter().map(ToString::to_string).collect(),
+            folder: folder.to_owned(),
+        };
+        for manifest in manifests {
+            let errors = object_errors::errors(&manifest);
+            if errors.is_empty() {
+                file.manifests.push(manifest);
+            }
+            file.problems.extend(errors);
         }
+        if let Some(before) = before.filter(|_| !file.problems.is_empty()) {
+            file.keep(&before.manifests);
+        }
+        file
+    }
+
+    /// Adds the objects of the version before that this one does not declare.
+    fn keep(&mut self, before: &[Manifest]) {
+        let keys = self
+            .manifests
+            .iter()
+            .map(|manifest| ObjectKey::of(&manifest.object));
+        let declared: BTreeSet<_> = keys.collect();
+        let kept = before.iter();
+        let kept = kept.filter(|manifest| !declared.contains(&ObjectKey::of(&manifest.object)));
+        self.manifests.extend(kept.cloned());
     }
 }
 

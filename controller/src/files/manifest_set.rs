@@ -10,10 +10,11 @@ use std::time::SystemTime;
 use weir_cluster::ServiceName;
 use weir_crds::{Manifest, Object};
 
-use super::collect::{self, Collected};
+use super::collect::{self, Collected, Origins};
 use super::creation_times::CreationTimes;
 use super::generations::Generations;
 use super::manifest_file::{ManifestFile, STDIN};
+use super::object_errors::service_name;
 use crate::declaration::Declaration;
 use crate::error::ControllerError;
 use crate::service::Service;
@@ -28,13 +29,15 @@ const JSON: &str = "json";
 /// Bytes of such a file that are searched for what makes it a manifest: kubectl writes it first.
 const SEARCHED: u64 = 64 << 10;
 
-/// The given paths, the last valid version of each file below them, and what these declare.
+/// The given paths, the last usable version of each file below them, and what these declare.
 #[derive(Debug)]
 pub(super) struct ManifestSet {
     paths: Vec<PathBuf>,
     platform: Platform,
     valid: BTreeMap<PathBuf, ManifestFile>,
     last: Declaration,
+    /// The file of each object that `last` declares.
+    origins: Origins,
     generations: Generations,
 }
 
@@ -52,22 +55,21 @@ impl ManifestSet {
             platform,
             valid: BTreeMap::new(),
             last: Declaration::default(),
+            origins: Origins::new(),
             generations: Generations::new(created),
         }
     }
 
-    /// Reads the first state, in which every manifest must be readable.
+    /// Reads the first state. What has errors is left out, and stands in the problems.
+    ///
+    /// # Errors
+    /// [`ControllerError::Read`] for a path that cannot be listed.
     pub(super) fn first(&mut self) -> Result<Declaration, ControllerError> {
         let files = self
             .list()
             .map_err(|(path, source)| ControllerError::Read { path, source })?;
         let contents = self.contents(files);
-        let collected = collect::collect(&contents.valid);
-        let problems = [contents.problems, collected.problems.clone()].concat();
-        if !problems.is_empty() {
-            return Err(ControllerError::InvalidManifests(problems));
-        }
-        Ok(self.declare(contents.valid, collected, Vec::new()))
+        Ok(self.declare(contents))
     }
 
     /// The given paths and the files below them now.
@@ -77,7 +79,7 @@ impl ManifestSet {
         files.chain(self.paths.iter().cloned()).collect()
     }
 
-    /// Reads the state after a change; a broken file keeps its last valid version.
+    /// Reads the state after a change; what is broken keeps its last valid version.
     pub(super) fn next(&mut self) -> Declaration {
         let (files, unread) = match self.list() {
             Ok(files) => (files, None),
@@ -91,32 +93,34 @@ impl ManifestSet {
         // A missing file was reported when it was read.
         let unread = unread.filter(|problem| !contents.problems.contains(problem));
         contents.problems.extend(unread);
-        let collected = collect::collect(&contents.valid);
-        if collected.problems.is_empty() {
-            return self.declare(contents.valid, collected, contents.problems);
-        }
-        contents.problems.extend(collected.problems);
-        self.last.problems = contents.problems;
-        self.last.clone()
+        self.declare(contents)
     }
 
-    fn declare(
-        &mut self,
-        valid: BTreeMap<PathBuf, ManifestFile>,
-        collected: Collected,
-        problems: Vec<String>,
-    ) -> Declaration {
-        let services = self.generations.assign(collected.services, now());
+    fn declare(&mut self, contents: Contents) -> Declaration {
+        let Contents {
+            valid,
+            mut problems,
+        } = contents;
+        let Collected {
+            services,
+            runtimes,
+            ignored_objects,
+            problems: conflicts,
+            origins,
+        } = collect::collect(&valid, &self.origins);
+        problems.extend(conflicts);
+        self.origins = origins;
+        let services = self.generations.assign(services, now());
         self.valid = share_objects(valid, &services);
         self.last = Declaration {
             problems,
-            ignored_objects: collected.ignored_objects,
-            ..Declaration::new(services, collected.runtimes, &self.last, &self.platform)
+            ignored_objects,
+            ..Declaration::new(services, runtimes, &self.last, &self.platform)
         };
         self.last.clone()
     }
 
-    /// Reads the files; a broken one keeps its last valid version.
+    /// Reads the files; what is broken in one keeps its last valid version.
     fn contents(&self, files: Vec<PathBuf>) -> Contents {
         let mut contents = Contents {
             valid: BTreeMap::new(),
@@ -125,7 +129,10 @@ impl ManifestSet {
         for file in files {
             let before = self.valid.get(&file);
             let read = match ManifestFile::read(&file, before) {
-                Ok(read) => Some(read),
+                Ok(read) => {
+                    contents.problems.extend_from_slice(&read.problems);
+                    Some(read)
+                }
                 Err(problems) => {
                     contents.problems.extend(problems);
                     before.cloned()
@@ -191,10 +198,12 @@ fn share_objects(
     services: &BTreeMap<ServiceName, Arc<Service>>,
 ) -> BTreeMap<PathBuf, ManifestFile> {
     let manifests = valid.values_mut().flat_map(|file| &mut file.manifests);
-    for Manifest { object, .. } in manifests {
+    for Manifest { object, spans } in manifests {
         if let Object::InferenceService(object) = object
-            && let Ok(name) = collect::service_name(&object.metadata)
+            && let Ok(name) = service_name(&object.metadata)
             && let Some(service) = services.get(&name)
+            // A second declaration of the same name is another object.
+            && service.spans.as_ref() == Some(spans)
         {
             *object = service.object.read();
         }

@@ -169,7 +169,9 @@ pub(super) async fn follow(
 /// Logs each problem once.
 fn log_new(before: &[String], now: &[String]) {
     for problem in now.iter().filter(|problem| !before.contains(problem)) {
-        tracing::warn!("{problem}; the last valid version keeps serving");
+        tracing::warn!(
+            "{problem}; an object with an error keeps its last valid version, others are not affected"
+        );
     }
     if now.is_empty() && !before.is_empty() {
         tracing::info!("all manifests are valid again");

@@ -164,7 +164,8 @@ fn whole(
     age: Duration,
 ) -> Result<(), fmt::Error> {
     let name = "weir_controller_problems";
-    let help = "Errors in the declared manifests; their last valid version keeps serving.";
+    let help =
+        "Errors in the declared manifests; objects with errors keep their last valid version.";
     let gauge = ConstGauge::new(problems as u64);
     gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
     let name = "weir_controller_reconcile_errors";

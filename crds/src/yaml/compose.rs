@@ -18,8 +18,22 @@ const MAX_DEPTH: usize = 100;
 /// A problem and its position.
 pub(crate) type Located = (Position, Problem);
 
+/// A document of a text.
+pub(crate) struct Document {
+    pub(crate) root: Node,
+    pub(crate) syntax: Syntax,
+}
+
+/// The syntax of a document that could be read to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Syntax {
+    Sound,
+    /// It has problems, such as a key that is written twice, so that its values must not be used.
+    Faulty,
+}
+
 /// The documents of a text, without empty ones. An error in one does not hide errors in the next.
-pub(crate) fn documents(text: &str) -> (Vec<Node>, Vec<Located>) {
+pub(crate) fn documents(text: &str) -> (Vec<Document>, Vec<Located>) {
     let options = options! { emit_comments: false, emit_unresolved_aliases: true };
     let mut composer = Composer {
         events: Parser::new_from_str_with_options(text, options),
@@ -30,8 +44,17 @@ pub(crate) fn documents(text: &str) -> (Vec<Node>, Vec<Located>) {
     };
     let mut documents = Vec::new();
     loop {
+        let problems_before = composer.problems.len();
         match composer.next_document() {
-            Ok(Some(document)) => documents.extend((!document.is_null()).then_some(document)),
+            Ok(Some(root)) if root.is_null() => {}
+            Ok(Some(root)) => {
+                let syntax = if composer.problems.len() == problems_before {
+                    Syntax::Sound
+                } else {
+                    Syntax::Faulty
+                };
+                documents.push(Document { root, syntax });
+            }
             Ok(None) => break,
             Err(stop) => {
                 composer.problems.push(stop);

@@ -1,0 +1,73 @@
+//! Errors of a single object that the definitions of its kind do not show: names, and runtimes that Weir cannot run.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use weir_cluster::{ClusterError, ServiceName};
+use weir_crds::{Manifest, Object, ServingRuntimeSpec, Spans};
+
+use super::object_key::namespace;
+use crate::validate::validate_runtime;
+
+/// The field that two objects of one kind must not share.
+pub(super) const NAME: &str = "metadata.name";
+
+/// The field with an object's namespace.
+const NAMESPACE: &str = "metadata.namespace";
+
+/// Every error of an object for which it cannot be used at all, one sentence each, with its position. Errors of a
+/// service's spec are found when the service is validated.
+pub(super) fn errors(manifest: &Manifest) -> Vec<String> {
+    let spans = &manifest.spans;
+    match &manifest.object {
+        Object::InferenceService(service) => {
+            name_error(&service.metadata, spans).into_iter().collect()
+        }
+        Object::ServingRuntime(runtime) => runtime_errors(&runtime.spec, spans),
+        Object::ClusterServingRuntime(runtime) => runtime_errors(&runtime.spec.runtime, spans),
+        Object::Other { .. } => Vec::new(),
+    }
+}
+
+/// Namespace and name of a service, from its metadata.
+///
+/// # Errors
+/// [`ClusterError::Name`] when one of them is invalid.
+pub(super) fn service_name(metadata: &ObjectMeta) -> Result<ServiceName, ClusterError> {
+    let name = metadata.name.as_deref().unwrap_or_default();
+    ServiceName::new(namespace(metadata), name)
+}
+
+/// A sentence about an object, with the position of its field.
+pub(super) fn located(spans: &Spans, field: &str, message: &str) -> String {
+    format!("{}: {message}", location(spans, field))
+}
+
+/// The position of an object's field, as FILE:LINE:COLUMN.
+pub(super) fn location(spans: &Spans, field: &str) -> String {
+    match spans.of_field(field) {
+        Some(position) => format!("{}:{}:{}", spans.file(), position.line, position.column),
+        None => spans.file().to_owned(),
+    }
+}
+
+fn name_error(metadata: &ObjectMeta, spans: &Spans) -> Option<String> {
+    let error = service_name(metadata).err()?;
+    let field = wrong_field(metadata);
+    Some(located(spans, field, &format!("{field}: {error}")))
+}
+
+/// The field to correct where namespace and name are no service's: the first of the two that is wrong.
+fn wrong_field(metadata: &ObjectMeta) -> &'static str {
+    let any_name = "name";
+    match ServiceName::new(namespace(metadata), any_name) {
+        Ok(_) => NAME,
+        Err(_) => NAMESPACE,
+    }
+}
+
+fn runtime_errors(runtime: &ServingRuntimeSpec, spans: &Spans) -> Vec<String> {
+    let (errors, _) = validate_runtime(runtime);
+    let errors = errors.iter();
+    errors
+        .map(|error| located(spans, &error.field, &error.to_string()))
+        .collect()
+}
