@@ -1,5 +1,6 @@
 //! `weir check`: what `weir up` would say, without running anything.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use weir_controller::{Declaration, UrlScheme};
@@ -8,7 +9,7 @@ use crate::args::CheckArgs;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::print_result;
-use crate::up::{Prepared, Served, prepare};
+use crate::up::{Inspected, Served, Survey, survey};
 
 /// Directory of downloads in a check, of which only paths are made.
 const NO_STATE: &str = "/nonexistent";
@@ -24,26 +25,56 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Exit, CliError> {
         scheme: UrlScheme::Http,
         runtime: args.runtime.as_deref(),
     };
-    let prepared = prepare(&what, Path::new(NO_STATE))?;
-    let missing = prepared.inspections.iter();
-    let missing: Vec<String> = missing
-        .flat_map(|(_, inspection)| inspection.missing.clone())
-        .collect();
-    if !missing.is_empty() {
-        return Err(CliError::Invalid(missing));
+    let survey = survey(&what, Path::new(NO_STATE))?;
+    let errors = errors(&survey);
+    if !errors.is_empty() {
+        return Err(CliError::Invalid(errors));
     }
-    if prepared.declaration.services.is_empty() {
+    if survey.declaration.services.is_empty() {
         let nothing = "no InferenceService found in the -f paths; of a folder, its own .yaml, .yml and .json files are \
             read, and not those of folders in it"
             .to_owned();
         return Err(CliError::Invalid(vec![nothing]));
     }
-    print_result(&lines(&prepared).join("\n"))?;
+    print_result(&lines(&survey).join("\n"))?;
     Ok(Exit::Done)
 }
 
-fn lines(prepared: &Prepared) -> Vec<String> {
-    let declaration: &Declaration = &prepared.declaration;
+/// Every error of every file, and of the models that would be loaded here.
+fn errors(survey: &Survey) -> Vec<String> {
+    let mut errors = survey.errors.clone();
+    for inspected in &survey.inspected {
+        let inspection = &inspected.inspection;
+        let models = inspection.models.iter();
+        let models = models.flat_map(|path| weir_runtime::check_models(path));
+        let all = inspection.missing.iter().cloned().chain(models);
+        errors.extend(all.map(|text| inspected.located(&text)));
+    }
+    errors.extend(port_conflicts(&survey.inspected));
+    errors
+}
+
+/// Services whose commands listen on one port, of which only the first could start.
+fn port_conflicts(all: &[Inspected]) -> Vec<String> {
+    let mut first: BTreeMap<u16, &Inspected> = BTreeMap::new();
+    let mut conflicts = Vec::new();
+    for inspected in all {
+        for port in &inspected.inspection.fixed_ports {
+            let other = *first.entry(*port).or_insert(inspected);
+            if other.service.name != inspected.service.name {
+                let text = format!(
+                    "it listens on port {port}, as {} does: let one of the commands use $(PORT)",
+                    other.service.name
+                );
+                conflicts.push(inspected.located(&text));
+            }
+        }
+    }
+    conflicts
+}
+
+fn lines(survey: &Survey) -> Vec<String> {
+    let declaration: &Declaration = &survey.declaration;
     let mut lines = Vec::new();
     for (name, declared) in &declaration.services {
         let valid = declared.validated();
@@ -58,8 +89,9 @@ fn lines(prepared: &Prepared) -> Vec<String> {
                 declared.service.located(&ignored.field, &note)
             )
         }));
-        for (_, inspection) in prepared.inspections.iter().filter(|(of, _)| of == name) {
-            let fields = inspection.ignored_fields.join(", ");
+        let inspected = survey.inspected.iter();
+        for inspected in inspected.filter(|inspected| inspected.service.name == *name) {
+            let fields = inspected.inspection.ignored_fields.join(", ");
             if !fields.is_empty() {
                 lines.push(format!("  note: no effect on this machine: {fields}"));
             }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::ServiceName;
-use weir_cluster_local::{Gpu, Inspection, Local, Options};
+use weir_cluster_local::{Gpu, Local, Options};
 use weir_controller::files::Files;
 use weir_controller::{Declaration, Platform, Source, UrlScheme};
 use weir_ops::drain::{Drain, Signals};
@@ -32,6 +32,7 @@ use components::Components;
 #[cfg(test)]
 pub(crate) use components::registry;
 use ports::Ports;
+pub(crate) use preflight::Inspected;
 
 /// File of the state directory that keeps the numbers of revisions, and when services were made.
 const REVISIONS: &str = "revisions.json";
@@ -52,12 +53,12 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
         },
         runtime: args.runtime.as_deref(),
     };
-    let Prepared {
+    let Survey {
         files,
         declaration,
         options,
         ..
-    } = prepare(&what, &state_dir)?;
+    } = survey(&what, &state_dir)?.without_errors()?;
     let ports = Ports::bind(&args)?;
     let _lock = StateLock::acquire(&state_dir)?;
     let drain = Drain::new();
@@ -89,20 +90,33 @@ pub(crate) struct Served<'a> {
     pub(crate) runtime: Option<&'a Path>,
 }
 
-/// What can be served, without errors; nothing has been started.
-pub(crate) struct Prepared {
+/// What the files declare and what of it can be served. Nothing has been started.
+pub(crate) struct Survey {
     files: Files,
     pub(crate) declaration: Arc<Declaration>,
     options: Options,
-    /// What is to be said of the services that would run.
-    pub(crate) inspections: Vec<(ServiceName, Inspection)>,
+    /// The predictors that can run on this machine.
+    pub(crate) inspected: Vec<Inspected>,
+    /// Every error of every file, one sentence each with its location.
+    pub(crate) errors: Vec<String>,
+}
+
+impl Survey {
+    /// Refuses files with errors: nothing starts then.
+    fn without_errors(self) -> Result<Self, CliError> {
+        if self.errors.is_empty() {
+            Ok(self)
+        } else {
+            Err(CliError::Invalid(self.errors))
+        }
+    }
 }
 
 /// Reads the files, and finds out whether each service can run on this machine.
 ///
 /// # Errors
-/// [`CliError::Invalid`] with every error in the files, [`CliError::RuntimeMissing`], [`CliError::Usage`].
-pub(crate) fn prepare(what: &Served<'_>, state_dir: &Path) -> Result<Prepared, CliError> {
+/// [`CliError::Usage`]; [`CliError::RuntimeMissing`], or [`CliError::Invalid`] where the files have errors besides.
+pub(crate) fn survey(what: &Served<'_>, state_dir: &Path) -> Result<Survey, CliError> {
     let platform = Platform {
         domain: what.domain.to_owned(),
         scheme: what.scheme,
@@ -110,16 +124,24 @@ pub(crate) fn prepare(what: &Served<'_>, state_dir: &Path) -> Result<Prepared, C
         routes_model_names: true,
     };
     let files = Files::reopen(what.files, platform, &state_dir.join(REVISIONS))?;
-    let files = without_errors(files)?;
     let declaration = files.watch().borrow().clone();
-    let runtime = runtime::find(what.runtime, &declaration)?;
+    let mut errors = all_errors(&declaration);
+    let runtime = match runtime::find(what.runtime, &declaration) {
+        Ok(runtime) => runtime,
+        Err(CliError::RuntimeMissing { .. }) if !errors.is_empty() => {
+            return Err(CliError::Invalid(errors));
+        }
+        Err(error) => return Err(error),
+    };
     let options = options(runtime, state_dir);
-    let inspections = preflight::inspect(&declaration, &options).map_err(CliError::Invalid)?;
-    Ok(Prepared {
+    let (inspected, refused) = preflight::inspect(&declaration, &options);
+    errors.extend(refused);
+    Ok(Survey {
         files,
         declaration,
         options,
-        inspections,
+        inspected,
+        errors,
     })
 }
 
@@ -134,8 +156,11 @@ pub(crate) fn declared(files: &[PathBuf]) -> Result<Arc<Declaration>, CliError> 
         cluster_domain: ServiceName::CLUSTER_DOMAIN.to_owned(),
         routes_model_names: true,
     };
-    let files = without_errors(Files::open(files, platform)?)?;
-    Ok(files.watch().borrow().clone())
+    let declaration = Files::open(files, platform)?.watch().borrow().clone();
+    match all_errors(&declaration) {
+        errors if errors.is_empty() => Ok(declaration),
+        errors => Err(CliError::Invalid(errors)),
+    }
 }
 
 /// Logs warnings always, and information from `-v` on.
@@ -151,15 +176,6 @@ fn install_logs(verbose: u8) -> Result<(), CliError> {
     let installed = telemetry::install(&settings);
     installed.map_err(|error| CliError::Usage(error.to_string()))?;
     Ok(())
-}
-
-/// Refuses files with errors: nothing starts then.
-fn without_errors(files: Files) -> Result<Files, CliError> {
-    let errors = all_errors(&files.watch().borrow());
-    if !errors.is_empty() {
-        return Err(CliError::Invalid(errors));
-    }
-    Ok(files)
 }
 
 /// Every error in the files: of objects that cannot be read, and of services that can.

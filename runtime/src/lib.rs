@@ -18,6 +18,7 @@ mod interface;
 mod job;
 mod launch;
 mod metrics;
+pub mod model_file;
 mod off_reactor;
 mod padding;
 mod repository;
@@ -30,6 +31,8 @@ mod settings;
 mod shared_memory;
 mod small_file;
 mod statistics;
+
+pub use repository::check_models;
 
 /// Internals for the benches and for the tests that generate documentation; no stable interface.
 #[doc(hidden)]

@@ -10,6 +10,7 @@
 
 mod catalog;
 mod changes;
+mod check;
 mod config_file;
 mod failure;
 mod index;
@@ -37,6 +38,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+pub use check::check_models;
 pub(crate) use failure::LoadFailure;
 pub(crate) use index::{IndexEntry, IndexState};
 pub(crate) use launch::{Launch, VersionSource};

@@ -9,8 +9,9 @@ Examples:
   Before a commit, or in CI:
     weir check -f services/
 
-Errors are those that `weir up` would report, one a line as FILE:LINE:COLUMN: FIELD: MESSAGE, and
-models whose folder is missing. Notes name fields that are accepted and have no effect on this
+Errors of all files are reported in one pass, one a line as FILE:LINE:COLUMN: FIELD: MESSAGE: those
+that `weir up` would report, models that are missing or that weir-runtime would refuse, and services
+whose commands listen on one port. Notes name fields that are accepted and have no effect on this
 machine. No port is opened and no state directory is used, so that it runs beside a `weir up`.
 
 Exit code: 0 if everything can be served, 1 if weir-runtime is not installed, 2 if there are

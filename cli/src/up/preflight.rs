@@ -3,19 +3,32 @@
 use std::iter::once;
 use std::sync::Arc;
 
-use weir_cluster::{ClusterError, ServiceName, Workload};
+use weir_cluster::{ClusterError, Workload};
 use weir_cluster_local::{Inspection, Options};
 use weir_controller::{Declaration, Service, Validated, Variant};
 
-/// Inspects every service that would run. Invalid services are reported elsewhere.
-///
-/// # Errors
-/// What cannot run here, a sentence each with its location.
+/// What is found of a predictor that can run here.
+pub(crate) struct Inspected {
+    pub(crate) service: Arc<Service>,
+    /// Path of the predictor in the manifest.
+    field: String,
+    pub(crate) inspection: Inspection,
+}
+
+impl Inspected {
+    /// A sentence about the predictor, with its location.
+    pub(crate) fn located(&self, text: &str) -> String {
+        self.service.located(&self.field, text)
+    }
+}
+
+/// Inspects every service that would run. Invalid services are reported elsewhere. Also returns what cannot run here, a
+/// sentence each with its location.
 pub(super) fn inspect(
     declaration: &Declaration,
     options: &Options,
-) -> Result<Vec<(ServiceName, Inspection)>, Vec<String>> {
-    let (mut inspections, mut errors) = (Vec::new(), Vec::new());
+) -> (Vec<Inspected>, Vec<String>) {
+    let (mut inspected, mut errors) = (Vec::new(), Vec::new());
     for declared in declaration.services.values() {
         let Some(valid) = declared.validated().filter(|valid| !valid.is_stopped) else {
             continue;
@@ -23,19 +36,16 @@ pub(super) fn inspect(
         let service = &declared.service;
         for (field, variant) in variants(valid) {
             match of_variant(service, valid, variant, options) {
-                Ok(inspection) => {
-                    let inspection = located(service, &field, inspection);
-                    inspections.push((service.name.clone(), inspection));
-                }
+                Ok(inspection) => inspected.push(Inspected {
+                    service: service.clone(),
+                    field,
+                    inspection,
+                }),
                 Err(reason) => errors.push(service.located(&field, &reason)),
             }
         }
     }
-    if errors.is_empty() {
-        Ok(inspections)
-    } else {
-        Err(errors)
-    }
+    (inspected, errors)
 }
 
 /// The predictor and the canaries, with their fields.
@@ -46,15 +56,6 @@ fn variants(valid: &Validated) -> impl Iterator<Item = (String, &Variant)> {
         (field, &canary.variant)
     });
     once(("spec.predictor".to_owned(), &valid.predictor)).chain(canaries)
-}
-
-/// The inspection with the location of each thing that is missing.
-fn located(service: &Service, field: &str, inspection: Inspection) -> Inspection {
-    let missing = inspection.missing.iter();
-    Inspection {
-        missing: missing.map(|text| service.located(field, text)).collect(),
-        ..inspection
-    }
 }
 
 /// Inspects one variant; the error is the reason that it cannot run here.

@@ -8,6 +8,7 @@
     reason = "a test may end at once, and looks at the clock to end at all"
 )]
 
+mod check;
 mod client;
 mod digits;
 mod faults;

@@ -67,6 +67,10 @@ pub struct Inspection {
     pub ignored_fields: Vec<&'static str>,
     /// What is not where it should be, a sentence each: models, the program, its directory.
     pub missing: Vec<String>,
+    /// Paths of models on this machine that Weir's own runtime would load.
+    pub models: Vec<PathBuf>,
+    /// Ports at which the command always listens, so that no other server can.
+    pub fixed_ports: Vec<u16>,
 }
 
 /// Inspects a workload. Nothing is started.
@@ -76,11 +80,16 @@ pub struct Inspection {
 pub fn inspect(workload: &Workload, options: &Options) -> Result<Inspection, ClusterError> {
     let spec = LaunchSpec::of(workload, options)?;
     let mut missing: Vec<_> = spec.models.iter().filter_map(ModelFiles::missing).collect();
-    if spec.needs_model(options) {
+    let runs_weir = spec.runs_weir(options);
+    if runs_weir && spec.needs_model() {
         missing.extend(spec.models.iter().filter_map(ModelFiles::without_model));
     }
     missing.extend(spec.missing_program());
+    let models = spec.models.iter();
+    let models = models.filter(|model| runs_weir && model.is_here());
     Ok(Inspection {
+        models: models.map(|model| model.repository.clone()).collect(),
+        fixed_ports: spec.ports.fixed(),
         missing,
         ignored_fields: spec.ignored_fields,
     })
@@ -173,13 +182,16 @@ impl LaunchSpec {
         models.any(|model| model.origin == Origin::Remote && path.starts_with(&model.path))
     }
 
-    /// Whether it runs our runtime in the mode that ends without a model at its start.
-    fn needs_model(&self, options: &Options) -> bool {
+    /// Whether it runs our runtime.
+    fn runs_weir(&self, options: &Options) -> bool {
         let runtime = options.runtime.as_ref();
-        let is_ours =
-            runtime.is_some_and(|path| self.words.first() == Some(&path.display().to_string()));
+        runtime.is_some_and(|path| self.words.first() == Some(&path.display().to_string()))
+    }
+
+    /// Whether our runtime runs in the mode that ends without a model at its start.
+    fn needs_model(&self) -> bool {
         let mut words = self.words.iter();
-        is_ours && !words.any(|word| word.starts_with("--model-control-mode"))
+        !words.any(|word| word.starts_with("--model-control-mode"))
     }
 
     /// The way in which a replica is found ready.

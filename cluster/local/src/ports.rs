@@ -70,6 +70,17 @@ impl PortPlan {
         }
     }
 
+    /// The ports that each run listens on.
+    pub(crate) fn fixed(self) -> Vec<u16> {
+        match self {
+            Self::Two | Self::One | Self::Grpc => Vec::new(),
+            Self::Fixed(ContainerPorts { http, grpc }) => {
+                let grpc = grpc.filter(|grpc| Some(*grpc) != http);
+                http.into_iter().chain(grpc).collect()
+            }
+        }
+    }
+
     /// Ports for the next run. Free ones are free now; a stranger who takes one before the command does
     /// makes it end, and the next run gets others.
     ///

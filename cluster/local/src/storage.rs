@@ -68,6 +68,11 @@ impl ModelFiles {
 }
 
 impl ModelFiles {
+    /// Whether the files are on this machine already, and not downloaded.
+    pub(crate) fn is_here(&self) -> bool {
+        self.origin == Origin::Local && self.path.exists()
+    }
+
     /// A sentence about local files that are not there; `None` for those that are or can be downloaded.
     pub(crate) fn missing(&self) -> Option<String> {
         match self.origin {

@@ -1,20 +1,11 @@
-//! Checks a model file before libtorch loads it: other files than TorchScript are refused with one message that
-//! names what they are, before the sizes they declare cost memory. Only the first bytes, the directory of a zip
-//! archive and the start of its pickle are read, and nothing in them is executed.
+//! Checks a model file before libtorch loads it: what it is, and whether the sizes that it declares can be true.
 
-mod advice;
-mod pickle;
-mod signatures;
-mod zip_directory;
-
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use weir_runtime::backend::LoadError;
+use weir_runtime::model_file;
 
 use crate::module::Archive;
-use zip_directory::ZipDirectory;
 
 /// Limit on unpacked bytes per byte of archive. Weights are stored uncompressed, so that an archive unpacks to
 /// hardly more than its own size; code compresses well, but is small.
@@ -23,39 +14,19 @@ const MAX_UNPACKED_PER_BYTE: u64 = 4;
 /// Unpacked bytes allowed for code and debug records of small models, beside that ratio.
 const UNPACKED_FLOOR: u64 = 64 << 20;
 
-/// First bytes that are read: enough for the classes that a pickle begins with.
-const START: u64 = 64 << 10;
-
 /// Refuses a file that cannot be TorchScript.
 pub(crate) fn check(path: &Path) -> Result<(), LoadError> {
-    examine(path)
-        .map_err(|reason| LoadError::File(format!("model file '{}' {reason}", path.display())))
+    model_file::check(path).map_err(LoadError::File)?;
+    check_archive(path).map_err(|reason| LoadError::File(model_file::sentence(path, &reason)))
 }
 
-fn examine(path: &Path) -> Result<(), String> {
-    let size = check_size(path)?;
-    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
-    let start = first_bytes(path).map_err(unreadable)?;
-    if !start.starts_with(zip_directory::ENTRY) {
-        return Err(signatures::advice(&start, size).text());
-    }
-    let directory = ZipDirectory::read(path).map_err(unreadable)?;
-    let Some(directory) = directory else {
-        return Err(
-            "is damaged: it begins as a zip archive but does not end as one, as after a copy or \
-                    download that was cut off; copy it again"
-                .to_owned(),
-        );
-    };
-    if let Some(advice) = directory.advice() {
-        return Err(advice.text());
-    }
+fn check_archive(path: &Path) -> Result<(), String> {
     let archive = Archive::inspect(path).map_err(|fault| format!("is damaged: {fault}"))?;
     if !archive.is_script {
-        let pickle = directory.pickle_start(path, START).unwrap_or_default();
-        return Err(pickle::advice(&pickle).text());
+        return Err("is damaged: it has constants but no data, as TorchScript must".to_owned());
     }
-    check_unpacked(archive.unpacked, size)
+    let metadata = std::fs::metadata(path).map_err(|error| format!("cannot be read: {error}"))?;
+    check_unpacked(archive.unpacked, metadata.len())
 }
 
 fn check_unpacked(unpacked: u64, size: u64) -> Result<(), String> {
@@ -68,43 +39,4 @@ fn check_unpacked(unpacked: u64, size: u64) -> Result<(), String> {
         ));
     }
     Ok(())
-}
-
-/// Checks that the path is a file with content, and returns its size in bytes.
-fn check_size(path: &Path) -> Result<u64, String> {
-    let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => "does not exist".to_owned(),
-        _ => format!("cannot be read: {error}"),
-    })?;
-    if metadata.is_dir() {
-        return Err(directory_advice(path));
-    }
-    if !metadata.is_file() {
-        return Err("is not a regular file".to_owned());
-    }
-    if metadata.len() == 0 {
-        return Err(
-            "is empty: the copy or download that made it failed; copy the model again".to_owned(),
-        );
-    }
-    Ok(metadata.len())
-}
-
-fn directory_advice(path: &Path) -> String {
-    let holds = |name: &str| path.join(name).is_file();
-    if holds("saved_model.pb") {
-        return advice::SAVED_MODEL.text();
-    }
-    if holds("config.json") {
-        return "is a directory with a config.json, such as Hugging Face's save_pretrained makes: load it in \
-                Python, torch.jit.trace it with an example, and torch.jit.save the result"
-            .to_owned();
-    }
-    "is a directory".to_owned()
-}
-
-fn first_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut start = Vec::new();
-    File::open(path)?.take(START).read_to_end(&mut start)?;
-    Ok(start)
 }

@@ -59,18 +59,14 @@ impl ZipDirectory {
         }))
     }
 
+    /// True if it has the constants that every TorchScript file has, and a file of `torch.save` has not.
+    pub(super) fn has_constants(&self) -> bool {
+        self.has_inner("constants.pkl")
+    }
+
     /// Advice for archives of other formats, by the names of their entries.
     pub(super) fn advice(&self) -> Option<Advice> {
-        // `torch.save` and `torch.jit.save` put everything into one folder.
-        let inner = |name: &str| {
-            self.entries.iter().any(|entry| {
-                entry.name == name
-                    || entry
-                        .name
-                        .split_once('/')
-                        .is_some_and(|(_, rest)| rest == name)
-            })
-        };
+        let inner = |name: &str| self.has_inner(name);
         let known = [
             (
                 inner("archive_format") || inner("serialized_exported_program.json"),
@@ -120,6 +116,16 @@ impl ZipDirectory {
             entry.offset + (ENTRY_SIZE + skip) as u64,
             longest,
         )
+    }
+
+    /// True if it has an entry of this name, by itself or in the one folder into which `torch.save` and
+    /// `torch.jit.save` put everything.
+    fn has_inner(&self, name: &str) -> bool {
+        let is_inner = |entry: &Entry| {
+            let in_folder = entry.name.split_once('/');
+            entry.name == name || in_folder.is_some_and(|(_, rest)| rest == name)
+        };
+        self.entries.iter().any(is_inner)
     }
 
     fn any(&self, prefix: &str) -> bool {
@@ -259,7 +265,9 @@ mod tests {
             );
         }
         let own = read(&archive(&["m/data.pkl", "m/constants.pkl", "m/version"])).unwrap();
-        assert_eq!(own.advice(), None);
+        assert_eq!((own.advice(), own.has_constants()), (None, true));
+        let saved = read(&archive(&["m/data.pkl", "m/version"])).unwrap();
+        assert_eq!((saved.advice(), saved.has_constants()), (None, false));
     }
 
     #[test]

@@ -1,0 +1,129 @@
+//! `weir check`: every error of every file in one pass.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::weir::PROGRAM;
+
+/// A manifest of a service with this predictor.
+fn service(name: &str, predictor: &str) -> String {
+    format!(
+        "apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+metadata:
+  name: {name}
+spec:
+  predictor:
+{predictor}"
+    )
+}
+
+/// A predictor with a model at this path.
+fn model(path: &Path) -> String {
+    format!(
+        "    model:
+      modelFormat:
+        name: pytorch
+      storageUri: file://{}
+",
+        path.display()
+    )
+}
+
+/// A predictor whose command always listens on this port.
+fn fixed_port(port: u16) -> String {
+    format!(
+        "    containers:
+    - name: kserve-container
+      command: [/bin/true]
+      ports:
+      - containerPort: {port}
+"
+    )
+}
+
+/// The exit code and the errors of a check of this folder; any program stands for the runtime, as none is run.
+fn check(folder: &Path) -> (Option<i32>, String) {
+    let words = ["check", "--runtime", "/bin/true", "-f"];
+    let output = Command::new(PROGRAM)
+        .args(words)
+        .arg(folder)
+        .output()
+        .unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    (output.status.code(), message)
+}
+
+#[test]
+fn errors_of_every_kind_in_every_file_are_reported_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let onnx = folder.path().join("onnx.pt");
+    fs::write(&onnx, b"\x08\x0e\x12\x07pytorch:3").unwrap();
+    let missing = folder.path().join("missing.pt");
+    let unknown_field = model(&missing).replace("modelFormat", "modelFormaat");
+    for (name, predictor) in [
+        ("Not_A_Name", model(&onnx)),
+        ("unknown-field", unknown_field),
+        ("invalid", format!("    minReplicas: -1\n{}", model(&onnx))),
+        (
+            "no-command",
+            "    containers:\n    - name: kserve-container\n      image: triton\n".to_owned(),
+        ),
+        ("onnx", model(&onnx)),
+        ("missing", model(&missing)),
+        ("first", fixed_port(9001)),
+        ("second", fixed_port(9001)),
+    ] {
+        let file = folder.path().join(format!("{name}.yaml"));
+        fs::write(file, service(name, &predictor)).unwrap();
+    }
+    let (code, message) = check(folder.path());
+    assert_eq!(code, Some(2), "{message}");
+    let at = |file: &str| format!("{}/{file}.yaml:", folder.path().display());
+    for (file, text) in [
+        ("Not_A_Name", "metadata.name: service name \"Not_A_Name\""),
+        (
+            "unknown-field",
+            "spec.predictor.model.modelFormaat: unknown field",
+        ),
+        ("invalid", "spec.predictor.minReplicas"),
+        (
+            "no-command",
+            "cannot run the image \"triton\" without Kubernetes",
+        ),
+        ("onnx", "onnx.pt' is an ONNX model, not TorchScript: "),
+        ("missing", "missing.pt is missing"),
+        ("second", "it listens on port 9001, as default/first does"),
+    ] {
+        let is_reported = |line: &str| line.starts_with(&at(file)) && line.contains(text);
+        assert!(
+            message.lines().any(is_reported),
+            "{file}: {text}: {message}"
+        );
+    }
+}
+
+#[test]
+fn a_model_file_that_the_runtime_would_refuse_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("model.pt");
+    let manifest = folder.path().join("service.yaml");
+    fs::write(&manifest, service("m", &model(&file))).unwrap();
+    let state_dict: &[u8] =
+        b"\x80\x02ccollections\nOrderedDict\nq\x00)Rq\x01(ctorch._utils\n_rebuild_tensor_v2\n";
+    let joblib: &[u8] =
+        b"\x80\x04\x95&\x00\x00\x00\x00\x00\x00\x00\x8c\x08sklearn_\x94\x8c\x03SVC\x94\x93\x94)";
+    for (bytes, what) in [
+        (state_dict, "is a state_dict or checkpoint of torch.save"),
+        (joblib, "is a Python pickle (sklearn_.SVC)"),
+        (b"PK\x03\x04 cut off", "is damaged"),
+        (b"", "is empty"),
+    ] {
+        fs::write(&file, bytes).unwrap();
+        let (code, message) = check(&manifest);
+        assert_eq!(code, Some(2), "{message}");
+        let expected = format!("model file '{}' {what}", file.display());
+        assert!(message.contains(&expected), "{message}");
+    }
+}

@@ -1,0 +1,95 @@
+//! Recognises model files without loading them: other files than TorchScript are refused with one message that names
+//! what they are, before the sizes they declare cost memory. Only the first bytes, the directory of a zip archive and
+//! the start of its pickle are read, and nothing in them is executed. `weir check` gives the same messages.
+
+mod advice;
+mod pickle;
+mod signatures;
+mod zip_directory;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use zip_directory::ZipDirectory;
+
+/// First bytes that are read: enough for the classes that a pickle begins with.
+const START: u64 = 64 << 10;
+
+/// Refuses a file that cannot be TorchScript. A damaged archive may pass.
+///
+/// # Errors
+/// A sentence that names the file, what it is, and what to do.
+pub fn check(path: &Path) -> Result<(), String> {
+    examine(path).map_err(|reason| sentence(path, &reason))
+}
+
+/// A sentence about a model file, of which `reason` is the end.
+#[must_use]
+pub fn sentence(path: &Path, reason: &str) -> String {
+    format!("model file '{}' {reason}", path.display())
+}
+
+fn examine(path: &Path) -> Result<(), String> {
+    let size = check_size(path)?;
+    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
+    let start = first_bytes(path).map_err(unreadable)?;
+    if !start.starts_with(zip_directory::ENTRY) {
+        return Err(signatures::advice(&start, size).text());
+    }
+    let directory = ZipDirectory::read(path).map_err(unreadable)?;
+    let Some(directory) = directory else {
+        return Err(
+            "is damaged: it begins as a zip archive but does not end as one, as after a copy or \
+                    download that was cut off; copy it again"
+                .to_owned(),
+        );
+    };
+    if let Some(advice) = directory.advice() {
+        return Err(advice.text());
+    }
+    if !directory.has_constants() {
+        let pickle = directory.pickle_start(path, START).unwrap_or_default();
+        return Err(pickle::advice(&pickle).text());
+    }
+    Ok(())
+}
+
+/// Checks that the path is a file with content, and returns its size in bytes.
+fn check_size(path: &Path) -> Result<u64, String> {
+    let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => "does not exist".to_owned(),
+        _ => format!("cannot be read: {error}"),
+    })?;
+    if metadata.is_dir() {
+        return Err(directory_advice(path));
+    }
+    if !metadata.is_file() {
+        return Err("is not a regular file".to_owned());
+    }
+    if metadata.len() == 0 {
+        return Err(
+            "is empty: the copy or download that made it failed; copy the model again".to_owned(),
+        );
+    }
+    Ok(metadata.len())
+}
+
+fn directory_advice(path: &Path) -> String {
+    let holds = |name: &str| path.join(name).is_file();
+    if holds("saved_model.pb") {
+        return advice::SAVED_MODEL.text();
+    }
+    if holds("config.json") {
+        return "is a directory with a config.json, such as Hugging Face's save_pretrained makes: load it in \
+                Python, torch.jit.trace it with an example, and torch.jit.save the result"
+            .to_owned();
+    }
+    "is a directory".to_owned()
+}
+
+fn first_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut start = Vec::new();
+    File::open(path)?.take(START).read_to_end(&mut start)?;
+    Ok(start)
+}

@@ -1,0 +1,158 @@
+//! Checks the models below a path as a start would, without loading them.
+
+use std::path::{Path, PathBuf};
+
+use super::config_file;
+use super::layout::{self, BARE_FILE, Layout, PathContents};
+use super::options::{AutoComplete, ScanOptions};
+use super::stamp::Scrutiny;
+use crate::config::ModelConfig;
+use crate::model_file;
+
+/// Names of the backend whose files are recognised.
+const PYTORCH: [&str; 3] = ["pytorch", "pytorch_libtorch", "weir-libtorch"];
+
+/// Most models that are looked at: more than a repository has, so that a path that was not meant is done in moments.
+const MAX_MODELS: usize = 10_000;
+
+/// Every error for which a start would refuse the models at a repository path: configurations with errors, and files
+/// that are no TorchScript. One sentence each.
+#[must_use]
+pub fn check_models(path: &Path) -> Vec<String> {
+    match layout::detect_repository(path) {
+        Ok(PathContents::Model(layout)) => check_model(path, layout),
+        Ok(PathContents::Directory) => check_children(path),
+        Err(error) => vec![error],
+    }
+}
+
+fn check_children(directory: &Path) -> Vec<String> {
+    // A directory that cannot be read was reported by its detection.
+    let children = layout::children(directory).unwrap_or_default();
+    let children = children
+        .iter()
+        .filter(|child| !child.is_hidden() && child.path.is_dir());
+    let errors = children
+        .take(MAX_MODELS)
+        .flat_map(|child| match layout::detect(&child.path) {
+            Ok(PathContents::Model(layout)) => check_model(&child.path, layout),
+            // Other directories may lie beside models.
+            Ok(PathContents::Directory) => Vec::new(),
+            Err(error) => vec![error],
+        });
+    errors.collect()
+}
+
+fn check_model(path: &Path, layout: Layout) -> Vec<String> {
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let config = match config_file::read(&name, (path, layout), &options()) {
+        Ok(config) => config,
+        Err(error) => return vec![error],
+    };
+    if !PYTORCH.contains(&config.backend.as_str()) {
+        return Vec::new();
+    }
+    let files = match model_files(path, layout, &config) {
+        Ok(files) => files,
+        Err(error) => return vec![error],
+    };
+    let errors = files
+        .iter()
+        .filter_map(|file| model_file::check(file).err());
+    errors.collect()
+}
+
+/// The model files of every version.
+fn model_files(path: &Path, layout: Layout, config: &ModelConfig) -> Result<Vec<PathBuf>, String> {
+    let file = match layout {
+        Layout::File => return Ok(vec![path.to_owned()]),
+        Layout::Bare => BARE_FILE,
+        Layout::Versioned => config
+            .default_model_filename
+            .as_deref()
+            .unwrap_or(BARE_FILE),
+    };
+    let versions = layout::version_dirs(path)?;
+    if versions.is_empty() || layout == Layout::Bare {
+        return Ok(vec![path.join(file)]);
+    }
+    let files = versions
+        .into_iter()
+        .map(|(_, directory)| directory.join(file));
+    Ok(files.collect())
+}
+
+/// The options of a start without flags.
+fn options() -> ScanOptions {
+    ScanOptions {
+        paths: Vec::new(),
+        model_name: None,
+        config_name: None,
+        auto_complete: AutoComplete::On,
+        scrutiny: Scrutiny::Metadata,
+        example: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const ONNX: &[u8] = b"\x08\x0e\x12\x07pytorch:3";
+
+    fn folder(files: &[(&str, &[u8])]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, bytes) in files {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, bytes).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn files_of_every_layout_are_recognised() {
+        for files in [
+            ["model.pt"].as_slice(),
+            &["1/model.pt", "2/model.pt"],
+            &["one/model.pt", "other/7/model.pt"],
+        ] {
+            let all: Vec<_> = files.iter().map(|name| (*name, ONNX)).collect();
+            let folder = folder(&all);
+            let errors = check_models(folder.path());
+            assert_eq!(errors.len(), files.len(), "{errors:?}");
+            for (error, file) in errors.iter().zip(files) {
+                let begin = format!(
+                    "model file '{}' is an ONNX model, not TorchScript: ",
+                    folder.path().join(file).display()
+                );
+                assert!(error.starts_with(&begin), "{error}");
+            }
+            let single = check_models(&folder.path().join(files[0]));
+            assert_eq!(single.len(), 1, "{single:?}");
+        }
+    }
+
+    #[test]
+    fn a_configuration_with_an_error_is_reported_in_place_of_its_files() {
+        let folder = folder(&[
+            ("m/config.pbtxt", b"max_batch_sise: 1"),
+            ("m/1/model.pt", ONNX),
+        ]);
+        let errors = check_models(folder.path());
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert!(errors[0].contains("max_batch_sise"), "{errors:?}");
+    }
+
+    #[test]
+    fn a_model_of_another_backend_and_files_beside_models_are_left_alone() {
+        let folder = folder(&[
+            ("m/config.pbtxt", b"backend: \"echo\""),
+            ("m/1/model.pt", ONNX),
+            ("notes/readme.txt", b"text"),
+        ]);
+        assert_eq!(check_models(folder.path()), Vec::<String>::new());
+    }
+}
