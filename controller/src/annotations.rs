@@ -92,6 +92,17 @@ pub(crate) const KNATIVE_READ: [&str; 13] = [
     "window",
 ];
 
+/// Knative's annotations that say how its own autoscaler decides, without the prefix; Weir ignores them.
+pub(crate) const KNATIVE_UNREAD: [&str; 7] = [
+    "class",
+    "panic-window-percentage",
+    "panicWindowPercentage",
+    "panic-threshold-percentage",
+    "panicThresholdPercentage",
+    "target-burst-capacity",
+    "targetBurstCapacity",
+];
+
 /// KServe's annotations for a HorizontalPodAutoscaler, which Weir ignores.
 pub(crate) const HPA_ANNOTATIONS: [&str; 2] = [
     "serving.kserve.io/metrics",

@@ -7,8 +7,8 @@ use weir_crds::{Effect, InferenceService, OF_ALL_VARIANTS, unsupported};
 
 use super::error_list::ErrorList;
 use crate::annotations::{
-    AUTOSCALER_CLASS, HPA_ANNOTATIONS, KNATIVE, KNATIVE_READ, KSERVE, KSERVE_READ, MAX_BATCH_TIME,
-    OF_COMPONENTS, PREFIX, STORAGE_DIGEST, WEIR_ANNOTATIONS,
+    AUTOSCALER_CLASS, HPA_ANNOTATIONS, KNATIVE, KNATIVE_READ, KNATIVE_UNREAD, KSERVE, KSERVE_READ,
+    MAX_BATCH_TIME, OF_COMPONENTS, PREFIX, STORAGE_DIGEST, WEIR_ANNOTATIONS,
 };
 use crate::field_error::IgnoredField;
 
@@ -129,19 +129,33 @@ fn no_effect(path: &str, name: &str, value: &str) -> Option<String> {
     if is_unread(name) || is_unread_metric(name, value) {
         return Some("replicas are scaled by queue delay".to_owned());
     }
+    if let Some(knative) = name.strip_prefix(KNATIVE)
+        && !KNATIVE_READ.contains(&knative)
+    {
+        let meant = nearest(KNATIVE_READ, knative).map(|meant| format!("{KNATIVE}{meant}"));
+        return Some(unknown(meant.as_deref()));
+    }
     let is_unknown = name.starts_with(KSERVE) && !KSERVE_READ.contains(&name);
     // Those of a component are for its pods.
-    (is_unknown && path == PATHS[0]).then(|| match nearest(KSERVE_READ, name) {
+    (is_unknown && path == PATHS[0]).then(|| unknown(nearest(KSERVE_READ, name)))
+}
+
+/// The reason for an annotation that has no meaning, with the one that was perhaps meant.
+fn unknown(meant: Option<&str>) -> String {
+    match meant {
         Some(meant) => format!("Weir does not know it; did you mean {meant}?"),
         None => "Weir does not know it".to_owned(),
-    })
+    }
 }
 
 /// Refuses unknown annotations of Weir, as unknown fields are, and misplaced ones.
 fn check_weir(path: &str, name: &str, field: String, errors: &mut ErrorList) {
     if !WEIR_ANNOTATIONS.contains(&name) {
-        let known = WEIR_ANNOTATIONS.join(", ");
-        errors.add(field, format!("unknown annotation; known: {known}"));
+        let message = match nearest(WEIR_ANNOTATIONS, name) {
+            Some(meant) => format!("unknown annotation; did you mean {meant}?"),
+            None => format!("unknown annotation; known: {}", WEIR_ANNOTATIONS.join(", ")),
+        };
+        errors.add(field, message);
     } else if path != PATHS[0] && !OF_COMPONENTS.contains(&name) {
         errors.add(field, format!("move it to {}", PATHS[0]));
     }
@@ -152,8 +166,8 @@ fn is_unread_metric(name: &str, value: &str) -> bool {
     name.strip_prefix(KNATIVE) == Some("metric") && matches!(value.trim(), "cpu" | "memory")
 }
 
-/// Reports whether an annotation is about scaling and has no effect.
+/// Reports whether an annotation is known to be about other ways of scaling.
 fn is_unread(name: &str) -> bool {
     let knative = name.strip_prefix(KNATIVE);
-    knative.is_some_and(|name| !KNATIVE_READ.contains(&name)) || HPA_ANNOTATIONS.contains(&name)
+    knative.is_some_and(|name| KNATIVE_UNREAD.contains(&name)) || HPA_ANNOTATIONS.contains(&name)
 }

@@ -91,7 +91,7 @@ fn rules_beyond_the_definition_hold_too() {
     );
     assert!(
         errors(&[("weir.dev/rollouts", "automatic")], &model("digits", &[]))
-            .starts_with("metadata.annotations[weir.dev/rollouts]: unknown annotation; known: ")
+            .starts_with("metadata.annotations[weir.dev/rollouts]: unknown annotation; did you mean weir.dev/rollout?")
     );
 }
 
@@ -147,6 +147,36 @@ fn no_annotation_about_scaling_is_ignored_silently() {
         &model("digits", &["annotations: {weir.dev/max-queue: '3'}"]),
         "spec.predictor.annotations[weir.dev/max-queue]: move it to metadata.annotations\n\
          metadata.annotations[serving.kserve.io/deploymentMode]: `Mesh` is not a deployment mode: Standard, RawDeployment, Knative or Serverless",
+    );
+}
+
+#[test]
+fn a_mistyped_annotation_is_answered_with_the_one_that_was_meant() {
+    let validated = validated(
+        &[
+            ("autoscaling.knative.dev/max-scal", "2"),
+            ("autoscaling.knative.dev/tick", "1s"),
+            ("serving.kserve.io/sto", "true"),
+        ],
+        &model("digits", &[]),
+    );
+    let ignored_fields = &validated.ignored_fields;
+    let reasons: Vec<_> = ignored_fields
+        .iter()
+        .map(|ignored| &*ignored.reason)
+        .collect();
+    assert_eq!(
+        reasons,
+        [
+            "Weir does not know it; did you mean autoscaling.knative.dev/max-scale?",
+            "Weir does not know it",
+            "Weir does not know it; did you mean serving.kserve.io/stop?",
+        ]
+    );
+    finds(
+        &[("weir.dev/slo-percentil", "99")],
+        &model("digits", &[]),
+        "metadata.annotations[weir.dev/slo-percentil]: unknown annotation; did you mean weir.dev/slo-percentile?",
     );
 }
 
