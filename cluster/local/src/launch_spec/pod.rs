@@ -60,6 +60,10 @@ pub(super) fn ignored_fields(pod: &PodSpec, container: &Container, gpu: Gpu) -> 
     let fields = [
         ("image", image.is_some()),
         (
+            "the version of the image (runtimeVersion), as the weir-runtime of this machine runs",
+            image.is_none() && has_version(container),
+        ),
+        (
             "resources, which are not enforced",
             has_own_resources(container),
         ),
@@ -93,6 +97,13 @@ pub(super) fn ignored_fields(pod: &PodSpec, container: &Container, gpu: Gpu) -> 
     ];
     let set = fields.into_iter().filter(|(_, is_set)| *is_set);
     set.map(|(field, _)| field).collect()
+}
+
+/// Whether the container's image has a tag or a digest.
+fn has_version(container: &Container) -> bool {
+    let image = container.image.as_deref().unwrap_or_default();
+    let name = image.rsplit('/').next().unwrap_or_default();
+    name.contains([':', '@'])
 }
 
 /// Whether the container has amounts that its manifest must have written.

@@ -277,6 +277,28 @@ fn what_has_no_effect_is_named() {
 }
 
 #[test]
+fn a_version_of_the_image_is_named_where_the_runtime_of_this_machine_runs() {
+    let ignored = |image: &str| {
+        let pod = container(json!({ "image": image }));
+        let workload = Workload {
+            storage: vec![Storage {
+                uri: "file:///models/digits".into(),
+                mount_path: Storage::MOUNT_PATH.into(),
+                claims: None,
+            }],
+            ..workload(pod)
+        };
+        LaunchSpec::of(&workload, &options())
+            .unwrap()
+            .ignored_fields
+    };
+    let version =
+        "the version of the image (runtimeVersion), as the weir-runtime of this machine runs";
+    assert_eq!(ignored("registry:5000/weir-runtime:0.7"), [version]);
+    assert_eq!(ignored("registry:5000/weir-runtime"), [""; 0]);
+}
+
+#[test]
 fn amounts_that_nobody_wrote_are_not_named() {
     let ignored = |resources: Value| {
         let pod = container(json!({ "command": ["serve"], "resources": resources }));
