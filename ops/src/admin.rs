@@ -1,4 +1,4 @@
-//! The port for scrapers, probes and people: `/metrics`, `/health`, and JSON pages and gRPC services that the
+//! The port for scrapers, probes and people: `/metrics`, `/health`, an index of the pages at `/`, and JSON pages and gRPC services that the
 //! owner adds. It speaks HTTP/1.1 and, by prior knowledge, HTTP/2.
 
 mod access;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::response::{IntoResponse, Response};
+use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use http::{HeaderMap, StatusCode, header};
 use prometheus_client::registry::Registry;
@@ -172,8 +172,10 @@ impl Admin {
     /// Serves until `stop`, then gives open connections a second.
     pub async fn serve(self, stop: CancellationToken) {
         let not_found = format!("not found: try {}\n", self.pages.join(", "));
+        let index = index(&self.pages);
         let router = self
             .router
+            .route("/", get(async move || Html(index)))
             .fallback(async move || (StatusCode::NOT_FOUND, not_found))
             .method_not_allowed_fallback(async || {
                 (StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n")
@@ -190,6 +192,16 @@ impl Admin {
             .serve(|stream| connections.clone().serve(stream))
             .await;
     }
+}
+
+/// A page with a link to each of the others. Paths of pages are constants, so that they need no escaping.
+fn index(pages: &[&str]) -> String {
+    let links = pages.iter();
+    let links = links.map(|page| format!("<li><a href=\"{page}\">{page}</a></li>\n"));
+    let links: String = links.collect();
+    format!(
+        "<!DOCTYPE html>\n<title>Weir: admin port</title>\n<h1>Weir: admin port</h1>\n<ul>\n{links}</ul>\n"
+    )
 }
 
 impl IntoResponse for Health {

@@ -37,7 +37,7 @@ async fn metrics_health_and_nothing_else() {
             .starts_with("HTTP/1.1 200")
     );
     assert!(ask(address, "GET /health").await.ends_with("ok\n"));
-    assert!(ask(address, "GET /").await.starts_with("HTTP/1.1 404"));
+    assert!(ask(address, "GET /x").await.starts_with("HTTP/1.1 404"));
     assert!(
         ask(address, "POST /metrics")
             .await
@@ -58,6 +58,11 @@ async fn the_owner_adds_pages() {
     let task = tokio::spawn(admin.serve(stop.clone()));
     let page = ask(address, "GET /status").await;
     assert!(page.contains("content-type: application/json") && page.ends_with("{}"));
+    let index = ask(address, "GET /").await;
+    assert!(index.starts_with("HTTP/1.1 200") && index.contains("content-type: text/html"));
+    for page in ["/metrics", "/health", "/status"] {
+        assert!(index.contains(&format!("<a href=\"{page}\">")), "{index}");
+    }
     let missing = ask(address, "GET /nothing").await;
     assert!(missing.ends_with("try /metrics, /health, /status\n"));
     stop.cancel();
