@@ -151,6 +151,9 @@ fn image_tensor(
         // Standard output is for the response.
         print_note(&format!("{}: {resizing}", file.display()));
     }
+    if let Some(assumption) = picture::assumed_range(&input).filter(|_| range.is_none()) {
+        print_note(&format!("{}: {assumption}", file.display()));
+    }
     let range = range.unwrap_or(picture::default_range(&input));
     let array = picture::tensor(&image, &input, range).map_err(invalid)?;
     Ok((input.name, array))

@@ -101,6 +101,18 @@ pub(super) fn default_range(input: &ImageInput) -> Range {
     }
 }
 
+/// A clause that says which range is assumed for a model whose type does not tell it: with another range than that of
+/// its training a model answers wrongly, and without an error. `None` for bytes, which have one range.
+pub(super) fn assumed_range(input: &ImageInput) -> Option<&'static str> {
+    match input.element {
+        Element::Uint8 => None,
+        Element::Fp16 | Element::Fp32 | Element::Fp64 => Some(
+            "black is sent as 0 and white as 1; if the model was trained on other values, say which by --range, such as \
+             --range 0,255 or --range imagenet",
+        ),
+    }
+}
+
 /// Mean and deviation of each channel: a sample becomes `(sample - mean) / deviation`.
 fn scales(range: Range, input: &ImageInput) -> Result<[(f32, f32); 3], String> {
     match (range, input.channels, input.element) {
@@ -182,6 +194,19 @@ mod tests {
         each.iter()
             .map(|bytes| f32::from_le_bytes(*bytes))
             .collect()
+    }
+
+    #[test]
+    fn a_range_is_assumed_and_told_only_where_the_type_leaves_it_open() {
+        for element in [Element::Fp16, Element::Fp32, Element::Fp64] {
+            let told = assumed_range(&input(element, Layout::Chw, Channels::Rgb)).unwrap();
+            assert!(
+                told.starts_with("black is sent as 0 and white as 1; "),
+                "{told}"
+            );
+        }
+        let bytes = input(Element::Uint8, Layout::Chw, Channels::Rgb);
+        assert_eq!(assumed_range(&bytes), None);
     }
 
     #[test]
