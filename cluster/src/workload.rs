@@ -60,6 +60,24 @@ pub struct Storage {
 impl Storage {
     /// Where a model lies in a container unless the manifest says otherwise.
     pub const MOUNT_PATH: &'static str = "/mnt/models";
+
+    /// What stands in a URI between the place of files on this machine and their state.
+    const STATE: &'static str = "#files:";
+
+    /// A URI of files on this machine in this state, which makes files that change another revision.
+    #[must_use]
+    pub fn uri_in_state(uri: &str, state: &str) -> String {
+        format!("{uri}{}{state}", Self::STATE)
+    }
+
+    /// The URI without the state of its files.
+    #[must_use]
+    pub fn plain_uri(&self) -> &str {
+        match self.uri.rsplit_once(Self::STATE) {
+            Some((plain, _)) => plain,
+            None => &self.uri,
+        }
+    }
 }
 
 impl Workload {

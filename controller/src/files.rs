@@ -7,6 +7,7 @@ mod file_kind;
 mod generations;
 mod manifest_file;
 mod manifest_set;
+mod model_stamps;
 mod object_errors;
 mod object_key;
 mod revision_file;
@@ -88,7 +89,14 @@ impl Files {
             tracing::info!("{object} is ignored: Weir serves no objects of this kind");
         }
         let (sender, declaration) = watch::channel(Arc::new(declaration));
-        let watching = tokio::spawn(watcher::follow(watcher, manifests, sender));
+        let models = model_stamps::follow(manifests.models(), watcher.changed());
+        let following = watcher::follow(watcher, manifests, sender);
+        let watching = tokio::spawn(async move {
+            tokio::select! {
+                () = following => {}
+                () = models => {}
+            }
+        });
         Ok(Self {
             declaration,
             statuses: watch::Sender::default(),

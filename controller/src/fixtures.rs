@@ -4,7 +4,7 @@ use weir_cluster::{Identity, ServiceName};
 use weir_crds::{Object, read};
 
 use crate::runtimes::Runtimes;
-use crate::service::{KeptObject, Service};
+use crate::service::{KeptObject, ModelStamps, Service};
 use crate::validate::{Platform, UrlScheme, Validated, validate};
 
 pub(crate) fn platform() -> Platform {
@@ -40,6 +40,7 @@ pub(crate) fn service(annotations: &[(&str, &str)], spec: &str) -> Service {
         object: KeptObject::Value(object),
         spans: Some(manifest.spans),
         claims: Some("/here".into()),
+        model_stamps: ModelStamps::new(),
     }
 }
 

@@ -48,7 +48,7 @@ pub use rollout::{
 };
 pub use runtimes::{Runtime, Runtimes, Scope, ServerType, Unserved};
 pub use scaling::{ScaledBy, Scaling};
-pub use service::{DEFAULT_NAMESPACE, KeptObject, Service};
+pub use service::{DEFAULT_NAMESPACE, KeptObject, ModelStamps, Service};
 pub use source::{Propagation, Source, Stored};
 pub use status::{Refusal, StatusInputs, status};
 pub use validate::{

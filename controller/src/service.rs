@@ -1,5 +1,6 @@
 //! One InferenceService as its manifest declares it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -21,7 +22,12 @@ pub struct Service {
     pub spans: Option<Spans>,
     /// Directory that stands for PersistentVolumeClaims outside Kubernetes: `pvc://NAME/path` is `NAME/path` below it.
     pub claims: Option<PathBuf>,
+    /// States of the model files on this machine, outside Kubernetes: files in another state are another revision.
+    pub model_stamps: ModelStamps,
 }
+
+/// States of model files by their storage URIs, 16 hexadecimal digits each.
+pub type ModelStamps = BTreeMap<String, String>;
 
 /// An InferenceService as written, and as it is kept. Clones share it.
 #[derive(Clone, Debug, PartialEq)]

@@ -27,7 +27,7 @@ use weir_crds::{InferenceService, with_defaults};
 
 use crate::field_error::{IgnoredField, ValidationErrors};
 use crate::runtimes::Runtimes;
-use crate::service::Service;
+use crate::service::{ModelStamps, Service};
 use error_list::ErrorList;
 
 pub(crate) use annotations::LATEST;
@@ -85,6 +85,7 @@ pub(crate) fn validate_or_keep(
         service: &declared.name,
         object: &object,
         claims: declared.claims.as_ref(),
+        model_stamps: &declared.model_stamps,
         runtimes,
     };
     let validated = context.read(platform, ignored_fields, &mut errors);
@@ -103,6 +104,7 @@ struct Context<'a> {
     /// The object with defaults filled in.
     object: &'a InferenceService,
     claims: Option<&'a PathBuf>,
+    model_stamps: &'a ModelStamps,
     runtimes: &'a Runtimes,
 }
 

@@ -433,6 +433,29 @@ async fn of_two_services_of_one_name_the_one_that_was_there_stays_until_it_is_de
 }
 
 #[tokio::test]
+async fn a_model_file_that_is_overwritten_in_place_makes_another_revision() {
+    let folder = TempDir::new().unwrap();
+    let model = folder.path().join("models/digits");
+    fs::create_dir_all(&model).unwrap();
+    fs::write(model.join("model.pt"), "one").unwrap();
+    write(&folder, "a.yaml", &manifest("a", "digits"));
+    write(&folder, "b.yaml", &manifest("b", "elsewhere"));
+    let files = Files::open(&[folder.path().to_owned()], platform()).unwrap();
+    let mut watch = files.watch();
+    let storage = |declaration: &Declaration, name: &str| {
+        let validated = declaration.services[&named(name)].validated().unwrap();
+        validated.predictor.storage[0].clone()
+    };
+    let first = watch.borrow().clone();
+    fs::write(model.join("model.pt"), "another").unwrap();
+    let is_other = |d: &Declaration| storage(d, "a").uri != storage(&first, "a").uri;
+    let now = until(&mut watch, is_other).await;
+    assert_eq!(storage(&now, "a").plain_uri(), "pvc://models/digits");
+    assert_eq!(storage(&now, "b"), storage(&first, "b"));
+    assert_eq!(&*storage(&now, "b").uri, "pvc://models/elsewhere");
+}
+
+#[tokio::test]
 async fn two_services_of_one_name_are_one_problem() {
     let folder = TempDir::new().unwrap();
     let first = write(&folder, "a.yaml", &manifest("a", "one"));

@@ -177,6 +177,7 @@ mod tests {
             object: KeptObject::Value(Arc::new(object)),
             spans: None,
             claims: folder.map(Path::to_owned),
+            model_stamps: weir_controller::ModelStamps::new(),
         }
     }
 

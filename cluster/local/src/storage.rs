@@ -39,9 +39,9 @@ impl ModelFiles {
     /// [`ClusterError::Refused`] for other kinds of storage, an address that leads to no file, a path that leaves
     /// its claim, and a claim without a manifest.
     pub(crate) fn of(storage: &Storage, models: &Path) -> Result<Self, ClusterError> {
-        let shown = without_secrets(&storage.uri);
+        let shown = without_secrets(storage.plain_uri());
         let refused = |reason: &str| Err(ClusterError::refused(&shown, reason));
-        let Some((scheme, rest)) = storage.uri.split_once("://") else {
+        let Some((scheme, rest)) = storage.plain_uri().split_once("://") else {
             return refused("not a storage URI: write one such as pvc://NAME/path");
         };
         let (path, origin) = match scheme {
@@ -59,7 +59,7 @@ impl ModelFiles {
         };
         Ok(Self {
             repository,
-            uri: storage.uri.to_string(),
+            uri: storage.plain_uri().to_owned(),
             mount_path: storage.mount_path.trim_end_matches('/').to_owned(),
             path,
             origin,
@@ -152,7 +152,7 @@ fn download(storage: &Storage, models: &Path) -> Result<PathBuf, ClusterError> {
 }
 
 fn claim(storage: &Storage, rest: &str) -> Result<PathBuf, ClusterError> {
-    let refused = |reason: &str| Err(ClusterError::refused(&storage.uri, reason));
+    let refused = |reason: &str| Err(ClusterError::refused(storage.plain_uri(), reason));
     let path = Path::new(rest);
     let mut parts = path.components();
     if !matches!(parts.next(), Some(Component::Normal(_))) {

@@ -56,6 +56,7 @@ impl SeenService {
             },
             spans: None,
             claims: None,
+            model_stamps: weir_controller::ModelStamps::new(),
         };
         Some(Self {
             service: Arc::new(service),

@@ -11,7 +11,7 @@ use super::manifest_file::ManifestFile;
 use super::object_errors::{NAME, located, location, service_name};
 use super::object_key::{ObjectKey, namespace};
 use crate::runtimes::{Runtime, Runtimes, Scope, ServerType};
-use crate::service::{KeptObject, Service};
+use crate::service::{KeptObject, ModelStamps, Service};
 use crate::validate::validate_runtime;
 
 /// The file that each object was taken from, by the name that its positions have.
@@ -76,6 +76,7 @@ impl Collected {
                     object: KeptObject::Value(object.clone()),
                     spans: Some(manifest.spans.clone()),
                     claims: Some(absolute(folder)),
+                    model_stamps: ModelStamps::new(),
                 };
                 self.services.insert(name, service);
                 None

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use parking_lot::Mutex;
 use weir_cluster::ServiceName;
 use weir_crds::{Manifest, Object};
 
@@ -14,6 +15,7 @@ use super::collect::{self, Collected, Origins};
 use super::creation_times::CreationTimes;
 use super::generations::Generations;
 use super::manifest_file::{ManifestFile, STDIN};
+use super::model_stamps::StampedModels;
 use super::object_errors::service_name;
 use crate::declaration::Declaration;
 use crate::error::ControllerError;
@@ -38,6 +40,7 @@ pub(super) struct ManifestSet {
     last: Declaration,
     /// The file of each object that `last` declares.
     origins: Origins,
+    models: Arc<Mutex<StampedModels>>,
     generations: Generations,
 }
 
@@ -56,8 +59,14 @@ impl ManifestSet {
             valid: BTreeMap::new(),
             last: Declaration::default(),
             origins: Origins::new(),
+            models: Arc::default(),
             generations: Generations::new(created),
         }
+    }
+
+    /// The model files of the services, whose states are part of these.
+    pub(super) fn models(&self) -> Arc<Mutex<StampedModels>> {
+        Arc::clone(&self.models)
     }
 
     /// Reads the first state. What has errors is left out, and stands in the problems.
@@ -102,7 +111,7 @@ impl ManifestSet {
             mut problems,
         } = contents;
         let Collected {
-            services,
+            mut services,
             runtimes,
             ignored_objects,
             problems: conflicts,
@@ -110,6 +119,7 @@ impl ManifestSet {
         } = collect::collect(&valid, &self.origins);
         problems.extend(conflicts);
         self.origins = origins;
+        self.stamp(&mut services);
         let services = self.generations.assign(services, now());
         self.valid = share_objects(valid, &services);
         self.last = Declaration {
@@ -118,6 +128,16 @@ impl ManifestSet {
             ..Declaration::new(services, runtimes, &self.last, &self.platform)
         };
         self.last.clone()
+    }
+
+    /// Adds the states of the services' model files.
+    fn stamp(&self, services: &mut BTreeMap<ServiceName, Service>) {
+        let mut models = self.models.lock();
+        for service in services.values_mut() {
+            if let Some(claims) = &service.claims {
+                service.model_stamps = models.of(&service.object.read(), claims);
+            }
+        }
     }
 
     /// Reads the files; what is broken in one keeps its last valid version.

@@ -60,6 +60,11 @@ impl Watcher {
         Ok(this)
     }
 
+    /// Has the files read again when it is notified.
+    pub(super) fn changed(&self) -> Arc<Notify> {
+        Arc::clone(&self.changed)
+    }
+
     /// Watches what the paths and their files lead to now. Must precede reading, so that a change after
     /// it is seen.
     pub(super) fn update(&mut self, manifests: &ManifestSet) {

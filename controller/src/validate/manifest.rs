@@ -35,7 +35,13 @@ pub(super) fn identity(context: &Context<'_>, predictor: &Predictor) -> Manifest
     let of_service = kept(context.object.metadata.annotations.as_ref(), shaping);
     let tracing = &context.object.spec.tracing;
     // It was read from JSON or YAML, so it has a form in JSON.
-    let value = serde_json::to_value((predictor, of_service, tracing)).unwrap_or_default();
+    let manifest = (predictor, of_service, tracing);
+    let value = if context.model_stamps.is_empty() {
+        serde_json::to_value(manifest)
+    } else {
+        serde_json::to_value((manifest, context.model_stamps))
+    };
+    let value = value.unwrap_or_default();
     ManifestIdentity {
         meaning: Identity::of_meaning(value.clone()),
         text: Identity::of_value(value),

@@ -317,8 +317,12 @@ fn control_routes(context: &Context<'_>) -> ControlRoutes {
 }
 
 fn storage(context: &Context<'_>, uri: Option<&str>) -> Vec<Storage> {
+    let in_state = |uri: &str| match context.model_stamps.get(uri) {
+        Some(state) => Storage::uri_in_state(uri, state).into(),
+        None => uri.into(),
+    };
     let storage = uri.map(|uri| Storage {
-        uri: uri.into(),
+        uri: in_state(uri),
         mount_path: Storage::MOUNT_PATH.into(),
         claims: context.claims.cloned(),
     });

@@ -20,6 +20,8 @@ fn claims_lie_beside_the_manifest() {
     assert_eq!(found, Ok("/home/me/digits/models/digits/1".into()));
     assert_eq!(at("pvc://models", Some("/d")), Ok("/d/models".into()));
     assert_eq!(at("file:///srv/m", None), Ok("/srv/m".into()));
+    let in_state = Storage::uri_in_state("file:///srv/m", "00112233");
+    assert_eq!(at(&in_state, None), Ok("/srv/m".into()));
 }
 
 #[test]

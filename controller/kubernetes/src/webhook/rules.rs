@@ -74,6 +74,7 @@ impl Rules {
             object: KeptObject::Value(object),
             spans: None,
             claims: None,
+            model_stamps: weir_controller::ModelStamps::new(),
         };
         let declaration = self.declaration.borrow().clone();
         let findings = match validate(&service, &declaration.runtimes, &self.platform) {

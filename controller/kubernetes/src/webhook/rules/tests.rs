@@ -70,6 +70,7 @@ fn declaration() -> Declaration {
         object: KeptObject::Value(object::service(&older).unwrap()),
         spans: None,
         claims: None,
+        model_stamps: weir_controller::ModelStamps::new(),
     });
     let services = BTreeMap::from([(service.name.clone(), service)]);
     Declaration::new(services, runtimes(), &Declaration::default(), &platform())

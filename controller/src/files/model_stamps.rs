@@ -1,0 +1,208 @@
+//! The states of model files on this machine, so that a file that is overwritten in place is noticed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, Metadata};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use weir_cluster::Identity;
+use weir_crds::InferenceService;
+use weir_crds::inference_service::Predictor;
+
+use crate::service::ModelStamps;
+use crate::validate::uri_of_variable;
+
+/// Time between two looks at the files. A change counts once two looks in a row see the same, so that files that are
+/// being copied are not loaded half.
+const PERIOD: Duration = Duration::from_secs(2);
+
+/// Depth of a directory at which model files lie: MODEL/VERSION/FILE.
+const DEPTH: u32 = 3;
+
+/// Most entries that are looked at: more than a model has, and done in some milliseconds.
+const MAX_ENTRIES: usize = 10_000;
+
+/// Paths of model files with their states.
+#[derive(Debug, Default)]
+pub(super) struct StampedModels(BTreeMap<PathBuf, Stamps>);
+
+/// The states of the files at one path.
+#[derive(Debug)]
+struct Stamps {
+    /// The state that counts.
+    current: String,
+    /// Another state, seen once.
+    next: Option<String>,
+}
+
+impl StampedModels {
+    /// The states of a service's model files, those that are new here looked up now. Claims are folders of `claims`.
+    pub(super) fn of(&mut self, object: &InferenceService, claims: &Path) -> ModelStamps {
+        let uris = uris(object).into_iter();
+        let stamps = uris.filter_map(|uri| {
+            let path = path(&uri, claims)?;
+            let current = match self.0.get(&path) {
+                Some(known) => known.current.clone(),
+                None => stamp(&path)?,
+            };
+            let new = Stamps {
+                current: current.clone(),
+                next: None,
+            };
+            self.0.entry(path).or_insert(new);
+            Some((uri, current))
+        });
+        stamps.collect()
+    }
+
+    /// Takes in what a look at all paths has found; true if some state has changed.
+    fn update(&mut self, found: BTreeMap<PathBuf, String>) -> bool {
+        let mut is_changed = false;
+        for (path, found) in found {
+            let Some(stamps) = self.0.get_mut(&path) else {
+                continue;
+            };
+            if stamps.next.as_ref() == Some(&found) {
+                tracing::info!(path = %path.display(), "the model files have changed: a new revision loads them");
+                (stamps.current, stamps.next) = (found, None);
+                is_changed = true;
+            } else {
+                stamps.next = Some(found).filter(|found| *found != stamps.current);
+            }
+        }
+        is_changed
+    }
+}
+
+/// Looks at the files again and again, and notifies of changes.
+pub(super) async fn follow(models: Arc<Mutex<StampedModels>>, changed: Arc<Notify>) {
+    loop {
+        tokio::time::sleep(PERIOD).await;
+        let paths: Vec<_> = models.lock().0.keys().cloned().collect();
+        let looking = tokio::task::spawn_blocking(|| {
+            // Files that are gone are more likely being replaced.
+            let found = paths
+                .into_iter()
+                .filter_map(|path| Some((path.clone(), stamp(&path)?)));
+            found.collect()
+        });
+        let Ok(found) = looking.await else {
+            return;
+        };
+        if models.lock().update(found) {
+            changed.notify_one();
+        }
+    }
+}
+
+/// The storage URIs of a service's predictors.
+fn uris(object: &InferenceService) -> BTreeSet<String> {
+    let canaries = object.spec.canary.iter().map(|canary| &canary.predictor);
+    let predictors = std::iter::once(&object.spec.predictor).chain(canaries);
+    predictors.flat_map(uris_of).map(str::to_owned).collect()
+}
+
+fn uris_of(predictor: &Predictor) -> impl Iterator<Item = &str> {
+    let models = predictor.frameworks();
+    let models = models.filter_map(|(_, model)| model.storage_uri.as_deref());
+    let listed = predictor.storage_uris.iter().map(|listed| &*listed.uri);
+    models.chain(listed).chain(uri_of_variable(predictor))
+}
+
+/// The path of files on this machine; `None` for others, and for a URI that is refused elsewhere.
+fn path(uri: &str, claims: &Path) -> Option<PathBuf> {
+    let (scheme, rest) = uri.split_once("://")?;
+    match scheme {
+        "file" => Some(PathBuf::from(rest)).filter(|path| path.is_absolute()),
+        "pvc" => {
+            let rest = Path::new(rest);
+            let mut parts = rest.components();
+            let is_within =
+                parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+            is_within.then(|| claims.join(rest))
+        }
+        _ => None,
+    }
+}
+
+/// The state of the files at a path: a hash of their names, sizes and times. `None` where nothing can be seen.
+fn stamp(path: &Path) -> Option<String> {
+    let mut entries = Vec::new();
+    let metadata = fs::metadata(path).ok()?;
+    if metadata.is_dir() {
+        add_entries(path, DEPTH, &mut entries);
+    } else {
+        entries.push(entry(path, &metadata));
+    }
+    entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Some(Identity::of_value(json!(entries)).as_str().to_owned())
+}
+
+fn add_entries(directory: &Path, depth: u32, entries: &mut Vec<(String, Value)>) {
+    for child in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = child.path();
+        let Ok(metadata) = fs::metadata(&path) else {
+            continue;
+        };
+        if entries.len() >= MAX_ENTRIES {
+            return;
+        }
+        if metadata.is_dir() {
+            if depth > 1 {
+                add_entries(&path, depth - 1, entries);
+            }
+        } else {
+            entries.push(entry(&path, &metadata));
+        }
+    }
+}
+
+fn entry(path: &Path, metadata: &Metadata) -> (String, Value) {
+    let modified = metadata.modified().ok();
+    let since = modified.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
+    let nanos = since.map(|since| since.as_nanos().to_string());
+    (path.display().to_string(), json!([metadata.len(), nanos]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_counts_once_two_looks_in_a_row_see_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("models/digits/model.pt");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, "one").unwrap();
+        let path = path("pvc://models/digits", folder.path()).unwrap();
+        let (first, new) = (stamp(&path).unwrap(), |current: &str| Stamps {
+            current: current.to_owned(),
+            next: None,
+        });
+        let mut models = StampedModels([(path.clone(), new(&first))].into());
+        let mut look = |state: &str| models.update([(path.clone(), state.to_owned())].into());
+        assert!(!look(&first) && !look(&first));
+        assert!(!look("copying") && !look("copied") && look("copied"));
+        assert!(!look("copied") && !look(&first) && !look("copied"));
+        fs::write(&file, "four").unwrap();
+        assert_ne!(stamp(&path), Some(first));
+    }
+
+    #[test]
+    fn only_files_of_this_machine_have_a_state() {
+        let claims = Path::new("/claims");
+        let is = |uri, expected: Option<&str>| {
+            assert_eq!(path(uri, claims), expected.map(PathBuf::from), "{uri}");
+        };
+        is("pvc://models/a", Some("/claims/models/a"));
+        is("file:///models/a", Some("/models/a"));
+        is("pvc://models/../../a", None);
+        is("file://models/a", None);
+        is("https://host/model.pt", None);
+        assert_eq!(stamp(Path::new("/nonexistent/model.pt")), None);
+    }
+}
