@@ -64,11 +64,8 @@ impl Oversight {
             );
         }
         let is_at_work = engines.iter().any(|engine| engine.is_at_work());
-        let known = stuck.iter().filter(|batch| is_same_as_any(batch, &before));
-        known
-            .filter(|batch| must_end(batch, is_at_work))
-            .next()
-            .cloned()
+        let mut known = stuck.iter().filter(|batch| is_same_as_any(batch, &before));
+        known.find(|batch| must_end(batch, is_at_work)).cloned()
     }
 
     /// A batch that is stuck.

@@ -165,10 +165,8 @@ fn of_container(pod: &Pod, status: &ContainerStatus, kind: Kind) -> Option<Failu
 /// The last end of the container that serves, also once it runs again.
 pub(super) fn last_exit(pod: &Pod, status: &ContainerStatus) -> Option<Failure> {
     let container = containers(pod).find(|container| container.name == status.name);
-    let states = [&status.state, &status.last_state].into_iter().flatten();
-    let ended = states
-        .filter_map(|state| state.terminated.as_ref())
-        .next()?;
+    let mut states = [&status.state, &status.last_state].into_iter().flatten();
+    let ended = states.find_map(|state| state.terminated.as_ref())?;
     let ended = (ended, container);
     Some(ended_with(
         status,
