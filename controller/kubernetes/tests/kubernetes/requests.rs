@@ -50,12 +50,14 @@ async fn a_service_a_restart_and_a_change_cost_few_requests() {
     at_most(1, &requests(&next).await, "a restart");
     assert_eq!(world.made().await, made);
     let deployments: Api<Deployment> = Api::namespaced(world.client.clone(), &world.namespace);
-    let two = Patch::Merge(json!({"spec": {"replicas": 2}}));
-    deployments
-        .patch_scale("digits-predictor-00001", &PatchParams::default(), &two)
-        .await
-        .unwrap();
-    at_most(2, &requests(&next).await, "a status");
+    // A rollout waits for as many replicas as the stable revision has, and no autoscaler runs here.
+    for replicas in [2, 1] {
+        let scale = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+        let params = PatchParams::default();
+        let scaled = deployments.patch_scale("digits-predictor-00001", &params, &scale);
+        scaled.await.unwrap();
+        at_most(2, &requests(&next).await, "a status");
+    }
     world
         .serve("digits", "", json!({"labels": {"team": "a"}}))
         .await;

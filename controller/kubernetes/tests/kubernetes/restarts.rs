@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::api_server::kubeconfig;
 use crate::world::{ANY, World};
@@ -108,4 +108,35 @@ fn objects(name: &str, rounds: usize) -> Vec<String> {
         format!("Service {name}-predictor"),
     ];
     kept.chain(run).chain(others).collect()
+}
+
+/// The fields of a predictor whose container asks for so many processors.
+fn with_cpu(amount: &str) -> Value {
+    json!({
+        "model": {
+            "modelFormat": {"name": "pytorch"},
+            "resources": {"limits": {"cpu": amount, "memory": "1Gi"}},
+        },
+        "tolerations": [],
+    })
+}
+
+#[tokio::test]
+async fn another_text_of_the_same_meaning_changes_nothing_that_is_stored() {
+    let world = World::new("same-meaning").await;
+    let controller = world.controller(ANY).await;
+    world.serve("digits", "", with_cpu("1")).await;
+    world.until_rolled_out("digits", 1).await;
+    let before = world.made().await;
+    world.serve("digits", "", with_cpu("1000m")).await;
+    world.until_rolled_out("digits", 1).await;
+    assert_eq!(world.made().await, before);
+    controller.kill().await;
+    world.serve("digits", "", with_cpu("1.0")).await;
+    // The next controller knows the revision by what is stored alone.
+    let _next = world.controller(ANY).await;
+    world.until_rolled_out("digits", 1).await;
+    assert_eq!(world.made().await, before);
+    world.serve("digits", "", with_cpu("2")).await;
+    world.until_rolled_out("digits", 2).await;
 }
