@@ -5,11 +5,20 @@
 
 mod hangup;
 
+use std::future::poll_fn;
 use std::io;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+
+use crate::exit::exit_at_once;
+
+/// Time after the first signal within which further ones belong to it. `timeout` signals its child and then its child's
+/// group, and a shell that ends signals its jobs a second time: both within milliseconds. A person's second Ctrl-C
+/// comes later.
+const ONE_REQUEST: Duration = Duration::from_millis(500);
 
 /// State of a graceful shutdown. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -103,9 +112,9 @@ impl Signals {
         })
     }
 
-    /// Begins `drain` at the first signal and closes it `delay` later; a second signal ends the process at
-    /// once with exit code 1. SIGHUP never counts as the second: when a terminal closes, shell and kernel both
-    /// send it. Never returns: the owner aborts it when the process is done.
+    /// Begins `drain` at the first signal and closes it `delay` later; a second signal, half a second after the first
+    /// or later, ends the process at once with exit code 1. SIGHUP never counts as the second: when a terminal closes,
+    /// shell and kernel both send it. Never returns: the owner aborts it when the process is done.
     pub async fn run(mut self, drain: Drain, delay: Duration) {
         let name = self.first().await;
         tracing::info!(
@@ -113,12 +122,17 @@ impl Signals {
             "shutting down: finishing accepted requests; a second signal ends the process at once"
         );
         drain.begin();
-        tokio::select! {
-            () = tokio::time::sleep(delay) => drain.close(),
-            name = self.second() => exit_now(name),
-        }
-        let name = self.second().await;
-        exit_now(name);
+        let close = async {
+            tokio::time::sleep(delay).await;
+            drain.close();
+            std::future::pending().await
+        };
+        let name = tokio::select! {
+            name = after(ONE_REQUEST, |context| self.poll_second(context)) => name,
+            never = close => never,
+        };
+        tracing::warn!(signal = name, "second signal: the process ends at once");
+        exit_at_once(1);
     }
 
     async fn first(&mut self) -> &'static str {
@@ -135,22 +149,28 @@ impl Signals {
         }
     }
 
-    async fn second(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
+    fn poll_second(&mut self, context: &mut Context<'_>) -> Poll<&'static str> {
+        if self.terminate.poll_recv(context).is_ready() {
+            return Poll::Ready("SIGTERM");
         }
+        self.interrupt.poll_recv(context).map(|_| "SIGINT")
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    clippy::exit,
-    reason = "a second signal asks to end without waiting for destructors"
-)]
-fn exit_now(signal: &'static str) {
-    tracing::warn!(signal, "second signal: the process ends at once");
-    std::process::exit(1);
+/// The first signal that comes later than `pause` from now. Earlier ones are dropped, those too that are noticed late
+/// because the process was busy: they are read before the pause is over.
+async fn after(
+    pause: Duration,
+    mut next: impl FnMut(&mut Context<'_>) -> Poll<&'static str>,
+) -> &'static str {
+    let drop_all = poll_fn(|context| {
+        while let Poll::Ready(signal) = next(context) {
+            tracing::debug!(signal, "taken for a part of the first signal");
+        }
+        Poll::<()>::Pending
+    });
+    let _ = tokio::time::timeout(pause, drop_all).await;
+    poll_fn(next).await
 }
 
 #[cfg(test)]
@@ -180,5 +200,43 @@ mod tests {
         let drain = Drain::new();
         let work = tokio::time::sleep(Duration::from_secs(86_400));
         assert_eq!(drain.serve(Duration::ZERO, work).await, Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn signals_within_half_a_second_are_one() {
+        let (sender, mut signals) = tokio::sync::mpsc::unbounded_channel();
+        let begun = tokio::time::Instant::now();
+        for at in [0, 1, 400, 600] {
+            let sender = sender.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep_until(begun + Duration::from_millis(at)).await;
+                let _ = sender.send("SIGTERM");
+            });
+        }
+        let next = |context: &mut Context<'_>| {
+            signals
+                .poll_recv(context)
+                .map(|name| name.unwrap_or("none"))
+        };
+        assert_eq!(after(ONE_REQUEST, next).await, "SIGTERM");
+        let passed = begun.elapsed();
+        assert!(passed >= Duration::from_millis(600), "{passed:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_signal_that_a_busy_process_notices_late_is_part_of_the_first() {
+        let (sender, mut signals) = tokio::sync::mpsc::unbounded_channel();
+        sender.send("SIGINT").unwrap();
+        let next = |context: &mut Context<'_>| {
+            signals
+                .poll_recv(context)
+                .map(|name| name.unwrap_or("none"))
+        };
+        let second = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            sender.send("SIGTERM").unwrap();
+        });
+        assert_eq!(after(Duration::ZERO, next).await, "SIGTERM");
+        second.await.unwrap();
     }
 }

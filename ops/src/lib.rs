@@ -5,6 +5,7 @@
 //!   telemetry   ── logs, level changeable while running
 //!   registry    ── one registry, printed for Prometheus ──► admin (/metrics, /health)
 //!   drain       ── signal ──► begun ──delay──► closed ──► deadline
+//!   exit        ── the end of a process whose threads are still at work
 //!   socket      ── bind ──► accept, up to a limit ──► serve ──► close
 //!   byte_budget ── bytes that all requests may hold together
 //!   http2       ── windows and other limits of HTTP/2
@@ -18,6 +19,7 @@
 pub mod admin;
 pub mod byte_budget;
 pub mod drain;
+pub mod exit;
 pub mod failure_log;
 pub mod header_names;
 pub mod http2;

@@ -62,7 +62,7 @@ pub fn main(setup: Setup) -> Exit {
     match runtime.enable_all().thread_name("weir-reactor").build() {
         Ok(runtime) => {
             let exit = runtime.block_on(run(config, setup, log));
-            // Threads that still block, such as an abandoned load, end with the process.
+            // A thread that still blocks, such as an abandoned load, goes on until the process ends.
             runtime.shutdown_background();
             exit
         }

@@ -135,13 +135,15 @@ impl ArgsError {
     }
 }
 
-impl From<Exit> for std::process::ExitCode {
-    fn from(exit: Exit) -> Self {
-        match exit {
-            Exit::Done => Self::from(0),
-            Exit::Failed => Self::from(1),
-            Exit::Usage => Self::from(2),
-            Exit::PortTaken => Self::from(3),
+impl Exit {
+    /// The number that the process ends with.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::PortTaken => 3,
         }
     }
 }

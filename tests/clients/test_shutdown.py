@@ -179,9 +179,38 @@ def test_second_signal_exits_at_once(fresh):
         fresh.terminate()
         wait_until(lambda: "a second signal" in fresh.log.read_text(), 5, "the first signal is handled")
         stopwatch = Stopwatch()
-        fresh.terminate()
+        # Signals within half a second of the first are part of it.
+        while fresh.process.poll() is None and stopwatch.seconds() < 5:
+            fresh.terminate()
+            time.sleep(0.05)
         assert fresh.exit_code() == 1
-    assert stopwatch.seconds() < 2
+    assert 0.4 < stopwatch.seconds() < 2
+
+
+def test_signals_to_a_process_and_to_its_group_are_one(tmp_path, repository):
+    """`timeout` sends SIGTERM to its child and then to the group that the child is in."""
+    server = Server(tmp_path / "log", [repository])
+    server.command = ["timeout", "600", *server.command]
+    server.start()
+    with ThreadPoolExecutor(12) as pool:
+        answers = [pool.submit(server.infer, "slow", EIGHT) for _ in range(12)]
+        server.wait_for_pending("slow", 8)
+        server.terminate()
+        assert [answer.result().status for answer in answers] == [200] * 12
+    server.exit_code()
+    assert "second signal: the process ends" not in server.log.read_text()
+
+
+def test_a_batch_past_the_exit_timeout_ends_with_the_process(tmp_path, repository):
+    """It runs in libtorch until the last, and neither crashes there nor answers with an error of libtorch's."""
+    server = Server(tmp_path / "log", [repository], ["--exit-timeout-secs", "0"]).start()
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(8):
+            pool.submit(quietly, server)
+        server.wait_for_pending("slow", 4)
+        server.terminate()
+        assert server.exit_code() == 1
+    assert "exiting with unanswered requests" in server.log.read_text()
 
 
 @pytest.mark.parametrize("repository, reason", [("missing", "No such file"), ("broken", "did not load")])

@@ -79,17 +79,26 @@ fn repeated_sighup_shuts_down_gracefully() {
 }
 
 #[test]
+fn signals_to_the_process_and_to_its_group_are_one() {
+    let mut busy = busy();
+    for _ in 0..3 {
+        busy.weir.terminate();
+    }
+    busy.weir.wait_for_drain();
+    fs::write(&busy.gate, "").unwrap();
+    let (status, text) = busy.request.join().unwrap();
+    assert!(status == 200 && text.contains("\"one\""), "{text}");
+    let status = busy.weir.wait_for_exit();
+    assert_eq!(status.code(), Some(0), "{}", busy.weir.output());
+}
+
+#[test]
 fn a_second_signal_ends_it_at_once() {
     let mut busy = busy();
     busy.weir.terminate();
     busy.weir.wait_for_drain();
-    busy.weir.terminate();
-    assert_eq!(
-        busy.weir.wait_for_exit().code(),
-        Some(1),
-        "{}",
-        busy.weir.output()
-    );
+    let status = busy.weir.terminate_until_it_ends();
+    assert_eq!(status.code(), Some(1), "{}", busy.weir.output());
     // The connection ended without a response.
     assert_ne!(busy.request.join().map_or(0, |(status, _)| status), 200);
 }

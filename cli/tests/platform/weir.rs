@@ -133,6 +133,23 @@ impl Weir {
         self.signal(Signal::TERM);
     }
 
+    /// Sends SIGTERM again and again until the process has ended: a signal soon after the first is part of that.
+    pub(crate) fn terminate_until_it_ends(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                return status;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "it does not end: {}",
+                self.output()
+            );
+            self.terminate();
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    }
+
     /// Sends SIGHUP, as a closing terminal does.
     pub(crate) fn hang_up(&self) {
         self.signal(Signal::HUP);

@@ -3,17 +3,19 @@
 mod allocator;
 mod heap;
 
-use std::process::ExitCode;
 use std::sync::Arc;
 
+use weir_ops::exit::exit_at_once;
 use weir_runtime::app::{self, EchoBackend, Setup};
 use weir_runtime_torch::{TorchBackend, find_gpus, read_gpus};
 
-fn main() -> ExitCode {
+fn main() {
     let setup = Setup {
         backends: vec![Arc::new(TorchBackend), Arc::new(EchoBackend)],
         find_gpus,
         read_gpus,
     };
-    app::main(setup).into()
+    // A load that was given up, or a batch past the exit timeout, may still run in libtorch, whose exit handlers free
+    // what it uses.
+    exit_at_once(app::main(setup).code())
 }
