@@ -128,7 +128,13 @@ impl Coding {
 
 /// Bytes decompressed between two checks of the limits: little beside what a body may be, much beside the
 /// cost of a check.
-const STEP: u64 = 64 * 1024;
+const STEP: usize = 64 * 1024;
+
+/// Bytes that a decoder takes of itself: deflate's window of 32 KiB, and its tables.
+const DECODER: usize = 48 * 1024;
+
+/// Most bytes that one byte of deflate's format stands for.
+const MAX_RATIO: usize = 1032;
 
 /// Most members of a gzip stream: compressors that write several put 64 KiB or more into each. To begin one takes as long
 /// as to decompress some KiB, so that millions without content would keep a thread for minutes.
@@ -136,13 +142,16 @@ const MAX_MEMBERS: usize = 4096;
 
 /// Decompresses a gzip stream, which may have several members.
 fn gunzip(mut body: &[u8], limit: usize, permit: &BudgetPermit) -> Result<Bytes, ServeError> {
-    let mut decompressed = Decompressed::new(limit, permit);
+    let mut decompressed = Decompressed::new(body, limit, permit)?;
+    if last_member_size(body) > limit {
+        return Err(decompressed.too_large());
+    }
     for _ in 0..MAX_MEMBERS {
         let mut decoder = GzDecoder::new(body);
         decompressed.read(&mut decoder)?;
         body = decoder.into_inner();
         if body.is_empty() {
-            return Ok(decompressed.bytes.into());
+            return Ok(decompressed.finish());
         }
     }
     Err(ServeError::Invalid(format!(
@@ -150,13 +159,20 @@ fn gunzip(mut body: &[u8], limit: usize, permit: &BudgetPermit) -> Result<Bytes,
     )))
 }
 
+/// The decompressed size of a gzip stream's last member, as its end says: modulo 4 GiB. A stream that is whole is no
+/// shorter, so that an honest one that is too large is not decompressed at all.
+fn last_member_size(body: &[u8]) -> usize {
+    let size = body.last_chunk().copied().unwrap_or_default();
+    u32::from_le_bytes(size) as usize
+}
+
 /// Decompresses a zlib stream that is the whole body: what followed it would be lost without a word.
 fn inflate(body: &[u8], limit: usize, permit: &BudgetPermit) -> Result<Bytes, ServeError> {
     let mut decoder = ZlibDecoder::new(body);
-    let mut decompressed = Decompressed::new(limit, permit);
+    let mut decompressed = Decompressed::new(body, limit, permit)?;
     decompressed.read(&mut decoder)?;
     match decoder.into_inner() {
-        [] => Ok(decompressed.bytes.into()),
+        [] => Ok(decompressed.finish()),
         rest => Err(ServeError::Invalid(format!(
             "cannot decompress the request body: {} bytes follow the deflate stream",
             rest.len()
@@ -166,6 +182,8 @@ fn inflate(body: &[u8], limit: usize, permit: &BudgetPermit) -> Result<Bytes, Se
 
 /// The bytes decompressed so far, and their limits.
 struct Decompressed<'a> {
+    /// Has room for all that the body can become, so that it never moves: pages that nothing was written to take no
+    /// memory, but a move takes twice what was written.
     bytes: Vec<u8>,
     limit: usize,
     permit: &'a BudgetPermit,
@@ -174,35 +192,52 @@ struct Decompressed<'a> {
 }
 
 impl<'a> Decompressed<'a> {
-    fn new(limit: usize, permit: &'a BudgetPermit) -> Self {
-        Self {
-            bytes: Vec::new(),
+    fn new(body: &[u8], limit: usize, permit: &'a BudgetPermit) -> Result<Self, ServeError> {
+        let most = body.len().saturating_mul(MAX_RATIO);
+        let most = most.min(limit.saturating_add(1));
+        let compressed = permit.bytes();
+        permit.resize(compressed + DECODER + most.min(STEP))?;
+        Ok(Self {
+            bytes: Vec::with_capacity(most),
             limit,
-            compressed: permit.bytes(),
+            compressed,
             permit,
-        }
+        })
     }
 
-    /// Adds what a decoder yields.
+    /// Adds what a decoder yields, each part of which is counted before it is there.
     fn read(&mut self, decoder: &mut impl Read) -> Result<(), ServeError> {
         loop {
-            let step = decoder.by_ref().take(STEP).read_to_end(&mut self.bytes);
+            let room = STEP.min(self.bytes.capacity() - self.bytes.len());
+            let held = self.compressed + DECODER + self.bytes.len() + room;
+            self.permit.resize(held)?;
+            let step = decoder
+                .by_ref()
+                .take(room as u64)
+                .read_to_end(&mut self.bytes);
             let more = step.map_err(|error| {
                 ServeError::Invalid(format!("cannot decompress the request body: {error}"))
             })?;
+            if self.bytes.len() > self.limit {
+                return Err(self.too_large());
+            }
             if more == 0 {
                 return Ok(());
             }
-            if self.bytes.len() > self.limit {
-                return Err(ServeError::Invalid(format!(
-                    "decompressed request body exceeds the maximum allowed input size of {} bytes. \
-                     Use --http-max-input-size to increase the limit.",
-                    self.limit
-                )));
-            }
-            self.permit
-                .resize(self.compressed + self.bytes.capacity())?;
         }
+    }
+
+    fn too_large(&self) -> ServeError {
+        ServeError::Invalid(format!(
+            "decompressed request body exceeds the maximum allowed input size of {} bytes. \
+             Use --http-max-input-size to increase the limit.",
+            self.limit
+        ))
+    }
+
+    fn finish(mut self) -> Bytes {
+        self.bytes.shrink_to_fit();
+        self.bytes.into()
     }
 }
 
@@ -212,6 +247,56 @@ mod tests {
     use weir_ops::byte_budget::ByteBudget;
 
     use super::*;
+
+    /// A reader that checks, each time it is read, that a permit holds what it is read into.
+    struct Checked<'a> {
+        rest: usize,
+        permit: &'a BudgetPermit,
+        read: usize,
+    }
+
+    impl Read for Checked<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let count = buffer.len().min(self.rest);
+            buffer[..count].fill(7);
+            self.rest -= count;
+            self.read += count;
+            assert!(self.permit.bytes() >= self.read + DECODER);
+            Ok(count)
+        }
+    }
+
+    #[test]
+    fn what_a_decoder_holds_is_counted_before() {
+        let budget = ByteBudget::default();
+        let permit = budget.permit();
+        permit.resize(1000).unwrap();
+        let body = [0; 1000];
+        let mut decompressed = Decompressed::new(&body, 500_000, &permit).unwrap();
+        let mut decoder = Checked {
+            rest: 500_000,
+            permit: &permit,
+            read: 0,
+        };
+        let before = decompressed.bytes.as_ptr();
+        decompressed.read(&mut decoder).unwrap();
+        assert_eq!(decompressed.bytes.len(), 500_000);
+        // It did not move.
+        assert_eq!(decompressed.bytes.as_ptr(), before);
+    }
+
+    #[test]
+    fn a_stream_that_says_that_it_is_too_large_is_not_decompressed() {
+        let bomb = Coding::Gzip.compress(&vec![0; 1_000_000]).unwrap();
+        let budget = ByteBudget::new(150_000);
+        let permit = budget.permit();
+        let refused = Coding::Gzip.decompress(bomb, 999_999, &permit);
+        let refused = refused.unwrap_err().to_string();
+        assert!(
+            refused.contains("maximum allowed input size of 999999"),
+            "{refused}"
+        );
+    }
 
     #[test]
     fn decompressed_bytes_count_against_the_budget() {

@@ -170,6 +170,14 @@ class Server:
 
         wait_until(stays_queued, 10, f"{count} requests queued for {model}")
 
+    def peak_bytes(self) -> int:
+        """Returns the most memory that was resident since the last call, or since the start."""
+        folder = Path("/proc") / str(self.process.pid)
+        status = (folder / "status").read_text()
+        kilobytes = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
+        (folder / "clear_refs").write_text("5")
+        return int(kilobytes) << 10
+
     def allocated_bytes(self) -> int:
         """Returns the memory it has allocated; behind a gateway, that of both.
 

@@ -323,16 +323,20 @@ def test_bomb_is_refused_without_inflating_it(limited, coding):
     good(limited)
 
 
-def test_grpc_bomb(tmp_path):
-    """300 MiB of zeros, compressed to 300 KiB, are refused and leave no memory allocated."""
-    server = Server(tmp_path / "log", [GOOD], LIMITS).start()
-    before = server.allocated_bytes()
-    with grpc.insecure_channel(server.grpc, compression=grpc.Compression.Gzip,
+@pytest.mark.parametrize("coding", [grpc.Compression.Gzip, grpc.Compression.Deflate], ids=["gzip", "deflate"])
+def test_grpc_bomb(tmp_path, coding):
+    """300 MiB of zeros, compressed to 300 KiB, are refused, and take little more than a body may have, 64 MiB."""
+    server = Server(tmp_path / "log", [GOOD]).start()
+    good(server)
+    server.peak_bytes()
+    before = server.peak_bytes()
+    with grpc.insecure_channel(server.grpc, compression=coding,
                                options=[("grpc.max_send_message_length", -1)]) as channel:
         call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
-        with pytest.raises(grpc.RpcError):
+        with pytest.raises(grpc.RpcError) as error:
             call(bytes(300 << 20), timeout=60)
-    assert server.allocated_bytes() < before + (1 << 30)
+    assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert server.peak_bytes() < before + (80 << 20)
     good(server)
     server.stop()
 
