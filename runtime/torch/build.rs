@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 /// Headers and sources under `shim/`.
-const SHIM: [&str; 27] = [
+const SHIM: [&str; 34] = [
     "weir_torch.h",
     "argument.h",
     "checked_operator.h",
@@ -21,15 +21,22 @@ const SHIM: [&str; 27] = [
     "argument.cc",
     "device.cc",
     "division.cc",
+    "factorizations.cc",
     "gpu_meter.cc",
     "hints.cc",
     "hooks.cc",
+    "indices.cc",
+    "layers.cc",
     "library.cc",
     "module.cc",
+    "numbers.cc",
     "operands.cc",
     "process.cc",
+    "recurrence.cc",
     "result.cc",
+    "sparse.cc",
     "tensor.cc",
+    "texts.cc",
     "vision.cc",
     "writes.cc",
 ];

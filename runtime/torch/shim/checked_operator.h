@@ -3,12 +3,43 @@
 
 #include <ATen/core/function_schema.h>
 #include <ATen/core/stack.h>
+#include <c10/util/Exception.h>
 #include <torch/csrc/jit/runtime/operator.h>
 
 namespace weir {
 
 // Raises where the operands, the last of the stack, are none that the operator may run with.
 using OperandCheck = void (*)(const c10::FunctionSchema& schema, const torch::jit::Stack& stack);
+
+// The operands of one call, by the names that the operator's schema has for them.
+struct Operands {
+  const c10::FunctionSchema& schema;
+  const torch::jit::Stack& stack;
+
+  const torch::jit::IValue& operator[](const char* name) const {
+    auto index = schema.argumentIndexWithName(name);
+    TORCH_CHECK(index.has_value(), schema.name(), " has no argument ", name);
+    return torch::jit::peek(stack, *index, schema.arguments().size());
+  }
+
+  bool has(const char* name) const {
+    return schema.argumentIndexWithName(name).has_value();
+  }
+
+  // The tensor of that name, undefined where the operator has none or was given None.
+  at::Tensor tensor(const char* name) const {
+    bool given = has(name) && (*this)[name].isTensor();
+    return given ? (*this)[name].toTensor() : at::Tensor();
+  }
+};
+
+// An operator and the check of its operands.
+struct CheckedOperator {
+  const char* name;
+  OperandCheck check;
+  // Selects the overloads that the check is for.
+  bool (*applies)(const torch::jit::Operator& op);
+};
 
 // To take the operator's place in libtorch's table: registered anew it would come last, and code prefers the first that
 // fits.
@@ -21,6 +52,23 @@ inline torch::jit::Operator checked(const torch::jit::Operator& unchecked, Opera
   return torch::jit::Operator(
       schema.name(), schema.overload_name(), schema.arguments(), schema.returns(),
       torch::jit::Operation(std::move(run)), schema.aliasAnalysis());
+}
+
+// Has every overload that a check applies to run it first.
+template <size_t N>
+void check_all(const CheckedOperator (&operators)[N]) {
+  for (const auto& [name, check, applies] : operators) {
+    for (const auto& found : torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString(name))) {
+      if (applies(*found)) {
+        *found = checked(*found, check);
+      }
+    }
+  }
+}
+
+// A kernel of libtorch's dispatcher, as models call it that are saved today.
+inline bool is_kernel(const torch::jit::Operator& op) {
+  return op.isC10Op() && op.schema().overload_name().find("legacy") == std::string::npos;
 }
 
 } // namespace weir

@@ -2,8 +2,6 @@
 // Where there is no quotient, the processor ends the process. Python raises instead, and so do these.
 #include "division.h"
 
-#include <c10/util/Exception.h>
-
 #include <cstdint>
 #include <limits>
 #include <mutex>
@@ -16,11 +14,7 @@ namespace {
 using torch::jit::IValue;
 using torch::jit::Stack;
 
-// Of these operators, those on two integers, or on two numbers that may be integers.
-const char* const DIVISIONS[] = {
-    "aten::remainder", "aten::floordiv", "aten::divmod", "aten::__round_to_zero_floordiv"};
-
-void check_operands(const c10::FunctionSchema&, const Stack& stack) {
+void check_quotient(const c10::FunctionSchema&, const Stack& stack) {
   const IValue& divisor = torch::jit::peek(stack, 1, 2);
   const IValue& dividend = torch::jit::peek(stack, 0, 2);
   if (!divisor.isInt() || !dividend.isInt()) {
@@ -32,8 +26,23 @@ void check_operands(const c10::FunctionSchema&, const Stack& stack) {
       "OverflowError: the quotient ", dividend.toInt(), " / -1 is too large for an integer");
 }
 
-bool divides_numbers(const c10::FunctionSchema& schema) {
-  if (schema.arguments().size() != 2) {
+// Its steps are remainders, the first of which may be that of the least integer and -1.
+void check_common_divisor(const c10::FunctionSchema&, const Stack& stack) {
+  const IValue& first = torch::jit::peek(stack, 0, 2);
+  const IValue& second = torch::jit::peek(stack, 1, 2);
+  if (!first.isInt() || !second.isInt()) {
+    return;
+  }
+  auto least = std::numeric_limits<int64_t>::min();
+  TORCH_CHECK(
+      first.toInt() != least && second.toInt() != least, "OverflowError: the absolute value of ", least,
+      " is too large for an integer");
+}
+
+// Selects the overloads for two integers, or two numbers that may be integers.
+bool divides_numbers(const torch::jit::Operator& op) {
+  const auto& schema = op.schema();
+  if (op.isC10Op() || schema.arguments().size() != 2) {
     return false;
   }
   for (const auto& argument : schema.arguments()) {
@@ -45,18 +54,20 @@ bool divides_numbers(const c10::FunctionSchema& schema) {
   return true;
 }
 
+const CheckedOperator CHECKED[] = {
+    {"aten::remainder", check_quotient, divides_numbers},
+    {"aten::floordiv", check_quotient, divides_numbers},
+    {"aten::divmod", check_quotient, divides_numbers},
+    {"aten::__round_to_zero_floordiv", check_quotient, divides_numbers},
+    {"aten::gcd", check_common_divisor, divides_numbers},
+};
+
 } // namespace
 
 void check_divisions() {
   static std::once_flag once;
   std::call_once(once, [] {
-    for (const char* name : DIVISIONS) {
-      for (const auto& found : torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString(name))) {
-        if (!found->isC10Op() && divides_numbers(found->schema())) {
-          *found = checked(*found, check_operands);
-        }
-      }
-    }
+    check_all(CHECKED);
   });
 }
 

@@ -126,6 +126,30 @@ struct Pooling {
   bool aligned;           // pixels are centred half a pixel off their index
 };
 
+// Samples of one axis of a cell: all of them, and those from `first` to `end` that may lie on the plane. The others are
+// zero, and a region far larger than the plane has more of them than memory holds.
+template <typename T>
+struct Axis {
+  T start, step;
+  int64_t count, first, end;
+
+  Axis(T begin, T size, int64_t samples, int64_t plane) : start(begin), step(size / static_cast<T>(samples)), count(samples) {
+    first = 0;
+    end = std::max<int64_t>(count, 0);
+    if (!(step > 0) || !std::isfinite(start) || !std::isfinite(step)) {
+      return;
+    }
+    // A sample more than one cell outside is zero; another two are for rounding.
+    double from = (-3.0 - static_cast<double>(start)) / step, to = (static_cast<double>(plane) + 3.0 - start) / step;
+    first = static_cast<int64_t>(std::clamp(std::floor(from), 0.0, static_cast<double>(end)));
+    end = static_cast<int64_t>(std::clamp(std::ceil(to), static_cast<double>(first), static_cast<double>(end)));
+  }
+
+  T at(int64_t index) const {
+    return start + (static_cast<T>(index) + T(0.5)) * step;
+  }
+};
+
 // A region on the scale of the plane, as cells of samples.
 template <typename T>
 struct Grid {
@@ -144,32 +168,42 @@ struct Grid {
     cell_height = height / static_cast<T>(pooling.height);
     cell_width = width / static_cast<T>(pooling.width);
     auto samples = [&](T size) {
-      return pooling.sampling_ratio > 0 ? pooling.sampling_ratio : static_cast<int64_t>(std::ceil(size));
+      if (pooling.sampling_ratio > 0) {
+        return pooling.sampling_ratio;
+      }
+      TORCH_CHECK(std::abs(size) < MAX_CELL, "roi_align: a region has a cell of ", size, " pixels");
+      return static_cast<int64_t>(std::ceil(size));
     };
     down = samples(cell_height);
     across = samples(cell_width);
   }
 
-  // The samples of one cell.
+  // Largest cell in pixels, more than any image has; no number that is none is less.
+  static constexpr T MAX_CELL = T(1 << 24);
+
+  // The samples of one cell that may lie on the plane.
   std::vector<Sample<T>> samples(int64_t row, int64_t column, int64_t height, int64_t width) const {
+    Axis<T> rows(top + static_cast<T>(row) * cell_height, cell_height, down, height);
+    Axis<T> columns(left + static_cast<T>(column) * cell_width, cell_width, across, width);
     std::vector<Sample<T>> all;
-    for (int64_t i = 0; i < down; ++i) {
-      T y = top + static_cast<T>(row) * cell_height + (static_cast<T>(i) + T(0.5)) * cell_height / static_cast<T>(down);
-      for (int64_t j = 0; j < across; ++j) {
-        T x = left + static_cast<T>(column) * cell_width +
-            (static_cast<T>(j) + T(0.5)) * cell_width / static_cast<T>(across);
-        all.push_back(sample_at<T>(y, x, height, width));
+    for (int64_t i = rows.first; i < rows.end; ++i) {
+      for (int64_t j = columns.first; j < columns.end; ++j) {
+        all.push_back(sample_at<T>(rows.at(i), columns.at(j), height, width));
       }
     }
     return all;
   }
+
+  // Samples of a cell, those outside of the plane among them.
+  T count() const {
+    return std::max(T(1), static_cast<T>(std::max<int64_t>(down, 0)) * static_cast<T>(std::max<int64_t>(across, 0)));
+  }
 };
 
-// Writes one cell of every channel: the mean of its samples.
+// Writes one cell of every channel: the mean of its `count` samples, of which those that are not given are zero.
 template <typename T>
-void pool_cell(const std::vector<Sample<T>>& samples, const at::Tensor& image, T* cell, int64_t stride) {
+void pool_cell(const std::vector<Sample<T>>& samples, T count, const at::Tensor& image, T* cell, int64_t stride) {
   auto plane = image.size(1) * image.size(2);
-  T count = static_cast<T>(std::max<size_t>(samples.size(), 1));
   for (int64_t channel = 0; channel < image.size(0); ++channel) {
     const T* pixels = image.const_data_ptr<T>() + channel * plane;
     T sum = 0;
@@ -184,15 +218,17 @@ void pool_cell(const std::vector<Sample<T>>& samples, const at::Tensor& image, T
 
 template <typename T>
 void pool_region(const at::Tensor& input, const T* region, const Pooling& pooling, T* output) {
-  auto index = static_cast<int64_t>(region[0]);
   TORCH_CHECK(
-      index >= 0 && index < input.size(0), "roi_align: a region is of image ", index, " of ", input.size(0));
+      region[0] >= 0 && region[0] < static_cast<T>(input.size(0)), "roi_align: a region is of image ", region[0], " of ",
+      input.size(0));
+  auto index = static_cast<int64_t>(region[0]);
   auto image = input.select(0, index);
   Grid<T> grid(region, pooling);
   for (int64_t row = 0; row < pooling.height; ++row) {
     for (int64_t column = 0; column < pooling.width; ++column) {
       auto samples = grid.samples(row, column, input.size(2), input.size(3));
-      pool_cell<T>(samples, image, output + row * pooling.width + column, pooling.height * pooling.width);
+      auto* cell = output + row * pooling.width + column;
+      pool_cell<T>(samples, grid.count(), image, cell, pooling.height * pooling.width);
     }
   }
 }

@@ -10,3 +10,4 @@ mod properties;
 mod refusals;
 mod results;
 mod strings;
+mod trusted_values;

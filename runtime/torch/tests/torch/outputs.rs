@@ -347,9 +347,7 @@ fn complex_tensors_are_refused_by_the_trial() {
     assert!(text.contains("torch.view_as_real"), "{text}");
 }
 
-/// The expected numbers are torchvision's own, printed by `tests/models/generate.py`.
-#[test]
-fn nms_and_roi_align_have_torchvisions_results() {
+fn vision() -> Box<dyn weir_runtime::backend::Instance> {
     let inputs = vec![
         tensor("boxes", F, &[-1, 4]),
         tensor("scores", F, &[-1]),
@@ -361,7 +359,45 @@ fn nms_and_roi_align_have_torchvisions_results() {
         tensor("pooled", F, &[-1, -1, -1, -1]),
         tensor("plain", F, &[-1, -1, -1, -1]),
     ];
-    let mut instance = instance(&configured("vision", 0, inputs, outputs));
+    instance(&configured("vision", 0, inputs, outputs))
+}
+
+/// Samples beside the plane are zero, and a region has as many of them as it has pixels: memory would not hold them.
+#[test]
+fn a_region_far_larger_than_its_plane_is_pooled_at_once() {
+    let mut vision = vision();
+    let mut pooled = |right: f32, bottom: f32| {
+        let columns = vec![
+            floats_in("boxes", &[1, 4], &[0.0, 0.0, 1.0, 1.0]),
+            floats_in("scores", &[1], &[0.5]),
+            floats_in("x", &[1, 1, 6, 6], &[1.0; 36]),
+            floats_in("rois", &[1, 5], &[0.0, 0.0, 0.0, right, bottom]),
+        ];
+        run(&mut *vision, columns).map(|outputs| as_floats(&outputs[1]))
+    };
+    // 2 × 3 cells of 30 × 20 samples, half a pixel to the left and above: the plane has the 36 samples of its pixels, and
+    // at its edges of ones on either side, which are taken for them.
+    let first = pooled(120.0, 120.0).unwrap();
+    assert!(near(&first[1..], &[0.0; 5]), "{first:?}");
+    assert!((first[0] - 49.0 / 600.0).abs() < 1e-3, "{first:?}");
+    let far = pooled(1e5, 1e5).unwrap();
+    assert!(
+        far[0] > 0.0 && far[0] < 1e-6 && near(&far[1..], &[0.0; 5]),
+        "{far:?}"
+    );
+    for size in [1e30, f32::INFINITY, f32::NAN] {
+        let error = pooled(size, 1.0).unwrap_err().to_string();
+        assert!(
+            error.contains("roi_align: a region has a cell of"),
+            "{error}"
+        );
+    }
+}
+
+/// The expected numbers are torchvision's own, printed by `tests/models/generate.py`.
+#[test]
+fn nms_and_roi_align_have_torchvisions_results() {
+    let mut instance = vision();
     let boxes = [
         0.0, 0.0, 4.0, 4.0, 0.5, 0.0, 4.5, 4.0, 8.0, 8.0, 9.0, 9.0, 0.0, 0.0, 4.0, 2.0, 8.0, 8.0,
         9.0, 9.5,

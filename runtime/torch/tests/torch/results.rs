@@ -345,13 +345,13 @@ fn integers_that_a_kernel_takes_on_trust_are_an_exception() {
             "bags",
             ["ids", "offsets"],
             [vec![1, 2, 3], vec![0, -9_000_000]],
-            "offsets should ascend",
+            "offsets of embedding_bag",
         ),
         (
             "bags",
             ["ids", "offsets"],
             [vec![1, 2, 3], vec![0, 4]],
-            "offsets should ascend",
+            "offsets of embedding_bag",
         ),
         (
             "bags",
