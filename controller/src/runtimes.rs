@@ -11,8 +11,11 @@ use weir_cluster::Workload;
 use weir_crds::ServingRuntimeSpec;
 use weir_crds::inference_service::{FailureReason, Model};
 
-pub(crate) use built_in::NAME as BUILT_IN;
+pub(crate) use built_in::CUDA;
 pub use server_type::ServerType;
+
+/// Name of the built-in runtime; the chart's ClusterServingRuntime has the same.
+pub(crate) const BUILT_IN: &str = "weir-libtorch";
 
 /// All declared runtimes and, last, the built-in one if there is one.
 #[derive(Clone, Debug, PartialEq)]
@@ -109,11 +112,18 @@ impl Runtime {
         named.or(containers.first())
     }
 
-    /// True if a container that was merged over the serving one runs the same program.
+    /// True if a container that was merged over the serving one runs the same program, in the build for its devices.
     pub(crate) fn runs_in(&self, merged: &Container) -> bool {
         let own = self.serving();
-        own.is_some_and(|own| own.image == merged.image && own.command == merged.command)
+        own.is_some_and(|own| own.command == merged.command && is_build_of(merged, own))
     }
+}
+
+/// True for a container with the same image, or with its build for GPUs.
+fn is_build_of(container: &Container, own: &Container) -> bool {
+    let image = container.image.as_deref();
+    let without = image.and_then(|image| image.strip_suffix(CUDA));
+    container.image == own.image || (without.is_some() && without == own.image.as_deref())
 }
 
 impl Default for Runtimes {

@@ -4,7 +4,8 @@ use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
 use weir_cluster::Workload;
 use weir_crds::quantity_value;
 
-use crate::runtimes::ServerType;
+use crate::annotations::GPU_RESOURCE_TYPES;
+use crate::runtimes::{CUDA, ServerType};
 
 /// End of the tag of the images for GPUs.
 const GPU: &str = "-gpu";
@@ -15,7 +16,7 @@ const CPU: &str = "-cpu";
 /// Prefixes of the resources that images for GPUs are made for, as in KServe.
 const NVIDIA: [&str; 2] = ["nvidia.com/gpu", "nvidia.com/mig-"];
 
-/// Prefixes of the resources with which vLLM needs no image for nodes without a GPU.
+/// Prefixes of the resources with which vLLM needs no image for nodes without a GPU; the first is NVIDIA's.
 const GPUS: [&str; 8] = [
     "nvidia.com/",
     "amd.com/",
@@ -27,25 +28,80 @@ const GPUS: [&str; 8] = [
     "huawei.com/Ascend",
 ];
 
+/// Flag of Weir's runtime that says where models run.
+const DEVICE: &str = "--device";
+
 /// Names the build of the serving container's image that fits its resources, as KServe does where no version is asked
 /// for: its runtimes name one build only. An image without a tag, or with a digest, stays.
 pub(crate) fn choose_build(mut template: PodTemplateSpec, server: ServerType) -> PodTemplateSpec {
-    let containers = template.spec.as_mut().map(|pod| &mut pod.containers);
-    if let Some(containers) = containers {
-        let serving = containers
-            .iter()
-            .position(|c| c.name == Workload::CONTAINER);
-        if let Some(container) = containers.get_mut(serving.unwrap_or(0))
-            && let Some(build) = build(container, server)
-        {
-            container.image = Some(build);
-        }
+    let more = added_kinds(&template);
+    if let Some(container) = serving(&mut template)
+        && let Some(build) = build(container, server, &more)
+    {
+        container.image = Some(build);
     }
     template
 }
 
+/// Has Weir's runtime run on the GPU that its container asks for, or not start: by default it runs on the processor where
+/// it finds no driver. What the manifest says of the device stays. An image without a release, as on a machine without
+/// Kubernetes, names a program there, which takes what there is.
+pub(crate) fn require_gpu(mut template: PodTemplateSpec, server: ServerType) -> PodTemplateSpec {
+    let more = added_kinds(&template);
+    match (server, serving(&mut template)) {
+        (ServerType::Weir, Some(container)) if asks_for_gpu(container, &more) => {
+            let image = container.image.as_deref().unwrap_or_default();
+            let is_release = image.contains('@') || name_and_tag(image).is_some();
+            let args = container.args.get_or_insert_default();
+            if is_release && !args.iter().any(|arg| is_device(arg)) {
+                args.push(format!("{DEVICE}=cuda"));
+            }
+        }
+        (_, Some(_) | None) => {}
+    }
+    template
+}
+
+fn is_device(arg: &str) -> bool {
+    arg == DEVICE
+        || arg
+            .strip_prefix(DEVICE)
+            .is_some_and(|rest| rest.starts_with('='))
+}
+
+/// The container that serves.
+fn serving(template: &mut PodTemplateSpec) -> Option<&mut Container> {
+    let containers = &mut template.spec.as_mut()?.containers;
+    let serving = containers
+        .iter()
+        .position(|c| c.name == Workload::CONTAINER);
+    containers.get_mut(serving.unwrap_or(0))
+}
+
+/// The names of GPUs that the pod's annotation adds.
+fn added_kinds(template: &PodTemplateSpec) -> Vec<String> {
+    let metadata = template.metadata.as_ref();
+    let annotations = metadata.and_then(|metadata| metadata.annotations.as_ref());
+    let list = annotations.and_then(|annotations| annotations.get(GPU_RESOURCE_TYPES));
+    // One that is no list is an error elsewhere.
+    list.and_then(|list| serde_json::from_str(list).ok())
+        .unwrap_or_default()
+}
+
+/// True for a container with a GPU, or a part of one, of any vendor.
+fn asks_for_gpu(container: &Container, more: &[String]) -> bool {
+    uses_cuda(container, more) || has_any(&GPUS[1..], container)
+}
+
+/// True for a container whose GPU may be one for CUDA: of NVIDIA, of a claim, which does not say, or of a name that the pod
+/// adds.
+fn uses_cuda(container: &Container, more: &[String]) -> bool {
+    let more: Vec<&str> = more.iter().map(String::as_str).collect();
+    has_any(&NVIDIA, container) || is_claiming(container) || has_any(&more, container)
+}
+
 /// Another image than the container's, if its resources need one.
-fn build(container: &Container, server: ServerType) -> Option<String> {
+fn build(container: &Container, server: ServerType, more: &[String]) -> Option<String> {
     let image = container.image.as_deref()?;
     let (name, tag) = name_and_tag(image)?;
     match server {
@@ -56,6 +112,10 @@ fn build(container: &Container, server: ServerType) -> Option<String> {
         ServerType::Vllm => {
             let fits = has_any(&GPUS, container) || is_claiming(container) || name.ends_with(CPU);
             (!fits).then(|| format!("{name}{CPU}:{tag}"))
+        }
+        ServerType::Weir => {
+            let fits = !uses_cuda(container, more) || tag.ends_with(CUDA);
+            (!fits).then(|| format!("{image}{CUDA}"))
         }
         ServerType::MlServer | ServerType::Triton => None,
     }
@@ -132,9 +192,9 @@ mod tests {
             serde_json::from_value::<Container>(container).unwrap()
         };
         let gpu = json!({ "requests": { "nvidia.com/gpu": "1" } });
-        let huggingface = build(&of("a:1", gpu.clone()), ServerType::HuggingFace);
+        let huggingface = build(&of("a:1", gpu.clone()), ServerType::HuggingFace, &[]);
         assert_eq!(huggingface.as_deref(), Some("a:1-gpu"));
-        assert_eq!(build(&of("a:1", gpu), ServerType::Vllm), None);
+        assert_eq!(build(&of("a:1", gpu), ServerType::Vllm, &[]), None);
     }
 
     #[test]
@@ -146,6 +206,67 @@ mod tests {
         assert_eq!(vllm(of_cpu, ("cpu", "4")), of_cpu);
         assert_eq!(vllm(image, ("nvidia.com/gpu", "1")), image);
         assert_eq!(vllm(image, ("amd.com/gpu", "1")), image);
+    }
+
+    /// The image and the arguments of Weir's runtime with these resources.
+    fn weir(image: &str, resources: serde_json::Value, args: &[&str]) -> (String, Vec<String>) {
+        let container = json!({ "name": Workload::CONTAINER, "image": image, "resources": resources, "args": args });
+        let template = json!({
+            "metadata": { "annotations": { GPU_RESOURCE_TYPES: "[\"example.com/a100\"]" } },
+            "spec": { "containers": [container] },
+        });
+        let template = serde_json::from_value(template).unwrap();
+        let template = require_gpu(choose_build(template, ServerType::Weir), ServerType::Weir);
+        let container = template.spec.unwrap().containers.remove(0);
+        (container.image.unwrap(), container.args.unwrap_or_default())
+    }
+
+    #[test]
+    fn weirs_runtime_runs_on_the_gpu_that_is_asked_for_or_not_at_all() {
+        let limit = |name: &str, amount: &str| json!({ "limits": { name: amount } });
+        for resources in [
+            limit("nvidia.com/gpu", "1"),
+            limit("nvidia.com/gpu.shared", "1"),
+            limit("nvidia.com/mig-1g.10gb", "1"),
+            limit("example.com/a100", "2"),
+            json!({ "requests": { "nvidia.com/gpu": "1" } }),
+            json!({ "claims": [{ "name": "gpu" }] }),
+        ] {
+            let (image, args) = weir("r/weir-runtime:0.1.0", resources.clone(), &["--id=a"]);
+            assert_eq!(image, "r/weir-runtime:0.1.0-cuda", "{resources}");
+            assert_eq!(args, ["--id=a", "--device=cuda"], "{resources}");
+        }
+        for resources in [
+            limit("cpu", "1"),
+            limit("nvidia.com/gpu", "0"),
+            limit("nvidia.com/hostdev", "1"),
+        ] {
+            let (image, args) = weir("weir-runtime:0.1.0", resources.clone(), &[]);
+            assert_eq!(
+                (image.as_str(), args.len()),
+                ("weir-runtime:0.1.0", 0),
+                "{resources}"
+            );
+        }
+        // A GPU without CUDA: it does not start, and says why.
+        let (image, args) = weir("weir-runtime:1", limit("amd.com/gpu", "1"), &[]);
+        assert_eq!(
+            (image.as_str(), &*args),
+            ("weir-runtime:1", &["--device=cuda".to_owned()][..])
+        );
+    }
+
+    #[test]
+    fn what_the_manifest_says_of_image_and_device_stays() {
+        let gpu = json!({ "limits": { "nvidia.com/gpu": "1" } });
+        for args in [&["--device=auto"][..], &["--device", "cuda:0"]] {
+            assert_eq!(weir("weir-runtime:1-cuda", gpu.clone(), args).1, args);
+        }
+        let (image, args) = weir("weir-runtime@sha256:0", gpu.clone(), &[]);
+        assert_eq!((image.as_str(), args.len()), ("weir-runtime@sha256:0", 1));
+        // The program of a machine without Kubernetes.
+        let (image, args) = weir("weir-runtime", gpu, &[]);
+        assert_eq!((image.as_str(), args.len()), ("weir-runtime", 0));
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub(crate) fn add_defaults(server: ServerType, object: &mut ObjectMeta, model: &
         ServerType::MlServer => mlserver(object, model),
         ServerType::Triton => triton(model),
         ServerType::TorchServe => torchserve(object, model),
-        ServerType::TensorFlow | ServerType::HuggingFace | ServerType::Vllm => {}
+        ServerType::TensorFlow | ServerType::HuggingFace | ServerType::Vllm | ServerType::Weir => {}
     }
 }
 

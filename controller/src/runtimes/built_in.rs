@@ -6,13 +6,13 @@ use weir_crds::ServingRuntimeSpec;
 use weir_crds::inference_service::Protocol;
 use weir_crds::serving_runtime::{RuntimePod, SupportedModelFormat};
 
-use super::{Runtime, Scope};
-
-/// Name of the runtime; the chart's ClusterServingRuntime has the same.
-pub(crate) const NAME: &str = "weir-libtorch";
+use super::{BUILT_IN, Runtime, Scope, ServerType};
 
 /// Image of Weir's own runtime, from any registry.
 const IMAGE: &str = "weir-runtime";
+
+/// End of the tag of the image for NVIDIA's GPUs.
+pub(crate) const CUDA: &str = "-cuda";
 
 /// Above the priorities of KServe's own runtimes, which are 1 to 3.
 const PRIORITY: i32 = 4;
@@ -41,10 +41,10 @@ pub(super) fn runtime() -> Runtime {
         ..Container::default()
     };
     Runtime {
-        name: NAME.to_owned(),
+        name: BUILT_IN.to_owned(),
         scope: Scope::Cluster,
         since: 0,
-        server: None,
+        server: Some(ServerType::Weir),
         spec: ServingRuntimeSpec {
             supported_model_formats: FORMATS.map(format).into(),
             protocol_versions: vec![Protocol::V2, Protocol::GrpcV2],

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use super::BUILT_IN;
+
 /// Annotation of a runtime with the kind of its server.
 const ANNOTATION: &str = "serving.kserve.io/server-type";
 
@@ -21,6 +23,8 @@ pub enum ServerType {
     HuggingFace,
     /// vLLM, which has an image for nodes without a GPU.
     Vllm,
+    /// Weir's own runtime, which has an image for NVIDIA's GPUs.
+    Weir,
 }
 
 impl ServerType {
@@ -36,6 +40,7 @@ impl ServerType {
             "tensorflow-serving" => Some(Self::TensorFlow),
             "huggingfaceserver" => Some(Self::HuggingFace),
             "vllmserver" => Some(Self::Vllm),
+            BUILT_IN => Some(Self::Weir),
             _ => None,
         }
     }
@@ -63,6 +68,7 @@ mod tests {
             Some(ServerType::TensorFlow)
         );
         assert_eq!(of("kserve-mlserver", Some(&annotated("other"))), None);
-        assert_eq!(of("weir-libtorch", None), None);
+        assert_eq!(of("weir-libtorch", None), Some(ServerType::Weir));
+        assert_eq!(of("mine", None), None);
     }
 }

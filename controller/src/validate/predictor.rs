@@ -242,11 +242,23 @@ fn ready_call_of_container(container: &Container) -> Option<ReadyCall> {
     }
 }
 
-/// A pod with the build of the server's image that fits its resources. A version that is asked for names its build.
+/// A pod with the build of the server's image that fits its resources, and that uses them. A version that is asked for
+/// names its build, but of Weir's own runtime, whose versions have both; an image that is asked for is the manifest's.
 fn built(template: PodTemplateSpec, runtime: &Runtime, model: &Model) -> PodTemplateSpec {
-    match (&model.framework.runtime_version, runtime.server) {
-        (None, Some(server)) => pod::choose_build(template, server),
-        (Some(_), _) | (None, None) => template,
+    let framework = &model.framework;
+    match (runtime.server, &framework.runtime_version) {
+        (Some(ServerType::Weir), _) => {
+            let template = match framework.container.image {
+                None => pod::choose_build(template, ServerType::Weir),
+                Some(_) => template,
+            };
+            match framework.container.command {
+                None => pod::require_gpu(template, ServerType::Weir),
+                Some(_) => template,
+            }
+        }
+        (Some(server), None) => pod::choose_build(template, server),
+        (Some(_), Some(_)) | (None, _) => template,
     }
 }
 

@@ -56,13 +56,16 @@ fn choose(choice: DeviceChoice, found: Found) -> Result<Vec<usize>, String> {
         | (DeviceChoice::Auto, Found::NoDriver(_) | Found::Devices(0)) => Ok(Vec::new()),
         (_, Found::Unusable(why)) => Err(format!(
             "this machine has a CUDA driver, but libtorch_cuda cannot be used: {why}; \
-             install the CUDA libraries of libtorch 2.11 or choose --device cpu"
+             run the image whose tag ends in -cuda, install the CUDA libraries of libtorch 2.11, or choose --device cpu"
         )),
         (_, Found::NoDriver(why)) => Err(format!(
-            "--device asks for CUDA, but there is no driver: {why}"
+            "--device asks for CUDA, but there is no driver: {why}; a pod needs `runtimeClassName: nvidia`, or a node \
+             where the GPU Operator's toolkit is the default runtime; a machine needs NVIDIA's driver; or choose --device cpu"
         )),
         (_, Found::Devices(0)) => {
-            Err("--device asks for CUDA, but the driver shows no device".to_owned())
+            Err("--device asks for CUDA, but the driver shows no device: a container needs one in its limits, such as \
+                 `nvidia.com/gpu: 1`"
+                .to_owned())
         }
         (DeviceChoice::Only(Device::Cuda(index)), Found::Devices(count)) if index >= count => {
             Err(format!(
@@ -99,6 +102,12 @@ mod tests {
         for (choice, found, reason) in [
             (DeviceChoice::Auto, broken(), "libcudnn"),
             (DeviceChoice::AllCuda, no_driver(), "libcuda.so.1"),
+            (
+                DeviceChoice::AllCuda,
+                no_driver(),
+                "`runtimeClassName: nvidia`",
+            ),
+            (DeviceChoice::AllCuda, broken(), "-cuda"),
             (CUDA_0, broken(), "libcudnn"),
             (DeviceChoice::AllCuda, Found::Devices(0), "no device"),
             (CUDA_2, Found::Devices(2), "device 2"),
