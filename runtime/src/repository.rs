@@ -91,8 +91,10 @@ impl<L: Launch> Repository<L> {
             example: options.example.clone(),
         };
         let catalog = catalog::list(&scan).map_err(failure::unreadable_paths)?;
-        if options.control == ControlMode::None {
-            catalog::check_named(&catalog, &scan).map_err(failure::unreadable_paths)?;
+        match (catalog::check_found(&catalog, &scan), &options.control) {
+            (Ok(()), _) | (Err(_), ControlMode::Explicit { .. }) => {}
+            (Err(reason), ControlMode::None) => return Err(failure::unreadable_paths(reason)),
+            (Err(reason), ControlMode::Poll(_)) => tracing::warn!("{reason}"),
         }
         let is_named = scan.model_name.is_some();
         let lifecycle = ModelLifecycle::new(scan, options, launch);

@@ -490,6 +490,26 @@ def test_repository_with_a_url_for_a_path_says_what_to_do(tmp_path):
     assert "cannot read 's3://bucket/models': a repository is a path on this machine, not a URL" in text
 
 
+@pytest.mark.parametrize("files, advice", [
+    (["a.pt", "b.pt"], "give each model a directory of its own, as a/model.pt"),
+    (["net.pt"], "rename net.pt to model.pt"),
+    (["net.onnx", "README.md"], "put a TorchScript file there as model.pt"),
+    (["net/weights.safetensors"], "put a TorchScript file there as model.pt"),
+])
+def test_folder_of_model_files_names_them_and_what_to_do(tmp_path, files, advice):
+    from server import Server
+
+    for file in files:
+        path = tmp_path / "models" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+    server = Server(tmp_path / "log", [tmp_path / "models"]).spawn()
+    assert server.exit_code(20) == 1
+    text = server.log.read_text()
+    assert f"found {', '.join(sorted(files))}" in text
+    assert advice in text
+
+
 def test_repository_without_models_is_warned_of(start, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()

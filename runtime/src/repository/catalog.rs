@@ -61,14 +61,21 @@ pub(super) fn list(options: &ScanOptions) -> Result<Catalog, String> {
     Ok(catalog)
 }
 
-/// Checks that there is a model where `--model-name` names one.
+/// Checks that there is a model where `--model-name` names one, and where files look like models: a server without one
+/// would be ready, and answer no request. An empty directory is taken as it is.
 ///
 /// # Errors
 /// A sentence that says what the path holds instead.
-pub(super) fn check_named(catalog: &Catalog, options: &ScanOptions) -> Result<(), String> {
+pub(super) fn check_found(catalog: &Catalog, options: &ScanOptions) -> Result<(), String> {
+    if !catalog.is_empty() {
+        return Ok(());
+    }
     match (&options.model_name, &options.paths[..]) {
-        (Some(_), [path]) if catalog.is_empty() => Err(no_model::sentence(path)?),
-        (Some(_) | None, _) => Ok(()),
+        (Some(_), [path]) => Err(no_model::sentence(path)?),
+        (Some(_) | None, paths) => {
+            let mut found = paths.iter().filter_map(|path| no_model::misplaced(path));
+            found.next().map_or(Ok(()), Err)
+        }
     }
 }
 

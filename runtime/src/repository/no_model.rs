@@ -12,6 +12,24 @@ const NAMED: usize = 5;
 /// Extensions under which TorchScript is saved.
 const TORCH_EXTENSIONS: [&str; 5] = ["pt", "pth", "ts", "jit", "torchscript"];
 
+/// Extensions of models that other servers take.
+const OTHER_EXTENSIONS: [&str; 14] = [
+    "bst",
+    "ckpt",
+    "engine",
+    "gguf",
+    "h5",
+    "joblib",
+    "keras",
+    "mar",
+    "onnx",
+    "pb",
+    "pkl",
+    "plan",
+    "pt2",
+    "safetensors",
+];
+
 /// Says what the directory holds instead of a model, and how to name one.
 ///
 /// # Errors
@@ -35,8 +53,8 @@ pub(super) fn sentence(directory: &Path) -> Result<String, String> {
 /// The sentence about a directory that is no model, but holds a file that looks like one; `None` for all others, which
 /// may lie beside models.
 pub(super) fn misplaced(directory: &Path) -> Option<String> {
-    let holds_torch = entries(directory).ok()?.iter().any(|entry| is_torch(entry));
-    holds_torch.then(|| sentence(directory).ok())?
+    let holds_model = entries(directory).ok()?.iter().any(|entry| is_model(entry));
+    holds_model.then(|| sentence(directory).ok())?
 }
 
 /// The entries of a directory and, behind each directory's name, its own, as relative paths.
@@ -100,21 +118,42 @@ fn advice(directory: &str, entries: &[String]) -> String {
             "rename {only} to {}, or let the path lead to the file itself: {directory}/{only}",
             renamed(only)
         ),
-        [first, ..] => format!(
+        [first, ..] if first.contains('/') => format!(
             "name the one to serve {}, or let the path lead to it: {directory}/{first}",
             renamed(first)
+        ),
+        [first, ..] => format!(
+            "give each model a directory of its own, as {}/{BARE_FILE}, or let the path lead to the one to serve: \
+             {directory}/{first}",
+            stem(first)
         ),
     }
 }
 
 fn is_torch(entry: &str) -> bool {
+    has_extension(entry, &TORCH_EXTENSIONS)
+}
+
+fn is_model(entry: &str) -> bool {
+    is_torch(entry) || has_extension(entry, &OTHER_EXTENSIONS)
+}
+
+fn has_extension(entry: &str, known: &[&str]) -> bool {
     let extension = Path::new(entry).extension();
     let extension = extension.and_then(|extension| extension.to_str());
     extension.is_some_and(|extension| {
-        TORCH_EXTENSIONS
+        known
             .iter()
             .any(|known| extension.eq_ignore_ascii_case(known))
     })
+}
+
+/// The name that a model of this file would have.
+fn stem(file: &str) -> &str {
+    Path::new(file)
+        .file_stem()
+        .and_then(|stem| stem.to_str())
+        .unwrap_or(file)
 }
 
 /// The name under which the file would be found, in the directory that it is in if that is a version's.
@@ -155,7 +194,8 @@ mod tests {
         );
         assert_eq!(
             said(&["a.pt", "b.pt"]),
-            "no model in '/m': found a.pt, b.pt; name the one to serve model.pt, or let the path lead to it: /m/a.pt"
+            "no model in '/m': found a.pt, b.pt; give each model a directory of its own, as a/model.pt, or let the path \
+             lead to the one to serve: /m/a.pt"
         );
         assert_eq!(
             said(&["1/mymodel.pt"]),
