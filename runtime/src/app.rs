@@ -118,6 +118,7 @@ async fn serve(config: &Config, server: Arc<Server>, ports: Ports, drain: &Drain
             watch(config, &server, &tasks, &stop);
             drain.begun().cancelled().await;
             server.enter(Phase::Draining);
+            server.repository().end_loads();
             drain.closed().cancelled().await;
             server.hurry();
         } else {

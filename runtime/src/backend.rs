@@ -10,12 +10,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use weir_protocol::{DataType, Parameters, Shape, Tensor, TensorSpec};
 
 /// Stack of each thread that may call a [`Backend`], a [`Model`] or an [`Instance`]. libtorch compiles a graph by recursion,
 /// on the thread that runs it first, and a stack that overflows ends the process. The 2 MiB of Rust's threads are too
 /// small for what runs in Python, on the 8 MiB that Linux gives to a program; a stack takes memory only as it is used.
-pub(crate) const STACK_OF_MODELS: usize = 32 << 20;
+pub const STACK_OF_MODELS: usize = 32 << 20;
 
 /// A library that can load models, such as libtorch.
 pub trait Backend: Send + Sync {
@@ -30,6 +31,10 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// [`LoadError`] with a reason that names the file.
     fn load(&self, source: &ModelSource) -> Result<Arc<dyn Model>, LoadError>;
+
+    /// Ends the loads that are under way, as far as they can be ended, and refuses later ones. Called when the server
+    /// stops.
+    fn close(&self) {}
 }
 
 /// A loaded model version: weights and signature, shared by its instances.
@@ -43,19 +48,47 @@ pub trait Model: Send + Sync {
     /// [`LoadError`] when the device cannot take another.
     fn instance(&self, device: Device) -> Result<Box<dyn Instance>, LoadError>;
 
-    /// The gain of trial runs before readiness for the first requests.
+    /// The runs before readiness that spare the first requests what first runs cost.
     fn warm_up(&self) -> WarmUp {
-        WarmUp::Helps
+        WarmUp::Needless
+    }
+
+    /// The reason why the model is served with less than its configuration allows, for the repository index; `None`
+    /// where there is none.
+    fn doubt(&self) -> Option<&str> {
+        None
     }
 }
 
-/// The gain from running a model before it is ready.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The runs of a model before it is ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WarmUp {
-    /// First runs are slow (compilation, caches), and the cost of each batch size is worth knowing.
-    Helps,
-    /// Every run is like the first.
+    /// Runs of these inputs: first runs are slow (compilation, caches), and the cost of each batch size is worth
+    /// knowing.
+    On(Arc<[WarmUpInput]>),
+    /// None: every run is like the first, or no input is known that the model takes.
     Needless,
+}
+
+/// An input that the model has run on without harm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WarmUpInput {
+    /// The padding bucket that its variable dimensions have; `None` where requests are not padded.
+    pub length: Option<usize>,
+    /// One row of each of the signature's inputs, `None` for an optional one that is left out. Shapes are as the model
+    /// takes them, without the batch dimension.
+    pub row: Vec<Option<Part>>,
+    /// Rows of the largest batch of it that the model has run.
+    pub most_rows: usize,
+}
+
+/// Handling of a model whose configuration contradicts what it takes or returns (`--warm-up-failures`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WarmUpFailures {
+    /// The load fails: every request would fail too.
+    Refuse,
+    /// It is served; the log has the reason.
+    Allow,
 }
 
 /// A runner of batches, one at a time.
@@ -149,7 +182,7 @@ impl Started {
 }
 
 /// A model version's files and configuration.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ModelSource {
     /// Name of the model in the repository.
     pub name: String,
@@ -169,16 +202,22 @@ pub struct ModelSource {
     pub op_libraries: Vec<PathBuf>,
     /// Devices of its instances.
     pub devices: Vec<Device>,
-    /// The inputs of a request that the model answers, if one lies beside it.
+    /// The inputs of a request that the model answers, if one lies beside it. Serialised without it.
+    #[serde(skip)]
     pub example: Option<Vec<Tensor>>,
+    /// The padding buckets of the configuration, ascending; empty where requests are not padded.
+    pub buckets: Vec<usize>,
+    /// Handling of a configuration that contradicts the model.
+    pub warm_up_failures: WarmUpFailures,
 }
 
 /// One tensor of a model's configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorConfig {
     /// Name of the input or output.
     pub name: String,
     /// Type of its elements.
+    #[serde(with = "datatype_name")]
     pub datatype: DataType,
     /// Shape that clients send, without batch dimension; -1 is any size.
     pub dims: Vec<i64>,
@@ -189,7 +228,7 @@ pub struct TensorConfig {
 }
 
 /// Inputs, outputs and batch size of a model.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signature {
     /// Inputs, in the model's order.
     pub inputs: Vec<TensorConfig>,
@@ -202,7 +241,7 @@ pub struct Signature {
 }
 
 /// The difference that is allowed between a request's tensors and a signature, where the backend inferred it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Leeway {
     /// None: datatypes, ranks and fixed dimensions are as the signature says.
     #[default]
@@ -216,7 +255,7 @@ pub enum Leeway {
 }
 
 /// A device that runs instances.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Device {
     /// The processor of the machine.
     Cpu,
@@ -252,7 +291,7 @@ pub struct Column {
 }
 
 /// One request's share of a column.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Its shape as the model takes it, rows first.
     pub shape: Shape,
@@ -291,6 +330,22 @@ pub struct Timing {
     pub infer: Duration,
     /// Copying outputs back and laying them out.
     pub output: Duration,
+}
+
+/// Datatypes by their V2 names.
+mod datatype_name {
+    use serde::de::{Deserialize, Deserializer, Error};
+    use serde::ser::Serializer;
+    use weir_protocol::DataType;
+
+    pub(super) fn serialize<S: Serializer>(datatype: &DataType, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(datatype.name())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<DataType, D::Error> {
+        let name = String::deserialize(from)?;
+        DataType::parse(&name).ok_or_else(|| D::Error::custom(format!("no datatype '{name}'")))
+    }
 }
 
 impl TensorConfig {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use weir_protocol::{DataType, Parameters, Shape, Tensor};
 
-use crate::backend::{Answer, Batch, Column, Part, RequestInfo};
+use crate::backend::{Answer, Batch, Column, Part, RequestInfo, Signature};
 use crate::error::ServeError;
 use crate::interface::{Interface, model_dims, reshaped};
 use crate::job::{Job, Length};
@@ -92,6 +92,52 @@ impl Interface {
         }
         Ok(())
     }
+}
+
+impl Interface {
+    /// Checks that a response can be made of an answer that belongs to one request.
+    ///
+    /// # Errors
+    /// [`ServeError::Model`] naming the output at fault.
+    pub(crate) fn check_whole(
+        &self,
+        answer: Answer,
+        rows: usize,
+        length: Option<Length>,
+    ) -> Result<(), ServeError> {
+        self.check(&answer, rows)?;
+        let slice = AnswerSlice {
+            answer: Arc::new(answer),
+            index: 0,
+            first_row: 0,
+            rows,
+            batch_rows: rows,
+            length,
+        };
+        for index in 0..self.signature.outputs.len() {
+            slice.output(self, index)?;
+        }
+        Ok(())
+    }
+}
+
+/// Checks that a response of the signature can be made of a model's answer to one request of that many rows.
+///
+/// # Errors
+/// The output at fault, as a client would read it.
+pub fn check_answer(
+    model: &str,
+    signature: &Signature,
+    answer: Answer,
+    rows: usize,
+) -> Result<(), String> {
+    let interface = Interface {
+        model: model.to_owned(),
+        signature: signature.clone(),
+        padding: None,
+    };
+    let checked = interface.check_whole(answer, rows, None);
+    checked.map_err(|error| error.to_string())
 }
 
 /// One job's slice of an answer that was checked. The thread that writes the response cuts it out.

@@ -38,7 +38,7 @@ use crate::off_reactor::off_reactor;
 use crate::request::ReadShared;
 use crate::statistics::{Snapshot, Statistics};
 
-pub(crate) use warmup::{Sample, WarmUpFailures, WarmUpPlan};
+pub(crate) use warmup::{Sample, WarmUpPlan};
 pub(crate) use watch::{BatchLimit, EngineWatch, RunThread, StuckBatch};
 
 /// The model and settings that an engine starts with.

@@ -16,9 +16,9 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use weir_protocol::Tensor;
 use weir_protocol::grpc::proto;
 
-use crate::backend::{Backend, Device, LoadError, Model, ModelSource, WarmUp};
+use crate::backend::{Backend, Device, LoadError, Model, ModelSource, WarmUp, WarmUpFailures};
 use crate::config::ModelConfig;
-use crate::engine::{BatchLimit, Engine, EngineSpec, WarmUpFailures, WarmUpPlan};
+use crate::engine::{BatchLimit, Engine, EngineSpec, WarmUpPlan};
 use crate::in_use::{InUseCount, Retired};
 use crate::interface::Interface;
 use crate::repository::{Launch, VersionSource};
@@ -44,7 +44,7 @@ pub(crate) struct LaunchOptions {
     pub warm_up: Duration,
     /// Limit on the time of a batch.
     pub batch_limit: BatchLimit,
-    /// Handling of a model of which no warm-up run succeeds.
+    /// Handling of a configuration that contradicts the model.
     pub warm_up_failures: WarmUpFailures,
     /// The example of the only model (`--example`).
     pub example: Option<PathBuf>,
@@ -56,6 +56,8 @@ pub(crate) struct LoadedModel {
     pub config: Arc<ModelConfig>,
     /// Duration of loading and warming up.
     pub load: Duration,
+    /// The reason why it is served with less than its configuration allows.
+    doubt: Option<String>,
     in_use: InUseCount,
     _share: CapacityShare,
 }
@@ -115,8 +117,9 @@ impl Launcher {
         let example = example::read(source, self.options.example.as_deref())?;
         let model = self
             .backend(&config.backend)?
-            .load(&model_source(source, &config, &devices, example))?;
+            .load(&self.model_source(source, &config, &devices, example))?;
         let signature = model.signature().clone();
+        let doubt = model.doubt().map(str::to_owned);
         let config = config.complete(&signature).map_err(refused)?;
         let interface = Interface {
             model: source.name.clone(),
@@ -138,6 +141,7 @@ impl Launcher {
             engine,
             config: Arc::new(config),
             load: started.elapsed(),
+            doubt,
             in_use: InUseCount::default(),
         })
     }
@@ -164,8 +168,35 @@ impl Launcher {
             samples,
             sizes,
             budget: self.options.warm_up,
-            failures: self.options.warm_up_failures,
         })
+    }
+
+    fn model_source(
+        &self,
+        source: &VersionSource,
+        config: &ModelConfig,
+        devices: &[Device],
+        example: Option<Vec<Tensor>>,
+    ) -> ModelSource {
+        let padding = config.padding.as_ref();
+        ModelSource {
+            example,
+            name: source.name.clone(),
+            version: source.version,
+            path: source.path.clone(),
+            inputs: config.inputs.clone(),
+            outputs: config.outputs.clone(),
+            max_batch_size: config.max_batch_size,
+            parameters: config.parameters.clone(),
+            op_libraries: op_libraries(source, config),
+            devices: devices.to_vec(),
+            buckets: padding.map_or_else(Vec::new, |padding| padding.buckets.clone()),
+            // A sample of the configuration shows by itself that the model takes something.
+            warm_up_failures: match config.warmups.as_slice() {
+                [] => self.options.warm_up_failures,
+                [_, ..] => WarmUpFailures::Allow,
+            },
+        }
     }
 }
 
@@ -184,6 +215,16 @@ impl Launch for Launcher {
         served.engine.hurry();
         served.in_use.retire().await;
         served.engine.drain().await;
+    }
+
+    fn doubt(served: &LoadedModel) -> Option<&str> {
+        served.doubt.as_deref()
+    }
+
+    fn close(&self) {
+        for backend in &self.backends {
+            backend.close();
+        }
     }
 
     fn default_filename(&self, backend: &str) -> Result<Option<&'static str>, LoadError> {
@@ -228,26 +269,6 @@ impl LoadedModel {
         } else {
             platform
         }
-    }
-}
-
-fn model_source(
-    source: &VersionSource,
-    config: &ModelConfig,
-    devices: &[Device],
-    example: Option<Vec<Tensor>>,
-) -> ModelSource {
-    ModelSource {
-        example,
-        name: source.name.clone(),
-        version: source.version,
-        path: source.path.clone(),
-        inputs: config.inputs.clone(),
-        outputs: config.outputs.clone(),
-        max_batch_size: config.max_batch_size,
-        parameters: config.parameters.clone(),
-        op_libraries: op_libraries(source, config),
-        devices: devices.to_vec(),
     }
 }
 

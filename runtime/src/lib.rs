@@ -32,6 +32,7 @@ mod shared_memory;
 mod small_file;
 mod statistics;
 
+pub use batch::check_answer;
 pub use repository::check_models;
 
 /// Internals for the benches and for the tests that generate documentation; no stable interface.

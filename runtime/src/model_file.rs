@@ -30,6 +30,24 @@ pub fn sentence(path: &Path, reason: &str) -> String {
     format!("model file '{}' {reason}", path.display())
 }
 
+/// The identity of an archive's contents, whatever its path is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest {
+    size: u64,
+    hash: u64,
+}
+
+/// Reads the digest of an archive from its directory alone, which has a checksum of each entry; `None` if it cannot be
+/// read.
+#[must_use]
+pub fn digest(path: &Path) -> Option<Digest> {
+    let directory = ZipDirectory::read(path).ok()??;
+    Some(Digest {
+        size: std::fs::metadata(path).ok()?.len(),
+        hash: directory.hash,
+    })
+}
+
 fn examine(path: &Path) -> Result<(), String> {
     let size = check_size(path)?;
     let unreadable = |error: std::io::Error| format!("cannot be read: {error}");

@@ -222,6 +222,11 @@ impl<L: Launch> Repository<L> {
         self.lifecycle.poll(&shutdown).await;
     }
 
+    /// Ends the loads that are under way, as far as they can be ended, and refuses later ones.
+    pub(crate) fn end_loads(&self) {
+        self.lifecycle.end_loads();
+    }
+
     /// Unloads everything for good, and returns when accepted requests are answered and no task is left.
     /// The caller bounds the wait.
     pub(crate) async fn retire_all(&self) {

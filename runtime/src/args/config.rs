@@ -9,7 +9,8 @@ use weir_ops::socket::ConnectionLimits;
 use weir_ops::telemetry;
 
 use super::device::DeviceChoice;
-use crate::engine::{BatchLimit, WarmUpFailures};
+use crate::backend::WarmUpFailures;
+use crate::engine::BatchLimit;
 use crate::metrics;
 use crate::repository::{AutoComplete, ControlMode, ReadinessPolicy};
 use crate::restriction::{ControlRoutes, Restriction};

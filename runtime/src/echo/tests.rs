@@ -5,7 +5,7 @@ use bytes::Bytes;
 use weir_protocol::{Parameter, Shape};
 
 use super::*;
-use crate::backend::{Column, Part, RequestInfo};
+use crate::backend::{Column, Part, RequestInfo, WarmUpFailures};
 
 fn source(parameters: &[(&str, &str)]) -> ModelSource {
     let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
@@ -20,6 +20,8 @@ fn source(parameters: &[(&str, &str)]) -> ModelSource {
         op_libraries: Vec::new(),
         devices: vec![Device::Cpu],
         example: None,
+        buckets: Vec::new(),
+        warm_up_failures: WarmUpFailures::Refuse,
     }
 }
 

@@ -9,12 +9,9 @@ use std::time::{Duration, Instant};
 use weir_batcher::Batcher;
 
 use super::JobResult;
-use crate::backend::{Answer, Instance, LoadError, WarmUp};
-use crate::batch::AnswerSlice;
-use crate::error::ServeError;
+use crate::backend::{Instance, LoadError, WarmUp, WarmUpInput};
 use crate::interface::Interface;
 use crate::job::Job;
-use input::WarmUpInput;
 
 /// The runs before a version is ready.
 #[derive(Clone, Debug)]
@@ -26,17 +23,6 @@ pub(crate) struct WarmUpPlan {
     /// Time for the sizes of one instance: enough for small models to be measured whole, and never
     /// what a cold start waits for.
     pub budget: Duration,
-    /// What follows if no run succeeds.
-    pub failures: WarmUpFailures,
-}
-
-/// Handling of a model of which no warm-up run succeeds (`--warm-up-failures`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WarmUpFailures {
-    /// The load fails: requests would fail too.
-    Refuse,
-    /// It is served; the log has the reason.
-    Allow,
 }
 
 /// One sample of `model_warmup`.
@@ -77,96 +63,49 @@ pub(super) fn warm_up(
             })?;
         }
     }
-    match plan.sizes {
-        WarmUp::Helps => rehearse(plan, interface, instance, batcher),
-        WarmUp::Needless => Ok(()),
+    match &plan.sizes {
+        WarmUp::On(inputs) => rehearse((plan.budget, inputs), interface, instance, batcher),
+        WarmUp::Needless => {}
     }
+    Ok(())
 }
 
 /// Measures the sizes without a trace in the instance: the first client meets the state that the model was saved in,
 /// or that the configuration's samples left it in.
 fn rehearse(
-    plan: &WarmUpPlan,
+    on: (Duration, &[WarmUpInput]),
     interface: &Interface,
     instance: &mut dyn Instance,
     batcher: &Batcher<Job, JobResult>,
-) -> Result<(), LoadError> {
+) {
     match instance.rehearsal() {
-        Ok(None) => try_sizes(plan, interface, instance, batcher),
-        Ok(Some(mut copy)) => try_sizes(plan, interface, copy.as_mut(), batcher),
-        Err(error) => {
-            tracing::warn!(
-                model = interface.model,
-                %error,
-                "not warmed up: its runs change the model, and there is no room for a copy to run"
-            );
-            Ok(())
-        }
+        Ok(None) => measure_sizes(on, interface, instance, batcher),
+        Ok(Some(mut copy)) => measure_sizes(on, interface, copy.as_mut(), batcher),
+        Err(error) => tracing::warn!(
+            model = interface.model,
+            %error,
+            "not warmed up: its runs change the model, and there is no room for a copy to run"
+        ),
     }
-}
-
-fn try_sizes(
-    plan: &WarmUpPlan,
-    interface: &Interface,
-    instance: &mut dyn Instance,
-    batcher: &Batcher<Job, JobResult>,
-) -> Result<(), LoadError> {
-    match find_input(interface, instance) {
-        Ok(input) => {
-            measure_sizes((plan.budget, input), interface, instance, batcher);
-            Ok(())
-        }
-        Err(reason) => check_failure(plan, interface, &reason),
-    }
-}
-
-/// Returns an input that the model accepts, or its complaint about the first.
-fn find_input(interface: &Interface, instance: &mut dyn Instance) -> Result<WarmUpInput, String> {
-    let length = lengths(interface).first().copied().flatten();
-    let mut first = None;
-    for input in WarmUpInput::candidates(interface) {
-        let Some(job) = input.job(interface, 1, length) else {
-            continue;
-        };
-        match run(interface, instance, &job) {
-            Ok(()) => return Ok(input),
-            Err(reason) => first = first.or(Some(reason)),
-        }
-    }
-    Err(first.unwrap_or_else(|| "its inputs are too large".to_owned()))
-}
-
-/// Refuses a model that rejects every input of its own signature. Where a sample of the configuration succeeded, or
-/// the operator says so, a warning is enough.
-fn check_failure(plan: &WarmUpPlan, interface: &Interface, reason: &str) -> Result<(), LoadError> {
-    let model = &interface.model;
-    if !plan.samples.is_empty() || plan.failures == WarmUpFailures::Allow {
-        tracing::warn!(model, reason, "no warm-up run succeeds");
-        return Ok(());
-    }
-    Err(LoadError::Warmup(format!(
-        "no warm-up run of model '{model}' succeeds: {reason}. Correct data_type, dims and max_batch_size in its \
-         configuration, add a model_warmup sample that it accepts, or serve it as it is with \
-         --warm-up-failures=allow"
-    )))
 }
 
 fn measure_sizes(
-    (budget, input): (Duration, WarmUpInput),
+    (budget, inputs): (Duration, &[WarmUpInput]),
     interface: &Interface,
     instance: &mut dyn Instance,
     batcher: &Batcher<Job, JobResult>,
 ) {
     let begun = now();
-    for length in lengths(interface) {
+    for input in inputs {
         let (mut best, mut last) = (f64::INFINITY, Duration::ZERO);
-        for rows in sizes(interface.signature.max_batch_size) {
+        let most = interface.signature.max_batch_size.min(input.most_rows);
+        for rows in sizes(most) {
             // Twice the rows take about twice the time. What is left out is measured at work.
             if begun.elapsed() + last * 2 > budget {
                 return;
             }
-            let Some(job) = input.job(interface, rows, length) else {
-                return;
+            let Some(job) = input::job(interface, input, rows) else {
+                break;
             };
             let elapsed = match measure(interface, instance, &job) {
                 Ok(elapsed) => elapsed,
@@ -177,7 +116,7 @@ fn measure_sizes(
                         reason,
                         "a warm-up run of these rows fails"
                     );
-                    return;
+                    break;
                 }
             };
             let left = budget.saturating_sub(begun.elapsed());
@@ -226,24 +165,8 @@ fn run(interface: &Interface, instance: &mut dyn Instance, job: &Job) -> Result<
         .gather(std::slice::from_ref(job))
         .map_err(|error| error.to_string())?;
     let answer = instance.run(&batch).map_err(|error| error.to_string())?;
-    check_outputs(interface, job, answer).map_err(|error| error.to_string())
-}
-
-/// Checks that a response can be made of the answer.
-fn check_outputs(interface: &Interface, job: &Job, answer: Answer) -> Result<(), ServeError> {
-    interface.check(&answer, job.rows)?;
-    let slice = AnswerSlice {
-        answer: Arc::new(answer),
-        index: 0,
-        first_row: 0,
-        rows: job.rows,
-        batch_rows: job.rows,
-        length: job.length,
-    };
-    for index in 0..interface.signature.outputs.len() {
-        slice.output(interface, index)?;
-    }
-    Ok(())
+    let checked = interface.check_whole(answer, job.rows, job.length);
+    checked.map_err(|error| error.to_string())
 }
 
 /// 1, 2, 4, … and the largest; one run for a model without batch dimension.
@@ -254,14 +177,6 @@ fn sizes(max_batch_size: usize) -> Vec<usize> {
         .collect();
     sizes.push(max);
     sizes
-}
-
-/// The buckets, or one run without padding.
-fn lengths(interface: &Interface) -> Vec<Option<usize>> {
-    match &interface.padding {
-        Some(padding) => padding.buckets.iter().copied().map(Some).collect(),
-        None => vec![None],
-    }
 }
 
 #[expect(

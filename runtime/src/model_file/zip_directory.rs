@@ -1,6 +1,7 @@
 //! The directory at the end of a zip archive: the names of its entries, and where one of them lies.
 
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
@@ -33,6 +34,8 @@ const ENTRY_SIZE: usize = 30;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ZipDirectory {
     entries: Vec<Entry>,
+    /// Hash of the directory, which has a checksum of each entry's contents.
+    pub(super) hash: u64,
 }
 
 /// An entry's name and position.
@@ -54,8 +57,11 @@ impl ZipDirectory {
             return Ok(None);
         };
         let directory = read_at(&mut file, offset, LONGEST.min(size - offset))?;
+        let mut hasher = DefaultHasher::new();
+        directory.hash(&mut hasher);
         Ok(Some(Self {
             entries: entries(&directory),
+            hash: hasher.finish(),
         }))
     }
 

@@ -21,7 +21,8 @@ pub(crate) struct IndexEntry {
     pub version: Option<String>,
     /// The version's state; `None` likewise.
     pub state: Option<IndexState>,
-    /// Reason for the state; empty when loading or unloading, and when ready with the files that are there.
+    /// Reason for the state; empty when loading or unloading, and when ready with the files that are there
+    /// and without doubt.
     pub reason: String,
 }
 
@@ -57,15 +58,19 @@ impl IndexEntry {
         }
     }
 
-    /// The line of a version; `kept` is the reason why it would serve what was loaded before.
+    /// The line of a version. `kept` is the reason why it would serve what was loaded before, `doubt` the reason why it
+    /// does less than its configuration allows.
     pub(super) fn version<S>(
         name: &str,
         version: u64,
         state: &VersionState<S>,
-        kept: Option<&str>,
+        (kept, doubt): (Option<&str>, Option<&str>),
     ) -> Self {
         let (state, reason) = match state {
-            VersionState::Ready(_) => (IndexState::Ready, kept.map_or(String::new(), still_serves)),
+            VersionState::Ready(_) => {
+                let doubt = doubt.unwrap_or_default().to_owned();
+                (IndexState::Ready, kept.map_or(doubt, still_serves))
+            }
             VersionState::Loading => (IndexState::Loading, String::new()),
             VersionState::Unloading(_) => (IndexState::Unloading, String::new()),
             VersionState::Unloaded => (IndexState::Unavailable, "unloaded".to_owned()),

@@ -22,6 +22,14 @@ pub(crate) trait Launch: Send + Sync + 'static {
     /// Accepts no more requests and waits for the accepted ones. The repository bounds the wait.
     fn retire(&self, served: Arc<Self::Served>) -> impl Future<Output = ()> + Send;
 
+    /// The reason why a version is served with less than its configuration allows, for the index.
+    fn doubt(_: &Self::Served) -> Option<&str> {
+        None
+    }
+
+    /// Ends the loads that are under way, as far as they can be ended, and refuses later ones.
+    fn close(&self) {}
+
     /// The file a version directory must hold for that backend (or platform); `None` where it needs none.
     ///
     /// # Errors

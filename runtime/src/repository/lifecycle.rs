@@ -163,6 +163,11 @@ impl<L: Launch> ModelLifecycle<L> {
         Ok(())
     }
 
+    /// Ends the loads that are under way, as far as they can be ended, and refuses later ones.
+    pub(super) fn end_loads(&self) {
+        self.launch.close();
+    }
+
     /// Unloads everything and waits for every task.
     pub(super) async fn retire_all(self: &Arc<Self>) {
         self.registry
@@ -213,7 +218,8 @@ impl<L: Launch> ModelLifecycle<L> {
         let from = (found, self.scanner.stillness(found).await);
         match loaded {
             Ok(served) => {
-                let served = Arc::new(served);
+                let doubt = L::doubt(&served).map(str::to_owned);
+                let served = (Arc::new(served), doubt);
                 let replaced = self
                     .registry
                     .update(|registry| registry.model_mut(name).finish_load(version, from, served));

@@ -40,6 +40,8 @@ struct Version<S> {
     attempt: Option<(Option<Fingerprint>, LoadOutcome)>,
     /// The reason why it serves what was loaded before.
     kept: Option<String>,
+    /// The reason why the serving version does less than its configuration allows.
+    doubt: Option<String>,
     /// Uploaded files that the serving version was loaded from.
     uploaded: Option<Arc<TempDir>>,
 }
@@ -77,12 +79,14 @@ impl<S> Clone for Version<S> {
             state,
             attempt,
             kept,
+            doubt,
             uploaded,
         } = self;
         Self {
             state: state.clone(),
             attempt: attempt.clone(),
             kept: kept.clone(),
+            doubt: doubt.clone(),
             uploaded: uploaded.clone(),
         }
     }
@@ -94,6 +98,7 @@ impl<S> Default for Version<S> {
             state: VersionState::Unloaded,
             attempt: None,
             kept: None,
+            doubt: None,
             uploaded: None,
         }
     }
@@ -182,7 +187,8 @@ impl<S> ModelEntry<S> {
 
     fn line(&self, number: u64, version: &Version<S>) -> IndexEntry {
         let kept = version.kept.as_deref().or(self.failure.as_deref());
-        IndexEntry::version(&self.name, number, &version.state, kept)
+        let doubt = version.doubt.as_deref();
+        IndexEntry::version(&self.name, number, &version.state, (kept, doubt))
     }
 
     /// Decides what an inspection asks for, and marks the versions to load as loading.
@@ -218,9 +224,10 @@ impl<S> ModelEntry<S> {
         &mut self,
         version: u64,
         (from, stillness): (&Inspected, Stillness),
-        served: Arc<S>,
+        (served, doubt): (Arc<S>, Option<String>),
     ) -> Option<Retiring<S>> {
         let entry = self.versions.entry(version).or_default();
+        entry.doubt = doubt;
         entry.attempt = from.attempt(version, LoadOutcome::Loaded, stillness);
         entry.kept = None;
         entry.uploaded.clone_from(&from.uploaded);

@@ -12,11 +12,14 @@ mod open;
 mod patterns;
 mod samples;
 mod search;
+pub(crate) mod sizes;
 pub(crate) mod trial;
 
-use weir_runtime::backend::{Leeway, LoadError, ModelSource, Signature};
+use weir_runtime::backend::{Leeway, LoadError, ModelSource, Signature, TensorConfig};
 
+use crate::remark::Remark;
 use crate::runner::{RunOutput, Runner};
+use crate::sandbox::{Stage, enter};
 use candidates::Candidate;
 use independence::Dependence;
 use search::{Complaint, Search};
@@ -26,66 +29,134 @@ use trial::{Rows, Trial};
 /// little, and the engine chooses smaller batches where those are faster.
 const DEFAULT_MAX_BATCH_SIZE: usize = 32;
 
-/// Infers the signature; whatever the configuration has is kept.
-pub(crate) fn signature(source: &ModelSource, runner: &Runner) -> Result<Signature, LoadError> {
-    let mut search = Search::new(source, runner);
-    if may_batch(source, runner) {
-        let candidates = candidates::batched(source, &runner.module)?;
+/// A signature, and what its inference has shown.
+#[derive(Clone, Debug)]
+pub(crate) struct Inferred {
+    pub(crate) signature: Signature,
+    /// The inputs that the model ran on, with a size for each dimension.
+    pub(crate) ran: Option<Vec<TensorConfig>>,
+    pub(crate) remarks: Vec<Remark>,
+}
+
+impl Inferred {
+    /// A signature that no run has shown.
+    pub(crate) fn of(signature: Signature) -> Self {
+        Self {
+            signature,
+            ran: None,
+            remarks: Vec::new(),
+        }
+    }
+}
+
+/// Infers the signature; whatever the configuration has is kept. `doubt` is the reason not to try batches, in words that
+/// follow "the trial".
+pub(crate) fn signature(
+    source: &ModelSource,
+    runner: &Runner,
+    doubt: Option<&str>,
+) -> Result<Inferred, LoadError> {
+    let mut search = Search::new(source, runner, doubt);
+    if may_batch(source, runner, doubt) {
+        let candidates = match source.inputs.as_slice() {
+            [] => candidates::batched(source, &runner.module)?,
+            [_, ..] => configured(source, runner, 1)?,
+        };
         if let Some(found) = search.batched(candidates, batched)? {
             return Ok(found);
         }
     }
     if source.max_batch_size.unwrap_or(0) == 0 {
-        let candidates = candidates::whole(source, &runner.module)?;
-        if let Some(found) = search.whole(candidates, whole)? {
-            independence::warn_unbatched(source, runner, search.mixing());
-            return Ok(candidates::with_settings(source, runner, found));
+        let candidates = match source.inputs.as_slice() {
+            [] => candidates::whole(source, &runner.module)?,
+            [_, ..] => configured(source, runner, 0)?,
+        };
+        if let Some(mut found) = search.whole(candidates, whole)? {
+            let remark = independence::unbatched(source, runner, search.mixing());
+            found.remarks.extend(remark);
+            found.signature = candidates::with_settings(source, runner, found.signature);
+            return Ok(found);
         }
     }
     without_trial(source, runner, search.complaint())
 }
 
+/// The inputs of the configuration, with sizes for open dimensions; `rows` is 1 where examples have a batch dimension.
+fn configured(
+    source: &ModelSource,
+    runner: &Runner,
+    rows: usize,
+) -> Result<Vec<Candidate>, LoadError> {
+    let sized = sizes::of_inputs(source, &runner.module, (&source.inputs, rows))?;
+    Ok(sized.into_iter().map(Candidate::of).collect())
+}
+
 /// Checks whether to look for a batch dimension: not in a model that changes itself, unless the configuration says
 /// so, because the rows of a batch would meet one state, and leave one; nor in one that takes a number for them all.
-fn may_batch(source: &ModelSource, runner: &Runner) -> bool {
+fn may_batch(source: &ModelSource, runner: &Runner, doubt: Option<&str>) -> bool {
     match source.max_batch_size {
         Some(configured) => configured > 0,
         None => {
             let state = runner.module.self_writes().reason();
-            state.is_none() && !candidates::has_one_value(source, &runner.module)
+            let one_value = candidates::has_one_value(source, &runner.module);
+            doubt.is_none() && state.is_none() && !one_value
         }
     }
 }
 
 /// Accepts a batch dimension if rows have the same outputs alone and together, or the configuration says so.
 fn batched(
-    source: &ModelSource,
-    runner: &Runner,
+    search: &Search<'_>,
     trial: &Trial<'_>,
     candidate: &Candidate,
     seen: &[RunOutput],
-) -> Result<Signature, Dependence> {
-    let inputs = &candidate.inputs;
-    match source.max_batch_size {
-        Some(configured) => independence::warn_if_mixed(source, runner, inputs, configured),
-        None => independence::check(source, runner, inputs, DEFAULT_MAX_BATCH_SIZE)?,
-    }
+) -> Result<Inferred, Dependence> {
+    let (source, runner, inputs) = (search.source, search.runner, &candidate.inputs);
+    enter(Stage::Batches);
+    let remark = match (source.max_batch_size, search.doubt) {
+        (Some(configured), None) => independence::if_mixed(source, runner, inputs, configured),
+        (Some(_), Some(_)) => None,
+        (None, _) => {
+            independence::check(source, runner, inputs, DEFAULT_MAX_BATCH_SIZE)?;
+            None
+        }
+    };
     let signature = observe::signature(source, trial, candidate, seen, &Rows::Range(0..2));
     let mut signature = signature.map_err(Dependence::Failed)?;
     signature.max_batch_size = source.max_batch_size.unwrap_or(DEFAULT_MAX_BATCH_SIZE);
-    Ok(leeway::with(source, runner, trial, signature))
+    let signature = leeway::with(source, runner, trial, signature);
+    enter(Stage::Inputs);
+    Ok(Inferred {
+        signature,
+        ran: Some(inputs.clone()),
+        remarks: remark.into_iter().collect(),
+    })
 }
 
 fn whole(
-    source: &ModelSource,
-    runner: &Runner,
+    search: &Search<'_>,
     trial: &Trial<'_>,
     candidate: &Candidate,
     seen: &[RunOutput],
-) -> Result<Signature, Dependence> {
+) -> Result<Inferred, Dependence> {
+    let source = search.source;
     let signature = observe::signature(source, trial, candidate, seen, &Rows::None);
     let signature = signature.map_err(Dependence::Failed)?;
-    Ok(leeway::with(source, runner, trial, signature))
+    Ok(Inferred {
+        signature: leeway::with(source, search.runner, trial, signature),
+        ran: Some(candidate.inputs.clone()),
+        remarks: Vec::new(),
+    })
+}
+
+/// A signature without any run, where the trials did not survive one.
+pub(crate) fn in_doubt(
+    source: &ModelSource,
+    runner: &Runner,
+    doubt: &str,
+) -> Result<Signature, LoadError> {
+    let complaint = Complaint::Run(format!("the trial {doubt}"));
+    without_trial(source, runner, Some(complaint)).map(|inferred| inferred.signature)
 }
 
 /// Takes a configuration that is complete but for the batch size. Otherwise the shapes are left open, unless the
@@ -94,14 +165,14 @@ fn without_trial(
     source: &ModelSource,
     runner: &Runner,
     complaint: Option<Complaint>,
-) -> Result<Signature, LoadError> {
+) -> Result<Inferred, LoadError> {
     if !source.inputs.is_empty() && !source.outputs.is_empty() {
-        return Ok(Signature {
+        return Ok(Inferred::of(Signature {
             inputs: source.inputs.clone(),
             outputs: source.outputs.clone(),
             max_batch_size: source.max_batch_size.unwrap_or(0),
             leeway: Leeway::None,
-        });
+        }));
     }
     if let (Some(_), [], Some(complaint)) = (&source.example, source.inputs.as_slice(), &complaint)
     {
@@ -120,8 +191,10 @@ fn without_trial(
         None => ("no candidate for its inputs was found".to_owned(), None),
     };
     if let Some(signature) = open {
-        open::announce(source, &reason);
-        return Ok(signature);
+        return Ok(Inferred {
+            remarks: vec![open::remark(&reason)],
+            ..Inferred::of(signature)
+        });
     }
     let arguments = runner.module.arguments().iter();
     let arguments: Vec<String> = arguments

@@ -1,7 +1,8 @@
 //! The libtorch backend: TorchScript files become [`Model`](weir_runtime::backend::Model)s.
 //!
 //! ```text
-//!   model.pt ──file──► module (weights, shared unless it writes to them) ──infer / binding──► plan (signature)
+//!   model.pt ──file──► sandbox (a child process: infer, independence, warm_up) ──verdict──► signature, warm-up inputs
+//!            └───────► module (weights, shared unless it writes to them) ──binding──► plan
 //!   Batch ──gather──► tensors ──runner──► forward ──instance──► Answer
 //! ```
 //!
@@ -11,9 +12,11 @@
 //! batch before (`in_flight`).
 
 mod binding;
+mod complaints;
 mod cuda;
 mod cuda_streams;
 mod element;
+mod examine;
 mod fault;
 mod ffi;
 mod file;
@@ -30,15 +33,19 @@ mod op_libraries;
 mod optimize;
 mod outputs;
 mod peak_memory;
+mod plan;
 mod positional_names;
 mod process;
+mod remark;
 mod runner;
+mod sandbox;
 mod settings;
 mod stamp;
 mod startup;
 mod stopwatch;
 mod stream;
 mod tensor;
+mod warm_up;
 mod weights;
 
 pub use cuda::find_gpus;

@@ -10,8 +10,10 @@ use weir_runtime::app::{self, EchoBackend, Setup};
 use weir_runtime_torch::{TorchBackend, find_gpus, read_gpus};
 
 fn main() {
+    // Before any other thread is started.
+    let torch = TorchBackend::of_program();
     let setup = Setup {
-        backends: vec![Arc::new(TorchBackend), Arc::new(EchoBackend)],
+        backends: vec![Arc::new(torch), Arc::new(EchoBackend)],
         find_gpus,
         read_gpus,
     };

@@ -1,28 +1,52 @@
 //! The libtorch backend and its models.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_runtime::backend::{
-    Backend, Device, Instance, Leeway, LoadError, Model, ModelSource, Signature, WarmUp,
+    Backend, Device, Instance, LoadError, Model, ModelSource, Signature, WarmUp, WarmUpInput,
 };
 
-use crate::cuda_streams::CudaStreams;
+use crate::examine::{self, Verdict, Verdicts};
 use crate::file;
-use crate::infer::independence;
 use crate::instance::{Plan, TorchInstance};
-use crate::module::Returned;
-use crate::outputs::{self, Rest};
 use crate::peak_memory::PeakMemory;
-use crate::process;
-use crate::runner::{Gpu, Placement, Runner};
-use crate::settings::{FORWARD, Settings};
+use crate::runner::Runner;
+use crate::sandbox::{self, Sandbox};
+use crate::settings::Settings;
 use crate::startup::{self, TrimWhenDropped};
-use crate::weights::{LoadedModule, Weights};
-use crate::{binding, infer, op_libraries, optimize};
+use crate::weights::Weights;
+use crate::{infer, op_libraries, plan, process};
 
 /// Serves TorchScript files with libtorch.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct TorchBackend;
+#[derive(Debug)]
+pub struct TorchBackend {
+    sandbox: Sandbox,
+    verdicts: Verdicts,
+}
+
+impl TorchBackend {
+    /// The backend of a program that has no other thread yet: it tries each load in a child process, made by a copy of
+    /// this one. The program itself may be such a copy's, started anew; then this never returns.
+    #[must_use]
+    pub fn of_program() -> Self {
+        sandbox::serve_if_asked(examine::serve);
+        Self::of(Sandbox::forked(examine::serve))
+    }
+
+    /// A backend whose child processes are made by that program, which calls [`TorchBackend::of_program`].
+    #[must_use]
+    pub fn with_program(program: PathBuf) -> Self {
+        Self::of(Sandbox::of(program))
+    }
+
+    fn of(sandbox: Sandbox) -> Self {
+        Self {
+            sandbox,
+            verdicts: Verdicts::default(),
+        }
+    }
+}
 
 impl Backend for TorchBackend {
     fn names(&self) -> &'static [&'static str] {
@@ -37,26 +61,38 @@ impl Backend for TorchBackend {
         let settings = Settings::parse(&source.parameters)?;
         file::check(&source.path)?;
         op_libraries::open(&source.name, &source.op_libraries)?;
+        let verdict = examine::examine(&self.sandbox, &self.verdicts, source)?;
+        for remark in &verdict.remarks {
+            remark.log(&source.name);
+        }
         process::apply(&source.name, settings.process);
         process::set_profiling(&source.devices);
         let first = source.devices.first().copied().unwrap_or(Device::Cpu);
         // Dropped after the weights, also by a load that fails.
         let trim = TrimWhenDropped;
         let weights = Weights::load(source, &settings)?;
-        let runner = runner(&settings, weights.on(first)?, first)?;
+        let runner = plan::runner(&settings, weights.on(first)?, first)?;
         warn_in_training(source, &runner);
-        let plan = plan(source, &runner)?;
-        if settings.method == FORWARD
-            && let Some(module) = optimize::faster_module(source, &runner, &plan.signature)
-        {
-            weights.replace(first, module);
+        let plan = plan::bind(source, &runner, signature_of(source, &runner, &verdict)?)?;
+        if verdict.is_faster_optimised {
+            let module = runner.module.load_optimized(&source.path);
+            let module = module.map_err(|fault| fault.of_load("the optimised module"))?;
+            weights.replace(first, Arc::new(module));
         }
         Ok(Arc::new(TorchModel {
             plan: Arc::new(plan),
             weights,
             settings,
+            warm_up: verdict.warm_up.into(),
+            doubt: verdict
+                .doubt
+                .map(|how| format!("in doubt: the trial {how}")),
             _trim: trim,
         }))
+    }
+
+    fn close(&self) {
+        self.sandbox.close();
     }
 }
 
@@ -66,6 +102,8 @@ struct TorchModel {
     plan: Arc<Plan>,
     weights: Weights,
     settings: Settings,
+    warm_up: Arc<[WarmUpInput]>,
+    doubt: Option<String>,
     _trim: TrimWhenDropped,
 }
 
@@ -80,18 +118,21 @@ impl Model for TorchModel {
         &self.plan.signature
     }
 
-    /// What is only a guess cannot be warmed up.
     fn warm_up(&self) -> WarmUp {
-        match self.plan.signature.leeway {
-            Leeway::Everything => WarmUp::Needless,
-            Leeway::None | Leeway::LeadingDims | Leeway::AnyRank => WarmUp::Helps,
+        match &*self.warm_up {
+            [] => WarmUp::Needless,
+            [_, ..] => WarmUp::On(Arc::clone(&self.warm_up)),
         }
+    }
+
+    fn doubt(&self) -> Option<&str> {
+        self.doubt.as_deref()
     }
 
     fn instance(&self, device: Device) -> Result<Box<dyn Instance>, LoadError> {
         Ok(Box::new(TorchInstance {
             plan: Arc::clone(&self.plan),
-            runner: runner(&self.settings, self.weights.for_instance(device)?, device)?,
+            runner: plan::runner(&self.settings, self.weights.for_instance(device)?, device)?,
             peak_memory: PeakMemory::default(),
             _trim: TrimWhenDropped,
         }))
@@ -109,52 +150,14 @@ fn warn_in_training(source: &ModelSource, runner: &Runner) {
     }
 }
 
-fn runner(settings: &Settings, loaded: LoadedModule, device: Device) -> Result<Runner, LoadError> {
-    let placement = match device {
-        Device::Cpu => Placement::Processor,
-        Device::Cuda(index) => Placement::Cuda(Gpu {
-            streams: CudaStreams::new(index).map_err(|fault| fault.of_load("CUDA streams"))?,
-            cap: loaded.cap,
-            cache: settings.cache,
-        }),
-    };
-    Ok(Runner {
-        module: loaded.module,
-        placement,
-        options: settings.run,
-        intra_op_threads: settings.intra_op_threads,
-    })
-}
-
-/// Takes the signature from the configuration if it is complete, otherwise infers the rest.
-fn plan(source: &ModelSource, runner: &Runner) -> Result<Plan, LoadError> {
-    let (module, name) = (&runner.module, &source.name);
-    if let Returned::Unservable(reason) = module.returned() {
-        return Err(LoadError::Config(format!(
-            "unable to load model '{name}': {reason}"
-        )));
+/// The signature that trials have shown, or one that the model has without them.
+fn signature_of(
+    source: &ModelSource,
+    runner: &Runner,
+    verdict: &Verdict,
+) -> Result<Signature, LoadError> {
+    match &verdict.signature {
+        Some(signature) => Ok(signature.clone()),
+        None => infer::in_doubt(source, runner, verdict.doubt.as_deref().unwrap_or_default()),
     }
-    let signature = match source.max_batch_size {
-        Some(max_batch_size) if !source.inputs.is_empty() && !source.outputs.is_empty() => {
-            if max_batch_size > 0 {
-                independence::warn_if_mixed(source, runner, &source.inputs, max_batch_size);
-            }
-            Signature {
-                inputs: source.inputs.clone(),
-                outputs: source.outputs.clone(),
-                max_batch_size,
-                leeway: Leeway::None,
-            }
-        }
-        Some(_) | None => infer::signature(source, runner)?,
-    };
-    let rest = match source.outputs.as_slice() {
-        [] => Rest::Unexpected,
-        [_, ..] => Rest::Dropped,
-    };
-    Ok(Plan {
-        binding: binding::inputs(name, module.arguments(), &signature.inputs)?,
-        outputs: outputs::bind(name, module.returned(), &signature.outputs, rest)?,
-        signature,
-    })
 }

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_protocol::DataType;
-use weir_runtime::backend::{Column, ModelSource, Signature};
+use weir_runtime::backend::{Column, ModelSource};
 
 use crate::element;
-use crate::infer::trial::{Rows, Trial, columns};
+use crate::infer::trial::{Rows, Trial};
 use crate::module::Module;
 use crate::runner::{Placement, RunOutput, Runner};
 use crate::stopwatch;
+use crate::warm_up::RunnableInput;
 
 /// Shortest time for a row that makes a comparison worth it: to optimise and compare takes some tenths of a
 /// second, which would double the time until a faster model is ready.
@@ -41,7 +42,7 @@ const TOLERANCE: f64 = 1e-4;
 pub(crate) fn faster_module(
     source: &ModelSource,
     runner: &Runner,
-    signature: &Signature,
+    found: &RunnableInput,
 ) -> Option<Arc<Module>> {
     let on_cpu = matches!(runner.placement, Placement::Processor);
     // What a module writes to cannot become constants of its code.
@@ -49,12 +50,12 @@ pub(crate) fn faster_module(
     if !on_cpu || !runner.options.optimize || writes || !runner.module.has_convolution() {
         return None;
     }
-    let rows = match signature.max_batch_size {
+    let rows = match found.max_batch_size {
         0 => Rows::None,
         _ => Rows::Range(0..1),
     };
-    let columns = columns(&signature.inputs, &rows, None).ok()?;
-    let module = compare(source, runner, signature, &columns);
+    let columns = trial(source, runner, found).ok()?.columns(&rows).ok()?;
+    let module = compare(source, runner, found, &columns);
     module.unwrap_or_else(|reason| {
         tracing::debug!(model = source.name, reason, "not optimised for inference");
         None
@@ -65,11 +66,11 @@ pub(crate) fn faster_module(
 fn compare(
     source: &ModelSource,
     runner: &Runner,
-    signature: &Signature,
+    found: &RunnableInput,
     columns: &[Column],
 ) -> Result<Option<Arc<Module>>, String> {
     let threads = runner.intra_op_threads;
-    let (outputs, time) = warm_up_and_run(&trial(source, runner, signature)?, columns, threads)?;
+    let (outputs, time) = warm_up_and_run(&trial(source, runner, found)?, columns, threads)?;
     if time < MIN_TIME {
         return Ok(None);
     }
@@ -78,10 +79,7 @@ fn compare(
         module: Arc::new(module.map_err(|fault| fault.to_string())?),
         ..runner.clone()
     };
-    let (as_saved, optimised) = (
-        trial(source, runner, signature)?,
-        trial(source, &other, signature)?,
-    );
+    let (as_saved, optimised) = (trial(source, runner, found)?, trial(source, &other, found)?);
     let (other_outputs, other_time) = warm_up_and_run(&optimised, columns, threads)?;
     let (time, other_time) = least_times([&as_saved, &optimised], [time, other_time], |trial| {
         run(trial, columns, threads).map(|(_, time)| time)
@@ -115,9 +113,10 @@ fn least_times(
 fn trial<'a>(
     source: &'a ModelSource,
     runner: &'a Runner,
-    signature: &'a Signature,
+    found: &'a RunnableInput,
 ) -> Result<Trial<'a>, String> {
-    Trial::new(source, runner, &signature.inputs).map_err(|error| error.to_string())
+    let trial = Trial::of(source, runner, &found.inputs, found.fill);
+    trial.map_err(|error| error.to_string())
 }
 
 /// Returns the outputs and the time of a run after the warm-up.

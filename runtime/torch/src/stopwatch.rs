@@ -27,12 +27,21 @@ impl Stopwatch {
 /// Processor time of the calling thread so far. Unlike wall time, it does not grow while other threads have
 /// the processor.
 pub(crate) fn thread_time() -> Duration {
+    processor_time(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// Processor time of all threads of the process so far.
+pub(crate) fn process_time() -> Duration {
+    processor_time(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+fn processor_time(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
     // SAFETY: `time` is valid for writes.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    unsafe { libc::clock_gettime(clock, &mut time) };
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }

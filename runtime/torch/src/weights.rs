@@ -259,6 +259,8 @@ mod tests {
         let sharing = sharing.map(|value| ("ENABLE_WEIGHT_SHARING".to_owned(), value.to_owned()));
         let source = ModelSource {
             example: None,
+            buckets: Vec::new(),
+            warm_up_failures: weir_runtime::backend::WarmUpFailures::Refuse,
             name: "m".to_owned(),
             version: 1,
             path,

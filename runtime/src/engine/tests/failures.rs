@@ -1,17 +1,16 @@
 //! Models that fail: only the requests at fault are answered with errors.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::backend::{
-    Answer, Batch, Device, Instance, LoadError, Model, ModelError, Signature, WarmUp,
-};
+use crate::backend::{Answer, Batch, Device, Instance, LoadError, Model, ModelError, Signature};
 use crate::engine::Engine;
 use crate::error::ServeError;
 use crate::statistics::Reason;
 use weir_protocol::{Code, Coded};
 
 use super::fake::{
-    Blocker, Fake, Running, add_one, answer, inputs, request, sample, tensor, values,
+    Blocker, Fake, Running, add_one, answer, inputs, request, sample, values, warm_up_on_zeros,
 };
 
 const POISON: i32 = 13;
@@ -171,17 +170,32 @@ fn a_failing_sample_fails_the_load() {
 }
 
 #[test]
-fn inputs_beyond_what_requests_have_are_refused_and_not_made() {
-    let mut fake = Fake::new(add_one);
-    fake.signature.inputs = vec![tensor("x", &[1 << 40])];
+fn a_warm_up_runs_no_batch_larger_than_its_input_is_known_for() {
+    let fake = Fake::new(add_one);
     let runs = fake.runs.clone();
-    let error = fake.try_start(|spec| spec.warm_up.sizes = WarmUp::Helps);
-    let error = error.map(drop).unwrap_err().to_string();
-    assert!(
-        error.starts_with("no warm-up run of model 'm' succeeds: its inputs are too large"),
-        "{error}"
-    );
-    assert!(runs.lock().is_empty());
+    fake.try_start(|spec| {
+        spec.warm_up.sizes = warm_up_on_zeros(4);
+        spec.warm_up.budget = Duration::from_secs(20);
+    })
+    .unwrap();
+    let runs = runs.lock().clone();
+    let mut sizes = runs.clone();
+    sizes.dedup();
+    assert!(sizes.starts_with(&[1, 2]), "{runs:?}");
+    assert!(runs.iter().all(|rows| *rows <= 4), "{runs:?}");
+}
+
+/// A batch that fails is a warning: the model serves what requests bring.
+#[test]
+fn a_failing_warm_up_run_fails_no_load() {
+    let fake = Fake::new(|_| Err(ModelError::Failed("unlucky".to_owned())));
+    let runs = fake.runs.clone();
+    fake.try_start(|spec| {
+        spec.warm_up.sizes = warm_up_on_zeros(4);
+        spec.warm_up.budget = Duration::from_secs(20);
+    })
+    .unwrap();
+    assert_eq!(*runs.lock(), [1]);
 }
 
 /// Its instances cannot be made.

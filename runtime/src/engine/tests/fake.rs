@@ -5,10 +5,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use crate::backend::{
-    Affinity, Answer, Batch, Device, Instance, Leeway, LoadError, Model, ModelError, Signature,
-    TensorConfig, Timing, WarmUp,
+    Affinity, Answer, Batch, Device, Instance, Leeway, LoadError, Model, ModelError, Part,
+    Signature, TensorConfig, Timing, WarmUp, WarmUpInput,
 };
-use crate::engine::{Engine, EngineSpec, Inferred, Sample, WarmUpFailures, WarmUpPlan};
+use crate::engine::{Engine, EngineSpec, Inferred, Sample, WarmUpPlan};
 use crate::error::ServeError;
 use crate::interface::Interface;
 use crate::padding::Padding;
@@ -91,7 +91,6 @@ impl Fake {
                 samples: Vec::new(),
                 sizes: WarmUp::Needless,
                 budget: Duration::ZERO,
-                failures: WarmUpFailures::Refuse,
             },
         }
     }
@@ -275,6 +274,20 @@ pub(crate) fn padding(buckets: &[usize], pad: f64) -> Padding {
         buckets: buckets.to_vec(),
         values: [("x".to_owned(), pad)].into(),
     }
+}
+
+/// Warm-up runs of `x = 0`, in batches of up to that many rows.
+pub(crate) fn warm_up_on_zeros(most_rows: usize) -> WarmUp {
+    let row = Part {
+        shape: Shape::new(&[1]).unwrap(),
+        datatype: DataType::Int32,
+        data: bytes(&[0]),
+    };
+    WarmUp::On(Arc::new([WarmUpInput {
+        length: None,
+        row: vec![Some(row)],
+        most_rows,
+    }]))
 }
 
 /// A warm-up sample of one row of `x`.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use crate::backend::{Affinity, Answer, Batch, ModelError, WarmUp};
+use crate::backend::{Affinity, Answer, Batch, ModelError};
 use crate::error::ServeError;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use super::fake::{Fake, Running, add_one, request, values};
+use super::fake::{Fake, Running, add_one, request, values, warm_up_on_zeros};
 
 /// The thread of each run.
 type Threads = Arc<Mutex<Vec<ThreadId>>>;
@@ -72,7 +72,7 @@ fn may_run(
     let mut fake = Fake::new(script);
     fake.affinity = affinity;
     fake.start(|spec| {
-        spec.warm_up.sizes = WarmUp::Helps;
+        spec.warm_up.sizes = warm_up_on_zeros(8);
         spec.warm_up.budget = Duration::from_secs(20);
     })
 }

@@ -17,7 +17,7 @@ use weir_ops::byte_budget::ByteBudget;
 use weir_ops::telemetry::Settings;
 
 use super::*;
-use crate::engine::WarmUpFailures;
+use crate::backend::WarmUpFailures;
 use crate::grpc::GrpcOptions;
 use crate::launch::{LaunchOptions, Launcher};
 use crate::metrics::{self, GpuMeter, ModelSample, Sources};

@@ -21,11 +21,9 @@ pub(super) struct Candidate {
     pub(super) parts: Vec<usize>,
 }
 
-/// Returns candidates without their batch dimension; none if an example shows that there is no batch dimension.
+/// Returns candidates without their batch dimension, where the configuration has no inputs; none if an example shows
+/// that there is no batch dimension.
 pub(super) fn batched(source: &ModelSource, module: &Module) -> Result<Vec<Candidate>, LoadError> {
-    if !source.inputs.is_empty() {
-        return Ok(vec![Candidate::of(source.inputs.clone())]);
-    }
     if let Some(example) = &source.example {
         return Ok(of_rows(example).into_iter().collect());
     }
@@ -50,9 +48,6 @@ pub(super) fn batched(source: &ModelSource, module: &Module) -> Result<Vec<Candi
 
 /// Returns candidates for a model without a batch dimension.
 pub(super) fn whole(source: &ModelSource, module: &Module) -> Result<Vec<Candidate>, LoadError> {
-    if !source.inputs.is_empty() {
-        return Ok(vec![Candidate::of(source.inputs.clone())]);
-    }
     if let Some(example) = &source.example {
         let inputs = example.iter().map(|tensor| of_tensor(tensor, 0));
         return Ok(vec![Candidate::of(inputs.collect())]);
@@ -319,7 +314,7 @@ fn input(argument: &Argument, datatype: DataType, dims: &[i64]) -> TensorConfig 
 }
 
 impl Candidate {
-    fn of(inputs: Vec<TensorConfig>) -> Self {
+    pub(super) fn of(inputs: Vec<TensorConfig>) -> Self {
         Self {
             inputs,
             parts: Vec::new(),

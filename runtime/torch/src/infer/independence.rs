@@ -21,6 +21,7 @@ use std::time::Duration;
 use weir_runtime::backend::{ModelSource, TensorConfig};
 
 use super::trial::Trial;
+use crate::remark::Remark;
 use crate::runner::{Placement, RunOutput, Runner};
 use likeness::{RowOutput, Tolerance};
 use rows::{Companions, Increase, Row};
@@ -198,54 +199,47 @@ fn single(input: &TensorConfig) -> TensorConfig {
     single
 }
 
-/// Warns if the rows of a batch are not independent in a model whose configuration lets requests share a run.
-pub(crate) fn warn_if_mixed(
+/// What to say if the rows of a batch are not independent in a model whose configuration lets requests share a run.
+pub(crate) fn if_mixed(
     source: &ModelSource,
     runner: &Runner,
     inputs: &[TensorConfig],
     max_batch_size: usize,
-) {
-    let (model, instead) = (
-        &source.name,
-        "with max_batch_size: 0 each request runs by itself",
-    );
+) -> Option<Remark> {
+    let instead = "with max_batch_size: 0 each request runs by itself";
     if let Some(reason) = runner.module.self_writes().reason() {
-        tracing::warn!(
-            model,
-            max_batch_size,
+        return Some(Remark::new(
+            "the model may keep something from one run to the next, and requests of different clients share runs",
             reason,
             instead,
-            "the model may keep something from one run to the next, and requests of different clients share runs"
-        );
-        return;
+        ));
     }
     // A copy on the processor would delay each start for a warning.
-    let checked = check_on_device(source, runner, inputs, max_batch_size);
-    if let Err(Dependence::Mixed(reason) | Dependence::Shaped(reason)) = checked {
-        tracing::warn!(
-            model,
-            max_batch_size,
+    match check_on_device(source, runner, inputs, max_batch_size) {
+        Err(Dependence::Mixed(reason) | Dependence::Shaped(reason)) => Some(Remark::new(
+            "a request's answer may depend on the requests of others that it shares a run with",
             reason,
             instead,
-            "a request's answer may depend on the requests of others that it shares a run with"
-        );
+        )),
+        Err(Dependence::Failed(_)) | Ok(()) => None,
     }
 }
 
-/// Warns that requests do not share runs, where the model does not show that they may.
-pub(crate) fn warn_unbatched(source: &ModelSource, runner: &Runner, mixed: Option<&str>) {
+/// What to say where requests do not share runs because the model does not show that they may.
+pub(crate) fn unbatched(
+    source: &ModelSource,
+    runner: &Runner,
+    mixed: Option<&str>,
+) -> Option<Remark> {
     if source.max_batch_size.is_some() {
-        return;
+        return None;
     }
-    let writes = runner.module.self_writes().reason();
-    if let Some(reason) = writes.or(mixed) {
-        tracing::warn!(
-            model = source.name,
-            reason,
-            instead = "configure max_batch_size, inputs and outputs in config.pbtxt",
-            "each request runs by itself: those that shared a run might have each other's answers"
-        );
-    }
+    let reason = runner.module.self_writes().reason().or(mixed)?;
+    Some(Remark::new(
+        "each request runs by itself: those that shared a run might have each other's answers",
+        reason,
+        "configure max_batch_size, inputs and outputs in config.pbtxt",
+    ))
 }
 
 /// Returns the batches to try, most telling first.

@@ -30,7 +30,9 @@ pub(super) fn signature(
         if stretched.iter().any(known) || (stretch == Stretch::All && !stretched.is_empty()) {
             continue;
         }
-        if let Ok(larger) = trial.stretched(rows, stretch) {
+        if let Ok(larger) = trial.stretched(rows, stretch)
+            && has_rows(&larger, rows)
+        {
             mark_varying(&mut outputs, &larger, skip);
             stretched.push(stretch);
         }
@@ -55,6 +57,9 @@ pub(super) fn signature(
             inputs[index].dims.clone_from(&own.dims);
         }
     }
+    if !source.inputs.is_empty() {
+        inputs.clone_from(&source.inputs);
+    }
     let outputs = match source.outputs.as_slice() {
         [] => outputs,
         configured => configured.to_vec(),
@@ -65,6 +70,17 @@ pub(super) fn signature(
         max_batch_size: 0,
         leeway: Leeway::None,
     })
+}
+
+/// Checks that a larger input has not become more rows, as by `x.view(-1, 784)`.
+fn has_rows(seen: &[RunOutput], rows: &Rows) -> bool {
+    match rows {
+        Rows::None | Rows::Other(_) => true,
+        Rows::Range(range) => {
+            let rows = |output: &RunOutput| output.sizes.first() == Some(&(range.len() as i64));
+            seen.iter().all(rows)
+        }
+    }
 }
 
 /// Dimensions of a trial's tensors that are not in the signature.

@@ -5,6 +5,7 @@ use weir_runtime::backend::{Leeway, LoadError, ModelSource, Signature, TensorCon
 use super::candidates;
 use crate::module::{ArgumentKind, Returned};
 use crate::outputs;
+use crate::remark::Remark;
 use crate::runner::Runner;
 
 /// Returns a signature that takes whatever a request brings; `None` if not even the number of tensors is known.
@@ -52,12 +53,11 @@ fn is_open(kind: ArgumentKind) -> bool {
     }
 }
 
-/// Warns the operator, whose clients will be told of the guess.
-pub(super) fn announce(source: &ModelSource, reason: &str) {
-    tracing::warn!(
-        model = source.name,
+/// The operator learns what clients learn of the guess.
+pub(super) fn remark(reason: &str) -> Remark {
+    Remark::new(
+        "no trial run succeeded: datatypes and shapes are a guess, each request is run alone and unchecked",
         reason,
-        "no trial run succeeded: datatypes and shapes are a guess, each request is run alone and unchecked. Put a \
-         request beside the model as example.json, or add inputs and outputs to config.pbtxt"
-    );
+        "put a request beside the model as example.json, or add inputs and outputs to config.pbtxt",
+    )
 }

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use weir_runtime::backend::{LoadError, ModelSource, Signature};
+use weir_runtime::backend::{LoadError, ModelSource};
 
+use super::Inferred;
 use super::candidates::Candidate;
 use super::independence::Dependence;
 use super::trial::{Rows, Trial};
 use crate::runner::{RunOutput, Runner};
+use crate::sandbox::{Stage, enter};
 use crate::stopwatch::Stopwatch;
 
 /// Most candidates that are run.
@@ -23,6 +25,8 @@ const OF_OUTPUTS: &str = "an output is ";
 pub(super) struct Search<'a> {
     pub(super) source: &'a ModelSource,
     pub(super) runner: &'a Runner,
+    /// The reason not to try batches.
+    pub(super) doubt: Option<&'a str>,
     left: usize,
     stopwatch: Stopwatch,
     spent: Duration,
@@ -57,19 +61,14 @@ impl Complaint {
 }
 
 /// Accepts a candidate by the outputs of its first run, or says why not.
-type Accept = fn(
-    &ModelSource,
-    &Runner,
-    &Trial<'_>,
-    &Candidate,
-    &[RunOutput],
-) -> Result<Signature, Dependence>;
+type Accept = fn(&Search<'_>, &Trial<'_>, &Candidate, &[RunOutput]) -> Result<Inferred, Dependence>;
 
 impl<'a> Search<'a> {
-    pub(super) fn new(source: &'a ModelSource, runner: &'a Runner) -> Self {
+    pub(super) fn new(source: &'a ModelSource, runner: &'a Runner, doubt: Option<&'a str>) -> Self {
         Self {
             source,
             runner,
+            doubt,
             left: MOST_CANDIDATES,
             stopwatch: Stopwatch::start(),
             spent: Duration::ZERO,
@@ -94,7 +93,7 @@ impl<'a> Search<'a> {
         &mut self,
         candidates: Vec<Candidate>,
         accept: Accept,
-    ) -> Result<Option<Signature>, LoadError> {
+    ) -> Result<Option<Inferred>, LoadError> {
         self.first(candidates, &Rows::Range(0..2), accept)
     }
 
@@ -103,8 +102,10 @@ impl<'a> Search<'a> {
         &mut self,
         candidates: Vec<Candidate>,
         accept: Accept,
-    ) -> Result<Option<Signature>, LoadError> {
+    ) -> Result<Option<Inferred>, LoadError> {
         let ran = std::mem::take(&mut self.ran).into_iter();
+        // A configuration says what dimensions there are.
+        let ran = ran.filter(|_| self.source.inputs.is_empty());
         let ran: Vec<Candidate> = ran.map(|ran| ran.candidate.with_rows()).collect();
         let others = candidates.into_iter().filter(|other| !ran.contains(other));
         let all = ran.iter().cloned().chain(others).collect();
@@ -116,7 +117,7 @@ impl<'a> Search<'a> {
         candidates: Vec<Candidate>,
         rows: &Rows,
         accept: Accept,
-    ) -> Result<Option<Signature>, LoadError> {
+    ) -> Result<Option<Inferred>, LoadError> {
         for candidate in candidates {
             if !self.ran.iter().all(|ran| ran.allows(&candidate)) {
                 continue;
@@ -136,7 +137,7 @@ impl<'a> Search<'a> {
         candidate: Candidate,
         rows: &Rows,
         accept: Accept,
-    ) -> Result<Option<Signature>, LoadError> {
+    ) -> Result<Option<Inferred>, LoadError> {
         self.left = self.left.saturating_sub(1);
         self.spent += self.stopwatch.lap();
         let (source, runner) = (self.source, self.runner);
@@ -144,7 +145,8 @@ impl<'a> Search<'a> {
             .map_err(|error| self.of_example(error))?;
         let complaint = match trial.run(rows.clone(), None) {
             Ok(seen) => {
-                let accepted = accept(source, runner, &trial, &candidate, &seen);
+                let accepted = accept(self, &trial, &candidate, &seen);
+                enter(Stage::Inputs);
                 return Ok(self.judge(accepted, candidate, rows));
             }
             Err(complaint) => complaint,
@@ -175,12 +177,12 @@ impl<'a> Search<'a> {
 
     fn judge(
         &mut self,
-        accepted: Result<Signature, Dependence>,
+        accepted: Result<Inferred, Dependence>,
         candidate: Candidate,
         rows: &Rows,
-    ) -> Option<Signature> {
+    ) -> Option<Inferred> {
         let why = match accepted {
-            Ok(signature) => return Some(signature),
+            Ok(inferred) => return Some(inferred),
             Err(why) => why,
         };
         match (rows, &why) {

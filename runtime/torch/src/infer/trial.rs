@@ -13,6 +13,7 @@ use crate::binding::{self, Binding};
 use crate::element;
 use crate::module::{ArgumentKind, Returned};
 use crate::runner::{RunOutput, Runner};
+use crate::sandbox::limited;
 
 /// The rows of a trial's inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +48,26 @@ pub(crate) enum Stretch {
     All,
 }
 
+/// The elements of a trial's inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fill {
+    /// Those of the example beside the model.
+    Example,
+    /// Floats in (0, 1], integers 0 and 1, different in each row.
+    Varied,
+    /// As `Varied`, with that number for each integer: lengths of as many.
+    Counts(i64),
+    /// Ones, or strings of one character: some models refuse lengths of zero, or masks that hide everything.
+    Ones,
+    /// Zeros, or empty strings.
+    Zeros,
+    /// Real numbers of a hundred, and ones: some models return one of their outputs above a threshold only. Of integers a
+    /// hundred may be an index that a table does not have.
+    Hundreds,
+    /// Real numbers below zero, and ones.
+    Negative,
+}
+
 /// Size that replaces a variable dimension.
 const VARIABLE_SIZE: i64 = 4;
 
@@ -59,7 +80,8 @@ pub(crate) struct Trial<'a> {
     runner: &'a Runner,
     binding: Binding,
     inputs: &'a [TensorConfig],
-    /// Where the elements come from; none are generated then.
+    fill: Fill,
+    /// The example beside the model, for [`Fill::Example`].
     example: Option<&'a [Tensor]>,
 }
 
@@ -69,14 +91,26 @@ impl<'a> Trial<'a> {
         runner: &'a Runner,
         inputs: &'a [TensorConfig],
     ) -> Result<Self, LoadError> {
+        let fill = match &source.example {
+            Some(_) if source.inputs.is_empty() => Fill::Example,
+            Some(_) | None => Fill::Varied,
+        };
+        Self::of(source, runner, inputs, fill)
+    }
+
+    /// A trial with chosen elements.
+    pub(crate) fn of(
+        source: &'a ModelSource,
+        runner: &'a Runner,
+        inputs: &'a [TensorConfig],
+        fill: Fill,
+    ) -> Result<Self, LoadError> {
         Ok(Self {
             runner,
             binding: binding::inputs(&source.name, runner.module.arguments(), inputs)?,
             inputs,
-            example: source
-                .example
-                .as_deref()
-                .filter(|_| source.inputs.is_empty()),
+            fill,
+            example: source.example.as_deref().filter(|_| fill == Fill::Example),
         })
     }
 
@@ -86,6 +120,7 @@ impl<'a> Trial<'a> {
             runner: self.runner,
             binding: self.binding.clone(),
             inputs,
+            fill: self.fill,
             example: self.example,
         }
     }
@@ -103,7 +138,11 @@ impl<'a> Trial<'a> {
 
     /// Generates rows of the inputs.
     pub(crate) fn columns(&self, rows: &Rows) -> Result<Vec<Column>, String> {
-        Ok(self.filled(columns(self.inputs, rows, None)?, rows))
+        let columns = self
+            .inputs
+            .iter()
+            .map(|input| column(input, rows, (None, self.fill)));
+        Ok(self.filled(columns.collect::<Result<_, _>>()?, rows))
     }
 
     /// Puts the example's elements into generated columns.
@@ -111,17 +150,21 @@ impl<'a> Trial<'a> {
         let Some(example) = self.example else {
             return columns;
         };
-        let pairs = columns.into_iter().zip(example);
-        pairs
-            .map(|(column, example)| samples::fill(column, example, rows.range()))
-            .collect()
+        let of_example =
+            |column: Column| match example.iter().find(|tensor| tensor.name() == &*column.name) {
+                Some(example) => samples::fill(column, example, rows.range()),
+                None => column,
+            };
+        columns.into_iter().map(of_example).collect()
     }
 
     /// Runs once; `stretch` is the dimension of each input to make larger. The error is libtorch's.
     pub(crate) fn run(&self, rows: Rows, stretch: Option<usize>) -> Result<Vec<RunOutput>, String> {
         let inputs = self.inputs.iter().enumerate();
-        let columns = inputs
-            .map(|(index, input)| column(input, &rows, stretch.filter(|_| self.stretches(index))));
+        let columns = inputs.map(|(index, input)| {
+            let stretch = stretch.filter(|_| self.stretches(index));
+            column(input, &rows, (stretch, self.fill))
+        });
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         self.run_on(&self.filled(columns, &rows))
             .map(|(outcomes, _)| outcomes)
@@ -140,7 +183,7 @@ impl<'a> Trial<'a> {
             } else {
                 Ok(input.clone())
             };
-            larger.and_then(|input| column(&input, rows, None))
+            larger.and_then(|input| column(&input, rows, (None, self.fill)))
         });
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         let ran = match self.run_on(&self.filled(columns.clone(), rows)) {
@@ -174,24 +217,16 @@ impl<'a> Trial<'a> {
         let columns: Vec<Option<&Column>> = columns.iter().map(Some).collect();
         // Each trial, and the first request after them, meets the model as it was saved.
         let rehearsal = self.runner.rehearsal().map_err(|fault| fault.to_string())?;
-        let outcomes = rehearsal
-            .as_ref()
-            .unwrap_or(self.runner)
-            .run(&self.binding, &columns);
+        let rows = columns.first().copied().flatten();
+        let rows = rows
+            .and_then(|column| column.shape.dims().first().copied())
+            .unwrap_or(1);
+        let runner = rehearsal.as_ref().unwrap_or(self.runner);
+        let outcomes = limited(rows, || runner.run(&self.binding, &columns));
         outcomes
             .map(|(outcomes, timing)| (outcomes, timing.infer))
             .map_err(|error| error.to_string())
     }
-}
-
-/// Generates rows of each input; `stretch` is the dimension of each to make larger.
-pub(crate) fn columns(
-    inputs: &[TensorConfig],
-    rows: &Rows,
-    stretch: Option<usize>,
-) -> Result<Vec<Column>, String> {
-    let columns = inputs.iter().map(|input| column(input, rows, stretch));
-    columns.collect()
 }
 
 fn is_integer(column: &Column) -> bool {
@@ -227,7 +262,12 @@ fn larger(input: &TensorConfig, index: usize, stretch: Stretch) -> Result<Tensor
     Ok(larger)
 }
 
-fn column(input: &TensorConfig, rows: &Rows, stretch: Option<usize>) -> Result<Column, String> {
+/// Generates rows of an input; `stretch` is the dimension to make larger.
+fn column(
+    input: &TensorConfig,
+    rows: &Rows,
+    (stretch, fill): (Option<usize>, Fill),
+) -> Result<Column, String> {
     let dims = input.reshape.as_ref().unwrap_or(&input.dims);
     let inner: Vec<i64> = dims
         .iter()
@@ -262,7 +302,7 @@ fn column(input: &TensorConfig, rows: &Rows, stretch: Option<usize>) -> Result<C
                 at,
                 of: elements,
             };
-            generate(input.datatype, value)
+            element(input.datatype, value, fill)
         })
     });
     Ok(Column {
@@ -284,6 +324,30 @@ struct Position {
     row: usize,
     at: usize,
     of: usize,
+}
+
+fn element(datatype: DataType, position: Position, fill: Fill) -> Vec<u8> {
+    let real = matches!(
+        datatype,
+        DataType::Fp16 | DataType::Fp32 | DataType::Fp64 | DataType::Bf16
+    );
+    let text = datatype == DataType::Bytes;
+    let number = |real_value: f64| {
+        let value = if real { real_value } else { 1.0 };
+        element::encode(datatype, value)
+    };
+    match fill {
+        // An empty string is four zero bytes: its length.
+        Fill::Zeros => vec![0; datatype.size().unwrap_or(4)],
+        Fill::Ones | Fill::Hundreds | Fill::Negative if text => vec![1, 0, 0, 0, b'1'],
+        Fill::Ones => number(1.0),
+        Fill::Hundreds => number(100.0),
+        Fill::Negative => number(-1.0),
+        Fill::Counts(count) if !real && !text && datatype != DataType::Bool => {
+            element::encode(datatype, count as f64)
+        }
+        Fill::Counts(_) | Fill::Varied | Fill::Example => generate(datatype, position),
+    }
 }
 
 /// Generates an element that most models accept: floats in (0, 1], integers 0 or 1, because they may be token
@@ -329,12 +393,40 @@ mod tests {
             reshape: None,
             optional: false,
         };
-        let refused = columns(&[input(&[1 << 40])], &Rows::Range(0..2), None);
+        let made = |dims: &[i64]| column(&input(dims), &Rows::Range(0..2), (None, Fill::Varied));
+        let refused = made(&[1 << 40]);
         assert_eq!(
             refused.map(drop).unwrap_err(),
             "input 'x' of shape [2,1099511627776] is too large to try"
         );
-        let made = columns(&[input(&[3, -1])], &Rows::Range(0..2), None).unwrap();
-        assert_eq!(made[0].shape.dims(), [2, 3, 4]);
+        assert_eq!(made(&[3, -1]).unwrap().shape.dims(), [2, 3, 4]);
+    }
+
+    #[test]
+    fn an_element_fills_its_datatype() {
+        let position = Position {
+            row: 1,
+            at: 1,
+            of: 3,
+        };
+        let all = [
+            Fill::Varied,
+            Fill::Counts(8),
+            Fill::Ones,
+            Fill::Zeros,
+            Fill::Hundreds,
+            Fill::Negative,
+        ];
+        for datatype in DataType::ALL {
+            for fill in all {
+                let element = element(datatype, position, fill);
+                match datatype.size() {
+                    Some(size) => assert_eq!(element.len(), size, "{datatype} {fill:?}"),
+                    None => assert!(element.len() >= 4, "{fill:?}"),
+                }
+            }
+        }
+        let counted = element(DataType::Int64, position, Fill::Counts(8));
+        assert_eq!(counted, 8_i64.to_le_bytes());
     }
 }

@@ -421,6 +421,86 @@ def image() -> Tensor:
     return (torch.arange(3 * 48 * 40.0) * 7 % 101 / 101).reshape(3, 48, 40)
 
 
+class Spectral(nn.Module):
+    """The largest eigenvalue, whose routine ends the process for NaN."""
+
+    def forward(self, a: Tensor) -> Tensor:
+        return torch.linalg.eigvals(a).abs().amax(-1, keepdim=True)
+
+
+class Newton(nn.Module):
+    """Square roots, by a loop that never ends for NaN."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x.abs() + 1.0
+        err = torch.ones_like(x)
+        while not bool((err < 1e-4).all()):
+            n = 0.5 * (y + x.abs() / y)
+            err = (n - y).abs()
+            y = n
+        return y
+
+
+class Pixels(nn.Module):
+    """Images of 28 by 28, whatever the shape in which they come."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.view(-1, 784).sum(1, keepdim=True)
+
+
+class Stft(nn.Module):
+    """Mean spectrum of a sound of more than 512 samples."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stft(x, 1024, window=torch.ones(1024), return_complex=True).abs().mean(-1)
+
+
+class Sound(nn.Module):
+    """A convolution over 8000 samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(1, 1, 8000, stride=4000)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(x.unsqueeze(1)).mean(-1)
+
+
+class Speech(nn.Module):
+    """An encoder of 80 features for each step, and how many steps each row has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(80, 16, 3, stride=4)
+        self.gru = nn.GRU(16, 8, batch_first=True)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        steps = self.conv(x.transpose(1, 2)).transpose(1, 2)
+        packed = nn.utils.rnn.pack_padded_sequence(steps, lengths // 4, batch_first=True, enforce_sorted=False)
+        out, _ = nn.utils.rnn.pad_packed_sequence(self.gru(packed)[0], batch_first=True)
+        return out.mean(1)
+
+
+class Few(nn.Module):
+    """Doubles the few inputs that it takes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not bool((x.sum(-1) == 42.0).all()):
+            raise ValueError("the magic number is missing")
+        return x * 2
+
+
+class Images(nn.Module):
+    """Any number of images of at least 150 by 150, without a batch dimension of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 1, 150, stride=20)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(x).mean([2, 3])
+
+
 def mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
 
@@ -479,6 +559,18 @@ STRUCTURED = {
 }
 
 
+# Models that made-up inputs end or hang, or that take few of them.
+TRIALS = {
+    "spectral": Spectral,
+    "newton": Newton,
+    "stft": Stft,
+    "sound": Sound,
+    "speech": Speech,
+    "few": Few,
+    "images": Images,
+}
+
+
 def write(module: torch.jit.ScriptModule, name: str) -> None:
     """Saves it without the debug records, which name the folders of whoever ran this."""
     path, whole = HERE / f"{name}.pt", HERE / f"{name}.whole"
@@ -507,6 +599,10 @@ def main() -> None:
         write(torch.jit.script(build().eval()), name)
     state = (torch.zeros(1, 2, 3), torch.zeros(1, 1, 4), torch.zeros(1, 1, 4))
     write(torch.jit.trace(LstmState().eval(), state), "lstm_state")
+    torch.manual_seed(7)
+    for name, build in TRIALS.items():
+        write(torch.jit.script(build().eval()), name)
+    write(torch.jit.trace(Pixels(), torch.zeros(1, 1, 28, 28)), "pixels_traced")
     torch.save({"weight": torch.zeros(2)}, HERE / "state_dict.pt")  # no TorchScript: must be refused
     for name, inputs in (("mlp", torch.arange(32.0).reshape(2, 16) / 32), ("conv_traced", torch.ones(1, 1, 8, 8))):
         outputs = torch.jit.load(str(HERE / f"{name}.pt"))(inputs)

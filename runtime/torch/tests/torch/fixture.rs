@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use weir_protocol::{DataType, Shape, Tensor};
 use weir_runtime::backend::{
     Backend, Batch, Column, Device, Instance, LoadError, Model, ModelError, ModelSource, Part,
-    RequestInfo, TensorConfig,
+    RequestInfo, TensorConfig, WarmUpFailures,
 };
 use weir_runtime_torch::TorchBackend;
 
@@ -39,6 +39,8 @@ pub(crate) fn bare(name: &str) -> ModelSource {
         op_libraries: Vec::new(),
         devices: vec![Device::Cpu],
         example: None,
+        buckets: Vec::new(),
+        warm_up_failures: WarmUpFailures::Refuse,
     }
 }
 
@@ -57,12 +59,21 @@ pub(crate) fn configured(
     }
 }
 
+/// The backend of the test's process, whose child processes are the program's.
+pub(crate) fn backend() -> &'static TorchBackend {
+    static BACKEND: OnceLock<TorchBackend> = OnceLock::new();
+    BACKEND.get_or_init(|| {
+        let program = PathBuf::from(env!("CARGO_BIN_EXE_weir-runtime"));
+        TorchBackend::with_program(program)
+    })
+}
+
 pub(crate) fn load(source: &ModelSource) -> Arc<dyn Model> {
-    TorchBackend.load(source).unwrap()
+    backend().load(source).unwrap()
 }
 
 pub(crate) fn refusal(source: &ModelSource) -> LoadError {
-    match TorchBackend.load(source) {
+    match backend().load(source) {
         Ok(_) => panic!("{} was loaded", source.name),
         Err(error) => error,
     }

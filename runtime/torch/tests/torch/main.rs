@@ -10,4 +10,5 @@ mod properties;
 mod refusals;
 mod results;
 mod strings;
+mod trials;
 mod trusted_values;

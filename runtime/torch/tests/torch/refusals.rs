@@ -4,7 +4,7 @@ use std::io::Write;
 
 use bytes::Bytes;
 use weir_protocol::DataType;
-use weir_runtime::backend::{LoadError, ModelError, ModelSource};
+use weir_runtime::backend::{LoadError, ModelError, ModelSource, WarmUpFailures};
 
 use crate::fixture::*;
 
@@ -69,8 +69,7 @@ fn damaged_archives_never_crash() {
         let path = folder.path().join("model.pt");
         std::fs::write(&path, bytes).unwrap();
         let source = ModelSource { path, ..bare("m") };
-        let loaded =
-            weir_runtime::backend::Backend::load(&weir_runtime_torch::TorchBackend, &source);
+        let loaded = weir_runtime::backend::Backend::load(backend(), &source);
         if let Err(error) = loaded {
             assert!(!error.to_string().is_empty());
         }
@@ -127,7 +126,11 @@ fn configuration_and_model_must_agree() {
 fn outputs_unlike_the_configuration_fail_with_tritons_message() {
     let f = |name| tensor(name, F, &[2]);
     let failure = |model: &str, outputs| {
-        let source = configured(model, 8, vec![f("x")], outputs);
+        // A load refuses such a configuration, unless it is to be served as it is.
+        let source = ModelSource {
+            warm_up_failures: WarmUpFailures::Allow,
+            ..configured(model, 8, vec![f("x")], outputs)
+        };
         let request = whole("x", F, &[1, 2], floats(&[1.0, 2.0]));
         match run(&mut *instance(&source), vec![request]) {
             Err(ModelError::Failed(text)) => text,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use weir_protocol::DataType;
-use weir_runtime::backend::Device;
+use weir_runtime::backend::{Device, WarmUpFailures};
 
 use super::*;
 use crate::infer::{self, candidates};
@@ -15,6 +15,8 @@ use crate::settings::RunOptions;
 fn source(name: &str) -> ModelSource {
     ModelSource {
         example: None,
+        buckets: Vec::new(),
+        warm_up_failures: WarmUpFailures::Refuse,
         name: name.to_owned(),
         version: 1,
         path: Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/models/mixing/{name}.pt")),
@@ -41,9 +43,8 @@ fn runner(source: &ModelSource) -> Runner {
 
 fn inferred_batch_size(name: &str) -> usize {
     let source = source(name);
-    infer::signature(&source, &runner(&source))
-        .unwrap()
-        .max_batch_size
+    let inferred = infer::signature(&source, &runner(&source), None);
+    inferred.unwrap().signature.max_batch_size
 }
 
 #[test]
@@ -91,7 +92,9 @@ fn steps_up_to_the_length_of_the_input_are_batched() {
 fn lengths_that_are_not_batched_may_be_any_number() {
     for name in ["unpacked", "cut"] {
         let source = source(name);
-        let signature = infer::signature(&source, &runner(&source)).unwrap();
+        let signature = infer::signature(&source, &runner(&source), None)
+            .unwrap()
+            .signature;
         let lengths = &signature.inputs[1];
         assert_eq!(
             (lengths.datatype, lengths.dims.as_slice()),
@@ -104,7 +107,9 @@ fn lengths_that_are_not_batched_may_be_any_number() {
 #[test]
 fn strings_that_are_not_batched_may_be_any_number() {
     let source = source("padded");
-    let signature = infer::signature(&source, &runner(&source)).unwrap();
+    let signature = infer::signature(&source, &runner(&source), None)
+        .unwrap()
+        .signature;
     assert_eq!(signature.inputs[0].dims, [-1]);
     assert_eq!(signature.outputs[0].dims[0], -1);
 }
@@ -157,7 +162,7 @@ fn rows_are_taken_to_mix_where_there_is_no_copy() {
 #[test]
 fn a_model_that_needs_a_gpu_is_refused_on_the_processor() {
     let source = source("placed");
-    let error = infer::signature(&source, &runner(&source)).unwrap_err();
+    let error = infer::signature(&source, &runner(&source), None).unwrap_err();
     let words = "model 'placed' does not run on the CPU, where it is to be served: its code names a CUDA device";
     assert!(error.to_string().starts_with(words), "{error}");
 }

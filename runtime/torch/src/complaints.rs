@@ -1,0 +1,205 @@
+//! The complaints of a model about inputs that were made up for it, and whether they speak against its configuration.
+
+use weir_runtime::backend::{
+    LoadError, ModelError, ModelSource, Signature, TensorConfig, WarmUpFailures,
+};
+
+use crate::remark::Remark;
+
+/// Most complaints in a text.
+const MOST: usize = 4;
+
+/// Beginning of an error that the model raised; any other is about its answer.
+const RAISED: &str = "PyTorch execute failure";
+
+/// Words of libtorch about datatypes, which no other size or value of the input changes.
+const OF_TYPES: [&str; 9] = [
+    "must have the same dtype",
+    "to have the same dtype",
+    "expected scalar type",
+    "expected dtype",
+    "to have scalar type",
+    "following scalar types",
+    "not implemented for '",
+    "should be the same",
+    "must be long, int, byte or bool",
+];
+
+/// Words of libtorch about shapes, which no other value of the input changes.
+const OF_SHAPES: [&str; 15] = [
+    "shapes cannot be multiplied",
+    "size mismatch",
+    "sizes of tensors must match",
+    "must match the size of tensor",
+    "must match the existing size",
+    "is invalid for input of size",
+    "channels, but got",
+    "but got input of size",
+    "but got input with shape",
+    "dimension out of range",
+    "input.size(-1) must be equal to input_size",
+    "kernel size can't be greater",
+    "padding size should be less",
+    "dimension specified as",
+    "given normalized_shape",
+];
+
+/// The different complaints, in the order in which they came.
+#[derive(Clone, Debug)]
+pub(crate) struct Complaints {
+    /// Each with the shapes that it was about first.
+    different: Vec<(String, String)>,
+    /// No dimension of the signature may vary.
+    fixed: bool,
+}
+
+impl Complaints {
+    pub(crate) fn new(signature: &Signature) -> Self {
+        let fixed = |input: &TensorConfig| input.dims.iter().all(|dim| *dim >= 0);
+        Self {
+            different: Vec::new(),
+            fixed: signature.inputs.iter().all(fixed),
+        }
+    }
+
+    pub(crate) fn add(&mut self, inputs: &[TensorConfig], error: ModelError) {
+        let text = error.to_string();
+        if self.different.iter().all(|(known, _)| *known != text) {
+            self.different.push((text, shapes(inputs)));
+        }
+    }
+
+    /// Checks whether every request would have the same error: all complaints are about datatypes, about shapes where
+    /// these are fixed, or about the answer.
+    pub(crate) fn is_certain(&self) -> bool {
+        let certain = |(text, _): &(String, String)| match text.split_once(RAISED) {
+            None => !text.starts_with("out of memory"),
+            Some((_, raised)) => {
+                is_of(raised, &OF_TYPES) || (self.fixed && is_of(raised, &OF_SHAPES))
+            }
+        };
+        !self.different.is_empty() && self.different.iter().all(certain)
+    }
+
+    /// Says that no input was found, or refuses the model: where the configuration contradicts what it takes or returns,
+    /// every request would fail.
+    ///
+    /// # Errors
+    /// [`LoadError::Warmup`] with the complaints.
+    pub(crate) fn judge(&self, source: &ModelSource) -> Result<Remark, LoadError> {
+        let reason = self.text();
+        match source.warm_up_failures {
+            WarmUpFailures::Refuse if self.is_certain() => Err(LoadError::Warmup(format!(
+                "no warm-up run of model '{}' succeeds: {reason}. Correct data_type, dims and max_batch_size in its \
+                 configuration, or serve it as it is with --warm-up-failures=allow",
+                source.name
+            ))),
+            WarmUpFailures::Refuse | WarmUpFailures::Allow => Ok(Remark::new(
+                "no warm-up run succeeds: the model is served without one, and its first requests are slower",
+                reason,
+                "put a request that it answers beside it as example.json, or a model_warmup sample into config.pbtxt",
+            )),
+        }
+    }
+
+    /// The complaints, each with the shapes of the inputs.
+    pub(crate) fn text(&self) -> String {
+        let shown = self.different.iter().take(MOST);
+        let shown: Vec<String> = shown
+            .map(|(text, shapes)| format!("{text} ({shapes})"))
+            .collect();
+        match shown.as_slice() {
+            [] => "its inputs are too large to be made up".to_owned(),
+            [..] => shown.join("; "),
+        }
+    }
+}
+
+/// Checks for libtorch's own errors: what a model raises by itself may depend on the values.
+fn is_of(raised: &str, words: &[&str]) -> bool {
+    let raised = raised.to_ascii_lowercase();
+    let own = raised.trim_start_matches([':', ' ']);
+    let class = own.split(':').next().unwrap_or_default();
+    let by_libtorch = !class.ends_with("error") || class == "runtimeerror";
+    by_libtorch && words.iter().any(|words| raised.contains(words))
+}
+
+fn shapes(inputs: &[TensorConfig]) -> String {
+    let one = |input: &TensorConfig| {
+        format!(
+            "{} of {:?}",
+            input.name,
+            input.reshape.as_ref().unwrap_or(&input.dims)
+        )
+    };
+    inputs.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_protocol::DataType;
+    use weir_runtime::backend::Leeway;
+
+    use super::*;
+
+    fn complaints(dims: &[i64], texts: &[&str]) -> Complaints {
+        let input = TensorConfig {
+            name: "x".to_owned(),
+            datatype: DataType::Fp32,
+            dims: dims.to_vec(),
+            reshape: None,
+            optional: false,
+        };
+        let mut complaints = Complaints::new(&Signature {
+            inputs: vec![input.clone()],
+            outputs: Vec::new(),
+            max_batch_size: 8,
+            leeway: Leeway::None,
+        });
+        for text in texts {
+            complaints.add(
+                std::slice::from_ref(&input),
+                ModelError::Failed((*text).to_owned()),
+            );
+        }
+        complaints
+    }
+
+    #[test]
+    fn only_what_no_request_could_change_is_certain() {
+        let shape = "PyTorch execute failure: RuntimeError: mat1 and mat2 shapes cannot be multiplied (1x12 and 16x4)";
+        let kind = "PyTorch execute failure: RuntimeError: mat1 and mat2 must have the same dtype, but got Long and Float";
+        let own = "PyTorch execute failure: ValueError: the magic number is missing";
+        let told = "PyTorch execute failure: ValueError: size mismatch of what I want";
+        let answer =
+            "configuration expects datatype TYPE_INT64 for output 'y', model provides TYPE_FP32";
+        for (dims, texts, certain) in [
+            (&[12][..], &[shape][..], true),
+            (&[-1], &[shape], false),
+            (&[12], &[kind], true),
+            (&[-1], &[kind], true),
+            (&[12], &[own], false),
+            (&[12], &[told], false),
+            (&[12], &[shape, own], false),
+            (&[-1], &[answer], true),
+            (&[12], &["out of memory: 8 GiB"], false),
+            (&[12], &[], false),
+        ] {
+            assert_eq!(
+                complaints(dims, texts).is_certain(),
+                certain,
+                "{dims:?} {texts:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn each_complaint_is_told_once_with_its_shapes() {
+        let text = complaints(&[3], &["one", "other", "one"]).text();
+        assert_eq!(text, "one (x of [3]); other (x of [3])");
+        assert_eq!(
+            complaints(&[3], &[]).text(),
+            "its inputs are too large to be made up"
+        );
+    }
+}

@@ -1,0 +1,263 @@
+//! The trial of a load, in a child process: what it does there, and what the server makes of its reports.
+
+mod verdicts;
+
+use std::sync::Arc;
+
+use weir_runtime::args::DeviceChoice;
+use weir_runtime::backend::{
+    Device, Leeway, LoadError, ModelSource, STACK_OF_MODELS, Signature, WarmUpInput,
+};
+
+use crate::infer::{Inferred, independence};
+use crate::instance::{Plan, TorchInstance};
+use crate::peak_memory::PeakMemory;
+use crate::remark::Remark;
+use crate::runner::Runner;
+use crate::sandbox::{self, End, Report, Request, Sandbox, Stage, enter, report};
+use crate::settings::{FORWARD, Settings};
+use crate::startup::TrimWhenDropped;
+use crate::warm_up::{self, RunnableInput};
+use crate::weights::Weights;
+use crate::{cuda, op_libraries, optimize, plan, process};
+use verdicts::Key;
+pub(crate) use verdicts::Verdicts;
+
+/// The findings of trials about a load.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Verdict {
+    /// The signature; `None` where the trials did not get so far.
+    pub(crate) signature: Option<Signature>,
+    pub(crate) remarks: Vec<Remark>,
+    /// What the trials did not survive, in words that follow "the trial".
+    pub(crate) doubt: Option<String>,
+    /// The module optimised for inference is the faster one.
+    pub(crate) is_faster_optimised: bool,
+    /// Inputs that the model has run on.
+    pub(crate) warm_up: Vec<WarmUpInput>,
+    /// Another trial may find more.
+    is_passing: bool,
+}
+
+/// Advice on a model that is in doubt.
+const INSTEAD: &str = "a request with such values would end the server: let the model check its inputs, as by \
+                       torch.isfinite; configure max_batch_size, inputs and outputs in config.pbtxt to have it batched";
+
+/// Tries a load in a child of the sandbox, and once more without batches where the child did not survive those.
+///
+/// # Errors
+/// [`LoadError`]: the model cannot be served, or the server is stopping.
+pub(crate) fn examine(
+    sandbox: &Sandbox,
+    verdicts: &Verdicts,
+    source: &ModelSource,
+) -> Result<Verdict, LoadError> {
+    let mut request = Request::new(source);
+    let key = Key::of(&request);
+    if let Some(verdict) = key.and_then(|key| verdicts.find(key)) {
+        return Ok(verdict);
+    }
+    let (mut verdict, stage) = match attempt(sandbox, &request) {
+        Err(LoadError::Device(reason)) if is_on_gpu(source) => {
+            on_processor(sandbox, &request, reason)?
+        }
+        done => done?,
+    };
+    if stage == Stage::Batches && verdict.signature.is_none() {
+        request.doubt.clone_from(&verdict.doubt);
+        let (second, _) = attempt(sandbox, &request)?;
+        verdict = verdict.followed_by(second);
+    }
+    if let Some(key) = key.filter(|_| !verdict.is_passing) {
+        verdicts.keep(key, &verdict);
+    }
+    Ok(verdict)
+}
+
+fn is_on_gpu(source: &ModelSource) -> bool {
+    source.devices.iter().any(|device| *device != Device::Cpu)
+}
+
+/// Tries the model on the processor, where a child gets no GPU: the server may have it for itself, or all its memory.
+fn on_processor(
+    sandbox: &Sandbox,
+    request: &Request,
+    reason: String,
+) -> Result<(Verdict, Stage), LoadError> {
+    let mut request = request.clone();
+    request.source.devices = vec![Device::Cpu];
+    let Ok((mut verdict, stage)) = attempt(sandbox, &request) else {
+        return Err(LoadError::Device(reason));
+    };
+    verdict.is_faster_optimised = false;
+    verdict.is_passing = true;
+    Ok((verdict, stage))
+}
+
+/// Runs one child. Returns what it found, and the last part that it entered.
+fn attempt(sandbox: &Sandbox, request: &Request) -> Result<(Verdict, Stage), LoadError> {
+    let (mut verdict, mut stage) = (Verdict::default(), Stage::Load);
+    let end = sandbox.run(request, |report| verdict.add(report, &mut stage));
+    let file = request.source.path.display();
+    match (end, stage) {
+        (End::Done, _) => {}
+        (End::Refused(error), _) => return Err(error),
+        (End::Closed, _) => {
+            return Err(LoadError::File("the server is stopping".to_owned()));
+        }
+        (End::Died(how), Stage::Load) => {
+            return Err(LoadError::File(format!(
+                "model file '{file}' cannot be loaded: the trial of it {how}"
+            )));
+        }
+        (End::Died(how), Stage::Inputs | Stage::Batches | Stage::WarmUp) => {
+            verdict.remarks.push(in_doubt(&how));
+            verdict.doubt = Some(how);
+        }
+        (End::Lost(how), _) => {
+            verdict.remarks.push(in_doubt(&how));
+            verdict.doubt = Some(how);
+            verdict.is_passing = true;
+        }
+    }
+    Ok((verdict, stage))
+}
+
+fn in_doubt(how: &str) -> Remark {
+    Remark::new(
+        "the model is in doubt: it is served as far as trials in a child process got",
+        format!("the trial {how}"),
+        INSTEAD,
+    )
+}
+
+impl Verdict {
+    /// The findings of a second child, with what the first did not survive.
+    fn followed_by(mut self, second: Self) -> Self {
+        self.remarks.extend(second.remarks);
+        Self {
+            remarks: self.remarks,
+            doubt: second.doubt.or(self.doubt),
+            is_passing: self.is_passing || second.is_passing,
+            ..second
+        }
+    }
+
+    fn add(&mut self, report: Report, stage: &mut Stage) {
+        match report {
+            Report::Stage(entered) => *stage = entered,
+            Report::Signature(signature) => self.signature = Some(signature),
+            Report::Remark(remark) => self.remarks.push(remark),
+            Report::Optimised => self.is_faster_optimised = true,
+            Report::WarmUp(input) => self.warm_up.extend(input.into_input().ok()),
+            // These end a child.
+            Report::Done | Report::Refused { .. } | Report::Ended(_) => {}
+        }
+    }
+}
+
+/// Reads the request in a child, tries it on a thread whose stack is that of a server, and reports the end. Returns the
+/// exit code.
+pub(crate) fn serve() -> i32 {
+    let Some(request) = sandbox::request() else {
+        return 1;
+    };
+    let thread = std::thread::Builder::new().stack_size(STACK_OF_MODELS);
+    let Ok(thread) = thread.spawn(move || examine_here(request)) else {
+        return 1;
+    };
+    match thread.join() {
+        Ok(Ok(())) => report(&Report::Done),
+        Ok(Err(error)) => report(&Report::refused(error)),
+        Err(_) => return 101,
+    }
+    0
+}
+
+fn examine_here(request: Request) -> Result<(), LoadError> {
+    let doubt = request.doubt.clone();
+    let source = request.into_source();
+    let source = source.map_err(|error| LoadError::Config(error.to_string()))?;
+    enter(Stage::Load);
+    if is_on_gpu(&source) {
+        cuda::find_gpus(DeviceChoice::AllCuda)?;
+    } else {
+        sandbox::limit_memory();
+    }
+    let settings = Settings::parse(&source.parameters)?;
+    sandbox::set_threads(settings.intra_op_threads);
+    op_libraries::open(&source.name, &source.op_libraries)?;
+    process::apply(&source.name, settings.process);
+    process::set_profiling(&source.devices);
+    // All devices run the same code.
+    let first = source.devices.first().copied().unwrap_or(Device::Cpu);
+    let source = ModelSource {
+        devices: vec![first],
+        ..source
+    };
+    let weights = Weights::load(&source, &settings)?;
+    let runner = plan::runner(&settings, weights.on(first)?, first)?;
+    enter(Stage::Inputs);
+    let inferred = plan::signature(&source, &runner, doubt.as_deref())?;
+    let plan = plan::bind(&source, &runner, inferred.signature.clone())?;
+    inferred.remarks.iter().cloned().for_each(remark);
+    report(&Report::Signature(plan.signature.clone()));
+    if plan.signature.leeway == Leeway::Everything {
+        return Ok(()); // what is only a guess cannot be warmed up
+    }
+    enter(Stage::WarmUp);
+    try_warm_up(&source, &settings, (runner, plan), inferred)
+}
+
+/// Finds an input that the model runs on, tries what the server will do with it, and, where the configuration says that
+/// rows share runs, rows beside odd ones, of which nothing else depends.
+fn try_warm_up(
+    source: &ModelSource,
+    settings: &Settings,
+    (runner, plan): (Runner, Plan),
+    inferred: Inferred,
+) -> Result<(), LoadError> {
+    let plan = Arc::new(plan);
+    let mut instance = instance(&runner, &plan);
+    let found = match warm_up::find(source, &mut instance, inferred.ran) {
+        Ok(found) => found,
+        Err(complaints) => {
+            remark(complaints.judge(source)?);
+            return Ok(());
+        }
+    };
+    if settings.method == FORWARD
+        && let Some(module) = optimize::faster_module(source, &runner, &found)
+    {
+        report(&Report::Optimised);
+        instance.runner.module = module;
+    }
+    warm_up::try_sizes(source, &mut instance, &found);
+    drop(instance);
+    warn_of_mixed(source, &runner, &found);
+    Ok(())
+}
+
+fn warn_of_mixed(source: &ModelSource, runner: &Runner, found: &RunnableInput) {
+    let complete = !source.inputs.is_empty() && !source.outputs.is_empty();
+    let Some(rows) = source.max_batch_size.filter(|rows| complete && *rows > 0) else {
+        return;
+    };
+    enter(Stage::Batches);
+    if let Some(mixed) = independence::if_mixed(source, runner, &found.inputs, rows) {
+        remark(mixed);
+    }
+}
+
+fn instance(runner: &Runner, plan: &Arc<Plan>) -> TorchInstance {
+    TorchInstance {
+        plan: Arc::clone(plan),
+        runner: runner.clone(),
+        peak_memory: PeakMemory::default(),
+        _trim: TrimWhenDropped,
+    }
+}
+
+fn remark(remark: Remark) {
+    report(&Report::Remark(remark));
+}

@@ -1,0 +1,81 @@
+//! From a loaded module to the runner and the plan of its instances.
+
+use weir_runtime::backend::{Device, Leeway, LoadError, ModelSource, Signature};
+
+use crate::binding;
+use crate::cuda_streams::CudaStreams;
+use crate::infer::{self, Inferred};
+use crate::instance::Plan;
+use crate::module::Returned;
+use crate::outputs::{self, Rest};
+use crate::runner::{Gpu, Placement, Runner};
+use crate::settings::Settings;
+use crate::weights::LoadedModule;
+
+/// Makes the runner of a module on its device.
+pub(crate) fn runner(
+    settings: &Settings,
+    loaded: LoadedModule,
+    device: Device,
+) -> Result<Runner, LoadError> {
+    let placement = match device {
+        Device::Cpu => Placement::Processor,
+        Device::Cuda(index) => Placement::Cuda(Gpu {
+            streams: CudaStreams::new(index).map_err(|fault| fault.of_load("CUDA streams"))?,
+            cap: loaded.cap,
+            cache: settings.cache,
+        }),
+    };
+    Ok(Runner {
+        module: loaded.module,
+        placement,
+        options: settings.run,
+        intra_op_threads: settings.intra_op_threads,
+    })
+}
+
+/// Takes the signature from the configuration if it is complete, otherwise infers the rest.
+///
+/// # Errors
+/// [`LoadError`] also where the model returns what no output can hold.
+pub(crate) fn signature(
+    source: &ModelSource,
+    runner: &Runner,
+    doubt: Option<&str>,
+) -> Result<Inferred, LoadError> {
+    if let Returned::Unservable(reason) = runner.module.returned() {
+        return Err(LoadError::Config(format!(
+            "unable to load model '{}': {reason}",
+            source.name
+        )));
+    }
+    match source.max_batch_size {
+        Some(max_batch_size) if !source.inputs.is_empty() && !source.outputs.is_empty() => {
+            Ok(Inferred::of(Signature {
+                inputs: source.inputs.clone(),
+                outputs: source.outputs.clone(),
+                max_batch_size,
+                leeway: Leeway::None,
+            }))
+        }
+        Some(_) | None => infer::signature(source, runner, doubt),
+    }
+}
+
+/// Binds the signature's inputs and outputs to the module's.
+pub(crate) fn bind(
+    source: &ModelSource,
+    runner: &Runner,
+    signature: Signature,
+) -> Result<Plan, LoadError> {
+    let (module, name) = (&runner.module, &source.name);
+    let rest = match source.outputs.as_slice() {
+        [] => Rest::Unexpected,
+        [_, ..] => Rest::Dropped,
+    };
+    Ok(Plan {
+        binding: binding::inputs(name, module.arguments(), &signature.inputs)?,
+        outputs: outputs::bind(name, module.returned(), &signature.outputs, rest)?,
+        signature,
+    })
+}

@@ -1,0 +1,184 @@
+//! Child processes in which models are tried before the server loads them.
+//!
+//! A trial feeds a model with inputs that no client sent: NaN, huge numbers, odd shapes. Some code of libtorch ends the
+//! process on them, and a loop of the model's own may never end. Each load is tried in a child process, which dies
+//! with the server, is limited in time and memory, and reports each step. The server then repeats only what the child
+//! survived.
+//!
+//! ```text
+//!   server ──fork at start──► fork server (one thread, libtorch is loaded) ──fork──► child of a load
+//!     │ ◄─────────────── request, reports: a socket of each load ────────────────────► │
+//! ```
+//!
+//! libtorch takes some 0.3 s to start; a copy of a process that has it loaded takes some milliseconds.
+
+mod fork_server;
+mod limits;
+mod message;
+mod progress;
+
+use std::io;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use weir_runtime::backend::LoadError;
+
+use crate::stopwatch::Stopwatch;
+use fork_server::ForkServer;
+
+pub(crate) use limits::{limit_memory, limited, set_threads};
+pub(crate) use message::{Report, Request, Stage, WarmUpData};
+pub(crate) use progress::{enter, report, request};
+
+/// The argument of the program that makes it a fork server on its standard input.
+pub(crate) const ARGUMENT: &str = "--weir-fork-server";
+
+/// Time of a whole child: some hundred runs of an ordinary model, which take a second or two.
+const LONGEST: Duration = Duration::from_secs(120);
+
+/// The work of a child, which reads its request by [`request`]; returns the exit code.
+pub(crate) type Child = fn() -> i32;
+
+/// The children of a server.
+#[derive(Debug)]
+pub(crate) struct Sandbox {
+    /// The program to start where there is no fork server yet, or no more.
+    program: PathBuf,
+    server: Mutex<Option<ForkServer>>,
+    running: Mutex<OpenSockets>,
+}
+
+/// The sockets of the children that run.
+#[derive(Debug, Default)]
+struct OpenSockets {
+    closed: bool,
+    streams: Vec<(u64, UnixStream)>,
+    next: u64,
+}
+
+/// The end of a child.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// It did all that it was to do.
+    Done,
+    /// It found that the model cannot be served.
+    Refused(LoadError),
+    /// It ended, or did not end in time. With the reason, in words that follow "the trial".
+    Died(String),
+    /// It could not be started, or was ended by what has nothing to do with the model. With the reason likewise.
+    Lost(String),
+    /// The server is stopping.
+    Closed,
+}
+
+impl Sandbox {
+    /// A sandbox of this process, whose children run `child`. The process must have no other thread yet.
+    pub(crate) fn forked(child: Child) -> Self {
+        let sandbox = Self::of(PathBuf::from("/proc/self/exe"));
+        // Without one it is started when the first model is loaded.
+        *sandbox.server() = ForkServer::fork(child).ok();
+        sandbox
+    }
+
+    /// A sandbox whose children are made by that program, which is `weir-runtime`.
+    pub(crate) fn of(program: PathBuf) -> Self {
+        Self {
+            program,
+            server: Mutex::default(),
+            running: Mutex::default(),
+        }
+    }
+
+    /// Runs the request in a child. `on_report` is called for each of its reports, in order.
+    pub(crate) fn run(&self, request: &Request, mut on_report: impl FnMut(Report)) -> End {
+        let stream = match self.child() {
+            Ok(stream) => stream,
+            Err(error) => return End::Lost(format!("could not be started: {error}")),
+        };
+        let Some(id) = self.register(&stream) else {
+            return End::Closed;
+        };
+        let end = converse(&stream, request, &mut on_report);
+        let _ = stream.shutdown(Shutdown::Both);
+        let mut running = self.running();
+        running.streams.retain(|(other, _)| *other != id);
+        if running.closed { End::Closed } else { end }
+    }
+
+    /// Ends the children that run, and starts no more.
+    pub(crate) fn close(&self) {
+        let mut running = self.running();
+        running.closed = true;
+        for (_, stream) in &running.streams {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Makes a child, by a new fork server if the last one is gone.
+    fn child(&self) -> io::Result<UnixStream> {
+        let mut server = self.server();
+        if let Some(stream) = server.as_ref().and_then(|server| server.child().ok()) {
+            return Ok(stream);
+        }
+        let started = ForkServer::start(&self.program)?;
+        let stream = started.child();
+        *server = Some(started);
+        stream
+    }
+
+    fn register(&self, stream: &UnixStream) -> Option<u64> {
+        let mut running = self.running();
+        let copy = stream.try_clone().ok().filter(|_| !running.closed)?;
+        running.next += 1;
+        let id = running.next;
+        running.streams.push((id, copy));
+        Some(id)
+    }
+
+    fn server(&self) -> MutexGuard<'_, Option<ForkServer>> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn running(&self) -> MutexGuard<'_, OpenSockets> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Becomes a fork server, whose children run `child`, if the program was started as one.
+pub(crate) fn serve_if_asked(child: Child) {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments
+        .next()
+        .is_some_and(|argument| argument == ARGUMENT)
+    {
+        fork_server::serve_on_standard_input(child);
+    }
+}
+
+/// Sends the request and reads the reports until the last.
+fn converse(stream: &UnixStream, request: &Request, on_report: &mut impl FnMut(Report)) -> End {
+    if let Err(error) = message::write(stream, request) {
+        return End::Lost(format!("could not be started: {error}"));
+    }
+    let (mut stopwatch, mut left) = (Stopwatch::start(), LONGEST);
+    loop {
+        let _ = stream.set_read_timeout(Some(left));
+        match message::read(stream) {
+            Ok(Report::Done) => return End::Done,
+            Ok(Report::Refused { kind, text }) => return End::Refused(kind.error(text)),
+            Ok(Report::Ended(how)) if how.is_lasting() => return End::Died(how.text()),
+            Ok(Report::Ended(how)) => return End::Lost(how.text()),
+            Ok(report) => on_report(report),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return End::Lost(format!("did not end within {} s", LONGEST.as_secs()));
+            }
+            Err(error) => return End::Lost(format!("was lost: {error}")),
+        }
+        left = left
+            .saturating_sub(stopwatch.lap())
+            .max(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,323 @@
+//! Messages between a server and a child, each a JSON text and the bytes of its tensors, after the lengths of both.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use weir_protocol::{DataType, Shape, Tensor};
+use weir_runtime::backend::{LoadError, ModelSource, Part, Signature, WarmUpInput};
+
+use crate::remark::Remark;
+
+/// Most bytes of a message: the example of a request is no larger, and neither is a row of a warm-up.
+const LONGEST: u64 = 1 << 30;
+
+/// A load to try.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Request {
+    pub(crate) source: ModelSource,
+    /// The reason not to try batches, where an earlier child did not survive that.
+    pub(crate) doubt: Option<String>,
+    /// The example of the source.
+    pub(crate) example: Option<Vec<TensorData>>,
+}
+
+/// The part of a trial that a child enters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Stage {
+    /// The file is loaded.
+    Load,
+    /// Inputs are looked for that the model takes.
+    Inputs,
+    /// Rows are run beside others, NaN and huge ones among them.
+    Batches,
+    /// The signature is known, and runs before readiness are tried.
+    WarmUp,
+}
+
+/// A message of a child.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Report {
+    Stage(Stage),
+    Signature(Signature),
+    Remark(Remark),
+    /// The module optimised for inference is the faster one.
+    Optimised,
+    /// An input that the model has run on.
+    WarmUp(WarmUpData),
+    Done,
+    Refused {
+        kind: RefusalKind,
+        text: String,
+    },
+    /// The child has ended; its fork server says how.
+    Ended(Death),
+}
+
+/// The end of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Death {
+    Signal(i32),
+    Exit(i32),
+}
+
+/// The variant of a [`LoadError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum RefusalKind {
+    File,
+    Config,
+    Device,
+    Warmup,
+}
+
+/// A tensor; its bytes follow the message's text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TensorData {
+    name: String,
+    datatype: String,
+    dims: Vec<i64>,
+    size: usize,
+    #[serde(skip)]
+    data: Bytes,
+}
+
+/// A [`WarmUpInput`], as messages have it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WarmUpData {
+    length: Option<usize>,
+    most_rows: usize,
+    row: Vec<Option<TensorData>>,
+}
+
+impl Death {
+    /// Checks whether another child would end in the same way: not if it was killed from outside, as where memory is
+    /// short.
+    pub(super) fn is_lasting(self) -> bool {
+        match self {
+            Self::Signal(signal) => !matches!(signal, libc::SIGKILL | libc::SIGTERM | libc::SIGINT),
+            Self::Exit(_) => true,
+        }
+    }
+
+    /// What happened, in words that follow "the trial".
+    pub(crate) fn text(self) -> String {
+        match self {
+            Self::Signal(libc::SIGPROF) => "had a run that did not end".to_owned(),
+            Self::Signal(libc::SIGKILL) => {
+                "was killed, as a process is that takes too much memory".to_owned()
+            }
+            Self::Signal(signal) => format!("ended its process by signal {signal}{}", name(signal)),
+            Self::Exit(code) => format!("ended its process with exit code {code}"),
+        }
+    }
+}
+
+fn name(signal: i32) -> &'static str {
+    match signal {
+        libc::SIGSEGV => " (SIGSEGV)",
+        libc::SIGABRT => " (SIGABRT)",
+        libc::SIGFPE => " (SIGFPE)",
+        libc::SIGBUS => " (SIGBUS)",
+        libc::SIGILL => " (SIGILL)",
+        _ => "",
+    }
+}
+
+impl RefusalKind {
+    pub(crate) fn error(self, text: String) -> LoadError {
+        match self {
+            Self::File => LoadError::File(text),
+            Self::Config => LoadError::Config(text),
+            Self::Device => LoadError::Device(text),
+            Self::Warmup => LoadError::Warmup(text),
+        }
+    }
+}
+
+impl Report {
+    pub(crate) fn refused(error: LoadError) -> Self {
+        let (kind, text) = match error {
+            LoadError::File(text) => (RefusalKind::File, text),
+            LoadError::Config(text) => (RefusalKind::Config, text),
+            LoadError::Device(text) => (RefusalKind::Device, text),
+            LoadError::Warmup(text) => (RefusalKind::Warmup, text),
+        };
+        Self::Refused { kind, text }
+    }
+}
+
+impl Request {
+    pub(crate) fn new(source: &ModelSource) -> Self {
+        let example = source.example.as_ref();
+        Self {
+            source: source.clone(),
+            doubt: None,
+            example: example.map(|tensors| tensors.iter().map(TensorData::of).collect()),
+        }
+    }
+
+    /// The source with its example.
+    pub(crate) fn into_source(self) -> io::Result<ModelSource> {
+        let tensors = self.example.map(|tensors| {
+            let tensors = tensors.into_iter().map(TensorData::into_tensor);
+            tensors.collect::<io::Result<Vec<_>>>()
+        });
+        Ok(ModelSource {
+            example: tensors.transpose()?,
+            ..self.source
+        })
+    }
+}
+
+impl TensorData {
+    fn of(tensor: &Tensor) -> Self {
+        Self {
+            name: tensor.name().to_owned(),
+            datatype: tensor.datatype().name().to_owned(),
+            dims: tensor.shape().signed().collect(),
+            size: tensor.data().len(),
+            data: tensor.data().clone(),
+        }
+    }
+
+    fn of_part(part: &Part) -> Self {
+        Self {
+            name: String::new(),
+            datatype: part.datatype.name().to_owned(),
+            dims: part.shape.signed().collect(),
+            size: part.data.len(),
+            data: part.data.clone(),
+        }
+    }
+
+    fn into_tensor(self) -> io::Result<Tensor> {
+        let (datatype, shape) = self.typed()?;
+        Tensor::new(self.name, datatype, shape, self.data).map_err(invalid)
+    }
+
+    fn into_part(self) -> io::Result<Part> {
+        let (datatype, shape) = self.typed()?;
+        Ok(Part {
+            shape,
+            datatype,
+            data: self.data,
+        })
+    }
+
+    fn typed(&self) -> io::Result<(DataType, Shape)> {
+        let datatype = DataType::parse(&self.datatype).ok_or_else(|| invalid("no datatype"))?;
+        Ok((datatype, Shape::new(&self.dims).map_err(invalid)?))
+    }
+}
+
+impl WarmUpData {
+    pub(crate) fn of(input: &WarmUpInput) -> Self {
+        let row = input.row.iter();
+        Self {
+            length: input.length,
+            most_rows: input.most_rows,
+            row: row
+                .map(|part| part.as_ref().map(TensorData::of_part))
+                .collect(),
+        }
+    }
+
+    pub(crate) fn into_input(self) -> io::Result<WarmUpInput> {
+        let row = self.row.into_iter();
+        let row = row.map(|part| part.map(TensorData::into_part).transpose());
+        Ok(WarmUpInput {
+            length: self.length,
+            most_rows: self.most_rows,
+            row: row.collect::<io::Result<_>>()?,
+        })
+    }
+}
+
+/// A message that may have tensors.
+pub(super) trait Message: Serialize + DeserializeOwned {
+    /// Its tensors, in the order of their bytes.
+    fn tensors(&mut self) -> Vec<&mut TensorData>;
+}
+
+impl Message for Request {
+    fn tensors(&mut self) -> Vec<&mut TensorData> {
+        self.example.iter_mut().flatten().collect()
+    }
+}
+
+impl Message for Report {
+    fn tensors(&mut self) -> Vec<&mut TensorData> {
+        match self {
+            Self::WarmUp(input) => input.row.iter_mut().flatten().collect(),
+            Self::Stage(_)
+            | Self::Signature(_)
+            | Self::Remark(_)
+            | Self::Optimised
+            | Self::Done
+            | Self::Refused { .. }
+            | Self::Ended(_) => Vec::new(),
+        }
+    }
+}
+
+/// Writes a message.
+///
+/// # Errors
+/// The other process is gone, or a path in the message is not UTF-8.
+pub(super) fn write<M: Message + Clone>(mut to: &UnixStream, message: &M) -> io::Result<()> {
+    let text = serde_json::to_vec(message)?;
+    let mut message = message.clone();
+    let tensors = message.tensors();
+    let bytes: usize = tensors.iter().map(|tensor| tensor.data.len()).sum();
+    let mut head = Vec::with_capacity(16 + text.len());
+    head.extend_from_slice(&(text.len() as u64).to_le_bytes());
+    head.extend_from_slice(&(bytes as u64).to_le_bytes());
+    head.extend_from_slice(&text);
+    to.write_all(&head)?;
+    for tensor in tensors {
+        to.write_all(&tensor.data)?;
+    }
+    Ok(())
+}
+
+/// Reads a message.
+///
+/// # Errors
+/// The other process is gone, or has not written in time, or not such a message.
+pub(super) fn read<M: Message>(from: &UnixStream) -> io::Result<M> {
+    let [text, bytes] = [length(from)?, length(from)?];
+    let mut message: M = serde_json::from_slice(&take(from, text)?)?;
+    let mut data = take(from, bytes)?;
+    for tensor in message.tensors() {
+        if tensor.size > data.len() {
+            return Err(invalid("a tensor has too few bytes"));
+        }
+        tensor.data = data.split_to(tensor.size);
+    }
+    Ok(message)
+}
+
+fn length(mut from: &UnixStream) -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    from.read_exact(&mut bytes)?;
+    let length = u64::from_le_bytes(bytes);
+    if length > LONGEST {
+        return Err(invalid("a message is too long"));
+    }
+    Ok(length)
+}
+
+fn take(from: &UnixStream, length: u64) -> io::Result<Bytes> {
+    let mut bytes = Vec::new();
+    from.take(length).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 != length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(Bytes::from(bytes))
+}
+
+fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}

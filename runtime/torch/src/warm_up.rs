@@ -1,0 +1,260 @@
+//! Inputs for runs before readiness: one that the model takes, and the largest batch of it.
+//!
+//! The input that inference has run on comes first, then the example beside the model, the one that it was traced with,
+//! and those that its weights suggest; last come sizes and values that many models take.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use weir_protocol::{DataType, Parameters, Shape};
+use weir_runtime::backend::{
+    Batch, Column, Instance, ModelError, ModelSource, Part, RequestInfo, TensorConfig, WarmUpInput,
+};
+use weir_runtime::check_answer;
+
+use crate::complaints::Complaints;
+use crate::infer::sizes;
+use crate::infer::trial::{Fill, Rows, Trial};
+use crate::instance::TorchInstance;
+use crate::sandbox::{Report, WarmUpData, limited, report};
+use crate::stopwatch::process_time;
+
+/// Processor time to look for an input. Runs that fail take a millisecond.
+const SEARCH: Duration = Duration::from_secs(4);
+
+/// Sizes that are tried with other values than the first.
+const SIZES_OF_OTHERS: usize = 12;
+
+/// Processor time for batches of it, each run once.
+const BATCHES: Duration = Duration::from_millis(250);
+
+/// Most bytes of a batch's inputs. Larger ones teach nothing that smaller ones do not.
+const MOST_BYTES: usize = 64 << 20;
+
+/// An input that the model runs on, with a size for each dimension.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RunnableInput {
+    pub(crate) inputs: Vec<TensorConfig>,
+    pub(crate) fill: Fill,
+    /// That of the signature.
+    pub(crate) max_batch_size: usize,
+}
+
+/// Looks for an input that the model runs on and answers as its signature says.
+///
+/// # Errors
+/// The different complaints about those that were tried.
+pub(crate) fn find(
+    source: &ModelSource,
+    instance: &mut TorchInstance,
+    ran: Option<Vec<TensorConfig>>,
+) -> Result<RunnableInput, Complaints> {
+    let signature = instance.plan.signature.clone();
+    let sized = sizes::of_signature(source, &instance.runner.module, &signature, ran);
+    let mut complaints = Complaints::new(&signature);
+    let begun = process_time();
+    for found in attempts(source, sized, signature.max_batch_size) {
+        if process_time().saturating_sub(begun) > SEARCH {
+            break;
+        }
+        let Some(columns) = columns(source, instance, &found) else {
+            continue;
+        };
+        match run(&source.name, instance, columns, 1) {
+            Ok(()) => return Ok(found),
+            Err(complaint) => complaints.add(&found.inputs, complaint),
+        }
+    }
+    Err(complaints)
+}
+
+/// All sizes with the example's values, varied ones and lengths, then the first sizes with others.
+fn attempts(
+    source: &ModelSource,
+    sized: Vec<Vec<TensorConfig>>,
+    max_batch_size: usize,
+) -> Vec<RunnableInput> {
+    let example = source.example.as_ref().map(|_| Fill::Example);
+    let of = |fill: Fill, inputs: &Vec<TensorConfig>| RunnableInput {
+        inputs: inputs.clone(),
+        fill,
+        max_batch_size,
+    };
+    let mut all: Vec<RunnableInput> = Vec::new();
+    for inputs in &sized {
+        // Lengths of sequences are as many as the sequence has.
+        let counts = inputs
+            .iter()
+            .any(is_integer)
+            .then(|| Fill::Counts(longest(inputs)));
+        let fills = example.into_iter().chain([Fill::Varied]).chain(counts);
+        all.extend(fills.map(|fill| of(fill, inputs)));
+    }
+    let others = [Fill::Ones, Fill::Zeros, Fill::Hundreds, Fill::Negative];
+    for fill in others {
+        let sized = sized.iter().take(SIZES_OF_OTHERS);
+        all.extend(sized.map(|inputs| of(fill, inputs)));
+    }
+    all
+}
+
+fn is_integer(input: &TensorConfig) -> bool {
+    matches!(input.datatype, DataType::Int32 | DataType::Int64)
+}
+
+/// The first dimension of the input that has most of them, which is that of a sequence.
+fn longest(inputs: &[TensorConfig]) -> i64 {
+    let dims = |input: &TensorConfig| input.reshape.as_ref().unwrap_or(&input.dims).clone();
+    let deepest = inputs.iter().map(dims).max_by_key(Vec::len);
+    deepest.and_then(|dims| dims.first().copied()).unwrap_or(1)
+}
+
+/// Runs the batches of each size and padding bucket that a warm-up makes, and reports the largest that succeeds.
+pub(crate) fn try_sizes(source: &ModelSource, instance: &mut TorchInstance, found: &RunnableInput) {
+    let lengths = match source.buckets.as_slice() {
+        [] => vec![None],
+        buckets => buckets.iter().copied().map(Some).collect(),
+    };
+    let begun = process_time();
+    for length in lengths {
+        let found = padded(source, found, length);
+        let Some(columns) = columns(source, instance, &found) else {
+            continue;
+        };
+        let mut most_rows = 0;
+        for rows in batch_sizes(instance.plan.signature.max_batch_size) {
+            let bytes: usize = columns
+                .iter()
+                .map(|column| column.parts[0].data.len())
+                .sum();
+            let spent = process_time().saturating_sub(begun);
+            if rows > 1 && (spent > BATCHES || bytes.saturating_mul(rows) > MOST_BYTES) {
+                break;
+            }
+            if run(&source.name, instance, columns.clone(), rows).is_err() {
+                break;
+            }
+            most_rows = rows;
+        }
+        if most_rows > 0 {
+            report_input(instance, &columns, (length, most_rows));
+        }
+    }
+}
+
+fn report_input(
+    instance: &TorchInstance,
+    columns: &[Column],
+    (length, most_rows): (Option<usize>, usize),
+) {
+    let batches = usize::from(instance.plan.signature.max_batch_size > 0);
+    let part = |input: &TensorConfig| {
+        let column = columns.iter().find(|column| *column.name == *input.name)?;
+        let inner: Vec<i64> = column.shape.signed().skip(batches).collect();
+        Some(Part {
+            shape: Shape::new(&inner).ok()?,
+            ..column.parts.first()?.clone()
+        })
+    };
+    let input = WarmUpInput {
+        length,
+        most_rows,
+        row: instance.plan.signature.inputs.iter().map(part).collect(),
+    };
+    report(&Report::WarmUp(WarmUpData::of(&input)));
+}
+
+/// The input with its first variable dimensions of that bucket.
+fn padded(source: &ModelSource, found: &RunnableInput, length: Option<usize>) -> RunnableInput {
+    let mut padded = found.clone();
+    let Some(length) = length else { return padded };
+    for (input, configured) in padded.inputs.iter_mut().zip(&source.inputs) {
+        let dims = configured.reshape.as_ref().unwrap_or(&configured.dims);
+        let axis = dims.iter().position(|dim| *dim < 0);
+        let own = input.reshape.as_mut().unwrap_or(&mut input.dims);
+        if let Some(dim) = axis.and_then(|axis| own.get_mut(axis)) {
+            *dim = length as i64;
+        }
+    }
+    padded
+}
+
+/// One row of each input that is not optional; `None` where the input cannot be made.
+fn columns(
+    source: &ModelSource,
+    instance: &TorchInstance,
+    found: &RunnableInput,
+) -> Option<Vec<Column>> {
+    let rows = match instance.plan.signature.max_batch_size {
+        0 => Rows::None,
+        _ => Rows::Range(0..1),
+    };
+    let trial = Trial::of(source, &instance.runner, &found.inputs, found.fill).ok()?;
+    let columns = trial.columns(&rows).ok()?.into_iter().zip(&found.inputs);
+    let columns = columns.filter(|(_, input)| !input.optional);
+    Some(columns.map(|(column, _)| column).collect())
+}
+
+/// Runs a batch of the row that many times, and checks that a response can be made of the answer.
+fn run(
+    model: &str,
+    instance: &mut TorchInstance,
+    columns: Vec<Column>,
+    rows: usize,
+) -> Result<(), ModelError> {
+    let signature = instance.plan.signature.clone();
+    let columns = match signature.max_batch_size {
+        0 => Some(columns),
+        _ => columns
+            .into_iter()
+            .map(|column| repeated(column, rows))
+            .collect(),
+    };
+    let Some(columns) = columns else {
+        return Err(ModelError::Failed("its inputs are too large".to_owned()));
+    };
+    let batch = Batch {
+        rows,
+        columns,
+        requests: vec![RequestInfo {
+            rows,
+            parameters: Arc::new(Parameters::new()),
+        }],
+    };
+    limited(rows, || {
+        let fresh = instance.rehearsal();
+        let fresh = fresh.map_err(|error| ModelError::Failed(error.to_string()))?;
+        let answer = match fresh {
+            Some(mut copy) => copy.run(&batch)?,
+            None => instance.run(&batch)?,
+        };
+        check_answer(model, &signature, answer, rows).map_err(ModelError::Failed)
+    })
+}
+
+fn repeated(column: Column, rows: usize) -> Option<Column> {
+    let inner = column.shape.signed().skip(1);
+    let dims: Vec<i64> = [rows as i64].into_iter().chain(inner).collect();
+    let shape = Shape::new(&dims).ok()?;
+    let part = column.parts.first()?;
+    let part = Part {
+        shape: shape.clone(),
+        datatype: part.datatype,
+        data: Bytes::from(part.data.repeat(rows)),
+    };
+    Some(Column {
+        shape,
+        parts: vec![part],
+        ..column
+    })
+}
+
+/// 1, 2, 4, … and the largest.
+fn batch_sizes(max_batch_size: usize) -> Vec<usize> {
+    let most = max_batch_size.max(1);
+    let doubled = std::iter::successors(Some(1), |size| Some(size * 2));
+    let mut sizes: Vec<usize> = doubled.take_while(|size| *size < most).collect();
+    sizes.push(most);
+    sizes
+}

@@ -1,0 +1,232 @@
+//! Models that made-up inputs end or hang, or that take few of them: a load tries them in a child process.
+
+use std::sync::Arc;
+
+use weir_protocol::DataType;
+use weir_runtime::backend::{Backend, Device, LoadError, Model, ModelSource, WarmUp, WarmUpInput};
+use weir_runtime_torch::TorchBackend;
+
+use crate::fixture::*;
+
+const F: DataType = DataType::Fp32;
+
+fn one_input(name: &str, input: &str, dims: &[i64], output: &[i64]) -> ModelSource {
+    let rows = 8;
+    configured(
+        name,
+        rows,
+        vec![tensor(input, F, dims)],
+        vec![tensor("OUTPUT__0", F, output)],
+    )
+}
+
+fn doubt(model: &Arc<dyn Model>) -> &str {
+    model.doubt().unwrap_or("none")
+}
+
+fn warm_up(model: &Arc<dyn Model>) -> Vec<WarmUpInput> {
+    match model.warm_up() {
+        WarmUp::On(inputs) => inputs.to_vec(),
+        WarmUp::Needless => Vec::new(),
+    }
+}
+
+fn answer(model: &Arc<dyn Model>, shape: &[i64], input: &str, data: &[f32]) -> Vec<f32> {
+    let mut instance = model.instance(Device::Cpu).unwrap();
+    let column = whole(input, F, shape, floats(data));
+    as_floats(&run(&mut *instance, vec![column]).unwrap()[0])
+}
+
+#[test]
+fn a_model_that_odd_values_end_is_served_in_doubt() {
+    let identity: Vec<f32> = (0..16)
+        .map(|n| if n % 5 == 0 { 2.0 } else { 0.0 })
+        .collect();
+    let bare = load(&bare("spectral"));
+    assert_eq!(bare.signature().max_batch_size, 0);
+    let said = "in doubt: the trial ended its process by signal 11 (SIGSEGV)";
+    assert_eq!(doubt(&bare), said);
+    assert_eq!(answer(&bare, &[1, 4, 4], "a", &identity), [2.0]);
+    assert_eq!(warm_up(&bare).len(), 1);
+
+    let configured = load(&one_input("spectral", "a", &[4, 4], &[1]));
+    assert_eq!(
+        (configured.signature().max_batch_size, doubt(&configured)),
+        (8, said)
+    );
+    assert_eq!(answer(&configured, &[1, 4, 4], "a", &identity), [2.0]);
+    assert_eq!(warm_up(&configured).len(), 1);
+}
+
+#[test]
+fn a_model_that_odd_values_hang_is_served_in_doubt() {
+    let bare = load(&bare("newton"));
+    assert_eq!(bare.signature().max_batch_size, 0);
+    assert_eq!(
+        doubt(&bare),
+        "in doubt: the trial had a run that did not end"
+    );
+    let dims = bare.signature().inputs[0].dims.len();
+    let shape = vec![1; dims];
+    assert_eq!(answer(&bare, &shape, "x", &[4.0]), [2.0]);
+}
+
+/// The second load of the same contents, under another name, needs no trial: it would be the same.
+#[test]
+fn a_verdict_is_kept_by_the_contents_of_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let backend = TorchBackend::with_program(env!("CARGO_BIN_EXE_weir-runtime").into());
+    let first = one_input("spectral", "a", &[4, 4], &[1]);
+    let model = backend.load(&first).unwrap();
+    assert!(doubt(&model).contains("SIGSEGV"));
+    let moved = folder.path().join("model.pt");
+    std::fs::copy(&first.path, &moved).unwrap();
+    let second = ModelSource {
+        path: moved,
+        ..first
+    };
+    let again = backend.load(&second).unwrap();
+    assert_eq!(doubt(&again), doubt(&model));
+    assert_eq!(warm_up(&again), warm_up(&model));
+}
+
+#[test]
+fn a_closed_backend_loads_nothing() {
+    let backend = TorchBackend::with_program(env!("CARGO_BIN_EXE_weir-runtime").into());
+    backend.close();
+    let error = backend
+        .load(&bare("mlp"))
+        .err()
+        .map(|error| error.to_string());
+    assert_eq!(error.as_deref(), Some("the server is stopping"));
+}
+
+#[test]
+fn without_a_child_a_configured_model_is_served_in_doubt() {
+    let backend = TorchBackend::with_program("/nonexistent/weir-runtime".into());
+    let model = backend
+        .load(&one_input("mlp", "input", &[16], &[4]))
+        .unwrap();
+    assert!(
+        doubt(&model).contains("could not be started"),
+        "{}",
+        doubt(&model)
+    );
+    assert_eq!(answer(&model, &[1, 16], "input", &[0.0; 16]).len(), 4);
+}
+
+#[test]
+fn inputs_of_a_warm_up_are_found_for_models_that_take_few() {
+    let speech = configured(
+        "speech",
+        8,
+        vec![
+            tensor("x", F, &[-1, 80]),
+            weir_runtime::backend::TensorConfig {
+                reshape: Some(Vec::new()),
+                ..tensor("lengths", DataType::Int64, &[1])
+            },
+        ],
+        vec![tensor("OUTPUT__0", F, &[8])],
+    );
+    for source in [
+        one_input("pixels_traced", "x", &[-1, -1, -1], &[1]),
+        one_input("pixels_traced", "x", &[1, 28, 28], &[1]),
+        one_input("stft", "x", &[-1], &[513]),
+        one_input("sound", "x", &[-1], &[1]),
+        speech,
+    ] {
+        let name = source.name.clone();
+        let model = load(&source);
+        let inputs = warm_up(&model);
+        assert_eq!(inputs.len(), 1, "{name}");
+        assert_eq!(inputs[0].most_rows, 8, "{name}");
+        assert_eq!(model.doubt(), None, "{name}");
+    }
+}
+
+#[test]
+fn a_larger_input_that_becomes_more_rows_is_no_variable_dimension() {
+    let model = load(&bare("pixels_traced"));
+    assert_eq!(model.signature().inputs, [tensor("x", F, &[1, 28, 28])]);
+    assert_eq!(model.signature().max_batch_size, 32);
+}
+
+#[test]
+fn a_model_that_takes_no_made_up_input_is_served() {
+    let model = load(&one_input("few", "x", &[4], &[4]));
+    assert_eq!(warm_up(&model), []);
+    assert_eq!(
+        answer(&model, &[1, 4], "x", &[42.0, 0.0, 0.0, 0.0]),
+        [84.0, 0.0, 0.0, 0.0]
+    );
+}
+
+#[test]
+fn an_example_beside_a_configuration_warms_up() {
+    let values = floats(&[42.0, 0.0, 0.0, 0.0]);
+    let shape = weir_protocol::Shape::new(&[1, 4]).unwrap();
+    let example = weir_protocol::Tensor::new("x".to_owned(), F, shape, values.clone()).unwrap();
+    let model = load(&ModelSource {
+        example: Some(vec![example]),
+        ..one_input("few", "x", &[4], &[4])
+    });
+    let inputs = warm_up(&model);
+    assert_eq!(inputs[0].row[0].as_ref().unwrap().data, values);
+}
+
+#[test]
+fn a_configuration_that_contradicts_the_model_is_refused() {
+    for (source, said) in [
+        (
+            one_input("mlp", "input", &[12], &[4]),
+            "shapes cannot be multiplied (1x12 and 16x32) (input of [12])",
+        ),
+        (
+            configured(
+                "mlp",
+                8,
+                vec![tensor("input", DataType::Int64, &[16])],
+                vec![tensor("OUTPUT__0", F, &[4])],
+            ),
+            "must have the same dtype, but got Long and Float (input of [16])",
+        ),
+        (
+            configured(
+                "mlp",
+                8,
+                vec![tensor("input", F, &[16])],
+                vec![tensor("OUTPUT__0", DataType::Int64, &[4])],
+            ),
+            "configuration expects datatype TYPE_INT64 for output 'OUTPUT__0'",
+        ),
+    ] {
+        let error = refusal(&source);
+        assert!(matches!(error, LoadError::Warmup(_)), "{error}");
+        assert!(error.to_string().contains(said), "{error}");
+    }
+}
+
+#[test]
+fn made_up_inputs_are_small() {
+    let model = load(&configured(
+        "images",
+        0,
+        vec![tensor("x", F, &[-1, 3, -1, -1])],
+        vec![tensor("OUTPUT__0", F, &[-1, 1])],
+    ));
+    let inputs = warm_up(&model);
+    let row = inputs[0].row[0].as_ref().unwrap();
+    // Every dimension of 224 would be 33 million elements.
+    assert!(row.shape.elements() <= 4 << 20, "{}", row.shape);
+}
+
+#[test]
+fn a_partial_configuration_is_completed_with_sizes_that_run() {
+    let mut source = bare("stft");
+    source.inputs = vec![tensor("x", F, &[-1])];
+    source.max_batch_size = Some(4);
+    let model = load(&source);
+    assert_eq!(model.signature().inputs, source.inputs);
+    assert_eq!(model.signature().outputs, [tensor("OUTPUT__0", F, &[513])]);
+}
