@@ -246,6 +246,8 @@ pub enum Leeway {
     /// None: datatypes, ranks and fixed dimensions are as the signature says.
     #[default]
     None,
+    /// One further dimension before those of the signature, in each input.
+    OneLeadingDim,
     /// Further dimensions before those of the signature, equally many in each input.
     LeadingDims,
     /// Any rank, the same in each input; all dimensions of the signature are variable.

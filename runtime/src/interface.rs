@@ -49,7 +49,9 @@ impl Interface {
             .all(|input| !input.optional && variable_axis(&input.dims).is_none());
         let any_shape = match self.signature.leeway {
             Leeway::None => false,
-            Leeway::LeadingDims | Leeway::AnyRank | Leeway::Everything => true,
+            Leeway::OneLeadingDim | Leeway::LeadingDims | Leeway::AnyRank | Leeway::Everything => {
+                true
+            }
         };
         if fixed && !any_shape {
             return Group::Fixed;

@@ -297,7 +297,7 @@ impl Interface {
     fn check_equal_ranks(&self, slots: &[Option<Input>]) -> Result<(), ServeError> {
         match self.signature.leeway {
             Leeway::None | Leeway::Everything => return Ok(()),
-            Leeway::LeadingDims | Leeway::AnyRank => {}
+            Leeway::OneLeadingDim | Leeway::LeadingDims | Leeway::AnyRank => {}
         }
         let known = slots.iter().zip(&self.signature.inputs);
         let mut given = known.filter_map(|(slot, config)| Some((slot.as_ref()?, config)));
@@ -334,7 +334,9 @@ impl Interface {
 fn is_datatype(got: DataType, wanted: DataType, leeway: Leeway) -> bool {
     match leeway {
         Leeway::Everything => (got == DataType::Bytes) == (wanted == DataType::Bytes),
-        Leeway::None | Leeway::LeadingDims | Leeway::AnyRank => got == wanted,
+        Leeway::None | Leeway::OneLeadingDim | Leeway::LeadingDims | Leeway::AnyRank => {
+            got == wanted
+        }
     }
 }
 
@@ -342,8 +344,9 @@ fn is_datatype(got: DataType, wanted: DataType, leeway: Leeway) -> bool {
 fn fits(dims: &[i64], wanted: &[i64], leeway: Leeway) -> bool {
     let own = match leeway {
         Leeway::Everything | Leeway::AnyRank => return true,
+        Leeway::OneLeadingDim if dims.len() == wanted.len() + 1 => &dims[1..],
         Leeway::LeadingDims => &dims[dims.len().saturating_sub(wanted.len())..],
-        Leeway::None => dims,
+        Leeway::None | Leeway::OneLeadingDim => dims,
     };
     let matches = |(got, want): (&i64, &i64)| *want < 0 || got == want;
     own.len() == wanted.len() && own.iter().zip(wanted).all(matches)
@@ -386,6 +389,22 @@ mod tests {
     use weir_ops::byte_budget::ByteBudget;
 
     use super::*;
+
+    #[test]
+    fn further_dimensions_are_as_many_as_the_leeway_allows() {
+        let wanted = [-1, 32];
+        for (dims, leeway, expected) in [
+            (&[5, 32][..], Leeway::OneLeadingDim, true),
+            (&[2, 5, 32], Leeway::OneLeadingDim, true),
+            (&[2, 2, 5, 32], Leeway::OneLeadingDim, false),
+            (&[2, 5, 31], Leeway::OneLeadingDim, false),
+            (&[32], Leeway::OneLeadingDim, false),
+            (&[2, 2, 5, 32], Leeway::LeadingDims, true),
+            (&[2, 5, 32], Leeway::None, false),
+        ] {
+            assert_eq!(fits(dims, &wanted, leeway), expected, "{dims:?} {leeway:?}");
+        }
+    }
 
     #[test]
     fn strings_count_until_they_are_dropped() {

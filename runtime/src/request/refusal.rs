@@ -83,6 +83,11 @@ impl Interface {
     pub(super) fn guessed(&self) -> &'static str {
         match self.signature.leeway {
             Leeway::None => "",
+            Leeway::OneLeadingDim => {
+                " (inferred from trial runs, which succeeded with these dimensions and with one more before them: if the \
+                 model takes this input, put a request that it answers beside it as example.json, or configure its \
+                 inputs and outputs)"
+            }
             Leeway::LeadingDims | Leeway::AnyRank => {
                 " (inferred from trial runs: if the model takes this input, put a request that it answers beside it \
                  as example.json, or configure its inputs and outputs)"

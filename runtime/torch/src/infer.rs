@@ -142,10 +142,11 @@ fn whole(
     let source = search.source;
     let signature = observe::signature(source, trial, candidate, seen, &Rows::None);
     let signature = signature.map_err(Dependence::Failed)?;
+    let signature = leeway::with(source, search.runner, trial, signature);
     Ok(Inferred {
-        signature: leeway::with(source, search.runner, trial, signature),
+        remarks: leeway::remark(&signature).into_iter().collect(),
+        signature,
         ran: Some(candidate.inputs.clone()),
-        remarks: Vec::new(),
     })
 }
 

@@ -6,6 +6,7 @@ use weir_runtime::backend::{Leeway, ModelSource, Signature, TensorConfig};
 use super::independence;
 use super::trial::{Rows, Trial};
 use crate::module::{Argument, ArgumentKind};
+use crate::remark::Remark;
 use crate::runner::Runner;
 
 /// Sizes of further dimensions, before those of the signature.
@@ -39,8 +40,15 @@ pub(super) fn with(
             rows,
         )
     };
-    if !FURTHER.iter().all(|further| takes(further)) {
-        return signature;
+    match FURTHER.iter().take_while(|further| takes(further)).count() {
+        0 => return signature,
+        1 => {
+            return Signature {
+                leeway: Leeway::OneLeadingDim,
+                ..signature
+            };
+        }
+        _ => {}
     }
     let open = |input: &TensorConfig| input.dims.iter().all(|dim| *dim < 0);
     let shallower = trial.inputs().iter().map(|input| shallower(input, rows));
@@ -59,6 +67,27 @@ pub(super) fn with(
         leeway,
         ..signature
     }
+}
+
+/// What to say of a model that runs on inputs of two ranks, of which metadata shows one.
+pub(super) fn remark(signature: &Signature) -> Option<Remark> {
+    let ranks = |input: &TensorConfig| {
+        let name = &input.name;
+        format!(
+            "'{name}' of {:?} and of {:?}",
+            input.dims,
+            [&[-1], input.dims.as_slice()].concat()
+        )
+    };
+    let ranks: Vec<String> = signature.inputs.iter().map(ranks).collect();
+    (signature.leeway == Leeway::OneLeadingDim).then(|| {
+        Remark::new(
+            "the model runs on inputs of two ranks: requests may have either, each runs by itself, and metadata shows \
+             the first",
+            format!("trials ran {}", ranks.join(", ")),
+            "put a request beside the model as example.json, or configure inputs and outputs, to have one of them",
+        )
+    })
 }
 
 /// The input with one dimension less; rows need none of their own.

@@ -501,6 +501,18 @@ class Images(nn.Module):
         return self.conv(x).mean([2, 3])
 
 
+class Encoder(nn.Module):
+    """A transformer's encoder, of [steps, 32] and of [steps, rows, 32]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(32, 4, 64)
+        self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.encoder(x)
+
+
 def mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
 
@@ -568,6 +580,7 @@ TRIALS = {
     "speech": Speech,
     "few": Few,
     "images": Images,
+    "encoder": Encoder,
 }
 
 

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use weir_protocol::DataType;
-use weir_runtime::backend::{Backend, Device, LoadError, Model, ModelSource, WarmUp, WarmUpInput};
+use weir_runtime::backend::{
+    Backend, Device, Leeway, LoadError, Model, ModelSource, WarmUp, WarmUpInput,
+};
 use weir_runtime_torch::TorchBackend;
 
 use crate::fixture::*;
@@ -229,4 +231,16 @@ fn a_partial_configuration_is_completed_with_sizes_that_run() {
     let model = load(&source);
     assert_eq!(model.signature().inputs, source.inputs);
     assert_eq!(model.signature().outputs, [tensor("OUTPUT__0", F, &[513])]);
+}
+
+#[test]
+fn a_model_of_two_ranks_takes_both() {
+    let model = load(&bare("encoder"));
+    let signature = model.signature();
+    assert_eq!(signature.inputs, [tensor("x", F, &[-1, 32])]);
+    assert_eq!(
+        (signature.max_batch_size, signature.leeway),
+        (0, Leeway::OneLeadingDim)
+    );
+    assert_eq!(answer(&model, &[2, 5, 32], "x", &[0.5; 320]).len(), 320);
 }
