@@ -57,28 +57,28 @@ impl Routes {
         self.routes.iter().find(|route| route.service == *service)
     }
 
-    /// Every claim, in the order in which they win: a service's own host before a tag that another makes of its own, as
-    /// `prev-digits` is of `digits`, and the older service's before the younger's.
-    pub fn claims(&self) -> impl Iterator<Item = HostClaim<'_>> {
-        let own = self.routes.iter().flat_map(|route| {
-            let hosts = route.hosts.iter();
-            hosts.map(move |host| HostClaim {
-                host,
-                route,
-                tag: None,
-            })
-        });
-        own.chain(self.routes.iter().flat_map(tagged))
+    /// The claim that has each host: the oldest service's. Within a namespace a service's own host goes before a tag that another
+    /// makes of its own, as `prev-digits` is of `digits`; a service of another namespace takes neither.
+    #[must_use]
+    pub fn holders(&self) -> HashMap<&Host, HostClaim<'_>> {
+        let mut holders = HashMap::<&Host, HostClaim<'_>>::new();
+        for claim in self.routes.iter().flat_map(claims) {
+            let holder = holders.entry(claim.host).or_insert(claim);
+            if claim.goes_before(holder) {
+                *holder = claim;
+            }
+        }
+        holders
     }
 
     /// The hosts that are claimed in vain, for a condition on each loser.
     #[must_use]
     pub fn conflicts(&self) -> Vec<Conflict> {
-        let mut holders: HashMap<&Host, &ServiceName> = HashMap::new();
+        let holders = self.holders();
         let mut conflicts = Vec::new();
-        for HostClaim { host, route, .. } in self.claims() {
-            let holder = *holders.entry(host).or_insert(&route.service);
-            if *holder != route.service {
+        for HostClaim { host, route, .. } in self.routes.iter().flat_map(claims) {
+            let holder = holders.get(host).map(|holder| &holder.route.service);
+            if let Some(holder) = holder.filter(|holder| **holder != route.service) {
                 conflicts.push(Conflict {
                     host: host.clone(),
                     holder: holder.clone(),
@@ -88,6 +88,24 @@ impl Routes {
         }
         conflicts
     }
+}
+
+impl HostClaim<'_> {
+    /// True for a service's own host that an older service's tag has, in the same namespace.
+    fn goes_before(&self, holder: &Self) -> bool {
+        let is_own_before_tag = self.tag.is_none() && holder.tag.is_some();
+        is_own_before_tag && self.route.service.namespace() == holder.route.service.namespace()
+    }
+}
+
+/// The claims of a route: its own hosts, then those of its tags.
+fn claims(route: &Arc<Route>) -> impl Iterator<Item = HostClaim<'_>> {
+    let own = route.hosts.iter().map(move |host| HostClaim {
+        host,
+        route,
+        tag: None,
+    });
+    own.chain(tagged(route))
 }
 
 /// The claims of a route's tags.

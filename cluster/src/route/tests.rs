@@ -54,6 +54,34 @@ fn a_tag_does_not_get_the_host_of_a_service() {
 }
 
 #[test]
+fn a_service_of_another_namespace_does_not_get_the_host_of_a_tag() {
+    let host = Host::parse("prev-a-team-b.example.com").unwrap();
+    let of = |namespace: &str, name: &str, since| {
+        let service = ServiceName::new(namespace, name).unwrap();
+        let mut route = Route::new(service, Destination::Nowhere("stopped".into()));
+        route.since = since;
+        route
+    };
+    let mut old = of("team-b", "a", 10);
+    old.tags = vec![Tagged {
+        tag: Tag::new("prev").unwrap(),
+        hosts: vec![host.clone()],
+        revision: old.service.revision(1).unwrap(),
+    }];
+    let mut young = of("b", "prev-a-team", 20);
+    young.hosts = vec![host.clone()];
+    let routes = Routes::new(1, vec![Arc::new(old.clone()), Arc::new(young.clone())]);
+    let [conflict] = &routes.conflicts()[..] else {
+        panic!("{:?}", routes.conflicts());
+    };
+    assert_eq!(
+        (&conflict.holder, &conflict.loser),
+        (&old.service, &young.service)
+    );
+    assert_eq!(routes.holders()[&host].tag, Some(0));
+}
+
+#[test]
 fn a_split_needs_a_share_and_no_revision_twice() {
     let target = |number, weight| Target {
         revision: revision("a", number),

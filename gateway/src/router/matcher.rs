@@ -54,16 +54,14 @@ pub(crate) struct RouteMatch<'a> {
 impl RouteMatcher {
     /// Puts routes in order.
     pub(crate) fn new(routes: &Routes, scope: Scope, known_hosts: KnownHosts) -> Self {
+        let holders = routes.holders();
         let mut matcher = Self {
             scope,
             known_hosts,
-            hosts: HashMap::with_capacity(routes.claims().count()),
+            hosts: holders.into_values().map(HostEntry::of).collect(),
             services: HashMap::with_capacity(routes.as_slice().len()),
             models: HashMap::new(),
         };
-        for claim in routes.claims() {
-            matcher.add_host(claim);
-        }
         for route in routes.as_slice() {
             matcher.add(route);
         }
@@ -77,14 +75,6 @@ impl RouteMatcher {
             let model = self.models.entry(model.clone());
             model.or_insert_with(|| route.clone());
         }
-    }
-
-    fn add_host(&mut self, claim: HostClaim<'_>) {
-        let entry = self.hosts.entry(claim.host.clone());
-        entry.or_insert_with(|| HostEntry {
-            route: claim.route.clone(),
-            tag: claim.tag,
-        });
     }
 
     /// The service of this host, else of this path.
@@ -186,6 +176,15 @@ impl RouteMatcher {
 }
 
 impl HostEntry {
+    /// A host, and where it leads.
+    fn of(claim: HostClaim<'_>) -> (Host, Self) {
+        let entry = Self {
+            route: claim.route.clone(),
+            tag: claim.tag,
+        };
+        (claim.host.clone(), entry)
+    }
+
     /// The revision that has all requests of a tag's host.
     fn revision(&self) -> Option<&RevisionName> {
         let tagged = self.route.tags.get(self.tag? as usize)?;

@@ -153,12 +153,7 @@ fn hosts(service: &ServiceName) -> Vec<Host> {
 
 /// The service that gets the requests to a host.
 fn holder<'a>(routes: &'a Routes, host: &Host) -> &'a ServiceName {
-    let mut claims = routes.claims();
-    &claims
-        .find(|claim| claim.host == host)
-        .unwrap()
-        .route
-        .service
+    &routes.holders()[host].route.service
 }
 
 /// The annotation of a route that is older than all others.
