@@ -16,7 +16,8 @@ Examples:
     weir status -o wide              with more columns: requests, failures, restarts, idle time
     weir status -o json              all of it, for programs
 
-Exit code: 0 if every service is ready, 1 if one is not or no `weir up` answers.";
+Exit code: 0 if every service is ready and no revision that has to run fails, 1 if not, or if no
+`weir up` answers.";
 
 /// Shows what `weir up` on this machine serves.
 #[derive(Debug, clap::Args)]
