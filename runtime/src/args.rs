@@ -19,6 +19,7 @@ mod values;
 use std::ffi::OsString;
 use std::path::Path;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser};
 
 pub(crate) use config::{Config, GrpcConfig, HttpConfig, OnLoadError};
@@ -99,7 +100,8 @@ where
     I: IntoIterator<Item = T>,
     T: Into<OsString> + Clone,
 {
-    let matches = command().try_get_matches_from(without_repeated_name(argv))?;
+    let matches = command().try_get_matches_from(without_repeated_name(argv));
+    let matches = matches.map_err(with_hint)?;
     let args = Args::from_arg_matches(&matches)?;
     let known = triton_flags::given(&matches);
     build::build(args, known).map_err(ArgsError::Invalid)
@@ -114,6 +116,20 @@ fn without_repeated_name<T: Into<OsString>>(argv: impl IntoIterator<Item = T>) -
         argv.remove(1);
     }
     argv
+}
+
+/// Adds, to the error about a word that is no flag, the flag that takes a path.
+fn with_hint(mut error: clap::Error) -> clap::Error {
+    let word = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(word)) if !word.starts_with('-') => word.clone(),
+        Some(_) | None => return error,
+    };
+    if error.kind() == ErrorKind::UnknownArgument {
+        let hint = format!("what to serve follows a flag: --model-repository {word}");
+        let hint = ContextValue::StyledStrs(vec![hint.into()]);
+        error.insert(ContextKind::Suggested, hint);
+    }
+    error
 }
 
 impl ArgsError {

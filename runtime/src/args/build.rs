@@ -40,6 +40,7 @@ pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
     let mut errors = given.refused;
     let control = control(&models, &mut errors);
     check_models(&models, &mut errors);
+    let notes = notes(given.accepted, &models, &http);
     let metrics = metrics(&http, &mut errors);
     let (threads, connections) = (http.http_thread_count, connection_limits(&http, &limits));
     let max_decompressed = http.http_max_input_size.get();
@@ -50,7 +51,6 @@ pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
     check_ports(http.as_ref(), grpc.as_ref(), metrics.as_ref(), &mut errors);
     check_limits(&limits, &mut errors);
     let trace = trace(&logs.trace_config, &mut errors);
-    let notes = [given.accepted, backend_notes(&models)].concat();
     let config = Config {
         control,
         device,
@@ -102,7 +102,7 @@ fn control(models: &ModelArgs, errors: &mut Vec<String>) -> ControlMode {
         ModeFlag::Poll => {
             let period = models.repository_poll_secs;
             if period.is_zero() {
-                errors.push("--repository-poll-secs must be at least 1 in mode poll".to_owned());
+                errors.push("--repository-poll-secs must be more than 0 in mode poll".to_owned());
             }
             ControlMode::Poll(period)
         }
@@ -157,6 +157,16 @@ fn auto_complete(models: &ModelArgs) -> AutoComplete {
     }
 }
 
+/// Sentences for the log about flags without effect.
+fn notes(accepted: Vec<String>, models: &ModelArgs, http: &HttpArgs) -> Vec<String> {
+    [
+        accepted,
+        backend_notes(models),
+        summary_notes(&http.metrics_config),
+    ]
+    .concat()
+}
+
 /// A sentence for each `--backend-config`: Triton's libtorch backend has no such settings either.
 fn backend_notes(models: &ModelArgs) -> Vec<String> {
     let given = models.backend_config.iter();
@@ -172,6 +182,17 @@ fn backend_notes(models: &ModelArgs) -> Vec<String> {
         )
     };
     given.map(note).collect()
+}
+
+/// A sentence for summaries that are asked for.
+fn summary_notes(metrics_config: &[(String, String)]) -> Vec<String> {
+    let asks = |(key, value): &(String, String)| {
+        key == "summary_latencies" && super::values::switch(value) == Ok(true)
+    };
+    let note = "--metrics-config summary_latencies=true accepted without effect: summaries of several replicas cannot be \
+                added up; ask for histogram_latencies=true";
+    let asked = metrics_config.iter().any(asks);
+    asked.then(|| note.to_owned()).into_iter().collect()
 }
 
 fn http_config(args: HttpArgs, errors: &mut Vec<String>) -> Option<HttpConfig> {
@@ -269,12 +290,8 @@ fn metrics_option(
     match key {
         "counter_latencies" => options.counter_latencies = on,
         "histogram_latencies" => options.histogram_latencies = on,
-        "summary_latencies" if !on => {}
-        "summary_latencies" => errors.push(
-            "--metrics-config summary_latencies=true is not supported: summaries of several \
-             replicas cannot be added up; read the histograms"
-                .to_owned(),
-        ),
+        // A note says that it has no effect.
+        "summary_latencies" => {}
         unknown => errors.push(format!(
             "--metrics-config {unknown}: unknown, expected counter_latencies or histogram_latencies"
         )),

@@ -24,13 +24,13 @@ pub(super) struct HttpArgs {
           value_name = "BOOL", value_parser = values::switch, action = clap::ArgAction::Set)]
     pub(super) reuse_http_port: bool,
     /// Threads that serve HTTP and gRPC; default: one per processor
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = values::count::<NonZeroUsize>)]
     pub(super) http_thread_count: Option<NonZeroUsize>,
     /// Largest JSON part of a request, decompressed body or gRPC message, and raw body, in bytes
-    #[arg(long, default_value = "67108864", value_name = "BYTES")]
+    #[arg(long, default_value = "67108864", value_name = "BYTES", value_parser = values::count::<NonZeroUsize>)]
     pub(super) http_max_input_size: NonZeroUsize,
     /// Largest request body of any kind, in bytes
-    #[arg(long, default_value = "1073741824", value_name = "BYTES")]
+    #[arg(long, default_value = "1073741824", value_name = "BYTES", value_parser = values::count::<NonZeroUsize>)]
     pub(super) http_max_body_size: NonZeroUsize,
     /// Time a client has for a request's head, its idle time before included; a gRPC connection without a call ends
     /// after it, too

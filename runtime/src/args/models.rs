@@ -41,10 +41,10 @@ pub(super) struct ModelArgs {
     #[arg(long, value_name = "NAME")]
     pub(super) model_config_name: Option<String>,
     /// Models loaded at the same time
-    #[arg(long, default_value = "4", value_name = "N")]
+    #[arg(long, default_value = "4", value_name = "N", value_parser = values::count::<NonZeroUsize>)]
     pub(super) model_load_thread_count: NonZeroUsize,
     /// How often a failed load is tried again
-    #[arg(long, default_value = "0", value_name = "N")]
+    #[arg(long, default_value = "0", value_name = "N", value_parser = values::count::<u32>)]
     pub(super) model_load_retry_count: u32,
     /// Require a complete config.pbtxt: nothing is learned from the model
     #[arg(long)]

@@ -122,19 +122,70 @@ fn control_modes_bring_their_own() {
 fn all_errors_are_listed_at_once() {
     let found = errors(
         "--load-model a --grpc-port 8000 --drain-delay-secs 30 --grpc-use-ssl \
-         --metrics-config summary_latencies=true --trace-config file=/x --trace-config rate=0",
+         --metrics-config summary=true --trace-config file=/x --trace-config rate=0",
     );
     let expected = [
         "--grpc-use-ssl is not supported: TLS is not served here; end it at the gateway in front",
         "--load-model needs --model-control-mode explicit",
         "--model-repository PATH is missing: name a model file, a model directory or a directory of models",
-        "--metrics-config summary_latencies=true is not supported: summaries of several replicas cannot be added up; read the histograms",
+        "--metrics-config summary: unknown, expected counter_latencies or histogram_latencies",
         "--http-port and --grpc-port are both 8000",
         "--drain-delay-secs 30 must be shorter than --exit-timeout-secs 30",
         "--trace-config file is not supported: traces go to the log; use --log-file",
         "--trace-config: invalid value '0' for setting 'trace_rate': expected an integer from 1",
     ];
     assert_eq!(found, expected);
+}
+
+#[test]
+fn numbers_are_taken_as_helm_and_yaml_print_them() {
+    let polled = |seconds: &str| {
+        config(&format!(
+            "--model-control-mode poll --repository-poll-secs={seconds}"
+        ))
+        .control
+    };
+    let poll = |ms| ControlMode::Poll(std::time::Duration::from_millis(ms));
+    assert_eq!(polled("600.0"), poll(600_000));
+    assert_eq!(polled("6e+02"), poll(600_000));
+    assert_eq!(polled("0.5"), poll(500));
+    for wrong in ["-1", "nan", "inf", "5e9", "1s", ""] {
+        let told = usage(&format!("--repository-poll-secs={wrong}"));
+        assert!(
+            told.contains("expected seconds from 0 to 4294967295"),
+            "{told}"
+        );
+    }
+    let limits = config(
+        "--max-inflight-bytes=1.073741824e+09 --max-queue 16.0 --model-load-retry-count=2.0",
+    );
+    assert_eq!((limits.max_inflight, limits.max_queue.get()), (1 << 30, 16));
+    assert_eq!(limits.load_retries, 2);
+    assert!(usage("--max-queue 16.5").contains("invalid digit"));
+    assert!(usage("--max-queue 0.0").contains("zero"));
+}
+
+#[test]
+fn summaries_are_accepted_without_effect() {
+    let notes = config(
+        "--metrics-config summary_latencies=true --metrics-config summary_quantiles=0.5:0.05",
+    )
+    .notes;
+    assert_eq!(notes.len(), 1);
+    assert!(notes[0].contains("histogram_latencies=true"), "{notes:?}");
+    assert!(
+        config("--metrics-config summary_latencies=false")
+            .notes
+            .is_empty()
+    );
+}
+
+#[test]
+fn a_path_without_its_flag_is_told_the_flag() {
+    let told = usage("models/a.pt");
+    assert!(told.contains("unexpected argument 'models/a.pt'"), "{told}");
+    assert!(told.contains("--model-repository models/a.pt"), "{told}");
+    assert!(!usage("--model-repositry /m").contains("follows a flag"));
 }
 
 #[test]

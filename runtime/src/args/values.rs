@@ -1,6 +1,9 @@
 //! Parsers of flag values.
 
+use std::borrow::Cow;
+use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr};
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Parses Triton's booleans: `true`, `on`, `1`, `false`, `off`, `0`, in any case.
@@ -12,18 +15,42 @@ pub(super) fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-pub(super) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: u32 = text
+/// Parses a count. A whole number may be written as Helm and YAML print it, `600.0` or `4.194304e+06`.
+pub(super) fn count<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
+    whole(text)
         .parse()
-        .map_err(|_| "expected whole seconds from 0 to 4294967295".to_owned())?;
-    Ok(Duration::from_secs(seconds.into()))
+        .map_err(|error: T::Err| error.to_string())
+}
+
+/// Parses a time in seconds, of which a part may be given: `0.5`.
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = whole(text).parse::<u32>().map(f64::from);
+    let seconds = seconds.ok().or_else(|| text.parse().ok());
+    seconds
+        .filter(|seconds| (0.0..=f64::from(u32::MAX)).contains(seconds))
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "expected seconds from 0 to 4294967295".to_owned())
 }
 
 pub(super) fn milliseconds(text: &str) -> Result<Duration, String> {
-    let ms: u64 = text
+    let ms: u64 = whole(text)
         .parse()
         .map_err(|_| "expected whole milliseconds".to_owned())?;
     Ok(Duration::from_millis(ms))
+}
+
+/// The digits of a whole number that is written with a point or an exponent; any other text as it is.
+fn whole(text: &str) -> Cow<'_, str> {
+    /// All whole numbers up to here are 64-bit floating-point numbers.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match text.parse::<f64>() {
+        Ok(number)
+            if text.contains(['.', 'e', 'E']) && number.fract() == 0.0 && number.abs() < EXACT =>
+        {
+            Cow::Owned(format!("{number:.0}"))
+        }
+        Ok(_) | Err(_) => Cow::Borrowed(text),
+    }
 }
 
 /// Parses an address to listen on; of names only `localhost`, for others would be ambiguous.

@@ -1,8 +1,8 @@
 //! Parser of `config.pbtxt`, with line and column in its errors.
 
 use miette::Diagnostic;
-use prost_reflect::DynamicMessage;
 use prost_reflect::text_format::ParseError;
+use prost_reflect::{DynamicMessage, FieldDescriptor, MapKey, Value};
 use weir_protocol::grpc::proto;
 
 use super::ConfigError;
@@ -30,14 +30,44 @@ pub(super) fn parse(text: &str, file: &str) -> Result<proto::ModelConfig, Config
         let message = format!("nested deeper than {MAX_DEPTH} levels");
         fail(Some(offset), message)
     })?;
-    let message = DynamicMessage::parse_text_format(schema::model_config(), &prepared.text)
+    let mut message = DynamicMessage::parse_text_format(schema::model_config(), &prepared.text)
         .map_err(|error| {
             let offset = prepared.original_offset(offset(&error, &prepared.text));
             fail(Some(offset), explain(&error.to_string()))
         })?;
+    drop_empty_entries(&mut message);
     message
         .transcode_to()
         .map_err(|error| fail(None, error.to_string()))
+}
+
+/// Drops the entries that `{}` makes in maps. In JSON, as the config endpoint prints it, that is a map without entries; in
+/// text it is an entry whose name and value are empty, which says nothing.
+fn drop_empty_entries(message: &mut DynamicMessage) {
+    for (field, value) in message.fields_mut() {
+        match value {
+            Value::Map(entries) => {
+                entries.retain(|key, value| !is_empty_entry(&field, key, value));
+                entries.values_mut().for_each(drop_within);
+            }
+            Value::List(items) => items.iter_mut().for_each(drop_within),
+            other => drop_within(other),
+        }
+    }
+}
+
+fn drop_within(value: &mut Value) {
+    if let Value::Message(inner) = value {
+        drop_empty_entries(inner);
+    }
+}
+
+fn is_empty_entry(field: &FieldDescriptor, key: &MapKey, value: &Value) -> bool {
+    let kind = field.kind();
+    let entry = kind.as_message();
+    let is_empty_name = matches!(key, MapKey::String(name) if name.is_empty());
+    is_empty_name
+        && entry.is_some_and(|entry| value.is_default(&entry.map_entry_value_field().kind()))
 }
 
 /// Offset at which the parser stopped; the end of the text if it expected more.

@@ -1,7 +1,7 @@
 //! The two forms a configuration is written in.
 
 use super::{ORIGIN, read, refusal, tensor, usual};
-use crate::config::ModelConfig;
+use crate::config::{ModelConfig, to_json};
 
 #[test]
 fn equivalent_spellings_read_the_same() {
@@ -34,6 +34,33 @@ fn json_reads_like_text() {
         "output": [{"name": "y", "dataType": 11, "dims": [4]}]}"#;
     assert_eq!(
         ModelConfig::from_json(json, ORIGIN).unwrap(),
+        read(&usual(""))
+    );
+}
+
+#[test]
+fn maps_in_braces_without_entries_are_empty() {
+    let plain = read(&usual(""));
+    for field in ["cc_model_filenames", "metric_tags", "parameters"] {
+        assert_eq!(read(&usual(&format!("{field}: {{}}"))), plain, "{field}");
+        assert_eq!(
+            read(&usual(&format!("{field} {{ }} {field} {{ }}"))),
+            plain,
+            "{field}"
+        );
+    }
+    let named = read(&usual(
+        "metric_tags {} metric_tags { key: 'team' value: 'a' }",
+    ));
+    assert_eq!(named.metric_tags["_team"], "a");
+}
+
+#[test]
+fn what_the_config_endpoint_prints_can_be_given_again() {
+    let printed = String::from_utf8(to_json(&read(&usual("")).proto).unwrap()).unwrap();
+    assert!(printed.contains("\"cc_model_filenames\":{}"), "{printed}");
+    assert_eq!(
+        ModelConfig::from_json(&printed, ORIGIN).unwrap(),
         read(&usual(""))
     );
 }
