@@ -9,7 +9,7 @@ use http::{HeaderName, Response, Version};
 use tokio_util::sync::CancellationToken;
 use weir_ops::header_names;
 
-use super::lost::{Fate, LostAttempt};
+use super::lost::{ReplicaStatus, LostAttempt};
 use super::own_model;
 use super::relay::{Relay, RelayEnd, learn};
 use super::request::ProxyRequest;
@@ -159,7 +159,7 @@ pub(super) async fn try_gateway(
                 name: Arc::clone(&peer.name),
                 error,
                 held: Duration::ZERO,
-                fate: Fate::Runs,
+                status: ReplicaStatus::Runs,
             }))
         }
     }

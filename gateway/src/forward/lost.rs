@@ -17,12 +17,12 @@ pub(super) struct LostAttempt {
     pub(super) error: UpstreamError,
     /// Time for which it had the request.
     pub(super) held: Duration,
-    pub(super) fate: Fate,
+    pub(super) status: ReplicaStatus,
 }
 
 /// What became of a replica that broke off.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum ReplicaStatus {
     /// It runs, as far as is known: it lost the connection only.
     Runs,
     /// Its program ended, by a signal from outside or for a reason that is not known.
@@ -40,27 +40,31 @@ impl LostAttempt {
         held: Duration,
         deadline: Option<Instant>,
     ) -> Self {
-        let fate = match error.kind {
+        let status = match error.kind {
             UpstreamErrorKind::Broken | UpstreamErrorKind::StaleConnection => {
-                fate(upstream, protocol, deadline).await
+                status(upstream, protocol, deadline).await
             }
             UpstreamErrorKind::ConnectFailed
             | UpstreamErrorKind::InvalidResponse
-            | UpstreamErrorKind::RequestBodyFailed => Fate::Runs,
+            | UpstreamErrorKind::RequestBodyFailed => ReplicaStatus::Runs,
         };
         Self {
             name: Arc::clone(&upstream.name),
             error,
             held,
-            fate,
+            status,
         }
     }
 }
 
-async fn fate(upstream: &Upstream, protocol: Protocol, deadline: Option<Instant>) -> Fate {
+async fn status(
+    upstream: &Upstream,
+    protocol: Protocol,
+    deadline: Option<Instant>,
+) -> ReplicaStatus {
     let is_gone = upstream.lost.is_cancelled();
     if !is_gone && !upstream.refuses_connections(protocol).await {
-        return Fate::Runs;
+        return ReplicaStatus::Runs;
     }
     // A request that has little time is sent again while there is some of it left.
     let left = deadline.map(|deadline| deadline.saturating_duration_since(now()) / 2);
@@ -68,7 +72,7 @@ async fn fate(upstream: &Upstream, protocol: Protocol, deadline: Option<Instant>
     // Without a report in time its end is not known.
     let _ = tokio::time::timeout(wait, upstream.lost.cancelled()).await;
     match upstream.end() {
-        Some(end) if end.may_be_of_a_request() => Fate::Failed(Arc::clone(&end.message)),
-        Some(_) | None => Fate::Ended,
+        Some(end) if end.may_be_of_a_request() => ReplicaStatus::Failed(Arc::clone(&end.message)),
+        Some(_) | None => ReplicaStatus::Ended,
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::lost::{Fate, LostAttempt};
+use super::lost::{ReplicaStatus, LostAttempt};
 use super::request::ProxyRequest;
 use crate::body::BufferedBody;
 use crate::clock::now;
@@ -116,8 +116,8 @@ impl<'a> RetryState<'a> {
     }
 
     fn retry_lost(&mut self, lost: LostAttempt) -> Result<(), GatewayError> {
-        self.ended += u32::from(lost.fate != Fate::Runs);
-        let may_retry = self.may_outlive(&lost.fate) && self.may_retry_lost(&lost);
+        self.ended += u32::from(lost.status != ReplicaStatus::Runs);
+        let may_retry = self.may_outlive(&lost.status) && self.may_retry_lost(&lost);
         if lost.error.kind != UpstreamErrorKind::ConnectFailed {
             self.lost += 1;
         }
@@ -147,25 +147,25 @@ impl<'a> RetryState<'a> {
 
     /// False if the request may be what ended a replica's program: after a crash, after a program was killed for hanging,
     /// and after a second end of any kind.
-    fn may_outlive(&self, fate: &Fate) -> bool {
-        match fate {
-            Fate::Runs => true,
-            Fate::Ended => self.ended <= MAX_ENDED,
-            Fate::Failed(_) => false,
+    fn may_outlive(&self, status: &ReplicaStatus) -> bool {
+        match status {
+            ReplicaStatus::Runs => true,
+            ReplicaStatus::Ended => self.ended <= MAX_ENDED,
+            ReplicaStatus::Failed(_) => false,
         }
     }
 
     fn lost_error(&self, lost: LostAttempt) -> GatewayError {
         let LostAttempt {
-            name, error, fate, ..
+            name, error, status, ..
         } = lost;
         let revision = self.request.queue.name.to_string();
-        let because = match fate {
-            Fate::Failed(because) => because.to_string(),
-            Fate::Ended if self.ended > MAX_ENDED => {
+        let because = match status {
+            ReplicaStatus::Failed(because) => because.to_string(),
+            ReplicaStatus::Ended if self.ended > MAX_ENDED => {
                 format!("{}, as another one had before", error.because)
             }
-            Fate::Runs | Fate::Ended => {
+            ReplicaStatus::Runs | ReplicaStatus::Ended => {
                 return GatewayError::Lost {
                     revision,
                     tries: self.lost,

@@ -82,7 +82,7 @@ async fn one_that_freezes_is_ended_and_started_again() {
         "{message}"
     );
     assert!(
-        message.contains("(no answer within 1s) and was ended after "),
+        message.contains("(no answer within 1s) and was killed after "),
         "{message}"
     );
     let again = |r: &Revision| r.ready().count() == 1 && r.replicas[0].restarts == 1;
