@@ -11,6 +11,7 @@
 
 mod connection;
 mod exchange;
+mod head_size;
 mod http1;
 mod http2;
 mod idle;
@@ -27,6 +28,7 @@ use std::sync::Arc;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::service::{HttpService, service_fn};
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weir_ops::socket::{Acceptor, Counted, Stream, StreamExecutor, Traffic};
@@ -46,6 +48,7 @@ pub(crate) async fn serve(proxy: Arc<Proxy>, port: Port, stop: CancellationToken
         header_timeout: limits.idle,
         encryption: port.encryption,
         stop,
+        refusals: Mutex::default(),
     });
     // Boxed: a task's size includes every copy that a move leaves.
     let serve =

@@ -9,6 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::time::Instant;
 use weir_ops::socket::{GRACE, Traffic};
 
+use super::head_size::{self, HeadSize};
 use super::http1::{self, Http1Connection};
 use super::http2;
 use super::rewind::Rewind;
@@ -60,6 +61,15 @@ async fn serve_http1<I, S>(
     S::ResBody: Body<Error: Into<BoxError>> + 'static,
 {
     loop {
+        let limits = WaitLimits {
+            deadline: connection.deadline,
+            stop: &settings.stop,
+        };
+        let size = sniff(&mut connection.stream, limits, HeadSize::of).await;
+        if let Some((cause, answer)) = size.and_then(HeadSize::refusal) {
+            settings.log_refusal(cause, &"the request's head is too long");
+            return Box::pin(head_size::refuse(connection.stream, answer)).await;
+        }
         let serving = Box::pin(http1::serve(connection, traffic, settings));
         let Some(idle) = serving.await else {
             return;

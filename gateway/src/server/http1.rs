@@ -27,7 +27,7 @@ pub(super) struct Http1Connection<I, S> {
 }
 
 /// Longest head. The same as the runtime's.
-const MAX_HEAD: usize = 64 << 10;
+pub(super) const MAX_HEAD: usize = 64 << 10;
 
 /// Most bytes read at once. A body of 64 KiB comes whole with its head, as one piece: a second read and piece cost a
 /// tenth of such a request. Larger bodies are put together elsewhere.
@@ -73,8 +73,10 @@ where
             socket::close(connection, traffic).await
         }
     };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "connection ended");
+    match ended {
+        Err(error) if error.is_parse() => settings.log_refusal("malformed_head", &error),
+        Err(error) => tracing::debug!(%error, "connection ended"),
+        Ok(()) => {}
     }
     None
 }

@@ -54,6 +54,18 @@ impl<I: AsyncRead + Unpin> Rewind<I> {
     }
 }
 
+impl<I: AsyncRead + Unpin> Rewind<I> {
+    /// Reads and drops everything up to the end.
+    pub(super) async fn discard(&mut self) -> io::Result<()> {
+        loop {
+            self.buffer.clear();
+            if self.fill_buffer().await? == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
 impl<I: AsyncRead + Unpin> AsyncRead for Rewind<I> {
     fn poll_read(
         mut self: Pin<&mut Self>,

@@ -1,10 +1,14 @@
 //! Settings that all connections of the port share.
 
+use std::fmt::Display;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
+use weir_ops::failure_log::FailureLog;
 use weir_ops::socket::{Lifetime, StreamExecutor};
 
+use crate::clock::now;
 use crate::port::Encryption;
 
 /// Settings and shutdown signal that all connections of the port share.
@@ -15,9 +19,18 @@ pub(super) struct ServerSettings {
     pub(super) encryption: Encryption,
     /// Cancelled when the port shuts down.
     pub(super) stop: CancellationToken,
+    /// Causes of refused heads that were logged, and when.
+    pub(super) refusals: Mutex<FailureLog>,
 }
 
 impl ServerSettings {
+    /// Logs that a head was refused, unless one of the same cause was logged within the last minute.
+    pub(super) fn log_refusal(&self, cause: &'static str, reason: &dyn Display) {
+        if let Some(left_out) = self.refusals.lock().note(cause, now()) {
+            tracing::warn!(cause, left_out, reason = %reason, "a request was refused before it was read");
+        }
+    }
+
     /// Bounds of the life of an HTTP/2 connection.
     pub(super) fn lifetime(&self) -> Lifetime<'_> {
         Lifetime {

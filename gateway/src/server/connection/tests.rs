@@ -40,6 +40,7 @@ fn settings(stop: &CancellationToken) -> ServerSettings {
         streams: StreamExecutor::new(TaskTracker::new(), &LIMITS),
         header_timeout: HEADER_TIMEOUT,
         stop: stop.clone(),
+        refusals: parking_lot::Mutex::default(),
     }
 }
 
