@@ -63,6 +63,16 @@ pub(crate) fn strip(headers: &mut HeaderMap) {
     }
 }
 
+/// Removes what belongs to one connection from a response, and keeps the names of its trailers: hyper sends those that the
+/// header `Trailer` names, to clients that accept trailers.
+pub(crate) fn strip_response(headers: &mut HeaderMap) {
+    let trailers = headers.remove(TRAILER);
+    strip(headers);
+    if let Some(trailers) = trailers {
+        headers.insert(TRAILER, trailers);
+    }
+}
+
 /// Whether it is one of those, most of which hardly anybody sends: looking costs less than removing.
 fn may_belong_to_connection(name: &HeaderName) -> bool {
     let name = name.as_str();

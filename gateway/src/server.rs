@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weir_ops::socket::{Acceptor, Counted, Stream, StreamExecutor, Traffic};
 
-use crate::body::DownstreamBody;
+use crate::body::FlushFirst;
 use crate::port::{Encryption, Port};
 use crate::proxy::Proxy;
 use settings::ServerSettings;
@@ -82,7 +82,7 @@ fn service(
     peer: Option<IpAddr>,
 ) -> impl HttpService<
     Incoming,
-    ResBody = Counted<DownstreamBody>,
+    ResBody = Counted<FlushFirst>,
     Error = Infallible,
     Future: Future + Send + Unpin + 'static,
 > {
@@ -91,7 +91,7 @@ fn service(
         // Boxed: hyper moves it several times, and keeps its room on an idle connection.
         Box::pin(async move {
             let response = exchange::respond(&proxy, request, peer).await;
-            Ok(tracked.track(response))
+            Ok(tracked.track(response.map(FlushFirst::new)))
         })
     })
 }

@@ -123,11 +123,11 @@ impl Upstream {
             return Err(UpstreamError::broken(because));
         };
         match protocol {
-            Protocol::Http => {
+            Protocol::Http if self.endpoints.http.is_some() => {
                 let response = http1::send(self, address, freshness, request).await?;
                 Ok(response.map(ResponseBody::Http1))
             }
-            Protocol::Grpc => {
+            Protocol::Http | Protocol::Grpc => {
                 // Boxed, so that the future of HTTP requests has no room for gRPC's.
                 let response = Box::pin(self.grpc.send(address, freshness, request)).await?;
                 Ok(response.map(ResponseBody::Http2))
@@ -167,9 +167,11 @@ impl Upstream {
     }
 
     fn address(&self, protocol: Protocol) -> Option<&Address> {
+        let Endpoints { http, grpc } = &self.endpoints;
         match protocol {
-            Protocol::Http => self.endpoints.http.as_ref(),
-            Protocol::Grpc => self.endpoints.grpc.as_ref(),
+            // A port named `h2c` speaks HTTP/2 alone, REST included.
+            Protocol::Http => http.as_ref().or(grpc.as_ref()),
+            Protocol::Grpc => grpc.as_ref(),
         }
     }
 

@@ -108,9 +108,11 @@ fn is_grpc(port: &ContainerPort) -> bool {
     name.starts_with("grpc") || name.starts_with("h2c")
 }
 
-/// The value of `--name=N` or `--name N`; a value that is no port is the program's to refuse.
+/// The value of `--name=N` or `--name N`; a value that is no port is the program's to refuse. Of a flag that is given twice
+/// the last counts, as in most programs: a service's arguments come after those of its runtime.
 fn flag(words: &[&str], name: &str) -> Option<u16> {
     let mut words = words.iter();
+    let mut last = None;
     while let Some(word) = words.next() {
         let Some(rest) = word.strip_prefix("--").and_then(|w| w.strip_prefix(name)) else {
             continue;
@@ -120,7 +122,7 @@ fn flag(words: &[&str], name: &str) -> Option<u16> {
             None if rest.is_empty() => words.next().copied().unwrap_or_default(),
             None => continue,
         };
-        return value.parse().ok();
+        last = value.parse().ok();
     }
-    None
+    last
 }

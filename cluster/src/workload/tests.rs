@@ -71,6 +71,16 @@ fn ports_are_declared_or_flags_or_8080() {
         Some(9000),
     );
     ports(args(&["--port", "7000"]), Some(7000), None);
+    ports(
+        args(&[
+            "--http-port=8080",
+            "--grpc-port=9000",
+            "--http-port",
+            "9080",
+        ]),
+        Some(9080),
+        Some(9000),
+    );
     ports(args(&["--portal", "7000"]), Some(8080), Some(8080));
     let variable = |name: &str, value: &str| json!({ "name": name, "value": value });
     let variables = [

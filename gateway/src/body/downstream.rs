@@ -117,7 +117,10 @@ impl Body for DownstreamBody {
                 left: Some(left), ..
             } => SizeHint::with_exact(*left),
             Self::Ahead { frames, rest, .. } => {
-                if rest.is_none() && frames.iter().all(Result::is_ok) {
+                // A length leaves no place for trailers.
+                let is_data =
+                    |frame: &io::Result<Frame<Bytes>>| frame.as_ref().is_ok_and(Frame::is_data);
+                if rest.is_none() && frames.iter().all(is_data) {
                     SizeHint::with_exact(frames.iter().map(length).sum())
                 } else {
                     SizeHint::default()

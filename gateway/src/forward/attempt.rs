@@ -9,7 +9,7 @@ use http::{HeaderName, Response, Version};
 use tokio_util::sync::CancellationToken;
 use weir_ops::header_names;
 
-use super::lost::{ReplicaStatus, LostAttempt};
+use super::lost::{LostAttempt, ReplicaStatus};
 use super::own_model;
 use super::relay::{Relay, RelayEnd, learn};
 use super::request::ProxyRequest;
@@ -143,7 +143,7 @@ pub(super) async fn try_gateway(
         }
         Ok(reply) => {
             let (mut parts, body) = reply.into_parts();
-            headers::strip(&mut parts.headers);
+            headers::strip_response(&mut parts.headers);
             parts.version = Version::HTTP_11;
             let mut relay = Relay::new(body, request, buffered.upload(), RelayEnd::Gateway);
             if request.protocol == Protocol::Grpc {
@@ -239,7 +239,7 @@ fn relayed(
 ) -> Response<DownstreamBody> {
     let verdict = own_model::verdict(request, buffered, &reply);
     let (mut parts, body) = reply.into_parts();
-    headers::strip(&mut parts.headers);
+    headers::strip_response(&mut parts.headers);
     if header_names::has_any(&parts.headers, &NOT_FOR_CLIENTS) {
         for name in &NOT_FOR_CLIENTS {
             parts.headers.remove(name);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::header::{HOST, HeaderMap, HeaderName, HeaderValue, TE};
+use http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
 use http::{Method, Uri};
@@ -70,10 +70,6 @@ impl ProxyRequest {
         let authority = match protocol {
             Protocol::Http => {
                 set_host(&parts.uri, &mut headers);
-                // It belongs to a connection (RFC 9110, 10.1.4); gRPC's servers ask for it.
-                if header_names::has(&headers, &TE) {
-                    headers.remove(TE);
-                }
                 None
             }
             Protocol::Grpc => {

@@ -1,7 +1,7 @@
 //! A request to an upstream: the client's, with some headers replaced. Headers are copied only when the protocol
 //! they are sent in is known.
 
-use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
+use http::header::{CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Uri, Version};
 use smallvec::SmallVec;
@@ -55,13 +55,18 @@ impl<'a> UpstreamRequest<'a> {
     /// The request in HTTP/2's form, without `content-length`: frames delimit the body.
     pub(crate) fn into_http2(self) -> Request<RequestBody> {
         let mut headers = HeaderMap::with_capacity(self.headers.len() + self.with.len());
-        for (name, value) in self.lines().filter(|(name, _)| *name != CONTENT_LENGTH) {
+        let host = self
+            .headers
+            .get(HOST)
+            .and_then(|host| host.to_str().ok()?.parse().ok());
+        let is_sent = |name: &HeaderName| *name != CONTENT_LENGTH && *name != HOST;
+        for (name, value) in self.lines().filter(|(name, _)| is_sent(name)) {
             headers.append(name, value.clone());
         }
         let mut parts = http::uri::Parts::default();
         parts.path_and_query = Some(self.path.clone());
         parts.scheme = Some(Scheme::HTTP);
-        let authority = self.authority.cloned();
+        let authority = self.authority.cloned().or(host);
         parts.authority = Some(authority.unwrap_or(Authority::from_static("localhost")));
         let mut request = Request::new(self.body);
         *request.method_mut() = self.method.clone();

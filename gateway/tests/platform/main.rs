@@ -7,6 +7,7 @@
     reason = "what fails here fails the test, and tests measure how long things took"
 )]
 
+mod answers;
 mod batching;
 mod burst;
 mod client;

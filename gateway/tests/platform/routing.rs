@@ -62,7 +62,7 @@ async fn headers_of_a_connection_and_of_responses_reach_no_replica() {
     let replica = TestReplica::start(ECHO).await;
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", replica.address).await;
-    let names = ["te", "weir-unserved", "weir-refused"];
+    let names = ["keep-alive", "weir-unserved", "weir-refused"];
     let mut request = post(HOST, "/", "");
     for name in names {
         request = with(request, name, "trailers");

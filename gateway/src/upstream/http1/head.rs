@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
+    CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING,
 };
 use http::{Method, Response, StatusCode};
 use weir_ops::header_names;
@@ -44,6 +44,10 @@ pub(super) fn write_head(out: &mut Vec<u8>, request: &UpstreamRequest<'_>, lengt
         if ![CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION].contains(name) {
             write_line(out, name.as_str(), value.as_bytes());
         }
+    }
+    if header_names::has(request.headers, &TE) {
+        // It belongs to the connection (RFC 9110, 10.1.4).
+        write_line(out, "connection", b"te");
     }
     let has_body = [Method::POST, Method::PUT, Method::PATCH].contains(request.method);
     match length {

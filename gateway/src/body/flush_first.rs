@@ -1,0 +1,53 @@
+//! Has a server write what came of a response before the response breaks off.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+use super::DownstreamBody;
+
+/// A response body whose error comes one poll later. hyper drops what it has not written when a body fails, and writes it
+/// when a body has nothing for now.
+pub(crate) struct FlushFirst {
+    body: DownstreamBody,
+    error: Option<io::Error>,
+}
+
+impl FlushFirst {
+    pub(crate) fn new(body: DownstreamBody) -> Self {
+        Self { body, error: None }
+    }
+}
+
+impl Body for FlushFirst {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if let Some(error) = self.error.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
+        match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+            Some(Err(error)) => {
+                self.error = Some(error);
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            frame => Poll::Ready(frame),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.error.is_none() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
