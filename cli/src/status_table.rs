@@ -52,6 +52,9 @@ pub(crate) struct RevisionRow {
     pub(crate) arrivals: u64,
     /// Number of those that ended with an error of the gateway or a replica.
     pub(crate) failed: u64,
+    /// Number of those that were refused for lack of capacity.
+    #[serde(default)]
+    pub(crate) refused: u64,
     /// Median time that requests waited for a replica, in milliseconds, since the gateway started.
     pub(crate) queue_delay_p50_ms: Option<f64>,
     /// 99th percentile of that time, in milliseconds.
@@ -61,6 +64,9 @@ pub(crate) struct RevisionRow {
     pub(crate) restarts: u32,
     /// Failure that keeps the revision from being ready.
     pub(crate) failure: Option<String>,
+    /// Latest end of a replica's program that was not asked for, also once it serves again.
+    #[serde(default)]
+    pub(crate) last_exit: Option<ExitRow>,
     /// The autoscaler's reason for the number of replicas.
     pub(crate) scaled: Option<String>,
     /// Time that nine of ten starts of a replica take at most, in milliseconds, as the autoscaler takes it.
@@ -75,4 +81,18 @@ pub(crate) struct RevisionRow {
     /// Share of its replicas' time without a request, at the least.
     #[serde(default)]
     pub(crate) idleness: Option<f64>,
+}
+
+/// An end of a replica's program.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ExitRow {
+    pub(crate) replica: String,
+    /// Reason of the end, one word.
+    pub(crate) reason: String,
+    /// What happened, a sentence.
+    pub(crate) message: String,
+    /// Exit status: its code, or 128 and the number of the signal.
+    pub(crate) exit_code: Option<i32>,
+    /// Time in RFC 3339, in UTC.
+    pub(crate) at: Option<String>,
 }

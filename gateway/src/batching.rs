@@ -260,6 +260,7 @@ fn enqueue(
             revision: queue.name.to_string(),
             requests: queued,
             bytes: entry.buffered.size(),
+            failure: queue.failure_clause(),
         }),
     }
 }
@@ -276,6 +277,7 @@ async fn wait(
         revision: queue.name.to_string(),
         waited: now().saturating_duration_since(times.arrived),
         ahead: 0,
+        failure: queue.failure_clause(),
     };
     let mut due = Some(times.queued + settings.max_delay);
     loop {

@@ -28,12 +28,14 @@ pub(crate) enum GatewayError {
     Nowhere(Arc<str>),
     /// As many requests wait for the revision as may.
     #[error(
-        "the queue of revision {revision} is full: {requests} requests with {bytes} bytes wait"
+        "the queue of revision {revision} is full: {requests} requests with {bytes} bytes wait{failure}"
     )]
     QueueFull {
         revision: String,
         requests: usize,
         bytes: usize,
+        /// Last failure of a revision without a ready replica, a clause; else empty.
+        failure: String,
     },
     /// The caller asked for an answer at once.
     #[error(
@@ -48,13 +50,15 @@ pub(crate) enum GatewayError {
     LateBody { waited: Duration, bytes: usize },
     /// The caller's time passed before a replica was free.
     #[error(
-        "deadline exceeded: waited {:.3} s in the queue of revision {revision}, {ahead} requests were ahead",
+        "deadline exceeded: waited {:.3} s in the queue of revision {revision}, {ahead} requests were ahead{failure}",
         .waited.as_secs_f64()
     )]
     LateInQueue {
         revision: String,
         waited: Duration,
         ahead: usize,
+        /// As of a full queue.
+        failure: String,
     },
     /// The caller's time passed while a replica worked.
     #[error(
@@ -82,13 +86,15 @@ pub(crate) enum GatewayError {
     Gone(String),
     /// Replicas took the request and broke off before they answered.
     #[error(
-        "revision {revision} did not answer: tried {tries} times, last replica {replica}: {because}"
+        "revision {revision} did not answer: tried {tries} times, last replica {replica}: {because}{failure}"
     )]
     Lost {
         revision: String,
         tries: u32,
         replica: Arc<str>,
         because: String,
+        /// As of a full queue.
+        failure: String,
     },
     /// The program of a replica ended while it had the request, which may be why.
     #[error(

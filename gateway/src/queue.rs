@@ -60,6 +60,15 @@ pub(crate) enum Scale {
     Gone,
 }
 
+/// Prospect of a revision without a ready replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outlook {
+    /// A replica starts, or will.
+    Starts,
+    /// Every replica waits after a start that failed, as the one before did.
+    Fails,
+}
+
 /// Whether a revision would serve a request.
 pub(crate) enum Readiness {
     /// This replica takes requests, perhaps among others.
@@ -87,6 +96,8 @@ pub(crate) struct RevisionState {
     pub(crate) replicas: Vec<EndpointSpec<Arc<Upstream>>>,
     pub(crate) scale: Scale,
     pub(crate) failure: Option<Failure>,
+    /// True if every replica waits after a start that failed, as its last ones did.
+    pub(crate) outlook: Outlook,
     /// The revision's replicas as the platform reports them, those included that take no requests.
     pub(crate) reported: Vec<Replica>,
 }
@@ -168,6 +179,7 @@ impl RevisionQueue {
                 in_flight: 0,
                 scale: Scale::Up,
                 failure: None,
+                outlook: Outlook::Starts,
                 reported: None,
                 has_retry_timer: false,
             }),
@@ -231,6 +243,10 @@ impl RevisionQueue {
         if state.is_over() {
             return Err(GatewayError::Gone(self.name.to_string()));
         }
+        if state.cannot_start() {
+            state.count_arrival(request.sequence.is_none() && request.arrival == Arrival::New);
+            return Err(self.not_ready(&state, request));
+        }
         let entered = state.dispatcher.enter(dispatch, at, || {
             let (notify, wakeup_receiver) = oneshot::channel();
             wakeup = Some(wakeup_receiver);
@@ -260,6 +276,7 @@ impl RevisionQueue {
                     revision: self.name.to_string(),
                     requests: limit.requests,
                     bytes: limit.bytes,
+                    failure: state.failure_clause(),
                 })
             }
             (Admission::NotOwner | Admission::Queued(_), _) => Err(self.not_owner()),
@@ -295,12 +312,13 @@ impl RevisionQueue {
             replicas,
             scale,
             failure,
+            outlook,
             reported,
         } = revision_state;
-        (state.scale, state.failure) = (scale, failure);
+        (state.scale, state.failure, state.outlook) = (scale, failure, outlook);
         let at = now();
         let (lost, dequeued) = state.dispatcher.update(limit, gateways, replicas, at);
-        if state.is_over() {
+        if state.is_over() || state.cannot_start() {
             state.dispatcher.dismiss();
         }
         let wakeups = state.wakeups(self, dequeued, at);
@@ -426,29 +444,43 @@ impl RevisionQueue {
         if state.dispatcher.is_open() {
             return Ok(());
         }
-        Err(GatewayError::NotReady {
+        Err(self.not_ready(&state, request))
+    }
+
+    fn not_ready(&self, state: &QueueState, request: &AdmissionRequest) -> GatewayError {
+        GatewayError::NotReady {
             revision: self.name.to_string(),
             waited: now().saturating_duration_since(request.arrived),
             because: state.why_closed(),
-        })
+        }
     }
 
     /// The error of a request that was dequeued without a credit.
     fn turned_away(&self, request: &AdmissionRequest, sequence: u64) -> GatewayError {
-        let is_over = self.state.lock().is_over();
-        if is_over {
-            GatewayError::Gone(self.name.to_string())
-        } else {
-            self.late(request, sequence)
+        let state = self.state.lock();
+        if state.is_over() {
+            return GatewayError::Gone(self.name.to_string());
         }
+        if state.cannot_start() {
+            return self.not_ready(&state, request);
+        }
+        drop(state);
+        self.late(request, sequence)
     }
 
     fn late(&self, request: &AdmissionRequest, sequence: u64) -> GatewayError {
+        let state = self.state.lock();
         GatewayError::LateInQueue {
             revision: self.name.to_string(),
             waited: now().saturating_duration_since(request.arrived),
-            ahead: self.state.lock().dispatcher.ahead(sequence),
+            ahead: state.dispatcher.ahead(sequence),
+            failure: state.failure_clause(),
         }
+    }
+
+    /// The last failure of a revision without a ready replica, for the end of an error's sentence; else nothing.
+    pub(crate) fn failure_clause(&self) -> String {
+        self.state.lock().failure_clause()
     }
 
     fn not_owner(&self) -> GatewayError {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::Notify;
-use weir_cluster::{Phase, ReadyCall, Replica, Revision, RevisionName, Snapshot};
+use weir_cluster::{FailureReason, Phase, ReadyCall, Replica, Revision, RevisionName, Snapshot};
 
 use crate::options::Options;
 use crate::queue::{
-    EndpointSpec, EndpointState, GatewaySet, HANDOVER, Membership, QueueLimit, RevisionQueue,
-    RevisionState, Scale, readiness,
+    EndpointSpec, EndpointState, GatewaySet, HANDOVER, Membership, Outlook, QueueLimit,
+    RevisionQueue, RevisionState, Scale, readiness,
 };
 use crate::router::RouteTable;
 use crate::upstream::Upstream;
@@ -187,6 +187,7 @@ fn revision_state(
             replicas: Vec::new(),
             scale: Scale::Zero,
             failure: None,
+            outlook: Outlook::Starts,
             reported: Vec::new(),
         };
     };
@@ -218,7 +219,39 @@ fn revision_state(
             Scale::Up
         },
         failure: revision.failure.clone(),
+        outlook: outlook(&revision.replicas),
         reported: revision.replicas.clone(),
+    }
+}
+
+/// The outlook of a revision with these replicas. One that starts may succeed, and so may one that failed once.
+fn outlook(replicas: &[Replica]) -> Outlook {
+    let mut counted = replicas
+        .iter()
+        .filter(|replica| replica.phase.is_counted())
+        .peekable();
+    if counted.peek().is_some() && counted.all(fails_to_start) {
+        Outlook::Fails
+    } else {
+        Outlook::Starts
+    }
+}
+
+fn fails_to_start(replica: &Replica) -> bool {
+    let reason = replica.failure.as_ref().map(|failure| failure.reason);
+    match reason {
+        Some(
+            FailureReason::CrashLoopBackOff
+            | FailureReason::NotStarted
+            | FailureReason::StorageFailed,
+        ) => replica.phase == Phase::BackOff,
+        Some(
+            FailureReason::Exited
+            | FailureReason::Hung
+            | FailureReason::NotReady
+            | FailureReason::NodeNotReady,
+        )
+        | None => false,
     }
 }
 

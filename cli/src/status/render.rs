@@ -16,10 +16,11 @@ const HEADINGS: [&str; 8] = [
 ];
 
 /// Columns that [`Width::Wide`] adds.
-const WIDE_HEADINGS: [&str; 7] = [
+const WIDE_HEADINGS: [&str; 8] = [
     "IN FLIGHT",
     "REQUESTS",
     "FAILED",
+    "REFUSED",
     "RESTARTS",
     "IN TIME",
     "IDLE",
@@ -83,11 +84,12 @@ fn rows_of(service: &ServiceRow, width: Width) -> Vec<Vec<String>> {
     rows
 }
 
-fn wide_cells(revision: &RevisionRow) -> [String; 7] {
+fn wide_cells(revision: &RevisionRow) -> [String; 8] {
     [
         revision.in_flight.to_string(),
         revision.arrivals.to_string(),
         revision.failed.to_string(),
+        revision.refused.to_string(),
         revision.restarts.to_string(),
         percent(revision.attainment),
         percent(revision.idleness),
@@ -173,10 +175,12 @@ mod tests {
             in_flight: 0,
             arrivals: 10,
             failed: 0,
+            refused: 0,
             queue_delay_p50_ms: None,
             queue_delay_p99_ms: None,
             restarts: 0,
             failure: None,
+            last_exit: None,
             scaled: None,
             cold_start_ms: None,
             starts_ms: Vec::new(),
@@ -233,6 +237,7 @@ mod tests {
         let mut noted = service(vec![revision("digits-predictor-00001")]);
         noted.notes = vec!["no effect: spec.predictor.logger".to_owned()];
         noted.revisions[0].restarts = 7;
+        noted.revisions[0].refused = 3;
         noted.revisions[0].attainment = Some(0.99999);
         noted.revisions[0].scaled = Some("one replica: idle".to_owned());
         let mut empty = service(Vec::new());
@@ -248,12 +253,13 @@ mod tests {
         let wide = super::text(&status, Width::Wide);
         let lines: Vec<&str> = wide.lines().collect();
         assert!(
-            lines[0].ends_with("IN FLIGHT  REQUESTS  FAILED  RESTARTS  IN TIME  IDLE  SCALED"),
+            lines[0]
+                .ends_with("IN FLIGHT  REQUESTS  FAILED  REFUSED  RESTARTS  IN TIME  IDLE  SCALED"),
             "{wide}"
         );
         assert!(
             lines[1].ends_with(
-                "0          10        0       7         99.9 %   -     one replica: idle"
+                "0          10        0       3        7         99.9 %   -     one replica: idle"
             ),
             "{wide}"
         );

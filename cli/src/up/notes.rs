@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::jiff::Timestamp;
 use weir_cluster::{Revision, ServiceName};
 use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::{Condition, ConditionStatus};
+
+use crate::status_table::ExitRow;
 
 /// Conditions that are worth a note, each while it has this status, and what the note begins with.
 const NOTED: [(&str, ConditionStatus, &str); 6] = [
@@ -34,8 +37,12 @@ pub(super) fn of<'a>(
                 1 => "once".to_owned(),
                 _ => format!("{restarts} times"),
             };
+            let cause = last_exit(revision).map_or(String::new(), |exit| {
+                let at = exit.at.map_or(String::new(), |at| format!(" at {at}"));
+                format!(", the last time{at}: {}", exit.message)
+            });
             notes.push(format!(
-                "{name} was restarted {times}; `weir logs {service}` shows what it printed"
+                "{name} was restarted {times}{cause}; `weir logs {service}` shows what it printed"
             ));
         }
     }
@@ -46,6 +53,22 @@ pub(super) fn of<'a>(
 pub(super) fn restarts(revision: &Revision) -> u32 {
     let replicas = revision.replicas.iter();
     replicas.map(|replica| replica.restarts).sum()
+}
+
+/// The latest end of a replica's program that was not asked for.
+pub(super) fn last_exit(revision: &Revision) -> Option<ExitRow> {
+    let replicas = revision.replicas.iter();
+    let exits = replicas.filter_map(|replica| Some((replica, replica.last_exit.as_ref()?)));
+    let (replica, exit) = exits.max_by_key(|(_, exit)| exit.at)?;
+    let at = exit.at.and_then(|at| i64::try_from(at).ok());
+    let at = at.and_then(|at| Timestamp::from_second(at).ok());
+    Some(ExitRow {
+        replica: replica.name.to_string(),
+        reason: exit.reason.label().to_owned(),
+        message: exit.message.to_string(),
+        exit_code: exit.exit_code,
+        at: at.map(|at| at.to_string()),
+    })
 }
 
 fn note(condition: &Condition, status: ConditionStatus) -> Option<&str> {

@@ -66,7 +66,8 @@ impl Progress {
                 continue;
             };
             let stage = Stage::of(revision);
-            if self.revisions.get(name) != Some(&stage) {
+            let known = self.revisions.get(name);
+            if !known.is_some_and(|known| known.reads_as(&stage)) {
                 lines.push(line(name, &stage.text()));
                 self.revisions.insert(name.clone(), stage);
             }
@@ -125,6 +126,17 @@ impl Stage {
             Some(_) | None if revision.is_at_zero() => Self::Stopping,
             Some(_) | None if is_in(Phase::Pending) && !is_in(Phase::Starting) => Self::Fetching,
             Some(_) | None => Self::Loading,
+        }
+    }
+
+    /// True if a line about the other would say nothing new: of a failure that comes back the times and numbers differ.
+    fn reads_as(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Failed(one), Self::Failed(other)) => {
+                let words = |text: &str| text.replace(|c: char| c.is_ascii_digit(), "");
+                words(one) == words(other)
+            }
+            (one, other) => one == other,
         }
     }
 

@@ -77,10 +77,12 @@ impl StatusSources {
             in_flight: activity.in_flight,
             arrivals: activity.arrivals,
             failed: activity.failed,
+            refused: activity.refused,
             queue_delay_p50_ms: milliseconds(&activity.queue_delay, 0.5),
             queue_delay_p99_ms: milliseconds(&activity.queue_delay, 0.99),
             restarts: notes::restarts(revision),
             failure: failure.map(|f| format!("{}: {}", f.reason.label(), f.message)),
+            last_exit: notes::last_exit(revision),
             scaled: decision.map(ToString::to_string),
             cold_start_ms: decision.map(|decision| decision.terms.cold_start.as_secs_f64() * 1e3),
             starts_ms: decision.map_or(Vec::new(), |decision| {

@@ -36,6 +36,15 @@ struct LogState {
     file: Option<File>,
     written: u64,
     last: LastLines,
+    echo: Echo,
+}
+
+/// Whether lines go to standard error too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Echo {
+    On,
+    /// They are in the file only: the runs before failed, and most print the same.
+    Off,
 }
 
 impl Log {
@@ -51,6 +60,7 @@ impl Log {
             path,
             written: 0,
             last: LastLines::default(),
+            echo: Echo::On,
         })))
     }
 
@@ -59,7 +69,10 @@ impl Log {
         let mut lines = Lines::new(stream);
         while let Some(line) = lines.next().await {
             let mut state = self.0.lock();
-            state.printer.line(&state.name, &line);
+            match state.echo {
+                Echo::On => state.printer.line(&state.name, &line),
+                Echo::Off => {}
+            }
             state.keep(&line);
         }
     }
@@ -77,6 +90,17 @@ impl Log {
     /// Begins a run: what was printed before does not explain its end.
     pub(crate) fn begin_run(&self) {
         self.0.lock().last.clear();
+    }
+
+    /// Sets where lines go from now on, and says so once where they go to the file only.
+    pub(crate) fn set_echo(&self, echo: Echo) {
+        let mut state = self.0.lock();
+        if state.echo == Echo::On && echo == Echo::Off {
+            let path = state.path.display();
+            let line = format!("... ends again and again: its further lines are in {path} only");
+            state.printer.line(&state.name, &line);
+        }
+        state.echo = echo;
     }
 }
 

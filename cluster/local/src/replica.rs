@@ -21,7 +21,7 @@ use crate::drain::drained;
 use crate::launch_spec::LaunchSpec;
 use crate::lifecycle::liveness::{Liveness, Verdict};
 use crate::lifecycle::{Lifecycle, ProbeResult};
-use crate::log::Log;
+use crate::log::{Echo, Log};
 use crate::ports::{LeasedPorts, PortPool};
 use crate::probe::{ServerKind, Success};
 use crate::process::{self, Ending, Output, Process};
@@ -35,6 +35,9 @@ const END_RESERVE: Duration = Duration::from_secs(5);
 
 /// The time for the last lines after a process ended; they are in the pipe already.
 const LAST_LINES: Duration = Duration::from_millis(500);
+
+/// Shortest time between two lines of the log about failed runs of one reason.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// An event that a replica's task sends.
 #[derive(Debug)]
@@ -66,6 +69,8 @@ pub(crate) struct Task {
     pool: PortPool,
     reports: watch::Receiver<Arc<LatestReports>>,
     log: Log,
+    /// Reason and time of the last failed run that was logged.
+    logged: Option<(FailureReason, Instant)>,
     lifecycle: Lifecycle,
     /// `None` for a server without a liveness probe.
     liveness: Option<Liveness>,
@@ -114,6 +119,7 @@ impl Task {
             pool,
             reports,
             log,
+            logged: None,
             began: Instant::now(),
             replica,
             published: None,
@@ -279,6 +285,7 @@ impl Task {
         let now = self.began.elapsed();
         let Err(cause) = answer else {
             self.lifecycle.probed(ProbeResult::Success, now);
+            self.log.set_echo(Echo::On);
             let liveness = self.liveness.iter_mut();
             liveness.for_each(|liveness| liveness.ready(now));
             self.replica.failure = None;
@@ -358,9 +365,10 @@ impl Task {
         if failure.reason == FailureReason::Exited && self.lifecycle.is_crash_loop() {
             failure.reason = FailureReason::CrashLoopBackOff;
         }
-        let (reason, message) = (failure.reason.label(), &failure.message);
-        // The snapshot has it too.
-        tracing::info!(reason, %message, wait_s = wait.as_secs_f64(), "replica failed: waiting to start it again");
+        if self.lifecycle.is_crash_loop() {
+            self.log.set_echo(Echo::Off);
+        }
+        self.log_failure(&failure, wait);
         match failure.reason {
             FailureReason::Exited | FailureReason::CrashLoopBackOff | FailureReason::Hung => {
                 self.replica.last_exit = Some(failure.clone());
@@ -375,6 +383,20 @@ impl Task {
         self.publish().await;
         let stop = self.stop.clone();
         stop.run_until_cancelled(tokio::time::sleep(wait)).await;
+    }
+
+    /// Logs a failed run, of several for one reason one a minute. The snapshot has each.
+    fn log_failure(&mut self, failure: &Failure, wait: Duration) {
+        let now = Instant::now();
+        let is_known = self.logged.is_some_and(|(reason, at)| {
+            reason == failure.reason && now.saturating_duration_since(at) < LOG_INTERVAL
+        });
+        if is_known {
+            return;
+        }
+        self.logged = Some((failure.reason, now));
+        let (reason, message) = (failure.reason.label(), &failure.message);
+        tracing::info!(reason, %message, wait_s = wait.as_secs_f64(), "replica failed: waiting to start it again");
     }
 
     /// Ends a run within its grace period: takes it out of the snapshot, so that gateways stop using it, lets its requests

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::lost::{ReplicaStatus, LostAttempt};
+use super::lost::{LostAttempt, ReplicaStatus};
 use super::request::ProxyRequest;
 use crate::body::BufferedBody;
 use crate::clock::now;
@@ -157,7 +157,10 @@ impl<'a> RetryState<'a> {
 
     fn lost_error(&self, lost: LostAttempt) -> GatewayError {
         let LostAttempt {
-            name, error, status, ..
+            name,
+            error,
+            status,
+            ..
         } = lost;
         let revision = self.request.queue.name.to_string();
         let because = match status {
@@ -171,6 +174,7 @@ impl<'a> RetryState<'a> {
                     tries: self.lost,
                     replica: name,
                     because: error.because,
+                    failure: self.request.queue.failure_clause(),
                 };
             }
         };

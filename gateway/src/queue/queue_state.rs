@@ -9,7 +9,7 @@ use weir_cluster::{Activity, Failure};
 
 use super::credit::Credit;
 use super::verdict::Verdict;
-use super::{AdmissionRound, QueueWait, RevisionQueue, Scale};
+use super::{AdmissionRound, Outlook, QueueWait, RevisionQueue, Scale};
 use crate::queue::dispatcher::{Dequeued, DequeuedList, Dispatcher, Granted};
 use crate::upstream::Upstream;
 
@@ -20,6 +20,7 @@ pub(super) struct QueueState {
     pub(super) in_flight: u32,
     pub(super) scale: Scale,
     pub(super) failure: Option<Failure>,
+    pub(super) outlook: Outlook,
     /// The last reported activity; `None` after a change.
     pub(super) reported: Option<Arc<Activity>>,
     /// True while a task waits to readmit ejected replicas.
@@ -54,6 +55,22 @@ impl QueueState {
     /// True if no request will ever be dispatched again.
     pub(super) fn is_over(&self) -> bool {
         self.scale == Scale::Gone && !self.dispatcher.is_open()
+    }
+
+    /// True if no replica takes requests, and none will before the cause of its failed starts is mended. Requests fail at
+    /// once then, with that cause: they would fail with it after their wait.
+    pub(super) fn cannot_start(&self) -> bool {
+        self.outlook == Outlook::Fails && !self.dispatcher.is_open()
+    }
+
+    /// The last failure where no replica takes requests, for the end of a sentence; else nothing.
+    pub(super) fn failure_clause(&self) -> String {
+        match &self.failure {
+            Some(failure) if !self.dispatcher.is_open() => {
+                format!("; {}: {}", failure.reason.label(), failure.message)
+            }
+            Some(_) | None => String::new(),
+        }
     }
 
     /// Why no replica takes requests: the last failure, a clause.

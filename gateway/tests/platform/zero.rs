@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use weir_cluster::{Failure, FailureReason, Phase, Scale};
+use weir_cluster::{Endpoints, Failure, FailureReason, Phase, Replica, Scale};
 
-use crate::client::{once, post};
+use crate::client::{once, post, with};
 use crate::replica::{Manner, TestReplica};
 use crate::world::{HOST, TEST_TIMEOUT, World, revision};
 
@@ -126,4 +126,56 @@ async fn a_revision_that_never_gets_ready_says_why() {
         text.contains("StorageFailed: no file /models/digits"),
         "{text}"
     );
+}
+
+/// A replica in this phase, after a start that failed for this reason.
+fn failed(name: &str, phase: Phase, reason: FailureReason) -> Replica {
+    Replica {
+        name: name.into(),
+        phase,
+        endpoints: Endpoints::default(),
+        restarts: 2,
+        failure: Some(Failure::new(reason, format!("{name} exited with status 1"))),
+        last_exit: None,
+    }
+}
+
+#[tokio::test]
+async fn a_revision_that_cannot_start_fails_its_requests_at_once_with_the_cause() {
+    let world = World::new(1).await;
+    world.serve(&[100], |_| {}).await;
+    let put = |replica: Replica| {
+        let failure = replica.failure.clone().unwrap();
+        world.fake.put(&revision(1), replica).unwrap();
+        world.fake.fail(&revision(1), failure).unwrap();
+    };
+    // One that failed once may start the next time, and so may another replica.
+    put(failed("a", Phase::BackOff, FailureReason::Exited));
+    let waits = tokio::spawn(once(world.address(), post(HOST, "/", "x")));
+    world.activity(1, |activity| activity.queued == 1).await;
+    put(failed("b", Phase::BackOff, FailureReason::CrashLoopBackOff));
+    world.settled().await;
+    assert!(!waits.is_finished());
+    put(failed("a", Phase::BackOff, FailureReason::CrashLoopBackOff));
+    let waited = tokio::time::timeout(Duration::from_secs(10), waits).await;
+    let later = once(world.address(), post(HOST, "/", "x")).await;
+    for answer in [waited.unwrap().unwrap(), later] {
+        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+        let text = answer.text();
+        assert!(text.contains("CrashLoopBackOff: "), "{text}");
+        assert!(text.contains(" exited with status 1"), "{text}");
+    }
+    world
+        .activity(1, |a| (a.arrivals, a.failed, a.queued) == (2, 2, 0))
+        .await;
+    // The next try may succeed, so that a request waits for it.
+    put(failed(
+        "a",
+        Phase::Starting,
+        FailureReason::CrashLoopBackOff,
+    ));
+    let deadline = with(post(HOST, "/", "x"), "weir-timeout", "300");
+    let late = once(world.address(), deadline).await;
+    assert_eq!(late.status, StatusCode::GATEWAY_TIMEOUT);
+    assert!(late.text().contains("; CrashLoopBackOff: "), "{late:?}");
 }
