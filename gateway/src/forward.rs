@@ -123,8 +123,8 @@ async fn forward_with_retries(
             Admitted::Replica(mut credit) => {
                 retries.note_sequence(credit.sequence);
                 credit.cover_batch(request.batch_arrivals());
-                let may_retry = retries.may_retry_refusal();
-                attempt::try_replica(context, request, buffered, credit, may_retry).await
+                let terms = retries.terms();
+                attempt::try_replica(context, request, buffered, credit, terms).await
             }
         };
         match attempt {

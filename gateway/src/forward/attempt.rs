@@ -9,12 +9,12 @@ use http::{HeaderName, Response, Version};
 use tokio_util::sync::CancellationToken;
 use weir_ops::header_names;
 
-use super::lost::{LostAttempt, ReplicaStatus};
+use super::lost::{LostAttempt, ReplicaStatus, ReportWait};
 use super::own_model;
 use super::relay::{Relay, RelayEnd, learn};
 use super::request::ProxyRequest;
 use super::resting::AnswerCount;
-use super::retry::{Failure, InvalidResponse};
+use super::retry::{AttemptTerms, Failure, InvalidResponse};
 use super::slow_upload::lend_while_slow;
 use crate::body::{BufferedBody, DownstreamBody};
 use crate::clock::{now, until};
@@ -48,13 +48,14 @@ pub(super) enum Attempt {
     Over(GatewayError),
 }
 
-/// Sends a request to the replica of `credit`. A refusal is a failure if it `may_retry_refusal`, else the response.
+/// Sends a request to the replica of `credit`. A refusal is a failure if it may be
+/// retried, else the response.
 pub(super) async fn try_replica(
     context: &Context,
     request: &ProxyRequest,
     buffered: &mut BufferedBody,
     mut credit: Credit,
-    may_retry_refusal: bool,
+    terms: AttemptTerms,
 ) -> Attempt {
     let upstream = Arc::clone(&credit.upstream);
     // Boxed: most requests are here as a whole, and their futures have no room for it.
@@ -78,7 +79,7 @@ pub(super) async fn try_replica(
         credit.settle(Outcome::Abandoned, Verdict::Open);
         return late(request, &upstream.name, since);
     };
-    let refusal = reply.as_ref().ok().filter(|_| may_retry_refusal);
+    let refusal = reply.as_ref().ok().filter(|_| terms.may_retry_refusal);
     let refusal = refusal.and_then(|reply| codec::refusal(request.protocol, reply));
     match (reply, refusal) {
         (Ok(reply), Some(outcome)) => {
@@ -100,9 +101,12 @@ pub(super) async fn try_replica(
         (Err(error), _) => {
             let held = now().saturating_duration_since(credit.since);
             credit.settle(Outcome::Failed, Verdict::Open);
-            let (protocol, deadline) = (request.protocol, request.deadline);
+            let wait = ReportWait {
+                longest: terms.report_timeout,
+                deadline: request.deadline,
+            };
             // Boxed, so that the future of an answered request has no room for it.
-            let lost = LostAttempt::at_replica(&upstream, protocol, error, held, deadline);
+            let lost = LostAttempt::at_replica(&upstream, request.protocol, error, held, wait);
             Attempt::Failed(Failure::Lost(Box::pin(lost).await))
         }
     }

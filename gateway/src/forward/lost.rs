@@ -9,7 +9,10 @@ use crate::upstream::{Upstream, UpstreamError, UpstreamErrorKind};
 
 /// Longest wait for the platform's report of how a program ended. A local platform has it within some milliseconds, a
 /// kubelet mostly within a second or two, and the request waits meanwhile.
-const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The same after a second program ended around the same request, which is likelier the cause then.
+pub(super) const LATER_REPORT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// An attempt that the replica or gateway of this name did not answer.
 pub(super) struct LostAttempt {
@@ -25,7 +28,9 @@ pub(super) struct LostAttempt {
 pub(super) enum ReplicaStatus {
     /// It runs, as far as is known: it lost the connection only.
     Runs,
-    /// Its program ended, by a signal from outside or for a reason that is not known.
+    /// Its program ended, and the platform has not reported how.
+    Unreported,
+    /// Its program was ended from outside.
     Ended,
     /// Its program ended, and a request that it had may be why, with this sentence of the platform.
     Failed(Arc<str>),
@@ -38,11 +43,11 @@ impl LostAttempt {
         protocol: Protocol,
         error: UpstreamError,
         held: Duration,
-        deadline: Option<Instant>,
+        wait: ReportWait,
     ) -> Self {
         let status = match error.kind {
             UpstreamErrorKind::Broken | UpstreamErrorKind::StaleConnection => {
-                status(upstream, protocol, deadline).await
+                status(upstream, protocol, wait).await
             }
             UpstreamErrorKind::ConnectFailed
             | UpstreamErrorKind::InvalidResponse
@@ -57,22 +62,33 @@ impl LostAttempt {
     }
 }
 
-async fn status(
-    upstream: &Upstream,
-    protocol: Protocol,
-    deadline: Option<Instant>,
-) -> ReplicaStatus {
+async fn status(upstream: &Upstream, protocol: Protocol, wait: ReportWait) -> ReplicaStatus {
     let is_gone = upstream.lost.is_cancelled();
     if !is_gone && !upstream.refuses_connections(protocol).await {
         return ReplicaStatus::Runs;
     }
-    // A request that has little time is sent again while there is some of it left.
-    let left = deadline.map(|deadline| deadline.saturating_duration_since(now()) / 2);
-    let wait = left.map_or(REPORT_TIMEOUT, |left| left.min(REPORT_TIMEOUT));
     // Without a report in time its end is not known.
-    let _ = tokio::time::timeout(wait, upstream.lost.cancelled()).await;
+    let _ = tokio::time::timeout(wait.time(now()), upstream.lost.cancelled()).await;
     match upstream.end() {
         Some(end) if end.may_be_of_a_request() => ReplicaStatus::Failed(Arc::clone(&end.message)),
-        Some(_) | None => ReplicaStatus::Ended,
+        Some(_) => ReplicaStatus::Ended,
+        None => ReplicaStatus::Unreported,
+    }
+}
+
+/// Bounds of the wait for a report.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReportWait {
+    pub(super) longest: Duration,
+    /// Deadline of the request, which is sent again while there is time left.
+    pub(super) deadline: Option<Instant>,
+}
+
+impl ReportWait {
+    fn time(self, now: Instant) -> Duration {
+        let left = self
+            .deadline
+            .map(|deadline| deadline.saturating_duration_since(now) / 2);
+        left.map_or(self.longest, |left| left.min(self.longest))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::lost::{LostAttempt, ReplicaStatus};
+use super::lost::{LATER_REPORT_TIMEOUT, LostAttempt, REPORT_TIMEOUT, ReplicaStatus};
 use super::request::ProxyRequest;
 use crate::body::BufferedBody;
 use crate::clock::now;
@@ -14,8 +14,8 @@ use crate::upstream::UpstreamErrorKind;
 /// Most retries after a replica was lost: a request that loses four replicas in a row probably causes it.
 const MAX_RETRIES: u32 = 3;
 
-/// Most replicas whose programs end, for a reason that is not known, while they have a request that is sent again. Programs
-/// are killed from outside, by people, nodes and for want of memory, and seldom twice around one request.
+/// Most replicas whose programs are ended from outside while they have a request that is sent again. People and nodes end
+/// programs, seldom twice around one request; so does the kernel for want of memory, which a request may cause.
 const MAX_ENDED: u32 = 1;
 
 /// Longest time that a replica may have had a request which is retried when the replica is lost. A batch of `weir-runtime`
@@ -49,6 +49,14 @@ pub(super) struct InvalidResponse {
     pub(super) has_others: bool,
 }
 
+/// Terms of one attempt, by what was attempted before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AttemptTerms {
+    pub(super) may_retry_refusal: bool,
+    /// Longest wait for the platform's report of how a lost replica ended.
+    pub(super) report_timeout: Duration,
+}
+
 /// What was attempted so far for one request.
 pub(super) struct RetryState<'a> {
     request: &'a ProxyRequest,
@@ -56,7 +64,7 @@ pub(super) struct RetryState<'a> {
     can_resend: bool,
     sequence: Option<u64>,
     lost: u32,
-    /// Replicas whose programs ended while they had the request.
+    /// Replicas whose programs were ended from outside while they had the request.
     ended: u32,
     refused: u32,
     handed_over: u32,
@@ -90,8 +98,16 @@ impl<'a> RetryState<'a> {
         self.sequence = Some(sequence);
     }
 
-    pub(super) fn may_retry_refusal(&self) -> bool {
-        self.can_resend && self.refused < MAX_REFUSALS
+    /// Terms of the next attempt.
+    pub(super) fn terms(&self) -> AttemptTerms {
+        AttemptTerms {
+            may_retry_refusal: self.can_resend && self.refused < MAX_REFUSALS,
+            report_timeout: if self.lost == 0 {
+                REPORT_TIMEOUT
+            } else {
+                LATER_REPORT_TIMEOUT
+            },
+        }
     }
 
     /// Notes a failure; an error if the request must not be retried after it.
@@ -116,7 +132,7 @@ impl<'a> RetryState<'a> {
     }
 
     fn retry_lost(&mut self, lost: LostAttempt) -> Result<(), GatewayError> {
-        self.ended += u32::from(lost.status != ReplicaStatus::Runs);
+        self.ended += u32::from(lost.status == ReplicaStatus::Ended);
         let may_retry = self.may_outlive(&lost.status) && self.may_retry_lost(&lost);
         if lost.error.kind != UpstreamErrorKind::ConnectFailed {
             self.lost += 1;
@@ -146,10 +162,10 @@ impl<'a> RetryState<'a> {
     }
 
     /// False if the request may be what ended a replica's program: after a crash, after a program was killed for hanging,
-    /// and after a second end of any kind.
+    /// and after a second one was ended from outside.
     fn may_outlive(&self, status: &ReplicaStatus) -> bool {
         match status {
-            ReplicaStatus::Runs => true,
+            ReplicaStatus::Runs | ReplicaStatus::Unreported => true,
             ReplicaStatus::Ended => self.ended <= MAX_ENDED,
             ReplicaStatus::Failed(_) => false,
         }
@@ -168,7 +184,7 @@ impl<'a> RetryState<'a> {
             ReplicaStatus::Ended if self.ended > MAX_ENDED => {
                 format!("{}, as another one had before", error.because)
             }
-            ReplicaStatus::Runs | ReplicaStatus::Ended => {
+            ReplicaStatus::Runs | ReplicaStatus::Unreported | ReplicaStatus::Ended => {
                 return GatewayError::Lost {
                     revision,
                     tries: self.lost,

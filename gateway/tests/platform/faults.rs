@@ -161,30 +161,41 @@ fn ended(replicas: &[Arc<Mortal>]) -> usize {
 }
 
 #[tokio::test]
-async fn a_request_that_ends_its_replicas_ends_two_where_the_platform_says_nothing() {
+async fn a_request_that_ends_its_replicas_does_not_end_all_where_the_platform_says_nothing() {
     let (world, replicas) = mortals(&["a", "b", "c", "d", "e", "f"]).await;
     let answer = once(world.address(), post(HOST, "/", "poison")).await;
-    assert_eq!(
-        answer.status,
-        StatusCode::INTERNAL_SERVER_ERROR,
-        "{answer:?}"
-    );
-    let expected = "ended while it ran this request, which is not sent again";
-    assert!(answer.text().contains(expected), "{answer:?}");
-    assert_eq!(ended(&replicas), 2, "the first, and one retry");
+    assert!(answer.status.is_server_error(), "{answer:?}");
+    assert_eq!(ended(&replicas), 4, "the first, and three retries");
 }
 
-/// Sends a request that ends one of several replicas, which the platform reports with this exit status.
+/// Sends a request that ends replicas, each of which the platform reports with this exit status.
 async fn poisoned(exit_code: i32) -> (crate::client::Answered, usize) {
-    let names = ["a", "b", "c"];
+    let names = ["a", "b", "c", "d"];
     let (world, replicas) = mortals(&names).await;
     let asked = tokio::spawn(once(world.address(), post(HOST, "/", "poison")));
-    until("a replica to end", || ended(&replicas) == 1).await;
-    let first = replicas
-        .iter()
-        .position(|replica| replica.ends.is_cancelled());
-    world.end(1, names[first.unwrap()], exit_code);
+    let mut reported = [false; 4];
+    repeat_until(|| {
+        for (index, replica) in replicas.iter().enumerate() {
+            if replica.ends.is_cancelled() && !std::mem::replace(&mut reported[index], true) {
+                world.end(1, names[index], exit_code);
+            }
+        }
+        asked.is_finished()
+    })
+    .await;
     (asked.await.unwrap(), ended(&replicas))
+}
+
+/// Repeats a step until it returns true.
+async fn repeat_until(mut step: impl FnMut() -> bool) {
+    let stepping = async {
+        while !step() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(crate::world::TEST_TIMEOUT, stepping)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
