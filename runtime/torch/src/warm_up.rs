@@ -9,7 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use weir_protocol::{DataType, Parameters, Shape};
 use weir_runtime::backend::{
-    Batch, Column, Instance, ModelError, ModelSource, Part, RequestInfo, TensorConfig, WarmUpInput,
+    Answer, Batch, Column, Instance, ModelError, ModelSource, Part, RequestInfo, Signature,
+    TensorConfig, WarmUpInput,
 };
 use weir_runtime::check_answer;
 
@@ -61,7 +62,7 @@ pub(crate) fn find(
         let Some(columns) = columns(source, instance, &found) else {
             continue;
         };
-        match run(&source.name, instance, columns, 1) {
+        match run(source, instance, columns, 1) {
             Ok(()) => return Ok(found),
             Err(complaint) => complaints.add(&found.inputs, complaint),
         }
@@ -132,7 +133,7 @@ pub(crate) fn try_sizes(source: &ModelSource, instance: &mut TorchInstance, foun
             if rows > 1 && (spent > BATCHES || bytes.saturating_mul(rows) > MOST_BYTES) {
                 break;
             }
-            if run(&source.name, instance, columns.clone(), rows).is_err() {
+            if run(source, instance, columns.clone(), rows).is_err() {
                 break;
             }
             most_rows = rows;
@@ -198,7 +199,7 @@ fn columns(
 
 /// Runs a batch of the row that many times, and checks that a response can be made of the answer.
 fn run(
-    model: &str,
+    source: &ModelSource,
     instance: &mut TorchInstance,
     columns: Vec<Column>,
     rows: usize,
@@ -229,8 +230,39 @@ fn run(
             Some(mut copy) => copy.run(&batch)?,
             None => instance.run(&batch)?,
         };
-        check_answer(model, &signature, answer, rows).map_err(ModelError::Failed)
+        check_dims(source, &signature, &answer).map_err(ModelError::Failed)?;
+        check_answer(&source.name, &signature, answer, rows).map_err(ModelError::Failed)
     })
+}
+
+/// Checks the outputs' shapes against the dimensions that are configured, which clients read as metadata. Where a
+/// dimension of the inputs may vary, an input that clients never send may give other shapes, so nothing is checked.
+fn check_dims(source: &ModelSource, signature: &Signature, answer: &Answer) -> Result<(), String> {
+    let is_fixed = |input: &TensorConfig| model_dims(input).iter().all(|dim| *dim >= 0);
+    if !signature.inputs.iter().all(is_fixed) {
+        return Ok(());
+    }
+    for (config, output) in signature.outputs.iter().zip(&answer.outputs) {
+        if source.outputs.iter().all(|other| other.name != config.name) {
+            continue;
+        }
+        let rows = usize::from(signature.max_batch_size > 0);
+        let own: Vec<i64> = output.shape().signed().skip(rows).collect();
+        let configured = model_dims(config);
+        let fits = |(own, configured): (&i64, &i64)| *configured < 0 || own == configured;
+        if own.len() != configured.len() || !own.iter().zip(configured).all(fits) {
+            let name = &config.name;
+            return Err(format!(
+                "output '{name}' has dims {own:?}, where the configuration says {configured:?}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The dimensions that the model takes or returns, without batch dimension.
+fn model_dims(config: &TensorConfig) -> &[i64] {
+    config.reshape.as_ref().unwrap_or(&config.dims)
 }
 
 fn repeated(column: Column, rows: usize) -> Option<Column> {

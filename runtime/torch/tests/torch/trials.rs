@@ -202,6 +202,10 @@ fn a_configuration_that_contradicts_the_model_is_refused() {
             ),
             "configuration expects datatype TYPE_INT64 for output 'OUTPUT__0'",
         ),
+        (
+            one_input("mlp", "input", &[16], &[5]),
+            "output 'OUTPUT__0' has dims [4], where the configuration says [5] (input of [16])",
+        ),
     ] {
         let error = refusal(&source);
         assert!(matches!(error, LoadError::Warmup(_)), "{error}");
