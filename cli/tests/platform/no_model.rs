@@ -21,7 +21,7 @@ const CASES: [(&[&str], &str); 4] = [
     (&[], "it is empty; put a TorchScript file there as model.pt"),
     (
         &["a.pt", "b.pt"],
-        "found a.pt, b.pt; name the one to serve model.pt",
+        "found a.pt, b.pt; give each model a directory of its own, as a/model.pt",
     ),
     (
         &["1/mymodel.pt"],
