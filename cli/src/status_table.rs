@@ -89,7 +89,7 @@ pub(crate) struct ExitRow {
     pub(crate) replica: String,
     /// Reason of the end, one word.
     pub(crate) reason: String,
-    /// What happened, a sentence.
+    /// A sentence that says how the run ended.
     pub(crate) message: String,
     /// Exit status: its code, or 128 and the number of the signal.
     pub(crate) exit_code: Option<i32>,

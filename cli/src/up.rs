@@ -90,7 +90,7 @@ pub(crate) struct Served<'a> {
     pub(crate) runtime: Option<&'a Path>,
 }
 
-/// What the files declare and what of it can be served. Nothing has been started.
+/// The services that the files declare, and those of them that can be served. Nothing has been started.
 pub(crate) struct Survey {
     files: Files,
     pub(crate) declaration: Arc<Declaration>,

@@ -28,7 +28,7 @@ pub fn choose_scale_in(mut candidates: Vec<ScaleInCandidate>, count: usize) -> V
     chosen.map(|candidate| candidate.name).collect()
 }
 
-/// How far a replica in this phase is from serving: 0 serves.
+/// Distance of a replica in this phase from serving: 0 serves.
 fn uselessness(phase: Phase) -> u8 {
     match phase {
         Phase::Ready => 0,

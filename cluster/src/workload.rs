@@ -61,7 +61,7 @@ impl Storage {
     /// Where a model lies in a container unless the manifest says otherwise.
     pub const MOUNT_PATH: &'static str = "/mnt/models";
 
-    /// What stands in a URI between the place of files on this machine and their state.
+    /// Separator in a URI between the path of files on this machine and their state.
     const STATE: &'static str = "#files:";
 
     /// A URI of files on this machine in this state, which makes files that change another revision.

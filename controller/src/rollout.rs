@@ -55,7 +55,7 @@ pub struct Candidate {
     pub stage: Stage,
     /// Time at which this stage began, or at which its share of the requests changed last.
     pub since: u64,
-    /// Its share of the requests.
+    /// Share of the requests that the candidate gets.
     pub share: CandidateShare,
     /// Placement for its replicas beside those of the stable revision.
     pub surge: Surge,

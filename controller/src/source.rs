@@ -22,7 +22,7 @@ pub struct Stored {
     pub status: Arc<InferenceServiceStatus>,
 }
 
-/// What becomes of the objects of a service that is deleted, in Kubernetes' words.
+/// Fate of the objects of a service that is deleted, in Kubernetes' words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Propagation {
     /// They are deleted too.
@@ -88,7 +88,7 @@ pub trait Source: Send + Sync {
         event: Event,
     ) -> Result<(), ControllerError>;
 
-    /// What becomes of the objects of a service that is no longer declared. `uid` is the identity of the object that declared
+    /// Returns the fate of the objects of a service that is no longer declared. `uid` is the identity of the object that declared
     /// it, where this controller has served it.
     ///
     /// # Errors

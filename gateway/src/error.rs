@@ -57,7 +57,7 @@ pub(crate) enum GatewayError {
         revision: String,
         waited: Duration,
         ahead: usize,
-        /// As of a full queue.
+        /// The revision's last failure, a clause that ends the sentence; empty if there is none.
         failure: String,
     },
     /// The caller's time passed while a replica worked.
@@ -93,7 +93,7 @@ pub(crate) enum GatewayError {
         tries: u32,
         replica: Arc<str>,
         because: String,
-        /// As of a full queue.
+        /// The revision's last failure, a clause that ends the sentence; empty if there is none.
         failure: String,
     },
     /// The program of a replica ended while it had the request, which may be why.

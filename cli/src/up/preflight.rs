@@ -7,7 +7,7 @@ use weir_cluster::{ClusterError, Workload};
 use weir_cluster_local::{Inspection, Options};
 use weir_controller::{Declaration, Service, Validated, Variant};
 
-/// What is found of a predictor that can run here.
+/// Findings about a predictor that can run here.
 pub(crate) struct Inspected {
     pub(crate) service: Arc<Service>,
     /// Path of the predictor in the manifest.

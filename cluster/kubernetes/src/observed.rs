@@ -96,7 +96,7 @@ pub(crate) struct Observed {
     last: Snapshot,
 }
 
-/// What a pod says.
+/// Facts about a pod, from its metadata and status.
 #[derive(Clone, Debug)]
 struct SeenPod {
     revision: RevisionName,
@@ -588,8 +588,8 @@ impl Written {
     }
 }
 
-/// What is written in a Service with Weir's label. An editor of its namespace can write it: what it is of is told by its own name,
-/// its age by the API server, and of its hosts those count that follow from its name.
+/// Reads the annotations of a Service with Weir's label. An editor of the namespace can write them, so the Service's own name says which
+/// service or revision it is of, the API server says its age, and only hosts that follow from the name count.
 fn written(
     object: &Service,
     domains: &Domains,

@@ -1,4 +1,4 @@
-//! Where replicas run, and which of them a scale-in is to end: those with the fewest requests, and of these the ones
+//! Nodes of the replicas, and the replicas that a scale-in is to end: those with the fewest requests, and of these the ones
 //! that free a node. Pure.
 
 #[cfg(test)]
@@ -85,8 +85,8 @@ impl Placements {
         }
     }
 
-    /// What to write before a revision is scaled to so many replicas, while the gateways have these requests at them. An
-    /// order that others have written stays.
+    /// Deletion costs to write before a revision is scaled to so many replicas, while the gateways have these requests at
+    /// them. An order that others have written stays.
     pub(crate) fn edits(
         &self,
         revision: &RevisionName,

@@ -182,13 +182,13 @@ impl LaunchSpec {
         models.any(|model| model.origin == Origin::Remote && path.starts_with(&model.path))
     }
 
-    /// Whether it runs our runtime.
+    /// True if the command runs Weir's own runtime.
     fn runs_weir(&self, options: &Options) -> bool {
         let runtime = options.runtime.as_ref();
         runtime.is_some_and(|path| self.words.first() == Some(&path.display().to_string()))
     }
 
-    /// Whether our runtime runs in the mode that ends without a model at its start.
+    /// True if Weir's own runtime runs in the mode that exits at its start when there is no model.
     fn needs_model(&self) -> bool {
         let mut words = self.words.iter();
         !words.any(|word| word.starts_with("--model-control-mode"))

@@ -39,7 +39,7 @@ struct LogState {
     echo: Echo,
 }
 
-/// Whether lines go to standard error too.
+/// Output of a replica's lines to standard error, beside its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Echo {
     On,

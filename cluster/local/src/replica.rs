@@ -426,7 +426,7 @@ impl Task {
                 let grace = self.spec.grace;
                 let longest = grace.saturating_sub(END_RESERVE.min(grace / 2));
                 let drained = drained(self.reports.clone(), &self.revision, &self.replica.name);
-                // What is not over by then has the rest of the grace period, as it would have on Kubernetes.
+                // Requests that have not ended by then get the rest of the grace period, as they would on Kubernetes.
                 let _ = tokio::time::timeout(longest, drained).await;
             }
         }

@@ -68,7 +68,7 @@ impl ModelFiles {
 }
 
 impl ModelFiles {
-    /// Whether the files are on this machine already, and not downloaded.
+    /// True if the files are on this machine already, and are not downloaded.
     pub(crate) fn is_here(&self) -> bool {
         self.origin == Origin::Local && self.path.exists()
     }

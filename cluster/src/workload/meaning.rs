@@ -139,7 +139,7 @@ fn defaults(name: &str, fields: &Map<String, Value>) -> Vec<(&'static str, Value
             ("schedulerName", json!("default-scheduler")),
             ("shareProcessNamespace", json!(false)),
             ("terminationGracePeriodSeconds", json!(30)),
-            // Of the claim of an ephemeral volume.
+            // The claim of an ephemeral volume has this default.
             ("volumeMode", json!("Filesystem")),
         ],
         "env" => vec![("value", json!(""))],

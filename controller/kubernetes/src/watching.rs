@@ -21,7 +21,7 @@ use crate::statuses::Statuses;
 /// Events that make one declaration together when they are there at once, as at the start.
 const AT_ONCE: usize = 1024;
 
-/// Where declarations go, and what is known beside them.
+/// The channel for declarations, and the statuses that belong to them.
 pub(crate) struct Published {
     pub(crate) declaration: watch::Sender<Arc<Declaration>>,
     pub(crate) statuses: Arc<Mutex<Statuses>>,

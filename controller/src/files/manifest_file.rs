@@ -36,7 +36,7 @@ impl ManifestFile {
     /// Reads a file. `before` is its version before, returned when the text is the same.
     ///
     /// # Errors
-    /// Why nothing of the file can be used, one sentence each.
+    /// A sentence for each reason why nothing of the file can be used.
     pub(super) fn read(file: &Path, before: Option<&Self>) -> Result<Self, Vec<String>> {
         if file == Path::new(STDIN) {
             return Self::stream("standard input", before, || text_within(io::stdin()));

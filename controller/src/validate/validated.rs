@@ -64,7 +64,7 @@ pub struct Variant {
     pub storage: Vec<Storage>,
     /// Hash of template and storage.
     pub identity: Identity,
-    /// What the manifest says of the pods, without its runtime.
+    /// Identity of the manifest's part in the pods, without the runtime's.
     pub manifest: ManifestIdentity,
     /// The way in which a replica is found ready, as its runtime declares it.
     pub ready_call: Option<ReadyCall>,

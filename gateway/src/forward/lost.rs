@@ -23,16 +23,16 @@ pub(super) struct LostAttempt {
     pub(super) status: ReplicaStatus,
 }
 
-/// What became of a replica that broke off.
+/// State of a replica that broke off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ReplicaStatus {
     /// It runs, as far as is known: it lost the connection only.
     Runs,
-    /// Its program ended, and the platform has not reported how.
+    /// The program ended, and the platform has not reported how.
     Unreported,
-    /// Its program was ended from outside.
+    /// The program was ended from outside.
     Ended,
-    /// Its program ended, and a request that it had may be why, with this sentence of the platform.
+    /// The program ended, and one of its requests may be the cause; with the platform's sentence.
     Failed(Arc<str>),
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Credit {
     others: Option<u32>,
     open: bool,
     rest: Rest,
-    /// How the request counts in its replica's load.
+    /// Kind of the request in its replica's load.
     kind: RequestKind,
 }
 

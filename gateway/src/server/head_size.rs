@@ -21,7 +21,7 @@ const TAKEN_WITHIN: Duration = Duration::from_secs(2);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeadSize {
     Fits,
-    /// Its request target alone is too long.
+    /// The request target alone is too long.
     LongTarget,
     /// All lines together are too long.
     LongHead,

@@ -14,9 +14,9 @@ pub(crate) struct UpstreamLoad {
 /// One request in the counts of its upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestKind {
-    /// Its response has not begun, or says how long it is.
+    /// The response has not begun, or says how long it is.
     Unary,
-    /// Its response has begun and does not say how long it is.
+    /// The response has begun and does not say how long it is.
     Stream,
 }
 

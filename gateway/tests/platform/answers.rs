@@ -10,7 +10,7 @@ use crate::client::{once, post};
 use crate::replica::{Manner, TestReplica};
 use crate::world::{HOST, TEST_TIMEOUT, World, revision};
 
-/// What the gateway sends to a raw request until the connection ends.
+/// Bytes that the gateway sends to a raw request until the connection ends.
 async fn raw(world: &World, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(world.address()).await.unwrap();
     stream.write_all(request).await.unwrap();

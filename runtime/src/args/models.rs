@@ -65,8 +65,8 @@ pub(super) struct ModelArgs {
     /// are taken from it, as from an example.json beside the model
     #[arg(long, value_name = "FILE")]
     pub(super) example: Option<PathBuf>,
-    /// What follows if trial runs show that a model's configuration contradicts what it takes or returns: refuse = it
-    /// does not load; allow = it is served, and the log has the reason
+    /// Handling of a model whose configuration contradicts what it takes or returns in trial runs: refuse = it does not
+    /// load; allow = it is served, and the log has the reason
     #[arg(long, value_enum, default_value = "refuse", value_name = "MODE")]
     pub(super) warm_up_failures: WarmUpFlag,
     /// A setting of a backend, as BACKEND,KEY=VALUE, or of all, as ,KEY=VALUE: without effect, and logged. Repeatable

@@ -29,7 +29,7 @@ pub(crate) struct Verdict {
     /// The signature; `None` where the trials did not get so far.
     pub(crate) signature: Option<Signature>,
     pub(crate) remarks: Vec<Remark>,
-    /// What the trials did not survive, in words that follow "the trial".
+    /// The end of the trials that did not survive, in words that follow "the trial".
     pub(crate) doubt: Option<String>,
     /// The module optimised for inference is the faster one.
     pub(crate) is_faster_optimised: bool,

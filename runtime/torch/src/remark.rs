@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Remark {
     /// The consequence for requests.
     pub(crate) message: String,
-    /// What the trials have found.
+    /// Finding of the trials.
     pub(crate) reason: String,
-    /// What the operator may do about it.
+    /// Advice to the operator.
     pub(crate) instead: String,
 }
 

@@ -78,7 +78,7 @@ const CONTAINER: [(&str, &str); 10] = [
     ("name conflict", "it is tried again"),
 ];
 
-/// What a registry that refuses a pull says.
+/// Words of a registry that refuses a pull.
 const PULL_REFUSED: [&str; 6] = [
     "401",
     "403",
@@ -88,7 +88,7 @@ const PULL_REFUSED: [&str; 6] = [
     "unauthorized",
 ];
 
-/// What to do about an image that cannot be had, of a pod that names these Secrets for its registry.
+/// Advice about an image that cannot be pulled, for a pod that names these Secrets for its registry.
 pub(super) fn of_image(message: &str, secrets: &[&str]) -> String {
     let message = message.to_lowercase();
     if message.contains("no such host") {

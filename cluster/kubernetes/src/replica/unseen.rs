@@ -24,7 +24,7 @@ pub(crate) struct Unseen {
 }
 
 impl Unseen {
-    /// What a pod waits for, if no scheduler has looked at it.
+    /// The scheduler that a pod waits for, if none has looked at it.
     pub(crate) fn of(pod: &Pod) -> Option<Self> {
         let spec = pod.spec.as_ref()?;
         let conditions = status(pod).and_then(|status| status.conditions.as_ref());
@@ -42,7 +42,7 @@ impl Unseen {
         })
     }
 
-    /// Why the pod does not start, once its scheduler should have looked at it. `now` is in seconds since 1970.
+    /// The cause of a pod that does not start, once its scheduler should have looked at it. `now` is in seconds since 1970.
     pub(crate) fn failure(&self, now: u64) -> Option<Failure> {
         let scheduler = &*self.scheduler;
         let message = if scheduler == DEFAULT {

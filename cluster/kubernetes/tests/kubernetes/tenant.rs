@@ -1,4 +1,4 @@
-//! What a tenant with the ClusterRole `edit` in one namespace can write there, and what Weir believes of it.
+//! Objects that a tenant with the ClusterRole `edit` in one namespace can write there, and the part of them that Weir believes.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -65,7 +65,7 @@ impl Teams {
         self.control.apply(desired.unwrap()).await.unwrap();
     }
 
-    /// What the tenant writes in its own namespace.
+    /// The API of the tenant's own namespace, with the tenant's rights.
     fn own<K>(&self) -> Api<K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,

@@ -99,7 +99,7 @@ pub(super) fn ignored_fields(pod: &PodSpec, container: &Container, gpu: Gpu) -> 
     set.map(|(field, _)| field).collect()
 }
 
-/// Whether the container's image has a tag or a digest.
+/// True if the container's image has a tag or a digest.
 fn has_version(container: &Container) -> bool {
     let image = container.image.as_deref().unwrap_or_default();
     let name = image.rsplit('/').next().unwrap_or_default();

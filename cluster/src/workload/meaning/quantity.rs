@@ -33,7 +33,7 @@ pub(super) fn exact(text: String) -> String {
     }
 }
 
-/// As [`exact`], rounded up to thousandths.
+/// The same form as [`exact`], rounded up to thousandths.
 pub(super) fn in_thousandths(text: String) -> String {
     match nanos(&text) {
         Some(nanos) => format!("{}m", round_up(nanos, 1_000_000)),
@@ -75,7 +75,7 @@ fn times_ten_to(digits: i128, exponent: i32) -> Option<i128> {
     }
 }
 
-/// How many of `unit` there are, rounded away from zero.
+/// Divides an amount by `unit`, rounded away from zero.
 fn round_up(amount: i128, unit: i128) -> i128 {
     let whole = amount / unit;
     if amount % unit == 0 {

@@ -199,7 +199,7 @@ fn single(input: &TensorConfig) -> TensorConfig {
     single
 }
 
-/// What to say if the rows of a batch are not independent in a model whose configuration lets requests share a run.
+/// A remark if the rows of a batch are not independent in a model whose configuration lets requests share a run.
 pub(crate) fn if_mixed(
     source: &ModelSource,
     runner: &Runner,
@@ -225,7 +225,7 @@ pub(crate) fn if_mixed(
     }
 }
 
-/// What to say where requests do not share runs because the model does not show that they may.
+/// A remark where requests do not share runs because the model does not show that they may.
 pub(crate) fn unbatched(
     source: &ModelSource,
     runner: &Runner,

@@ -69,7 +69,7 @@ pub(super) fn with(
     }
 }
 
-/// What to say of a model that runs on inputs of two ranks, of which metadata shows one.
+/// A remark about a model that runs on inputs of two ranks, of which metadata shows one.
 pub(super) fn remark(signature: &Signature) -> Option<Remark> {
     let ranks = |input: &TensorConfig| {
         let name = &input.name;

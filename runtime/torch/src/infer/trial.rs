@@ -51,11 +51,11 @@ pub(crate) enum Stretch {
 /// The elements of a trial's inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fill {
-    /// Those of the example beside the model.
+    /// The values of the example beside the model.
     Example,
     /// Floats in (0, 1], integers 0 and 1, different in each row.
     Varied,
-    /// As `Varied`, with that number for each integer: lengths of as many.
+    /// The values of `Varied`, with that number for each integer, so that lengths of sequences fit.
     Counts(i64),
     /// Ones, or strings of one character: some models refuse lengths of zero, or masks that hide everything.
     Ones,

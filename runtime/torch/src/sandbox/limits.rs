@@ -43,7 +43,7 @@ pub(super) fn apply() {
         std::process::abort();
     }
     limit(Resource::Core, 0);
-    // Where memory is short all the same, this process goes first.
+    // The kernel ends this process first if memory is short all the same.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
 }
 

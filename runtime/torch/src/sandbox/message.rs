@@ -101,7 +101,7 @@ impl Death {
         }
     }
 
-    /// What happened, in words that follow "the trial".
+    /// The end of the trial, in words that follow "the trial".
     pub(crate) fn text(self) -> String {
         match self {
             Self::Signal(libc::SIGPROF) => "had a run that did not end".to_owned(),
@@ -237,7 +237,7 @@ impl WarmUpData {
 
 /// A message that may have tensors.
 pub(super) trait Message: Serialize + DeserializeOwned {
-    /// Its tensors, in the order of their bytes.
+    /// The message's tensors, in the order of their bytes.
     fn tensors(&mut self) -> Vec<&mut TensorData>;
 }
 

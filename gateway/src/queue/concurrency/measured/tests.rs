@@ -11,7 +11,7 @@ use super::*;
 #[derive(Clone, Copy, Debug)]
 enum Lengths {
     Constant(u64),
-    /// Of a mean of a second, as the answers of chats are.
+    /// Log-normal with a mean of one second, like answers of chats.
     LogNormal,
     /// One of ten is fifty times as long as the others.
     Bimodal,
@@ -159,7 +159,7 @@ proptest! {
 
     #[test]
     fn a_server_of_one_worker_keeps_most_requests_in_the_gateway(lengths in lengths(), seed: u64) {
-        // Where lengths differ fifty-fold, chance makes some trials succeed.
+        // Chance makes some trials succeed where lengths differ fifty-fold.
         prop_assume!(!matches!(lengths, Lengths::Bimodal));
         let mut simulation = Simulation::new(2000, 1, lengths, seed);
         simulation.run(20_000);
