@@ -143,7 +143,7 @@ const MAX_MEMBERS: usize = 4096;
 /// Decompresses a gzip stream, which may have several members.
 fn gunzip(mut body: &[u8], limit: usize, permit: &BudgetPermit) -> Result<Bytes, ServeError> {
     let mut decompressed = Decompressed::new(body, limit, permit)?;
-    if last_member_size(body) > limit {
+    if honest_size(body).is_some_and(|size| size > limit) {
         return Err(decompressed.too_large());
     }
     for _ in 0..MAX_MEMBERS {
@@ -160,10 +160,11 @@ fn gunzip(mut body: &[u8], limit: usize, permit: &BudgetPermit) -> Result<Bytes,
 }
 
 /// The decompressed size of a gzip stream's last member, as its end says: modulo 4 GiB. A stream that is whole is no
-/// shorter, so that an honest one that is too large is not decompressed at all.
-fn last_member_size(body: &[u8]) -> usize {
-    let size = body.last_chunk().copied().unwrap_or_default();
-    u32::from_le_bytes(size) as usize
+/// shorter, so that an honest one that is too large is not decompressed at all. `None` where so few bytes cannot stand
+/// for that many: the end is then no size, as in a body that is no gzip stream or has other bytes behind it.
+fn honest_size(body: &[u8]) -> Option<usize> {
+    let size = u32::from_le_bytes(*body.last_chunk()?) as usize;
+    (size <= body.len().saturating_mul(MAX_RATIO)).then_some(size)
 }
 
 /// Decompresses a zlib stream that is the whole body: what followed it would be lost without a word.

@@ -98,6 +98,7 @@ FLAG = "the gateway reads requests before the server does, and has no such flag"
 DIRECT_ONLY: dict[str, str] = {
     r"test_platform::.*": "it starts a gateway of its own",
     r"test_inference_limits::test_an_example_is_for_one_model": "exit code of weir-runtime itself",
+    r"test_repository_control::test_folder_of_model_files_.*": "exit code and log of weir-runtime itself",
     r"test_trials::.*": "the process of weir-runtime itself, its end and its log",
     r"test_stuck::.*": "liveness of weir-runtime itself; its last test starts a gateway of its own",
     r"test_polled_repository::.*": "it changes files under one server, which a gateway does not see",

@@ -140,14 +140,30 @@ fn life(folder: &Path) -> String {
     until_rolled_out(LAST);
     stop_and_start();
     another_scales();
-    apply(&[service(&json!({"affinity": {"nodeAfinity": {}}}))]);
-    until_digits("refused", |object| condition(object, "Ready") == "False");
+    refuse_twice();
     until_the_webhook_is_trusted();
     until_nothing_is_left();
     for process in [controller, gateway, autoscaler] {
         output.push_str(&process.end());
     }
     output
+}
+
+/// A manifest with an error, twice: the second Event of its message counts the first one up.
+fn refuse_twice() {
+    let wrong = service(&json!({"affinity": {"nodeAfinity": {}}}));
+    let mended = service(&json!({"labels": {"team": format!("t{LAST}")}}));
+    for (manifest, ready) in [(&wrong, "False"), (&mended, "True"), (&wrong, "False")] {
+        apply(&[manifest.clone()]);
+        until_digits(ready, |object| condition(object, "Ready") == ready);
+    }
+    let events = || get(TEAM, "events.events.k8s.io");
+    let is_counted = || {
+        let events = events();
+        let mut all = events["items"].as_array().into_iter().flatten();
+        all.any(|event| event["series"]["count"] == 2)
+    };
+    wait_until("the event is counted", || events().to_string(), is_counted);
 }
 
 fn deleted_objects_come_back() {
