@@ -137,7 +137,8 @@ def test_load_and_unload_by_the_clients(start, repository, name):
     server = start([repository], "--model-control-mode=explicit")
     client = adapters.connect(name, server)
     client.call("load_model", "warmed")
-    assert client.call("is_model_ready", "warmed") is True
+    # While a model loads, a server is not ready, as in Triton; a gateway knows that it is again by its next probe.
+    wait_until(lambda: client.call("is_model_ready", "warmed") is True, 5, "the loaded model is ready")
     ones = np.ones((1, 4), dtype=np.float32)
     assert client.infer("warmed", {"INPUT0": ones}).as_numpy("OUTPUT0").tolist() == [[2] * 4]
     client.call("unload_model", "warmed")
