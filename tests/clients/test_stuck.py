@@ -91,6 +91,14 @@ def test_requests_in_an_endless_batch_are_answered(start):
     assert stopwatch.seconds() < 20
 
 
+def is_noticed(server) -> bool:
+    """The process has ended, ends during the call, or says that it is not live."""
+    try:
+        return server.process.poll() is not None or not is_live(server)
+    except OSError:
+        return True
+
+
 def test_process_ends_itself_where_the_batch_holds_the_thread_that_serves(start):
     # With one thread, batches of less than two milliseconds run on it.
     server = start([ENDLESS], f"--max-batch-seconds={LIMIT_S}", "--exit-timeout-secs=60", "--http-thread-count=1")
@@ -100,7 +108,7 @@ def test_process_ends_itself_where_the_batch_holds_the_thread_that_serves(start)
     inside = pool.submit(server.infer, "endless", row(POISON))
     stopwatch = Stopwatch()
     # SIGABRT, at the latest look after the limit, or a restart by signal where the batch ran on its instance's own thread.
-    wait_until(lambda: server.process.poll() is not None or not is_live(server), NOTICED_S, "it is noticed")
+    wait_until(lambda: is_noticed(server), NOTICED_S, "it is noticed")
     server.terminate()
     server.exit_code()
     assert stopwatch.seconds() < NOTICED_S
@@ -182,13 +190,17 @@ def test_platform_restarts_the_replica_and_serves_the_others(platform):
 
     with ThreadPoolExecutor(9) as pool:
         asking = [pool.submit(ask, thread) for thread in range(8)]
-        poisoned = platform.infer("endless", row(POISON), timeout=120)
-        wait_until(lambda: "liveness probe" in status(platform), 60.0, "it is restarted")
-        wait_until(lambda: replicas(platform) == 2, 60.0, "both are ready again")
-        ended.set()
+        try:
+            poisoned = platform.infer("endless", row(POISON), timeout=120)
+            wait_until(lambda: "was restarted once" in status(platform), 60.0, "it is restarted")
+            wait_until(lambda: replicas(platform) == 2, 60.0, "both are ready again")
+        finally:
+            ended.set()
         failed = [reply for future in asking for reply in future.result()]
     # It is not tried on the other replica, which it would stop as well.
     assert poisoned.status == 500 and "--max-batch-seconds" in poisoned.error(), poisoned
     assert failed == []
     log = platform.log.read_text()
-    assert "replica hangs" in log and "a batch of model 'endless' version 1 has run for" in log, log[-4000:]
+    assert "a batch of model 'endless' version 1 has run for" in log, log[-4000:]
+    # By its liveness probe; or by itself, where the batch holds a thread that serves connections.
+    assert "replica hangs" in log or "exiting" in log, log[-4000:]

@@ -153,9 +153,12 @@ fn life(folder: &Path) -> String {
 fn refuse_twice() {
     let wrong = service(&json!({"affinity": {"nodeAfinity": {}}}));
     let mended = service(&json!({"labels": {"team": format!("t{LAST}")}}));
-    for (manifest, ready) in [(&wrong, "False"), (&mended, "True"), (&wrong, "False")] {
-        apply(&[manifest.clone()]);
-        until_digits(ready, |object| condition(object, "Ready") == ready);
+    let is_refused = |object: &Value| condition(object, "Ready") == "False";
+    for _ in 0..2 {
+        apply(&[mended.clone()]);
+        until_digits("mended", |object| !is_refused(object));
+        apply(&[wrong.clone()]);
+        until_digits("refused", is_refused);
     }
     let events = || get(TEAM, "events.events.k8s.io");
     let is_counted = || {
