@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::slice;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -155,9 +156,9 @@ fn refuse_twice() {
     let mended = service(&json!({"labels": {"team": format!("t{LAST}")}}));
     let is_refused = |object: &Value| condition(object, "Ready") == "False";
     for _ in 0..2 {
-        apply(&[mended.clone()]);
+        apply(slice::from_ref(&mended));
         until_digits("mended", |object| !is_refused(object));
-        apply(&[wrong.clone()]);
+        apply(slice::from_ref(&wrong));
         until_digits("refused", is_refused);
     }
     let events = || get(TEAM, "events.events.k8s.io");
