@@ -88,8 +88,7 @@ pub(super) async fn try_replica(
             Attempt::Failed(Failure::Refused)
         }
         (Ok(reply), None) => {
-            let shutdown = &context.shutdown;
-            Attempt::Answered(relayed(request, credit, reply, buffered, shutdown))
+            Attempt::Answered(relayed(request, credit, reply, buffered, &context.shutdown))
         }
         (Err(error), _) if error.kind == UpstreamErrorKind::RequestBodyFailed => {
             credit.settle(Outcome::Abandoned, Verdict::Open);
