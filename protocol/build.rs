@@ -26,16 +26,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Writes the descriptors without their comments, which clients that reflect do not need.
-fn write_descriptors(
-    mut descriptors: prost_types::FileDescriptorSet,
-) -> Result<(), Box<dyn Error>> {
+fn write_descriptors(mut descriptors: prost_types::FileDescriptorSet) -> Result<(), Box<dyn Error>> {
     for file in &mut descriptors.file {
         file.source_code_info = None;
     }
     let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?);
-    std::fs::write(
-        out.join("inference.bin"),
-        prost::Message::encode_to_vec(&descriptors),
-    )?;
+    std::fs::write(out.join("inference.bin"), prost::Message::encode_to_vec(&descriptors))?;
     Ok(())
 }

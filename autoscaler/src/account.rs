@@ -38,9 +38,7 @@ impl Account {
             Coverage::Complete => ready.saturating_sub(sample.load.activity.in_flight),
             Coverage::Partial | Coverage::None => 0,
         };
-        self.ready_time = self
-            .ready_time
-            .saturating_add(elapsed.saturating_mul(ready));
+        self.ready_time = self.ready_time.saturating_add(elapsed.saturating_mul(ready));
         self.idle_time = self.idle_time.saturating_add(elapsed.saturating_mul(idle));
     }
 
@@ -89,10 +87,7 @@ mod tests {
             at: Duration::from_secs(second),
             coverage: Coverage::Complete,
             load,
-            replicas: Replicas {
-                ready,
-                ..Replicas::default()
-            },
+            replicas: Replicas { ready, ..Replicas::default() },
         }
     }
 
@@ -114,17 +109,11 @@ mod tests {
         account.add(&policy, &sample(10, 4, 1, &[]), 2);
         assert_eq!(account.gpu_seconds(), 0.0);
         account.add(&policy, &sample(12, 4, 1, &[]), 2);
-        assert_eq!(
-            (account.gpu_seconds(), account.idle_gpu_seconds()),
-            (16.0, 12.0)
-        );
+        assert_eq!((account.gpu_seconds(), account.idle_gpu_seconds()), (16.0, 12.0));
         let mut silent = sample(14, 4, 0, &[]);
         silent.coverage = Coverage::None;
         account.add(&policy, &silent, 2);
-        assert_eq!(
-            (account.gpu_seconds(), account.idle_gpu_seconds()),
-            (32.0, 12.0)
-        );
+        assert_eq!((account.gpu_seconds(), account.idle_gpu_seconds()), (32.0, 12.0));
         account.add(&policy, &sample(15, 1, 9, &[]), 2);
         assert_eq!(account.idleness(), Some(6.0 / 17.0));
     }

@@ -42,12 +42,7 @@ pub type Decisions = BTreeMap<RevisionName, Arc<Decision>>;
 
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            replicas,
-            reason,
-            unplaced,
-            ..
-        } = self;
+        let Self { replicas, reason, unplaced, .. } = self;
         let noun = match replicas {
             1 => "replica",
             _ => "replicas",
@@ -77,24 +72,13 @@ pub fn decide(policy: &ScalingPolicy, memory: Memory, sample: &Sample) -> (Memor
     memory.levels.decided(replicas);
     memory.changes.decided(replicas, sample.at);
     memory.note_enough(policy, sample, terms.need);
-    let decision = Decision {
-        replicas,
-        reason,
-        terms,
-        unplaced: None,
-        starts: Arc::default(),
-        account: Account::default(),
-    };
+    let decision =
+        Decision { replicas, reason, terms, unplaced: None, starts: Arc::default(), account: Account::default() };
     (memory, decision)
 }
 
 /// The number without bounds. Each rule may raise what the rules before it say.
-fn choose(
-    policy: &ScalingPolicy,
-    memory: &mut Memory,
-    sample: &Sample,
-    terms: &Terms,
-) -> (u32, Reason) {
+fn choose(policy: &ScalingPolicy, memory: &mut Memory, sample: &Sample, terms: &Terms) -> (u32, Reason) {
     let rule = Keep::new(policy, memory, terms.cold_start);
     let choice = if is_over(policy, memory, sample) {
         memory.levels.clear();
@@ -118,11 +102,7 @@ fn share(memory: &Memory, sample: &Sample, terms: &Terms, needed: (u32, Reason))
     let Some((tried, fewer)) = memory.sharing.limit(memory.seen) else {
         return needed;
     };
-    let most = if terms.rate < ENOUGH * fewer.rate {
-        fewer.replicas
-    } else {
-        tried.max(sample.replicas.desired)
-    };
+    let most = if terms.rate < ENOUGH * fewer.rate { fewer.replicas } else { tried.max(sample.replicas.desired) };
     if needed.0 <= most {
         return needed;
     }
@@ -147,12 +127,7 @@ fn step_down(memory: &mut Memory, sample: &Sample, choice: (u32, Reason)) -> (u3
 const ENOUGH: f64 = 0.8;
 
 /// Raises the number to what is kept.
-fn keep(
-    memory: &mut Memory,
-    sample: &Sample,
-    needed: (u32, Reason),
-    rule: &Keep<'_>,
-) -> (u32, Reason) {
+fn keep(memory: &mut Memory, sample: &Sample, needed: (u32, Reason), rule: &Keep<'_>) -> (u32, Reason) {
     let now = memory.seen;
     // A replica that starts ahead of the load is not needed yet.
     let counted = match needed.0 {
@@ -160,14 +135,8 @@ fn keep(
         more => more.min(ScalingPolicy::MOST),
     };
     memory.levels.set(counted, now, rule.least());
-    let kept = memory
-        .levels
-        .kept(now, |level, past| rule.time(level, past));
-    if kept > needed.0 {
-        (kept, keeping(memory, kept, needed.0, rule))
-    } else {
-        needed
-    }
+    let kept = memory.levels.kept(now, |level, past| rule.time(level, past));
+    if kept > needed.0 { (kept, keeping(memory, kept, needed.0, rule)) } else { needed }
 }
 
 /// Raises the number to what was needed at this time of each interval before, so that it is up in time.
@@ -182,12 +151,7 @@ fn expect(memory: &Memory, terms: &Terms, choice: (u32, Reason)) -> (u32, Reason
 }
 
 /// Raises the number to what the load of this time of the day or week will need, as it did before.
-fn foresee(
-    memory: &Memory,
-    sample: &Sample,
-    terms: &Terms,
-    choice: (u32, Reason),
-) -> (u32, Reason) {
+fn foresee(memory: &Memory, sample: &Sample, terms: &Terms, choice: (u32, Reason)) -> (u32, Reason) {
     let rate = memory.seasons.rate(sample.at, terms.cold_start);
     let foreseen = terms.replicas_for(rate, memory);
     if foreseen > choice.0 {
@@ -207,10 +171,7 @@ fn is_over(policy: &ScalingPolicy, memory: &Memory, sample: &Sample) -> bool {
 
 fn idle(memory: &Memory, rule: &Keep<'_>) -> Reason {
     let first = memory.levels.unneeded(1, memory.seen);
-    Reason::Idle {
-        time: memory.idle(),
-        kept: first.map_or(Duration::ZERO, |(_, past)| rule.time(1, past)),
-    }
+    Reason::Idle { time: memory.idle(), kept: first.map_or(Duration::ZERO, |(_, past)| rule.time(1, past)) }
 }
 
 /// The reason for the calculated number.
@@ -219,11 +180,7 @@ fn need(memory: &Memory, sample: &Sample, terms: &Terms, rule: &Keep<'_>) -> Rea
     match (terms.need, terms.capacity) {
         (0, _) => idle(memory, rule),
         (_, None) => Reason::Unmeasured { waiting },
-        (_, Some(capacity)) => Reason::Load {
-            rate: terms.rate,
-            capacity,
-            waiting,
-        },
+        (_, Some(capacity)) => Reason::Load { rate: terms.rate, capacity, waiting },
     }
 }
 
@@ -238,12 +195,7 @@ fn keeping(memory: &Memory, kept: u32, needed: u32, rule: &Keep<'_>) -> Reason {
 /// The correction by what is measured: if the queue stays over its target although all replicas are up
 /// that should be enough, capacity is less than calculated, and one more is needed. The next follows
 /// only once this one had time to start and to help.
-fn correct(
-    policy: &ScalingPolicy,
-    memory: &mut Memory,
-    sample: &Sample,
-    terms: &Terms,
-) -> Option<(u32, Reason)> {
+fn correct(policy: &ScalingPolicy, memory: &mut Memory, sample: &Sample, terms: &Terms) -> Option<(u32, Reason)> {
     let replicas = &sample.replicas;
     let late = sample.load.is_late(policy.queue_delay, policy.quantile);
     let all_up = replicas.committed() == replicas.ready && replicas.ready >= terms.need.max(1);

@@ -120,13 +120,7 @@ impl Memory {
                 most: economy::most_starts(policy.economy, cold_start),
             },
         );
-        self.headroom.observe(&Settled {
-            elapsed,
-            requests,
-            late: roomless,
-            allowed,
-            cold_start,
-        });
+        self.headroom.observe(&Settled { elapsed, requests, late: roomless, allowed, cold_start });
     }
 
     /// Notes the time if there is work, or if more replicas were asked for elsewhere.
@@ -148,10 +142,6 @@ impl Memory {
     /// time of the day, but not what came last.
     #[must_use]
     pub fn successor(&self) -> Self {
-        Self {
-            curve: self.curve.successor(),
-            seasons: self.seasons.successor(),
-            ..Self::default()
-        }
+        Self { curve: self.curve.successor(), seasons: self.seasons.successor(), ..Self::default() }
     }
 }

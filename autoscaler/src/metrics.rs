@@ -28,10 +28,7 @@ pub(crate) fn register(
     snapshots: watch::Receiver<Arc<Snapshot>>,
     registry: &mut Registry,
 ) {
-    registry.register_collector(Box::new(AutoscalerMetrics {
-        decisions,
-        snapshots,
-    }));
+    registry.register_collector(Box::new(AutoscalerMetrics { decisions, snapshots }));
 }
 
 pub(crate) fn register_price(price: f64, registry: &mut Registry) {
@@ -46,9 +43,7 @@ pub(crate) fn register_price(price: f64, registry: &mut Registry) {
 pub(crate) struct WakeTimes(Histogram);
 
 /// Bounds in seconds: a decision takes some milliseconds, and the next regular one comes within a second.
-const WAKE_BOUNDS: [f64; 11] = [
-    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0,
-];
+const WAKE_BOUNDS: [f64; 11] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0];
 
 impl Default for WakeTimes {
     fn default() -> Self {
@@ -62,8 +57,7 @@ impl WakeTimes {
     }
 
     pub(crate) fn register(&self, registry: &mut Registry) {
-        let help =
-            "Time from the arrival of a request at zero replicas to the decision to start one";
+        let help = "Time from the arrival of a request at zero replicas to the decision to start one";
         registry.register_with_unit("weir_autoscaler_wake", help, Unit::Seconds, self.0.clone());
     }
 }
@@ -82,12 +76,7 @@ impl Collector for AutoscalerMetrics {
         let snapshot = self.snapshots.borrow().clone();
         let rows = decisions.iter().filter_map(|(name, decision)| {
             let revision = snapshot.revision(name)?;
-            Some(Row {
-                name,
-                decision,
-                policy: revision.scaling.as_deref()?,
-                ready: revision.ready().count(),
-            })
+            Some(Row { name, decision, policy: revision.scaling.as_deref()?, ready: revision.ready().count() })
         });
         let rows: Vec<Row<'_>> = rows.collect();
         replicas(&mut encoder, &rows)?;
@@ -100,25 +89,16 @@ impl Collector for AutoscalerMetrics {
 
 fn replicas(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> Result<(), fmt::Error> {
     let gauges: [(&str, &str, fn(&Row<'_>) -> i64); 3] = [
-        (
-            "weir_autoscaler_desired_replicas",
-            "Replicas that the last decision asks for.",
-            |row| row.decision.replicas.into(),
-        ),
-        (
-            "weir_autoscaler_ready_replicas",
-            "Replicas that take requests.",
-            |row| i64::try_from(row.ready).unwrap_or(i64::MAX),
-        ),
+        ("weir_autoscaler_desired_replicas", "Replicas that the last decision asks for.", |row| {
+            row.decision.replicas.into()
+        }),
+        ("weir_autoscaler_ready_replicas", "Replicas that take requests.", |row| {
+            i64::try_from(row.ready).unwrap_or(i64::MAX)
+        }),
         (
             "weir_autoscaler_unplaced_replicas",
             "Replicas that were asked for and do not come: no node takes them, or a quota refuses them.",
-            |row| {
-                row.decision
-                    .unplaced
-                    .as_ref()
-                    .map_or(0, |it| it.replicas.into())
-            },
+            |row| row.decision.unplaced.as_ref().map_or(0, |it| it.replicas.into()),
         ),
     ];
     for (name, help, value) in gauges {
@@ -148,11 +128,9 @@ fn reasons(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> Result<(), 
 
 fn delays(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> Result<(), fmt::Error> {
     let gauges: [(&str, &str, fn(&Row<'_>) -> Duration); 2] = [
-        (
-            "weir_autoscaler_queue_delay_target",
-            "How long requests may wait before replicas are added.",
-            |row| row.policy.queue_delay,
-        ),
+        ("weir_autoscaler_queue_delay_target", "How long requests may wait before replicas are added.", |row| {
+            row.policy.queue_delay
+        }),
         (
             "weir_autoscaler_queue_delay",
             "Queue delay at the last decision: the policy's quantile (p99 by default), or the wait of the oldest queued request if that is longer.",
@@ -230,9 +208,5 @@ fn gpu_time(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> Result<(),
 
 fn labels(revision: &RevisionName) -> [(&'static str, &str); 3] {
     let service = revision.service();
-    [
-        ("namespace", service.namespace()),
-        ("service", service.name()),
-        ("revision", revision.as_str()),
-    ]
+    [("namespace", service.namespace()), ("service", service.name()), ("revision", revision.as_str())]
 }

@@ -46,14 +46,7 @@ impl Autoscaler {
         scale: Arc<dyn Scale>,
         lease: Arc<dyn Lease>,
     ) -> Self {
-        Self {
-            directory,
-            reports,
-            scale,
-            lease,
-            decisions: watch::Sender::default(),
-            wake_times: WakeTimes::default(),
-        }
+        Self { directory, reports, scale, lease, decisions: watch::Sender::default(), wake_times: WakeTimes::default() }
     }
 
     /// The last decisions, for status, metrics and Events; empty while another process
@@ -79,8 +72,7 @@ impl Autoscaler {
         while !stop.is_cancelled() {
             if let Err(error) = self.lead_once(&stop).await {
                 tracing::warn!(%error, "cannot get the autoscaler's lease: replicas stay as they are; retrying");
-                stop.run_until_cancelled(tokio::time::sleep(RETRY_DELAY))
-                    .await;
+                stop.run_until_cancelled(tokio::time::sleep(RETRY_DELAY)).await;
             }
         }
     }

@@ -85,10 +85,7 @@ impl Load {
         let counts = self.activity.queue_delay.counts();
         let target = u64::try_from(target.as_micros()).unwrap_or(u64::MAX);
         let bounds = Histogram::bounds_us();
-        let late = bounds
-            .iter()
-            .zip(counts)
-            .filter(|(bound, _)| **bound > target);
+        let late = bounds.iter().zip(counts).filter(|(bound, _)| **bound > target);
         (counts.iter().sum(), late.map(|(_, count)| count).sum())
     }
 

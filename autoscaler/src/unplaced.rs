@@ -28,8 +28,7 @@ impl Unplaced {
 
 fn is_unplaced(replica: &Replica) -> bool {
     let failure = replica.failure.as_ref();
-    replica.phase == Phase::Pending
-        && failure.is_some_and(|failure| failure.reason == FailureReason::NotStarted)
+    replica.phase == Phase::Pending && failure.is_some_and(|failure| failure.reason == FailureReason::NotStarted)
 }
 
 impl fmt::Display for Unplaced {
@@ -64,11 +63,7 @@ mod tests {
             let is_ready = index < ready;
             Replica {
                 name: index.to_string().into(),
-                phase: if is_ready {
-                    Phase::Ready
-                } else {
-                    Phase::Pending
-                },
+                phase: if is_ready { Phase::Ready } else { Phase::Pending },
                 endpoints: Endpoints::default(),
                 restarts: 0,
                 failure: failure.clone().filter(|_| !is_ready),
@@ -85,10 +80,7 @@ mod tests {
     fn those_without_a_node_and_those_that_are_not_made_count() {
         let full = Some("no node takes it: add a node");
         let told = Unplaced::of(&revision(4, 1, 2, full)).unwrap();
-        assert_eq!(
-            told.to_string(),
-            "3 of them have no place: no node takes it: add a node"
-        );
+        assert_eq!(told.to_string(), "3 of them have no place: no node takes it: add a node");
         let one = Unplaced::of(&revision(2, 1, 0, Some("raise the quota"))).unwrap();
         assert_eq!(one.to_string(), "1 of them has no place: raise the quota");
     }

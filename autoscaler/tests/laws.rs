@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use weir_autoscaler::Coverage;
-use weir_cluster::{
-    MostChange, PolicySelect, RatePolicy, ScalingBehavior, ScalingPolicy, ScalingRules,
-};
+use weir_cluster::{MostChange, PolicySelect, RatePolicy, ScalingBehavior, ScalingPolicy, ScalingRules};
 use world::{Op, Revision, behavior, op, ops, policy};
 
 /// Times thirteen laws: some seconds of one core each.

@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 use weir_autoscaler::{Autoscaler, Decisions, LEASE};
 use weir_cluster::ScalingPolicy;
 use weir_cluster::{
-    Activity, Apply, ClusterError, Desired, Directory, Endpoints, Fake, Gateway, Lease, Membership,
-    Phase, Readiness, Replica, Report, RevisionName, Scale, ServiceName, Workload,
+    Activity, Apply, ClusterError, Desired, Directory, Endpoints, Fake, Gateway, Lease, Membership, Phase, Readiness,
+    Replica, Report, RevisionName, Scale, ServiceName, Workload,
 };
 
 /// Nothing here takes longer, in virtual time.
@@ -47,25 +47,14 @@ impl Platform {
         autoscaler.register(&mut registry);
         let stop = CancellationToken::new();
         let task = tokio::spawn(autoscaler.run(stop.clone()));
-        Self {
-            fake,
-            registry,
-            decisions,
-            stop,
-            task,
-        }
+        Self { fake, registry, decisions, stop, task }
     }
 
     async fn serve(&self, replicas: u32, policy: Option<ScalingPolicy>) -> RevisionName {
         self.serve_as("digits", replicas, policy).await
     }
 
-    async fn serve_as(
-        &self,
-        name: &str,
-        replicas: u32,
-        policy: Option<ScalingPolicy>,
-    ) -> RevisionName {
+    async fn serve_as(&self, name: &str, replicas: u32, policy: Option<ScalingPolicy>) -> RevisionName {
         let service = ServiceName::new("default", name).unwrap();
         let revision = service.revision(1).unwrap();
         let workload = Workload {
@@ -91,11 +80,8 @@ impl Platform {
     async fn until_desired(&self, revision: &RevisionName, replicas: u32) -> Duration {
         let began = Instant::now();
         let mut snapshots = Directory::watch(&self.fake);
-        let is_so = |snapshot: &Arc<weir_cluster::Snapshot>| {
-            snapshot
-                .revision(revision)
-                .is_some_and(|r| r.desired == replicas)
-        };
+        let is_so =
+            |snapshot: &Arc<weir_cluster::Snapshot>| snapshot.revision(revision).is_some_and(|r| r.desired == replicas);
         let wait = tokio::time::timeout(DEADLINE, snapshots.wait_for(is_so)).await;
         assert!(wait.is_ok_and(|seen| seen.is_ok()), "never {replicas}");
         began.elapsed()
@@ -105,9 +91,7 @@ impl Platform {
     fn metrics(&self) -> Vec<String> {
         let mut page = String::new();
         text::encode_registry(&mut page, &self.registry).unwrap();
-        let samples = page
-            .lines()
-            .filter_map(|line| line.strip_prefix("weir_autoscaler_"));
+        let samples = page.lines().filter_map(|line| line.strip_prefix("weir_autoscaler_"));
         let labels = "namespace=\"default\",service=\"digits\",revision=\"digits-predictor-00001\"";
         let samples = samples.filter(|sample| !sample.starts_with("wake_"));
         samples.map(|sample| sample.replace(labels, "")).collect()
@@ -122,10 +106,7 @@ impl Platform {
             lines.find_map(|value| value.trim().parse().ok()).unwrap()
         };
         let name = "weir_autoscaler_wake_seconds";
-        (
-            value(&format!("{name}_count")),
-            value(&format!("{name}_sum")),
-        )
+        (value(&format!("{name}_count")), value(&format!("{name}_sum")))
     }
 
     async fn end(self) {
@@ -144,11 +125,7 @@ struct Busy {
 
 impl Busy {
     fn new(fake: &Fake) -> Arc<Self> {
-        Arc::new(Self {
-            fake: fake.clone(),
-            is_open: watch::Sender::new(false),
-            asked: Mutex::default(),
-        })
+        Arc::new(Self { fake: fake.clone(), is_open: watch::Sender::new(false), asked: Mutex::default() })
     }
 
     /// How often so many replicas of this revision were asked for.
@@ -225,9 +202,7 @@ impl Reporter {
             self.activity.succeeded += arrivals;
             for _ in 0..arrivals {
                 self.activity.queue_delay.record(Duration::ZERO);
-                self.activity
-                    .service_time
-                    .record(Duration::from_millis(100));
+                self.activity.service_time.record(Duration::from_millis(100));
             }
             self.publish();
         }
@@ -235,11 +210,7 @@ impl Reporter {
 }
 
 fn to_zero() -> ScalingPolicy {
-    ScalingPolicy {
-        min: 0,
-        retention: Some(Duration::from_secs(5)),
-        ..ScalingPolicy::default()
-    }
+    ScalingPolicy { min: 0, retention: Some(Duration::from_secs(5)), ..ScalingPolicy::default() }
 }
 
 #[tokio::test(start_paused = true)]
@@ -260,15 +231,9 @@ async fn a_request_at_zero_is_answered_before_the_next_second() {
     assert!(took < Duration::from_millis(10), "{took:?}");
     // By the gateway's own clock the report is 300 ms old, and the request had waited for 7 ms then.
     let (count, seconds) = platform.wake_ups();
-    assert!(
-        count == 1.0 && (0.306..0.308).contains(&seconds),
-        "{seconds}"
-    );
+    assert!(count == 1.0 && (0.306..0.308).contains(&seconds), "{seconds}");
     let decision = platform.decisions.borrow_and_update()[&revision].clone();
-    assert_eq!(
-        decision.to_string(),
-        "1 replica: 1 request waits and there was no replica"
-    );
+    assert_eq!(decision.to_string(), "1 replica: 1 request waits and there was no replica");
     platform.end().await;
 }
 
@@ -321,10 +286,7 @@ async fn load_brings_replicas_and_its_end_takes_them() {
 #[tokio::test(start_paused = true)]
 async fn metrics_tell_the_last_decision_and_its_reason() {
     let platform = Platform::start(Fake::new(Readiness::Manual)).await;
-    let late = ScalingPolicy {
-        queue_delay: Duration::from_millis(250),
-        ..to_zero()
-    };
+    let late = ScalingPolicy { queue_delay: Duration::from_millis(250), ..to_zero() };
     let revision = platform.serve(1, Some(late)).await;
     assert!(platform.metrics().is_empty());
     let mut reporter = Reporter::new(&platform, &revision);
@@ -376,10 +338,7 @@ async fn metrics_tell_what_was_in_time_and_what_was_idle() {
 async fn a_gateway_that_falls_silent_ends_nothing() {
     let platform = Platform::start(Fake::new(Readiness::Immediate)).await;
     // Longer than it takes to find out that a gateway is silent.
-    let policy = ScalingPolicy {
-        retention: Some(Duration::from_secs(20)),
-        ..to_zero()
-    };
+    let policy = ScalingPolicy { retention: Some(Duration::from_secs(20)), ..to_zero() };
     let revision = platform.serve(3, Some(policy)).await;
     let mut reporter = Reporter::new(&platform, &revision);
     reporter.activity.in_flight = 1;
@@ -432,10 +391,7 @@ async fn only_the_holder_of_the_lease_decides() {
 async fn a_raised_floor_is_followed_within_a_second() {
     let platform = Platform::start(Fake::new(Readiness::Immediate)).await;
     let revision = platform.serve(1, Some(to_zero())).await;
-    let floor = ScalingPolicy {
-        min: 4,
-        ..to_zero()
-    };
+    let floor = ScalingPolicy { min: 4, ..to_zero() };
     platform.serve(1, Some(floor)).await;
     let took = platform.until_desired(&revision, 4).await;
     assert!(took <= Duration::from_secs(1), "{took:?}");

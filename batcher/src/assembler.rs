@@ -159,11 +159,7 @@ impl<T: Item> Assembler<T> {
 
     /// Sets the start of a batch that was formed ahead.
     pub fn starts(&mut self, batch: u64, at: Instant, expected: Duration) {
-        for running in self
-            .running
-            .iter_mut()
-            .filter(|running| running.batch == batch)
-        {
+        for running in self.running.iter_mut().filter(|running| running.batch == batch) {
             running.until = later(at, expected);
         }
     }
@@ -257,8 +253,7 @@ impl<T: Item> Assembler<T> {
             return;
         };
         entry.timeout = None;
-        self.timeouts
-            .extend(entry.next_timeout().map(|at| (at, entry.id)));
+        self.timeouts.extend(entry.next_timeout().map(|at| (at, entry.id)));
         let rank = Rank::new(now, self.policy.ageing, entry.level, &mut self.ranked);
         self.groups.remove(entry.group, entry.rank, entry.weight);
         self.groups.add(entry.group, rank, slot, entry.weight);

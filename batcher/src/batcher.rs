@@ -8,8 +8,7 @@ use tokio::sync::oneshot;
 use crate::shared::{Queued, Shared, State};
 use crate::ticket::{Admission, TicketQueue};
 use crate::{
-    ExpiredItem, Id, InlineRun, InlineStart, Item, Observer, Policy, SubmitError, Terms, Ticket,
-    Worker, clock,
+    ExpiredItem, Id, InlineRun, InlineStart, Item, Observer, Policy, SubmitError, Terms, Ticket, Worker, clock,
 };
 
 /// A queue between callers and the devices that answer them. Cheap to clone; when the last clone is
@@ -73,10 +72,7 @@ impl<I: Item, O: Send + 'static> Batcher<I, O> {
         &self,
         item: Queued<I, O>,
         terms: Terms,
-    ) -> (
-        Result<Admitted, SubmitError>,
-        Vec<ExpiredItem<Queued<I, O>>>,
-    ) {
+    ) -> (Result<Admitted, SubmitError>, Vec<ExpiredItem<Queued<I, O>>>) {
         let mut state = self.handle.shared.lock();
         let now = clock::now();
         let admitted = state.assembler.admit(item, terms, now);
@@ -112,11 +108,7 @@ impl<I: Item, O: Send + 'static> Batcher<I, O> {
 
     /// As [`Batcher::start_inline`], unless more items than one are queued.
     #[must_use]
-    pub fn start_inline_if_alone(
-        &self,
-        ticket: &mut Ticket<O>,
-        limit: Duration,
-    ) -> InlineStart<I, O> {
+    pub fn start_inline_if_alone(&self, ticket: &mut Ticket<O>, limit: Duration) -> InlineStart<I, O> {
         let shared = &self.handle.shared;
         let mut state = shared.lock();
         if state.assembler.queued() > 1 {

@@ -3,9 +3,6 @@
 use std::time::Instant;
 
 pub(crate) fn now() -> Instant {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the shell around the assembler owns the clock"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the shell around the assembler owns the clock")]
     Instant::now()
 }

@@ -47,18 +47,11 @@ impl Curve {
     pub fn record(&mut self, weight: usize, elapsed: Duration) {
         let weight = weight.max(1);
         let nanos = (elapsed.as_nanos() as f64).max(1.0);
-        match self
-            .points
-            .binary_search_by_key(&weight, |point| point.weight)
-        {
+        match self.points.binary_search_by_key(&weight, |point| point.weight) {
             Ok(i) => self.points[i].blend(nanos),
             Err(i) => {
                 let samples = 1;
-                let point = Point {
-                    weight,
-                    nanos,
-                    samples,
-                };
+                let point = Point { weight, nanos, samples };
                 self.points.insert(i, point);
                 self.thin_out();
             }
@@ -93,8 +86,7 @@ impl Curve {
         let measured = self.points.iter().take_while(|point| point.weight < most);
         let best = measured.min_by(|a, b| a.row().total_cmp(&b.row()));
         let whole = whole / most.max(1) as f64;
-        best.filter(|best| best.row() < whole)
-            .map_or(most, |best| best.weight)
+        best.filter(|best| best.row() < whole).map_or(most, |best| best.weight)
     }
 
     /// As [`Curve::choose`], but every 256th batch that it would keep small gets another of the
@@ -138,9 +130,7 @@ impl Curve {
     /// Nanoseconds per further row: as on the last piece, but never so many that no one would try.
     fn slope_beyond(&self, last: Point) -> f64 {
         let before = self.points.iter().rev().nth(1);
-        let slope = before.map_or(0.0, |before| {
-            (last.nanos - before.nanos) / (last.weight - before.weight) as f64
-        });
+        let slope = before.map_or(0.0, |before| (last.nanos - before.nanos) / (last.weight - before.weight) as f64);
         slope.clamp(0.0, last.row() * HOPE)
     }
 

@@ -49,13 +49,7 @@ impl<I: Item, O: Send + 'static> InlineRun<I, O> {
         // A wake-up on its way would find this batch taken.
         state.wakeup_pending = false;
         let first = Some(Work::hand_out(shared, state, batch, now));
-        Some(Self {
-            shared: Arc::clone(shared),
-            number,
-            limit,
-            first,
-            ended: false,
-        })
+        Some(Self { shared: Arc::clone(shared), number, limit, first, ended: false })
     }
 
     /// The number of the worker whose device it uses.
@@ -153,8 +147,7 @@ mod tests {
         let mut ticket = batcher.submit(Row, Terms::default()).unwrap();
         assert!(ticket.wakes_worker());
         assert!(batcher.expected().is_some_and(|run| run <= LIMIT));
-        let InlineStart::Started(mut run) = batcher.start_inline_if_alone(&mut ticket, LIMIT)
-        else {
+        let InlineStart::Started(mut run) = batcher.start_inline_if_alone(&mut ticket, LIMIT) else {
             panic!("a worker is idle, and the batch is short");
         };
         run.pull().unwrap().answer(vec![7]);
@@ -177,10 +170,7 @@ mod tests {
             lone_request(&batcher).await;
         }
         let taken = shared.locks() - before;
-        assert!(
-            taken <= 5 * requests,
-            "{taken} locks for {requests} requests"
-        );
+        assert!(taken <= 5 * requests, "{taken} locks for {requests} requests");
         batcher.close();
         assert!(device.join().unwrap());
     }

@@ -112,19 +112,13 @@ impl Policy {
     #[must_use]
     pub fn level(&self, priority: u32) -> u32 {
         let levels = self.levels.max(1);
-        if (1..=levels).contains(&priority) {
-            priority
-        } else {
-            self.default_level.clamp(1, levels)
-        }
+        if (1..=levels).contains(&priority) { priority } else { self.default_level.clamp(1, levels) }
     }
 
     /// The rules of that level.
     #[must_use]
     pub fn queue_policy(&self, level: u32) -> &QueuePolicy {
-        self.level_policies
-            .get(&level)
-            .unwrap_or(&self.default_queue_policy)
+        self.level_policies.get(&level).unwrap_or(&self.default_queue_policy)
     }
 }
 
@@ -133,10 +127,7 @@ impl QueuePolicy {
     #[must_use]
     pub fn timeout(&self, wanted: Option<Duration>) -> Option<Duration> {
         let default = self.default_timeout.filter(|timeout| !timeout.is_zero());
-        [default, self.own_timeout(wanted)]
-            .into_iter()
-            .flatten()
-            .min()
+        [default, self.own_timeout(wanted)].into_iter().flatten().min()
     }
 
     /// The part of `wanted` that counts, without the default.

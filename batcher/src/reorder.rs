@@ -19,10 +19,7 @@ enum Slot<T> {
 
 impl<T> Default for ReorderBuffer<T> {
     fn default() -> Self {
-        Self {
-            first: 0,
-            slots: VecDeque::new(),
-        }
+        Self { first: 0, slots: VecDeque::new() }
     }
 }
 

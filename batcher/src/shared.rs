@@ -8,10 +8,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{Notify, oneshot};
 
 use crate::ticket::TicketQueue;
-use crate::{
-    Assembler, Due, ExpiredItem, Id, Item, Member, Observer, Ordering, Policy, ReorderBuffer,
-    SubmitError,
-};
+use crate::{Assembler, Due, ExpiredItem, Id, Item, Member, Observer, Ordering, Policy, ReorderBuffer, SubmitError};
 
 pub(crate) struct Shared<I: Item, O: Send + 'static> {
     state: Mutex<State<I, O>>,
@@ -186,11 +183,7 @@ impl<I: Item, O: Send + 'static> Shared<I, O> {
 
     /// Answers what is queued if the queue is closed and has no worker left.
     pub(crate) fn fail_unserved(&self, mut state: MutexGuard<'_, State<I, O>>) {
-        let unserved = if self.is_closed() && state.workers == 0 {
-            state.assembler.take_all()
-        } else {
-            Vec::new()
-        };
+        let unserved = if self.is_closed() && state.workers == 0 { state.assembler.take_all() } else { Vec::new() };
         drop(state);
         self.fail(unserved, &SubmitError::Lost);
     }

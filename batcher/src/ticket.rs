@@ -54,13 +54,7 @@ impl<O> Ticket<O> {
         answer: oneshot::Receiver<Result<O, SubmitError>>,
         admission: Admission,
     ) -> Self {
-        Self {
-            queue,
-            answer,
-            admission,
-            timer: None,
-            answered: false,
-        }
+        Self { queue, answer, admission, timer: None, answered: false }
     }
 
     /// Whether polling it will wake an idle worker. A caller with more to submit at the same moment does
@@ -91,9 +85,7 @@ impl<O> Ticket<O> {
         let Some(end) = self.admission.expires_at else {
             return Poll::Pending;
         };
-        let timer = self
-            .timer
-            .get_or_insert_with(|| Box::pin(sleep_until(end.into())));
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(end.into())));
         timer.as_mut().poll(cx)
     }
 
@@ -105,10 +97,7 @@ impl<O> Ticket<O> {
         self.timer = None;
         self.admission.expires_at = self.admission.deadline.filter(|deadline| *deadline > now);
         let waited = now.saturating_duration_since(self.admission.submitted);
-        let over = self
-            .admission
-            .deadline
-            .is_some_and(|deadline| deadline <= now);
+        let over = self.admission.deadline.is_some_and(|deadline| deadline <= now);
         over.then_some(SubmitError::DeadlineExceeded { waited })
     }
 

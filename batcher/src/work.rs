@@ -39,8 +39,7 @@ impl<I: Item, O: Send + 'static> Recall<I, O> {
         let callers = std::mem::take(&mut *self.callers.lock());
         let count = callers.len();
         let answers = callers.into_iter();
-        self.shared
-            .send(answers.map(|(id, reply)| (id, (reply, Ok(answer())))));
+        self.shared.send(answers.map(|(id, reply)| (id, (reply, Ok(answer())))));
         self.shared.answered(count);
         count
     }
@@ -98,10 +97,7 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
     /// The way to its callers, for whoever watches that it ends.
     #[must_use]
     pub fn recall(&self) -> Recall<I, O> {
-        Recall {
-            shared: Arc::clone(&self.shared),
-            callers: Arc::clone(&self.callers),
-        }
+        Recall { shared: Arc::clone(&self.shared), callers: Arc::clone(&self.callers) }
     }
 
     /// Postpones its start to `free_at`, until when its device is busy.
@@ -162,9 +158,7 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
     #[must_use]
     pub fn is_wanted(&self, item: usize) -> bool {
         let callers = self.callers.lock();
-        callers
-            .get(item)
-            .is_some_and(|(_, reply)| !reply.is_closed())
+        callers.get(item).is_some_and(|(_, reply)| !reply.is_closed())
     }
 
     /// Answers the items, in their order, and records the time since [`Work::started`] as what such a
@@ -187,8 +181,7 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
         let answers = answers.into_iter().map(Ok);
         let lost = std::iter::repeat_with(|| Err(SubmitError::Lost));
         let answers = callers.into_iter().zip(answers.chain(lost));
-        self.shared
-            .send(answers.map(|((id, reply), answer)| (id, (reply, answer))));
+        self.shared.send(answers.map(|((id, reply), answer)| (id, (reply, answer))));
         self.shared.answered(count);
     }
 

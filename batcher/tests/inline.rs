@@ -62,18 +62,12 @@ impl Fixture {
         }
         let busy = Arc::new(Busy::default());
         let devices = (0..devices).map(|number| device(&batcher, &busy, number));
-        Self {
-            devices: devices.collect(),
-            batcher,
-            busy,
-        }
+        Self { devices: devices.collect(), batcher, busy }
     }
 
     fn submit(&self, number: usize, group: u8) -> Ticket<usize> {
         let job = Job { number, group };
-        self.batcher
-            .submit(job, Terms::default())
-            .expect("has room")
+        self.batcher.submit(job, Terms::default()).expect("has room")
     }
 
     /// Submits until a worker is idle and its device free for an inline run.

@@ -6,9 +6,7 @@ mod world;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use weir_batcher::{
-    Curve, Next, ReorderBuffer, SubmitError, TimeoutAction, cleared_after, form_at,
-};
+use weir_batcher::{Curve, Next, ReorderBuffer, SubmitError, TimeoutAction, cleared_after, form_at};
 use world::{End, Op, World, at, calm, millis, ops, policy};
 
 /// Times twenty-one laws; a quarter of a minute of one core.

@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use weir_batcher::{
-    BatchStats, Batcher, Item, Observer, Ordering, Policy, SubmitError, Terms, Work, Worker,
-};
+use weir_batcher::{BatchStats, Batcher, Item, Observer, Ordering, Policy, SubmitError, Terms, Work, Worker};
 
 struct Job {
     number: usize,
@@ -55,11 +53,7 @@ impl Observer for Counts {
 }
 
 fn job(number: usize) -> Job {
-    Job {
-        number,
-        weight: 1 + number % 3,
-        group: (number % 2) as u8,
-    }
+    Job { number, weight: 1 + number % 3, group: (number % 2) as u8 }
 }
 
 /// A device that answers each item with its number.
@@ -161,17 +155,9 @@ async fn cancelled_items_and_the_rest_add_up() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drain_answers_what_is_queued_and_refuses_the_rest() {
-    let (batcher, _) = batcher(Policy {
-        delay: Duration::from_secs(3600),
-        ..Policy::new(8)
-    });
-    let tickets: Vec<_> = (0..100)
-        .map(|number| {
-            batcher
-                .submit(job(number), Terms::default())
-                .expect("has room")
-        })
-        .collect();
+    let (batcher, _) = batcher(Policy { delay: Duration::from_secs(3600), ..Policy::new(8) });
+    let tickets: Vec<_> =
+        (0..100).map(|number| batcher.submit(job(number), Terms::default()).expect("has room")).collect();
     let device = device(batcher.worker());
     batcher.close();
     let refused = batcher.submit(job(0), Terms::default());
@@ -185,10 +171,7 @@ async fn a_drain_answers_what_is_queued_and_refuses_the_rest() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_hurries_waits_for_no_companions() {
-    let (batcher, _) = batcher(Policy {
-        delay: Duration::from_secs(3600),
-        ..Policy::new(8)
-    });
+    let (batcher, _) = batcher(Policy { delay: Duration::from_secs(3600), ..Policy::new(8) });
     let device = device(batcher.worker());
     let submit = |number| {
         let ticket = batcher.submit(job(number), Terms::default());
@@ -218,33 +201,13 @@ async fn dropping_the_last_handle_ends_the_workers() {
 async fn a_dropped_batch_is_lost_and_so_is_a_queue_without_workers() {
     let (batcher, _) = batcher(Policy::new(1));
     let mut worker = batcher.worker();
-    let first = batcher.submit(
-        Job {
-            number: 1,
-            weight: 1,
-            group: 0,
-        },
-        Terms::default(),
-    );
-    let second = batcher.submit(
-        Job {
-            number: 2,
-            weight: 1,
-            group: 0,
-        },
-        Terms::default(),
-    );
+    let first = batcher.submit(Job { number: 1, weight: 1, group: 0 }, Terms::default());
+    let second = batcher.submit(Job { number: 2, weight: 1, group: 0 }, Terms::default());
     drop(worker.pull());
-    assert_eq!(
-        within(first.expect("admitted")).await,
-        Err(SubmitError::Lost)
-    );
+    assert_eq!(within(first.expect("admitted")).await, Err(SubmitError::Lost));
     batcher.close();
     drop(worker);
-    assert_eq!(
-        within(second.expect("admitted")).await,
-        Err(SubmitError::Lost)
-    );
+    assert_eq!(within(second.expect("admitted")).await, Err(SubmitError::Lost));
     within(batcher.drained()).await;
 }
 
@@ -264,29 +227,13 @@ async fn times_end_while_the_only_device_is_busy() {
     let (batcher, counts) = batcher(Policy::new(1));
     let mut worker = batcher.worker();
     let soon = Duration::from_millis(5);
-    let one = || Job {
-        number: 0,
-        weight: 1,
-        group: 0,
-    };
+    let one = || Job { number: 0, weight: 1, group: 0 };
     let deadline = Some(tokio::time::Instant::now().into_std() + soon);
-    let running = batcher.submit(
-        one(),
-        Terms {
-            deadline,
-            ..Terms::default()
-        },
-    );
+    let running = batcher.submit(one(), Terms { deadline, ..Terms::default() });
     let work = worker.pull().expect("is due");
-    let timed = Terms {
-        timeout: Some(soon),
-        ..Terms::default()
-    };
+    let timed = Terms { timeout: Some(soon), ..Terms::default() };
     let waiting = batcher.submit(one(), timed).expect("has room");
-    assert_eq!(
-        within(waiting).await,
-        Err(SubmitError::Expired { own: Some(soon) })
-    );
+    assert_eq!(within(waiting).await, Err(SubmitError::Expired { own: Some(soon) }));
     let running = within(running.expect("has room")).await;
     assert!(matches!(running, Err(SubmitError::DeadlineExceeded { .. })));
     assert_eq!(batcher.queued(), 0);
@@ -298,18 +245,8 @@ async fn times_end_while_the_only_device_is_busy() {
 async fn a_timeout_says_nothing_of_a_running_item() {
     let (batcher, _) = batcher(Policy::new(1));
     let mut worker = batcher.worker();
-    let timed = Terms {
-        timeout: Some(Duration::from_millis(2)),
-        ..Terms::default()
-    };
-    let ticket = batcher.submit(
-        Job {
-            number: 4,
-            weight: 1,
-            group: 0,
-        },
-        timed,
-    );
+    let timed = Terms { timeout: Some(Duration::from_millis(2)), ..Terms::default() };
+    let ticket = batcher.submit(Job { number: 4, weight: 1, group: 0 }, timed);
     let work = worker.pull().expect("is due");
     let mut ticket = ticket.expect("has room");
     let early = tokio::time::timeout(Duration::from_millis(10), &mut ticket).await;
@@ -320,17 +257,10 @@ async fn a_timeout_says_nothing_of_a_running_item() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn answers_leave_in_the_order_of_admission() {
-    let policy = Policy {
-        ordering: Ordering::Admission,
-        ..Policy::new(1)
-    };
+    let policy = Policy { ordering: Ordering::Admission, ..Policy::new(1) };
     let (batcher, _) = batcher(policy);
     let (mut left, mut right) = (batcher.worker(), batcher.worker());
-    let one = |number| Job {
-        number,
-        weight: 1,
-        group: 0,
-    };
+    let one = |number| Job { number, weight: 1, group: 0 };
     let mut first = batcher.submit(one(1), Terms::default()).expect("has room");
     let mut second = batcher.submit(one(2), Terms::default()).expect("has room");
     let third = batcher.submit(one(3), Terms::default()).expect("has room");

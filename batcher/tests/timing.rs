@@ -4,16 +4,10 @@
 mod queue;
 
 use queue::{Queue, Rows, at, millis};
-use weir_batcher::{
-    Assembler, Due, Item, Next, Policy, QueuePolicy, SubmitError, Terms, TimeoutAction,
-};
+use weir_batcher::{Assembler, Due, Item, Next, Policy, QueuePolicy, SubmitError, Terms, TimeoutAction};
 
 fn patient(preferred: &[usize]) -> Policy {
-    Policy {
-        delay: millis(100),
-        preferred: preferred.to_vec(),
-        ..Policy::new(8)
-    }
+    Policy { delay: millis(100), preferred: preferred.to_vec(), ..Policy::new(8) }
 }
 
 #[track_caller]
@@ -60,10 +54,7 @@ fn without_preferred_sizes_only_a_full_batch_goes_at_once() {
 
 #[test]
 fn without_delay_preferred_sizes_cut_what_there_is() {
-    let policy = Policy {
-        delay: millis(0),
-        ..patient(&[4])
-    };
+    let policy = Policy { delay: millis(0), ..patient(&[4]) };
     check(policy, &[1; 10], &[4, 4, 2], &[]);
 }
 
@@ -79,10 +70,7 @@ fn the_queue_says_when_to_come_back() {
     queue.one(3);
     assert_eq!(queue.assembler.due(at(4)), Due::At(at(103)));
     assert_eq!(queue.assembler.due(at(103)), Due::Now);
-    assert!(
-        matches!(queue.assembler.next(at(4)), Next::Run(_)),
-        "time does not run backwards"
-    );
+    assert!(matches!(queue.assembler.next(at(4)), Next::Run(_)), "time does not run backwards");
 }
 
 #[test]
@@ -117,10 +105,7 @@ fn delayed_items_run_after_those_in_time() {
     let mut policy = Policy::new(1);
     policy.default_queue_policy.timeout_action = TimeoutAction::Delay;
     let mut queue = Queue::new(policy);
-    let timed = Terms {
-        timeout: Some(millis(10)),
-        ..Terms::default()
-    };
+    let timed = Terms { timeout: Some(millis(10)), ..Terms::default() };
     queue.with(timed, 0).expect("has room");
     queue.ones(2, 5);
     assert_eq!(queue.expired(10), []);
@@ -130,22 +115,10 @@ fn delayed_items_run_after_those_in_time() {
 
 #[test]
 fn levels_run_in_order() {
-    let policy = Policy {
-        levels: 10,
-        default_level: 10,
-        ..Policy::new(1)
-    };
+    let policy = Policy { levels: 10, default_level: 10, ..Policy::new(1) };
     let mut queue = Queue::new(policy);
     for priority in (1..=10).rev() {
-        queue
-            .with(
-                Terms {
-                    priority,
-                    ..Terms::default()
-                },
-                0,
-            )
-            .expect("has room");
+        queue.with(Terms { priority, ..Terms::default() }, 0).expect("has room");
     }
     queue.one(0);
     assert_eq!(queue.order(0), [9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 10]);
@@ -156,24 +129,14 @@ fn a_deadline_ends_the_wait_on_any_level_and_action() {
     let mut policy = Policy::new(1);
     policy.default_queue_policy.timeout_action = TimeoutAction::Delay;
     let mut queue = Queue::new(policy);
-    let terms = Terms {
-        timeout: Some(millis(2)),
-        deadline: Some(at(6)),
-        priority: 0,
-    };
+    let terms = Terms { timeout: Some(millis(2)), deadline: Some(at(6)), priority: 0 };
     queue.with(terms, 0).expect("has room");
     assert_eq!(queue.expired(5), []);
     let waited = millis(6);
     assert_eq!(queue.expired(6), [SubmitError::DeadlineExceeded { waited }]);
-    let over = Terms {
-        deadline: Some(at(6)),
-        ..Terms::default()
-    };
+    let over = Terms { deadline: Some(at(6)), ..Terms::default() };
     let waited = millis(0);
-    assert_eq!(
-        queue.with(over, 7),
-        Err(SubmitError::DeadlineExceeded { waited })
-    );
+    assert_eq!(queue.with(over, 7), Err(SubmitError::DeadlineExceeded { waited }));
 }
 
 #[test]
@@ -188,9 +151,7 @@ fn a_running_batch_counts_in_the_predicted_wait() {
     assert_eq!(queue.assembler.predicted_wait(0, at(10)), millis(50));
     queue.assembler.devices(2);
     assert_eq!(queue.assembler.predicted_wait(0, at(10)), millis(20));
-    queue
-        .assembler
-        .starts(running.number, at(60), running.expected);
+    queue.assembler.starts(running.number, at(60), running.expected);
     queue.assembler.devices(1);
     assert_eq!(queue.assembler.predicted_wait(0, at(10)), millis(110));
     queue.assembler.finished(running.number);
@@ -199,19 +160,11 @@ fn a_running_batch_counts_in_the_predicted_wait() {
 
 #[test]
 fn urgent_items_are_not_refused_for_what_they_overtake() {
-    let policy = Policy {
-        levels: 2,
-        default_level: 2,
-        ..Policy::new(1)
-    };
+    let policy = Policy { levels: 2, default_level: 2, ..Policy::new(1) };
     let mut queue = Queue::new(policy);
     queue.assembler.record(&"a", 1, millis(10));
     queue.ones(100, 0);
-    let urgent = Terms {
-        priority: 1,
-        timeout: Some(millis(5)),
-        ..Terms::default()
-    };
+    let urgent = Terms { priority: 1, timeout: Some(millis(5)), ..Terms::default() };
     assert!(queue.with(urgent, 0).is_ok());
 }
 
@@ -233,11 +186,7 @@ impl Item for Shape {
 fn an_endless_stream_of_shapes_is_not_all_remembered() {
     let mut assembler = Assembler::new(Policy::new(4));
     for shape in 0..100_000 {
-        assert!(
-            assembler
-                .admit(Shape(shape), Terms::default(), at(0))
-                .is_ok()
-        );
+        assert!(assembler.admit(Shape(shape), Terms::default(), at(0)).is_ok());
         assert!(matches!(assembler.next(at(0)), Next::Run(_)));
         assembler.finished(shape as u64 + 1);
     }
@@ -248,12 +197,7 @@ fn an_endless_stream_of_shapes_is_not_all_remembered() {
 fn an_item_is_forgotten_once() {
     let mut queue = Queue::new(Policy::new(4));
     let id = queue.one(0);
-    assert!(
-        queue
-            .assembler
-            .cancel(id)
-            .is_some_and(|rows: Rows| rows.rows == 1)
-    );
+    assert!(queue.assembler.cancel(id).is_some_and(|rows: Rows| rows.rows == 1));
     let same_slot = queue.one(0);
     assert!(queue.assembler.cancel(id).is_none());
     assert_eq!(queue.order(0), [same_slot.position()]);

@@ -7,24 +7,14 @@ mod queue;
 use std::sync::Arc;
 
 use queue::{Queue, Rows, at, millis};
-use weir_batcher::{
-    Batcher, Bound, Policy, QueuePolicy, SubmitError, Terms, TimeoutAction, form_at,
-};
+use weir_batcher::{Batcher, Bound, Policy, QueuePolicy, SubmitError, Terms, TimeoutAction, form_at};
 
 /// Weakness 1. A batcher thread between callers and devices, woken for each request. Here the device's own
 /// thread forms the batch: sixteen submissions are one pull, with no other thread in the process.
 #[tokio::test]
 async fn w01_no_thread_stands_between_callers_and_devices() {
     let batcher: Batcher<Rows, usize> = Batcher::new(Policy::new(16), Arc::new(()));
-    let submit = |_| {
-        batcher.submit(
-            Rows {
-                shape: "a",
-                rows: 1,
-            },
-            Terms::default(),
-        )
-    };
+    let submit = |_| batcher.submit(Rows { shape: "a", rows: 1 }, Terms::default());
     let tickets: Vec<_> = (0..16).map(submit).collect();
     let mut worker = batcher.worker();
     let work = worker.pull().expect("is due");
@@ -43,10 +33,7 @@ fn w02_batches_are_bound_when_a_device_takes_them() {
     queue.assembler.devices(2);
     queue.ones(2, 0);
     let busy = [queue.start(0), queue.start(0)];
-    assert_eq!(
-        busy.map(|batch| batch.map_or(0, |batch| batch.weight)),
-        [2, 0]
-    );
+    assert_eq!(busy.map(|batch| batch.map_or(0, |batch| batch.weight)), [2, 0]);
     for ms in 1..=8 {
         queue.one(ms);
     }
@@ -58,11 +45,8 @@ fn w02_batches_are_bound_when_a_device_takes_them() {
 #[test]
 fn w03_queue_policies_do_not_cost_pipelining() {
     let mut strict = Policy::new(4);
-    strict.default_queue_policy = QueuePolicy {
-        default_timeout: Some(millis(1_000)),
-        max_queue_size: 100,
-        ..QueuePolicy::default()
-    };
+    strict.default_queue_policy =
+        QueuePolicy { default_timeout: Some(millis(1_000)), max_queue_size: 100, ..QueuePolicy::default() };
     let sizes = [Policy::new(4), strict].map(|policy| {
         let mut queue = Queue::new(policy);
         let mut sizes = Vec::new();
@@ -105,24 +89,13 @@ fn w04_nothing_drifts() {
 #[test]
 fn w05_timeouts_are_seen_when_they_pass() {
     let mut queue = Queue::new(Policy::new(1));
-    let timed = Terms {
-        timeout: Some(millis(7)),
-        ..Terms::default()
-    };
+    let timed = Terms { timeout: Some(millis(7)), ..Terms::default() };
     let id = queue.with(timed, 0).expect("has room");
     assert_eq!(queue.assembler.expires_at(id), Some(at(7)));
     assert_eq!(queue.expired(6), []);
-    assert_eq!(
-        queue.expired(7),
-        [SubmitError::Expired {
-            own: Some(millis(7))
-        }]
-    );
+    assert_eq!(queue.expired(7), [SubmitError::Expired { own: Some(millis(7)) }]);
     assert!(queue.with(timed, 10).is_ok());
-    assert!(
-        queue.run(17).is_none(),
-        "it is over when the device is free"
-    );
+    assert!(queue.run(17).is_none(), "it is over when the device is free");
 }
 
 /// Weakness 6. A lone request on an idle device waits the whole delay that batching needs. Here batches come of
@@ -149,10 +122,7 @@ fn w07_shapes_do_not_split_each_others_batches() {
     }
     assert_eq!(queue.sizes(0), [8, 8]);
 
-    let mut queue = Queue::new(Policy {
-        delay: millis(100),
-        ..Policy::new(2)
-    });
+    let mut queue = Queue::new(Policy { delay: millis(100), ..Policy::new(2) });
     queue.shape("a", 0);
     queue.shape("b", 1);
     queue.shape("b", 1);
@@ -166,38 +136,25 @@ fn w07_shapes_do_not_split_each_others_batches() {
 /// always a bound, and a request that would be late is refused at once: by the work before it, not by the count.
 #[test]
 fn w08_admission_counts_time() {
-    let bounded = Policy {
-        max_queued: 3,
-        ..Policy::new(8)
-    };
+    let bounded = Policy { max_queued: 3, ..Policy::new(8) };
     let mut queue = Queue::new(bounded);
     queue.ones(3, 0);
     assert_eq!(queue.with(Terms::default(), 0), Err(SubmitError::QueueFull));
     assert!(Policy::new(8).max_queued < usize::MAX);
 
-    let timed = Terms {
-        timeout: Some(millis(50)),
-        ..Terms::default()
-    };
+    let timed = Terms { timeout: Some(millis(50)), ..Terms::default() };
     for (row, outcome) in [(1, true), (10, false)] {
         let mut queue = Queue::new(Policy::new(1));
         queue.assembler.record(&"a", 1, millis(row));
         queue.ones(10, 0);
         assert_eq!(queue.with(timed, 0).is_ok(), outcome, "{row} ms a row");
     }
-    let impatient = Policy {
-        max_predicted_wait: Some(millis(20)),
-        ..Policy::new(1)
-    };
+    let impatient = Policy { max_predicted_wait: Some(millis(20)), ..Policy::new(1) };
     let mut queue = Queue::new(impatient);
     queue.assembler.record(&"a", 1, millis(7));
     queue.ones(3, 0);
     let (predicted, allowed) = (millis(21), millis(20));
-    let error = |allowed, bound| SubmitError::PredictedWait {
-        predicted,
-        allowed,
-        bound,
-    };
+    let error = |allowed, bound| SubmitError::PredictedWait { predicted, allowed, bound };
     let refused = queue.with(Terms::default(), 0);
     assert_eq!(refused, Err(error(allowed, Bound::Policy)));
     // A caller that could wait longer than the policy allows has time to try elsewhere; one that could not has none.
@@ -206,10 +163,7 @@ fn w08_admission_counts_time() {
         (millis(20), millis(20), Bound::Item),
         (millis(5), millis(5), Bound::Item),
     ] {
-        let terms = Terms {
-            timeout: Some(timeout),
-            ..Terms::default()
-        };
+        let terms = Terms { timeout: Some(timeout), ..Terms::default() };
         assert_eq!(queue.with(terms, 0), Err(error(allowed, bound)));
     }
 }
@@ -218,17 +172,9 @@ fn w08_admission_counts_time() {
 /// soon as they came later than it by the ageing.
 #[test]
 fn w09_no_level_starves() {
-    let policy = Policy {
-        levels: 2,
-        default_level: 1,
-        ageing: millis(50),
-        ..Policy::new(1)
-    };
+    let policy = Policy { levels: 2, default_level: 1, ageing: millis(50), ..Policy::new(1) };
     let mut queue = Queue::new(policy);
-    let patient = Terms {
-        priority: 2,
-        ..Terms::default()
-    };
+    let patient = Terms { priority: 2, ..Terms::default() };
     let patient = queue.with(patient, 0).expect("has room");
     let mut ran_at = None;
     for ms in 1..1_000 {
@@ -270,10 +216,7 @@ fn w11_the_batch_size_is_chosen() {
         queue.ones(32, 0);
         tried += queue.sizes(0).iter().filter(|size| **size == 32).count();
     }
-    assert!(
-        (1..=6).contains(&tried),
-        "{tried} of 1200 batches tried the large size"
-    );
+    assert!((1..=6).contains(&tried), "{tried} of 1200 batches tried the large size");
 
     queue.assembler.record(&"b", 8, millis(100));
     queue.assembler.record(&"b", 32, millis(200));
@@ -287,11 +230,7 @@ fn w11_the_batch_size_is_chosen() {
 /// not batch has a queue like any other.
 #[test]
 fn w12_models_that_do_not_batch_have_limits_too() {
-    let mut policy = Policy {
-        levels: 2,
-        default_level: 2,
-        ..Policy::new(1)
-    };
+    let mut policy = Policy { levels: 2, default_level: 2, ..Policy::new(1) };
     policy.default_queue_policy = QueuePolicy {
         timeout_action: TimeoutAction::Reject,
         default_timeout: Some(millis(30)),
@@ -302,18 +241,9 @@ fn w12_models_that_do_not_batch_have_limits_too() {
     queue.one(0);
     queue.one(0);
     assert_eq!(queue.with(Terms::default(), 0), Err(SubmitError::QueueFull));
-    let urgent = Terms {
-        priority: 1,
-        ..Terms::default()
-    };
+    let urgent = Terms { priority: 1, ..Terms::default() };
     let urgent = queue.with(urgent, 1).expect("its level has room");
     let first = queue.run(1).expect("there is work");
     assert_eq!(first.members[0].id, urgent);
-    assert_eq!(
-        queue.expired(30),
-        [
-            SubmitError::Expired { own: None },
-            SubmitError::Expired { own: None }
-        ]
-    );
+    assert_eq!(queue.expired(30), [SubmitError::Expired { own: None }, SubmitError::Expired { own: None }]);
 }

@@ -1,10 +1,7 @@
 //! What common libraries would add to each request: axum's router beside a match on the path's segments, and
 //! counters of the `metrics` facade beside counters that their owner holds. `docs/decisions/008` quotes it.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a benchmark that cannot be set up should stop"
-)]
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot be set up should stop")]
 
 use std::convert::Infallible;
 use std::hint::black_box;
@@ -53,20 +50,13 @@ fn main() {
 }
 
 fn request() -> Request<Body> {
-    Request::post("/v2/models/mlp/infer")
-        .body(Body::empty())
-        .unwrap()
+    Request::post("/v2/models/mlp/infer").body(Body::empty()).unwrap()
 }
 
 fn route(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("route");
-    let mut router = PATHS.iter().fold(Router::new(), |router, path| {
-        router.route(path, get(async || "ok"))
-    });
-    router = router.route(
-        "/v2/models/{model}/infer",
-        post(async |Path(model): Path<String>| model),
-    );
+    let mut router = PATHS.iter().fold(Router::new(), |router, path| router.route(path, get(async || "ok")));
+    router = router.route("/v2/models/{model}/infer", post(async |Path(model): Path<String>| model));
     group.bench_function("axum", |bencher| {
         bencher.iter_with_setup(request, |request| black_box(now(router.call(request))));
     });
@@ -85,9 +75,7 @@ async fn by_segments(request: Request<Body>) -> Result<Response<Body>, Infallibl
         count += 1;
     }
     let model = match &segments[..count] {
-        ["v2", "models", model, "infer"] | ["v2", "models", model, "versions", _, "infer"] => {
-            *model
-        }
+        ["v2", "models", model, "infer"] | ["v2", "models", model, "versions", _, "infer"] => *model,
         _ => "",
     };
     Ok(Response::new(Body::from(model.to_owned())))
@@ -107,14 +95,10 @@ fn count(criterion: &mut Criterion) {
     group.bench_function("facade", |bencher| {
         bencher.iter(|| {
             for name in COUNTERS {
-                let labels = vec![
-                    Label::new("model", black_box("mlp").to_owned()),
-                    Label::new("version", "1"),
-                ];
+                let labels = vec![Label::new("model", black_box("mlp").to_owned()), Label::new("version", "1")];
                 let key = Key::from_parts(name, labels);
-                registry.get_or_create_counter(&key, |counter| {
-                    counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
-                });
+                registry
+                    .get_or_create_counter(&key, |counter| counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
             }
         });
     });

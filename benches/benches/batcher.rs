@@ -1,9 +1,6 @@
 //! The queue: the policy alone, then with its lock, alone and contended.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a benchmark that cannot be set up should stop"
-)]
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot be set up should stop")]
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -39,10 +36,7 @@ fn main() {
     criterion.final_summary();
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a benchmark measures time: this is its clock"
-)]
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures time: this is its clock")]
 fn now() -> Instant {
     Instant::now()
 }
@@ -78,9 +72,8 @@ fn alone(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(rows as u64));
         group.bench_function(BenchmarkId::new("submit and pull", rows), |bencher| {
             bencher.iter(|| {
-                let tickets: Vec<Ticket<()>> = (0..rows)
-                    .map(|_| batcher.submit(Row, Terms::default()).unwrap())
-                    .collect();
+                let tickets: Vec<Ticket<()>> =
+                    (0..rows).map(|_| batcher.submit(Row, Terms::default()).unwrap()).collect();
                 let work = worker.pull().unwrap();
                 let answers = vec![(); work.count()];
                 work.answer(answers);
@@ -129,16 +122,12 @@ fn race(submitters: usize, rows: u64) -> Duration {
 }
 
 fn submit(batcher: &Batcher<Row, ()>, rows: u64) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let mut left = rows;
         while left > 0 {
             let count = left.min(FULL as u64);
-            let tickets: Vec<Ticket<()>> = (0..count)
-                .map(|_| batcher.submit(Row, Terms::default()).unwrap())
-                .collect();
+            let tickets: Vec<Ticket<()>> = (0..count).map(|_| batcher.submit(Row, Terms::default()).unwrap()).collect();
             for ticket in tickets {
                 ticket.await.unwrap();
             }

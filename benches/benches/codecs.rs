@@ -1,9 +1,6 @@
 //! Benchmarks of the codecs: JSON tensors, the binary extension, protobuf.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a benchmark that cannot be set up should stop"
-)]
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot be set up should stop")]
 
 use std::hint::black_box;
 
@@ -39,9 +36,7 @@ fn raw(elements: usize) -> Bytes {
 fn json_body(elements: usize) -> Bytes {
     let data: Vec<String> = numbers(elements).iter().map(ToString::to_string).collect();
     let data = data.join(",");
-    let input = format!(
-        "{{\"name\":\"INPUT0\",\"datatype\":\"FP32\",\"shape\":[1,{elements}],\"data\":[{data}]}}"
-    );
+    let input = format!("{{\"name\":\"INPUT0\",\"datatype\":\"FP32\",\"shape\":[1,{elements}],\"data\":[{data}]}}");
     format!("{{\"inputs\":[{input}]}}").into()
 }
 
@@ -64,9 +59,7 @@ fn json(criterion: &mut Criterion) {
         let output = response(elements, Delivery::Json);
         group.throughput(Throughput::Bytes(body.len() as u64));
         group.bench_function(BenchmarkId::new("decode", elements), |bencher| {
-            bencher.iter(|| {
-                decode_request("mlp", "", black_box(body.clone()), None, &Limits::DEFAULT)
-            });
+            bencher.iter(|| decode_request("mlp", "", black_box(body.clone()), None, &Limits::DEFAULT));
         });
         group.bench_function(BenchmarkId::new("encode", elements), |bencher| {
             bencher.iter(|| encode_response(black_box(&output)));
@@ -87,9 +80,7 @@ fn binary(criterion: &mut Criterion) {
         let split = Some(head.len());
         let output = response(elements, Delivery::Binary);
         group.bench_function(BenchmarkId::new("decode", elements), |bencher| {
-            bencher.iter(|| {
-                decode_request("mlp", "", black_box(body.clone()), split, &Limits::DEFAULT)
-            });
+            bencher.iter(|| decode_request("mlp", "", black_box(body.clone()), split, &Limits::DEFAULT));
         });
         group.bench_function(BenchmarkId::new("encode", elements), |bencher| {
             bencher.iter(|| encode_response(black_box(&output)));

@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, Throughput};
-use weir_protocol::{
-    DataType, Delivery, InferRequest, Input, Parameters, Shape, SharedRange, Source, Tensor,
-};
+use weir_protocol::{DataType, Delivery, InferRequest, Input, Parameters, Shape, SharedRange, Source, Tensor};
 use weir_runtime::backend::{Answer, Leeway, Signature, TensorConfig, Timing};
 use weir_runtime::internals::{AnswerSlice, Interface, Job, ReadShared, ServeError};
 
@@ -112,11 +110,7 @@ fn cut(criterion: &mut Criterion) -> anyhow::Result<()> {
         let data = Bytes::from(vec![0; rows * WIDTH * 4]);
         let output = Tensor::new("OUTPUT0".to_owned(), DataType::Fp32, shape, data)?;
         let share = AnswerSlice {
-            answer: Arc::new(Answer {
-                outputs: vec![output],
-                parameters: Vec::new(),
-                timing: Timing::default(),
-            }),
+            answer: Arc::new(Answer { outputs: vec![output], parameters: Vec::new(), timing: Timing::default() }),
             index: rows - 1,
             first_row: rows - 1,
             rows: 1,

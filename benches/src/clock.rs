@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 use tokio::io::unix::AsyncFd;
 
@@ -17,10 +16,7 @@ const MIN_SLEEP: Duration = Duration::from_millis(3);
 const MARGIN: Duration = Duration::from_millis(2);
 
 /// Reads the monotonic clock.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a load generator measures time: this is its clock"
-)]
+#[expect(clippy::disallowed_methods, reason = "a load generator measures time: this is its clock")]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
@@ -39,14 +35,10 @@ impl Timer {
     ///
     /// # Errors
     /// The kernel refuses to create one.
-    #[expect(
-        deprecated,
-        reason = "its successor is unsafe code; the descriptor is owned here and never replaced"
-    )]
+    #[expect(deprecated, reason = "its successor is unsafe code; the descriptor is owned here and never replaced")]
     pub(crate) fn kernel() -> anyhow::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-        let timer =
-            timerfd_create(TimerfdClockId::Monotonic, flags).context("cannot create a timer")?;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags).context("cannot create a timer")?;
         Ok(Self::Kernel(AsyncFd::new(timer)?))
     }
 
@@ -82,10 +74,7 @@ async fn sleep_until(timer: &AsyncFd<OwnedFd>, at: Instant) -> anyhow::Result<()
     if left.is_zero() {
         return Ok(());
     }
-    let once = Itimerspec {
-        it_interval: Timespec::default(),
-        it_value: Timespec::try_from(left)?,
-    };
+    let once = Itimerspec { it_interval: Timespec::default(), it_value: Timespec::try_from(left)? };
     timerfd_settime(timer, TimerfdTimerFlags::empty(), &once)?;
     // Setting the timer again clears its readiness, so its count need not be read.
     timer.readable().await?.clear_ready();

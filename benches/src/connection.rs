@@ -25,9 +25,7 @@ impl Connection {
     pub(crate) async fn open(args: &Args) -> anyhow::Result<Self> {
         let stream = connect(args.address).await?;
         Ok(match args.protocol {
-            Protocol::HttpJson | Protocol::HttpBinary => {
-                Self::Http(Box::new(HttpConnection::new(stream)))
-            }
+            Protocol::HttpJson | Protocol::HttpBinary => Self::Http(Box::new(HttpConnection::new(stream))),
             Protocol::Grpc => Self::Grpc(Box::new(GrpcConnection::new(stream).await?)),
         })
     }

@@ -35,11 +35,7 @@ impl GrpcConnection {
             .header("content-type", "application/grpc")
             .header("user-agent", "weir-load")
             .body(())?;
-        Ok(Self {
-            requests,
-            head,
-            body: Vec::new(),
-        })
+        Ok(Self { requests, head, body: Vec::new() })
     }
 
     pub(crate) async fn send(&mut self, request: &Bytes) -> anyhow::Result<Response<'_>> {
@@ -48,11 +44,7 @@ impl GrpcConnection {
         body.send_data(request.clone(), true)?;
         let response = response.await?;
         let (head, mut stream) = response.into_parts();
-        ensure!(
-            head.status == 200,
-            "the server returned status {}",
-            head.status
-        );
+        ensure!(head.status == 200, "the server returned status {}", head.status);
         self.body.clear();
         read(&mut stream, &mut self.body).await?;
         match stream.trailers().await? {
@@ -60,10 +52,7 @@ impl GrpcConnection {
             // A call that failed at once has its status in the headers.
             None => check(&head.headers)?,
         }
-        Ok(Response {
-            header_length: None,
-            body: &self.body,
-        })
+        Ok(Response { header_length: None, body: &self.body })
     }
 }
 

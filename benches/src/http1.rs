@@ -29,11 +29,7 @@ struct Head {
 
 impl HttpConnection {
     pub(crate) fn new(stream: TcpStream) -> Self {
-        Self {
-            stream,
-            buffer: Vec::with_capacity(BUFFER),
-            head_end: Finder::new(b"\r\n\r\n"),
-        }
+        Self { stream, buffer: Vec::with_capacity(BUFFER), head_end: Finder::new(b"\r\n\r\n") }
     }
 
     pub(crate) async fn send(&mut self, request: &Bytes) -> anyhow::Result<Response<'_>> {
@@ -49,14 +45,8 @@ impl HttpConnection {
         while self.buffer.len() < whole {
             self.fill().await?;
         }
-        ensure!(
-            self.buffer.len() == whole,
-            "unexpected bytes after the response"
-        );
-        Ok(Response {
-            header_length: head.header_length,
-            body: &self.buffer[head.length..],
-        })
+        ensure!(self.buffer.len() == whole, "unexpected bytes after the response");
+        Ok(Response { header_length: head.header_length, body: &self.buffer[head.length..] })
     }
 
     async fn fill(&mut self) -> anyhow::Result<()> {
@@ -71,10 +61,7 @@ fn read_head(head: &[u8]) -> anyhow::Result<Head> {
     let text = std::str::from_utf8(head).context("the head of the response is not text")?;
     let mut lines = text.split("\r\n");
     let status = lines.next().unwrap_or_default();
-    ensure!(
-        status.starts_with("HTTP/1.1 200"),
-        "the server returned '{status}'"
-    );
+    ensure!(status.starts_with("HTTP/1.1 200"), "the server returned '{status}'");
     let mut body = None;
     let mut header_length = None;
     for line in lines {
@@ -90,9 +77,5 @@ fn read_head(head: &[u8]) -> anyhow::Result<Head> {
     let Some(body) = body else {
         bail!("the response has no content length");
     };
-    Ok(Head {
-        length: head.len(),
-        body,
-        header_length,
-    })
+    Ok(Head { length: head.len(), body, header_length })
 }

@@ -40,10 +40,7 @@ struct Shared {
 /// Tensors that cannot be read, a server that does not respond, or whose first response is wrong.
 pub(crate) async fn run(args: &Args) -> anyhow::Result<Report> {
     let (warm_up, duration) = args.times()?;
-    ensure!(
-        args.rate.is_none_or(|rate| rate > 0.0),
-        "--rate must be positive"
-    );
+    ensure!(args.rate.is_none_or(|rate| rate > 0.0), "--rate must be positive");
     let request = payload::build(args.protocol, &args.model, &read(&args.inputs)?);
     let mut connections = Vec::new();
     for _ in 0..args.connections {
@@ -55,10 +52,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<Report> {
         request,
         expectation,
         tally: RefCell::new(Tally::new(start + warm_up, duration)?),
-        schedule: args
-            .rate
-            .map(|rate| open_loop(args, start, rate))
-            .transpose()?,
+        schedule: args.rate.map(|rate| open_loop(args, start, rate)).transpose()?,
     });
     measure(args, &shared, connections).await
 }
@@ -72,16 +66,9 @@ fn open_loop(args: &Args, start: Instant, rate: f64) -> anyhow::Result<Mutex<(Sc
     Ok(Mutex::new((schedule, timer)))
 }
 
-async fn first_response(
-    args: &Args,
-    connection: &mut Connection,
-    request: &Bytes,
-) -> anyhow::Result<Expectation> {
+async fn first_response(args: &Args, connection: &mut Connection, request: &Bytes) -> anyhow::Result<Expectation> {
     let expected = read(&args.expected)?;
-    let first = connection
-        .send(request)
-        .await
-        .context("the first request")?;
+    let first = connection.send(request).await.context("the first request")?;
     Expectation::new(args.protocol, expected, args.tolerance, &first).context("the first response")
 }
 
@@ -89,11 +76,7 @@ fn read(tensors: &[TensorFile]) -> anyhow::Result<Vec<Tensor>> {
     tensors.iter().map(TensorFile::read).collect()
 }
 
-async fn measure(
-    args: &Args,
-    shared: &Rc<Shared>,
-    connections: Vec<Connection>,
-) -> anyhow::Result<Report> {
+async fn measure(args: &Args, shared: &Rc<Shared>, connections: Vec<Connection>) -> anyhow::Result<Report> {
     let (start, end) = shared.tally.borrow().window;
     let tasks: Vec<_> = connections
         .into_iter()
@@ -105,12 +88,7 @@ async fn measure(
     let (after, elapsed) = (Sample::take(args.pid)?, sampled.elapsed());
     finish(shared, tasks).await;
     let tally = Tally::new(start, end - start)?;
-    Ok(Report {
-        tally: shared.tally.replace(tally),
-        before,
-        after,
-        elapsed,
-    })
+    Ok(Report { tally: shared.tally.replace(tally), before, after, elapsed })
 }
 
 /// Waits for the requests in flight; one without a response is an error.
@@ -160,19 +138,11 @@ impl Shared {
     }
 
     /// Sends one request and checks the response.
-    async fn send_once(
-        &self,
-        connection: &mut Connection,
-        scheduled: Instant,
-    ) -> anyhow::Result<()> {
+    async fn send_once(&self, connection: &mut Connection, scheduled: Instant) -> anyhow::Result<()> {
         let response = connection.send(&self.request).await?;
         let now = clock::now();
         let mut tally = self.tally.borrow_mut();
-        let moment = if self.schedule.is_some() {
-            scheduled
-        } else {
-            now
-        };
+        let moment = if self.schedule.is_some() { scheduled } else { now };
         tally.record(moment, now - scheduled);
         tally.responses += 1;
         ensure!(

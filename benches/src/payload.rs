@@ -23,9 +23,7 @@ fn http(model: &str, json: &str, blobs: &[Tensor]) -> Bytes {
         "Content-Type: application/json\r\n".to_owned()
     } else {
         let json_bytes = json.len();
-        format!(
-            "Content-Type: application/octet-stream\r\nInference-Header-Content-Length: {json_bytes}\r\n"
-        )
+        format!("Content-Type: application/octet-stream\r\nInference-Header-Content-Length: {json_bytes}\r\n")
     };
     let head = format!(
         "POST /v2/models/{model}/infer HTTP/1.1\r\nHost: localhost\r\n{split}Content-Length: {}\r\n\r\n",
@@ -45,16 +43,8 @@ fn json(inputs: &[Tensor]) -> String {
 }
 
 fn binary_head(inputs: &[Tensor]) -> String {
-    let size = |tensor: &Tensor| {
-        format!(
-            "\"parameters\":{{\"binary_data_size\":{}}}",
-            tensor.data.len()
-        )
-    };
-    format!(
-        "{{\"inputs\":[{}],\"parameters\":{{\"binary_data_output\":true}}}}",
-        list(inputs, size)
-    )
+    let size = |tensor: &Tensor| format!("\"parameters\":{{\"binary_data_size\":{}}}", tensor.data.len());
+    format!("{{\"inputs\":[{}],\"parameters\":{{\"binary_data_output\":true}}}}", list(inputs, size))
 }
 
 fn list(inputs: &[Tensor], rest: impl Fn(&Tensor) -> String) -> String {

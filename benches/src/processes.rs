@@ -29,10 +29,7 @@ impl Usage {
         // Counted from the state, which is field 3: utime is 14, stime 15.
         let ticks = |i: usize| fields.get(i).and_then(|text| text.parse::<f64>().ok());
         let cpu = ticks(11).zip(ticks(12)).context("/proc/PID/stat")?;
-        let mut usage = Self {
-            cpu: (cpu.0 + cpu.1) / ticks_per_second(),
-            ..Self::default()
-        };
+        let mut usage = Self { cpu: (cpu.0 + cpu.1) / ticks_per_second(), ..Self::default() };
         for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
             // A thread may end while it is read.
             let status = fs::read_to_string(thread?.path().join("status")).unwrap_or_default();
@@ -52,18 +49,14 @@ impl Usage {
         let ticks = line.split_whitespace().skip(1).take(8);
         let ticks: Vec<f64> = ticks.filter_map(|text| text.parse().ok()).collect();
         // Fields 4 and 5 are idle time.
-        let busy = ticks
-            .iter()
-            .enumerate()
-            .filter(|(i, _)| ![3, 4].contains(i));
+        let busy = ticks.iter().enumerate().filter(|(i, _)| ![3, 4].contains(i));
         Ok(busy.map(|(_, ticks)| ticks).sum::<f64>() / ticks_per_second())
     }
 }
 
 fn field(status: &str, name: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix(name));
-    line.and_then(|value| value.trim().parse().ok())
-        .unwrap_or(0)
+    line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
 }
 
 /// Returns the unit of time in /proc, USER_HZ, which is 100 on every Linux.

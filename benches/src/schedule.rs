@@ -16,12 +16,7 @@ pub(crate) struct Schedule {
 impl Schedule {
     /// Schedules `rate` requests a second from `start` on.
     pub(crate) fn new(start: Instant, rate: f64, arrivals: Arrivals, seed: u64) -> Self {
-        Self {
-            next: start,
-            gap: 1.0 / rate,
-            arrivals,
-            state: seed,
-        }
+        Self { next: start, gap: 1.0 / rate, arrivals, state: seed }
     }
 
     /// Returns the next request's time, which is past if all connections were busy.

@@ -54,15 +54,11 @@ impl ElementType {
         match self {
             Self::Fp32 => {
                 let elements = data.as_chunks::<4>().0.iter();
-                elements
-                    .map(|raw| f64::from(f32::from_le_bytes(*raw)))
-                    .collect()
+                elements.map(|raw| f64::from(f32::from_le_bytes(*raw))).collect()
             }
             Self::Int64 => {
                 let elements = data.as_chunks::<8>().0.iter();
-                elements
-                    .map(|raw| i64::from_le_bytes(*raw) as f64)
-                    .collect()
+                elements.map(|raw| i64::from_le_bytes(*raw) as f64).collect()
             }
         }
     }
@@ -72,15 +68,11 @@ impl ElementType {
         let texts: Vec<String> = match self {
             Self::Fp32 => {
                 let elements = data.as_chunks::<4>().0.iter();
-                elements
-                    .map(|raw| f32::from_le_bytes(*raw).to_string())
-                    .collect()
+                elements.map(|raw| f32::from_le_bytes(*raw).to_string()).collect()
             }
             Self::Int64 => {
                 let elements = data.as_chunks::<8>().0.iter();
-                elements
-                    .map(|raw| i64::from_le_bytes(*raw).to_string())
-                    .collect()
+                elements.map(|raw| i64::from_le_bytes(*raw).to_string()).collect()
             }
         };
         texts.join(",")
@@ -127,11 +119,6 @@ impl TensorFile {
             data.len(),
             self.name
         );
-        Ok(Tensor {
-            name: self.name.clone(),
-            datatype: self.datatype,
-            shape: self.shape.clone(),
-            data: data.into(),
-        })
+        Ok(Tensor { name: self.name.clone(), datatype: self.datatype, shape: self.shape.clone(), data: data.into() })
     }
 }

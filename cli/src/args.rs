@@ -92,9 +92,7 @@ mod tests {
     #[test]
     fn flags_of_a_long_help_are_grouped() {
         for command in Args::command().get_subcommands() {
-            let ungrouped = command
-                .get_opts()
-                .filter(|arg| arg.get_help_heading().is_none());
+            let ungrouped = command.get_opts().filter(|arg| arg.get_help_heading().is_none());
             let ungrouped = ungrouped.count();
             assert!(ungrouped <= 15, "{}: {ungrouped}", command.get_name());
         }

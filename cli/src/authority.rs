@@ -5,11 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// `HOST:PORT` for URLs. The host is `localhost` where that leads to the address: certificates name it, and it is the same
 /// with and without IPv6. Any other address has to be named itself.
 pub(crate) fn authority(address: SocketAddr) -> String {
-    if is_localhost(address.ip()) {
-        format!("localhost:{}", address.port())
-    } else {
-        address.to_string()
-    }
+    if is_localhost(address.ip()) { format!("localhost:{}", address.port()) } else { address.to_string() }
 }
 
 /// True for the two addresses of the name `localhost`, and for those that stand for every address. Other loopback

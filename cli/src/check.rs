@@ -19,21 +19,18 @@ const NO_STATE: &str = "/nonexistent";
 /// # Errors
 /// [`CliError::Invalid`] with every error, [`CliError::RuntimeMissing`].
 pub(crate) fn run(args: &CheckArgs) -> Result<Exit, CliError> {
-    let what = Served {
-        files: &args.files,
-        domain: &args.domain,
-        scheme: UrlScheme::Http,
-        runtime: args.runtime.as_deref(),
-    };
+    let what =
+        Served { files: &args.files, domain: &args.domain, scheme: UrlScheme::Http, runtime: args.runtime.as_deref() };
     let survey = survey(&what, Path::new(NO_STATE))?;
     let errors = errors(&survey);
     if !errors.is_empty() {
         return Err(CliError::Invalid(errors));
     }
     if survey.declaration.services.is_empty() {
-        let nothing = "no InferenceService found in the -f paths; of a folder, its own .yaml, .yml and .json files are \
+        let nothing =
+            "no InferenceService found in the -f paths; of a folder, its own .yaml, .yml and .json files are \
             read, and not those of folders in it"
-            .to_owned();
+                .to_owned();
         return Err(CliError::Invalid(vec![nothing]));
     }
     print_result(&lines(&survey).join("\n"))?;
@@ -84,10 +81,7 @@ fn lines(survey: &Survey) -> Vec<String> {
         let ignored = valid.into_iter().flat_map(|valid| &valid.ignored_fields);
         lines.extend(ignored.map(|ignored| {
             let note = format!("no effect: {}", ignored.reason);
-            format!(
-                "  note: {}",
-                declared.service.located(&ignored.field, &note)
-            )
+            format!("  note: {}", declared.service.located(&ignored.field, &note))
         }));
         let inspected = survey.inspected.iter();
         for inspected in inspected.filter(|inspected| inspected.service.name == *name) {

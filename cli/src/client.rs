@@ -33,11 +33,7 @@ impl Client {
     /// # Errors
     /// [`CliError::Usage`] for a URL that is none or lacks `trusted`, [`CliError::Input`] for a file without
     /// certificates.
-    pub(crate) fn new(
-        url: &str,
-        trusted: Option<&Path>,
-        timeout: Duration,
-    ) -> Result<Self, CliError> {
+    pub(crate) fn new(url: &str, trusted: Option<&Path>, timeout: Duration) -> Result<Self, CliError> {
         let usage = |problem: &str| CliError::Usage(format!("the URL {url:?} {problem}"));
         let tls = match (url.split_once("://"), trusted) {
             (Some(("http", _)), _) => trust::none(),
@@ -68,12 +64,7 @@ impl Client {
     ///
     /// # Errors
     /// [`CliError::Server`] when there is no response, [`CliError::NoAnswer`] when there is none in time.
-    pub(crate) async fn post(
-        &self,
-        url: &str,
-        headers: HeaderMap,
-        body: Bytes,
-    ) -> Result<Response<Bytes>, CliError> {
+    pub(crate) async fn post(&self, url: &str, headers: HeaderMap, body: Bytes) -> Result<Response<Bytes>, CliError> {
         let request = self.http.post(url).headers(headers).body(body);
         self.send(url, request).await
     }
@@ -84,10 +75,7 @@ impl Client {
             Ok(Err(error)) if is_refused(&*error) => return Err(nothing_listens(url)),
             Ok(Err(error)) => root_cause(&*error).to_string(),
             Err(_) => {
-                return Err(CliError::NoAnswer {
-                    url: url.to_owned(),
-                    seconds: self.timeout.as_secs(),
-                });
+                return Err(CliError::NoAnswer { url: url.to_owned(), seconds: self.timeout.as_secs() });
             }
         };
         let url = url.to_owned();
@@ -114,9 +102,7 @@ fn nothing_listens(url: &str) -> CliError {
 }
 
 /// Sends the request, and reads the whole response.
-async fn exchange(
-    request: RequestBuilder,
-) -> Result<Response<Bytes>, Box<dyn Error + Send + Sync>> {
+async fn exchange(request: RequestBuilder) -> Result<Response<Bytes>, Box<dyn Error + Send + Sync>> {
     let response: Response<reqwest::Body> = request.send().await?.into();
     let (head, body) = response.into_parts();
     let body = Limited::new(body, MAX_RESPONSE).collect().await?;

@@ -14,8 +14,5 @@ fn check(file: &str, expected: &str) {
         std::fs::write(&path, expected).unwrap();
     }
     let found = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        found == expected,
-        "{file} is out of date: `make generate` rewrites it"
-    );
+    assert!(found == expected, "{file} is out of date: `make generate` rewrites it");
 }

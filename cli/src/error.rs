@@ -123,19 +123,15 @@ pub(crate) enum CliError {
 impl CliError {
     /// Makes an error of the operating system, with a message that says what was tried.
     pub(crate) fn io(what: impl Into<String>, source: io::Error) -> Self {
-        Self::Io {
-            what: what.into(),
-            source,
-        }
+        Self::Io { what: what.into(), source }
     }
 
     /// Outcome of a command that ends with this error.
     pub(crate) fn exit(&self) -> Exit {
         match self {
-            Self::Invalid(_)
-            | Self::Usage(_)
-            | Self::Input { .. }
-            | Self::Fetch(FetchError::Address { .. }) => Exit::Usage,
+            Self::Invalid(_) | Self::Usage(_) | Self::Input { .. } | Self::Fetch(FetchError::Address { .. }) => {
+                Exit::Usage
+            }
             Self::PortTaken { .. } => Exit::PortTaken,
             Self::Io { .. }
             | Self::RuntimeMissing { .. }
@@ -192,9 +188,7 @@ fn url_as_path(url: &Path) -> String {
 fn with_sources(error: &dyn std::error::Error) -> String {
     let first = error.source();
     let sources = std::iter::successors(first, |error| error.source());
-    sources.fold(error.to_string(), |text, source| {
-        format!("{text}: {source}")
-    })
+    sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))
 }
 
 impl From<ControllerError> for CliError {
@@ -205,9 +199,9 @@ impl From<ControllerError> for CliError {
                 Self::Usage(url_as_path(path))
             }
             ControllerError::Read { .. } => Self::Usage(error.to_string()),
-            ControllerError::Watch { .. }
-            | ControllerError::Cluster(_)
-            | ControllerError::Deadline { .. } => Self::Controller(error),
+            ControllerError::Watch { .. } | ControllerError::Cluster(_) | ControllerError::Deadline { .. } => {
+                Self::Controller(error)
+            }
         }
     }
 }

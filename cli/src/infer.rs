@@ -112,9 +112,7 @@ fn check_scheme(url: &str) -> Result<(), CliError> {
         return Ok(());
     }
     let address = url.split_once("://").map_or(url, |(_, rest)| rest);
-    Err(CliError::Usage(format!(
-        "--url {url} needs the scheme http or https: write --url http://{address}"
-    )))
+    Err(CliError::Usage(format!("--url {url} needs the scheme http or https: write --url http://{address}")))
 }
 
 /// Makes the request. The model's metadata is read only where the flags leave something open.
@@ -131,19 +129,12 @@ async fn request(args: &InferArgs, model: &Model) -> Result<InferRequest, CliErr
         Some(file) => vec![image_tensor(file, &signature, args.range)?],
         None => inputs,
     };
-    let outputs = args
-        .top
-        .map(|top| top_classes(&signature, top))
-        .transpose()?;
+    let outputs = args.top.map(|top| top_classes(&signature, top)).transpose()?;
     Ok(request::tensors(inputs, &outputs.unwrap_or_default()))
 }
 
 /// The image as the model's one input, with the input's name.
-fn image_tensor(
-    file: &Path,
-    signature: &Signature,
-    range: Option<Range>,
-) -> Result<(String, Array), CliError> {
+fn image_tensor(file: &Path, signature: &Signature, range: Option<Range>) -> Result<(String, Array), CliError> {
     let invalid = |reason| request::invalid(file, reason);
     let input = ImageInput::of(signature).map_err(invalid)?;
     let image = picture::open(file).map_err(invalid)?;
@@ -162,9 +153,8 @@ fn image_tensor(
 /// The outputs with scores, each requested as its best classes.
 fn top_classes(signature: &Signature, top: NonZeroU32) -> Result<Vec<Value>, CliError> {
     let outputs = signature.scores();
-    let outputs: Vec<_> = outputs
-        .map(|output| json!({"name": output.name, "parameters": {"classification": top}}))
-        .collect();
+    let outputs: Vec<_> =
+        outputs.map(|output| json!({"name": output.name, "parameters": {"classification": top}})).collect();
     if outputs.is_empty() {
         return Err(CliError::Usage(
             "--top needs an output of scores: a floating-point type, more than one element in its last dimension"
@@ -177,13 +167,8 @@ fn top_classes(signature: &Signature, top: NonZeroU32) -> Result<Vec<Value>, Cli
 /// Status of a response that is an error, and the server's own sentence where it gave one.
 fn error_message(response: &Response<Bytes>) -> String {
     let value: Option<Value> = serde_json::from_slice(response.body()).ok();
-    let sentence = value
-        .as_ref()
-        .and_then(|value| value.get("error")?.as_str());
-    let text = sentence.map_or_else(
-        || String::from_utf8_lossy(response.body()).trim().to_owned(),
-        str::to_owned,
-    );
+    let sentence = value.as_ref().and_then(|value| value.get("error")?.as_str());
+    let text = sentence.map_or_else(|| String::from_utf8_lossy(response.body()).trim().to_owned(), str::to_owned);
     format!("{}: {text}", response.status())
 }
 
@@ -195,15 +180,7 @@ mod tests {
     use crate::args::{Args, Command};
 
     fn model(service: &str) -> Result<Model, CliError> {
-        let words = [
-            "weir",
-            "infer",
-            service,
-            "--json",
-            "a.json",
-            "--url",
-            "http://gateway/",
-        ];
+        let words = ["weir", "infer", service, "--json", "a.json", "--url", "http://gateway/"];
         let Command::Infer(args) = Args::try_parse_from(words).unwrap().command else {
             panic!("another command");
         };
@@ -213,14 +190,8 @@ mod tests {
     #[test]
     fn a_service_is_reached_by_its_path() {
         let url = |service: &str| model(service).map(|model| model.url).ok();
-        assert_eq!(
-            url("digits").as_deref(),
-            Some("http://gateway/serving/default/digits/v2/models/digits")
-        );
-        assert_eq!(
-            url("team/digits").as_deref(),
-            Some("http://gateway/serving/team/digits/v2/models/digits")
-        );
+        assert_eq!(url("digits").as_deref(), Some("http://gateway/serving/default/digits/v2/models/digits"));
+        assert_eq!(url("team/digits").as_deref(), Some("http://gateway/serving/team/digits/v2/models/digits"));
     }
 
     #[test]

@@ -35,11 +35,7 @@ pub(crate) async fn run(args: LogsArgs) -> Result<Exit, CliError> {
     let files = list(&folder)?;
     let known = files::services(&files);
     if !known.contains(&service) {
-        return Err(service_name::unknown(
-            &service,
-            &known,
-            &format!("has logs in {}", folder.display()),
-        ));
+        return Err(service_name::unknown(&service, &known, &format!("has logs in {}", folder.display())));
     }
     let since = started(&state_dir);
     let mut readers = Readers::default();
@@ -67,9 +63,7 @@ impl Readers {
         let mut all = Vec::new();
         for file in files {
             let reader = self.0.entry(file.path.clone());
-            let lines = reader
-                .or_insert_with(|| LogReader::new(file.path))
-                .lines()?;
+            let lines = reader.or_insert_with(|| LogReader::new(file.path)).lines()?;
             let skipped = tail.map_or(0, |tail| lines.len().saturating_sub(tail));
             let lines = lines.into_iter().skip(skipped);
             all.extend(lines.map(|line| format!("{} | {line}", file.replica)));
@@ -81,10 +75,7 @@ impl Readers {
 /// Time at which the `weir up` of the state directory started, if one runs.
 fn started(state_dir: &Path) -> Option<SystemTime> {
     AdminFile::read(state_dir).ok()?;
-    fs::metadata(state_dir.join(state::ADMIN_FILE))
-        .ok()?
-        .modified()
-        .ok()
+    fs::metadata(state_dir.join(state::ADMIN_FILE)).ok()?.modified().ok()
 }
 
 fn list(folder: &Path) -> Result<Vec<LogFile>, CliError> {
@@ -92,10 +83,7 @@ fn list(folder: &Path) -> Result<Vec<LogFile>, CliError> {
 }
 
 fn unreadable(folder: &Path, source: io::Error) -> CliError {
-    CliError::io(
-        format!("cannot read the logs in {}", folder.display()),
-        source,
-    )
+    CliError::io(format!("cannot read the logs in {}", folder.display()), source)
 }
 
 fn print(lines: &[String]) -> Result<Reader, CliError> {

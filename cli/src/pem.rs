@@ -11,9 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 /// A clause that says what is wrong with the file.
 pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let invalid = |error: PemError| message(&error, "certificate");
-    let read: Result<Vec<_>, _> = CertificateDer::pem_file_iter(file)
-        .map_err(invalid)?
-        .collect();
+    let read: Result<Vec<_>, _> = CertificateDer::pem_file_iter(file).map_err(invalid)?.collect();
     let found = read.map_err(invalid)?;
     if found.is_empty() {
         return Err(invalid(PemError::NoItemsFound));

@@ -12,19 +12,11 @@ use crate::error::CliError;
 ///
 /// # Errors
 /// [`CliError::PortTaken`], [`CliError::PortRefused`].
-pub(crate) fn bind(
-    flag: &'static str,
-    address: SocketAddr,
-) -> Result<(TcpListener, SocketAddr), CliError> {
-    let listener =
-        socket::bind(address, PortUse::Exclusive).map_err(|source| match source.kind() {
-            io::ErrorKind::AddrInUse => CliError::PortTaken { flag, address },
-            _ => CliError::PortRefused {
-                flag,
-                address,
-                source,
-            },
-        })?;
+pub(crate) fn bind(flag: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), CliError> {
+    let listener = socket::bind(address, PortUse::Exclusive).map_err(|source| match source.kind() {
+        io::ErrorKind::AddrInUse => CliError::PortTaken { flag, address },
+        _ => CliError::PortRefused { flag, address, source },
+    })?;
     let bound = listener.local_addr().unwrap_or(address);
     Ok((listener, bound))
 }

@@ -16,19 +16,13 @@ const DEFAULT_NAMESPACE: &str = weir_controller::DEFAULT_NAMESPACE;
 pub(crate) fn parse(text: &str) -> Result<ServiceName, CliError> {
     let (namespace, name) = text.split_once('/').unwrap_or((DEFAULT_NAMESPACE, text));
     ServiceName::new(namespace, name).map_err(|error| {
-        CliError::Usage(format!(
-            "{text:?} is no service, which is written NAME or NAMESPACE/NAME: {error}"
-        ))
+        CliError::Usage(format!("{text:?} is no service, which is written NAME or NAMESPACE/NAME: {error}"))
     })
 }
 
 /// The error for a service of which nothing is known: the one that was probably meant, and those that `have` what
 /// was asked for.
-pub(crate) fn unknown(
-    service: &ServiceName,
-    known: &BTreeSet<ServiceName>,
-    have: &str,
-) -> CliError {
+pub(crate) fn unknown(service: &ServiceName, known: &BTreeSet<ServiceName>, have: &str) -> CliError {
     let names: Vec<String> = known.iter().map(ToString::to_string).collect();
     let all = match names[..] {
         [] => "none has".to_owned(),

@@ -12,9 +12,7 @@ use std::io::{self, BufReader};
 use std::path::Path;
 use std::time::Duration;
 
-use weir_simulation::{
-    Bins, Contender, Frontier, LogOptions, RequestLog, Resolution, Run, Score, Workload, timeline,
-};
+use weir_simulation::{Bins, Contender, Frontier, LogOptions, RequestLog, Resolution, Run, Score, Workload, timeline};
 
 use crate::args::SimulateArgs;
 use crate::error::CliError;
@@ -47,11 +45,8 @@ pub(crate) async fn run(args: SimulateArgs) -> Result<Exit, CliError> {
     if let Some(path) = &args.svg {
         draw(path, &simulated)?;
     }
-    let report = if args.json {
-        json::report(&scenario, &simulated)
-    } else {
-        words::report(&scenario, &simulated).join("\n")
-    };
+    let report =
+        if args.json { json::report(&scenario, &simulated) } else { words::report(&scenario, &simulated).join("\n") };
     print_result(&report)?;
     Ok(Exit::Done)
 }
@@ -85,19 +80,10 @@ fn arrivals(args: &SimulateArgs) -> Result<Vec<Duration>, CliError> {
 /// Says what of a log was left out or made up.
 fn warn(path: &Path, log: &RequestLog) {
     for bad in log.bad.iter().take(SHOWN) {
-        print_note(&format!(
-            "warning: {}:{}: left out: {}",
-            path.display(),
-            bad.line,
-            bad.problem
-        ));
+        print_note(&format!("warning: {}:{}: left out: {}", path.display(), bad.line, bad.problem));
     }
     if log.bad.len() > SHOWN {
-        print_note(&format!(
-            "warning: {}: {} more lines are left out",
-            path.display(),
-            log.bad.len() - SHOWN
-        ));
+        print_note(&format!("warning: {}: {} more lines are left out", path.display(), log.bad.len() - SHOWN));
     }
     match log.resolution {
         Resolution::Seconds => print_note(&format!(
@@ -144,9 +130,7 @@ const LONGEST: Duration = Duration::from_secs(60 * 24 * 3600);
 fn simulate(policies: &[Contender], scenario: &Scenario, prices: Prices) -> Vec<Simulated> {
     let each = scenario.targets.iter().flat_map(|target| {
         let workload = scenario.workload(*target);
-        let runs = policies
-            .iter()
-            .map(move |policy| (*policy, *target, one(*policy, scenario, &workload)));
+        let runs = policies.iter().map(move |policy| (*policy, *target, one(*policy, scenario, &workload)));
         runs.collect::<Vec<_>>()
     });
     each.map(|(policy, target, run)| Simulated {
@@ -173,21 +157,13 @@ fn least(scenario: &Scenario, target: Duration) -> Option<f64> {
 }
 
 fn draw(path: &Path, simulated: &[Simulated]) -> Result<(), CliError> {
-    let target = simulated
-        .first()
-        .map_or(Duration::ZERO, |first| first.target);
+    let target = simulated.first().map_or(Duration::ZERO, |first| first.target);
     let shown = simulated.iter().filter(|one| one.target == target);
-    let runs: Vec<_> = shown
-        .map(|one| (one.policy.to_string(), one.run.clone()))
-        .collect();
+    let runs: Vec<_> = shown.map(|one| (one.policy.to_string(), one.run.clone())).collect();
     let svg = timeline(&runs, target);
-    std::fs::write(path, svg)
-        .map_err(|e| CliError::io(format!("cannot write {}", path.display()), e))
+    std::fs::write(path, svg).map_err(|e| CliError::io(format!("cannot write {}", path.display()), e))
 }
 
 fn input(file: &Path, reason: String) -> CliError {
-    CliError::Input {
-        file: file.to_owned(),
-        reason,
-    }
+    CliError::Input { file: file.to_owned(), reason }
 }

@@ -37,8 +37,7 @@ pub(crate) struct AdminFile {
 pub(crate) fn directory(given: Option<&Path>) -> Result<PathBuf, CliError> {
     let default = || std::env::home_dir().map(|home| home.join(BELOW_HOME));
     let directory = given.map(Path::to_owned).or_else(default);
-    directory
-        .ok_or_else(|| CliError::Usage("there is no home directory; set --state-dir".to_owned()))
+    directory.ok_or_else(|| CliError::Usage("there is no home directory; set --state-dir".to_owned()))
 }
 
 /// Makes a directory that only its user may enter: logs and models lie in it. One that is there keeps its mode: it is
@@ -79,10 +78,7 @@ impl AdminFile {
     /// Reads the file of a state directory.
     pub(crate) fn read(directory: &Path) -> Result<Self, CliError> {
         let path = directory.join(ADMIN_FILE);
-        let not_up = |reason| CliError::NotUp {
-            state_dir: directory.to_owned(),
-            reason,
-        };
+        let not_up = |reason| CliError::NotUp { state_dir: directory.to_owned(), reason };
         let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => not_up(format!("there is no {ADMIN_FILE} in it")),
             _ => not_up(format!("{}: {error}", path.display())),
@@ -117,14 +113,8 @@ mod tests {
         assert_eq!(AdminFile::read(folder.path()).unwrap(), file(1));
         file(1).remove(folder.path());
         let error = AdminFile::read(folder.path()).unwrap_err().to_string();
-        assert!(
-            error.contains(": there is no admin.json in it. "),
-            "{error}"
-        );
-        assert!(
-            error.contains("Start one with `weir up -f PATH`"),
-            "{error}"
-        );
+        assert!(error.contains(": there is no admin.json in it. "), "{error}");
+        assert!(error.contains("Start one with `weir up -f PATH`"), "{error}");
     }
 
     #[test]

@@ -77,11 +77,7 @@ pub(crate) async fn fetch(state_dir: &Path) -> Result<(StatusTable, String), Cli
 
 /// Text before each table: on a terminal a watched table replaces the one before.
 fn prefix(args: &StatusArgs) -> &'static str {
-    if args.watch && args.format() != OutputFormat::Json && std::io::stdout().is_terminal() {
-        CLEAR
-    } else {
-        ""
-    }
+    if args.watch && args.format() != OutputFormat::Json && std::io::stdout().is_terminal() { CLEAR } else { "" }
 }
 
 /// Success where every service answers, and no revision that has to run fails.
@@ -105,12 +101,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let folder = tempfile::tempdir().unwrap();
         let address = listener.local_addr().unwrap();
-        let file = AdminFile {
-            admin: address,
-            serving: address,
-            process: 1,
-            certificate: None,
-        };
+        let file = AdminFile { admin: address, serving: address, process: 1, certificate: None };
         file.write(folder.path()).unwrap();
         let hangs_up = std::thread::spawn(move || drop(listener.accept()));
         let error = fetch(folder.path()).await.err().unwrap();

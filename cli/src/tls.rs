@@ -45,17 +45,12 @@ impl Tls {
     ///
     /// # Errors
     /// As [`KeyPair::read`].
-    pub(crate) fn read(
-        certificate: Option<&Path>,
-        key: Option<&Path>,
-    ) -> Result<Option<Self>, CliError> {
+    pub(crate) fn read(certificate: Option<&Path>, key: Option<&Path>) -> Result<Option<Self>, CliError> {
         let (Some(certificate), Some(key)) = (certificate, key) else {
             return Ok(None);
         };
         let pair = KeyPair::read(certificate, key)?;
-        let config = pair
-            .config()
-            .map_err(|error| CliError::Usage(error.to_string()))?;
+        let config = pair.config().map_err(|error| CliError::Usage(error.to_string()))?;
         Ok(Some(Self { pair, config }))
     }
 }
@@ -130,8 +125,7 @@ impl ResolvesServerCert for KeyPair {
 
 /// Loads the pair. The error is a sentence.
 fn load(certificate: &Path, key: &Path) -> Result<CertifiedKey, String> {
-    let chain =
-        certificates(certificate).map_err(|reason| message("--tls-cert", certificate, &reason))?;
+    let chain = certificates(certificate).map_err(|reason| message("--tls-cert", certificate, &reason))?;
     let private = private_key(key).map_err(|reason| message("--tls-key", key, &reason))?;
     let provider = ring::default_provider();
     CertifiedKey::from_der(chain, private, &provider).map_err(|error| match error {
@@ -183,25 +177,13 @@ mod tests {
         let none = one.path().join("none.pem");
         assert!(KeyPair::read(&certificate, &key).is_ok());
         let message = refused(&none, &key);
-        assert!(
-            message.contains("none.pem (--tls-cert): No such file"),
-            "{message}"
-        );
+        assert!(message.contains("none.pem (--tls-cert): No such file"), "{message}");
         let message = refused(&key, &key);
-        assert!(
-            message.ends_with("(--tls-cert): it holds no certificate in PEM"),
-            "{message}"
-        );
+        assert!(message.ends_with("(--tls-cert): it holds no certificate in PEM"), "{message}");
         let message = refused(&certificate, &certificate);
-        assert!(
-            message.ends_with("(--tls-key): it holds no private key in PEM"),
-            "{message}"
-        );
+        assert!(message.ends_with("(--tls-key): it holds no private key in PEM"), "{message}");
         let message = refused(&certificate, &others_key);
-        assert!(
-            message.contains("does not match the certificate"),
-            "{message}"
-        );
+        assert!(message.contains("does not match the certificate"), "{message}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -53,17 +53,11 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
         },
         runtime: args.runtime.as_deref(),
     };
-    let Survey {
-        files,
-        declaration,
-        options,
-        ..
-    } = survey(&what, &state_dir)?.without_errors()?;
+    let Survey { files, declaration, options, .. } = survey(&what, &state_dir)?.without_errors()?;
     let ports = Ports::bind(&args)?;
     let _lock = StateLock::acquire(&state_dir)?;
     let drain = Drain::new();
-    let signals =
-        Signals::install().map_err(|e| CliError::io("cannot install signal handlers", e))?;
+    let signals = Signals::install().map_err(|e| CliError::io("cannot install signal handlers", e))?;
     let _signals = AbortOnDropHandle::new(tokio::spawn(signals.run(drain.clone(), Duration::ZERO)));
     let cluster = Local::start(options)?;
     let files = files.numbered_in(state_dir.join(REVISIONS));
@@ -75,9 +69,7 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
     };
     file.write(&state_dir)?;
     print_greeting(&file, declaration.services.len());
-    let exit = Components::start(files, cluster, &ports, &drain)
-        .serve(ports, drain)
-        .await;
+    let exit = Components::start(files, cluster, &ports, &drain).serve(ports, drain).await;
     file.remove(&state_dir);
     Ok(exit)
 }
@@ -104,11 +96,7 @@ pub(crate) struct Survey {
 impl Survey {
     /// Refuses files with errors: nothing starts then.
     fn without_errors(self) -> Result<Self, CliError> {
-        if self.errors.is_empty() {
-            Ok(self)
-        } else {
-            Err(CliError::Invalid(self.errors))
-        }
+        if self.errors.is_empty() { Ok(self) } else { Err(CliError::Invalid(self.errors)) }
     }
 }
 
@@ -136,13 +124,7 @@ pub(crate) fn survey(what: &Served<'_>, state_dir: &Path) -> Result<Survey, CliE
     let options = options(runtime, state_dir);
     let (inspected, refused) = preflight::inspect(&declaration, &options);
     errors.extend(refused);
-    Ok(Survey {
-        files,
-        declaration,
-        options,
-        inspected,
-        errors,
-    })
+    Ok(Survey { files, declaration, options, inspected, errors })
 }
 
 /// Reads the services of files, without asking whether they can run on this machine.
@@ -166,11 +148,7 @@ pub(crate) fn declared(files: &[PathBuf]) -> Result<Arc<Declaration>, CliError> 
 /// Logs warnings always, and information from `-v` on.
 fn install_logs(verbose: u8) -> Result<(), CliError> {
     let settings = Settings {
-        levels: Levels {
-            info: verbose > 0,
-            verbose: u32::from(verbose.saturating_sub(1)),
-            ..Levels::default()
-        },
+        levels: Levels { info: verbose > 0, verbose: u32::from(verbose.saturating_sub(1)), ..Levels::default() },
         ..Settings::default()
     };
     let installed = telemetry::install(&settings);
@@ -186,9 +164,8 @@ fn all_errors(declaration: &Declaration) -> Vec<String> {
 fn options(runtime: Option<PathBuf>, state_dir: &Path) -> Options {
     // Variables that are not UTF-8 are not passed on.
     let variables = std::env::vars_os();
-    let mut environment: BTreeMap<String, String> = variables
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
+    let mut environment: BTreeMap<String, String> =
+        variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect();
     // A replica takes orders from the platform alone, unless its service says otherwise.
     let control = environment.entry("WEIR_CONTROL_ROUTES".to_owned());
     control.or_insert_with(|| "closed".to_owned());

@@ -57,22 +57,14 @@ impl Desired {
     /// [`ClusterError::Refused`] when a workload or the route is another service's, a revision or a tag
     /// stands twice, the share of mirrored requests is none, or the route leads to a revision that is not
     /// among the workloads.
-    pub fn new(
-        service: ServiceName,
-        workloads: Vec<Workload>,
-        route: Option<Route>,
-    ) -> Result<Self, ClusterError> {
+    pub fn new(service: ServiceName, workloads: Vec<Workload>, route: Option<Route>) -> Result<Self, ClusterError> {
         for (i, workload) in workloads.iter().enumerate() {
             check_workload(&service, &workload.revision, &workloads[..i])?;
         }
         if let Some(route) = &route {
             check_route(&service, route, &workloads)?;
         }
-        Ok(Self {
-            service,
-            workloads: workloads.into(),
-            route: route.map(Arc::new),
-        })
+        Ok(Self { service, workloads: workloads.into(), route: route.map(Arc::new) })
     }
 
     /// Name of the service.
@@ -94,16 +86,9 @@ impl Desired {
     }
 }
 
-fn check_workload(
-    service: &ServiceName,
-    revision: &RevisionName,
-    before: &[Workload],
-) -> Result<(), ClusterError> {
+fn check_workload(service: &ServiceName, revision: &RevisionName, before: &[Workload]) -> Result<(), ClusterError> {
     if revision.service() != service {
-        return Err(ClusterError::refused(
-            revision,
-            format!("not a revision of {service}"),
-        ));
+        return Err(ClusterError::refused(revision, format!("not a revision of {service}")));
     }
     if before.iter().any(|w| w.revision == *revision) {
         return Err(ClusterError::refused(revision, "listed twice"));
@@ -111,16 +96,9 @@ fn check_workload(
     Ok(())
 }
 
-fn check_route(
-    service: &ServiceName,
-    route: &Route,
-    workloads: &[Workload],
-) -> Result<(), ClusterError> {
+fn check_route(service: &ServiceName, route: &Route, workloads: &[Workload]) -> Result<(), ClusterError> {
     if route.service != *service {
-        return Err(ClusterError::refused(
-            service,
-            format!("the route belongs to {}", route.service),
-        ));
+        return Err(ClusterError::refused(service, format!("the route belongs to {}", route.service)));
     }
     let twice = |(i, tagged): (usize, &Tagged)| route.tags[..i].iter().any(|t| t.tag == tagged.tag);
     if route.tags.iter().enumerate().any(twice) {
@@ -133,10 +111,9 @@ fn check_route(
     }
     let runs = |name: &&RevisionName| workloads.iter().any(|w| w.revision == **name);
     match route.revisions().find(|name| !runs(name)) {
-        Some(name) => Err(ClusterError::refused(
-            service,
-            format!("the route leads to {name}, which is not one of its revisions"),
-        )),
+        Some(name) => {
+            Err(ClusterError::refused(service, format!("the route leads to {name}, which is not one of its revisions")))
+        }
         None => Ok(()),
     }
 }

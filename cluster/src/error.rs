@@ -53,26 +53,16 @@ impl ClusterError {
     /// A refusal of `subject`, because of `because`.
     #[must_use]
     pub fn refused(subject: impl ToString, because: impl Into<String>) -> Self {
-        Self::Refused {
-            subject: subject.to_string(),
-            because: because.into(),
-        }
+        Self::Refused { subject: subject.to_string(), because: because.into() }
     }
 
     /// A denial for now of what `subject` asks for, because of `because`.
     #[must_use]
     pub fn denied(subject: impl ToString, because: impl Into<String>) -> Self {
-        Self::Denied {
-            subject: subject.to_string(),
-            because: because.into(),
-        }
+        Self::Denied { subject: subject.to_string(), because: because.into() }
     }
 
     pub(crate) fn name(what: &'static str, value: &str, because: impl Into<String>) -> Self {
-        Self::Name {
-            what,
-            value: value.to_owned(),
-            because: because.into(),
-        }
+        Self::Name { what, value: value.to_owned(), because: because.into() }
     }
 }

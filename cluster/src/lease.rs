@@ -28,10 +28,7 @@ impl HeldLease {
     /// A lease whose loss or end cancels `lost`, and that ends by dropping `release`.
     #[must_use]
     pub fn new(lost: CancellationToken, release: impl Send + Sync + 'static) -> Self {
-        Self {
-            lost,
-            release: Box::new(release),
-        }
+        Self { lost, release: Box::new(release) }
     }
 
     /// Waits until the lease may be held elsewhere: its holder must stop at once.

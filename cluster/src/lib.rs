@@ -44,18 +44,16 @@ pub use relocate::relocate;
 pub use report::{Activity, BatchTimes, Batches, Histogram, ReplicaLoad, ReplicaLoads, Report};
 pub use reports::{LatestReports, Reports, replica_loads};
 pub use route::{
-    Batching, Conflict, ControlRoutes, Destination, Domains, HostClaim, Mirror, Route, Routes,
-    Split, Tagged, Target,
+    Batching, Conflict, ControlRoutes, Destination, Domains, HostClaim, Mirror, Route, Routes, Split, Tagged, Target,
 };
 pub use runtime_arguments::check_runtime_arguments;
 pub use scale::Scale;
 pub use scale_in::{ScaleInCandidate, choose_scale_in};
 pub use scaling::{
-    Economy, MostChange, OtherAutoscaler, PolicySelect, RatePolicy, ScaleTarget, ScalingBehavior,
-    ScalingPolicy, ScalingRules, WrittenNumber,
+    Economy, MostChange, OtherAutoscaler, PolicySelect, RatePolicy, ScaleTarget, ScalingBehavior, ScalingPolicy,
+    ScalingRules, WrittenNumber,
 };
 pub use snapshot::{
-    Address, Endpoints, Failure, FailureReason, Gateway, Phase, Replica, Revision, Revisions,
-    Snapshot,
+    Address, Endpoints, Failure, FailureReason, Gateway, Phase, Replica, Revision, Revisions, Snapshot,
 };
 pub use workload::{ContainerPorts, Identity, PodTemplate, ReadyCall, Storage, Workload};

@@ -5,13 +5,8 @@ const MAX_EDITS: usize = 3;
 
 /// The candidate most similar to `written`, the first of equals; `None` where more than a third of each differs and
 /// none begins with what was written.
-pub fn nearest<'a>(
-    candidates: impl IntoIterator<Item = &'a str>,
-    written: &str,
-) -> Option<&'a str> {
-    let distances = candidates
-        .into_iter()
-        .filter_map(|candidate| Some((distance(candidate, written)?, candidate)));
+pub fn nearest<'a>(candidates: impl IntoIterator<Item = &'a str>, written: &str) -> Option<&'a str> {
+    let distances = candidates.into_iter().filter_map(|candidate| Some((distance(candidate, written)?, candidate)));
     let (_, nearest) = distances.min_by_key(|(distance, _)| *distance)?;
     Some(nearest)
 }
@@ -50,10 +45,7 @@ mod tests {
     }
 
     #[test]
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the time that it takes is what is tested"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the time that it takes is what is tested")]
     fn a_name_of_any_length_is_compared_at_once() {
         let (long, begun) = ("x".repeat(60_000), Instant::now());
         assert_eq!(nearest(["default/digits"; 200], &long), None);

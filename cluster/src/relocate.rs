@@ -26,12 +26,7 @@ mod tests {
         let moved = |text: &str| relocate(text, "/mnt/models", "/opt/m");
         assert_eq!(moved("--dir=/mnt/models"), "--dir=/opt/m");
         assert_eq!(moved("/mnt/models/a:/mnt/models"), "/opt/m/a:/opt/m");
-        for other in [
-            "/mnt/models-cache",
-            "/a/mnt/models",
-            "/mnt/models2",
-            "/mnt/model",
-        ] {
+        for other in ["/mnt/models-cache", "/a/mnt/models", "/mnt/models2", "/mnt/model"] {
             assert_eq!(moved(other), other);
         }
         assert_eq!(relocate("a", "", "b"), "a");

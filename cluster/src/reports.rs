@@ -22,9 +22,7 @@ pub trait Reports: Send + Sync {
 #[must_use]
 pub fn replica_loads(reports: &LatestReports, revision: &RevisionName) -> ReplicaLoads {
     let mut sum = ReplicaLoads::new();
-    let activities = reports
-        .values()
-        .filter_map(|report| report.revisions.get(revision));
+    let activities = reports.values().filter_map(|report| report.revisions.get(revision));
     activities.for_each(|activity| add_replica_loads(&mut sum, &activity.replica_loads));
     sum
 }
@@ -36,27 +34,15 @@ mod tests {
 
     #[test]
     fn the_load_of_a_replica_is_what_all_gateways_have_at_it() {
-        let revision = ServiceName::new("default", "digits")
-            .unwrap()
-            .revision(1)
-            .unwrap();
+        let revision = ServiceName::new("default", "digits").unwrap().revision(1).unwrap();
         let report = |loads: &[(&str, u32, u32)]| {
             let loads = loads.iter().map(|(name, streams, requests)| {
-                let load = ReplicaLoad {
-                    streams: *streams,
-                    requests: *requests,
-                };
+                let load = ReplicaLoad { streams: *streams, requests: *requests };
                 (Arc::from(*name), load)
             });
-            let activity = Activity {
-                replica_loads: loads.collect(),
-                ..Activity::default()
-            };
+            let activity = Activity { replica_loads: loads.collect(), ..Activity::default() };
             let revisions = [(revision.clone(), Arc::new(activity))].into();
-            Arc::new(Report {
-                revisions,
-                ..Report::default()
-            })
+            Arc::new(Report { revisions, ..Report::default() })
         };
         let reports = LatestReports::from([
             ("one".into(), report(&[("a", 1, 2), ("b", 0, 1)])),
@@ -65,26 +51,11 @@ mod tests {
         ]);
         let loads = replica_loads(&reports, &revision);
         let expected = [
-            (
-                "a".into(),
-                ReplicaLoad {
-                    streams: 1,
-                    requests: 5,
-                },
-            ),
-            (
-                "b".into(),
-                ReplicaLoad {
-                    streams: 0,
-                    requests: 1,
-                },
-            ),
+            ("a".into(), ReplicaLoad { streams: 1, requests: 5 }),
+            ("b".into(), ReplicaLoad { streams: 0, requests: 1 }),
         ];
         assert_eq!(loads, expected.into());
-        let other = ServiceName::new("default", "other")
-            .unwrap()
-            .revision(1)
-            .unwrap();
+        let other = ServiceName::new("default", "other").unwrap().revision(1).unwrap();
         assert!(replica_loads(&reports, &other).is_empty());
     }
 }

@@ -25,9 +25,7 @@ pub fn check_runtime_arguments(args: &[String]) -> Result<(), String> {
     // Then the first argument is as welcome as a flag's value.
     let mut may_be_value = args.first().filter(is_name).is_some();
     for word in args {
-        let (name, value) = word
-            .split_once('=')
-            .map_or((&**word, None), |(n, v)| (n, Some(v)));
+        let (name, value) = word.split_once('=').map_or((&**word, None), |(n, v)| (n, Some(v)));
         // It may become a flag, or its value.
         if name.starts_with(VARIABLE) {
             may_be_value = true;
@@ -37,9 +35,7 @@ pub fn check_runtime_arguments(args: &[String]) -> Result<(), String> {
         } else if may_be_value {
             may_be_value = false;
         } else {
-            return Err(format!(
-                "weir-runtime takes no `{word}`: its flags begin with --"
-            ));
+            return Err(format!("weir-runtime takes no `{word}`: its flags begin with --"));
         }
     }
     Ok(())
@@ -95,26 +91,11 @@ mod tests {
                 "--id=a --max-batch-secs=30",
                 "weir-runtime has no flag --max-batch-secs; did you mean --max-batch-seconds?",
             ),
-            (
-                "--id a --colour red",
-                "weir-runtime has no flag --colour: docs/flags.md lists those that it has",
-            ),
-            (
-                "-v",
-                "weir-runtime has no flag -v: docs/flags.md lists those that it has",
-            ),
-            (
-                "--id a serve",
-                "weir-runtime takes no `serve`: its flags begin with --",
-            ),
-            (
-                "--id=a serve",
-                "weir-runtime takes no `serve`: its flags begin with --",
-            ),
-            (
-                "--help",
-                "weir-runtime has no flag --help: docs/flags.md lists those that it has",
-            ),
+            ("--id a --colour red", "weir-runtime has no flag --colour: docs/flags.md lists those that it has"),
+            ("-v", "weir-runtime has no flag -v: docs/flags.md lists those that it has"),
+            ("--id a serve", "weir-runtime takes no `serve`: its flags begin with --"),
+            ("--id=a serve", "weir-runtime takes no `serve`: its flags begin with --"),
+            ("--help", "weir-runtime has no flag --help: docs/flags.md lists those that it has"),
         ] {
             assert_eq!(checked(line), Err(expected.to_owned()), "{line}");
         }

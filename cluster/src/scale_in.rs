@@ -47,11 +47,7 @@ mod tests {
     use super::*;
 
     fn candidate(name: &str, phase: Phase, (streams, requests): (u32, u32)) -> ScaleInCandidate {
-        ScaleInCandidate {
-            name: name.into(),
-            phase,
-            load: ReplicaLoad { streams, requests },
-        }
+        ScaleInCandidate { name: name.into(), phase, load: ReplicaLoad { streams, requests } }
     }
 
     fn chosen(candidates: &[ScaleInCandidate], count: usize) -> Vec<String> {
@@ -62,12 +58,7 @@ mod tests {
     #[test]
     fn an_idle_replica_ends_before_one_with_a_request_and_a_stream_is_cut_last() {
         let ready = |name, load| candidate(name, Phase::Ready, load);
-        let all = [
-            ready("stream", (1, 1)),
-            ready("busy", (0, 7)),
-            ready("one", (0, 1)),
-            ready("idle", (0, 0)),
-        ];
+        let all = [ready("stream", (1, 1)), ready("busy", (0, 7)), ready("one", (0, 1)), ready("idle", (0, 0))];
         assert_eq!(chosen(&all, 1), ["idle"]);
         assert_eq!(chosen(&all, 3), ["idle", "one", "busy"]);
         assert_eq!(chosen(&all, 9), ["idle", "one", "busy", "stream"]);

@@ -107,21 +107,13 @@ mod tests {
 
     #[test]
     fn the_minimum_goes_before_the_maximum() {
-        let policy = ScalingPolicy {
-            min: 5,
-            max: Some(3),
-            ..ScalingPolicy::default()
-        };
+        let policy = ScalingPolicy { min: 5, max: Some(3), ..ScalingPolicy::default() };
         assert_eq!((policy.bound(0), policy.bound(9)), (5, 5));
     }
 
     #[test]
     fn a_maximum_of_zero_leaves_the_number_at_the_minimum() {
-        let of = |min| ScalingPolicy {
-            min,
-            max: Some(0),
-            ..ScalingPolicy::default()
-        };
+        let of = |min| ScalingPolicy { min, max: Some(0), ..ScalingPolicy::default() };
         assert_eq!((of(0).bound(7), of(3).bound(0), of(3).bound(7)), (0, 3, 3));
     }
 }

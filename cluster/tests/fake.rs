@@ -5,9 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use weir_cluster::contract::World;
-use weir_cluster::{
-    Apply, Directory, Fake, Gateway, Lease, Readiness, Report, Reports, Scale, contract_tests,
-};
+use weir_cluster::{Apply, Directory, Fake, Gateway, Lease, Readiness, Report, Reports, Scale, contract_tests};
 
 struct Memory(Fake);
 

@@ -46,10 +46,7 @@ pub(crate) const READ_ONLY: &str = "storage.kserve.io/readonly";
 /// `true` keeps what serves as it is while its runtime changes.
 pub(crate) const DISABLE_AUTO_UPDATE: &str = "serving.kserve.io/disable-auto-update";
 /// Labels that make a service cluster-local.
-pub(crate) const VISIBILITY: [&str; 2] = [
-    "networking.kserve.io/visibility",
-    "networking.knative.dev/visibility",
-];
+pub(crate) const VISIBILITY: [&str; 2] = ["networking.kserve.io/visibility", "networking.knative.dev/visibility"];
 
 /// KServe's deployment mode of the service.
 pub(crate) const MODE: &str = "serving.kserve.io/deploymentMode";
@@ -64,13 +61,7 @@ pub(crate) const SHAPING_OF_PODS: [&str; 2] = [READ_ONLY, GPU_RESOURCE_TYPES];
 pub(crate) const KSERVE: &str = "serving.kserve.io/";
 
 /// KServe's annotations of services that Weir reads.
-pub(crate) const KSERVE_READ: [&str; 5] = [
-    AUTOSCALER_CLASS,
-    STOP,
-    DISABLE_AUTO_UPDATE,
-    MODE,
-    GPU_RESOURCE_TYPES,
-];
+pub(crate) const KSERVE_READ: [&str; 5] = [AUTOSCALER_CLASS, STOP, DISABLE_AUTO_UPDATE, MODE, GPU_RESOURCE_TYPES];
 
 /// Prefix of Knative's autoscaling annotations.
 pub(crate) const KNATIVE: &str = "autoscaling.knative.dev/";
@@ -104,19 +95,12 @@ pub(crate) const KNATIVE_UNREAD: [&str; 7] = [
 ];
 
 /// KServe's annotations for a HorizontalPodAutoscaler, which Weir ignores.
-pub(crate) const HPA_ANNOTATIONS: [&str; 2] = [
-    "serving.kserve.io/metrics",
-    "serving.kserve.io/targetUtilizationPercentage",
-];
+pub(crate) const HPA_ANNOTATIONS: [&str; 2] =
+    ["serving.kserve.io/metrics", "serving.kserve.io/targetUtilizationPercentage"];
 
 /// Weir's annotations about replicas, which a component may set for itself.
-pub(crate) const OF_COMPONENTS: [&str; 5] = [
-    QUEUE_DELAY_TARGET,
-    SLO_PERCENTILE,
-    ECONOMY,
-    MAX_BATCH_TIME,
-    STORAGE_DIGEST,
-];
+pub(crate) const OF_COMPONENTS: [&str; 5] =
+    [QUEUE_DELAY_TARGET, SLO_PERCENTILE, ECONOMY, MAX_BATCH_TIME, STORAGE_DIGEST];
 
 /// All annotations of Weir; others with its prefix are errors.
 pub(crate) const WEIR_ANNOTATIONS: [&str; 14] = [
@@ -148,16 +132,9 @@ pub(crate) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// A reader of several maps with the paths of their fields; the first that has an annotation wins.
-    pub(crate) fn new(
-        layers: impl IntoIterator<Item = (&'static str, Option<&'a BTreeMap<String, String>>)>,
-    ) -> Self {
+    pub(crate) fn new(layers: impl IntoIterator<Item = (&'static str, Option<&'a BTreeMap<String, String>>)>) -> Self {
         let layers = layers.into_iter();
-        Self {
-            layers: layers
-                .filter_map(|(path, map)| Some((path, map?)))
-                .collect(),
-            errors: Vec::new(),
-        }
+        Self { layers: layers.filter_map(|(path, map)| Some((path, map?))).collect(), errors: Vec::new() }
     }
 
     /// The path of an annotation's field, and its text.
@@ -186,11 +163,7 @@ impl<'a> Reader<'a> {
 
     /// Parses an annotation as a duration in Go's notation.
     pub(crate) fn duration(&mut self, name: &str) -> Option<Duration> {
-        self.read(
-            name,
-            "a duration such as 500ms, 55s or 1m30s",
-            duration::parse,
-        )
+        self.read(name, "a duration such as 500ms, 55s or 1m30s", duration::parse)
     }
 
     /// Parses an annotation as a whole number of at least `least`.
@@ -258,10 +231,7 @@ mod tests {
     fn the_page_says_which_annotations_a_predictor_may_have() {
         let page = include_str!("../../docs/services.md");
         let rows = page.lines().filter(|line| line.starts_with("| `weir.dev/"));
-        let first: Vec<_> = rows
-            .take(OF_COMPONENTS.len())
-            .filter_map(|row| row.split('`').nth(1))
-            .collect();
+        let first: Vec<_> = rows.take(OF_COMPONENTS.len()).filter_map(|row| row.split('`').nth(1)).collect();
         assert_eq!(first, OF_COMPONENTS);
         assert!(page.contains("The first five may also be set in `spec.predictor.annotations`"));
     }

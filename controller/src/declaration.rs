@@ -56,14 +56,8 @@ impl Declaration {
         };
         let services = services.into_iter();
         Self {
-            services: services
-                .map(|(name, service)| (name, validated(service)))
-                .collect(),
-            runtimes: if is_same_runtimes {
-                before.runtimes.clone()
-            } else {
-                Arc::new(runtimes)
-            },
+            services: services.map(|(name, service)| (name, validated(service))).collect(),
+            runtimes: if is_same_runtimes { before.runtimes.clone() } else { Arc::new(runtimes) },
             ..Self::default()
         }
     }
@@ -73,8 +67,7 @@ impl Declaration {
     pub fn is(&self, other: &Self) -> bool {
         let mut pairs = self.services.iter().zip(&other.services);
         self.services.len() == other.services.len()
-            && pairs
-                .all(|((one, declared), (other, of_other))| one == other && declared.is(of_other))
+            && pairs.all(|((one, declared), (other, of_other))| one == other && declared.is(of_other))
             && Arc::ptr_eq(&self.runtimes, &other.runtimes)
             && self.problems == other.problems
             && self.ignored_objects == other.ignored_objects
@@ -92,16 +85,9 @@ impl DeclaredService {
     fn new(service: Arc<Service>, runtimes: &Runtimes, platform: &Platform) -> Self {
         let (validation, kept) = match validate_or_keep(&service, runtimes, platform) {
             Ok(validated) => (Ok(Arc::new(validated)), None),
-            Err(invalid) => (
-                Err(Arc::new(invalid.errors)),
-                invalid.kept.map(|kept| Arc::new(*kept)),
-            ),
+            Err(invalid) => (Err(Arc::new(invalid.errors)), invalid.kept.map(|kept| Arc::new(*kept))),
         };
-        Self {
-            service,
-            validation,
-            kept,
-        }
+        Self { service, validation, kept }
     }
 
     /// The validated service; `None` when it has errors.
@@ -112,10 +98,7 @@ impl DeclaredService {
 
     /// What a service with this history is served by: its manifest, without errors or with pods that it has already. A
     /// runtime that is deleted takes nothing from those that run.
-    pub(crate) fn served(
-        &self,
-        history: &History,
-    ) -> Result<&Arc<Validated>, &Arc<ValidationErrors>> {
+    pub(crate) fn served(&self, history: &History) -> Result<&Arc<Validated>, &Arc<ValidationErrors>> {
         let errors = match &self.validation {
             Ok(validated) => return Ok(validated),
             Err(errors) => errors,
@@ -138,9 +121,7 @@ impl DeclaredService {
     fn errors(&self) -> Vec<String> {
         let errors = self.validation.as_ref().err();
         let errors = errors.into_iter().flat_map(|errors| &errors.list);
-        errors
-            .map(|error| self.service.located(&error.field, &error.message))
-            .collect()
+        errors.map(|error| self.service.located(&error.field, &error.message)).collect()
     }
 }
 
@@ -172,11 +153,7 @@ mod tests {
         assert_eq!(next.records, history.records);
         assert_eq!(next.runtime_roll, None);
         assert!(!next.is_behind(served));
-        for spec in [
-            model("b", &[]),
-            model("a", &["labels: {team: a}"]),
-            model("a", &["minReplicas: -1"]),
-        ] {
+        for spec in [model("b", &[]), model("a", &["labels: {team: a}"]), model("a", &["minReplicas: -1"])] {
             let edited = declared(&spec, runtimes);
             assert!(edited.served(&history).is_err(), "{spec}");
         }
@@ -202,9 +179,6 @@ mod tests {
         let mut validated = Validated::clone(declared.validated().unwrap());
         validated.predictor.has_pods = false;
         let refused = revise(&validated, &history(), RuntimeChange::Follow, 1).unwrap_err();
-        assert_eq!(
-            refused.to_string(),
-            "default/digits: no runtime says what its pods are"
-        );
+        assert_eq!(refused.to_string(), "default/digits: no runtime says what its pods are");
     }
 }

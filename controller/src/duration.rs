@@ -3,15 +3,8 @@
 use std::time::Duration;
 
 /// Units and their lengths in nanoseconds; `ms` before `m`, so that the longer name is tried first.
-const UNITS: [(&str, f64); 7] = [
-    ("ns", 1.0),
-    ("us", 1e3),
-    ("µs", 1e3),
-    ("ms", 1e6),
-    ("h", 3.6e12),
-    ("m", 6e10),
-    ("s", 1e9),
-];
+const UNITS: [(&str, f64); 7] =
+    [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("h", 3.6e12), ("m", 6e10), ("s", 1e9)];
 
 /// Longest duration accepted, a year: a longer one is a typing error.
 const MAX: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -27,9 +20,7 @@ pub fn parse(text: &str) -> Option<Duration> {
     while !rest.is_empty() {
         let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         let number: f64 = rest[..end].parse().ok()?;
-        let (name, length) = UNITS
-            .iter()
-            .find(|(name, _)| rest[end..].starts_with(name))?;
+        let (name, length) = UNITS.iter().find(|(name, _)| rest[end..].starts_with(name))?;
         sum += number * length;
         rest = &rest[end + name.len()..];
     }
@@ -43,12 +34,7 @@ mod tests {
 
     #[test]
     fn reads_go_notation() {
-        for (text, ms) in [
-            ("500ms", 500),
-            ("55s", 55_000),
-            ("1m30s", 90_000),
-            ("1.5h", 5_400_000),
-        ] {
+        for (text, ms) in [("500ms", 500), ("55s", 55_000), ("1m30s", 90_000), ("1.5h", 5_400_000)] {
             assert_eq!(parse(text), Some(Duration::from_millis(ms)), "{text}");
         }
         assert_eq!(parse("0"), Some(Duration::ZERO));

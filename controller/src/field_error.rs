@@ -46,11 +46,7 @@ impl FieldError {
     /// An error that lasts until the manifest is corrected.
     #[must_use]
     pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            field: field.into(),
-            message: message.into(),
-            cure: Cure::Manifest,
-        }
+        Self { field: field.into(), message: message.into(), cure: Cure::Manifest }
     }
 }
 

@@ -68,19 +68,11 @@ impl Files {
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn reopen(
-        paths: &[PathBuf],
-        platform: Platform,
-        numbers: &Path,
-    ) -> Result<Self, ControllerError> {
+    pub fn reopen(paths: &[PathBuf], platform: Platform, numbers: &Path) -> Result<Self, ControllerError> {
         Self::with_times(paths, platform, RevisionFile::creation_times(numbers))
     }
 
-    fn with_times(
-        paths: &[PathBuf],
-        platform: Platform,
-        created: CreationTimes,
-    ) -> Result<Self, ControllerError> {
+    fn with_times(paths: &[PathBuf], platform: Platform, created: CreationTimes) -> Result<Self, ControllerError> {
         let mut watcher = Watcher::start(paths)?;
         let mut manifests = ManifestSet::new(paths, platform, created);
         watcher.update(&manifests);
@@ -141,10 +133,7 @@ impl Files {
 }
 
 /// The histories and creation times as they are now, to be read again after a restart.
-fn latest(
-    histories: &Mutex<Histories>,
-    declaration: &watch::Receiver<Arc<Declaration>>,
-) -> (Histories, CreationTimes) {
+fn latest(histories: &Mutex<Histories>, declaration: &watch::Receiver<Arc<Declaration>>) -> (Histories, CreationTimes) {
     let created = creation_times::of(&declaration.borrow());
     (histories.lock().clone(), created)
 }
@@ -156,20 +145,11 @@ impl Source for Files {
     }
 
     async fn load(&self, service: &ServiceName) -> Result<Stored, ControllerError> {
-        Ok(Stored {
-            history: self.histories.lock().get(service).cloned(),
-            status: Arc::default(),
-        })
+        Ok(Stored { history: self.histories.lock().get(service).cloned(), status: Arc::default() })
     }
 
-    async fn store(
-        &self,
-        service: &ServiceName,
-        history: &Arc<History>,
-    ) -> Result<(), ControllerError> {
-        self.histories
-            .lock()
-            .insert(service.clone(), history.clone());
+    async fn store(&self, service: &ServiceName, history: &Arc<History>) -> Result<(), ControllerError> {
+        self.histories.lock().insert(service.clone(), history.clone());
         self.save().await;
         Ok(())
     }
@@ -185,11 +165,7 @@ impl Source for Files {
         Ok(())
     }
 
-    async fn publish_event(
-        &self,
-        service: &ServiceName,
-        event: Event,
-    ) -> Result<(), ControllerError> {
+    async fn publish_event(&self, service: &ServiceName, event: Event) -> Result<(), ControllerError> {
         match (event.kind, event.subject) {
             // The local cluster prints failures of replicas itself.
             (EventType::Normal, _) | (EventType::Warning, Subject::Replicas) => {

@@ -32,9 +32,7 @@ pub(crate) fn manifest(annotations: &[(&str, &str)], spec: &str) -> String {
 pub(crate) fn service(annotations: &[(&str, &str)], spec: &str) -> Service {
     let manifests = read("service.yaml", &manifest(annotations, spec)).unwrap();
     let [manifest] = <[_; 1]>::try_from(manifests).unwrap();
-    let Object::InferenceService(object) = manifest.object else {
-        panic!("no service: {:?}", manifest.object)
-    };
+    let Object::InferenceService(object) = manifest.object else { panic!("no service: {:?}", manifest.object) };
     Service {
         name: ServiceName::new("default", "digits").unwrap(),
         object: KeptObject::Value(object),
@@ -52,10 +50,7 @@ pub(crate) fn validated(annotations: &[(&str, &str)], spec: &str) -> Validated {
 
 /// A predictor with a model at this path, and further fields of the predictor, one a line.
 pub(crate) fn model(path: &str, fields: &[&str]) -> String {
-    let fields: String = fields
-        .iter()
-        .map(|field| format!("    {field}\n"))
-        .collect();
+    let fields: String = fields.iter().map(|field| format!("    {field}\n")).collect();
     format!(
         "  predictor:\n{fields}    model:\n      modelFormat: {{name: pytorch}}\n      storageUri: pvc://models/{path}\n"
     )

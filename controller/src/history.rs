@@ -8,9 +8,7 @@ mod written;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use weir_cluster::{
-    Identity, PodTemplate, ReadyCall, Revision, RevisionName, Snapshot, Storage, Tag,
-};
+use weir_cluster::{Identity, PodTemplate, ReadyCall, Revision, RevisionName, Snapshot, Storage, Tag};
 
 use crate::rollout::{Capacity, Evidence, Placement, Rollout, Sample};
 use crate::validate::{Validated, Variant};
@@ -126,11 +124,7 @@ impl History {
     /// Evidence for [`crate::step`], from the cluster and samples of both revisions. The caller adds the candidate's maximum
     /// and the time for which the stage was watched.
     #[must_use]
-    pub fn evidence(
-        &self,
-        snapshot: &Snapshot,
-        samples: &BTreeMap<RevisionName, Sample>,
-    ) -> Evidence {
+    pub fn evidence(&self, snapshot: &Snapshot, samples: &BTreeMap<RevisionName, Sample>) -> Evidence {
         let capacities = self.rollout.revisions().filter_map(|name| {
             let revision = snapshot.revision(name)?;
             Some((name.clone(), capacity(revision)))
@@ -198,8 +192,7 @@ impl History {
     #[must_use]
     pub fn is_in_use(&self, revision: &RevisionName) -> bool {
         let mut canaries = self.canaries.iter().map(|canary| &canary.revision);
-        self.rollout.revisions().any(|used| used == revision)
-            || canaries.any(|used| used == revision)
+        self.rollout.revisions().any(|used| used == revision) || canaries.any(|used| used == revision)
     }
 }
 

@@ -37,14 +37,12 @@ pub use duration::parse as parse_duration;
 pub use error::ControllerError;
 pub use event::{Event, EventType, Subject};
 pub use field_error::{Cure, FieldError, IgnoredField, ValidationErrors};
-pub use history::{
-    Canary, History, LoadState, RevisionRecord, RuntimeChange, RuntimeRoll, WrittenHistory, revise,
-};
+pub use history::{Canary, History, LoadState, RevisionRecord, RuntimeChange, RuntimeRoll, WrittenHistory, revise};
 pub use plan::{Plan, Share, plan};
 pub use reconcile::{Controller, LEASE, Leadership};
 pub use rollout::{
-    Candidate, CandidateShare, Capacity, Evidence, Limits, Placement, PreviousRevision, Rollout,
-    Sample, Stage, Step, Strategy, Surge, Transition, step,
+    Candidate, CandidateShare, Capacity, Evidence, Limits, Placement, PreviousRevision, Rollout, Sample, Stage, Step,
+    Strategy, Surge, Transition, step,
 };
 pub use runtimes::{Runtime, Runtimes, Scope, ServerType, Unserved};
 pub use scaling::{ScaledBy, Scaling};
@@ -52,6 +50,6 @@ pub use service::{DEFAULT_NAMESPACE, KeptObject, ModelStamps, Service};
 pub use source::{Propagation, Source, Stored};
 pub use status::{Refusal, StatusInputs, status};
 pub use validate::{
-    AutoUpdate, CanaryVariant, Exposure, ManifestIdentity, Platform, STORAGE_URI, UrlScheme,
-    Validated, Variant, uri_of_variable, validate, validate_runtime,
+    AutoUpdate, CanaryVariant, Exposure, ManifestIdentity, Platform, STORAGE_URI, UrlScheme, Validated, Variant,
+    uri_of_variable, validate, validate_runtime,
 };

@@ -55,10 +55,7 @@ pub fn plan(validated: &Validated, history: &History, now: u64) -> Result<Plan, 
     };
     let workloads = workloads(validated, history, &bounds);
     let route = route::route(validated, &shares)?;
-    Ok(Plan {
-        desired: Desired::new(validated.service.clone(), workloads, Some(route))?,
-        shares,
-    })
+    Ok(Plan { desired: Desired::new(validated.service.clone(), workloads, Some(route))?, shares })
 }
 
 /// A workload for every revision with bounds.
@@ -82,10 +79,7 @@ fn workloads(validated: &Validated, history: &History, bounds: &Bounds) -> Vec<W
 fn policy(scaling: &Scaling) -> Option<Arc<ScalingPolicy>> {
     let policy = match scaling.by {
         ScaledBy::Weir => scaling.policy.clone(),
-        ScaledBy::MinReplicas => ScalingPolicy {
-            max: Some(scaling.policy.min),
-            ..scaling.policy.clone()
-        },
+        ScaledBy::MinReplicas => ScalingPolicy { max: Some(scaling.policy.min), ..scaling.policy.clone() },
         ScaledBy::Others => return None,
     };
     Some(Arc::new(policy))

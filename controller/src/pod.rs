@@ -34,12 +34,7 @@ const METADATA: [&str; 2] = ["labels", "annotations"];
 const NOT_COPIED: [&str; 2] = [KNATIVE, PREFIX];
 
 /// Prefixes of a service's annotations that are told to others than its pods.
-const NOT_INHERITED: [&str; 4] = [
-    KNATIVE,
-    PREFIX,
-    "kubectl.kubernetes.io/",
-    "serving.kserve.io/",
-];
+const NOT_INHERITED: [&str; 4] = [KNATIVE, PREFIX, "kubectl.kubernetes.io/", "serving.kserve.io/"];
 
 /// Merges the predictor's pod over the runtime's, and the model's container over the serving container.
 pub(crate) fn of_model(
@@ -68,8 +63,7 @@ fn placeholders(pod: &mut Value, object: &ObjectMeta) -> Result<(), String> {
     placeholder::fill(serving(pod)?, object)?;
     let containers = pod.get_mut("containers").and_then(Value::as_array_mut);
     let mut containers = containers.into_iter().flatten();
-    let is_transformer =
-        |container: &&mut Value| container.get("name").and_then(Value::as_str) == Some(TRANSFORMER);
+    let is_transformer = |container: &&mut Value| container.get("name").and_then(Value::as_str) == Some(TRANSFORMER);
     match containers.find(is_transformer) {
         Some(transformer) => placeholder::fill(transformer, object),
         None => Ok(()),
@@ -77,10 +71,7 @@ fn placeholders(pod: &mut Value, object: &ObjectMeta) -> Result<(), String> {
 }
 
 /// The pod template of a predictor with its own containers. Nothing in it is a placeholder, as in KServe.
-pub(crate) fn of_containers(
-    object: &ObjectMeta,
-    predictor: &Predictor,
-) -> Result<PodTemplateSpec, String> {
+pub(crate) fn of_containers(object: &ObjectMeta, predictor: &Predictor) -> Result<PodTemplateSpec, String> {
     template(object, predictor, json(&predictor.pod)?, Vec::new())
 }
 
@@ -107,19 +98,13 @@ fn template(
             merge::merge(&mut metadata, serde_json::json!({ field: map }));
         }
     }
-    Ok(PodTemplateSpec {
-        metadata: Some(read(metadata)?),
-        spec: Some(read::<PodSpec>(pod)?),
-    })
+    Ok(PodTemplateSpec { metadata: Some(read(metadata)?), spec: Some(read::<PodSpec>(pod)?) })
 }
 
 /// Puts the service's labels and annotations in the place of those that its runtime has too: KServe's precedence is
 /// component, service, runtime. Those that only the service has are no part of a revision.
 fn override_runtime(metadata: &mut Value, service: &ObjectMeta) {
-    for (field, of_service) in METADATA
-        .into_iter()
-        .zip([&service.labels, &service.annotations])
-    {
+    for (field, of_service) in METADATA.into_iter().zip([&service.labels, &service.annotations]) {
         let of_runtime = metadata.get_mut(field).and_then(Value::as_object_mut);
         for (name, value) in of_runtime.into_iter().flatten() {
             let told = of_service.as_ref().and_then(|map| map.get(name));
@@ -135,9 +120,7 @@ fn override_runtime(metadata: &mut Value, service: &ObjectMeta) {
 fn shape_by_service(metadata: &mut Value, service: &ObjectMeta) {
     let annotations = service.annotations.iter().flatten();
     let shaping = annotations.filter(|(name, _)| SHAPING_OF_PODS.contains(&name.as_str()));
-    let shaping: serde_json::Map<_, _> = shaping
-        .map(|(name, value)| (name.clone(), value.as_str().into()))
-        .collect();
+    let shaping: serde_json::Map<_, _> = shaping.map(|(name, value)| (name.clone(), value.as_str().into())).collect();
     if !shaping.is_empty() {
         merge::merge(metadata, serde_json::json!({ "annotations": shaping }));
     }
@@ -147,9 +130,9 @@ fn shape_by_service(metadata: &mut Value, service: &ObjectMeta) {
 fn serving(pod: &mut Value) -> Result<&mut Value, String> {
     let containers = pod.get_mut("containers").and_then(Value::as_array_mut);
     let containers = containers.ok_or("the runtime has no container")?;
-    let named = containers.iter().position(|container| {
-        container.get("name").and_then(Value::as_str) == Some(Workload::CONTAINER)
-    });
+    let named = containers
+        .iter()
+        .position(|container| container.get("name").and_then(Value::as_str) == Some(Workload::CONTAINER));
     let found = containers.get_mut(named.unwrap_or(0));
     found.ok_or_else(|| "the runtime has no container".to_owned())
 }

@@ -101,8 +101,7 @@ impl Controller {
         while !stop.is_cancelled() {
             if let Err(error) = self.lead_once(&stop).await {
                 tracing::warn!(%error, "cannot get the controller's lease: services stay as they are; retrying");
-                stop.run_until_cancelled(tokio::time::sleep(RETRY_DELAY))
-                    .await;
+                stop.run_until_cancelled(tokio::time::sleep(RETRY_DELAY)).await;
             }
         }
     }

@@ -190,12 +190,7 @@ impl Default for Limits {
     fn default() -> Self {
         let min_duration = Self::STEP;
         Self {
-            steps: [5, 20, 50]
-                .map(|percent| Step {
-                    percent,
-                    min_duration,
-                })
-                .into(),
+            steps: [5, 20, 50].map(|percent| Step { percent, min_duration }).into(),
             max_error_rate: 0.01,
             max_p99_ratio: 1.5,
         }
@@ -272,24 +267,15 @@ impl Rollout {
     /// The time at which the candidate gets the whole share of its stage, whatever its replicas, in seconds since 1970; none
     /// once it has it.
     pub(crate) fn share_deadline(&self) -> Option<u64> {
-        let moving = self
-            .candidate
-            .as_ref()
-            .filter(|one| !one.share.is_reached())?;
+        let moving = self.candidate.as_ref().filter(|one| !one.share.is_reached())?;
         Some(moving.since.saturating_add(share::LONGEST_WAIT.as_secs()))
     }
 
     /// Replicas that all requests need now, by what both revisions have. While the stable revision is held, that says nothing
     /// of its own traffic, and the number from before stands.
     pub(crate) fn measured(&self, stable: u32, candidate: u32, now: u64) -> u32 {
-        let is_held = self
-            .holds(now)
-            .any(|hold| Some(&hold.revision) == self.stable.as_ref());
-        if is_held {
-            self.needed_replicas.max(stable)
-        } else {
-            share::whole(stable, candidate, self.percent())
-        }
+        let is_held = self.holds(now).any(|hold| Some(&hold.revision) == self.stable.as_ref());
+        if is_held { self.needed_replicas.max(stable) } else { share::whole(stable, candidate, self.percent()) }
     }
 
     /// The revision of the current manifest.
@@ -311,11 +297,7 @@ impl fmt::Display for Transition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Shifted(revision, percent) => {
-                write!(
-                    f,
-                    "{} receives {percent} % of the requests",
-                    revision.as_str()
-                )
+                write!(f, "{} receives {percent} % of the requests", revision.as_str())
             }
             Self::Promoted(revision) => write!(f, "{} receives all requests", revision.as_str()),
             Self::RolledBack(revision, reason) => {

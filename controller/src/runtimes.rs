@@ -59,8 +59,7 @@ impl Runtimes {
     #[must_use]
     pub fn new(mut declared: Vec<Runtime>) -> Self {
         let built_in = built_in::runtime();
-        let replaces =
-            |runtime: &Runtime| runtime.scope == Scope::Cluster && runtime.name == built_in.name;
+        let replaces = |runtime: &Runtime| runtime.scope == Scope::Cluster && runtime.name == built_in.name;
         if !declared.iter().any(replaces) {
             declared.push(built_in);
         }

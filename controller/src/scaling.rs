@@ -28,11 +28,7 @@ pub enum ScaledBy {
 
 impl Default for Scaling {
     fn default() -> Self {
-        Self {
-            policy: ScalingPolicy::default(),
-            by: ScaledBy::Weir,
-            initial: 1,
-        }
+        Self { policy: ScalingPolicy::default(), by: ScaledBy::Weir, initial: 1 }
     }
 }
 
@@ -40,10 +36,7 @@ impl Scaling {
     /// Replaces the minimum number of replicas.
     #[must_use]
     pub fn with_min(&self, min: u32) -> Self {
-        let policy = ScalingPolicy {
-            min,
-            ..self.policy.clone()
-        };
+        let policy = ScalingPolicy { min, ..self.policy.clone() };
         Self { policy, ..*self }
     }
 
@@ -59,10 +52,7 @@ impl Scaling {
     #[must_use]
     pub fn with_most(&self, most: Option<u32>) -> Self {
         let max = self.policy.max.into_iter().chain(most).min();
-        let policy = ScalingPolicy {
-            max,
-            ..self.policy.clone()
-        };
+        let policy = ScalingPolicy { max, ..self.policy.clone() };
         Self { policy, ..*self }
     }
 
@@ -70,10 +60,8 @@ impl Scaling {
     #[must_use]
     pub fn with_retention(&self, longest: Duration) -> Self {
         let own = self.policy.retention;
-        let policy = ScalingPolicy {
-            retention: Some(own.map_or(longest, |own| own.min(longest))),
-            ..self.policy.clone()
-        };
+        let policy =
+            ScalingPolicy { retention: Some(own.map_or(longest, |own| own.min(longest))), ..self.policy.clone() };
         Self { policy, ..*self }
     }
 

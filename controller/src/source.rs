@@ -57,11 +57,7 @@ pub trait Source: Send + Sync {
     ///
     /// # Errors
     /// As [`Self::load`].
-    async fn store(
-        &self,
-        service: &ServiceName,
-        history: &Arc<History>,
-    ) -> Result<(), ControllerError>;
+    async fn store(&self, service: &ServiceName, history: &Arc<History>) -> Result<(), ControllerError>;
 
     /// Writes the status of a service.
     ///
@@ -82,22 +78,14 @@ pub trait Source: Send + Sync {
     ///
     /// # Errors
     /// As [`Self::load`].
-    async fn publish_event(
-        &self,
-        service: &ServiceName,
-        event: Event,
-    ) -> Result<(), ControllerError>;
+    async fn publish_event(&self, service: &ServiceName, event: Event) -> Result<(), ControllerError>;
 
     /// Returns the fate of the objects of a service that is no longer declared. `uid` is the identity of the object that declared
     /// it, where this controller has served it.
     ///
     /// # Errors
     /// As [`Self::load`].
-    async fn propagation(
-        &self,
-        _service: &ServiceName,
-        _uid: Option<&str>,
-    ) -> Result<Propagation, ControllerError> {
+    async fn propagation(&self, _service: &ServiceName, _uid: Option<&str>) -> Result<Propagation, ControllerError> {
         Ok(Propagation::default())
     }
 

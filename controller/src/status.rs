@@ -11,10 +11,7 @@ mod traffic;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use weir_cluster::{
-    Applied, Conflict, FailureReason, Gateway, Host, LatestReports, Revision, RevisionName,
-    Snapshot,
-};
+use weir_cluster::{Applied, Conflict, FailureReason, Gateway, Host, LatestReports, Revision, RevisionName, Snapshot};
 use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::Address;
 
@@ -110,10 +107,7 @@ pub fn status(inputs: &StatusInputs<'_>) -> InferenceServiceStatus {
 /// The selector of the service's pods, of all revisions. Their label is KServe's.
 fn selector(inputs: &StatusInputs<'_>) -> String {
     let name = inputs.declared.metadata().name.as_deref();
-    format!(
-        "serving.kserve.io/inferenceservice={}",
-        name.unwrap_or_default()
-    )
+    format!("serving.kserve.io/inferenceservice={}", name.unwrap_or_default())
 }
 
 /// Fills in URLs, runtime and components.
@@ -123,9 +117,7 @@ fn describe(status: &mut InferenceServiceStatus, validated: &Validated, inputs: 
     let service = &validated.service;
     let (name, namespace) = (service.name(), service.namespace());
     let domain = &validated.exposure.cluster_domain;
-    status.address = Some(Address {
-        url: Some(format!("http://{name}.{namespace}.svc.{domain}")),
-    });
+    status.address = Some(Address { url: Some(format!("http://{name}.{namespace}.svc.{domain}")) });
     match &validated.predictor.runtime {
         Some((name, Scope::Namespace(_))) => status.serving_runtime_name = Some(name.clone()),
         Some((name, Scope::Cluster)) => status.cluster_serving_runtime_name = Some(name.clone()),
@@ -153,9 +145,7 @@ fn keep_description(status: &mut InferenceServiceStatus, before: &InferenceServi
 fn keep_runtime(status: &mut InferenceServiceStatus, before: &InferenceServiceStatus) {
     let runtime = &before.cluster_serving_runtime_name;
     status.cluster_serving_runtime_name.clone_from(runtime);
-    status
-        .serving_runtime_name
-        .clone_from(&before.serving_runtime_name);
+    status.serving_runtime_name.clone_from(&before.serving_runtime_name);
 }
 
 /// RevisionState of one revision.
@@ -219,12 +209,7 @@ pub(crate) fn route_is_live(
         let report = reports.get(&gateway.name);
         report.is_none_or(|report| report.routes < applied.routes)
     });
-    lacks.map_or(Ok(()), |gateway| {
-        Err(format!(
-            "gateway {} has not received the route yet",
-            gateway.name
-        ))
-    })
+    lacks.map_or(Ok(()), |gateway| Err(format!("gateway {} has not received the route yet", gateway.name)))
 }
 
 fn time(seconds: u64) -> Option<Time> {

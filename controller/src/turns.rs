@@ -50,9 +50,7 @@ pub(crate) struct Place<'a> {
 impl Part {
     /// Part of a service that has just begun to roll.
     pub(crate) fn begun(now: u64) -> Self {
-        Self::Rolling {
-            until: now.saturating_add(SLOW),
-        }
+        Self::Rolling { until: now.saturating_add(SLOW) }
     }
 
     pub(crate) fn is_rolling(self, now: u64) -> bool {
@@ -63,9 +61,7 @@ impl Part {
 /// The services whose turn it is now, beside those that roll already. Who had no turn yet comes first, so that one that
 /// cannot follow keeps nobody waiting for ever.
 pub(crate) fn next<'a>(places: impl IntoIterator<Item = Place<'a>>, now: u64) -> Vec<ServiceName> {
-    let (rolling, others): (Vec<_>, Vec<_>) = places
-        .into_iter()
-        .partition(|place| place.part.is_rolling(now));
+    let (rolling, others): (Vec<_>, Vec<_>) = places.into_iter().partition(|place| place.part.is_rolling(now));
     let waiting = others.iter().filter(|place| place.part == Part::Waiting);
     let in_order: BTreeSet<_> = waiting.map(|place| (place.last, place.service)).collect();
     let free = AT_ONCE.saturating_sub(rolling.len());
@@ -74,12 +70,7 @@ pub(crate) fn next<'a>(places: impl IntoIterator<Item = Place<'a>>, now: u64) ->
 }
 
 /// What becomes of a changed runtime in one service now.
-pub(crate) fn change(
-    validated: &Validated,
-    history: &History,
-    snapshot: &Snapshot,
-    turn: Follow,
-) -> RuntimeChange {
+pub(crate) fn change(validated: &Validated, history: &History, snapshot: &Snapshot, turn: Follow) -> RuntimeChange {
     match turn {
         // Nothing runs.
         _ if validated.is_stopped => RuntimeChange::Follow,
@@ -94,23 +85,15 @@ pub(crate) fn keeps_runtime(validated: &Validated, history: &History, snapshot: 
     let works = |name: &RevisionName| {
         let revision = snapshot.revision(name);
         let fails = revision.is_some_and(|revision| {
-            revision.failure.is_some()
-                && revision.ready().next().is_none()
-                && !revision.is_at_zero()
+            revision.failure.is_some() && revision.ready().next().is_none() && !revision.is_at_zero()
         });
         history.has_loaded(name) && !fails
     };
-    validated.auto_update == AutoUpdate::Disabled
-        && history.rollout.stable.as_ref().is_some_and(works)
+    validated.auto_update == AutoUpdate::Disabled && history.rollout.stable.as_ref().is_some_and(works)
 }
 
 /// The part of a service as its history and its pods show it.
-pub(crate) fn part(
-    validated: &Validated,
-    history: &History,
-    snapshot: &Snapshot,
-    now: u64,
-) -> Part {
+pub(crate) fn part(validated: &Validated, history: &History, snapshot: &Snapshot, now: u64) -> Part {
     if validated.is_stopped {
         return Part::None;
     }
@@ -161,8 +144,8 @@ mod tests {
     use weir_cluster::{Failure, FailureReason, Ledger, Revisions};
 
     use super::{
-        AT_ONCE, FAILED, Follow, History, Part, Place, RuntimeChange, SLOW, ServiceName, Snapshot,
-        Validated, change, next,
+        AT_ONCE, FAILED, Follow, History, Part, Place, RuntimeChange, SLOW, ServiceName, Snapshot, Validated, change,
+        next,
     };
     use crate::fixtures::{change_pods, model, validated};
     use crate::history::{LoadState, revise};
@@ -173,11 +156,7 @@ mod tests {
     }
 
     fn places(parts: &BTreeMap<ServiceName, (Part, u64)>) -> impl Iterator<Item = Place<'_>> {
-        parts.iter().map(|(service, (part, last))| Place {
-            service,
-            part: *part,
-            last: *last,
-        })
+        parts.iter().map(|(service, (part, last))| Place { service, part: *part, last: *last })
     }
 
     /// End of a service's turn.
@@ -203,11 +182,8 @@ mod tests {
     }
 
     fn part() -> impl proptest::strategy::Strategy<Value = (Part, u64)> {
-        let part = prop_oneof![
-            Just(Part::None),
-            Just(Part::Waiting),
-            (0_u64..40).prop_map(|until| Part::Rolling { until }),
-        ];
+        let part =
+            prop_oneof![Just(Part::None), Just(Part::Waiting), (0_u64..40).prop_map(|until| Part::Rolling { until }),];
         (part, 0_u64..5)
     }
 
@@ -220,8 +196,7 @@ mod tests {
     impl Case {
         fn new(annotations: &[(&str, &str)], turn: Follow) -> Self {
             let before = validated(annotations, &model("a", &[]));
-            let mut history =
-                revise(&before, &History::default(), RuntimeChange::Follow, 0).unwrap();
+            let mut history = revise(&before, &History::default(), RuntimeChange::Follow, 0).unwrap();
             history.records[0].load = LoadState::Now;
             let mut validated = before;
             change_pods(&mut validated, "later");
@@ -237,17 +212,12 @@ mod tests {
             ledger.apply(plan.desired).unwrap();
             let mut revisions = Revisions::new();
             ledger.refresh(&mut revisions);
-            let named = revisions
-                .iter_mut()
-                .filter(|(name, _)| name.number() == failing);
+            let named = revisions.iter_mut().filter(|(name, _)| name.number() == failing);
             for (_, revision) in named {
                 let failure = Failure::new(FailureReason::Exited, "it ends");
                 Arc::make_mut(revision).failure = Some(failure);
             }
-            Snapshot {
-                revisions: Arc::new(revisions),
-                ..Snapshot::default()
-            }
+            Snapshot { revisions: Arc::new(revisions), ..Snapshot::default() }
         }
 
         fn part(&self, failing: u32, now: u64) -> Part {
@@ -260,12 +230,7 @@ mod tests {
         assert_eq!(Case::new(&[], Follow::Later).part(0, 100), Part::Waiting);
         let mut given = Case::new(&[], Follow::Now);
         assert_eq!(given.part(0, 100), Part::Rolling { until: 100 + SLOW });
-        assert_eq!(
-            given.part(2, 100),
-            Part::Rolling {
-                until: 100 + FAILED
-            }
-        );
+        assert_eq!(given.part(2, 100), Part::Rolling { until: 100 + FAILED });
         assert_eq!(given.part(2, 100 + FAILED), Part::None);
         given.history.rollout.stable = given.history.rollout.candidate.take().map(|c| c.revision);
         given.history.records[1].load = LoadState::Now;
@@ -287,14 +252,7 @@ mod tests {
         assert_eq!(case.history.records.len(), 1);
         assert_eq!(case.part(0, 100), Part::None);
         assert_eq!(case.part(1, 100), Part::Waiting);
-        let of = |failing| {
-            change(
-                &case.validated,
-                &case.history,
-                &case.snapshot(failing),
-                Follow::Now,
-            )
-        };
+        let of = |failing| change(&case.validated, &case.history, &case.snapshot(failing), Follow::Now);
         assert_eq!((of(0), of(1)), (RuntimeChange::Hold, RuntimeChange::Follow));
     }
 

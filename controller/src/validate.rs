@@ -63,11 +63,7 @@ pub(crate) struct Invalid {
 ///
 /// # Errors
 /// Every error in the manifest, with its field.
-pub fn validate(
-    declared: &Service,
-    runtimes: &Runtimes,
-    platform: &Platform,
-) -> Result<Validated, ValidationErrors> {
+pub fn validate(declared: &Service, runtimes: &Runtimes, platform: &Platform) -> Result<Validated, ValidationErrors> {
     validate_or_keep(declared, runtimes, platform).map_err(|invalid| invalid.errors)
 }
 
@@ -122,11 +118,7 @@ impl Context<'_> {
             errors.add(format!("metadata.{}", error.field), error.message);
         }
         let predictor = predictor::read(self, "spec.predictor", &spec.predictor, errors);
-        ignored_fields.extend(tracing::read(
-            spec.tracing.as_ref(),
-            predictor.as_ref(),
-            errors,
-        ));
+        ignored_fields.extend(tracing::read(spec.tracing.as_ref(), predictor.as_ref(), errors));
         let scaling = predictor.as_ref().map(|predictor| &predictor.scaling);
         let canaries = canary::read(self, &scaling.cloned().unwrap_or_default(), errors);
         let exposure = route::read(self, &annotations, platform, errors);

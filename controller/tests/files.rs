@@ -1,10 +1,6 @@
 //! Services declared in files, which are edited.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test may end at once"
-)]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may end at once")]
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -59,9 +55,7 @@ async fn until(
 }
 
 fn path(service: &Service) -> &str {
-    let KeptObject::Value(object) = &service.object else {
-        panic!("files are kept as objects")
-    };
+    let KeptObject::Value(object) = &service.object else { panic!("files are kept as objects") };
     let model = object.spec.predictor.model.as_ref().unwrap();
     model.framework.storage_uri.as_deref().unwrap()
 }
@@ -91,10 +85,7 @@ async fn a_directory_declares_the_services_of_its_manifests() {
     let declaration = files.watch().borrow().clone();
     let names: Vec<_> = declaration.services.keys().map(ServiceName::name).collect();
     assert_eq!(names, ["a", "b"]);
-    assert_eq!(
-        declaration.ignored_objects,
-        ["PersistentVolumeClaim models"]
-    );
+    assert_eq!(declaration.ignored_objects, ["PersistentVolumeClaim models"]);
     let a = &declaration.services[&named("a")].service;
     assert_eq!(a.claims.as_deref(), Some(folder.path()));
     assert_eq!(a.metadata().generation, Some(1));
@@ -112,10 +103,7 @@ async fn an_empty_namespace_is_none_and_a_wrong_one_is_told_at_its_field() {
     let declaration = files.watch().borrow().clone();
     assert!(declaration.services.contains_key(&named("a")));
     fs::write(&file, in_namespace("Team_A")).unwrap();
-    let begin = format!(
-        "{}:3:12: metadata.namespace: namespace \"Team_A\": must consist of",
-        file.display()
-    );
+    let begin = format!("{}:3:12: metadata.namespace: namespace \"Team_A\": must consist of", file.display());
     let problems = problems(std::slice::from_ref(&file));
     assert!(problems.starts_with(&begin), "{problems}");
 }
@@ -129,35 +117,17 @@ async fn edits_are_noticed_and_broken_ones_keep_the_last_good_state() {
     let mut watch = files.watch();
     let first = watch.borrow().services[&named("b")].service.clone();
     fs::write(&file, manifest("a", "two")).unwrap();
-    let edited = until(&mut watch, |d| {
-        path(&d.services[&named("a")].service).ends_with("two")
-    })
-    .await;
-    assert_eq!(
-        edited.services[&named("a")].service.metadata().generation,
-        Some(2)
-    );
+    let edited = until(&mut watch, |d| path(&d.services[&named("a")].service).ends_with("two")).await;
+    assert_eq!(edited.services[&named("a")].service.metadata().generation, Some(2));
     assert!(Arc::ptr_eq(&edited.services[&named("b")].service, &first));
-    fs::write(
-        &file,
-        manifest("a", "three").replace("storageUri", "storageURI"),
-    )
-    .unwrap();
+    fs::write(&file, manifest("a", "three").replace("storageUri", "storageURI")).unwrap();
     let broken = until(&mut watch, |d| !d.problems.is_empty()).await;
-    assert_eq!(
-        path(&broken.services[&named("a")].service),
-        "pvc://models/two"
-    );
-    let expected = format!(
-        "{}:8:7: spec.predictor.model.storageURI: unknown field; did you mean `storageUri`?",
-        file.display()
-    );
+    assert_eq!(path(&broken.services[&named("a")].service), "pvc://models/two");
+    let expected =
+        format!("{}:8:7: spec.predictor.model.storageURI: unknown field; did you mean `storageUri`?", file.display());
     assert_eq!(broken.problems, [expected]);
     replace(&file, &manifest("a", "four"));
-    let mended = until(&mut watch, |d| {
-        path(&d.services[&named("a")].service).ends_with("four")
-    })
-    .await;
+    let mended = until(&mut watch, |d| path(&d.services[&named("a")].service).ends_with("four")).await;
     assert!(mended.problems.is_empty());
     fs::remove_file(&file).unwrap();
     let removed = until(&mut watch, |d| d.services.len() == 1).await;
@@ -179,10 +149,7 @@ async fn a_single_file_stays_watched_when_it_is_replaced() {
     let mut watch = files.watch();
     for next in ["two", "three"] {
         replace(&file, &manifest("a", next));
-        until(&mut watch, |d| {
-            path(&d.services[&named("a")].service).ends_with(next)
-        })
-        .await;
+        until(&mut watch, |d| path(&d.services[&named("a")].service).ends_with(next)).await;
     }
 }
 
@@ -314,10 +281,7 @@ const BROKEN: [(&str, &str); 6] = [
     ("kind: InferenceService\n", ":1:1: apiVersion: missing"),
     ("}{", ":1:"),
     ("NAME", ":3:12: metadata.name: service name \"Not_A_Name\""),
-    (
-        "NAMESPACE",
-        ":3:12: metadata.namespace: namespace \"Team_A\"",
-    ),
+    ("NAMESPACE", ":3:12: metadata.namespace: namespace \"Team_A\""),
     ("LONG", ":3:12: metadata.name: service name"),
     ("MULTI", ":5:3: spec.multiModel: "),
 ];
@@ -327,9 +291,7 @@ fn broken_text(what: &str) -> String {
     let metadata = "metadata: {name: a}";
     match what {
         "NAME" => manifest("Not_A_Name", "x"),
-        "NAMESPACE" => {
-            manifest("a", "x").replace(metadata, "metadata: {namespace: Team_A, name: a}")
-        }
+        "NAMESPACE" => manifest("a", "x").replace(metadata, "metadata: {namespace: Team_A, name: a}"),
         "LONG" => manifest(&"a".repeat(60), "x"),
         "MULTI" => "apiVersion: serving.kserve.io/v1alpha1
 kind: ServingRuntime
@@ -354,25 +316,16 @@ async fn a_broken_object_holds_up_no_edit_addition_or_deletion_of_others() {
         let broken = write(&folder, "broken.yaml", &broken_text(what));
         let now = until(&mut watch, |d| !d.problems.is_empty()).await;
         let expected = format!("{}{problem}", broken.display());
-        assert!(
-            now.problems[0].starts_with(&expected),
-            "{what}: {:?}",
-            now.problems
-        );
+        assert!(now.problems[0].starts_with(&expected), "{what}: {:?}", now.problems);
         fs::write(&edited, manifest("edited", "two")).unwrap();
         write(&folder, "added.yaml", &manifest("added", "one"));
         fs::remove_file(&deleted).unwrap();
         let now = until(&mut watch, |d| {
             let names: Vec<_> = d.services.keys().map(ServiceName::name).collect();
-            names == ["added", "edited"]
-                && path(&d.services[&named("edited")].service).ends_with("two")
+            names == ["added", "edited"] && path(&d.services[&named("edited")].service).ends_with("two")
         })
         .await;
-        assert!(
-            now.problems[0].starts_with(&expected),
-            "{what}: {:?}",
-            now.problems
-        );
+        assert!(now.problems[0].starts_with(&expected), "{what}: {:?}", now.problems);
     }
 }
 
@@ -387,18 +340,11 @@ async fn a_broken_object_keeps_its_last_good_state_beside_edits_in_the_same_file
     let mut watch = files.watch();
     let runtimes = watch.borrow().runtimes.as_slice().len();
     // The name of the first is broken, the second is edited, and the runtime is broken.
-    let edit = texts(&[
-        manifest("A", "two"),
-        manifest("b", "two"),
-        broken_text("MULTI"),
-    ]);
+    let edit = texts(&[manifest("A", "two"), manifest("b", "two"), broken_text("MULTI")]);
     replace(&file, &edit);
     let now = until(&mut watch, |d| d.problems.len() == 2).await;
     let path = |name: &str| path(&now.services[&named(name)].service).to_owned();
-    assert_eq!(
-        [path("a"), path("b")],
-        ["pvc://models/one", "pvc://models/two"]
-    );
+    assert_eq!([path("a"), path("b")], ["pvc://models/one", "pvc://models/two"]);
     assert_eq!(now.runtimes.as_slice().len(), runtimes);
     // A mended file deletes what it does not declare.
     replace(&file, &manifest("b", "three"));
@@ -416,20 +362,11 @@ async fn of_two_services_of_one_name_the_one_that_was_there_stays_until_it_is_de
     let mut watch = files.watch();
     write(&folder, "a.yaml", &manifest("s", "second"));
     write(&folder, "c.yaml", &manifest("c", "c"));
-    let now = until(&mut watch, |d| {
-        !d.problems.is_empty() && d.services.len() == 2
-    })
-    .await;
-    assert_eq!(
-        path(&now.services[&named("s")].service),
-        "pvc://models/first"
-    );
+    let now = until(&mut watch, |d| !d.problems.is_empty() && d.services.len() == 2).await;
+    assert_eq!(path(&now.services[&named("s")].service), "pvc://models/first");
     fs::remove_file(&first).unwrap();
     let now = until(&mut watch, |d| d.problems.is_empty()).await;
-    assert_eq!(
-        path(&now.services[&named("s")].service),
-        "pvc://models/second"
-    );
+    assert_eq!(path(&now.services[&named("s")].service), "pvc://models/second");
 }
 
 #[tokio::test]
@@ -478,10 +415,7 @@ async fn an_invalid_manifest_at_the_start_is_a_problem() {
     assert!(error.to_string().contains("none.yaml"), "{error}");
     let file = write(&folder, "a.yaml", &manifest("Upper", "one"));
     let found = problems(std::slice::from_ref(&file));
-    assert!(
-        found.starts_with(&format!("{}:3:12: metadata.name: ", file.display())),
-        "{found}"
-    );
+    assert!(found.starts_with(&format!("{}:3:12: metadata.name: ", file.display())), "{found}");
 }
 
 #[tokio::test]
@@ -491,10 +425,7 @@ async fn invalid_services_are_reported_before_anything_runs() {
     let file = write(&folder, "a.yaml", &wrong);
     let files = Files::open(std::slice::from_ref(&file), platform()).unwrap();
     let errors = files.watch().borrow().errors();
-    let expected = format!(
-        "{}:6:5: spec.predictor.minReplicas: 'MinReplicas' cannot be less than 0",
-        file.display()
-    );
+    let expected = format!("{}:6:5: spec.predictor.minReplicas: 'MinReplicas' cannot be less than 0", file.display());
     assert_eq!(errors, [expected]);
 }
 
@@ -502,9 +433,7 @@ async fn invalid_services_are_reported_before_anything_runs() {
 #[tokio::test]
 async fn examples_are_right() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
-    let folders = fs::read_dir(examples)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
+    let folders = fs::read_dir(examples).unwrap().map(|entry| entry.unwrap().path());
     let folders: Vec<_> = folders.filter(|path| path.is_dir()).collect();
     let files = Files::open(&folders, platform()).unwrap();
     let declaration = files.watch().borrow().clone();
@@ -522,9 +451,7 @@ async fn a_link_out_of_the_folder_is_followed_when_its_target_changes() {
     let files = Files::open(&[folder.path().to_owned()], platform()).unwrap();
     let mut watch = files.watch();
     fs::write(&target, manifest("a", "two")).unwrap();
-    let is_at = |end: &'static str| {
-        move |d: &Declaration| path(&d.services[&named("a")].service).ends_with(end)
-    };
+    let is_at = |end: &'static str| move |d: &Declaration| path(&d.services[&named("a")].service).ends_with(end);
     until(&mut watch, is_at("two")).await;
     write(&other, "new", &manifest("a", "three"));
     fs::rename(other.path().join("new"), &target).unwrap();
@@ -551,10 +478,7 @@ async fn a_mounted_config_map_is_read_again_whenever_it_is_replaced() {
     for (version, before) in [("two", "one"), ("three", "two")] {
         mounted(version);
         fs::remove_dir_all(mount.path().join(before)).unwrap();
-        until(&mut watch, |d| {
-            path(&d.services[&named("a")].service).ends_with(version)
-        })
-        .await;
+        until(&mut watch, |d| path(&d.services[&named("a")].service).ends_with(version)).await;
     }
     assert_eq!(watch.borrow().problems, [""; 0]);
 }
@@ -564,29 +488,17 @@ async fn a_mounted_config_map_is_read_again_whenever_it_is_replaced() {
 async fn a_pipe_is_read_once_and_to_its_end() {
     let folder = TempDir::new().unwrap();
     let pipe = folder.path().join("pipe");
-    assert!(
-        Command::new("mkfifo")
-            .arg(&pipe)
-            .status()
-            .unwrap()
-            .success()
-    );
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let (to, text) = (pipe.clone(), manifest("piped", "a"));
     let written = tokio::task::spawn_blocking(move || fs::write(to, text));
     let file = write(&folder, "b.yaml", &manifest("b", "one"));
     let files = Files::open(&[pipe, file.clone()], platform()).unwrap();
     written.await.unwrap().unwrap();
     let mut watch = files.watch();
-    let claims = watch.borrow().services[&named("piped")]
-        .service
-        .claims
-        .clone();
+    let claims = watch.borrow().services[&named("piped")].service.claims.clone();
     assert_eq!(claims, Some(std::env::current_dir().unwrap()));
     fs::write(&file, manifest("b", "two")).unwrap();
-    let now = until(&mut watch, |now| {
-        path(&now.services[&named("b")].service).ends_with("two")
-    })
-    .await;
+    let now = until(&mut watch, |now| path(&now.services[&named("b")].service).ends_with("two")).await;
     assert!(now.services.contains_key(&named("piped")));
     assert_eq!(now.problems, [""; 0]);
 }

@@ -15,8 +15,8 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use weir_cluster::{
-    Activity, Address, Applied, Apply, ClusterError, Desired, Destination, Directory, Fake,
-    Gateway, Membership, Readiness, Report, RevisionName, Scale, ServiceName, Snapshot,
+    Activity, Address, Applied, Apply, ClusterError, Desired, Destination, Directory, Fake, Gateway, Membership,
+    Readiness, Report, RevisionName, Scale, ServiceName, Snapshot,
 };
 use weir_controller::files::{Files, Statuses};
 use weir_controller::{Controller, Platform};
@@ -58,13 +58,8 @@ impl World {
         let folder = TempDir::new().unwrap();
         fs::write(folder.path().join("service.yaml"), manifest).unwrap();
         let cluster = Fake::new(Readiness::Immediate);
-        let reluctant = Arc::new(Reluctant {
-            cluster: cluster.clone(),
-            answers: Mutex::default(),
-        });
-        services
-            .iter()
-            .for_each(|service| reluctant.answer(service, answer));
+        let reluctant = Arc::new(Reluctant { cluster: cluster.clone(), answers: Mutex::default() });
+        services.iter().for_each(|service| reluctant.answer(service, answer));
         let apply = Arc::clone(&reluctant);
         (Self::over(folder, cluster, apply), reluctant)
     }
@@ -87,15 +82,7 @@ impl World {
         tokio::spawn(controller.run(stop.clone()));
         let work = watch::Sender::new(Work::new());
         tokio::spawn(gateway(cluster.clone(), work.subscribe(), stop.clone()));
-        Self {
-            folder,
-            file,
-            snapshots: Directory::watch(&cluster),
-            cluster,
-            statuses,
-            work,
-            stop: stop.drop_guard(),
-        }
+        Self { folder, file, snapshots: Directory::watch(&cluster), cluster, statuses, work, stop: stop.drop_guard() }
     }
 
     fn edit(&self, manifest: &str) {
@@ -103,9 +90,7 @@ impl World {
     }
 
     async fn until_split(&mut self, expected: &[(u32, u32)]) {
-        let watched = self
-            .snapshots
-            .wait_for(|snapshot| split(snapshot) == expected);
+        let watched = self.snapshots.wait_for(|snapshot| split(snapshot) == expected);
         let found = timeout(SOON, watched).await.map(|found| found.is_ok());
         let now = split(&self.cluster.snapshot());
         assert_eq!(found, Ok(true), "expected {expected:?}, found {now:?}");
@@ -128,17 +113,12 @@ impl World {
                     activity.service_time.record(Duration::from_millis(10));
                 }
             });
-            let watched = self
-                .snapshots
-                .wait_for(|snapshot| split(snapshot) == expected);
+            let watched = self.snapshots.wait_for(|snapshot| split(snapshot) == expected);
             let _ = timeout(Duration::from_millis(20), watched).await;
         }
     }
 
-    async fn until_status(
-        &mut self,
-        is_it: impl Fn(&InferenceServiceStatus) -> bool,
-    ) -> InferenceServiceStatus {
+    async fn until_status(&mut self, is_it: impl Fn(&InferenceServiceStatus) -> bool) -> InferenceServiceStatus {
         let service = digits();
         let mut watch = self.statuses.clone();
         let there = |statuses: &Arc<Statuses>| statuses.get(&service).is_some_and(|s| is_it(s));
@@ -185,14 +165,10 @@ impl Apply for Reluctant {
         let answer = self.answers.lock().get(service.name()).copied();
         match answer {
             Some(Answer::Silence) => std::future::pending().await,
-            Some(Answer::Denial) => Err(ClusterError::denied(
-                &service,
-                "exceeded quota: raise the quota",
-            )),
-            Some(Answer::Unavailability) => Err(ClusterError::Unavailable {
-                what: "the API server".to_owned(),
-                source: "too many requests".into(),
-            }),
+            Some(Answer::Denial) => Err(ClusterError::denied(&service, "exceeded quota: raise the quota")),
+            Some(Answer::Unavailability) => {
+                Err(ClusterError::Unavailable { what: "the API server".to_owned(), source: "too many requests".into() })
+            }
             None => self.cluster.apply(desired).await,
         }
     }
@@ -213,11 +189,7 @@ async fn gateway(cluster: Fake, mut work: watch::Receiver<Work>, stop: Cancellat
     let follow = async {
         loop {
             let routes = snapshots.borrow_and_update().routes.generation;
-            member.publish(Report {
-                routes,
-                revisions: work.borrow_and_update().clone(),
-                ..Report::default()
-            });
+            member.publish(Report { routes, revisions: work.borrow_and_update().clone(), ..Report::default() });
             tokio::select! {
                 changed = snapshots.changed() => if changed.is_err() { return },
                 changed = work.changed() => if changed.is_err() { return },
@@ -238,9 +210,7 @@ fn split(snapshot: &Snapshot) -> Vec<(u32, u32)> {
     match &route.destination {
         Destination::Split(split) => {
             let targets = split.targets().iter();
-            targets
-                .map(|target| (target.revision.number(), target.weight))
-                .collect()
+            targets.map(|target| (target.revision.number(), target.weight)).collect()
         }
         Destination::Nowhere(_) => Vec::new(),
     }
@@ -262,9 +232,7 @@ spec:
 }
 
 fn is_ready(status: &InferenceServiceStatus) -> bool {
-    status
-        .condition(Condition::READY)
-        .is_some_and(|c| c.status == ConditionStatus::True)
+    status.condition(Condition::READY).is_some_and(|c| c.status == ConditionStatus::True)
 }
 
 #[tokio::test]
@@ -281,15 +249,11 @@ async fn a_service_lives_from_create_to_delete() {
     world.until_split(&[(2, 80), (3, 20)]).await;
     let status = world.until_status(|status| {
         let predictor = status.components.get("predictor");
-        is_ready(status)
-            && predictor.is_some_and(|p| p.traffic.iter().any(|t| t.percent == Some(20)))
+        is_ready(status) && predictor.is_some_and(|p| p.traffic.iter().any(|t| t.percent == Some(20)))
     });
     let status = status.await;
     let prev = status.components["predictor"].traffic.iter();
-    let prev: Vec<_> = prev
-        .filter(|t| t.tag.as_deref() == Some("prev"))
-        .map(|t| t.percent)
-        .collect();
+    let prev: Vec<_> = prev.filter(|t| t.tag.as_deref() == Some("prev")).map(|t| t.percent).collect();
     assert_eq!(prev, [Some(80)]);
 
     world.edit(&manifest("c", "canaryTrafficPercent: 0"));
@@ -308,12 +272,8 @@ async fn a_service_lives_from_create_to_delete() {
     world.until_split(&[]).await;
     let gone = world.statuses.wait_for(|statuses| statuses.is_empty());
     assert!(timeout(SOON, gone).await.is_ok());
-    let revisions = world.snapshots.wait_for(|snapshot| {
-        snapshot
-            .revisions
-            .values()
-            .all(|revision| revision.desired == 0)
-    });
+    let revisions =
+        world.snapshots.wait_for(|snapshot| snapshot.revisions.values().all(|revision| revision.desired == 0));
     assert!(timeout(SOON, revisions).await.is_ok());
 }
 
@@ -326,13 +286,7 @@ async fn a_service_that_is_made_anew_under_its_name_begins_anew() {
     let mut world = World::start(Readiness::Immediate, &of("one", "a", "minReplicas: 1"));
     world.until_split(&[(1, 100)]).await;
     let one = digits().revision(1).unwrap();
-    let identity = world
-        .cluster
-        .snapshot()
-        .revision(&one)
-        .unwrap()
-        .identity
-        .clone();
+    let identity = world.cluster.snapshot().revision(&one).unwrap().identity.clone();
 
     // Its deletion is not seen: the next object is there before.
     world.edit(&of("two", "b", "canaryTrafficPercent: 10"));
@@ -356,14 +310,9 @@ async fn a_new_revision_that_never_becomes_ready_leaves_the_old_one_serving() {
 
     world.edit(&manifest("b", "minReplicas: 1"));
     let two = digits().revision(2).unwrap();
-    let made = world
-        .snapshots
-        .wait_for(|snapshot| snapshot.revision(&two).is_some());
+    let made = world.snapshots.wait_for(|snapshot| snapshot.revision(&two).is_some());
     assert!(timeout(SOON, made).await.is_ok());
-    let failure = weir_cluster::Failure::new(
-        weir_cluster::FailureReason::CrashLoopBackOff,
-        "it exits with 1",
-    );
+    let failure = weir_cluster::Failure::new(weir_cluster::FailureReason::CrashLoopBackOff, "it exits with 1");
     world.cluster.fail(&two, failure).unwrap();
     let status = world.until_status(|status| {
         let ready = status.condition(Condition::READY);
@@ -376,9 +325,7 @@ async fn a_new_revision_that_never_becomes_ready_leaves_the_old_one_serving() {
     assert_eq!(ready.status, ConditionStatus::True);
     assert_eq!(
         ready.message.as_deref(),
-        Some(
-            "digits-predictor-00002 failed to start: it exits with 1; digits-predictor-00001 keeps serving"
-        )
+        Some("digits-predictor-00002 failed to start: it exits with 1; digits-predictor-00001 keeps serving")
     );
     assert_eq!(split(&world.cluster.snapshot()), [(1, 100)]);
 
@@ -413,9 +360,7 @@ async fn a_service_stays_ready_at_zero_and_a_bound_creates_no_revision() {
     assert!(timeout(SOON, bounded).await.is_ok());
     world.cluster.scale(&one, 0).await.unwrap();
     let status = world.until_status(|status| {
-        status
-            .condition(Condition::READY)
-            .is_some_and(|c| c.reason.as_deref() == Some("Standby"))
+        status.condition(Condition::READY).is_some_and(|c| c.reason.as_deref() == Some("Standby"))
     });
     assert!(is_ready(&status.await));
     assert_eq!(world.cluster.snapshot().revisions.len(), 1);
@@ -462,20 +407,11 @@ async fn an_invalid_edit_is_reported_and_workloads_keep_running() {
     world.until_status(is_ready).await;
     world.edit(&manifest("a", "minReplicas: -1"));
     let status = world.until_status(|status| {
-        status
-            .condition(Condition::READY)
-            .is_some_and(|c| c.reason.as_deref() == Some("InvalidSpec"))
+        status.condition(Condition::READY).is_some_and(|c| c.reason.as_deref() == Some("InvalidSpec"))
     });
     let status = status.await;
-    let message = status
-        .condition(Condition::READY)
-        .unwrap()
-        .message
-        .clone()
-        .unwrap();
-    assert!(message.ends_with(
-        "service.yaml:6:5: spec.predictor.minReplicas: 'MinReplicas' cannot be less than 0"
-    ));
+    let message = status.condition(Condition::READY).unwrap().message.clone().unwrap();
+    assert!(message.ends_with("service.yaml:6:5: spec.predictor.minReplicas: 'MinReplicas' cannot be less than 0"));
     assert_eq!(split(&world.cluster.snapshot()), [(1, 100)]);
 }
 
@@ -518,10 +454,8 @@ spec:
 
 /// The second revisions that there are and are not ready.
 fn rolling(snapshot: &Snapshot) -> Vec<RevisionName> {
-    let second = snapshot
-        .revisions
-        .values()
-        .filter(|revision| revision.name.number() == 2 && revision.ready().next().is_none());
+    let second =
+        snapshot.revisions.values().filter(|revision| revision.name.number() == 2 && revision.ready().next().is_none());
     second.map(|revision| revision.name.clone()).collect()
 }
 
@@ -531,35 +465,21 @@ async fn a_changed_runtime_rolls_four_services_at_once_and_a_failing_one_holds_u
     let mut world = World::start(Readiness::Manual, &fleet("server:1", SERVICES));
     let made = |number: u32| {
         move |snapshot: &Arc<Snapshot>| {
-            let named = snapshot
-                .revisions
-                .keys()
-                .filter(|name| name.number() == number);
+            let named = snapshot.revisions.keys().filter(|name| name.number() == number);
             named.count() == SERVICES
         }
     };
-    assert!(
-        timeout(SOON, world.snapshots.wait_for(made(1)))
-            .await
-            .is_ok()
-    );
+    assert!(timeout(SOON, world.snapshots.wait_for(made(1))).await.is_ok());
     for name in world.cluster.snapshot().revisions.keys() {
         world.cluster.put(name, replica(name.as_str())).unwrap();
     }
-    let all_ready = |statuses: &Arc<Statuses>| {
-        statuses.len() == SERVICES && statuses.values().all(|status| is_ready(status))
-    };
-    assert!(
-        timeout(SOON, world.statuses.wait_for(all_ready))
-            .await
-            .is_ok()
-    );
+    let all_ready =
+        |statuses: &Arc<Statuses>| statuses.len() == SERVICES && statuses.values().all(|status| is_ready(status));
+    assert!(timeout(SOON, world.statuses.wait_for(all_ready)).await.is_ok());
 
     world.edit(&fleet("server:2", SERVICES));
     let waits = |statuses: &Arc<Statuses>| {
-        let reasons = statuses
-            .values()
-            .filter_map(|status| status.condition("RolloutComplete")?.reason.as_deref());
+        let reasons = statuses.values().filter_map(|status| status.condition("RolloutComplete")?.reason.as_deref());
         reasons.filter(|reason| *reason == "WaitingForTurn").count() == SERVICES - 4
     };
     assert!(timeout(SOON, world.statuses.wait_for(waits)).await.is_ok());
@@ -585,28 +505,17 @@ async fn without_auto_update_a_changed_runtime_waits_for_the_manifest() {
         text.replace("{name: s0}", annotated)
     };
     let mut world = World::start(Readiness::Immediate, &disabled(fleet("server:1", 2)));
-    let all_ready = |statuses: &Arc<Statuses>| {
-        statuses.len() == 2 && statuses.values().all(|status| is_ready(status))
-    };
-    assert!(
-        timeout(SOON, world.statuses.wait_for(all_ready))
-            .await
-            .is_ok()
-    );
+    let all_ready = |statuses: &Arc<Statuses>| statuses.len() == 2 && statuses.values().all(|status| is_ready(status));
+    assert!(timeout(SOON, world.statuses.wait_for(all_ready)).await.is_ok());
     world.edit(&disabled(fleet("server:2", 2)));
     let service = |number| ServiceName::new("default", &format!("s{number}")).unwrap();
     let told = |statuses: &Arc<Statuses>| {
         let reason = |number| {
-            let condition = statuses
-                .get(&service(number))?
-                .condition("RolloutComplete")?;
+            let condition = statuses.get(&service(number))?.condition("RolloutComplete")?;
             condition.reason.clone()
         };
         let both = [reason(0), reason(1)];
-        both == [
-            Some("AutoUpdateDisabled".to_owned()),
-            Some("RolledOut".to_owned()),
-        ]
+        both == [Some("AutoUpdateDisabled".to_owned()), Some("RolledOut".to_owned())]
     };
     assert!(timeout(SOON, world.statuses.wait_for(told)).await.is_ok());
     let second = |number| service(number).revision(2).unwrap();
@@ -615,9 +524,7 @@ async fn without_auto_update_a_changed_runtime_waits_for_the_manifest() {
     let edited = disabled(fleet("server:2", 2)).replacen("pvc://models/a", "pvc://models/b", 1);
     world.edit(&edited);
     let zero = second(0);
-    let followed = world
-        .snapshots
-        .wait_for(|snapshot| snapshot.revision(&zero).is_some());
+    let followed = world.snapshots.wait_for(|snapshot| snapshot.revision(&zero).is_some());
     assert!(timeout(SOON, followed).await.is_ok());
 }
 
@@ -651,14 +558,9 @@ async fn services_that_get_no_answer_hold_up_no_other() {
 async fn what_is_denied_for_now_is_told_and_tried_again() {
     let text = manifest("a", "minReplicas: 1");
     let (mut world, cluster) = World::reluctant(&text, &["digits"], Answer::Denial);
-    let denied = world
-        .until_status(|status| told(status).0 == "Denied")
-        .await;
+    let denied = world.until_status(|status| told(status).0 == "Denied").await;
     let message = told(&denied).1;
-    assert!(
-        message.ends_with("exceeded quota: raise the quota"),
-        "{message}"
-    );
+    assert!(message.ends_with("exceeded quota: raise the quota"), "{message}");
     assert!(!is_ready(&denied));
     cluster.relent();
     world.until_status(is_ready).await;
@@ -684,7 +586,5 @@ async fn a_cluster_that_has_too_much_to_do_is_told_and_asked_again() {
     assert_eq!(split(&world.cluster.snapshot()), [(1, 100)]);
     cluster.relent();
     world.until_split(&[(2, 100)]).await;
-    world
-        .until_status(|status| told(status) == ("Ready", ""))
-        .await;
+    world.until_status(|status| told(status) == ("Ready", "")).await;
 }

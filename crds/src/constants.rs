@@ -20,15 +20,5 @@ pub const MODEL_MOUNT_PATH: &str = "/mnt/models";
 pub const SERVING_CONTAINER: &str = "kserve-container";
 
 /// Names of a predictor's short forms, as in YAML; each is the name of a model format.
-pub(crate) const SHORT_FORMS: [&str; 10] = [
-    "sklearn",
-    "xgboost",
-    "tensorflow",
-    "pytorch",
-    "triton",
-    "onnx",
-    "huggingface",
-    "pmml",
-    "lightgbm",
-    "paddle",
-];
+pub(crate) const SHORT_FORMS: [&str; 10] =
+    ["sklearn", "xgboost", "tensorflow", "pytorch", "triton", "onnx", "huggingface", "pmml", "lightgbm", "paddle"];

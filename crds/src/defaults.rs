@@ -5,12 +5,10 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use crate::constants::{
-    BATCH_MAX_LATENCY, BATCH_MAX_SIZE, MIN_REPLICAS, MODEL_MOUNT_PATH, SERVING_CONTAINER,
-};
+use crate::constants::{BATCH_MAX_LATENCY, BATCH_MAX_SIZE, MIN_REPLICAS, MODEL_MOUNT_PATH, SERVING_CONTAINER};
 use crate::inference_service::{
-    Batcher, Component, Explainer, Framework, InferenceService, LogMode, Model, ModelFormat,
-    Predictor, Protocol, StorageUri, Transformer,
+    Batcher, Component, Explainer, Framework, InferenceService, LogMode, Model, ModelFormat, Predictor, Protocol,
+    StorageUri, Transformer,
 };
 
 /// Requests and limits of a custom serving container that names none, as in KServe.
@@ -105,14 +103,7 @@ fn in_full(name: &str, mut framework: Framework) -> Model {
     if matches!(name, "triton" | "onnx" | "huggingface") {
         framework.protocol_version.get_or_insert(Protocol::V2);
     }
-    Model {
-        model_format: ModelFormat {
-            name: name.to_owned(),
-            version: None,
-        },
-        runtime: None,
-        framework,
-    }
+    Model { model_format: ModelFormat { name: name.to_owned(), version: None }, runtime: None, framework }
 }
 
 fn component(component: &mut Component) {
@@ -121,12 +112,7 @@ fn component(component: &mut Component) {
 }
 
 fn traffic_settings(component: &mut Component) {
-    if let Some(Batcher {
-        max_batch_size,
-        max_latency,
-        timeout: _,
-    }) = &mut component.batcher
-    {
+    if let Some(Batcher { max_batch_size, max_latency, timeout: _ }) = &mut component.batcher {
         max_batch_size.get_or_insert(BATCH_MAX_SIZE);
         max_latency.get_or_insert(BATCH_MAX_LATENCY);
     }
@@ -137,8 +123,7 @@ fn traffic_settings(component: &mut Component) {
 
 fn storage_uris(uris: &mut [StorageUri]) {
     for uri in uris {
-        uri.mount_path
-            .get_or_insert_with(|| MODEL_MOUNT_PATH.to_owned());
+        uri.mount_path.get_or_insert_with(|| MODEL_MOUNT_PATH.to_owned());
     }
 }
 
@@ -147,10 +132,7 @@ fn serving_container(pod: &mut PodSpec) {
     if let [only] = &mut pod.containers[..] {
         SERVING_CONTAINER.clone_into(&mut only.name);
     }
-    let serving = pod
-        .containers
-        .iter_mut()
-        .find(|container| container.name == SERVING_CONTAINER);
+    let serving = pod.containers.iter_mut().find(|container| container.name == SERVING_CONTAINER);
     if let Some(container) = serving {
         resources(container);
     }
@@ -158,9 +140,7 @@ fn serving_container(pod: &mut PodSpec) {
 
 /// Adds default resources where neither limit nor request is given: a default request could exceed a given limit.
 fn resources(container: &mut Container) {
-    let ResourceRequirements {
-        limits, requests, ..
-    } = container.resources.get_or_insert_default();
+    let ResourceRequirements { limits, requests, .. } = container.resources.get_or_insert_default();
     let limits: &mut BTreeMap<_, _> = limits.get_or_insert_default();
     let requests: &mut BTreeMap<_, _> = requests.get_or_insert_default();
     for (resource, amount) in RESOURCES {

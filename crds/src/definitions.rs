@@ -11,14 +11,8 @@ pub struct Definition {
 
 /// The definitions of all three kinds. `make generate` writes them from the types.
 pub const DEFINITIONS: [Definition; 3] = [
-    Definition {
-        name: "inferenceservices.serving.kserve.io",
-        yaml: include_str!("../yaml/inferenceservices.yaml"),
-    },
-    Definition {
-        name: "servingruntimes.serving.kserve.io",
-        yaml: include_str!("../yaml/servingruntimes.yaml"),
-    },
+    Definition { name: "inferenceservices.serving.kserve.io", yaml: include_str!("../yaml/inferenceservices.yaml") },
+    Definition { name: "servingruntimes.serving.kserve.io", yaml: include_str!("../yaml/servingruntimes.yaml") },
     Definition {
         name: "clusterservingruntimes.serving.kserve.io",
         yaml: include_str!("../yaml/clusterservingruntimes.yaml"),

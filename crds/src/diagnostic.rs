@@ -28,12 +28,7 @@ pub struct Diagnostic {
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            file,
-            position: Position { line, column },
-            field,
-            problem,
-        } = self;
+        let Self { file, position: Position { line, column }, field, problem } = self;
         write!(to, "{file}:{line}:{column}: ")?;
         if !field.is_empty() {
             write!(to, "{field}: ")?;

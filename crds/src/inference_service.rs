@@ -14,21 +14,18 @@ use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
 pub use auto_scaling::{
-    AuthenticationReference, AutoScaling, ExternalAuthentication, ExternalMetric,
-    ExternalMetricSource, Metric, MetricKind, MetricTarget, MetricsBackend, PodMetric,
-    PodMetricSource, PodMetricsBackend, ResourceMetric, ResourceMetricSource, TargetKind,
+    AuthenticationReference, AutoScaling, ExternalAuthentication, ExternalMetric, ExternalMetricSource, Metric,
+    MetricKind, MetricTarget, MetricsBackend, PodMetric, PodMetricSource, PodMetricsBackend, ResourceMetric,
+    ResourceMetricSource, TargetKind,
 };
 pub use component::{Batcher, Component, ScaleMetric};
 pub use explainer::{Art, ArtKind, Explainer, Transformer};
 pub use logger::{LogMode, Logger, LoggerStorage};
-pub use model::{
-    Confidential, Framework, Model, ModelFormat, ModelStorage, Protocol, Storage, StorageUri,
-};
+pub use model::{Confidential, Framework, Model, ModelFormat, ModelStorage, Protocol, Storage, StorageUri};
 pub use predictor::{Predictor, Worker};
 pub use status::{
     Address, CanaryStatus, ComponentStatus, Condition, ConditionStatus, FailureInfo, FailureReason,
-    InferenceServiceStatus, ModelCopies, ModelState, ModelStates, ModelStatus, Traffic,
-    TransitionStatus,
+    InferenceServiceStatus, ModelCopies, ModelState, ModelStates, ModelStatus, Traffic, TransitionStatus,
 };
 pub use tracing::{Sampler, Tracing};
 
@@ -111,8 +108,5 @@ fn one_replica_by_default(schema: &mut Schema) {
 
 /// Lets the predictor of a canary leave out what it has from the stable one, its model included.
 fn stable_model_by_default(schema: &mut Schema) {
-    schema.insert(
-        "x-kubernetes-validations".to_owned(),
-        rules::canary_predictor(),
-    );
+    schema.insert("x-kubernetes-validations".to_owned(), rules::canary_predictor());
 }

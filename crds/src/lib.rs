@@ -22,17 +22,13 @@ mod yaml;
 pub mod inference_service;
 pub mod serving_runtime;
 
-pub use constants::{
-    BATCH_MAX_LATENCY, BATCH_MAX_SIZE, GROUP, MIN_REPLICAS, MODEL_MOUNT_PATH, SERVING_CONTAINER,
-};
+pub use constants::{BATCH_MAX_LATENCY, BATCH_MAX_SIZE, GROUP, MIN_REPLICAS, MODEL_MOUNT_PATH, SERVING_CONTAINER};
 pub use defaults::with_defaults;
 pub use definitions::{DEFINITIONS, Definition};
 pub use diagnostic::{Diagnostic, Position, Problem};
 pub use inference_service::{InferenceService, InferenceServiceSpec, InferenceServiceStatus};
 pub use quantity::quantity_value;
 pub use read::{Manifest, Object, read, read_valid};
-pub use serving_runtime::{
-    ClusterServingRuntime, ClusterServingRuntimeSpec, ServingRuntime, ServingRuntimeSpec,
-};
+pub use serving_runtime::{ClusterServingRuntime, ClusterServingRuntimeSpec, ServingRuntime, ServingRuntimeSpec};
 pub use spans::Spans;
 pub use support::{Effect, OF_ALL_VARIANTS, Unsupported, unsupported, unsupported_in_runtime};

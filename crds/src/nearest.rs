@@ -4,10 +4,7 @@
 const MAX_EDITS: usize = 3;
 
 /// The candidate most similar to `written`; the first of equals.
-pub(crate) fn nearest<'a>(
-    candidates: impl IntoIterator<Item = &'a str>,
-    written: &str,
-) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(candidates: impl IntoIterator<Item = &'a str>, written: &str) -> Option<&'a str> {
     let written = written.to_lowercase();
     candidates
         .into_iter()

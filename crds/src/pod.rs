@@ -38,19 +38,12 @@ pub(crate) fn list<T: JsonSchema>(_: &mut SchemaGenerator) -> Schema {
 
 /// Serializes a pod without an empty list of containers, which Kubernetes' type always has.
 pub(crate) fn serialize_pod<S: Serializer>(pod: &PodSpec, to: S) -> Result<S::Ok, S::Error> {
-    without_empty("containers", pod)
-        .map_err(S::Error::custom)?
-        .serialize(to)
+    without_empty("containers", pod).map_err(S::Error::custom)?.serialize(to)
 }
 
 /// Serializes a container without an empty name, which Kubernetes' type always has.
-pub(crate) fn serialize_container<S: Serializer>(
-    container: &Container,
-    to: S,
-) -> Result<S::Ok, S::Error> {
-    without_empty("name", container)
-        .map_err(S::Error::custom)?
-        .serialize(to)
+pub(crate) fn serialize_container<S: Serializer>(container: &Container, to: S) -> Result<S::Ok, S::Error> {
+    without_empty("name", container).map_err(S::Error::custom)?.serialize(to)
 }
 
 fn without_empty(field: &str, of: &impl Serialize) -> serde_json::Result<Value> {
@@ -89,9 +82,7 @@ fn shallow(field: &Value, definitions: &Map<String, Value>) -> Value {
     if let Some(name) = field.get("$ref").and_then(Value::as_str) {
         let name = name.rsplit('/').next().unwrap_or(name);
         return match definitions.get(name) {
-            Some(definition) if definition.get("type") != Some(&"object".into()) => {
-                shallow(definition, definitions)
-            }
+            Some(definition) if definition.get("type") != Some(&"object".into()) => shallow(definition, definitions),
             _ => opaque(name).to_value(),
         };
     }

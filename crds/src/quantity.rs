@@ -1,9 +1,7 @@
 //! Syntax of Kubernetes quantities.
 
 /// Suffixes of a quantity: decimal and binary SI.
-const SUFFIXES: [&str; 16] = [
-    "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
-];
+const SUFFIXES: [&str; 16] = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
 /// Reports whether the text is a quantity: a signed decimal number with an SI suffix
 /// or an exponent.
@@ -58,9 +56,7 @@ mod tests {
 
     #[test]
     fn knows_quantities() {
-        for good in [
-            "1", "0.5", "500m", "4Gi", "2Ei", "1e3", "1E-3", "+2", "-1k", ".5", "5.",
-        ] {
+        for good in ["1", "0.5", "500m", "4Gi", "2Ei", "1e3", "1E-3", "+2", "-1k", ".5", "5."] {
             assert!(is_quantity(good), "{good}");
         }
         for bad in ["", "Gi", "4GB", "1 Gi", "two", "1.2.3", "1e", "--1", "4gi"] {

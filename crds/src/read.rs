@@ -50,22 +50,14 @@ pub enum Object {
 /// Every error of every document, in the order of the text.
 pub fn read(file: &str, text: &str) -> Result<Vec<Manifest>, Vec<Diagnostic>> {
     let (manifests, diagnostics) = read_valid(file, text);
-    if diagnostics.is_empty() {
-        Ok(manifests)
-    } else {
-        Err(diagnostics)
-    }
+    if diagnostics.is_empty() { Ok(manifests) } else { Err(diagnostics) }
 }
 
 /// Reads the objects of a text that have no errors, and every error of the others, as [`read`] does. An error in one
 /// object hides no other object.
 #[must_use]
 pub fn read_valid(file: &str, text: &str) -> (Vec<Manifest>, Vec<Diagnostic>) {
-    let mut reader = Reader {
-        file,
-        diagnostics: Vec::new(),
-        manifests: Vec::new(),
-    };
+    let mut reader = Reader { file, diagnostics: Vec::new(), manifests: Vec::new() };
     let (documents, problems) = yaml::documents(text);
     let syntax = |(position, problem)| (position, String::new(), problem);
     reader.diagnostics(problems.into_iter().map(syntax));
@@ -77,9 +69,7 @@ pub fn read_valid(file: &str, text: &str) -> (Vec<Manifest>, Vec<Diagnostic>) {
             Syntax::Faulty => reader.manifests.truncate(valid_before),
         }
     }
-    reader
-        .diagnostics
-        .sort_by_key(|diagnostic| diagnostic.position);
+    reader.diagnostics.sort_by_key(|diagnostic| diagnostic.position);
     (reader.manifests, reader.diagnostics)
 }
 
@@ -123,19 +113,14 @@ impl Reader<'_> {
         let read = match Kind::of(node) {
             Ok(Kind::InferenceService) => self.typed(node, &service()).map(shared),
             Ok(Kind::ServingRuntime) => self.typed(node, &runtime()).map(Object::ServingRuntime),
-            Ok(Kind::ClusterServingRuntime) => self
-                .typed(node, &runtime())
-                .map(Object::ClusterServingRuntime),
+            Ok(Kind::ClusterServingRuntime) => self.typed(node, &runtime()).map(Object::ClusterServingRuntime),
             Ok(Kind::Other { kind, name }) => Some(Object::Other { kind, name }),
             Err(found) => {
                 self.diagnostics([found]);
                 None
             }
         };
-        self.manifests.extend(read.map(|object| Manifest {
-            object,
-            spans: Spans::of(self.file, node),
-        }));
+        self.manifests.extend(read.map(|object| Manifest { object, spans: Spans::of(self.file, node) }));
     }
 
     /// Reads an object of type `T`; `None` when it has errors.
@@ -157,14 +142,12 @@ impl Reader<'_> {
     }
 
     fn diagnostics(&mut self, found: impl IntoIterator<Item = Found>) {
-        let diagnostics = found
-            .into_iter()
-            .map(|(position, field, problem)| Diagnostic {
-                file: self.file.to_owned(),
-                position,
-                field,
-                problem,
-            });
+        let diagnostics = found.into_iter().map(|(position, field, problem)| Diagnostic {
+            file: self.file.to_owned(),
+            position,
+            field,
+            problem,
+        });
         self.diagnostics.extend(diagnostics);
     }
 }

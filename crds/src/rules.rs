@@ -41,35 +41,16 @@ pub(crate) fn service() -> Value {
 
 /// Rules of one canary, whose replicas follow the stable predictor's.
 pub(crate) fn canary() -> Value {
-    let unset = |field: &str| {
-        rule(
-            &format!("!has(self.predictor.{field})"),
-            &format!("canary must not set {field}"),
-        )
-    };
-    let mut rules = vec![rule(
-        "has(self.predictor.name)",
-        "canary predictor.name is required",
-    )];
-    rules.extend(
-        [
-            "workerSpec",
-            "maxReplicas",
-            "scaleTarget",
-            "scaleMetric",
-            "autoScaling",
-        ]
-        .map(unset),
-    );
+    let unset = |field: &str| rule(&format!("!has(self.predictor.{field})"), &format!("canary must not set {field}"));
+    let mut rules = vec![rule("has(self.predictor.name)", "canary predictor.name is required")];
+    rules.extend(["workerSpec", "maxReplicas", "scaleTarget", "scaleMetric", "autoScaling"].map(unset));
     rules.into()
 }
 
 /// Rules of a predictor.
 pub(crate) fn predictor() -> Value {
     let count = count_of_forms();
-    predictor_with(&format!(
-        "{count} == 1 || ({count} == 0 && has(self.containers) && size(self.containers) > 0)"
-    ))
+    predictor_with(&format!("{count} == 1 || ({count} == 0 && has(self.containers) && size(self.containers) > 0)"))
 }
 
 /// Rules of a canary's predictor, which has from the stable one what it leaves out.
@@ -79,16 +60,11 @@ pub(crate) fn canary_predictor() -> Value {
 
 /// Rules of a predictor whose forms are given as this rule says.
 fn predictor_with(forms_given: &str) -> Value {
-    let stored: Vec<_> = forms()
-        .map(|form| format!("has(self.{form}) && has(self.{form}.storageUri)"))
-        .collect();
+    let stored: Vec<_> = forms().map(|form| format!("has(self.{form}) && has(self.{form}.storageUri)")).collect();
     let mut rules = component();
     rules.push(rule(
         forms_given,
-        &format!(
-            "Exactly one of [{}, model, containers] must be specified in predictor",
-            SHORT_FORMS.join(", ")
-        ),
+        &format!("Exactly one of [{}, model, containers] must be specified in predictor", SHORT_FORMS.join(", ")),
     ));
     rules.push(rule(
         &format!("!has(self.storageUris) || !({})", stored.join(" || ")),
@@ -156,27 +132,15 @@ pub(crate) fn serving_runtime() -> Value {
 /// Rules of what predictor, transformer and explainer have in common.
 fn component() -> Vec<Value> {
     vec![
-        rule(
-            "!has(self.minReplicas) || self.minReplicas >= 0",
-            "'MinReplicas' cannot be less than 0",
-        ),
-        rule(
-            "!has(self.maxReplicas) || self.maxReplicas >= 0",
-            "'MaxReplicas' cannot be less than 0",
-        ),
+        rule("!has(self.minReplicas) || self.minReplicas >= 0", "'MinReplicas' cannot be less than 0"),
+        rule("!has(self.maxReplicas) || self.maxReplicas >= 0", "'MaxReplicas' cannot be less than 0"),
         rule(
             "!has(self.maxReplicas) || self.maxReplicas == 0 || \
              (has(self.minReplicas) ? self.minReplicas : 1) <= self.maxReplicas",
             "'MinReplicas' cannot be greater than MaxReplicas",
         ),
-        rule(
-            "!has(self.containerConcurrency) || self.containerConcurrency >= 0",
-            "parallelism cannot be less than 0",
-        ),
-        rule(
-            "!has(self.timeout) || self.timeout >= 0",
-            "timeout cannot be less than 0",
-        ),
+        rule("!has(self.containerConcurrency) || self.containerConcurrency >= 0", "parallelism cannot be less than 0"),
+        rule("!has(self.timeout) || self.timeout >= 0", "timeout cannot be less than 0"),
         rule(
             "!has(self.canaryTrafficPercent) || \
              (self.canaryTrafficPercent >= 0 && self.canaryTrafficPercent <= 100)",

@@ -96,10 +96,7 @@ fn alternatives(schema: &Map<String, Value>) -> Option<Vec<&Value>> {
 /// The type of a schema but `null`.
 fn kind(schema: &Map<String, Value>) -> Option<&str> {
     match schema.get("type")? {
-        Value::Array(kinds) => kinds
-            .iter()
-            .filter_map(Value::as_str)
-            .find(|kind| *kind != "null"),
+        Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).find(|kind| *kind != "null"),
         one => one.as_str(),
     }
 }
@@ -108,21 +105,13 @@ fn kind(schema: &Map<String, Value>) -> Option<&str> {
 fn words<'a>(schemas: impl IntoIterator<Item = &'a Value>) -> Schema {
     let mut words = Vec::new();
     for schema in schemas {
-        match (
-            schema.get("const"),
-            schema.get("enum").and_then(Value::as_array),
-        ) {
+        match (schema.get("const"), schema.get("enum").and_then(Value::as_array)) {
             (Some(word), _) => words.push(word),
             (None, Some(several)) => words.extend(several),
             (None, None) => words.push(schema),
         }
     }
-    Schema::Text(
-        words
-            .iter()
-            .filter_map(|word| Some(word.as_str()?.to_owned()))
-            .collect(),
-    )
+    Schema::Text(words.iter().filter_map(|word| Some(word.as_str()?.to_owned())).collect())
 }
 
 fn object(schema: &Map<String, Value>) -> Schema {
@@ -131,15 +120,8 @@ fn object(schema: &Map<String, Value>) -> Schema {
     };
     let required = schema.get("required").and_then(Value::as_array);
     Schema::Object(Fields {
-        known: known
-            .iter()
-            .map(|(name, schema)| (name.clone(), Schema::of(schema)))
-            .collect(),
-        required: required
-            .into_iter()
-            .flatten()
-            .filter_map(|name| Some(name.as_str()?.to_owned()))
-            .collect(),
+        known: known.iter().map(|(name, schema)| (name.clone(), Schema::of(schema))).collect(),
+        required: required.into_iter().flatten().filter_map(|name| Some(name.as_str()?.to_owned())).collect(),
     })
 }
 

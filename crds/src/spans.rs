@@ -26,9 +26,7 @@ impl Spans {
         let fields = by_path.into_iter();
         Self(Arc::new(Written {
             file: file.to_owned(),
-            fields: fields
-                .map(|(path, position)| (path.into(), position))
-                .collect(),
+            fields: fields.map(|(path, position)| (path.into(), position)).collect(),
         }))
     }
 

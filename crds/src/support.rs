@@ -3,8 +3,7 @@
 
 use crate::constants::SERVING_CONTAINER;
 use crate::inference_service::{
-    AutoScaling, Component, Framework, InferenceService, MetricKind, Predictor, ScaleMetric,
-    StorageUri,
+    AutoScaling, Component, Framework, InferenceService, MetricKind, Predictor, ScaleMetric, StorageUri,
 };
 use crate::serving_runtime::ServingRuntimeSpec;
 
@@ -31,86 +30,32 @@ pub enum Effect {
 use Effect::{Ignored, Refused};
 
 /// KServe's storage schemes that Weir does not fetch.
-const SCHEMES: [&str; 5] = [
-    "hdfs://",
-    "webhdfs://",
-    "oci://",
-    "oci+native://",
-    "oci+fetch://",
-];
+const SCHEMES: [&str; 5] = ["hdfs://", "webhdfs://", "oci://", "oci+native://", "oci+fetch://"];
 
 /// Annotations that Weir ignores.
 const ANNOTATIONS: [(&str, Effect, &str); 14] = [
-    (
-        "autoscaling.knative.dev/class",
-        Ignored,
-        "Weir uses its own autoscaling algorithm",
-    ),
-    (
-        "autoscaling.knative.dev/metric-aggregation-algorithm",
-        Ignored,
-        "Weir uses its own autoscaling algorithm",
-    ),
-    (
-        "autoscaling.knative.dev/panic-threshold-percentage",
-        Ignored,
-        "Weir uses its own autoscaling algorithm",
-    ),
-    (
-        "autoscaling.knative.dev/panic-window-percentage",
-        Ignored,
-        "Weir uses its own autoscaling algorithm",
-    ),
-    (
-        "autoscaling.knative.dev/target-burst-capacity",
-        Ignored,
-        "the gateway is always in the path",
-    ),
-    (
-        "serving.knative.dev/rollout-duration",
-        Ignored,
-        "traffic moves in the steps of weir.dev/rollout-steps",
-    ),
-    (
-        "serving.kserve.io/disable-localmodel",
-        Ignored,
-        "models are not cached by node groups",
-    ),
-    (
-        "serving.kserve.io/enable-metric-aggregation",
-        Ignored,
-        "there is no sidecar whose metrics could be merged",
-    ),
+    ("autoscaling.knative.dev/class", Ignored, "Weir uses its own autoscaling algorithm"),
+    ("autoscaling.knative.dev/metric-aggregation-algorithm", Ignored, "Weir uses its own autoscaling algorithm"),
+    ("autoscaling.knative.dev/panic-threshold-percentage", Ignored, "Weir uses its own autoscaling algorithm"),
+    ("autoscaling.knative.dev/panic-window-percentage", Ignored, "Weir uses its own autoscaling algorithm"),
+    ("autoscaling.knative.dev/target-burst-capacity", Ignored, "the gateway is always in the path"),
+    ("serving.knative.dev/rollout-duration", Ignored, "traffic moves in the steps of weir.dev/rollout-steps"),
+    ("serving.kserve.io/disable-localmodel", Ignored, "models are not cached by node groups"),
+    ("serving.kserve.io/enable-metric-aggregation", Ignored, "there is no sidecar whose metrics could be merged"),
     (
         "serving.kserve.io/enable-prometheus-scraping",
         Ignored,
         "pods have the prometheus.io annotations of their runtime and of spec.predictor.annotations",
     ),
-    (
-        "serving.kserve.io/enable-tag-routing",
-        Ignored,
-        "every tag has a host, unasked",
-    ),
+    ("serving.kserve.io/enable-tag-routing", Ignored, "every tag has a host, unasked"),
     (
         "serving.kserve.io/gke-accelerator",
         Ignored,
         "write cloud.google.com/gke-accelerator into spec.predictor.nodeSelector",
     ),
-    (
-        "serving.kserve.io/nodegroup",
-        Ignored,
-        "models are not cached by node groups",
-    ),
-    (
-        "serving.kserve.io/storage-initializer-uid",
-        Ignored,
-        "models are fetched by the pod's own user",
-    ),
-    (
-        "serving.kserve.io/storageSecretName",
-        Ignored,
-        "models are fetched without credentials",
-    ),
+    ("serving.kserve.io/nodegroup", Ignored, "models are not cached by node groups"),
+    ("serving.kserve.io/storage-initializer-uid", Ignored, "models are fetched by the pod's own user"),
+    ("serving.kserve.io/storageSecretName", Ignored, "models are fetched without credentials"),
 ];
 
 /// Lists the fields of a service, as written, that Weir does not honour, in the order of the manifest.
@@ -126,11 +71,7 @@ pub fn unsupported(service: &InferenceService) -> Vec<Unsupported> {
         found.of_all_variants(&path, &canary.predictor.component);
     }
     if spec.transformer.is_some() {
-        found.add(
-            "spec.transformer",
-            Refused,
-            "requests would reach the predictor untransformed",
-        );
+        found.add("spec.transformer", Refused, "requests would reach the predictor untransformed");
     }
     let reason = "explainers have no route";
     found.given(&spec.explainer, "spec.explainer", Refused, reason);
@@ -147,14 +88,8 @@ pub fn unsupported_in_runtime(runtime: &ServingRuntimeSpec) -> Vec<Unsupported> 
     found.given(&runtime.worker_spec, "spec.workerSpec", Refused, ONE_POD);
     for (field, given) in [
         ("spec.grpcEndpoint", runtime.grpc_endpoint.is_some()),
-        (
-            "spec.grpcDataEndpoint",
-            runtime.grpc_data_endpoint.is_some(),
-        ),
-        (
-            "spec.httpDataEndpoint",
-            runtime.http_data_endpoint.is_some(),
-        ),
+        ("spec.grpcDataEndpoint", runtime.grpc_data_endpoint.is_some()),
+        ("spec.httpDataEndpoint", runtime.http_data_endpoint.is_some()),
         ("spec.replicas", runtime.replicas.is_some()),
         ("spec.storageHelper", runtime.storage_helper.is_some()),
         ("spec.builtInAdapter", runtime.built_in_adapter.is_some()),
@@ -179,11 +114,7 @@ struct Found {
 
 impl Found {
     fn add(&mut self, field: impl Into<String>, effect: Effect, reason: &'static str) {
-        self.list.push(Unsupported {
-            field: field.into(),
-            effect,
-            reason,
-        });
+        self.list.push(Unsupported { field: field.into(), effect, reason });
     }
 
     fn given<T>(&mut self, value: &Option<T>, field: &str, effect: Effect, reason: &'static str) {
@@ -197,10 +128,7 @@ impl Found {
             return;
         };
         let mode = "serving.kserve.io/deploymentMode";
-        if annotations
-            .get(mode)
-            .is_some_and(|mode| mode == "ModelMesh")
-        {
+        if annotations.get(mode).is_some_and(|mode| mode == "ModelMesh") {
             let field = format!("metadata.annotations[{mode}]");
             self.add(field, Refused, "each service has its own pods");
         }
@@ -222,12 +150,7 @@ impl Found {
             Refused,
             "Weir fetches models itself",
         );
-        self.given(
-            &predictor.worker_spec,
-            &format!("{path}.workerSpec"),
-            Refused,
-            ONE_POD,
-        );
+        self.given(&predictor.worker_spec, &format!("{path}.workerSpec"), Refused, ONE_POD);
         self.component(path, &predictor.component);
     }
 
@@ -236,22 +159,14 @@ impl Found {
             self.scheme(format!("{path}.storageUri"), uri);
         }
         let reason = "use storageUri instead";
-        self.given(
-            &framework.storage,
-            &format!("{path}.storage"),
-            Refused,
-            reason,
-        );
-        if framework
-            .confidential
-            .as_ref()
-            .is_some_and(|model| model.enabled)
-        {
+        self.given(&framework.storage, &format!("{path}.storage"), Refused, reason);
+        if framework.confidential.as_ref().is_some_and(|model| model.enabled) {
             let reason = "encrypted models are not supported";
             self.add(format!("{path}.confidential"), Refused, reason);
         }
         if !matches!(&*framework.container.name, "" | SERVING_CONTAINER) {
-            let reason = "the serving container is always called kserve-container, and the model has the service's name";
+            let reason =
+                "the serving container is always called kserve-container, and the model has the service's name";
             self.add(format!("{path}.name"), Ignored, reason);
         }
     }
@@ -277,20 +192,10 @@ impl Found {
 
     fn component(&mut self, path: &str, component: &Component) {
         let reason = "requests are served and not logged";
-        self.given(
-            &component.logger,
-            &format!("{path}.logger"),
-            Ignored,
-            reason,
-        );
+        self.given(&component.logger, &format!("{path}.logger"), Ignored, reason);
         if let Some(batcher) = &component.batcher {
             let reason = "the service's timeout applies instead";
-            self.given(
-                &batcher.timeout,
-                &format!("{path}.batcher.timeout"),
-                Ignored,
-                reason,
-            );
+            self.given(&batcher.timeout, &format!("{path}.batcher.timeout"), Ignored, reason);
         }
         let field = format!("{path}.deploymentStrategy");
         let reason = "a revision's pods are replaced one by one";
@@ -302,15 +207,9 @@ impl Found {
     fn of_all_variants(&mut self, path: &str, canary: &Component) {
         for (field, is_set) in [
             ("timeout", canary.timeout.is_some()),
-            (
-                "containerConcurrency",
-                canary.container_concurrency.is_some(),
-            ),
+            ("containerConcurrency", canary.container_concurrency.is_some()),
             ("batcher", canary.batcher.is_some()),
-            (
-                "canaryTrafficPercent",
-                canary.canary_traffic_percent.is_some(),
-            ),
+            ("canaryTrafficPercent", canary.canary_traffic_percent.is_some()),
         ] {
             if is_set {
                 self.add(format!("{path}.{field}"), Ignored, OF_ALL_VARIANTS);

@@ -17,9 +17,7 @@ fn service(predictor: &str) -> InferenceService {
 
 #[test]
 fn of_several_forms_none_is_chosen() {
-    let predictor = with_defaults(service("{sklearn: {}, onnx: {}}"))
-        .spec
-        .predictor;
+    let predictor = with_defaults(service("{sklearn: {}, onnx: {}}")).spec.predictor;
     assert_eq!(predictor.model, None);
     let given: Vec<_> = predictor.frameworks().map(|(name, _)| name).collect();
     assert_eq!(given, ["sklearn", "onnx"]);
@@ -27,9 +25,7 @@ fn of_several_forms_none_is_chosen() {
 
 #[test]
 fn a_given_protocol_stays() {
-    let predictor = with_defaults(service("{triton: {protocolVersion: grpc-v2}}"))
-        .spec
-        .predictor;
+    let predictor = with_defaults(service("{triton: {protocolVersion: grpc-v2}}")).spec.predictor;
     let protocol = predictor.model.unwrap().framework.protocol_version;
     assert_eq!(serde_json::to_value(protocol).unwrap(), "grpc-v2");
 }
@@ -53,11 +49,7 @@ fn a_given_resource_gets_no_default_beside_it() {
 fn beside_others_the_serving_container_keeps_its_name() {
     let written = "{containers: [{name: proxy, image: x}, {name: kserve-container, image: z}]}";
     let pod = with_defaults(service(written)).spec.predictor.pod;
-    let names: Vec<_> = pod
-        .containers
-        .iter()
-        .map(|container| &*container.name)
-        .collect();
+    let names: Vec<_> = pod.containers.iter().map(|container| &*container.name).collect();
     assert_eq!(names, ["proxy", "kserve-container"]);
     assert_eq!(pod.containers[0].resources, None);
     assert!(pod.containers[1].resources.is_some());
@@ -74,10 +66,7 @@ fn a_container_beside_a_model_is_unchanged() {
 
 #[test]
 fn a_single_listed_uri_is_the_storage_uri() {
-    for listed in [
-        "{uri: 'pvc://m'}",
-        "{uri: 'pvc://m', mountPath: /mnt/models/}",
-    ] {
+    for listed in ["{uri: 'pvc://m'}", "{uri: 'pvc://m', mountPath: /mnt/models/}"] {
         for form in ["sklearn: {}", "model: {modelFormat: {name: sklearn}}"] {
             let written = service(&format!("{{{form}, storageUris: [{listed}]}}"));
             let predictor = with_defaults(written).spec.predictor;

@@ -5,9 +5,7 @@
 
 use std::path::Path;
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSONSchemaProps,
-};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceDefinition, JSONSchemaProps};
 use kube::CustomResourceExt;
 use weir_crds::{ClusterServingRuntime, DEFINITIONS, InferenceService, ServingRuntime};
 
@@ -70,9 +68,7 @@ fn kubectl_apply_can_keep_them() {
 fn formats_are_those_that_kubernetes_knows() {
     for (name, definition) in generated() {
         let text = serde_json::to_string_pretty(&definition).unwrap();
-        let lines = text
-            .lines()
-            .filter_map(|line| line.trim().strip_prefix("\"format\": \""));
+        let lines = text.lines().filter_map(|line| line.trim().strip_prefix("\"format\": \""));
         for format in lines.filter_map(|rest| rest.split('"').next()) {
             let known = ["date-time", "double", "int32", "int64"];
             assert!(known.contains(&format), "{name}: {format}");
@@ -100,9 +96,7 @@ fn kubectl_scale_finds_the_replicas() {
 #[test]
 fn print_columns_are_kserves_and_wide_ones_tell_more() {
     let columns = |definition: CustomResourceDefinition| {
-        let columns = definition.spec.versions[0]
-            .additional_printer_columns
-            .clone();
+        let columns = definition.spec.versions[0].additional_printer_columns.clone();
         let names = columns.unwrap().into_iter().map(|column| {
             let is_wide = column.priority.is_some_and(|priority| priority > 0);
             column.name + if is_wide { "+" } else { "" }
@@ -113,12 +107,6 @@ fn print_columns_are_kserves_and_wide_ones_tell_more() {
         columns(InferenceService::crd()),
         "URL Ready Prev Latest PrevRolledoutRevision LatestReadyRevision Age Reason+"
     );
-    assert_eq!(
-        columns(ServingRuntime::crd()),
-        "Disabled ModelType Containers Age"
-    );
-    assert_eq!(
-        columns(ClusterServingRuntime::crd()),
-        "Disabled ModelType Containers Age"
-    );
+    assert_eq!(columns(ServingRuntime::crd()), "Disabled ModelType Containers Age");
+    assert_eq!(columns(ClusterServingRuntime::crd()), "Disabled ModelType Containers Age");
 }

@@ -10,9 +10,7 @@ fn said(text: &str) -> String {
             .iter()
             .map(|diagnostic| {
                 let line = diagnostic.to_string();
-                line.strip_prefix("service.yaml:")
-                    .unwrap_or(&line)
-                    .to_owned()
+                line.strip_prefix("service.yaml:").unwrap_or(&line).to_owned()
             })
             .collect::<Vec<_>>()
             .join("\n"),
@@ -232,9 +230,7 @@ fn a_key_may_be_given_once() {
 #[test]
 fn kinds_are_known_or_refused_by_name() {
     let kind = |version: &str, kind: &str| {
-        said(&format!(
-            "apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}\nspec: {{}}\n"
-        ))
+        said(&format!("apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}\nspec: {{}}\n"))
     };
     let known = "Weir knows InferenceService in serving.kserve.io/v1beta1, ServingRuntime and \
                  ClusterServingRuntime in serving.kserve.io/v1alpha1";
@@ -327,10 +323,7 @@ fn aliases_of_aliases_are_bounded() {
         text.push_str(&format!("a{i}: &a{i} [{}]\n", [&*item; 10].join(", ")));
     }
     let said = said(&text);
-    assert!(
-        said.ends_with("more than 1000000 values in one file"),
-        "{said}"
-    );
+    assert!(said.ends_with("more than 1000000 values in one file"), "{said}");
 }
 
 #[test]
@@ -390,23 +383,11 @@ items:
 #[test]
 fn a_list_has_items() {
     let list = |kind: &str, items: &str| said(&format!("{kind}\nmetadata: {{}}\n{items}"));
-    for kind in [
-        "apiVersion: v1\nkind: List",
-        "apiVersion: serving.kserve.io/v1beta1\nkind: InferenceServiceList",
-    ] {
+    for kind in ["apiVersion: v1\nkind: List", "apiVersion: serving.kserve.io/v1beta1\nkind: InferenceServiceList"] {
         check(&list(kind, ""), "1:1: items: missing, and required");
-        check(
-            &list(kind, "items: {kind: InferenceService}\n"),
-            "4:8: items: expected a list, found a mapping",
-        );
-        check(
-            &list(kind, "items: none\n"),
-            "4:8: items: expected a list, found the text `none`",
-        );
-        check(
-            &list(kind, "items: [a]\n"),
-            "4:9: expected a mapping with apiVersion and kind, found the text `a`",
-        );
+        check(&list(kind, "items: {kind: InferenceService}\n"), "4:8: items: expected a list, found a mapping");
+        check(&list(kind, "items: none\n"), "4:8: items: expected a list, found the text `none`");
+        check(&list(kind, "items: [a]\n"), "4:9: expected a mapping with apiVersion and kind, found the text `a`");
         check(&list(kind, "items: []\n"), "0 objects");
         check(&list(kind, "items:\n"), "0 objects");
     }

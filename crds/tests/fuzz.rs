@@ -20,10 +20,8 @@ const SEEDS: [&str; 5] = [
     "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nd: [*c, *c]\n---\n? [1]\n: !!binary \"eA==\"\n",
 ];
 
-const TOKENS: [&str; 14] = [
-    "&a ", "*a", "<<: *a", "- ", ": ", "---\n", "!!int ", "{", "}", "[", "]", "\"", "\t",
-    "\u{feff}",
-];
+const TOKENS: [&str; 14] =
+    ["&a ", "*a", "<<: *a", "- ", ": ", "---\n", "!!int ", "{", "}", "[", "]", "\"", "\t", "\u{feff}"];
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "it times each text")]

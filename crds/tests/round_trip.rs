@@ -5,9 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{
-    Container, EnvVar, PodSpec, ResourceRequirements, Toleration, Volume,
-};
+use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec, ResourceRequirements, Toleration, Volume};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use proptest::collection::{btree_map, vec};
 use proptest::option;
@@ -15,13 +13,12 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde::Serialize;
 use weir_crds::inference_service::{
-    Batcher, Canary, Component, Framework, LogMode, Logger, Model, ModelFormat, Predictor,
-    Protocol, ScaleMetric, StorageUri,
+    Batcher, Canary, Component, Framework, LogMode, Logger, Model, ModelFormat, Predictor, Protocol, ScaleMetric,
+    StorageUri,
 };
 use weir_crds::serving_runtime::{RuntimePod, SupportedModelFormat};
 use weir_crds::{
-    InferenceService, InferenceServiceSpec, Object, ServingRuntime, ServingRuntimeSpec, read,
-    with_defaults,
+    InferenceService, InferenceServiceSpec, Object, ServingRuntime, ServingRuntimeSpec, read, with_defaults,
 };
 
 /// Words that YAML could take for something else, and some that it cannot. Strategies are boxed here
@@ -75,11 +72,7 @@ fn words() -> BoxedStrategy<BTreeMap<String, String>> {
 fn amounts() -> impl Strategy<Value = BTreeMap<String, Quantity>> {
     let quantity = select(vec!["1", "500m", "0.5", "4Gi", "1e3"]);
     let resource = select(vec!["cpu", "memory", "nvidia.com/gpu"]).prop_map(str::to_owned);
-    btree_map(
-        resource,
-        quantity.prop_map(|text| Quantity(text.to_owned())),
-        1..3,
-    )
+    btree_map(resource, quantity.prop_map(|text| Quantity(text.to_owned())), 1..3)
 }
 
 prop_compose! {
@@ -245,14 +238,7 @@ prop_compose! {
 /// The one object of a text.
 fn one(text: &str) -> Object {
     let manifests = read("written.yaml", text).unwrap_or_else(|diagnostics| {
-        panic!(
-            "{}\n{text}",
-            diagnostics
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
-                .join("\n")
-        )
+        panic!("{}\n{text}", diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
     });
     let [manifest] = <[_; 1]>::try_from(manifests).unwrap();
     manifest.object

@@ -7,9 +7,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use weir_crds::{
-    Manifest, Object, Unsupported, read, unsupported, unsupported_in_runtime, with_defaults,
-};
+use weir_crds::{Manifest, Object, Unsupported, read, unsupported, unsupported_in_runtime, with_defaults};
 
 fn samples() -> Vec<PathBuf> {
     let mut files = inside(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/samples"));
@@ -37,19 +35,11 @@ fn meaning(manifest: Manifest) -> String {
             (yaml(&with_defaults((*service).clone())), not)
         }
         Object::ServingRuntime(runtime) => (yaml(&runtime), unsupported_in_runtime(&runtime.spec)),
-        Object::ClusterServingRuntime(runtime) => (
-            yaml(&runtime),
-            unsupported_in_runtime(&runtime.spec.runtime),
-        ),
+        Object::ClusterServingRuntime(runtime) => (yaml(&runtime), unsupported_in_runtime(&runtime.spec.runtime)),
         Object::Other { kind, name } => (format!("# ignored: {kind} {name:?}\n"), Vec::new()),
     };
     let mut meaning = format!("---\n{written}");
-    for Unsupported {
-        field,
-        effect,
-        reason,
-    } in not
-    {
+    for Unsupported { field, effect, reason } in not {
         let line = spans.of_field(&field).unwrap().line;
         writeln!(meaning, "# line {line}: {field}: {effect:?}: {reason}").unwrap();
     }

@@ -46,15 +46,8 @@ spec:
 #[test]
 fn scalars_mean_what_they_mean_to_kubectl() {
     let service = service(TEXT);
-    let pairs = [
-        ("8080", "1"),
-        ("name", "digits"),
-        ("on", "yes"),
-        ("false", "off"),
-    ];
-    let labels: BTreeMap<_, _> = pairs
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .into();
+    let pairs = [("8080", "1"), ("name", "digits"), ("on", "yes"), ("false", "off")];
+    let labels: BTreeMap<_, _> = pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
     assert_eq!(service.metadata.labels.unwrap(), labels);
     let annotations = service.metadata.annotations.unwrap();
     assert_eq!(annotations["weir.dev/rollout"], "auto matic");
@@ -80,31 +73,21 @@ fn every_field_has_a_position() {
         ("spec.transformer.containers[0].image", 13, 1),
         ("elsewhere", 4, 1),
     ] {
-        assert_eq!(
-            spans.of_field(field),
-            Some(Position { line, column }),
-            "{field}"
-        );
+        assert_eq!(spans.of_field(field), Some(Position { line, column }), "{field}");
     }
 }
 
 /// A thread of tokio's has two MiB, and reading must not need much of it.
 #[test]
 fn reading_fits_a_small_stack() {
-    let reader = std::thread::Builder::new()
-        .stack_size(1024 * 1024)
-        .spawn(|| service(TEXT).metadata.name)
-        .unwrap();
+    let reader = std::thread::Builder::new().stack_size(1024 * 1024).spawn(|| service(TEXT).metadata.name).unwrap();
     assert_eq!(reader.join().unwrap().as_deref(), Some("digits"));
 }
 
 /// Each key costs the same, however many there are: objects of an API server hold up to 1.5 MiB of them. Compared with each
 /// other, these would take minutes.
 #[test]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the test is about the time that it takes"
-)]
+#[expect(clippy::disallowed_methods, reason = "the test is about the time that it takes")]
 fn a_wide_object_is_read_soon() {
     let begun = std::time::Instant::now();
     let keys: String = (0..100_000).map(|i| format!("    key{i}: a\n")).collect();
@@ -114,10 +97,7 @@ fn a_wide_object_is_read_soon() {
     let unknown = TEXT.replace("  predictor:\n", &format!("  predictor:\n{keys}"));
     assert_eq!(read("service.yaml", &unknown).unwrap_err().len(), 100_000);
     let long = "x".repeat(1 << 20);
-    let long = TEXT.replace(
-        "  predictor:\n",
-        &format!("  predictor:\n    ? {long}\n    : 1\n"),
-    );
+    let long = TEXT.replace("  predictor:\n", &format!("  predictor:\n    ? {long}\n    : 1\n"));
     assert_eq!(read("service.yaml", &long).unwrap_err().len(), 1);
     assert!(begun.elapsed() < std::time::Duration::from_secs(40));
 }

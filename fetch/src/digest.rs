@@ -27,13 +27,8 @@ impl Digest {
         let Some(digits) = fragment.strip_prefix(ALGORITHM) else {
             return Ok(None);
         };
-        let is_valid =
-            digits.len() == DIGITS && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-        if is_valid {
-            Ok(Some(Self(digits.to_ascii_lowercase())))
-        } else {
-            Err(())
-        }
+        let is_valid = digits.len() == DIGITS && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        if is_valid { Ok(Some(Self(digits.to_ascii_lowercase()))) } else { Err(()) }
     }
 
     /// Checks a file against it.
@@ -45,11 +40,7 @@ impl Digest {
         if found == self.0 {
             return Ok(());
         }
-        Err(FetchError::Digest {
-            uri: uri.to_owned(),
-            expected: self.0.clone(),
-            found,
-        })
+        Err(FetchError::Digest { uri: uri.to_owned(), expected: self.0.clone(), found })
     }
 }
 

@@ -42,11 +42,7 @@ enum Interrupted {
 
 impl<'a> Download<'a> {
     /// A download that resumes the partial file at `path`.
-    pub(crate) fn new(
-        source: &'a Source,
-        path: &Path,
-        limits: &'a Limits,
-    ) -> Result<Self, FetchError> {
+    pub(crate) fn new(source: &'a Source, path: &Path, limits: &'a Limits) -> Result<Self, FetchError> {
         // Fails when the process has a provider already; any will do.
         let _ = rustls::crypto::ring::default_provider().install_default();
         // Proxies come from the environment, as for other clients.
@@ -65,10 +61,7 @@ impl<'a> Download<'a> {
 
     /// Downloads the whole file, and tells `observe` of each attempt. Only attempts without progress count towards
     /// the limit.
-    pub(crate) async fn run(
-        &mut self,
-        observe: &mut (dyn FnMut(Attempt) + Send),
-    ) -> Result<(), FetchError> {
+    pub(crate) async fn run(&mut self, observe: &mut (dyn FnMut(Attempt) + Send)) -> Result<(), FetchError> {
         let mut failures = 0;
         loop {
             let before = self.part.length().await;
@@ -82,20 +75,13 @@ impl<'a> Download<'a> {
             if failures >= self.limits.attempts {
                 return Err(gave_up(self.source, &reason));
             }
-            tracing::warn!(
-                uri = self.source.shown(),
-                reason,
-                "download interrupted; resuming"
-            );
+            tracing::warn!(uri = self.source.shown(), reason, "download interrupted; resuming");
             observe(Attempt::Failed(gave_up(self.source, &reason).to_string()));
             tokio::time::sleep(FIRST_BACKOFF * (1 << failures.min(6))).await;
         }
     }
 
-    async fn attempt(
-        &mut self,
-        observe: &mut (dyn FnMut(Attempt) + Send),
-    ) -> Result<(), Interrupted> {
+    async fn attempt(&mut self, observe: &mut (dyn FnMut(Attempt) + Send)) -> Result<(), Interrupted> {
         let length = self.part.length().await;
         let response = self.request(length).await?;
         let head = Head::of(&response);
@@ -116,10 +102,9 @@ impl<'a> Download<'a> {
                 Err(Interrupted::Retry(reason.to_owned()))
             }
             Verdict::Retry => Err(Interrupted::Retry(format!("status {}", head.status))),
-            Verdict::Refused => Err(Interrupted::Fatal(FetchError::Refused {
-                uri: self.source.shown(),
-                status: head.status,
-            })),
+            Verdict::Refused => {
+                Err(Interrupted::Fatal(FetchError::Refused { uri: self.source.shown(), status: head.status }))
+            }
         }
     }
 
@@ -159,11 +144,7 @@ impl<'a> Download<'a> {
     }
 
     fn refused_redirect(&self, to: &Url, reason: &'static str) -> Interrupted {
-        Interrupted::Fatal(FetchError::Redirect {
-            uri: self.source.shown(),
-            to: redirect::shown(to),
-            reason,
-        })
+        Interrupted::Fatal(FetchError::Redirect { uri: self.source.shown(), to: redirect::shown(to), reason })
     }
 
     async fn request_from(&self, url: &Url, length: u64) -> Result<Response, Interrupted> {
@@ -193,12 +174,7 @@ impl<'a> Download<'a> {
         text
     }
 
-    async fn write_body(
-        &self,
-        mut response: Response,
-        head: &Head,
-        mut length: u64,
-    ) -> Result<(), Interrupted> {
+    async fn write_body(&self, mut response: Response, head: &Head, mut length: u64) -> Result<(), Interrupted> {
         self.check_size(head.total.unwrap_or(0))?;
         let mut file = self.part.append().await.map_err(Interrupted::Fatal)?;
         let failed = |error| Interrupted::Fatal(FetchError::file(self.part.path())(error));
@@ -225,10 +201,7 @@ impl<'a> Download<'a> {
         if size <= self.limits.download {
             return Ok(());
         }
-        Err(Interrupted::Fatal(FetchError::TooLarge {
-            what: self.source.shown(),
-            limit: self.limits.download,
-        }))
+        Err(Interrupted::Fatal(FetchError::TooLarge { what: self.source.shown(), limit: self.limits.download }))
     }
 }
 
@@ -259,8 +232,5 @@ fn causes(error: &reqwest::Error) -> String {
 }
 
 fn gave_up(source: &Source, reason: &str) -> FetchError {
-    FetchError::GaveUp {
-        uri: source.shown(),
-        reason: reason.to_owned(),
-    }
+    FetchError::GaveUp { uri: source.shown(), reason: reason.to_owned() }
 }

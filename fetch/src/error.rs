@@ -39,9 +39,7 @@ pub enum FetchError {
         limit: u64,
     },
     /// A file other than the one that was asked for.
-    #[error(
-        "{uri} has the digest sha256:{found}, not sha256:{expected}; nothing of it was unpacked"
-    )]
+    #[error("{uri} has the digest sha256:{found}, not sha256:{expected}; nothing of it was unpacked")]
     Digest {
         /// The URI without its query.
         uri: String,

@@ -49,9 +49,7 @@ impl Staging {
     fn beside(target: &Path) -> Self {
         let mut folder = target.as_os_str().to_owned();
         folder.push(".fetching");
-        Self {
-            folder: folder.into(),
-        }
+        Self { folder: folder.into() }
     }
 
     /// Locks the target against other fetches, in other processes too, until the file is dropped.
@@ -69,18 +67,10 @@ impl Staging {
         .await
     }
 
-    fn finish(
-        &self,
-        source: &Source,
-        part: &Path,
-        target: &Path,
-        limits: &Limits,
-    ) -> Result<(), FetchError> {
+    fn finish(&self, source: &Source, part: &Path, target: &Path, limits: &Limits) -> Result<(), FetchError> {
         if let Some(digest) = &source.digest {
             // Resuming the download would not mend another file.
-            digest
-                .check(part, &source.shown())
-                .inspect_err(|_| drop(fs::remove_file(part)))?;
+            digest.check(part, &source.shown()).inspect_err(|_| drop(fs::remove_file(part)))?;
         }
         let content = self.folder.join("content");
         if content.exists() {
@@ -94,8 +84,7 @@ impl Staging {
             }
             packing @ (Packing::Zip | Packing::Tar | Packing::TarGz) => {
                 // Resuming the download would not mend a broken archive.
-                unpack(packing, part, &content, limits)
-                    .inspect_err(|_| drop(fs::remove_file(part)))?;
+                unpack(packing, part, &content, limits).inspect_err(|_| drop(fs::remove_file(part)))?;
             }
         }
         fs::rename(&content, target).map_err(FetchError::file(target))?;

@@ -21,12 +21,6 @@ impl Default for Limits {
     /// 64 GiB, twice that unpacked (weights hardly compress), a hundred thousand files; a minute without data
     /// (an object store may need some seconds to begin); five attempts, about half a minute in all.
     fn default() -> Self {
-        Self {
-            download: 64 << 30,
-            unpacked: 128 << 30,
-            entries: 100_000,
-            stall: Duration::from_secs(60),
-            attempts: 5,
-        }
+        Self { download: 64 << 30, unpacked: 128 << 30, entries: 100_000, stall: Duration::from_secs(60), attempts: 5 }
     }
 }

@@ -29,9 +29,7 @@ pub fn without_secrets(uri: &str) -> String {
         return plain.to_owned();
     };
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let host = authority
-        .rsplit_once('@')
-        .map_or(authority, |(_, host)| host);
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
     format!("{scheme}://{host}{path}")
 }
 
@@ -68,10 +66,7 @@ pub(crate) enum Packing {
 
 impl Source {
     pub(crate) fn parse(uri: &str) -> Result<Self, FetchError> {
-        let invalid = |reason: &str| FetchError::Address {
-            uri: without_secrets(uri),
-            reason: reason.to_owned(),
-        };
+        let invalid = |reason: &str| FetchError::Address { uri: without_secrets(uri), reason: reason.to_owned() };
         if !is_remote(uri) {
             return Err(invalid("only http:// and https:// are supported"));
         }
@@ -168,14 +163,7 @@ mod tests {
 
     #[test]
     fn other_addresses_are_refused() {
-        for uri in [
-            "s3://a/b",
-            "http://",
-            "http://a/",
-            "http://a",
-            "http://a/x%2f..",
-            "/a",
-        ] {
+        for uri in ["s3://a/b", "http://", "http://a/", "http://a", "http://a/x%2f..", "/a"] {
             assert!(Source::parse(uri).is_err(), "{uri}");
         }
     }

@@ -31,19 +31,9 @@ struct Unpacker<'a> {
 }
 
 /// Unpacks an archive into an existing, empty directory.
-pub(crate) fn unpack(
-    packing: Packing,
-    archive: &Path,
-    target: &Path,
-    limits: &Limits,
-) -> Result<(), FetchError> {
+pub(crate) fn unpack(packing: Packing, archive: &Path, target: &Path, limits: &Limits) -> Result<(), FetchError> {
     let file = File::open(archive).map_err(FetchError::file(archive))?;
-    let mut unpacker = Unpacker {
-        target,
-        limits,
-        bytes: limits.unpacked,
-        entries: limits.entries,
-    };
+    let mut unpacker = Unpacker { target, limits, bytes: limits.unpacked, entries: limits.entries };
     match packing {
         Packing::Zip => unpack_zip(file, &mut unpacker),
         Packing::Tar => unpack_tar(BufReader::new(file), &mut unpacker),
@@ -64,11 +54,7 @@ fn unpack_zip(file: File, unpacker: &mut Unpacker<'_>) -> Result<(), FetchError>
     let broken = |error: zip::result::ZipError| FetchError::Archive(io::Error::other(error));
     let (file, allowance) = Metered::new(file, MAX_ZIP_DIRECTORY);
     let mut archive = zip::ZipArchive::new(BufReader::new(file)).map_err(|error| {
-        if allowance.is_exhausted() {
-            too_large("directory of the archive", MAX_ZIP_DIRECTORY)
-        } else {
-            broken(error)
-        }
+        if allowance.is_exhausted() { too_large("directory of the archive", MAX_ZIP_DIRECTORY) } else { broken(error) }
     })?;
     allowance.lift();
     for i in 0..archive.len() {
@@ -92,10 +78,7 @@ fn unpack_tar(stream: impl Read, unpacker: &mut Unpacker<'_>) -> Result<(), Fetc
     for entry in archive.entries().map_err(FetchError::Archive)? {
         let mut entry = entry.map_err(|error| {
             if allowance.is_exhausted() {
-                too_large(
-                    "name or the attributes of a file in the archive",
-                    MAX_TAR_HEADER,
-                )
+                too_large("name or the attributes of a file in the archive", MAX_TAR_HEADER)
             } else {
                 FetchError::Archive(error)
             }
@@ -121,10 +104,7 @@ fn unpack_tar(stream: impl Read, unpacker: &mut Unpacker<'_>) -> Result<(), Fetc
 
 impl Unpacker<'_> {
     fn write(&mut self, name: &str, kind: Kind, data: &mut dyn Read) -> Result<(), FetchError> {
-        let place = inside(name, kind).map_err(|reason| FetchError::Unsafe {
-            entry: name.to_owned(),
-            reason,
-        })?;
+        let place = inside(name, kind).map_err(|reason| FetchError::Unsafe { entry: name.to_owned(), reason })?;
         self.count()?;
         if let Some(folder) = place.parent() {
             self.make_folders(folder)?;
@@ -166,8 +146,5 @@ impl Unpacker<'_> {
 }
 
 fn too_large(what: &str, limit: u64) -> FetchError {
-    FetchError::TooLarge {
-        what: format!("the {what}"),
-        limit,
-    }
+    FetchError::TooLarge { what: format!("the {what}"), limit }
 }

@@ -106,11 +106,7 @@ fn answer_empty(stream: &mut TcpStream, head: &str) {
 
 fn send(stream: &mut TcpStream, content: &[u8], tag: u32, start: usize, cut: usize) {
     let rest = &content[start..];
-    let status = if start > 0 {
-        "206 Partial Content"
-    } else {
-        "200 OK"
-    };
+    let status = if start > 0 { "206 Partial Content" } else { "200 OK" };
     let mut head = format!("HTTP/1.1 {status}\r\netag: \"{tag}\"\r\nconnection: close\r\n");
     if start > 0 {
         let (last, total) = (content.len() - 1, content.len());
@@ -142,10 +138,7 @@ async fn get(server: &Server, limits: &Limits) -> (tempfile::TempDir, Result<Vec
 
 #[tokio::test]
 async fn an_interrupted_download_resumes() {
-    let server = Server::start(
-        content(),
-        &[Fault::Cut(100_000), Fault::Status(503), Fault::Cut(50_000)],
-    );
+    let server = Server::start(content(), &[Fault::Cut(100_000), Fault::Status(503), Fault::Cut(50_000)]);
     let (_folder, bytes) = get(&server, &Limits::default()).await;
     assert_eq!(bytes.unwrap(), content());
     let heads = server.heads.lock().unwrap();
@@ -156,10 +149,7 @@ async fn an_interrupted_download_resumes() {
 #[tokio::test]
 async fn a_stalled_download_resumes() {
     let server = Server::start(content(), &[Fault::Stall]);
-    let limits = Limits {
-        stall: Duration::from_millis(300),
-        ..Limits::default()
-    };
+    let limits = Limits { stall: Duration::from_millis(300), ..Limits::default() };
     let (_folder, bytes) = get(&server, &limits).await;
     assert_eq!(bytes.unwrap(), content());
 }
@@ -175,10 +165,7 @@ async fn changed_content_is_downloaded_anew() {
 
 #[tokio::test]
 async fn redirects_on_the_same_host_are_followed_and_others_into_the_machine_are_not() {
-    let same = [
-        Fault::Redirect("/other.pt"),
-        Fault::Redirect("http://127.0.0.1:PORT/x.pt"),
-    ];
+    let same = [Fault::Redirect("/other.pt"), Fault::Redirect("http://127.0.0.1:PORT/x.pt")];
     let server = Server::start(content(), &same);
     let (_folder, bytes) = get(&server, &Limits::default()).await;
     assert_eq!(bytes.unwrap(), content());
@@ -200,12 +187,7 @@ async fn redirects_on_the_same_host_are_followed_and_others_into_the_machine_are
 async fn redirects_without_end_are_given_up() {
     let server = Server::start(content(), &[Fault::Redirect("/x.pt"); 100]);
     let (_folder, bytes) = get(&server, &Limits::default()).await;
-    assert!(
-        bytes
-            .unwrap_err()
-            .to_string()
-            .contains("one redirect too many")
-    );
+    assert!(bytes.unwrap_err().to_string().contains("one redirect too many"));
     assert_eq!(server.requests(), 11);
 }
 
@@ -229,10 +211,7 @@ async fn a_file_is_what_its_digest_says() {
     assert!(!wrong.exists());
     let uri = server.uri("model.pt#sha256:abc");
     let error = fetch(&uri, &wrong, &Limits::default()).await.unwrap_err();
-    assert!(
-        error.to_string().contains("64 hexadecimal digits"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("64 hexadecimal digits"), "{error}");
 }
 
 #[tokio::test]
@@ -247,10 +226,7 @@ async fn a_refusal_is_not_retried() {
 #[tokio::test]
 async fn too_large_a_file_is_not_downloaded() {
     let server = Server::start(content(), &[]);
-    let limits = Limits {
-        download: 1000,
-        ..Limits::default()
-    };
+    let limits = Limits { download: 1000, ..Limits::default() };
     let (folder, bytes) = get(&server, &limits).await;
     assert!(bytes.unwrap_err().to_string().ends_with("exceeds 1000"));
     assert!(!folder.path().join("model").exists());
@@ -259,33 +235,16 @@ async fn too_large_a_file_is_not_downloaded() {
 #[tokio::test]
 async fn a_server_that_never_delivers_ends_the_fetch() {
     let server = Server::start(content(), &[Fault::Status(500); 2]);
-    let limits = Limits {
-        attempts: 2,
-        ..Limits::default()
-    };
+    let limits = Limits { attempts: 2, ..Limits::default() };
     let (_folder, bytes) = get(&server, &limits).await;
-    assert!(
-        bytes
-            .unwrap_err()
-            .to_string()
-            .ends_with("could not be downloaded: status 500")
-    );
+    assert!(bytes.unwrap_err().to_string().ends_with("could not be downloaded: status 500"));
 }
 
 #[tokio::test]
 async fn a_host_that_cannot_be_reached_is_named_at_the_first_attempt() {
-    let free = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let (uri, limits) = (
-        format!("http://{free}/model.pt"),
-        Limits {
-            attempts: 2,
-            ..Limits::default()
-        },
-    );
+    let (uri, limits) = (format!("http://{free}/model.pt"), Limits { attempts: 2, ..Limits::default() });
     let mut attempts = Vec::new();
     let mut observe = |attempt| attempts.push(attempt);
     let target = folder.path().join("model");
@@ -303,8 +262,7 @@ async fn concurrent_fetches_download_once() {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("model");
     let (uri, limits) = (server.uri("model.pt"), Limits::default());
-    let (first, second) =
-        tokio::join!(fetch(&uri, &target, &limits), fetch(&uri, &target, &limits));
+    let (first, second) = tokio::join!(fetch(&uri, &target, &limits), fetch(&uri, &target, &limits));
     assert!(first.is_ok() && second.is_ok(), "{first:?} {second:?}");
     assert_eq!(server.requests(), 1);
     fetch(&uri, &target, &limits).await.unwrap();
@@ -316,21 +274,10 @@ async fn an_archive_is_unpacked() {
     let mut header = tar::Header::new_gnu();
     header.set_size(5);
     let mut builder = tar::Builder::new(Vec::new());
-    builder
-        .append_data(&mut header, "digits/model.pt", &b"model"[..])
-        .unwrap();
+    builder.append_data(&mut header, "digits/model.pt", &b"model"[..]).unwrap();
     let server = Server::start(builder.into_inner().unwrap(), &[]);
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("model");
-    fetch(
-        &server.uri("digits.tar?signature=x"),
-        &target,
-        &Limits::default(),
-    )
-    .await
-    .unwrap();
-    assert_eq!(
-        std::fs::read(target.join("digits/model.pt")).unwrap(),
-        b"model"
-    );
+    fetch(&server.uri("digits.tar?signature=x"), &target, &Limits::default()).await.unwrap();
+    assert_eq!(std::fs::read(target.join("digits/model.pt")).unwrap(), b"model");
 }

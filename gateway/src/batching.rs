@@ -79,22 +79,13 @@ impl BatchSettings {
     }
 
     fn limits(self, max_in_flight: usize) -> BatchLimits {
-        BatchLimits {
-            max_rows: self.max_rows,
-            max_delay: self.max_delay,
-            max_in_flight,
-            max_queued: self.max_queued,
-        }
+        BatchLimits { max_rows: self.max_rows, max_delay: self.max_delay, max_in_flight, max_queued: self.max_queued }
     }
 }
 
 impl Batching {
     pub(crate) fn new(context: Arc<Context>) -> Self {
-        Self {
-            context,
-            batchers: ArcSwap::default(),
-            tasks: TaskTracker::new(),
-        }
+        Self { context, batchers: ArcSwap::default(), tasks: TaskTracker::new() }
     }
 
     /// Waits for the batches in flight.
@@ -122,10 +113,7 @@ impl Batching {
             }
             next
         });
-        self.batchers
-            .load()
-            .get(&queue.name)
-            .map_or(new, Arc::clone)
+        self.batchers.load().get(&queue.name).map_or(new, Arc::clone)
     }
 
     /// Sends a request to a replica, in a batch or alone, and returns its own response.
@@ -154,11 +142,7 @@ impl Batching {
         let times = EntryTimes::of(&request);
         let entry = BatchEntry::new(request, buffered, parsed, reply);
         let limits = settings.limits(max_in_flight);
-        let entry = NewEntry {
-            key,
-            rows: entry.parsed.rows(),
-            item: entry,
-        };
+        let entry = NewEntry { key, rows: entry.parsed.rows(), item: entry };
         let ticket = enqueue(entry, &batcher, &queue, &limits, times.queued);
         let ticket = ticket.inspect_err(|_| queue.count_refused())?;
         dispatch::dispatch(&batcher, &queue, settings);
@@ -189,11 +173,7 @@ impl Batcher {
     }
 
     /// Changes the batch queue, and tells the revision's queue how many requests wait here.
-    fn update<T>(
-        &self,
-        queue: &RevisionQueue,
-        change: impl FnOnce(&mut BatchQueue<BatchKey, BatchEntry>) -> T,
-    ) -> T {
+    fn update<T>(&self, queue: &RevisionQueue, change: impl FnOnce(&mut BatchQueue<BatchKey, BatchEntry>) -> T) -> T {
         let mut entries = self.entries.lock();
         let changed = change(&mut entries);
         queue.set_batching(entries.len());
@@ -210,8 +190,7 @@ struct QueueTicket {
 
 impl Drop for QueueTicket {
     fn drop(&mut self) {
-        self.batcher
-            .update(&self.queue, |batches| batches.remove(self.ticket));
+        self.batcher.update(&self.queue, |batches| batches.remove(self.ticket));
     }
 }
 
@@ -227,12 +206,7 @@ struct EntryTimes {
 
 impl EntryTimes {
     fn of(request: &ProxyRequest) -> Self {
-        Self {
-            arrived: request.arrived,
-            queued: now(),
-            deadline: request.deadline,
-            missed: request.missed,
-        }
+        Self { arrived: request.arrived, queued: now(), deadline: request.deadline, missed: request.missed }
     }
 }
 
@@ -247,15 +221,9 @@ fn enqueue(
     limits: &BatchLimits,
     at: Instant,
 ) -> Result<QueueTicket, GatewayError> {
-    let (admitted, queued) = batcher.update(queue, |batches| {
-        (batches.admit(entry, at, limits), batches.len())
-    });
+    let (admitted, queued) = batcher.update(queue, |batches| (batches.admit(entry, at, limits), batches.len()));
     match admitted {
-        Ok(ticket) => Ok(QueueTicket {
-            batcher: Arc::clone(batcher),
-            queue: Arc::clone(queue),
-            ticket,
-        }),
+        Ok(ticket) => Ok(QueueTicket { batcher: Arc::clone(batcher), queue: Arc::clone(queue), ticket }),
         Err(entry) => Err(GatewayError::QueueFull {
             revision: queue.name.to_string(),
             requests: queued,
@@ -304,11 +272,7 @@ async fn respond(
     missed: Verdict,
 ) -> Result<Response<DownstreamBody>, GatewayError> {
     let (response, verdict) = match result {
-        Ok(EntryResult::Alone {
-            request,
-            mut buffered,
-            in_flight,
-        }) => {
+        Ok(EntryResult::Alone { request, mut buffered, in_flight }) => {
             let response = forward(context, &request, &mut buffered).await;
             drop(in_flight);
             let is_refused = matches!(response, Err(GatewayError::QueueFull { .. }));

@@ -3,19 +3,13 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The current time, for deadlines and measurements.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the shell owns the clock; decisions take times as arguments"
-)]
+#[expect(clippy::disallowed_methods, reason = "the shell owns the clock; decisions take times as arguments")]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
 /// Seconds since 1970; zero on a machine whose clock is before that.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "reports carry when their gateway started"
-)]
+#[expect(clippy::disallowed_methods, reason = "reports carry when their gateway started")]
 pub(crate) fn seconds_since_1970() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or(Duration::ZERO).as_secs()

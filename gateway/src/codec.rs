@@ -45,9 +45,7 @@ pub(crate) fn verdict(protocol: Protocol, response: &Response<impl Sized>) -> Ve
         Protocol::Grpc => match grpc::status(response.headers()) {
             Some(status) => grpc::verdict(status),
             // HTTP/2 itself says so, before gRPC reads the call: its client has sent too much.
-            None if response.status() == StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
-                Verdict::Succeeded
-            }
+            None if response.status() == StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => Verdict::Succeeded,
             // Its trailers carry the status.
             None => Verdict::Open,
         },
@@ -56,11 +54,7 @@ pub(crate) fn verdict(protocol: Protocol, response: &Response<impl Sized>) -> Ve
 
 /// The verdict on a request that a replica marks as refused: 3 says that its client's own time was too short.
 pub(crate) fn verdict_of_mark(mark: &HeaderValue) -> Verdict {
-    if mark == "3" {
-        Verdict::Uncounted
-    } else {
-        Verdict::Refused
-    }
+    if mark == "3" { Verdict::Uncounted } else { Verdict::Refused }
 }
 
 /// The failure code of a response, as far as its head tells; `None` for a success or a code that the protocol does
@@ -89,9 +83,7 @@ pub(crate) fn refusal(protocol: Protocol, response: &Response<impl Sized>) -> Op
     match (mark.map(HeaderValue::as_bytes), protocol) {
         (Some(b"1"), Protocol::Http | Protocol::Grpc) => Some(Outcome::Refused),
         (Some(b"2"), Protocol::Http | Protocol::Grpc) => Some(Outcome::Stuck),
-        (None, Protocol::Http) if http::is_refusal(response.status(), response.headers()) => {
-            Some(Outcome::Refused)
-        }
+        (None, Protocol::Http) if http::is_refusal(response.status(), response.headers()) => Some(Outcome::Refused),
         (Some(_) | None, Protocol::Http | Protocol::Grpc) => None,
     }
 }

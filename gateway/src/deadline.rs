@@ -26,11 +26,7 @@ pub(crate) struct Deadline {
 impl Deadline {
     /// A request without a deadline.
     pub(crate) fn none(arrived: Instant) -> Self {
-        Self {
-            arrived,
-            at: None,
-            blame: Blame::Server,
-        }
+        Self { arrived, at: None, blame: Blame::Server }
     }
 
     /// The deadline that a request's `grpc-timeout` and `weir-timeout` ask for.
@@ -47,11 +43,7 @@ impl Deadline {
         // What another gateway asks for may be what is left of the service's own.
         let hop = headers.get(HOP);
         let is_clients = requested.at.is_some() && hop.is_none_or(|hop| *hop == HOP_HASTY);
-        let blame = if is_clients {
-            Blame::Caller
-        } else {
-            Blame::Server
-        };
+        let blame = if is_clients { Blame::Caller } else { Blame::Server };
         Ok(Self { blame, ..requested })
     }
 
@@ -59,11 +51,9 @@ impl Deadline {
     pub(crate) fn within(self, most: Option<Duration>) -> Self {
         // Longer than the clock runs is no limit.
         match most.and_then(|most| self.arrived.checked_add(most)) {
-            Some(bound) if self.at.is_none_or(|at| bound <= at) => Self {
-                at: Some(bound),
-                blame: Blame::Server,
-                ..self
-            },
+            Some(bound) if self.at.is_none_or(|at| bound <= at) => {
+                Self { at: Some(bound), blame: Blame::Server, ..self }
+            }
             Some(_) | None => self,
         }
     }
@@ -73,11 +63,7 @@ impl Deadline {
     ///
     /// # Errors
     /// [`GatewayError::LateBody`].
-    pub(crate) fn enforce(
-        self,
-        now: impl FnOnce() -> Instant,
-        bytes: usize,
-    ) -> Result<Self, GatewayError> {
+    pub(crate) fn enforce(self, now: impl FnOnce() -> Instant, bytes: usize) -> Result<Self, GatewayError> {
         let Some(at) = self.at else {
             return Ok(self);
         };
@@ -97,10 +83,7 @@ impl Deadline {
         if self.at == Some(self.arrived) {
             return GatewayError::NoTime;
         }
-        GatewayError::LateBody {
-            waited: now.saturating_duration_since(self.arrived),
-            bytes,
-        }
+        GatewayError::LateBody { waited: now.saturating_duration_since(self.arrived), bytes }
     }
 }
 
@@ -150,10 +133,7 @@ mod tests {
     }
 
     #[test]
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "times are compared; tests need a first one"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "times are compared; tests need a first one")]
     fn the_earliest_bound_counts() {
         let (arrived, second) = (Instant::now(), Duration::from_secs(1));
         let none = Deadline::none(arrived);
@@ -166,8 +146,7 @@ mod tests {
         assert_eq!(deadline.at, Some(arrived + 2 * second));
         assert_eq!(deadline.enforce(|| arrived + second, 7), Ok(deadline));
         let late = deadline.enforce(|| arrived + 2 * second, 7).unwrap_err();
-        let message =
-            "deadline exceeded: waited 2.000 s for the request's body, of which 7 bytes came";
+        let message = "deadline exceeded: waited 2.000 s for the request's body, of which 7 bytes came";
         assert_eq!(late.to_string(), message);
         let at_once = none.within(Some(Duration::ZERO));
         let refused = at_once.enforce(|| arrived + second, 7);
@@ -175,17 +154,13 @@ mod tests {
     }
 
     #[test]
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "times are compared; tests need a first one"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "times are compared; tests need a first one")]
     fn a_short_deadline_of_its_own_is_the_clients_affair() {
         let arrived = Instant::now();
         let ms = Duration::from_millis;
         let blame = |headers: &[(HeaderName, &'static str)], service: Option<Duration>, body| {
             let headers = headers.iter().cloned();
-            let headers =
-                headers.map(|(name, value)| (name, http::HeaderValue::from_static(value)));
+            let headers = headers.map(|(name, value)| (name, http::HeaderValue::from_static(value)));
             let headers: HeaderMap = headers.collect();
             let deadline = Deadline::requested(&headers, arrived).unwrap();
             let deadline = deadline.within(service).enforce(|| arrived + body, 0);
@@ -196,32 +171,14 @@ mod tests {
         assert_eq!(blame(&[], None, none), Blame::Server);
         assert_eq!(blame(std::slice::from_ref(&own), None, none), Blame::Caller);
         assert_eq!(blame(&[(GRPC_TIMEOUT, "1m")], None, none), Blame::Caller);
-        assert_eq!(
-            blame(&[long.clone(), (GRPC_TIMEOUT, "1m")], None, none),
-            Blame::Caller
-        );
-        assert_eq!(
-            blame(std::slice::from_ref(&long), None, none),
-            Blame::Server
-        );
+        assert_eq!(blame(&[long.clone(), (GRPC_TIMEOUT, "1m")], None, none), Blame::Caller);
+        assert_eq!(blame(std::slice::from_ref(&long), None, none), Blame::Server);
         // Its body took what the revision has not any more.
-        assert_eq!(
-            blame(std::slice::from_ref(&long), None, ms(4500)),
-            Blame::Caller
-        );
+        assert_eq!(blame(std::slice::from_ref(&long), None, ms(4500)), Blame::Caller);
         // The service's own passes first, or at the same time.
-        assert_eq!(
-            blame(std::slice::from_ref(&own), Some(ms(300)), none),
-            Blame::Server
-        );
-        assert_eq!(
-            blame(std::slice::from_ref(&own), Some(ms(900)), none),
-            Blame::Server
-        );
-        assert_eq!(
-            blame(std::slice::from_ref(&own), Some(ms(901)), none),
-            Blame::Caller
-        );
+        assert_eq!(blame(std::slice::from_ref(&own), Some(ms(300)), none), Blame::Server);
+        assert_eq!(blame(std::slice::from_ref(&own), Some(ms(900)), none), Blame::Server);
+        assert_eq!(blame(std::slice::from_ref(&own), Some(ms(901)), none), Blame::Caller);
         // Another gateway says whose it is.
         assert_eq!(blame(&[own.clone(), (HOP, "1")], None, none), Blame::Server);
         assert_eq!(blame(&[own, (HOP, "2")], None, none), Blame::Caller);

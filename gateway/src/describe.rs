@@ -54,18 +54,11 @@ fn of_route(route: &Route) -> Value {
 
 fn of_queue(queue: &RevisionQueue) -> Value {
     let activity = queue.activity();
-    let ms = |share| {
-        activity
-            .queue_delay
-            .quantile(share)
-            .map(|delay| delay.as_secs_f64() * 1e3)
-    };
+    let ms = |share| activity.queue_delay.quantile(share).map(|delay| delay.as_secs_f64() * 1e3);
     let replicas = queue.replicas();
     let replicas: Vec<Value> = replicas
         .iter()
-        .map(|(upstream, in_flight, most)| {
-            json!({"name": &*upstream.name, "in_flight": in_flight, "credits": most})
-        })
+        .map(|(upstream, in_flight, most)| json!({"name": &*upstream.name, "in_flight": in_flight, "credits": most}))
         .collect();
     json!({
         "revision": queue.name.to_string(),

@@ -17,19 +17,12 @@ pub(crate) enum GatewayError {
     NoMethod { method: String, known: String },
     /// The service has no such revision or tag.
     #[error("service {service} has no {what} {asked:?}{known}")]
-    NoRevision {
-        service: String,
-        what: &'static str,
-        asked: String,
-        known: String,
-    },
+    NoRevision { service: String, what: &'static str, asked: String, known: String },
     /// The service sends its requests nowhere, and says why.
     #[error("{0}")]
     Nowhere(Arc<str>),
     /// As many requests wait for the revision as may.
-    #[error(
-        "the queue of revision {revision} is full: {requests} requests with {bytes} bytes wait{failure}"
-    )]
+    #[error("the queue of revision {revision} is full: {requests} requests with {bytes} bytes wait{failure}")]
     QueueFull {
         revision: String,
         requests: usize,
@@ -38,9 +31,7 @@ pub(crate) enum GatewayError {
         failure: String,
     },
     /// The caller asked for an answer at once.
-    #[error(
-        "deadline exceeded: the request's timeout is 0; for no limit, leave out weir-timeout and grpc-timeout"
-    )]
+    #[error("deadline exceeded: the request's timeout is 0; for no limit, leave out weir-timeout and grpc-timeout")]
     NoTime,
     /// The caller's time passed before its request was here.
     #[error(
@@ -65,29 +56,18 @@ pub(crate) enum GatewayError {
         "deadline exceeded: waited {:.3} s in the queue of revision {revision}, then {:.3} s for replica {replica}",
         .queued.as_secs_f64(), .waited.as_secs_f64()
     )]
-    LateAtReplica {
-        revision: String,
-        replica: Arc<str>,
-        queued: Duration,
-        waited: Duration,
-    },
+    LateAtReplica { revision: String, replica: Arc<str>, queued: Duration, waited: Duration },
     /// No replica became ready in time.
     #[error(
         "revision {revision} has no ready replica: waited {:.3} s; {because}",
         .waited.as_secs_f64()
     )]
-    NotReady {
-        revision: String,
-        waited: Duration,
-        because: String,
-    },
+    NotReady { revision: String, waited: Duration, because: String },
     /// The revision left while the request waited.
     #[error("revision {0} was removed")]
     Gone(String),
     /// Replicas took the request and broke off before they answered.
-    #[error(
-        "revision {revision} did not answer: tried {tries} times, last replica {replica}: {because}{failure}"
-    )]
+    #[error("revision {revision} did not answer: tried {tries} times, last replica {replica}: {because}{failure}")]
     Lost {
         revision: String,
         tries: u32,
@@ -100,31 +80,16 @@ pub(crate) enum GatewayError {
     #[error(
         "replica {replica} of revision {revision} ended while it ran this request, which is not sent again because it may be the cause: {because}"
     )]
-    ReplicaEnded {
-        revision: String,
-        replica: Arc<str>,
-        because: String,
-    },
+    ReplicaEnded { revision: String, replica: Arc<str>, because: String },
     /// A replica answered with what is no answer, and may have done the work: that is tried on one other replica
     /// at most.
-    #[error(
-        "revision {revision} returned no valid response: tried {tries} times, last replica {replica}: {because}"
-    )]
-    InvalidResponse {
-        revision: String,
-        tries: u32,
-        replica: Arc<str>,
-        because: String,
-    },
+    #[error("revision {revision} returned no valid response: tried {tries} times, last replica {replica}: {because}")]
+    InvalidResponse { revision: String, tries: u32, replica: Arc<str>, because: String },
     /// The answer to a batch that the gateway gathered is not one of a batch.
     #[error(
         "revision {revision} answered a batch of {rows} rows without one result per row: {because}; if its runtime does not support batches, remove spec.predictor.batcher"
     )]
-    NoBatch {
-        revision: String,
-        rows: usize,
-        because: String,
-    },
+    NoBatch { revision: String, rows: usize, because: String },
     /// Another gateway passed the request on to this one, which does not own the revision's queue either.
     #[error("revision {0} is queued by another gateway")]
     NotOwner(String),
@@ -149,11 +114,7 @@ pub(crate) enum GatewayError {
     GrpcOverHttp1,
     /// A header that cannot be read.
     #[error("header {name}: {value:?} is not {expected}")]
-    Header {
-        name: &'static str,
-        value: String,
-        expected: &'static str,
-    },
+    Header { name: &'static str, value: String, expected: &'static str },
     /// A path of ours, and another method than its own.
     #[error("Method Not Allowed")]
     MethodNotAllowed {
@@ -184,10 +145,9 @@ impl Coded for GatewayError {
         match self {
             Self::NoRoute { .. } | Self::NoRevision { .. } => Code::NotFound,
             Self::QueueFull { .. } => Code::Overloaded,
-            Self::NoTime
-            | Self::LateBody { .. }
-            | Self::LateInQueue { .. }
-            | Self::LateAtReplica { .. } => Code::DeadlineExceeded,
+            Self::NoTime | Self::LateBody { .. } | Self::LateInQueue { .. } | Self::LateAtReplica { .. } => {
+                Code::DeadlineExceeded
+            }
             Self::Nowhere(_)
             | Self::NotReady { .. }
             | Self::Gone(_)
@@ -196,14 +156,10 @@ impl Coded for GatewayError {
             | Self::ShutsDown => Code::Unavailable,
             Self::SlowBody(_) => Code::TooSlow,
             Self::Body(_) | Self::Header { .. } => Code::InvalidArgument,
-            Self::ReplicaEnded { .. } | Self::InvalidResponse { .. } | Self::NoBatch { .. } => {
-                Code::Internal
-            }
+            Self::ReplicaEnded { .. } | Self::InvalidResponse { .. } | Self::NoBatch { .. } => Code::Internal,
             Self::MethodNotAllowed { .. } => Code::MethodNotAllowed,
             Self::UnknownEncoding(_) => Code::UnknownCoding,
-            Self::OneRuntime(_) | Self::WebSocket | Self::NoMethod { .. } | Self::GrpcOverHttp1 => {
-                Code::Unimplemented
-            }
+            Self::OneRuntime(_) | Self::WebSocket | Self::NoMethod { .. } | Self::GrpcOverHttp1 => Code::Unimplemented,
             Self::ControlClosed { .. } | Self::Foreign(_) => Code::Forbidden,
         }
     }

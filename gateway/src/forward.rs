@@ -93,15 +93,9 @@ pub(crate) fn verdict(error: &GatewayError, missed: Verdict) -> Verdict {
         return missed;
     }
     // These count as refused, or at the gateway that owns the queue, or are the client's doing.
-    let is_counted_elsewhere = matches!(
-        error,
-        GatewayError::QueueFull { .. } | GatewayError::NotOwner(_) | GatewayError::Body(_)
-    );
-    if is_counted_elsewhere {
-        Verdict::Open
-    } else {
-        Verdict::Failed
-    }
+    let is_counted_elsewhere =
+        matches!(error, GatewayError::QueueFull { .. } | GatewayError::NotOwner(_) | GatewayError::Body(_));
+    if is_counted_elsewhere { Verdict::Open } else { Verdict::Failed }
 }
 
 async fn forward_with_retries(
@@ -113,9 +107,7 @@ async fn forward_with_retries(
     loop {
         let admission = request.admission(retries.sequence(), buffered.size());
         let attempt = match request.queue.admit(admission).await? {
-            Admitted::OtherGateway(owner) => {
-                Box::pin(attempt::try_gateway(context, request, buffered, owner)).await
-            }
+            Admitted::OtherGateway(owner) => Box::pin(attempt::try_gateway(context, request, buffered, owner)).await,
             Admitted::Replica(credit) if retries.must_avoid(&credit) => {
                 retries.decline(credit)?;
                 continue;

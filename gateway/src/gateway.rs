@@ -76,11 +76,7 @@ impl Gateway {
 
     /// Applies each new state of the cluster, until `stop` or the end of `snapshots`; the last state then
     /// stays in use.
-    pub async fn follow(
-        self: Arc<Self>,
-        mut snapshots: watch::Receiver<Arc<Snapshot>>,
-        stop: CancellationToken,
-    ) {
+    pub async fn follow(self: Arc<Self>, mut snapshots: watch::Receiver<Arc<Snapshot>>, stop: CancellationToken) {
         let has_ready_replica = Arc::new(Notify::new());
         loop {
             let snapshot = snapshots.borrow_and_update().clone();
@@ -119,9 +115,7 @@ impl Gateway {
     /// Serves requests of its ports until `stop`; then accepts no new connections, and returns when all accepted
     /// requests are answered. Idle connections are closed within seconds, and mirrored requests dropped.
     pub async fn serve(self: Arc<Self>, ports: Vec<Port>, stop: CancellationToken) {
-        let serving = ports
-            .into_iter()
-            .map(|port| server::serve(Arc::clone(&self.proxy), port, stop.clone()));
+        let serving = ports.into_iter().map(|port| server::serve(Arc::clone(&self.proxy), port, stop.clone()));
         join_all(serving).await;
         self.proxy.drain().await;
     }
@@ -140,8 +134,6 @@ impl Gateway {
 
 impl fmt::Debug for Gateway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gateway")
-            .field("name", &self.context.options.name)
-            .finish_non_exhaustive()
+        f.debug_struct("Gateway").field("name", &self.context.options.name).finish_non_exhaustive()
     }
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use http::header::{
-    CONNECTION, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE,
 };
 use weir_ops::header_names;
 
@@ -76,15 +76,9 @@ pub(crate) fn strip_response(headers: &mut HeaderMap) {
 /// Whether it is one of those, most of which hardly anybody sends: looking costs less than removing.
 fn may_belong_to_connection(name: &HeaderName) -> bool {
     let name = name.as_str();
-    let is_rare = matches!(
-        name,
-        "proxy-authenticate" | "proxy-authorization" | "trailer" | "transfer-encoding" | "expect"
-    );
-    is_rare
-        || matches!(
-            name,
-            "connection" | "keep-alive" | "proxy-connection" | "upgrade" | "te"
-        )
+    let is_rare =
+        matches!(name, "proxy-authenticate" | "proxy-authorization" | "trailer" | "transfer-encoding" | "expect");
+    is_rare || matches!(name, "connection" | "keep-alive" | "proxy-connection" | "upgrade" | "te")
 }
 
 /// The headers that `Connection` headers name.
@@ -136,9 +130,7 @@ fn server_timing(theirs: Option<&str>, queued: Duration) -> String {
     for entry in theirs.unwrap_or_default().split(',').map(str::trim) {
         let (name, parameter) = entry.split_once(';').unwrap_or((entry, ""));
         let duration = parameter.trim().strip_prefix("dur=");
-        let duration = duration
-            .and_then(|ms| ms.parse::<f64>().ok())
-            .filter(|ms| *ms >= 0.0);
+        let duration = duration.and_then(|ms| ms.parse::<f64>().ok()).filter(|ms| *ms >= 0.0);
         match (name, duration) {
             ("", _) => {}
             ("queue", Some(ms)) => queue_us = queue_us.saturating_add((ms * 1000.0).round() as u64),
@@ -180,10 +172,7 @@ mod tests {
             server_timing(Some("queue;dur=0.250, compute;dur=12.000"), ours),
             "queue;dur=1.750, compute;dur=12.000"
         );
-        assert_eq!(
-            server_timing(Some("db, x;desc=\"y\""), ours),
-            "queue;dur=1.500, db, x;desc=\"y\""
-        );
+        assert_eq!(server_timing(Some("db, x;desc=\"y\""), ours), "queue;dur=1.500, db, x;desc=\"y\"");
     }
 
     #[test]
@@ -199,10 +188,7 @@ mod tests {
             ("te", "trailers"),
             ("x-yours", "2"),
         ] {
-            headers.append(
-                HeaderName::from_static(name),
-                HeaderValue::from_static(value),
-            );
+            headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
         strip(&mut headers);
         let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();

@@ -40,9 +40,7 @@ impl Collector for Counts {
         };
         let state = context.state.load();
         let queues = state.routes.queues.iter();
-        let mut rows: Rows = queues
-            .map(|(name, queue)| (name.clone(), queue.activity()))
-            .collect();
+        let mut rows: Rows = queues.map(|(name, queue)| (name.clone(), queue.activity())).collect();
         rows.sort_by(|a, b| a.0.cmp(&b.0));
         port(&mut encoder, &context)?;
         let counts = state.routes.mirrors.iter();
@@ -60,40 +58,16 @@ fn port(encoder: &mut DescriptorEncoder<'_>, context: &Context) -> Result<(), fm
     let requests = &context.counters;
     let name = "weir_gateway_requests";
     let counter = ConstCounter::new(0_u64);
-    let mut family = encoder.encode_descriptor(
-        name,
-        "Requests received, by protocol.",
-        None,
-        counter.metric_type(),
-    )?;
-    for (protocol, count) in [
-        (Protocol::Http, &requests.http),
-        (Protocol::Grpc, &requests.grpc),
-    ] {
+    let mut family = encoder.encode_descriptor(name, "Requests received, by protocol.", None, counter.metric_type())?;
+    for (protocol, count) in [(Protocol::Http, &requests.http), (Protocol::Grpc, &requests.grpc)] {
         let labels = [("protocol", protocol.label())];
         ConstCounter::new(count.load(Ordering::Relaxed)).encode(family.encode_family(&labels)?)?;
     }
     for (name, help, count) in [
-        (
-            "weir_gateway_unrouted",
-            "Requests that match no revision.",
-            &requests.unrouted,
-        ),
-        (
-            "weir_gateway_replays",
-            "Retries of requests.",
-            &requests.replays,
-        ),
-        (
-            "weir_gateway_batches",
-            "Batches of several requests formed by the gateway.",
-            &requests.batches,
-        ),
-        (
-            "weir_gateway_batched_requests",
-            "Requests sent to a replica in such a batch.",
-            &requests.batched,
-        ),
+        ("weir_gateway_unrouted", "Requests that match no revision.", &requests.unrouted),
+        ("weir_gateway_replays", "Retries of requests.", &requests.replays),
+        ("weir_gateway_batches", "Batches of several requests formed by the gateway.", &requests.batches),
+        ("weir_gateway_batched_requests", "Requests sent to a replica in such a batch.", &requests.batched),
     ] {
         let counter = ConstCounter::new(count.load(Ordering::Relaxed));
         counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
@@ -106,10 +80,7 @@ fn port(encoder: &mut DescriptorEncoder<'_>, context: &Context) -> Result<(), fm
 }
 
 /// Encodes the counts of mirrored requests, by the revision that they are copied to.
-fn mirrored(
-    encoder: &mut DescriptorEncoder<'_>,
-    rows: &[(&RevisionName, &MirrorCounts)],
-) -> Result<(), fmt::Error> {
+fn mirrored(encoder: &mut DescriptorEncoder<'_>, rows: &[(&RevisionName, &MirrorCounts)]) -> Result<(), fmt::Error> {
     let kind = ConstCounter::new(0_u64).metric_type();
     let name = "weir_gateway_mirrored";
     let help = "Requests mirrored to the revision, by outcome.";
@@ -127,31 +98,13 @@ fn mirrored(
 
 fn counters(encoder: &mut DescriptorEncoder<'_>, rows: &Rows) -> Result<(), fmt::Error> {
     let counts: [(&str, &str, fn(&Activity) -> u64); 5] = [
-        (
-            "weir_revision_requests",
-            "Requests received, refused ones included.",
-            |a| a.arrivals,
-        ),
-        (
-            "weir_revision_succeeded",
-            "Requests answered without an error of the gateway or the replica.",
-            |a| a.succeeded,
-        ),
-        (
-            "weir_revision_failed",
-            "Requests that ended with an error of the gateway or the replica.",
-            |a| a.failed,
-        ),
-        (
-            "weir_revision_refused",
-            "Requests refused because the queue or the replicas were full.",
-            |a| a.refused,
-        ),
-        (
-            "weir_revision_woken",
-            "Requests that found the revision scaled to zero.",
-            |a| a.woken,
-        ),
+        ("weir_revision_requests", "Requests received, refused ones included.", |a| a.arrivals),
+        ("weir_revision_succeeded", "Requests answered without an error of the gateway or the replica.", |a| {
+            a.succeeded
+        }),
+        ("weir_revision_failed", "Requests that ended with an error of the gateway or the replica.", |a| a.failed),
+        ("weir_revision_refused", "Requests refused because the queue or the replicas were full.", |a| a.refused),
+        ("weir_revision_woken", "Requests that found the revision scaled to zero.", |a| a.woken),
     ];
     for (name, help, count) in counts {
         let kind = ConstCounter::new(0_u64).metric_type();
@@ -173,10 +126,7 @@ fn refused_hosts(encoder: &mut DescriptorEncoder<'_>, routes: &Routes) -> Result
     let routes = routes.as_slice().iter();
     for route in routes.filter(|route| !route.refused_hosts.is_empty()) {
         let service = &route.service;
-        let labels = [
-            ("namespace", service.namespace()),
-            ("service", service.name()),
-        ];
+        let labels = [("namespace", service.namespace()), ("service", service.name())];
         let count = i64::try_from(route.refused_hosts.len()).unwrap_or(i64::MAX);
         ConstGauge::new(count).encode(family.encode_family(&labels)?)?;
     }
@@ -185,16 +135,8 @@ fn refused_hosts(encoder: &mut DescriptorEncoder<'_>, routes: &Routes) -> Result
 
 fn gauges(encoder: &mut DescriptorEncoder<'_>, rows: &Rows) -> Result<(), fmt::Error> {
     let gauges: [(&str, &str, fn(&Activity) -> u32); 2] = [
-        (
-            "weir_revision_queued",
-            "Requests waiting for a replica.",
-            |a| a.queued,
-        ),
-        (
-            "weir_revision_in_flight",
-            "Requests in progress at a replica.",
-            |a| a.in_flight,
-        ),
+        ("weir_revision_queued", "Requests waiting for a replica.", |a| a.queued),
+        ("weir_revision_in_flight", "Requests in progress at a replica.", |a| a.in_flight),
     ];
     for (name, help, value) in gauges {
         let kind = ConstGauge::new(0_i64).metric_type();
@@ -210,16 +152,12 @@ fn gauges(encoder: &mut DescriptorEncoder<'_>, rows: &Rows) -> Result<(), fmt::E
 /// Encodes sums of delays: their rate over that of the counts is the mean. Quantiles are in the JSON snapshot.
 fn delays(encoder: &mut DescriptorEncoder<'_>, rows: &Rows) -> Result<(), fmt::Error> {
     let sums: [(&str, &str, fn(&Activity) -> u64); 2] = [
-        (
-            "weir_revision_queue_delay_us",
-            "Microseconds that requests have waited for a replica.",
-            |a| a.queue_delay.sum_us(),
-        ),
-        (
-            "weir_revision_service_time_us",
-            "Microseconds that requests have been in progress at a replica.",
-            |a| a.service_time.sum_us(),
-        ),
+        ("weir_revision_queue_delay_us", "Microseconds that requests have waited for a replica.", |a| {
+            a.queue_delay.sum_us()
+        }),
+        ("weir_revision_service_time_us", "Microseconds that requests have been in progress at a replica.", |a| {
+            a.service_time.sum_us()
+        }),
     ];
     for (name, help, sum) in sums {
         let kind = ConstCounter::new(0_u64).metric_type();
@@ -234,9 +172,5 @@ fn delays(encoder: &mut DescriptorEncoder<'_>, rows: &Rows) -> Result<(), fmt::E
 
 fn labels(revision: &RevisionName) -> [(&'static str, &str); 3] {
     let service = revision.service();
-    [
-        ("namespace", service.namespace()),
-        ("service", service.name()),
-        ("revision", revision.as_str()),
-    ]
+    [("namespace", service.namespace()), ("service", service.name()), ("revision", revision.as_str())]
 }

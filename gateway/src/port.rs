@@ -28,9 +28,6 @@ impl Port {
     /// A port without encryption.
     #[must_use]
     pub fn plain(listener: TcpListener) -> Self {
-        Self {
-            listener,
-            encryption: Encryption::Plain,
-        }
+        Self { listener, encryption: Encryption::Plain }
     }
 }

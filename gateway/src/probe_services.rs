@@ -47,12 +47,7 @@ impl ProbeServices {
     }
 
     /// Answers a call. Streams end with the gateway.
-    pub(crate) async fn answer(
-        &self,
-        parts: &Parts,
-        body: Incoming,
-        upload: Upload,
-    ) -> Response<DownstreamBody> {
+    pub(crate) async fn answer(&self, parts: &Parts, body: Incoming, upload: Upload) -> Response<DownstreamBody> {
         let body = TimedBody::messages(body, upload);
         let request = call::request(parts, parts.uri.clone(), body);
         call::answer(self.routes.clone(), request, self.shutdown.clone()).await

@@ -112,17 +112,10 @@ impl Proxy {
     }
 
     /// Routes a gRPC call by the model that its first message names.
-    fn route_message(
-        &self,
-        parts: &Parts,
-        field: NameField,
-        buffered: &BufferedBody,
-    ) -> Result<Routed, GatewayError> {
+    fn route_message(&self, parts: &Parts, field: NameField, buffered: &BufferedBody) -> Result<Routed, GatewayError> {
         let (state, counters) = (self.context.state.load(), &self.context.counters);
         let count_unknown = || counters.count_unrouted();
-        state
-            .routes
-            .route_message(parts, field, buffered, count_unknown)
+        state.routes.route_message(parts, field, buffered, count_unknown)
     }
 
     /// Answers a call of gRPC's health or reflection.

@@ -27,9 +27,7 @@ use crate::error::GatewayError;
 use crate::upstream::Upstream;
 pub(crate) use credit::Credit;
 use dispatcher::{Admission, DispatchRequest, Dispatcher};
-pub(crate) use dispatcher::{
-    EndpointId, EndpointSpec, EndpointState, HANDOVER, Origin, QueueLimit,
-};
+pub(crate) use dispatcher::{EndpointId, EndpointSpec, EndpointState, HANDOVER, Origin, QueueLimit};
 pub(crate) use partition::{GatewaySet, Membership};
 use queue_state::{QueueState, WaiterHandle, Wakeup, notify};
 pub(crate) use verdict::{Outcome, Verdict};
@@ -148,10 +146,7 @@ impl AdmissionRequest {
             (None, Arrival::New | Arrival::Counted) => AdmissionRound::First,
             (None, Arrival::Waited) | (Some(_), _) => AdmissionRound::Later,
         };
-        QueueWait {
-            since: self.arrived,
-            round,
-        }
+        QueueWait { since: self.arrived, round }
     }
 }
 
@@ -193,16 +188,11 @@ impl RevisionQueue {
     ///
     /// # Errors
     /// A full queue, a deadline that passes, no replica in time.
-    pub(crate) async fn admit(
-        self: &Arc<Self>,
-        request: AdmissionRequest,
-    ) -> Result<Admitted, GatewayError> {
+    pub(crate) async fn admit(self: &Arc<Self>, request: AdmissionRequest) -> Result<Admitted, GatewayError> {
         match self.enter(&request)? {
             Entered::Admitted(admitted) => Ok(admitted),
             // Boxed, so that the future of a request that need not wait stays small.
-            Entered::Queued(sequence, wakeup) => {
-                Box::pin(self.wait(request, sequence, wakeup)).await
-            }
+            Entered::Queued(sequence, wakeup) => Box::pin(self.wait(request, sequence, wakeup)).await,
         }
     }
 
@@ -306,15 +296,7 @@ impl RevisionQueue {
     /// Applies a new state of the revision.
     pub(crate) fn update(self: &Arc<Self>, revision_state: RevisionState) {
         let mut state = self.state.lock();
-        let RevisionState {
-            limit,
-            gateways,
-            replicas,
-            scale,
-            failure,
-            outlook,
-            reported,
-        } = revision_state;
+        let RevisionState { limit, gateways, replicas, scale, failure, outlook, reported } = revision_state;
         (state.scale, state.failure, state.outlook) = (scale, failure, outlook);
         let at = now();
         let (lost, dequeued) = state.dispatcher.update(limit, gateways, replicas, at);
@@ -359,9 +341,7 @@ impl RevisionQueue {
     pub(crate) fn replicas(&self) -> Vec<(Arc<Upstream>, u32, u32)> {
         let state = self.state.lock();
         let endpoints = state.dispatcher.endpoints();
-        endpoints
-            .map(|(upstream, in_flight, most)| (Arc::clone(upstream), in_flight, most))
-            .collect()
+        endpoints.map(|(upstream, in_flight, most)| (Arc::clone(upstream), in_flight, most)).collect()
     }
 
     /// Whether a request would be served: some replica takes requests, or one is started on demand.
@@ -370,11 +350,7 @@ impl RevisionQueue {
         match state.dispatcher.open_replica() {
             Some(upstream) => Readiness::Serving(Arc::clone(upstream)),
             None if state.scale == Scale::Zero && state.failure.is_none() => Readiness::Asleep,
-            None => Readiness::Down(format!(
-                "revision {} has no ready replica; {}",
-                self.name,
-                state.why_closed()
-            )),
+            None => Readiness::Down(format!("revision {} has no ready replica; {}", self.name, state.why_closed())),
         }
     }
 
@@ -399,10 +375,7 @@ impl RevisionQueue {
         state.activity.queued = queued as u32;
         state.activity.in_flight = state.in_flight;
         state.activity.credits = state.dispatcher.credits();
-        let waited = state
-            .dispatcher
-            .oldest()
-            .map(|oldest| now().saturating_duration_since(oldest.wait.since));
+        let waited = state.dispatcher.oldest().map(|oldest| now().saturating_duration_since(oldest.wait.since));
         state.activity.oldest_us = waited.map_or(0, |waited| waited.as_micros() as u64);
         let reported = Arc::new(state.activity.clone());
         // Requests join and leave batches without a change here.
@@ -413,11 +386,7 @@ impl RevisionQueue {
     /// Number of batches in flight that keep all replicas busy; `None` where another gateway owns the queue.
     pub(crate) fn max_batches(&self) -> Option<usize> {
         // Without a replica one batch is sent, to wake the revision.
-        self.state
-            .lock()
-            .dispatcher
-            .serving()
-            .map(|open| open.max(1))
+        self.state.lock().dispatcher.serving().map(|open| open.max(1))
     }
 
     /// Counts the arrival of a request that joins a batch.

@@ -13,8 +13,6 @@ pub(crate) fn report(state: &State, started: u64, age: Duration) -> Report {
         started,
         age_us: u64::try_from(age.as_micros()).unwrap_or(u64::MAX),
         routes: state.snapshot.routes.generation,
-        revisions: revisions
-            .map(|(name, queue)| (name.clone(), queue.activity()))
-            .collect(),
+        revisions: revisions.map(|(name, queue)| (name.clone(), queue.activity())).collect(),
     }
 }

@@ -87,16 +87,10 @@ impl RouteTable {
 
     /// Routes a request by the model in its path or its first message, or answers it for all services; `None` for what
     /// is neither.
-    fn route_by_model(
-        &self,
-        protocol: Protocol,
-        parts: &Parts,
-    ) -> Option<Result<Lookup, GatewayError>> {
+    fn route_by_model(&self, protocol: Protocol, parts: &Parts) -> Option<Result<Lookup, GatewayError>> {
         let path = parts.uri.path();
         if let Some(response) = local::answer(self, protocol, &parts.method, path) {
-            return Some(
-                response.map(|response| Lookup::Routed(Routed::Local(Box::new(response)))),
-            );
+            return Some(response.map(|response| Lookup::Routed(Routed::Local(Box::new(response)))));
         }
         if protocol == Protocol::Grpc
             && let Some((V2_SERVICE, method)) = path.rsplit_once('/')
@@ -188,16 +182,11 @@ fn check_encoding(head: &[u8], encoding: Option<&str>) -> Result<(), GatewayErro
 }
 
 /// The model's name in a message, empty if it has none. `find` searches what was not examined.
-fn name_in(
-    peek: Peek<'_>,
-    find: impl FnOnce() -> Option<String>,
-) -> Result<Cow<'_, str>, GatewayError> {
+fn name_in(peek: Peek<'_>, find: impl FnOnce() -> Option<String>) -> Result<Cow<'_, str>, GatewayError> {
     match peek {
         Peek::Found(model) => Ok(Cow::Borrowed(model)),
         Peek::Absent | Peek::Truncated => Ok(Cow::Owned(find().unwrap_or_default())),
-        Peek::Malformed => Err(GatewayError::Body(
-            "is no protobuf message of this method".to_owned(),
-        )),
+        Peek::Malformed => Err(GatewayError::Body("is no protobuf message of this method".to_owned())),
     }
 }
 

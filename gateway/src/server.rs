@@ -51,8 +51,7 @@ pub(crate) async fn serve(proxy: Arc<Proxy>, port: Port, stop: CancellationToken
         refusals: Mutex::default(),
     });
     // Boxed: a task's size includes every copy that a move leaves.
-    let serve =
-        |stream| serve_connection(Arc::clone(&proxy), Box::new(stream), Arc::clone(&settings));
+    let serve = |stream| serve_connection(Arc::clone(&proxy), Box::new(stream), Arc::clone(&settings));
     acceptor.spawn_all(&connections, serve).await;
     proxy.context.leaving.cancel();
     proxy.context.shutdown.cancel();
@@ -80,12 +79,8 @@ fn service(
     proxy: Arc<Proxy>,
     traffic: Arc<Traffic>,
     peer: Option<IpAddr>,
-) -> impl HttpService<
-    Incoming,
-    ResBody = Counted<FlushFirst>,
-    Error = Infallible,
-    Future: Future + Send + Unpin + 'static,
-> {
+) -> impl HttpService<Incoming, ResBody = Counted<FlushFirst>, Error = Infallible, Future: Future + Send + Unpin + 'static>
+{
     service_fn(move |request: Request<Incoming>| {
         let (proxy, tracked) = (Arc::clone(&proxy), traffic.begin());
         // Boxed: hyper moves it several times, and keeps its room on an idle connection.

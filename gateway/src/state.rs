@@ -10,8 +10,8 @@ use weir_cluster::{FailureReason, Phase, ReadyCall, Replica, Revision, RevisionN
 
 use crate::options::Options;
 use crate::queue::{
-    EndpointSpec, EndpointState, GatewaySet, HANDOVER, Membership, Outlook, QueueLimit,
-    RevisionQueue, RevisionState, Scale, readiness,
+    EndpointSpec, EndpointState, GatewaySet, HANDOVER, Membership, Outlook, QueueLimit, RevisionQueue, RevisionState,
+    Scale, readiness,
 };
 use crate::router::RouteTable;
 use crate::upstream::Upstream;
@@ -62,11 +62,7 @@ impl State {
             routes,
             peers: gateways.map(|gateway| self.peer(gateway)).collect(),
             wake: Arc::clone(&self.wake),
-            credits_from: if membership.joins(self.membership) {
-                Some(now + HANDOVER)
-            } else {
-                self.credits_from
-            },
+            credits_from: if membership.joins(self.membership) { Some(now + HANDOVER) } else { self.credits_from },
             membership,
             snapshot,
         };
@@ -76,19 +72,13 @@ impl State {
     }
 
     /// Queues that may have changed since `before`: of a thousand mostly one.
-    pub(crate) fn changed<'a>(
-        &'a self,
-        before: &'a Self,
-    ) -> Vec<(&'a RevisionName, &'a Arc<RevisionQueue>)> {
+    pub(crate) fn changed<'a>(&'a self, before: &'a Self) -> Vec<(&'a RevisionName, &'a Arc<RevisionQueue>)> {
         let (now, last) = (&self.snapshot, &before.snapshot);
         if now.gateways != last.gateways {
             return self.routes.queues.iter().collect();
         }
         let mut names: BTreeSet<&RevisionName> = now.changed(last).collect();
-        let revisions = now
-            .revisions
-            .values()
-            .filter(|revision| may_become_ready(revision));
+        let revisions = now.revisions.values().filter(|revision| may_become_ready(revision));
         names.extend(revisions.map(|revision| &revision.name));
         if !Arc::ptr_eq(&self.routes, &before.routes) {
             let queues = self.routes.queues.keys();
@@ -98,9 +88,7 @@ impl State {
         let handing_over = queues.filter(|(_, queue)| queue.next_handover().is_some());
         names.extend(handing_over.map(|(name, _)| name));
         let queues = names.into_iter();
-        queues
-            .filter_map(|name| self.routes.queues.get_key_value(name))
-            .collect()
+        queues.filter_map(|name| self.routes.queues.get_key_value(name)).collect()
     }
 
     /// Probes replicas that were not probed yet. Each probe ends with its replica, or notifies `is_ready` once
@@ -149,16 +137,10 @@ impl State {
         }
         for (name, queue) in &before.routes.queues {
             if !self.routes.queues.contains_key(name) {
-                let limit = QueueLimit {
-                    requests: 0,
-                    bytes: 0,
-                };
+                let limit = QueueLimit { requests: 0, bytes: 0 };
                 let revision = self.snapshot.revision(name);
                 let gateways = GatewaySet::new(names(&self.snapshot), &options.name, name.as_str());
-                queue.update(RevisionState {
-                    scale: Scale::Gone,
-                    ..revision_state(queue, revision, limit, gateways)
-                });
+                queue.update(RevisionState { scale: Scale::Gone, ..revision_state(queue, revision, limit, gateways) });
             }
         }
     }
@@ -193,15 +175,11 @@ fn revision_state(
     };
     let known = queue.replicas();
     let concurrency = revision.concurrency.map(NonZeroU32::get);
-    let alive = revision
-        .replicas
-        .iter()
-        .filter(|replica| is_alive(replica.phase));
+    let alive = revision.replicas.iter().filter(|replica| is_alive(replica.phase));
     let spec = |replica: &Replica| {
         let fresh = Upstream::of_replica(replica);
         let same = known.iter().find(|(upstream, _, _)| **upstream == fresh);
-        let upstream =
-            same.map_or_else(|| Arc::new(fresh), |(upstream, _, _)| Arc::clone(upstream));
+        let upstream = same.map_or_else(|| Arc::new(fresh), |(upstream, _, _)| Arc::clone(upstream));
         EndpointSpec {
             name: replica.name.clone(),
             state: endpoint_state(replica.phase, &upstream),
@@ -213,11 +191,7 @@ fn revision_state(
         limit,
         gateways,
         replicas: alive.map(spec).collect(),
-        scale: if revision.is_at_zero() {
-            Scale::Zero
-        } else {
-            Scale::Up
-        },
+        scale: if revision.is_at_zero() { Scale::Zero } else { Scale::Up },
         failure: revision.failure.clone(),
         outlook: outlook(&revision.replicas),
         reported: revision.replicas.clone(),
@@ -226,31 +200,17 @@ fn revision_state(
 
 /// The outlook of a revision with these replicas. One that starts may succeed, and so may one that failed once.
 fn outlook(replicas: &[Replica]) -> Outlook {
-    let mut counted = replicas
-        .iter()
-        .filter(|replica| replica.phase.is_counted())
-        .peekable();
-    if counted.peek().is_some() && counted.all(fails_to_start) {
-        Outlook::Fails
-    } else {
-        Outlook::Starts
-    }
+    let mut counted = replicas.iter().filter(|replica| replica.phase.is_counted()).peekable();
+    if counted.peek().is_some() && counted.all(fails_to_start) { Outlook::Fails } else { Outlook::Starts }
 }
 
 fn fails_to_start(replica: &Replica) -> bool {
     let reason = replica.failure.as_ref().map(|failure| failure.reason);
     match reason {
-        Some(
-            FailureReason::CrashLoopBackOff
-            | FailureReason::NotStarted
-            | FailureReason::StorageFailed,
-        ) => replica.phase == Phase::BackOff,
-        Some(
-            FailureReason::Exited
-            | FailureReason::Hung
-            | FailureReason::NotReady
-            | FailureReason::NodeNotReady,
-        )
+        Some(FailureReason::CrashLoopBackOff | FailureReason::NotStarted | FailureReason::StorageFailed) => {
+            replica.phase == Phase::BackOff
+        }
+        Some(FailureReason::Exited | FailureReason::Hung | FailureReason::NotReady | FailureReason::NodeNotReady)
         | None => false,
     }
 }

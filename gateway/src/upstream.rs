@@ -87,10 +87,7 @@ impl Upstream {
 
     pub(crate) fn of_gateway(gateway: &Gateway) -> Self {
         let serving = Some(gateway.serving.clone());
-        let endpoints = Endpoints {
-            http: serving.clone(),
-            grpc: serving,
-        };
+        let endpoints = Endpoints { http: serving.clone(), grpc: serving };
         Self::new(gateway.name.clone(), endpoints, 0)
     }
 
@@ -137,9 +134,7 @@ impl Upstream {
 
     /// Whether it is this replica, without a restart in between.
     pub(crate) fn is(&self, replica: &Replica) -> bool {
-        self.name == replica.name
-            && self.restarts == replica.restarts
-            && self.endpoints == replica.endpoints
+        self.name == replica.name && self.restarts == replica.restarts && self.endpoints == replica.endpoints
     }
 
     /// Notes that it has left the cluster, and how its program ended, if one of these replicas says so.
@@ -197,17 +192,13 @@ impl Upstream {
 
 impl PartialEq for Upstream {
     fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
-            && self.restarts == other.restarts
-            && self.endpoints == other.endpoints
+        self.name == other.name && self.restarts == other.restarts && self.endpoints == other.endpoints
     }
 }
 
 impl fmt::Debug for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Upstream")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
+        f.debug_struct("Upstream").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -226,23 +217,14 @@ impl UpstreamErrorKind {
 
 impl UpstreamError {
     pub(crate) fn broken(because: impl Into<String>) -> Self {
-        Self {
-            kind: UpstreamErrorKind::Broken,
-            because: because.into(),
-        }
+        Self { kind: UpstreamErrorKind::Broken, because: because.into() }
     }
 
     fn invalid_response(because: String) -> Self {
-        Self {
-            kind: UpstreamErrorKind::InvalidResponse,
-            because,
-        }
+        Self { kind: UpstreamErrorKind::InvalidResponse, because }
     }
 
     fn connect_failed(because: String) -> Self {
-        Self {
-            kind: UpstreamErrorKind::ConnectFailed,
-            because,
-        }
+        Self { kind: UpstreamErrorKind::ConnectFailed, because }
     }
 }

@@ -33,10 +33,7 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     per_client: ConnectionLimits::share_of(64),
     idle: Duration::from_secs(30),
     stall: Duration::from_secs(10),
-    pace: Pace {
-        grace: Duration::from_secs(10),
-        rate: 1024,
-    },
+    pace: Pace { grace: Duration::from_secs(10), rate: 1024 },
 };
 
 /// Streams of one HTTP/2 connection where its owner sets no other number: a watch needs one.
@@ -92,10 +89,7 @@ impl Admin {
             services: Vec::new(),
             limits: LIMITS,
             max_streams: MAX_STREAMS,
-            access: Access {
-                hosts: KnownHosts::Any,
-                metrics_for: None,
-            },
+            access: Access { hosts: KnownHosts::Any, metrics_for: None },
         }
     }
 
@@ -177,9 +171,7 @@ impl Admin {
             .router
             .route("/", get(async move || Html(index)))
             .fallback(async move || (StatusCode::NOT_FOUND, not_found))
-            .method_not_allowed_fallback(async || {
-                (StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n")
-            });
+            .method_not_allowed_fallback(async || (StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n"));
         let service = NormalizePathLayer::trim_trailing_slash().layer(router);
         let connections = connection::Connections::new(
             service,
@@ -188,9 +180,7 @@ impl Admin {
             ReservedPlaces::new(&self.limits),
             HttpConnections::new(self.limits, self.max_streams, stop.clone()),
         );
-        Acceptor::new(self.listener, self.limits, stop)
-            .serve(|stream| connections.clone().serve(stream))
-            .await;
+        Acceptor::new(self.listener, self.limits, stop).serve(|stream| connections.clone().serve(stream)).await;
     }
 }
 
@@ -199,9 +189,7 @@ fn index(pages: &[&str]) -> String {
     let links = pages.iter();
     let links = links.map(|page| format!("<li><a href=\"{page}\">{page}</a></li>\n"));
     let links: String = links.collect();
-    format!(
-        "<!DOCTYPE html>\n<title>Weir: admin port</title>\n<h1>Weir: admin port</h1>\n<ul>\n{links}</ul>\n"
-    )
+    format!("<!DOCTYPE html>\n<title>Weir: admin port</title>\n<h1>Weir: admin port</h1>\n<ul>\n{links}</ul>\n")
 }
 
 impl IntoResponse for Health {

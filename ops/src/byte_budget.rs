@@ -47,19 +47,13 @@ impl ByteBudget {
     #[must_use]
     pub fn new(limit: usize) -> Self {
         let limit = limit.min(Semaphore::MAX_PERMITS);
-        Self(Arc::new(Budget {
-            limit,
-            free: Semaphore::new(limit),
-        }))
+        Self(Arc::new(Budget { limit, free: Semaphore::new(limit) }))
     }
 
     /// Returns a permit that holds no bytes yet.
     #[must_use]
     pub fn permit(&self) -> BudgetPermit {
-        BudgetPermit {
-            budget: Arc::clone(&self.0),
-            bytes: AtomicUsize::new(0),
-        }
+        BudgetPermit { budget: Arc::clone(&self.0), bytes: AtomicUsize::new(0) }
     }
 
     /// Most bytes that all permits may hold together.

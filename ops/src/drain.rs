@@ -76,11 +76,7 @@ impl Drain {
     ///
     /// # Errors
     /// [`DeadlinePassed`] when it did not end; it is dropped then.
-    pub async fn serve<W: Future>(
-        &self,
-        timeout: Duration,
-        work: W,
-    ) -> Result<W::Output, DeadlinePassed> {
+    pub async fn serve<W: Future>(&self, timeout: Duration, work: W) -> Result<W::Output, DeadlinePassed> {
         let deadline = async {
             self.begun.cancelled().await;
             tokio::time::sleep(timeout).await;
@@ -100,16 +96,8 @@ impl Signals {
     /// # Errors
     /// When the process may not install signal handlers. Needs a tokio runtime.
     pub fn install() -> io::Result<Self> {
-        let hangup = if hangup::is_ignored() {
-            None
-        } else {
-            Some(signal(SignalKind::hangup())?)
-        };
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup,
-        })
+        let hangup = if hangup::is_ignored() { None } else { Some(signal(SignalKind::hangup())?) };
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())?, hangup })
     }
 
     /// Begins `drain` at the first signal and closes it `delay` later; a second signal, half a second after the first
@@ -159,10 +147,7 @@ impl Signals {
 
 /// The first signal that comes later than `pause` from now. Earlier ones are dropped, those too that are noticed late
 /// because the process was busy: they are read before the pause is over.
-async fn after(
-    pause: Duration,
-    mut next: impl FnMut(&mut Context<'_>) -> Poll<&'static str>,
-) -> &'static str {
+async fn after(pause: Duration, mut next: impl FnMut(&mut Context<'_>) -> Poll<&'static str>) -> &'static str {
     let drop_all = poll_fn(|context| {
         while let Poll::Ready(signal) = next(context) {
             tracing::debug!(signal, "taken for a part of the first signal");
@@ -213,11 +198,7 @@ mod tests {
                 let _ = sender.send("SIGTERM");
             });
         }
-        let next = |context: &mut Context<'_>| {
-            signals
-                .poll_recv(context)
-                .map(|name| name.unwrap_or("none"))
-        };
+        let next = |context: &mut Context<'_>| signals.poll_recv(context).map(|name| name.unwrap_or("none"));
         assert_eq!(after(ONE_REQUEST, next).await, "SIGTERM");
         let passed = begun.elapsed();
         assert!(passed >= Duration::from_millis(600), "{passed:?}");
@@ -227,11 +208,7 @@ mod tests {
     async fn a_signal_that_a_busy_process_notices_late_is_part_of_the_first() {
         let (sender, mut signals) = tokio::sync::mpsc::unbounded_channel();
         sender.send("SIGINT").unwrap();
-        let next = |context: &mut Context<'_>| {
-            signals
-                .poll_recv(context)
-                .map(|name| name.unwrap_or("none"))
-        };
+        let next = |context: &mut Context<'_>| signals.poll_recv(context).map(|name| name.unwrap_or("none"));
         let second = tokio::spawn(async move {
             tokio::time::sleep(Duration::from_secs(2)).await;
             sender.send("SIGTERM").unwrap();

@@ -31,11 +31,7 @@ impl FailureLog {
         let known = self.causes.iter_mut().find(|cause| cause.word == word);
         let Some(cause) = known else {
             let (written, left_out) = (now, 0);
-            self.causes.push(Cause {
-                word,
-                written,
-                left_out,
-            });
+            self.causes.push(Cause { word, written, left_out });
             return Some(left_out);
         };
         if now.saturating_duration_since(cause.written) < INTERVAL {
@@ -51,10 +47,7 @@ impl FailureLog {
 mod tests {
     use super::*;
 
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "times are compared; tests need a first one"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "times are compared; tests need a first one")]
     fn start() -> Instant {
         Instant::now()
     }

@@ -18,11 +18,7 @@ pub fn has_any(headers: &HeaderMap, names: &[HeaderName]) -> bool {
 #[must_use]
 pub fn first<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
     // Most of the headers that are looked up are not there, and then none is hashed.
-    if has(headers, name) {
-        headers.get(name)
-    } else {
-        None
-    }
+    if has(headers, name) { headers.get(name) } else { None }
 }
 
 /// True if a header comes more than once, whichever it is.

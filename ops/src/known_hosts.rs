@@ -50,11 +50,7 @@ impl KnownHosts {
     ///
     /// # Errors
     /// [`ForeignHost`].
-    pub fn check(
-        &self,
-        parts: &Parts,
-        is_served: impl Fn(&str) -> bool,
-    ) -> Result<(), ForeignHost> {
+    pub fn check(&self, parts: &Parts, is_served: impl Fn(&str) -> bool) -> Result<(), ForeignHost> {
         let Self::Local(names) = self else {
             return Ok(());
         };
@@ -80,18 +76,14 @@ impl KnownHosts {
     pub fn check_origin(&self, headers: &HeaderMap) -> Result<(), ForeignHost> {
         match self {
             Self::Any => Ok(()),
-            Self::Local(names) => {
-                check_origin(headers, |host| is_local(host) || is_named(names, host))
-            }
+            Self::Local(names) => check_origin(headers, |host| is_local(host) || is_named(names, host)),
         }
     }
 }
 
 fn check_origin(headers: &HeaderMap, is_ours: impl Fn(&str) -> bool) -> Result<(), ForeignHost> {
     match text(headers, &ORIGIN) {
-        Some(origin) if !host_of_origin(origin).is_some_and(is_ours) => {
-            Err(foreign("origin", origin))
-        }
+        Some(origin) if !host_of_origin(origin).is_some_and(is_ours) => Err(foreign("origin", origin)),
         Some(_) | None => Ok(()),
     }
 }
@@ -107,10 +99,7 @@ fn is_named(names: &[String], host: &str) -> bool {
 }
 
 fn foreign(header: &'static str, value: &str) -> ForeignHost {
-    ForeignHost {
-        header,
-        value: value.to_owned(),
-    }
+    ForeignHost { header, value: value.to_owned() }
 }
 
 /// The host of `http://host:port`; `None` for `null` and the like.
@@ -132,9 +121,8 @@ fn without_port(authority: &str) -> &str {
 
 /// Last labels of names that anybody can buy, beside those of countries, which have two letters, and that of
 /// documentation.
-const PUBLIC: [&str; 12] = [
-    "com", "net", "org", "info", "io", "dev", "app", "xyz", "online", "site", "cloud", "example",
-];
+const PUBLIC: [&str; 12] =
+    ["com", "net", "org", "info", "io", "dev", "app", "xyz", "online", "site", "cloud", "example"];
 
 /// True for a name that a stranger may own.
 fn is_public(host: &str) -> bool {
@@ -202,30 +190,15 @@ mod tests {
         ] {
             assert_eq!(check(&hosts, host, None), Ok(()), "{host}");
         }
-        for host in [
-            "evil.com",
-            "evil.com:8080",
-            "localhost.evil.com",
-            "127.0.0.1.evil.com",
-        ] {
+        for host in ["evil.com", "evil.com:8080", "localhost.evil.com", "127.0.0.1.evil.com"] {
             let error = check(&hosts, host, None).unwrap_err();
             assert_eq!(error.header, "host", "{host}");
         }
-        for origin in [
-            "http://evil.com",
-            "null",
-            "http://10.1.2.3",
-            "file://",
-            "https://localhost.evil.com",
-        ] {
+        for origin in ["http://evil.com", "null", "http://10.1.2.3", "file://", "https://localhost.evil.com"] {
             let error = check(&hosts, "localhost", Some(origin)).unwrap_err();
             assert_eq!(error.header, "origin", "{origin}");
         }
-        for origin in [
-            "http://localhost:3000",
-            "http://127.0.0.1",
-            "https://a-b.example.com",
-        ] {
+        for origin in ["http://localhost:3000", "http://127.0.0.1", "https://a-b.example.com"] {
             assert_eq!(check(&hosts, "localhost", Some(origin)), Ok(()), "{origin}");
         }
     }

@@ -5,10 +5,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Raises the limit to the most that the process may have: shells set it to 1024, for programs that use `select`.
 pub fn raise_limit() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    let most = Rlimit {
-        current: maximum,
-        maximum,
-    };
+    let most = Rlimit { current: maximum, maximum };
     if let Err(error) = setrlimit(Resource::Nofile, most) {
         tracing::debug!(%error, "cannot raise the limit on open files");
     }

@@ -23,27 +23,11 @@ impl collector::Collector for Collector {
         // The library's word for no limit is 0.
         let max_files = usage.max_fds.filter(|max| *max > 0);
         for (name, help, value) in [
-            (
-                "process_resident_memory_bytes",
-                "Memory in use",
-                usage.resident_memory_bytes,
-            ),
-            (
-                "process_virtual_memory_bytes",
-                "Address space in use",
-                usage.virtual_memory_bytes,
-            ),
+            ("process_resident_memory_bytes", "Memory in use", usage.resident_memory_bytes),
+            ("process_virtual_memory_bytes", "Address space in use", usage.virtual_memory_bytes),
             ("process_open_fds", "Open files and sockets", usage.open_fds),
-            (
-                "process_max_fds",
-                "Files and sockets it may open",
-                max_files,
-            ),
-            (
-                "process_start_time_seconds",
-                "Unix time of its start",
-                usage.start_time_seconds,
-            ),
+            ("process_max_fds", "Files and sockets it may open", max_files),
+            ("process_start_time_seconds", "Unix time of its start", usage.start_time_seconds),
         ] {
             if let Some(value) = value {
                 encode(&mut encoder, name, help, &ConstGauge::new(value))?;
@@ -53,12 +37,7 @@ impl collector::Collector for Collector {
     }
 }
 
-fn encode(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    metric: &impl EncodeMetric,
-) -> fmt::Result {
+fn encode(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, metric: &impl EncodeMetric) -> fmt::Result {
     metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
 }
 
@@ -77,10 +56,7 @@ mod tests {
             "process_max_fds ",
             "process_start_time_seconds ",
         ] {
-            assert!(
-                text.lines().any(|line| line.starts_with(name)),
-                "{name} in\n{text}"
-            );
+            assert!(text.lines().any(|line| line.starts_with(name)), "{name} in\n{text}");
         }
     }
 }

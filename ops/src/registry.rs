@@ -67,11 +67,7 @@ fn classic_type<'a>(kind: &'a str, name: &str, sample: Option<&str>) -> (&'stati
 fn counter_suffix(name: &str, sample: Option<&str>) -> &'static str {
     let after = sample.and_then(|line| line.strip_prefix(name));
     let is_bare = after.is_some_and(|after| after.starts_with(['{', ' ']));
-    if is_bare || name.starts_with(TRITON) {
-        ""
-    } else {
-        "_total"
-    }
+    if is_bare || name.starts_with(TRITON) { "" } else { "_total" }
 }
 
 #[cfg(test)]
@@ -121,14 +117,8 @@ mod tests {
             registry.register_collector(Box::new(Counters(samples)));
             let text = text(&registry).unwrap();
             let lines = text.lines();
-            let types: Vec<_> = lines
-                .filter_map(|line| line.strip_prefix("# TYPE "))
-                .collect();
-            let expected = [
-                "first_total counter",
-                "second_total counter",
-                "nv_third counter",
-            ];
+            let types: Vec<_> = lines.filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+            let expected = ["first_total counter", "second_total counter", "nv_third counter"];
             assert_eq!(types, expected);
         }
     }

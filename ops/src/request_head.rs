@@ -35,12 +35,7 @@ pub fn check(headers: &HeaderMap) -> Result<(), Ambiguous> {
     // hyper decodes `chunked` alone: the bytes of another coding would be taken for the body's own.
     if !is_chunked_alone(headers) {
         let name = "transfer-encoding";
-        return Err(ambiguous(
-            headers,
-            name,
-            &TRANSFER_ENCODING,
-            "chunked alone",
-        ));
+        return Err(ambiguous(headers, name, &TRANSFER_ENCODING, "chunked alone"));
     }
     if differs(headers.get_all(JSON_LENGTH)) {
         let name = "inference-header-content-length";
@@ -61,21 +56,10 @@ fn differs(values: header::GetAll<'_, HeaderValue>) -> bool {
     values.any(|value| Some(value) != first)
 }
 
-fn ambiguous(
-    headers: &HeaderMap,
-    name: &'static str,
-    header: &HeaderName,
-    expected: &'static str,
-) -> Ambiguous {
+fn ambiguous(headers: &HeaderMap, name: &'static str, header: &HeaderName, expected: &'static str) -> Ambiguous {
     let values = headers.get_all(header).iter();
-    let values: Vec<_> = values
-        .map(|value| String::from_utf8_lossy(value.as_bytes()))
-        .collect();
-    Ambiguous {
-        name,
-        value: values.join(", "),
-        expected,
-    }
+    let values: Vec<_> = values.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+    Ambiguous { name, value: values.join(", "), expected }
 }
 
 #[cfg(test)]
@@ -106,10 +90,7 @@ mod tests {
             &[("transfer-encoding", "gzip, chunked")][..],
             &[("transfer-encoding", "chunked, chunked")],
             &[chunked, chunked],
-            &[
-                ("inference-header-content-length", "7"),
-                ("inference-header-content-length", "0"),
-            ],
+            &[("inference-header-content-length", "7"), ("inference-header-content-length", "0")],
         ] {
             assert!(checked(lines).is_err(), "{lines:?}");
         }

@@ -57,22 +57,14 @@ const BACKLOG: i32 = 4096;
 
 /// A client that is gone is noticed after a minute, as long as a request may take, and a connection costs a packet each
 /// half minute.
-const CLIENTS: Keepalive = Keepalive {
-    time: Duration::from_secs(30),
-    interval: Duration::from_secs(10),
-    probes: 3,
-};
+const CLIENTS: Keepalive = Keepalive { time: Duration::from_secs(30), interval: Duration::from_secs(10), probes: 3 };
 
 /// Binds and listens. Must be called within a tokio runtime.
 ///
 /// # Errors
 /// The operating system's, `AddrInUse` among them.
 pub fn bind(address: SocketAddr, port: PortUse) -> io::Result<TcpListener> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // A restarted server takes its port back at once.
     socket.set_reuse_address(true)?;
     if port == PortUse::Shared {

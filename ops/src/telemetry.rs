@@ -79,26 +79,19 @@ pub fn install(settings: &Settings) -> Result<Handle, TelemetryError> {
         None => BoxMakeWriter::new(std::io::stderr),
     };
     let (filter, handle) = reload::Layer::new(settings.levels);
-    let layer = tracing_subscriber::fmt::layer()
-        .with_writer(writer)
-        .with_ansi(false);
+    let layer = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false);
     let layer = match settings.format {
         Format::Text => layer.boxed(),
         Format::Json => layer.json().flatten_event(true).boxed(),
     };
-    let installed = tracing_subscriber::registry()
-        .with(layer.with_filter(filter))
-        .try_init();
+    let installed = tracing_subscriber::registry().with(layer.with_filter(filter)).try_init();
     installed.map_err(|_| TelemetryError::Installed)?;
     Ok(Handle(handle))
 }
 
 fn append_to(path: &Path) -> Result<BoxMakeWriter, TelemetryError> {
     let file = OpenOptions::new().create(true).append(true).open(path);
-    let file = file.map_err(|source| TelemetryError::File {
-        path: path.to_owned(),
-        source,
-    })?;
+    let file = file.map_err(|source| TelemetryError::File { path: path.to_owned(), source })?;
     Ok(BoxMakeWriter::new(Mutex::new(file)))
 }
 
@@ -131,12 +124,7 @@ impl Levels {
 
 impl Default for Levels {
     fn default() -> Self {
-        Self {
-            error: true,
-            warning: true,
-            info: true,
-            verbose: 0,
-        }
+        Self { error: true, warning: true, info: true, verbose: 0 }
     }
 }
 
@@ -163,10 +151,7 @@ mod tests {
 
     #[test]
     fn each_level_has_its_switch() {
-        let levels = Levels {
-            warning: false,
-            ..Levels::default()
-        };
+        let levels = Levels { warning: false, ..Levels::default() };
         assert!(levels.admit(Level::ERROR, "h2"));
         assert!(!levels.admit(Level::WARN, "weir_runtime"));
         assert!(levels.admit(Level::INFO, "weir_runtime"));
@@ -177,51 +162,29 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_opened_is_told_with_the_reason() {
         let error = append_to(Path::new("/proc/none/log")).err().unwrap();
-        let expected =
-            "cannot open log file '/proc/none/log': No such file or directory (os error 2)";
+        let expected = "cannot open log file '/proc/none/log': No such file or directory (os error 2)";
         assert_eq!(error.to_string(), expected);
     }
 
     #[test]
     fn verbosity_opens_our_events_before_those_of_libraries() {
-        let one = Levels {
-            verbose: 1,
-            ..Levels::default()
-        };
+        let one = Levels { verbose: 1, ..Levels::default() };
         assert!(one.admit(Level::DEBUG, "weir_ops") && !one.admit(Level::DEBUG, "h2"));
-        let two = Levels {
-            verbose: 2,
-            ..Levels::default()
-        };
+        let two = Levels { verbose: 2, ..Levels::default() };
         assert!(two.admit(Level::DEBUG, "h2") && two.admit(Level::TRACE, "weir_ops"));
     }
 
     #[test]
     fn levels_change_while_running_and_a_file_takes_the_lines() {
         let path = std::env::temp_dir().join(format!("weir-ops-{}.log", std::process::id()));
-        let settings = Settings {
-            file: Some(path.clone()),
-            format: Format::Json,
-            ..Settings::default()
-        };
+        let settings = Settings { file: Some(path.clone()), format: Format::Json, ..Settings::default() };
         let handle = install(&settings).unwrap();
         tracing::info!(target: "weir_ops", "first");
-        handle
-            .set(Levels {
-                info: false,
-                ..Levels::default()
-            })
-            .unwrap();
+        handle.set(Levels { info: false, ..Levels::default() }).unwrap();
         tracing::info!(target: "weir_ops", "second");
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        assert!(
-            text.contains("\"message\":\"first\"") && !text.contains("second"),
-            "{text}"
-        );
-        assert!(matches!(
-            install(&Settings::default()),
-            Err(TelemetryError::Installed)
-        ));
+        assert!(text.contains("\"message\":\"first\"") && !text.contains("second"), "{text}");
+        assert!(matches!(install(&Settings::default()), Err(TelemetryError::Installed)));
     }
 }

@@ -76,19 +76,10 @@ pub fn classification(
             }
         }
     }
-    let dims: Vec<i64> = rows
-        .into_iter()
-        .chain([count])
-        .map(|dim| dim as i64)
-        .collect();
+    let dims: Vec<i64> = rows.into_iter().chain([count]).map(|dim| dim as i64).collect();
     let name = tensor.name().to_owned();
     let shape = Shape::new(&dims)?;
-    Ok(Tensor::new(
-        name,
-        DataType::Bytes,
-        shape,
-        Bytes::from(data),
-    )?)
+    Ok(Tensor::new(name, DataType::Bytes, shape, Bytes::from(data))?)
 }
 
 /// Scores in the widest type of their kind: widening keeps both order and text.
@@ -123,9 +114,7 @@ impl Scores {
         match self {
             Self::Unsigned(all) => best(order, count, |a, b| all[start + b].cmp(&all[start + a])),
             Self::Signed(all) => best(order, count, |a, b| all[start + b].cmp(&all[start + a])),
-            Self::Real(all) => best(order, count, |a, b| {
-                descending(all[start + a], all[start + b])
-            }),
+            Self::Real(all) => best(order, count, |a, b| descending(all[start + a], all[start + b])),
         }
     }
 
@@ -159,11 +148,7 @@ fn best(order: &mut Vec<usize>, count: usize, compare: impl Fn(usize, usize) -> 
 }
 
 fn widen<const N: usize, T>(data: &[u8], convert: impl Fn([u8; N]) -> T) -> Vec<T> {
-    data.as_chunks::<N>()
-        .0
-        .iter()
-        .map(|le| convert(*le))
-        .collect()
+    data.as_chunks::<N>().0.iter().map(|le| convert(*le)).collect()
 }
 
 fn descending(a: f64, b: f64) -> Ordering {
@@ -175,9 +160,5 @@ fn descending(a: f64, b: f64) -> Ordering {
 
 /// Formats as C's `%f` does: six decimals.
 fn format_real(value: f64) -> String {
-    if value.is_nan() {
-        "nan".to_owned()
-    } else {
-        format!("{value:.6}")
-    }
+    if value.is_nan() { "nan".to_owned() } else { format!("{value:.6}") }
 }

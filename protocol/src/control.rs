@@ -27,11 +27,7 @@ pub fn is_control_without_model(path: &str) -> bool {
 
 fn is_control_rpc(rpc: &str) -> bool {
     match rpc {
-        "RepositoryIndex"
-        | "RepositoryModelLoad"
-        | "RepositoryModelUnload"
-        | "TraceSetting"
-        | "LogSettings" => true,
+        "RepositoryIndex" | "RepositoryModelLoad" | "RepositoryModelUnload" | "TraceSetting" | "LogSettings" => true,
         other => other.contains("SharedMemory"),
     }
 }
@@ -51,9 +47,7 @@ fn is_control_path(path: &str) -> bool {
     }
     // A server that splits the path first keeps slashes and dots within a name.
     let names = path.split('/').filter(|segment| !segment.is_empty());
-    let names: Vec<_> = names
-        .map(|name| percent_decode_str(name).decode_utf8_lossy())
-        .collect();
+    let names: Vec<_> = names.map(|name| percent_decode_str(name).decode_utf8_lossy()).collect();
     are_control(names.iter().map(|name| name.as_bytes()))
 }
 
@@ -95,13 +89,7 @@ fn are_control<'a>(mut segments: impl Iterator<Item = &'a [u8]>) -> bool {
     if is(group, "models") {
         return is_about_all_or_traced(segments);
     }
-    let groups = [
-        "repository",
-        "systemsharedmemory",
-        "cudasharedmemory",
-        "logging",
-        "trace",
-    ];
+    let groups = ["repository", "systemsharedmemory", "cudasharedmemory", "logging", "trace"];
     groups.iter().any(|name| is(group, name))
 }
 
@@ -197,10 +185,7 @@ mod tests {
     fn statistics_over_grpc_are_of_all_models_without_a_name() {
         for (path, expected) in [
             ("/inference.GRPCInferenceService/ModelStatistics", true),
-            (
-                "/prefix.inference.GRPCInferenceService/ModelStatistics",
-                true,
-            ),
+            ("/prefix.inference.GRPCInferenceService/ModelStatistics", true),
             ("/inference.GRPCInferenceService/ModelMetadata", false),
             ("/v2/models/a/stats", false),
             ("ModelStatistics", false),

@@ -78,9 +78,7 @@ impl DataType {
     /// Finds the datatype of a V2 name; case matters, as in Triton.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|datatype| datatype.name() == name)
+        Self::ALL.into_iter().find(|datatype| datatype.name() == name)
     }
 
     /// Bytes per element; `None` for [`DataType::Bytes`], whose elements vary.

@@ -35,8 +35,7 @@ pub mod proto {
 
     /// The encoded `FileDescriptorSet` of package `inference`, for reflection and for reading
     /// `config.pbtxt`.
-    pub const FILE_DESCRIPTOR_SET: &[u8] =
-        include_bytes!(concat!(env!("OUT_DIR"), "/inference.bin"));
+    pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/inference.bin"));
 }
 
 /// Limit on a status' message, in bytes. It travels as metadata, of which clients take 8 KiB in all by default, and

@@ -28,8 +28,7 @@ pub use classification::{ClassificationError, classification};
 pub use control::{is_control, is_control_without_model};
 pub use datatype::DataType;
 pub use infer::{
-    Delivery, InferRequest, InferResponse, Input, Parameter, Parameters, RequestedOutput,
-    SharedRange, Source,
+    Delivery, InferRequest, InferResponse, Input, Parameter, Parameters, RequestedOutput, SharedRange, Source,
 };
 pub use own_deadline::blame_of_own_deadline;
 pub use shape::{Shape, ShapeError};

@@ -15,11 +15,7 @@ const SHORTEST_COUNTED: Duration = Duration::from_secs(1);
 /// Whose doing it is that an answer does not come within a client's own `time`, which it had from its whole request on.
 #[must_use]
 pub fn blame_of_own_deadline(time: Duration) -> Blame {
-    if time < SHORTEST_COUNTED {
-        Blame::Caller
-    } else {
-        Blame::Server
-    }
+    if time < SHORTEST_COUNTED { Blame::Caller } else { Blame::Server }
 }
 
 #[cfg(test)]

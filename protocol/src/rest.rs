@@ -29,8 +29,8 @@ use crate::{Batching, TensorSpec};
 pub use crate::json::{RowLayout, elements, members, rows, widths};
 pub use binary::parse_header_length;
 pub use bodies::{
-    Health, IndexEntry, ModelMetadata, ServerMetadata, alive, error_body, live, model_list,
-    model_metadata, model_ready, not_live, not_ready, ready, repository_index, server_metadata,
+    Health, IndexEntry, ModelMetadata, ServerMetadata, alive, error_body, live, model_list, model_metadata,
+    model_ready, not_live, not_ready, ready, repository_index, server_metadata,
 };
 pub use error::RestError;
 pub use generate::{decode_generate, encode_generate, event};
@@ -38,9 +38,7 @@ pub use json_size::most_json_bytes;
 pub use predict::{decode_predict, encode_predict};
 pub use raw::decode_raw;
 pub use region::{RegionRequest, decode_region};
-pub use repository::{
-    IndexRequest, LoadRequest, UnloadRequest, decode_index, decode_load, decode_unload,
-};
+pub use repository::{IndexRequest, LoadRequest, UnloadRequest, decode_index, decode_load, decode_unload};
 pub use request::decode_request;
 pub use response::{Encoded, encode_response};
 
@@ -59,10 +57,7 @@ pub struct Limits {
 impl Limits {
     /// Triton's default of 64 MiB of JSON, and ten times the tensors of any model known to us, which
     /// keeps a small body from causing many allocations.
-    pub const DEFAULT: Self = Self {
-        max_json: 1 << 26,
-        max_tensors: 4096,
-    };
+    pub const DEFAULT: Self = Self { max_json: 1 << 26, max_tensors: 4096 };
 }
 
 /// The model that a body is decoded for, where the body itself has no datatypes or shapes.

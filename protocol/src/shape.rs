@@ -55,25 +55,16 @@ impl Shape {
     /// elsewhere does not excuse an overflow, because a slice of the shape could still overflow.
     pub fn new(dims: &[i64]) -> Result<Self, ShapeError> {
         if dims.len() > Self::MAX_DIMS {
-            return Err(ShapeError::TooManyDims {
-                count: dims.len(),
-                max: Self::MAX_DIMS,
-            });
+            return Err(ShapeError::TooManyDims { count: dims.len(), max: Self::MAX_DIMS });
         }
         let mut checked = SmallVec::with_capacity(dims.len());
         for &dim in dims {
             let Ok(dim) = usize::try_from(dim) else {
-                return Err(ShapeError::Negative {
-                    shape: text(dims),
-                    dim,
-                });
+                return Err(ShapeError::Negative { shape: text(dims), dim });
             };
             checked.push(dim);
         }
-        let too_large = || ShapeError::TooLarge {
-            shape: text(dims),
-            max: Self::MAX_ELEMENTS,
-        };
+        let too_large = || ShapeError::TooLarge { shape: text(dims), max: Self::MAX_ELEMENTS };
         let mut product = 1_usize;
         for &dim in checked.iter().filter(|dim| **dim != 0) {
             product = product.checked_mul(dim).ok_or_else(too_large)?;
@@ -82,10 +73,7 @@ impl Shape {
             return Err(too_large());
         }
         let elements = if checked.contains(&0) { 0 } else { product };
-        Ok(Self {
-            dims: checked,
-            elements,
-        })
+        Ok(Self { dims: checked, elements })
     }
 
     /// The dimensions, outermost first.

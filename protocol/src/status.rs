@@ -79,9 +79,7 @@ impl Code {
     pub const fn http(self) -> StatusCode {
         match self {
             // For `Cancelled`, 499 is nobody's standard; the client that could read it is gone.
-            Self::InvalidArgument | Self::AlreadyExists | Self::Cancelled => {
-                StatusCode::BAD_REQUEST
-            }
+            Self::InvalidArgument | Self::AlreadyExists | Self::Cancelled => StatusCode::BAD_REQUEST,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -102,9 +100,7 @@ impl Code {
             // gRPC has no status of its own for a slow caller; that of a deadline would blame the server.
             Self::InvalidArgument | Self::TooSlow => tonic::Code::InvalidArgument,
             Self::NotFound => tonic::Code::NotFound,
-            Self::MethodNotAllowed | Self::UnknownCoding | Self::Unimplemented => {
-                tonic::Code::Unimplemented
-            }
+            Self::MethodNotAllowed | Self::UnknownCoding | Self::Unimplemented => tonic::Code::Unimplemented,
             Self::TooLarge | Self::Overloaded => tonic::Code::ResourceExhausted,
             Self::AlreadyExists => tonic::Code::AlreadyExists,
             Self::Restricted | Self::Unavailable => tonic::Code::Unavailable,
@@ -120,9 +116,9 @@ impl Code {
     pub const fn of_grpc(status: tonic::Code) -> Option<Self> {
         match status {
             tonic::Code::Ok => None,
-            tonic::Code::InvalidArgument
-            | tonic::Code::OutOfRange
-            | tonic::Code::FailedPrecondition => Some(Self::InvalidArgument),
+            tonic::Code::InvalidArgument | tonic::Code::OutOfRange | tonic::Code::FailedPrecondition => {
+                Some(Self::InvalidArgument)
+            }
             tonic::Code::NotFound => Some(Self::NotFound),
             tonic::Code::AlreadyExists => Some(Self::AlreadyExists),
             tonic::Code::PermissionDenied => Some(Self::Forbidden),
@@ -132,10 +128,9 @@ impl Code {
             tonic::Code::DeadlineExceeded => Some(Self::DeadlineExceeded),
             tonic::Code::Cancelled => Some(Self::Cancelled),
             tonic::Code::Unimplemented => Some(Self::Unimplemented),
-            tonic::Code::Internal
-            | tonic::Code::Unknown
-            | tonic::Code::Aborted
-            | tonic::Code::DataLoss => Some(Self::Internal),
+            tonic::Code::Internal | tonic::Code::Unknown | tonic::Code::Aborted | tonic::Code::DataLoss => {
+                Some(Self::Internal)
+            }
         }
     }
 
@@ -224,14 +219,9 @@ mod tests {
         ] {
             assert_eq!(blame(status), Some(Blame::Caller), "{status:?}");
         }
-        for status in [
-            Grpc::Unknown,
-            Grpc::Internal,
-            Grpc::Unavailable,
-            Grpc::DataLoss,
-            Grpc::DeadlineExceeded,
-            Grpc::Aborted,
-        ] {
+        for status in
+            [Grpc::Unknown, Grpc::Internal, Grpc::Unavailable, Grpc::DataLoss, Grpc::DeadlineExceeded, Grpc::Aborted]
+        {
             assert_eq!(blame(status), Some(Blame::Server), "{status:?}");
         }
         assert_eq!(blame(Grpc::ResourceExhausted), Some(Blame::Load));

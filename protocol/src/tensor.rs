@@ -36,17 +36,13 @@ pub enum TensorError {
         got: usize,
     },
     /// The data ends within a BYTES element's length.
-    #[error(
-        "incomplete string length indicator: expecting 4 bytes but only {left} bytes available"
-    )]
+    #[error("incomplete string length indicator: expecting 4 bytes but only {left} bytes available")]
     TruncatedLength {
         /// Bytes after the last whole element.
         left: usize,
     },
     /// The data ends within a BYTES element.
-    #[error(
-        "incomplete string data: expecting string of length {length} but only {left} bytes available"
-    )]
+    #[error("incomplete string data: expecting string of length {length} but only {left} bytes available")]
     TruncatedString {
         /// Bytes that the element's length prefix announces.
         length: usize,
@@ -68,22 +64,12 @@ impl Tensor {
     ///
     /// # Errors
     /// [`TensorError`] when it does not; BYTES tensors are walked element by element.
-    pub fn new(
-        name: String,
-        datatype: DataType,
-        shape: Shape,
-        data: Bytes,
-    ) -> Result<Self, TensorError> {
+    pub fn new(name: String, datatype: DataType, shape: Shape, data: Bytes) -> Result<Self, TensorError> {
         match datatype.size() {
             Some(size) => check_size(shape.elements() * size, data.len())?,
             None => check_strings(shape.elements(), &data)?,
         }
-        Ok(Self {
-            name,
-            datatype,
-            shape,
-            data,
-        })
+        Ok(Self { name, datatype, shape, data })
     }
 
     /// Name of the input or output.
@@ -112,21 +98,13 @@ impl Tensor {
 
     /// Elements of a BYTES tensor, without their length prefixes; none for other types.
     pub fn strings(&self) -> impl Iterator<Item = &[u8]> {
-        let data: &[u8] = if self.datatype == DataType::Bytes {
-            &self.data
-        } else {
-            &[]
-        };
+        let data: &[u8] = if self.datatype == DataType::Bytes { &self.data } else { &[] };
         strings(data).map_while(Result::ok)
     }
 }
 
 fn check_size(expected: usize, got: usize) -> Result<(), TensorError> {
-    if expected == got {
-        Ok(())
-    } else {
-        Err(TensorError::Size { expected, got })
-    }
+    if expected == got { Ok(()) } else { Err(TensorError::Size { expected, got }) }
 }
 
 fn check_strings(expected: usize, data: &[u8]) -> Result<(), TensorError> {
@@ -138,11 +116,7 @@ fn check_strings(expected: usize, data: &[u8]) -> Result<(), TensorError> {
             break;
         }
     }
-    if got == expected {
-        Ok(())
-    } else {
-        Err(TensorError::Elements { expected, got })
-    }
+    if got == expected { Ok(()) } else { Err(TensorError::Elements { expected, got }) }
 }
 
 /// Iterates over length-prefixed elements; an `Err` ends the iteration where the data is truncated.
@@ -172,12 +146,7 @@ mod tests {
 
     fn bytes_tensor(elements: i64, data: &'static [u8]) -> Result<Tensor, TensorError> {
         let shape = Shape::new(&[elements]).unwrap();
-        Tensor::new(
-            "x".to_owned(),
-            DataType::Bytes,
-            shape,
-            Bytes::from_static(data),
-        )
+        Tensor::new("x".to_owned(), DataType::Bytes, shape, Bytes::from_static(data))
     }
 
     #[test]
@@ -189,12 +158,6 @@ mod tests {
         let cut = bytes_tensor(2, b"\0\0\0\0\x01\0").unwrap_err();
         assert_eq!(cut, TensorError::TruncatedLength { left: 2 });
         let many = bytes_tensor(1, b"\0\0\0\0\0\0\0\0").unwrap_err();
-        assert_eq!(
-            many,
-            TensorError::Elements {
-                expected: 1,
-                got: 2
-            }
-        );
+        assert_eq!(many, TensorError::Elements { expected: 1, got: 2 });
     }
 }

@@ -7,9 +7,7 @@ use bytes::Bytes;
 use prost::Message;
 use weir_fuzz::{FuzzRng, mutate};
 use weir_protocol::grpc::proto::infer_parameter::ParameterChoice;
-use weir_protocol::grpc::proto::model_infer_request::{
-    InferInputTensor, InferRequestedOutputTensor,
-};
+use weir_protocol::grpc::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use weir_protocol::grpc::proto::{InferParameter, InferTensorContents, ModelInferRequest};
 use weir_protocol::grpc::{NameField, Peek, decode_request, peek_model_name};
 use weir_protocol::{DataType, Source, Tensor};
@@ -97,12 +95,8 @@ fn typed() -> ModelInferRequest {
 }
 
 fn parameters() -> ModelInferRequest {
-    let int = |value| InferParameter {
-        parameter_choice: Some(ParameterChoice::Int64Param(value)),
-    };
-    let region = InferParameter {
-        parameter_choice: Some(ParameterChoice::StringParam("r".to_owned())),
-    };
+    let int = |value| InferParameter { parameter_choice: Some(ParameterChoice::Int64Param(value)) };
+    let region = InferParameter { parameter_choice: Some(ParameterChoice::StringParam("r".to_owned())) };
     let shared = [
         ("shared_memory_region".to_owned(), region),
         ("shared_memory_byte_size".to_owned(), int(8)),
@@ -111,10 +105,7 @@ fn parameters() -> ModelInferRequest {
     ];
     let mut message = raw(DataType::Fp32);
     message.inputs[0].parameters = shared.clone().into();
-    message.outputs = vec![InferRequestedOutputTensor {
-        name: "OUTPUT0".to_owned(),
-        parameters: shared.into(),
-    }];
+    message.outputs = vec![InferRequestedOutputTensor { name: "OUTPUT0".to_owned(), parameters: shared.into() }];
     message.parameters = [("priority", 1), ("timeout", 1), ("triton_x", 1), ("k", 1)]
         .map(|(key, value)| (key.to_owned(), int(value)))
         .into();

@@ -2,11 +2,7 @@
 //! return without panic or delay, and every decoded body must encode and decode to the same tensors.
 //!
 //! Runs for `WEIR_FUZZ_SECONDS` (5 if unset); a failure prints the input that caused it.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 #[path = "fuzz/corpus.rs"]
 mod corpus;
@@ -50,10 +46,7 @@ fn every_body_is_decoded_or_refused() {
     for (target, runner, finished) in runners.collect::<Vec<_>>() {
         let name = target.name;
         let waited = finished.recv_timeout(budget + Duration::from_secs(60));
-        assert!(
-            waited.is_ok() || runner.is_finished(),
-            "{name}: a decoder hangs"
-        );
+        assert!(waited.is_ok() || runner.is_finished(), "{name}: a decoder hangs");
         match runner.join() {
             Ok(runs) => println!("{name}: {runs} inputs in {budget:?}, no finding"),
             Err(finding) => std::panic::resume_unwind(finding),
@@ -61,10 +54,7 @@ fn every_body_is_decoded_or_refused() {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how long to fuzz is the caller's choice"
-)]
+#[expect(clippy::disallowed_methods, reason = "how long to fuzz is the caller's choice")]
 fn seconds() -> Duration {
     let seconds = std::env::var("WEIR_FUZZ_SECONDS");
     Duration::from_secs(seconds.map_or(5, |text| text.parse().unwrap()))
@@ -86,12 +76,7 @@ fn run(target: &FuzzTarget, budget: Duration) -> u64 {
             Err(_) => panic!("{}: {} (bytes {input:?})", target.name, shown()),
         }
         let took = processor_time().saturating_sub(start);
-        assert!(
-            took < TOO_SLOW,
-            "{} took {took:?}: {}",
-            target.name,
-            shown()
-        );
+        assert!(took < TOO_SLOW, "{} took {took:?}: {}", target.name, shown());
         runs += 1;
     }
     runs

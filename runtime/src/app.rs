@@ -155,9 +155,7 @@ async fn load(config: &Config, server: &Server, drain: &Drain) -> Exit {
         match config.model_name {
             // There are no others.
             Some(_) => tracing::info!("exiting: the model did not load"),
-            None => tracing::error!(
-                "exiting: a model did not load. To serve the others, use --exit-on-error false"
-            ),
+            None => tracing::error!("exiting: a model did not load. To serve the others, use --exit-on-error false"),
         }
         return Exit::Failed;
     }

@@ -24,45 +24,20 @@ impl Interface {
             let Some(first) = parts.first() else { continue };
             let shape = self.column_shape(&first.shape, rows, model_dims(config), jobs)?;
             let name: Arc<str> = config.name.as_str().into();
-            let pad = self
-                .padding
-                .as_ref()
-                .map_or(0.0, |padding| padding.value(&config.name));
-            columns.push(Column {
-                name,
-                datatype: first.datatype,
-                shape,
-                parts,
-                pad,
-            });
+            let pad = self.padding.as_ref().map_or(0.0, |padding| padding.value(&config.name));
+            columns.push(Column { name, datatype: first.datatype, shape, parts, pad });
         }
-        let info = |job: &Job| RequestInfo {
-            rows: job.rows,
-            parameters: Arc::clone(&job.parameters),
-        };
-        Ok(Batch {
-            rows,
-            columns,
-            requests: jobs.iter().map(info).collect(),
-        })
+        let info = |job: &Job| RequestInfo { rows: job.rows, parameters: Arc::clone(&job.parameters) };
+        Ok(Batch { rows, columns, requests: jobs.iter().map(info).collect() })
     }
 
-    fn column_shape(
-        &self,
-        first: &Shape,
-        rows: usize,
-        dims: &[i64],
-        jobs: &[Job],
-    ) -> Result<Shape, ServeError> {
+    fn column_shape(&self, first: &Shape, rows: usize, dims: &[i64], jobs: &[Job]) -> Result<Shape, ServeError> {
         if self.signature.max_batch_size == 0 {
             return Ok(first.clone());
         }
         let mut shape: Vec<i64> = first.signed().collect();
         shape[0] = rows as i64;
-        let bucket = jobs
-            .first()
-            .and_then(|job| job.length)
-            .map(|length| length.bucket as i64);
+        let bucket = jobs.first().and_then(|job| job.length).map(|length| length.bucket as i64);
         if let (Some(bucket), Some(axis)) = (bucket, variable_axis(dims)) {
             shape[axis + 1] = bucket;
         }
@@ -79,9 +54,7 @@ impl Interface {
         for (i, config) in self.signature.outputs.iter().enumerate() {
             let name = &config.name;
             let Some(output) = answer.outputs.get(i) else {
-                return Err(ServeError::Model(format!(
-                    "the model returned no output '{name}'"
-                )));
+                return Err(ServeError::Model(format!("the model returned no output '{name}'")));
             };
             let shape = output.shape();
             if self.signature.max_batch_size > 0 && shape.dims().first() != Some(&rows) {
@@ -99,21 +72,9 @@ impl Interface {
     ///
     /// # Errors
     /// [`ServeError::Model`] naming the output at fault.
-    pub(crate) fn check_whole(
-        &self,
-        answer: Answer,
-        rows: usize,
-        length: Option<Length>,
-    ) -> Result<(), ServeError> {
+    pub(crate) fn check_whole(&self, answer: Answer, rows: usize, length: Option<Length>) -> Result<(), ServeError> {
         self.check(&answer, rows)?;
-        let slice = AnswerSlice {
-            answer: Arc::new(answer),
-            index: 0,
-            first_row: 0,
-            rows,
-            batch_rows: rows,
-            length,
-        };
+        let slice = AnswerSlice { answer: Arc::new(answer), index: 0, first_row: 0, rows, batch_rows: rows, length };
         for index in 0..self.signature.outputs.len() {
             slice.output(self, index)?;
         }
@@ -125,17 +86,8 @@ impl Interface {
 ///
 /// # Errors
 /// The output at fault, as a client would read it.
-pub fn check_answer(
-    model: &str,
-    signature: &Signature,
-    answer: Answer,
-    rows: usize,
-) -> Result<(), String> {
-    let interface = Interface {
-        model: model.to_owned(),
-        signature: signature.clone(),
-        padding: None,
-    };
+pub fn check_answer(model: &str, signature: &Signature, answer: Answer, rows: usize) -> Result<(), String> {
+    let interface = Interface { model: model.to_owned(), signature: signature.clone(), padding: None };
     let checked = interface.check_whole(answer, rows, None);
     checked.map_err(|error| error.to_string())
 }
@@ -161,11 +113,7 @@ impl AnswerSlice {
     /// Response parameters the model gave for this request.
     #[must_use]
     pub fn parameters(&self) -> Parameters {
-        self.answer
-            .parameters
-            .get(self.index)
-            .cloned()
-            .unwrap_or_default()
+        self.answer.parameters.get(self.index).cloned().unwrap_or_default()
     }
 
     /// Cuts this request's rows out of output `index`, as the client is to see it.
@@ -176,11 +124,8 @@ impl AnswerSlice {
         let config = &interface.signature.outputs[index];
         let output = &self.answer.outputs[index];
         let batched = interface.signature.max_batch_size > 0;
-        let (mut shape, mut data) = if batched {
-            self.cut_rows(output)
-        } else {
-            (output.shape().signed().collect(), output.data().clone())
-        };
+        let (mut shape, mut data) =
+            if batched { self.cut_rows(output) } else { (output.shape().signed().collect(), output.data().clone()) };
         let skip = usize::from(batched);
         if let (Some(length), Some(axis)) = (self.length, variable_axis(model_dims(config))) {
             let axis = axis + skip;
@@ -194,11 +139,9 @@ impl AnswerSlice {
             shape.truncate(skip);
             shape.extend(client);
         }
-        let broken =
-            |error: String| ServeError::Model(format!("output '{}': {error}", config.name));
+        let broken = |error: String| ServeError::Model(format!("output '{}': {error}", config.name));
         let shape = Shape::new(&shape).map_err(|error| broken(error.to_string()))?;
-        Tensor::new(config.name.clone(), output.datatype(), shape, data)
-            .map_err(|error| broken(error.to_string()))
+        Tensor::new(config.name.clone(), output.datatype(), shape, data).map_err(|error| broken(error.to_string()))
     }
 
     fn cut_rows(&self, output: &Tensor) -> (Vec<i64>, Bytes) {
@@ -206,10 +149,7 @@ impl AnswerSlice {
         let mut shape: Vec<i64> = dims.signed().collect();
         shape[0] = self.rows as i64;
         let per_row = dims.elements() / self.batch_rows.max(1);
-        let (from, to) = (
-            self.first_row * per_row,
-            (self.first_row + self.rows) * per_row,
-        );
+        let (from, to) = (self.first_row * per_row, (self.first_row + self.rows) * per_row);
         let data = match output.datatype().size() {
             Some(size) => output.data().slice(from * size..to * size),
             None => cut_strings(output.data(), from, to),
@@ -231,11 +171,7 @@ fn cut_strings(data: &Bytes, from: usize, to: usize) -> Bytes {
         };
         at += 4 + u32::from_le_bytes(*length) as usize;
     }
-    if from == to {
-        Bytes::new()
-    } else {
-        data.slice(start..at.min(data.len()))
-    }
+    if from == to { Bytes::new() } else { data.slice(start..at.min(data.len())) }
 }
 
 /// Keeps the first `keep` of an axis. Strided, so it copies; BYTES tensors are never padded.

@@ -48,9 +48,7 @@ impl Coding {
         if name.eq_ignore_ascii_case("x-gzip") {
             return Some(Self::Gzip);
         }
-        [Self::Identity, Self::Gzip, Self::Deflate]
-            .into_iter()
-            .find(|coding| coding.name().eq_ignore_ascii_case(name))
+        [Self::Identity, Self::Gzip, Self::Deflate].into_iter().find(|coding| coding.name().eq_ignore_ascii_case(name))
     }
 
     /// The coding a client prefers, from all of its `Accept-Encoding` headers: the highest weight, the first named
@@ -89,12 +87,7 @@ impl Coding {
     /// # Errors
     /// [`ServeError::Invalid`] for broken data and for bombs, [`ServeError::BodyBudgetExhausted`] while
     /// others hold too much.
-    pub(crate) fn decompress(
-        self,
-        body: Bytes,
-        limit: usize,
-        permit: &BudgetPermit,
-    ) -> Result<Bytes, ServeError> {
+    pub(crate) fn decompress(self, body: Bytes, limit: usize, permit: &BudgetPermit) -> Result<Bytes, ServeError> {
         let decompressed = match self {
             Self::Identity => return Ok(body),
             Self::Gzip => gunzip(&body, limit, permit)?,
@@ -198,12 +191,7 @@ impl<'a> Decompressed<'a> {
         let most = most.min(limit.saturating_add(1));
         let compressed = permit.bytes();
         permit.resize(compressed + DECODER + most.min(STEP))?;
-        Ok(Self {
-            bytes: Vec::with_capacity(most),
-            limit,
-            compressed,
-            permit,
-        })
+        Ok(Self { bytes: Vec::with_capacity(most), limit, compressed, permit })
     }
 
     /// Adds what a decoder yields, each part of which is counted before it is there.
@@ -212,13 +200,9 @@ impl<'a> Decompressed<'a> {
             let room = STEP.min(self.bytes.capacity() - self.bytes.len());
             let held = self.compressed + DECODER + self.bytes.len() + room;
             self.permit.resize(held)?;
-            let step = decoder
-                .by_ref()
-                .take(room as u64)
-                .read_to_end(&mut self.bytes);
-            let more = step.map_err(|error| {
-                ServeError::Invalid(format!("cannot decompress the request body: {error}"))
-            })?;
+            let step = decoder.by_ref().take(room as u64).read_to_end(&mut self.bytes);
+            let more =
+                step.map_err(|error| ServeError::Invalid(format!("cannot decompress the request body: {error}")))?;
             if self.bytes.len() > self.limit {
                 return Err(self.too_large());
             }
@@ -274,11 +258,7 @@ mod tests {
         permit.resize(1000).unwrap();
         let body = [0; 1000];
         let mut decompressed = Decompressed::new(&body, 500_000, &permit).unwrap();
-        let mut decoder = Checked {
-            rest: 500_000,
-            permit: &permit,
-            read: 0,
-        };
+        let mut decoder = Checked { rest: 500_000, permit: &permit, read: 0 };
         let before = decompressed.bytes.as_ptr();
         decompressed.read(&mut decoder).unwrap();
         assert_eq!(decompressed.bytes.len(), 500_000);
@@ -293,10 +273,7 @@ mod tests {
         let permit = budget.permit();
         let refused = Coding::Gzip.decompress(bomb, 999_999, &permit);
         let refused = refused.unwrap_err().to_string();
-        assert!(
-            refused.contains("maximum allowed input size of 999999"),
-            "{refused}"
-        );
+        assert!(refused.contains("maximum allowed input size of 999999"), "{refused}");
     }
 
     #[test]
@@ -305,10 +282,7 @@ mod tests {
         let body_budget = ByteBudget::new(500_000);
         let permit = body_budget.permit();
         let refused = Coding::Gzip.decompress(compressed, 1_000_000, &permit);
-        assert_eq!(
-            refused,
-            Err(ServeError::BodyBudgetExhausted { limit: 500_000 })
-        );
+        assert_eq!(refused, Err(ServeError::BodyBudgetExhausted { limit: 500_000 }));
         drop(permit);
         assert_eq!(body_budget.in_use(), 0);
     }
@@ -365,10 +339,7 @@ mod tests {
         for coding in [Coding::Gzip, Coding::Deflate] {
             let compressed = coding.compress(b"[1]").unwrap();
             let followed = Bytes::from([&compressed[..], b"[2]"].concat());
-            assert!(
-                coding.decompress(followed, 100, &permit).is_err(),
-                "{coding:?}"
-            );
+            assert!(coding.decompress(followed, 100, &permit).is_err(), "{coding:?}");
         }
     }
 
@@ -390,23 +361,10 @@ mod tests {
         let permit = ByteBudget::default().permit();
         for coding in [Coding::Identity, Coding::Gzip, Coding::Deflate] {
             let compressed = coding.compress(&body).unwrap();
-            assert_eq!(
-                coding
-                    .decompress(compressed.clone(), 100_000, &permit)
-                    .unwrap(),
-                body
-            );
+            assert_eq!(coding.decompress(compressed.clone(), 100_000, &permit).unwrap(), body);
             if coding != Coding::Identity {
-                assert!(
-                    coding
-                        .decompress(compressed.clone(), 99_999, &permit)
-                        .is_err()
-                );
-                assert!(
-                    coding
-                        .decompress(compressed.slice(..compressed.len() / 2), 100_000, &permit)
-                        .is_err()
-                );
+                assert!(coding.decompress(compressed.clone(), 99_999, &permit).is_err());
+                assert!(coding.decompress(compressed.slice(..compressed.len() / 2), 100_000, &permit).is_err());
             }
         }
     }

@@ -80,14 +80,8 @@ struct Tensors {
 }
 
 impl Tensors {
-    fn configured(
-        proto: &proto::ModelConfig,
-        max_batch_size: Option<usize>,
-    ) -> Result<Self, ConfigError> {
-        Ok(Self {
-            inputs: tensors::inputs(proto, max_batch_size)?,
-            outputs: tensors::outputs(proto, max_batch_size)?,
-        })
+    fn configured(proto: &proto::ModelConfig, max_batch_size: Option<usize>) -> Result<Self, ConfigError> {
+        Ok(Self { inputs: tensors::inputs(proto, max_batch_size)?, outputs: tensors::outputs(proto, max_batch_size)? })
     }
 }
 
@@ -174,10 +168,7 @@ impl ModelConfig {
         Self::checked(proto, max_batch_size)
     }
 
-    fn checked(
-        proto: proto::ModelConfig,
-        max_batch_size: Option<usize>,
-    ) -> Result<Self, ConfigError> {
+    fn checked(proto: proto::ModelConfig, max_batch_size: Option<usize>) -> Result<Self, ConfigError> {
         refuse::check(&proto)?;
         normalise::check_pair(&proto)?;
         normalise::op_libraries(&proto)?;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use weir_protocol::{DataType, Parameters, Tensor};
 
 use crate::backend::{
-    Affinity, Answer, Backend, Batch, Device, Instance, Leeway, LoadError, Model, ModelError,
-    ModelSource, Signature, TensorConfig, Timing, WarmUp,
+    Affinity, Answer, Backend, Batch, Device, Instance, Leeway, LoadError, Model, ModelError, ModelSource, Signature,
+    TensorConfig, Timing, WarmUp,
 };
 
 /// Default batch limit in rows: more than any test gathers by accident.
@@ -57,10 +57,7 @@ impl Backend for EchoBackend {
     }
 
     fn load(&self, source: &ModelSource) -> Result<Arc<dyn Model>, LoadError> {
-        Ok(Arc::new(EchoModel {
-            signature: signature(source)?,
-            behaviour: behaviour(source)?,
-        }))
+        Ok(Arc::new(EchoModel { signature: signature(source)?, behaviour: behaviour(source)? }))
     }
 }
 
@@ -83,16 +80,9 @@ impl Model for EchoModel {
                 )));
             }
         }
-        let Signature {
-            inputs, outputs, ..
-        } = &self.signature;
-        let pair = |(input, output): (&TensorConfig, &TensorConfig)| {
-            (input.name.clone(), output.name.clone())
-        };
-        Ok(Box::new(EchoInstance {
-            pairs: inputs.iter().zip(outputs).map(pair).collect(),
-            behaviour: self.behaviour,
-        }))
+        let Signature { inputs, outputs, .. } = &self.signature;
+        let pair = |(input, output): (&TensorConfig, &TensorConfig)| (input.name.clone(), output.name.clone());
+        Ok(Box::new(EchoInstance { pairs: inputs.iter().zip(outputs).map(pair).collect(), behaviour: self.behaviour }))
     }
 }
 
@@ -105,21 +95,13 @@ impl Instance for EchoInstance {
         Ok(Answer {
             outputs,
             parameters: self.behaviour.answered(batch),
-            timing: Timing {
-                input: Duration::ZERO,
-                infer,
-                output: began.elapsed().saturating_sub(infer),
-            },
+            timing: Timing { input: Duration::ZERO, infer, output: began.elapsed().saturating_sub(infer) },
         })
     }
 
     /// Sleeping is done on a thread of its own.
     fn affinity(&self) -> Affinity {
-        if self.behaviour.wait_of(1).is_zero() {
-            Affinity::None
-        } else {
-            Affinity::Thread
-        }
+        if self.behaviour.wait_of(1).is_zero() { Affinity::None } else { Affinity::Thread }
     }
 }
 
@@ -139,10 +121,7 @@ impl EchoInstance {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an instance measures its own run; nothing is decided by it here"
-)]
+#[expect(clippy::disallowed_methods, reason = "an instance measures its own run; nothing is decided by it here")]
 fn now() -> Instant {
     Instant::now()
 }
@@ -165,23 +144,14 @@ impl Behaviour {
             return Vec::new();
         }
         let requests = batch.requests.iter();
-        requests
-            .map(|request| Parameters::clone(&request.parameters))
-            .collect()
+        requests.map(|request| Parameters::clone(&request.parameters)).collect()
     }
 }
 
 fn signature(source: &ModelSource) -> Result<Signature, LoadError> {
-    let inputs = if source.inputs.is_empty() {
-        vec![vector("INPUT0")]
-    } else {
-        source.inputs.clone()
-    };
-    let outputs = if source.outputs.is_empty() {
-        inputs.iter().map(output_of).collect()
-    } else {
-        source.outputs.clone()
-    };
+    let inputs = if source.inputs.is_empty() { vec![vector("INPUT0")] } else { source.inputs.clone() };
+    let outputs =
+        if source.outputs.is_empty() { inputs.iter().map(output_of).collect() } else { source.outputs.clone() };
     check_pairs(&source.name, &inputs, &outputs)?;
     Ok(Signature {
         inputs,
@@ -192,29 +162,15 @@ fn signature(source: &ModelSource) -> Result<Signature, LoadError> {
 }
 
 fn vector(name: &str) -> TensorConfig {
-    TensorConfig {
-        name: name.to_owned(),
-        datatype: DataType::Fp32,
-        dims: vec![-1],
-        reshape: None,
-        optional: false,
-    }
+    TensorConfig { name: name.to_owned(), datatype: DataType::Fp32, dims: vec![-1], reshape: None, optional: false }
 }
 
 /// `INPUT0` comes out as `OUTPUT0`; any other name comes out as itself.
 fn output_of(input: &TensorConfig) -> TensorConfig {
-    TensorConfig {
-        name: input.name.replacen("INPUT", "OUTPUT", 1),
-        optional: false,
-        ..input.clone()
-    }
+    TensorConfig { name: input.name.replacen("INPUT", "OUTPUT", 1), optional: false, ..input.clone() }
 }
 
-fn check_pairs(
-    model: &str,
-    inputs: &[TensorConfig],
-    outputs: &[TensorConfig],
-) -> Result<(), LoadError> {
+fn check_pairs(model: &str, inputs: &[TensorConfig], outputs: &[TensorConfig]) -> Result<(), LoadError> {
     if outputs.len() > inputs.len() {
         return Err(LoadError::Config(format!(
             "model '{model}' has {} outputs for {} inputs: the echo backend returns each input once",

@@ -25,9 +25,7 @@ use futures_util::TryFutureExt;
 use futures_util::future::Either;
 use parking_lot::Mutex;
 use weir_batcher::{Batcher, Policy, Terms};
-use weir_protocol::{
-    InferRequest, InferResponse, Parameter, Parameters, RequestedOutput, Tensor, classification,
-};
+use weir_protocol::{InferRequest, InferResponse, Parameter, Parameters, RequestedOutput, Tensor, classification};
 
 use crate::backend::{Device, LoadError, Model, Timing};
 use crate::batch::AnswerSlice;
@@ -127,14 +125,7 @@ impl Engine {
     /// # Errors
     /// [`LoadError`] of the first instance that cannot be made or warmed up; the others are ended.
     pub(crate) fn start(spec: EngineSpec, model: &Arc<dyn Model>) -> Result<Self, LoadError> {
-        let EngineSpec {
-            interface,
-            version,
-            policy,
-            devices,
-            labels,
-            warm_up,
-        } = spec;
+        let EngineSpec { interface, version, policy, devices, labels, warm_up } = spec;
         let statistics = Arc::new(Statistics::new(devices.len()));
         let observer = observer::StatisticsObserver(Arc::clone(&statistics));
         let batcher = Batcher::new(policy, Arc::new(observer));
@@ -217,10 +208,8 @@ impl Engine {
             inline::run_if_short(&self.batcher, &mut ticket, &self.instances).await;
             let reply = ticket.await.map_err(|error| self.watch.explain(error))??;
             let classes = wanted_classes(&accepted.outputs);
-            let inferred = Inferred {
-                response: self.respond(accepted.id, accepted.outputs, &reply.slice)?,
-                cost: reply.cost,
-            };
+            let inferred =
+                Inferred { response: self.respond(accepted.id, accepted.outputs, &reply.slice)?, cost: reply.cost };
             Ok((inferred, classes))
         }
     }
@@ -260,11 +249,7 @@ impl Engine {
     }
 
     /// Puts the best classes in the place of outputs' scores.
-    async fn classify(
-        &self,
-        mut inferred: Inferred,
-        wanted: Vec<WantedClasses>,
-    ) -> Result<Inferred, ServeError> {
+    async fn classify(&self, mut inferred: Inferred, wanted: Vec<WantedClasses>) -> Result<Inferred, ServeError> {
         for WantedClasses { at, index, count } in wanted {
             if let Some((scores, _)) = inferred.response.outputs.get_mut(at) {
                 *scores = self.best_classes(scores.clone(), index, count).await?;
@@ -273,21 +258,12 @@ impl Engine {
         Ok(inferred)
     }
 
-    async fn best_classes(
-        &self,
-        scores: Tensor,
-        index: usize,
-        count: NonZeroUsize,
-    ) -> Result<Tensor, ServeError> {
+    async fn best_classes(&self, scores: Tensor, index: usize, count: NonZeroUsize) -> Result<Tensor, ServeError> {
         let labels = self.labels.get(index).cloned().unwrap_or_default();
         let batching = self.interface.batching();
         let is_large = scores.data().len() > LARGE_SCORES;
         let work = move || classification(&scores, batching, count, &labels);
-        let classified = if is_large {
-            off_reactor(work).await?
-        } else {
-            work()
-        };
+        let classified = if is_large { off_reactor(work).await? } else { work() };
         classified.map_err(|error| ServeError::codec(&error))
     }
 
@@ -300,10 +276,7 @@ impl Engine {
     /// Statistics so far, with the requests in the queue.
     #[must_use]
     pub(crate) fn snapshot(&self) -> Snapshot {
-        Snapshot {
-            pending: self.batcher.queued() as u64,
-            ..self.statistics.snapshot()
-        }
+        Snapshot { pending: self.batcher.queued() as u64, ..self.statistics.snapshot() }
     }
 
     /// The batches that it runs.
@@ -345,10 +318,7 @@ impl Engine {
             }
         });
         if joined.await.is_err() {
-            tracing::error!(
-                model = self.interface.model,
-                "an instance thread could not be joined"
-            );
+            tracing::error!(model = self.interface.model, "an instance thread could not be joined");
         }
     }
 
@@ -370,13 +340,8 @@ impl Drop for Engine {
 
 fn wanted_classes(outputs: &[(usize, RequestedOutput)]) -> Vec<WantedClasses> {
     let outputs = outputs.iter().enumerate();
-    let wanted = outputs.filter_map(|(at, (index, output))| {
-        Some(WantedClasses {
-            at,
-            index: *index,
-            count: output.classes?,
-        })
-    });
+    let wanted =
+        outputs.filter_map(|(at, (index, output))| Some(WantedClasses { at, index: *index, count: output.classes? }));
     wanted.collect()
 }
 
@@ -397,11 +362,9 @@ fn unsigned(parameters: &Parameters, key: &str) -> Result<Option<u64>, ServeErro
         None => Ok(None),
         Some(Parameter::Uint(value)) => Ok(Some(*value)),
         Some(Parameter::Int(value)) if *value >= 0 => Ok(Some(value.unsigned_abs())),
-        Some(
-            Parameter::Int(_) | Parameter::Bool(_) | Parameter::Double(_) | Parameter::String(_),
-        ) => Err(ServeError::Invalid(format!(
-            "parameter '{key}' must be an unsigned integer"
-        ))),
+        Some(Parameter::Int(_) | Parameter::Bool(_) | Parameter::Double(_) | Parameter::String(_)) => {
+            Err(ServeError::Invalid(format!("parameter '{key}' must be an unsigned integer")))
+        }
     }
 }
 

@@ -131,9 +131,7 @@ pub enum ServeError {
     #[error("{0}")]
     Restricted(String),
     /// A call that controls the server, closed by a flag.
-    #[error(
-        "{0} calls are closed here (--control-routes closed): ask the platform that started this server"
-    )]
+    #[error("{0} calls are closed here (--control-routes closed): ask the platform that started this server")]
     Forbidden(&'static str),
     /// A call that controls the server, from a web page of another site.
     #[error("{0}")]
@@ -152,10 +150,7 @@ pub enum ServeError {
 impl ServeError {
     /// Wraps a codec's or setting's error with its code.
     pub fn codec(error: &impl Coded) -> Self {
-        Self::Codec {
-            message: error.to_string(),
-            code: error.code(),
-        }
+        Self::Codec { message: error.to_string(), code: error.code() }
     }
 
     /// The refusal, if the request was turned away before any work on it.
@@ -165,15 +160,10 @@ impl ServeError {
             Self::Draining
             | Self::Exiting
             | Self::QueueFull
-            | Self::PredictedWait {
-                bound: Bound::Policy,
-                ..
-            }
+            | Self::PredictedWait { bound: Bound::Policy, .. }
             | Self::BodyBudgetExhausted { .. } => Some(Refused::Busy),
             Self::Stalled(_) => Some(Refused::Stuck),
-            Self::PredictedWait {
-                bound: Bound::Item, ..
-            } => Some(Refused::Late),
+            Self::PredictedWait { bound: Bound::Item, .. } => Some(Refused::Late),
             Self::QueueTimeout { own: Some(own) } if is_hasty(*own) => Some(Refused::Hasty),
             Self::Invalid(_)
             | Self::TooSlow(_)
@@ -249,19 +239,11 @@ impl From<SubmitError> for ServeError {
         let ms = |duration: std::time::Duration| duration.as_millis() as u64;
         match error {
             SubmitError::QueueFull => Self::QueueFull,
-            SubmitError::PredictedWait {
-                predicted,
-                allowed,
-                bound,
-            } => Self::PredictedWait {
-                predicted_ms: ms(predicted),
-                allowed_ms: ms(allowed),
-                bound,
-            },
+            SubmitError::PredictedWait { predicted, allowed, bound } => {
+                Self::PredictedWait { predicted_ms: ms(predicted), allowed_ms: ms(allowed), bound }
+            }
             SubmitError::Expired { own } => Self::QueueTimeout { own },
-            SubmitError::DeadlineExceeded { waited } => Self::DeadlineExceeded {
-                waited_ms: ms(waited),
-            },
+            SubmitError::DeadlineExceeded { waited } => Self::DeadlineExceeded { waited_ms: ms(waited) },
             SubmitError::Draining => Self::Draining,
             SubmitError::Lost => Self::Model("the model's thread ended unexpectedly".to_owned()),
         }
@@ -274,9 +256,7 @@ impl Coded for ServeError {
             Self::Invalid(_) => Code::InvalidArgument,
             Self::TooSlow(_) => Code::TooSlow,
             Self::Codec { code, .. } | Self::Repository { code, .. } => *code,
-            Self::UnknownModel(_) | Self::UnknownVersion { .. } | Self::NotFound(_) => {
-                Code::NotFound
-            }
+            Self::UnknownModel(_) | Self::UnknownVersion { .. } | Self::NotFound(_) => Code::NotFound,
             Self::NoVersions(_)
             | Self::VersionNotReady { .. }
             | Self::Draining

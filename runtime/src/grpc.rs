@@ -62,10 +62,7 @@ impl Grpc {
     /// An interface to `server`.
     #[must_use]
     pub(crate) fn new(server: Arc<Server>, options: GrpcOptions) -> Self {
-        Self {
-            server,
-            options: Arc::new(options),
-        }
+        Self { server, options: Arc::new(options) }
     }
 
     async fn infer(
@@ -126,9 +123,7 @@ fn deadline(metadata: &HeaderMap) -> Result<Option<Instant>, ServeError> {
         Some(value) => {
             let ms = value.to_str().ok().and_then(|value| value.parse().ok());
             Some(Duration::from_millis(ms.ok_or_else(|| {
-                ServeError::Invalid(
-                    "metadata 'weir-timeout' must be a number of milliseconds".into(),
-                )
+                ServeError::Invalid("metadata 'weir-timeout' must be a number of milliseconds".into())
             })?))
         }
     };
@@ -147,9 +142,7 @@ fn grpc_timeout(metadata: &HeaderMap) -> Result<Option<Duration>, ServeError> {
     // A value that is no text parses as no timeout either.
     let text = value.to_str().unwrap_or("?");
     let timeout = parse_timeout(text).map_err(|_| {
-        ServeError::Invalid(format!(
-            "header grpc-timeout: {text:?} is not up to eight digits and a unit"
-        ))
+        ServeError::Invalid(format!("header grpc-timeout: {text:?} is not up to eight digits and a unit"))
     });
     timeout.map(Some)
 }
@@ -159,9 +152,7 @@ fn status(error: &ServeError) -> Status {
     let mut status = codec::status(error);
     if let Some(refused) = error.refusal() {
         let label = MetadataValue::from_static(refused.label());
-        status
-            .metadata_mut()
-            .insert(serving_headers::REFUSED, label);
+        status.metadata_mut().insert(serving_headers::REFUSED, label);
     }
     status
 }
@@ -174,10 +165,7 @@ fn respond((inferred, capacity): (Inferred, usize)) -> Response<proto::ModelInfe
     response
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a request's deadline counts from its arrival"
-)]
+#[expect(clippy::disallowed_methods, reason = "a request's deadline counts from its arrival")]
 fn now() -> Instant {
     Instant::now()
 }
@@ -190,10 +178,7 @@ mod tests {
     fn a_malformed_timeout_is_refused() {
         let of = |text| {
             let value = http::HeaderValue::from_static(text);
-            grpc_timeout(&HeaderMap::from_iter([(
-                http::HeaderName::from_static("grpc-timeout"),
-                value,
-            )]))
+            grpc_timeout(&HeaderMap::from_iter([(http::HeaderName::from_static("grpc-timeout"), value)]))
         };
         assert_eq!(grpc_timeout(&HeaderMap::new()), Ok(None));
         assert_eq!(of("250m"), Ok(Some(Duration::from_millis(250))));
@@ -210,10 +195,7 @@ mod tests {
             response.into_parts().0.headers
         };
         let full = headers(&ServeError::QueueFull);
-        assert_eq!(
-            (&full["grpc-status"], &full["weir-refused"]),
-            (&"8".parse().unwrap(), &"1".parse().unwrap())
-        );
+        assert_eq!((&full["grpc-status"], &full["weir-refused"]), (&"8".parse().unwrap(), &"1".parse().unwrap()));
         let large = headers(&ServeError::TooLarge("x".to_owned()));
         assert_eq!(large["grpc-status"], "8");
         assert!(!large.contains_key("weir-refused"));

@@ -26,10 +26,7 @@ pub(crate) fn held<P: Send + Sync + 'static>(bytes: Bytes, permit: P) -> Bytes {
     if bytes.len() < UNCOUNTED {
         return bytes;
     }
-    Bytes::from_owner(HeldBytes {
-        bytes,
-        _permit: permit,
-    })
+    Bytes::from_owner(HeldBytes { bytes, _permit: permit })
 }
 
 /// The same bytes, counted in a budget.
@@ -51,9 +48,7 @@ pub(crate) fn counted(bytes: Bytes, budget: &ByteBudget) -> Result<Bytes, ServeE
 /// [`ServeError::AnswerBudgetExhausted`].
 pub(crate) fn count(permit: &BudgetPermit, bytes: usize) -> Result<(), ServeError> {
     let counted = permit.resize(bytes);
-    counted.map_err(|exhausted| ServeError::AnswerBudgetExhausted {
-        limit: exhausted.limit,
-    })
+    counted.map_err(|exhausted| ServeError::AnswerBudgetExhausted { limit: exhausted.limit })
 }
 
 #[cfg(test)]
@@ -66,10 +61,7 @@ mod tests {
         let mut bytes = counted(Bytes::from(vec![7; 60_000]), &budget).unwrap();
         assert_eq!(budget.in_use(), 60_000);
         let refused = counted(Bytes::from(vec![7; 60_000]), &budget).unwrap_err();
-        assert!(matches!(
-            refused,
-            ServeError::AnswerBudgetExhausted { limit: 100_000 }
-        ));
+        assert!(matches!(refused, ServeError::AnswerBudgetExhausted { limit: 100_000 }));
         let end = bytes.split_off(59_999);
         drop(bytes);
         assert_eq!((budget.in_use(), &end[..]), (60_000, &[7][..]));

@@ -83,11 +83,7 @@ impl Http {
     /// An interface to `server`.
     #[must_use]
     pub(crate) fn new(server: Arc<Server>, options: HttpOptions, requests: Requests) -> Self {
-        Self {
-            server,
-            options,
-            requests,
-        }
+        Self { server, options, requests }
     }
 
     /// Answers one request; every failure becomes a response. (An `async fn` would hold the request twice.)
@@ -107,8 +103,7 @@ impl Http {
             let answer = match route {
                 Ok(route) => {
                     let end = BodyEnd::of(parts.version);
-                    self.receive(&route, parts.headers, (&mut body, end), at)
-                        .await
+                    self.receive(&route, parts.headers, (&mut body, end), at).await
                 }
                 Err(error) => Err(error),
             };
@@ -143,19 +138,11 @@ impl Http {
         let coding = request_coding(route, &headers)?;
         // Held until the request is answered: tensors lie in the body's own bytes.
         let permit = Arc::new(self.options.body_budget.permit());
-        let limits = BodyLimits {
-            end,
-            ..self.body_limits(route)
-        };
+        let limits = BodyLimits { end, ..self.body_limits(route) };
         let body = self.read(unread, limits, &permit).await?;
         let body = self.decompress(coding, body, limits.size, &permit).await?;
         let preferred = Coding::preferred(&headers);
-        let received = Received {
-            headers,
-            body,
-            at,
-            permit: Arc::clone(&permit),
-        };
+        let received = Received { headers, body, at, permit: Arc::clone(&permit) };
         let mut response = self.call(route, received).await?;
         // The rest is small, and tritonclient's asyncio client asks for what it cannot decompress.
         if matches!(route, Route::Infer(_) | Route::V1Predict(_)) {
@@ -184,11 +171,7 @@ impl Http {
 
     fn body_limits(&self, route: &Route<'_>) -> BodyLimits<'_> {
         let size = self.options.max_body;
-        self.limits_up_to(if route.carries_data() {
-            size
-        } else {
-            size.min(MAX_CONTROL_BODY)
-        })
+        self.limits_up_to(if route.carries_data() { size } else { size.min(MAX_CONTROL_BODY) })
     }
 
     fn limits_up_to(&self, size: usize) -> BodyLimits<'_> {
@@ -205,10 +188,7 @@ impl Http {
         match route {
             Route::Infer(target) => self.infer(target, received).await,
             Route::Generate(target) => self.generate(target, received, infer::Framing::Plain).await,
-            Route::GenerateStream(target) => {
-                self.generate(target, received, infer::Framing::Events)
-                    .await
-            }
+            Route::GenerateStream(target) => self.generate(target, received, infer::Framing::Events).await,
             Route::V1Predict(model) => self.predict(model, received).await,
             Route::Load(model) => self.load(model, &received).await,
             Route::Unload(model) => self.unload(model, &received).await,
@@ -228,9 +208,7 @@ impl Http {
         }
         let given = |name: &str| text(headers, name);
         match restriction::missing_key(&self.options.restricted, route.group(), given) {
-            Some(header) => Err(ServeError::Restricted(format!(
-                "This API is restricted, expecting header '{header}'"
-            ))),
+            Some(header) => Err(ServeError::Restricted(format!("This API is restricted, expecting header '{header}'"))),
             None => Ok(()),
         }
     }
@@ -275,9 +253,7 @@ fn request_coding(route: &Route<'_>, headers: &HeaderMap) -> Result<Coding, Serv
     let coding = Coding::of_request(headers);
     let generates = matches!(route, Route::Generate(_) | Route::GenerateStream(_));
     if generates && coding != Ok(Coding::Identity) {
-        return Err(ServeError::Invalid(
-            "Unsupported content-encoding, only 'identity' is supported.".to_owned(),
-        ));
+        return Err(ServeError::Invalid("Unsupported content-encoding, only 'identity' is supported.".to_owned()));
     }
     coding
 }
@@ -287,10 +263,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a request's deadline counts from its arrival"
-)]
+#[expect(clippy::disallowed_methods, reason = "a request's deadline counts from its arrival")]
 fn now() -> Instant {
     Instant::now()
 }

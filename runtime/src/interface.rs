@@ -44,14 +44,10 @@ impl Interface {
     /// The group of jobs that can share a batch with one of those parts.
     pub(crate) fn group(&self, parts: &[Option<Part>], length: Option<Length>) -> Group {
         let inputs = &self.signature.inputs;
-        let fixed = inputs
-            .iter()
-            .all(|input| !input.optional && variable_axis(&input.dims).is_none());
+        let fixed = inputs.iter().all(|input| !input.optional && variable_axis(&input.dims).is_none());
         let any_shape = match self.signature.leeway {
             Leeway::None => false,
-            Leeway::OneLeadingDim | Leeway::LeadingDims | Leeway::AnyRank | Leeway::Everything => {
-                true
-            }
+            Leeway::OneLeadingDim | Leeway::LeadingDims | Leeway::AnyRank | Leeway::Everything => true,
         };
         if fixed && !any_shape {
             return Group::Fixed;
@@ -79,23 +75,15 @@ impl Interface {
     pub(crate) fn length(&self, parts: &[Option<Part>]) -> Option<Length> {
         let padding = self.padding.as_ref()?;
         let batched = usize::from(self.signature.max_batch_size > 0);
-        let lengths = parts
-            .iter()
-            .zip(&self.signature.inputs)
-            .filter_map(|(part, config)| {
-                let dims = model_dims(config);
-                let axis = variable_axis(dims)?;
-                let own = part.as_ref()?.shape.dims();
-                // Where the rank is the client's choice, the signature does not tell which axis is the length.
-                own.get(axis + batched)
-                    .copied()
-                    .filter(|_| own.len() == dims.len() + batched)
-            });
+        let lengths = parts.iter().zip(&self.signature.inputs).filter_map(|(part, config)| {
+            let dims = model_dims(config);
+            let axis = variable_axis(dims)?;
+            let own = part.as_ref()?.shape.dims();
+            // Where the rank is the client's choice, the signature does not tell which axis is the length.
+            own.get(axis + batched).copied().filter(|_| own.len() == dims.len() + batched)
+        });
         let own = lengths.max()?;
-        Some(Length {
-            own,
-            bucket: padding.bucket(own)?,
-        })
+        Some(Length { own, bucket: padding.bucket(own)? })
     }
 }
 
@@ -108,18 +96,6 @@ pub(crate) fn model_dims(config: &TensorConfig) -> &[i64] {
 /// Maps concrete `dims` of the form `from` to the form `to`: the sizes of the variable dimensions
 /// carry over in order.
 pub(crate) fn reshaped(dims: &[i64], from: &[i64], to: &[i64]) -> Vec<i64> {
-    let mut variable = dims
-        .iter()
-        .zip(from)
-        .filter(|(_, want)| **want < 0)
-        .map(|(got, _)| *got);
-    to.iter()
-        .map(|&dim| {
-            if dim < 0 {
-                variable.next().unwrap_or(1)
-            } else {
-                dim
-            }
-        })
-        .collect()
+    let mut variable = dims.iter().zip(from).filter(|(_, want)| **want < 0).map(|(got, _)| *got);
+    to.iter().map(|&dim| if dim < 0 { variable.next().unwrap_or(1) } else { dim }).collect()
 }

@@ -71,12 +71,7 @@ pub(crate) struct InUse {
 impl Launcher {
     /// A launcher that tries `backends` in order.
     pub(crate) fn new(backends: Vec<Arc<dyn Backend>>, options: LaunchOptions) -> Self {
-        Self {
-            backends,
-            oversight: Oversight::new(options.batch_limit),
-            options,
-            capacity: Capacity::default(),
-        }
+        Self { backends, oversight: Oversight::new(options.batch_limit), options, capacity: Capacity::default() }
     }
 
     /// The batches of all loaded versions.
@@ -90,42 +85,22 @@ impl Launcher {
     }
 
     fn backend(&self, name: &str) -> Result<&Arc<dyn Backend>, LoadError> {
-        let found = self
-            .backends
-            .iter()
-            .find(|backend| backend.names().contains(&name));
+        let found = self.backends.iter().find(|backend| backend.names().contains(&name));
         found.ok_or_else(|| {
-            let known: Vec<&str> = self
-                .backends
-                .iter()
-                .flat_map(|b| b.names().first().copied())
-                .collect();
-            LoadError::Config(format!(
-                "unknown backend '{name}': this server has {}",
-                known.join(", ")
-            ))
+            let known: Vec<&str> = self.backends.iter().flat_map(|b| b.names().first().copied()).collect();
+            LoadError::Config(format!("unknown backend '{name}': this server has {}", known.join(", ")))
         })
     }
 
     fn start(&self, source: &VersionSource, config: ModelConfig) -> Result<LoadedModel, LoadError> {
         let started = now();
-        let devices: Vec<Device> = config
-            .instance_groups
-            .iter()
-            .flat_map(|group| group.devices())
-            .collect();
+        let devices: Vec<Device> = config.instance_groups.iter().flat_map(|group| group.devices()).collect();
         let example = example::read(source, self.options.example.as_deref())?;
-        let model = self
-            .backend(&config.backend)?
-            .load(&self.model_source(source, &config, &devices, example))?;
+        let model = self.backend(&config.backend)?.load(&self.model_source(source, &config, &devices, example))?;
         let signature = model.signature().clone();
         let doubt = model.doubt().map(str::to_owned);
         let config = config.complete(&signature).map_err(refused)?;
-        let interface = Interface {
-            model: source.name.clone(),
-            signature,
-            padding: config.padding.clone(),
-        };
+        let interface = Interface { model: source.name.clone(), signature, padding: config.padding.clone() };
         let spec = EngineSpec {
             version: source.version,
             policy: policy::of(&config, self.options.max_queued),
@@ -154,21 +129,9 @@ impl Launcher {
         model_dir: &Path,
     ) -> Result<WarmUpPlan, LoadError> {
         let sample = |warmup| samples::sample(warmup, interface, model_dir);
-        let samples = config
-            .warmups
-            .iter()
-            .map(sample)
-            .collect::<Result<Vec<_>, _>>()?;
-        let sizes = if self.options.warm_up.is_zero() {
-            WarmUp::Needless
-        } else {
-            model.warm_up()
-        };
-        Ok(WarmUpPlan {
-            samples,
-            sizes,
-            budget: self.options.warm_up,
-        })
+        let samples = config.warmups.iter().map(sample).collect::<Result<Vec<_>, _>>()?;
+        let sizes = if self.options.warm_up.is_zero() { WarmUp::Needless } else { model.warm_up() };
+        Ok(WarmUpPlan { samples, sizes, budget: self.options.warm_up })
     }
 
     fn model_source(
@@ -228,8 +191,7 @@ impl Launch for Launcher {
     }
 
     fn default_filename(&self, backend: &str) -> Result<Option<&'static str>, LoadError> {
-        self.backend(backend)
-            .map(|backend| backend.default_filename())
+        self.backend(backend).map(|backend| backend.default_filename())
     }
 }
 
@@ -240,10 +202,7 @@ impl InUse {
     /// [`Retired`] when it is being retired; by now the repository has its successor, or none.
     pub(crate) fn take(loaded: Arc<LoadedModel>) -> Result<Self, Retired> {
         let token = loaded.in_use.acquire()?;
-        Ok(Self {
-            loaded,
-            _token: token,
-        })
+        Ok(Self { loaded, _token: token })
     }
 }
 
@@ -264,11 +223,7 @@ impl LoadedModel {
     /// `platform` of the configuration, else the backend.
     pub(crate) fn platform(&self) -> &str {
         let platform = &self.config.proto.platform;
-        if platform.is_empty() {
-            &self.config.backend
-        } else {
-            platform
-        }
+        if platform.is_empty() { &self.config.backend } else { platform }
     }
 }
 
@@ -293,19 +248,14 @@ fn tell_of_no_cache(config: &ModelConfig) {
 
 fn labels(interface: &Interface, named: &BTreeMap<String, Vec<String>>) -> Vec<Vec<String>> {
     let outputs = interface.signature.outputs.iter();
-    outputs
-        .map(|output| named.get(&output.name).cloned().unwrap_or_default())
-        .collect()
+    outputs.map(|output| named.get(&output.name).cloned().unwrap_or_default()).collect()
 }
 
 fn refused(error: crate::config::ConfigError) -> LoadError {
     LoadError::Config(error.to_string())
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how long a model took to load is a metric"
-)]
+#[expect(clippy::disallowed_methods, reason = "how long a model took to load is a metric")]
 fn now() -> Instant {
     Instant::now()
 }

@@ -105,12 +105,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            counter_latencies: true,
-            histogram_latencies: false,
-            cpu: true,
-            gpu: true,
-        }
+        Self { counter_latencies: true, histogram_latencies: false, cpu: true, gpu: true }
     }
 }
 

@@ -42,10 +42,7 @@ pub struct Digest {
 #[must_use]
 pub fn digest(path: &Path) -> Option<Digest> {
     let directory = ZipDirectory::read(path).ok()??;
-    Some(Digest {
-        size: std::fs::metadata(path).ok()?.len(),
-        hash: directory.hash,
-    })
+    Some(Digest { size: std::fs::metadata(path).ok()?.len(), hash: directory.hash })
 }
 
 fn examine(path: &Path) -> Result<(), String> {
@@ -57,11 +54,9 @@ fn examine(path: &Path) -> Result<(), String> {
     }
     let directory = ZipDirectory::read(path).map_err(unreadable)?;
     let Some(directory) = directory else {
-        return Err(
-            "is damaged: it begins as a zip archive but does not end as one, as after a copy or \
+        return Err("is damaged: it begins as a zip archive but does not end as one, as after a copy or \
                     download that was cut off; copy it again"
-                .to_owned(),
-        );
+            .to_owned());
     };
     if let Some(advice) = directory.advice() {
         return Err(advice.text());
@@ -86,9 +81,7 @@ fn check_size(path: &Path) -> Result<u64, String> {
         return Err("is not a regular file".to_owned());
     }
     if metadata.len() == 0 {
-        return Err(
-            "is empty: the copy or download that made it failed; copy the model again".to_owned(),
-        );
+        return Err("is empty: the copy or download that made it failed; copy the model again".to_owned());
     }
     Ok(metadata.len())
 }

@@ -6,9 +6,7 @@ use crate::error::ServeError;
 ///
 /// # Errors
 /// [`ServeError::Model`] if it panics.
-pub(crate) async fn off_reactor<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, ServeError> {
+pub(crate) async fn off_reactor<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ServeError> {
     tokio::task::spawn_blocking(work)
         .await
         .map_err(|error| ServeError::Model(format!("the server failed on this request: {error}")))

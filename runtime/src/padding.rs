@@ -20,10 +20,7 @@ impl Padding {
     /// keeps its own length (it then batches with its equals only).
     #[must_use]
     pub(crate) fn bucket(&self, length: usize) -> Option<usize> {
-        self.buckets
-            .iter()
-            .copied()
-            .find(|bucket| *bucket >= length)
+        self.buckets.iter().copied().find(|bucket| *bucket >= length)
     }
 
     /// The value that fills an input's padding.
@@ -45,10 +42,7 @@ mod tests {
 
     #[test]
     fn the_smallest_bucket_that_fits() {
-        let padding = Padding {
-            buckets: vec![4, 8, 16],
-            values: BTreeMap::new(),
-        };
+        let padding = Padding { buckets: vec![4, 8, 16], values: BTreeMap::new() };
         for (length, bucket) in [(0, Some(4)), (4, Some(4)), (5, Some(8)), (16, Some(16))] {
             assert_eq!(padding.bucket(length), bucket);
         }

@@ -43,9 +43,7 @@ pub(crate) use failure::LoadFailure;
 pub(crate) use index::{IndexEntry, IndexState};
 pub(crate) use launch::{Launch, VersionSource};
 pub(crate) use layout::EXAMPLE_FILE;
-pub(crate) use options::{
-    AutoComplete, ControlMode, IndexFilter, LoadOptions, ReadinessPolicy, RepositoryOptions,
-};
+pub(crate) use options::{AutoComplete, ControlMode, IndexFilter, LoadOptions, ReadinessPolicy, RepositoryOptions};
 
 use crate::error::ServeError;
 use lifecycle::ModelLifecycle;
@@ -98,13 +96,8 @@ impl<L: Launch> Repository<L> {
         }
         let is_named = scan.model_name.is_some();
         let lifecycle = ModelLifecycle::new(scan, options, launch);
-        lifecycle
-            .registry
-            .update(|registry| registry.apply(&catalog));
-        Ok(Self {
-            lifecycle: Arc::new(lifecycle),
-            is_named,
-        })
+        lifecycle.registry.update(|registry| registry.apply(&catalog));
+        Ok(Self { lifecycle: Arc::new(lifecycle), is_named })
     }
 
     /// Makes the initial loads of the control mode. Afterwards the repository counts as started, even
@@ -114,11 +107,7 @@ impl<L: Launch> Repository<L> {
     /// Every load that failed.
     pub(crate) async fn start(&self) -> Result<(), Vec<LoadFailure>> {
         let failures = self.lifecycle.start().await;
-        if failures.is_empty() {
-            Ok(())
-        } else {
-            Err(failures)
-        }
+        if failures.is_empty() { Ok(()) } else { Err(failures) }
     }
 
     /// The loaded version for requests to that model and version; "" is the highest ready version. Takes
@@ -137,13 +126,8 @@ impl<L: Launch> Repository<L> {
     pub(crate) fn model(&self, name: &str) -> Result<Vec<(u64, Arc<L::Served>)>, ServeError> {
         let registry = self.lifecycle.registry.load();
         registry.find(name, "")?;
-        let serving = registry
-            .model(name)
-            .into_iter()
-            .flat_map(ModelEntry::serving);
-        Ok(serving
-            .map(|(version, served)| (version, Arc::clone(served)))
-            .collect())
+        let serving = registry.model(name).into_iter().flat_map(ModelEntry::serving);
+        Ok(serving.map(|(version, served)| (version, Arc::clone(served))).collect())
     }
 
     /// True if a model of that name is in the repository or was ever loaded.
@@ -164,8 +148,7 @@ impl<L: Launch> Repository<L> {
             serving.collect::<Vec<_>>()
         };
         let mut serving: Vec<_> = registry.models().flat_map(versions).collect();
-        serving
-            .sort_by(|left, right| (&left.model, left.version).cmp(&(&right.model, right.version)));
+        serving.sort_by(|left, right| (&left.model, left.version).cmp(&(&right.model, right.version)));
         serving
     }
 
@@ -243,10 +226,7 @@ impl<L: Launch> Repository<L> {
 
 impl<L: Launch> std::fmt::Debug for Repository<L> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Repository")
-            .field("index", &self.index(IndexFilter::All))
-            .finish()
+        formatter.debug_struct("Repository").field("index", &self.index(IndexFilter::All)).finish()
     }
 }
 

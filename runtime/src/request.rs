@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use weir_protocol::{
-    DataType, Delivery, InferRequest, Input, Parameter, Parameters, RequestedOutput, Shape, Source,
-    Tensor,
+    DataType, Delivery, InferRequest, Input, Parameter, Parameters, RequestedOutput, Shape, Source, Tensor,
 };
 
 use crate::backend::{Leeway, Part, TensorConfig};
@@ -72,21 +71,15 @@ impl ReadShared for SharedMemory {
     }
 
     fn check(&self, region: &str) -> Result<(), ServeError> {
-        self.check(region)
-            .map_err(|error| ServeError::codec(&error))
+        self.check(region).map_err(|error| ServeError::codec(&error))
     }
 }
 
-fn check_regions(
-    outputs: &[(usize, RequestedOutput)],
-    memory: &dyn ReadShared,
-) -> Result<(), ServeError> {
-    let mut regions = outputs
-        .iter()
-        .filter_map(|(_, output)| match &output.delivery {
-            Delivery::Shared(range) => Some(&range.region),
-            Delivery::Json | Delivery::Binary => None,
-        });
+fn check_regions(outputs: &[(usize, RequestedOutput)], memory: &dyn ReadShared) -> Result<(), ServeError> {
+    let mut regions = outputs.iter().filter_map(|(_, output)| match &output.delivery {
+        Delivery::Shared(range) => Some(&range.region),
+        Delivery::Json | Delivery::Binary => None,
+    });
     regions.try_for_each(|region| memory.check(region))
 }
 
@@ -128,19 +121,8 @@ impl Interface {
     ///
     /// # Errors
     /// [`ServeError::Invalid`] naming the input or output at fault; shared memory's own errors.
-    pub fn accept(
-        &self,
-        request: InferRequest,
-        memory: &dyn ReadShared,
-    ) -> Result<Accepted, ServeError> {
-        let InferRequest {
-            id,
-            parameters,
-            inputs,
-            outputs,
-            default_delivery,
-            ..
-        } = request;
+    pub fn accept(&self, request: InferRequest, memory: &dyn ReadShared) -> Result<Accepted, ServeError> {
+        let InferRequest { id, parameters, inputs, outputs, default_delivery, .. } = request;
         let outputs = self.choose_outputs(outputs, default_delivery)?;
         check_regions(&outputs, memory)?;
         let slots = self.match_inputs(inputs)?;
@@ -149,26 +131,12 @@ impl Interface {
         let parts = slots
             .into_iter()
             .zip(&self.signature.inputs)
-            .map(|(input, config)| {
-                input
-                    .map(|input| self.part(input, config, memory))
-                    .transpose()
-            })
+            .map(|(input, config)| input.map(|input| self.part(input, config, memory)).transpose())
             .collect::<Result<Vec<_>, _>>()?;
         let length = self.length(&parts);
         let group = self.group(&parts, length);
         let parameters = Arc::new(model_parameters(parameters));
-        Ok(Accepted {
-            job: Job {
-                rows,
-                parts,
-                group,
-                length,
-                parameters,
-            },
-            id,
-            outputs,
-        })
+        Ok(Accepted { job: Job { rows, parts, group, length, parameters }, id, outputs })
     }
 
     fn choose_outputs(
@@ -180,14 +148,7 @@ impl Interface {
         if requested.is_empty() {
             let all = outputs.iter().enumerate().map(|(i, output)| {
                 let delivery = default.clone();
-                (
-                    i,
-                    RequestedOutput {
-                        name: output.name.clone(),
-                        delivery,
-                        classes: None,
-                    },
-                )
+                (i, RequestedOutput { name: output.name.clone(), delivery, classes: None })
             });
             return Ok(all.collect());
         }
@@ -195,9 +156,7 @@ impl Interface {
             let index = outputs.iter().position(|known| known.name == output.name);
             index.map(|i| (i, output.clone())).ok_or_else(|| {
                 let (name, model) = (&output.name, &self.model);
-                invalid(format!(
-                    "unexpected inference output '{name}' for model '{model}'"
-                ))
+                invalid(format!("unexpected inference output '{name}' for model '{model}'"))
             })
         };
         requested.into_iter().map(find).collect()
@@ -210,20 +169,14 @@ impl Interface {
         for input in inputs {
             let Some(slot) = known.iter().position(|config| config.name == input.name) else {
                 let (name, model) = (&input.name, &self.model);
-                return Err(invalid(format!(
-                    "unexpected inference input '{name}' for model '{model}'"
-                )));
+                return Err(invalid(format!("unexpected inference input '{name}' for model '{model}'")));
             };
             if slots[slot].is_some() {
-                return Err(invalid(format!(
-                    "input '{}' already exists in request",
-                    input.name
-                )));
+                return Err(invalid(format!("input '{}' already exists in request", input.name)));
             }
             slots[slot] = Some(input);
         }
-        let missing =
-            |(slot, config): &(&Option<Input>, &TensorConfig)| slot.is_none() && !config.optional;
+        let missing = |(slot, config): &(&Option<Input>, &TensorConfig)| slot.is_none() && !config.optional;
         if slots.iter().zip(known).any(|pair| missing(&pair)) {
             return Err(self.missing_inputs(&slots));
         }
@@ -253,22 +206,13 @@ impl Interface {
             rows = Some(first);
         }
         match rows.unwrap_or(1) {
-            0 => Err(invalid(format!(
-                "inference request batch-size must be >= 1 for '{model}'"
-            ))),
-            rows if rows > max => Err(invalid(format!(
-                "inference request batch-size must be <= {max} for '{model}'"
-            ))),
+            0 => Err(invalid(format!("inference request batch-size must be >= 1 for '{model}'"))),
+            rows if rows > max => Err(invalid(format!("inference request batch-size must be <= {max} for '{model}'"))),
             rows => Ok(rows),
         }
     }
 
-    fn part(
-        &self,
-        input: Input,
-        config: &TensorConfig,
-        memory: &dyn ReadShared,
-    ) -> Result<Part, ServeError> {
+    fn part(&self, input: Input, config: &TensorConfig, memory: &dyn ReadShared) -> Result<Part, ServeError> {
         let (name, model) = (&input.name, &self.model);
         if !is_datatype(input.datatype, config.datatype, self.signature.leeway) {
             return Err(self.unexpected_datatype(&input, config));
@@ -285,11 +229,7 @@ impl Interface {
             Some(_) => data,
             None => memory.count_strings(data, tensor.shape().elements())?,
         };
-        Ok(Part {
-            datatype: tensor.datatype(),
-            shape,
-            data,
-        })
+        Ok(Part { datatype: tensor.datatype(), shape, data })
     }
 
     /// Checks that further dimensions are the same number in each input: otherwise the model would match them up
@@ -301,9 +241,8 @@ impl Interface {
         }
         let known = slots.iter().zip(&self.signature.inputs);
         let mut given = known.filter_map(|(slot, config)| Some((slot.as_ref()?, config)));
-        let further = |(input, config): (&Input, &TensorConfig)| {
-            input.shape.dims().len() as i64 - config.dims.len() as i64
-        };
+        let further =
+            |(input, config): (&Input, &TensorConfig)| input.shape.dims().len() as i64 - config.dims.len() as i64;
         let Some(first) = given.next().map(further) else {
             return Ok(());
         };
@@ -334,9 +273,7 @@ impl Interface {
 fn is_datatype(got: DataType, wanted: DataType, leeway: Leeway) -> bool {
     match leeway {
         Leeway::Everything => (got == DataType::Bytes) == (wanted == DataType::Bytes),
-        Leeway::None | Leeway::OneLeadingDim | Leeway::LeadingDims | Leeway::AnyRank => {
-            got == wanted
-        }
+        Leeway::None | Leeway::OneLeadingDim | Leeway::LeadingDims | Leeway::AnyRank => got == wanted,
     }
 }
 
@@ -356,20 +293,12 @@ fn fits(dims: &[i64], wanted: &[i64], leeway: Leeway) -> bool {
 ///
 /// # Errors
 /// [`ServeError::Invalid`] for a header named like a parameter that the server acts on, and for a value that is no text.
-pub(crate) fn forward(
-    parameters: &mut Parameters,
-    name: &str,
-    value: &[u8],
-) -> Result<(), ServeError> {
+pub(crate) fn forward(parameters: &mut Parameters, name: &str, value: &[u8]) -> Result<(), ServeError> {
     if RESERVED.contains(&name) || name.starts_with("triton_") {
-        return Err(invalid(format!(
-            "Header '{name}' is reserved for Triton usage and cannot be forwarded."
-        )));
+        return Err(invalid(format!("Header '{name}' is reserved for Triton usage and cannot be forwarded.")));
     }
     let Ok(value) = str::from_utf8(value) else {
-        return Err(invalid(format!(
-            "Header '{name}' is not UTF-8 and cannot be forwarded."
-        )));
+        return Err(invalid(format!("Header '{name}' is not UTF-8 and cannot be forwarded.")));
     };
     parameters.insert(name.to_owned(), Parameter::String(value.to_owned()));
     Ok(())

@@ -52,9 +52,7 @@ pub(crate) async fn next_chunk(
                 return ended.map_err(|error| ServeError::Invalid(error.to_string()));
             }
             Some(Err(error)) => {
-                return Err(ServeError::Invalid(format!(
-                    "request body broke off: {error}"
-                )));
+                return Err(ServeError::Invalid(format!("request body broke off: {error}")));
             }
             // Trailers are not used.
             Some(Ok(frame)) => {

@@ -98,26 +98,9 @@ impl Server {
     /// A server over a repository, not yet ready.
     #[must_use]
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts {
-            identity,
-            repository,
-            memory,
-            trace,
-            log,
-            gpu_meter,
-            stop,
-        } = parts;
+        let Parts { identity, repository, memory, trace, log, gpu_meter, stop } = parts;
         let phase = ArcSwap::from_pointee(Phase::Starting);
-        Self {
-            identity,
-            repository,
-            memory,
-            trace,
-            log,
-            gpu_meter,
-            phase,
-            stop,
-        }
+        Self { identity, repository, memory, trace, log, gpu_meter, phase, stop }
     }
 
     /// The state of the GPUs in use, as it was read last.
@@ -137,9 +120,7 @@ impl Server {
     pub(crate) fn live(&self) -> Result<(), ServeError> {
         match (**self.phase.load(), self.oversight().stuck()) {
             (Phase::Draining, _) => Err(ServeError::Exiting),
-            (Phase::Starting | Phase::Serving, Some(batch)) => {
-                Err(ServeError::Stuck(batch.to_string()))
-            }
+            (Phase::Starting | Phase::Serving, Some(batch)) => Err(ServeError::Stuck(batch.to_string())),
             (Phase::Starting | Phase::Serving, None) => Ok(()),
         }
     }
@@ -224,18 +205,11 @@ impl Server {
     ///
     /// # Errors
     /// As [`Server::find`].
-    pub(crate) fn model_metadata(
-        &self,
-        model: &str,
-        version: &str,
-    ) -> Result<ModelMetadata, ServeError> {
+    pub(crate) fn model_metadata(&self, model: &str, version: &str) -> Result<ModelMetadata, ServeError> {
         let loaded = self.find(model, version)?;
         let interface = loaded.engine.interface();
         let specs = |tensors: &[crate::backend::TensorConfig]| {
-            tensors
-                .iter()
-                .map(|t| t.spec(interface.signature.max_batch_size))
-                .collect()
+            tensors.iter().map(|t| t.spec(interface.signature.max_batch_size)).collect()
         };
         let versions = match version {
             "" => {
@@ -256,12 +230,7 @@ impl Server {
     /// Names of the models with a ready version, in order.
     #[must_use]
     pub(crate) fn models(&self) -> Vec<String> {
-        let mut names: Vec<String> = self
-            .repository
-            .serving()
-            .into_iter()
-            .map(|serving| serving.model)
-            .collect();
+        let mut names: Vec<String> = self.repository.serving().into_iter().map(|serving| serving.model).collect();
         names.dedup();
         names
     }
@@ -270,11 +239,7 @@ impl Server {
     ///
     /// # Errors
     /// [`ServeError::NotFound`] for a model or version that does not answer.
-    pub(crate) fn statistics(
-        &self,
-        model: &str,
-        version: &str,
-    ) -> Result<Vec<(String, u64, Snapshot)>, ServeError> {
+    pub(crate) fn statistics(&self, model: &str, version: &str) -> Result<Vec<(String, u64, Snapshot)>, ServeError> {
         let name_of = |found: Arc<LoadedModel>| found.engine.interface().model.clone();
         let own = self.repository.find(model, version).map(name_of);
         if !model.is_empty() && own.is_err() {
@@ -379,11 +344,7 @@ fn deliver(held: &HeldRegions, outputs: &[(Tensor, Delivery)]) -> Result<(), Ser
     Ok(())
 }
 
-fn write_shared(
-    held: &HeldRegions,
-    range: &SharedRange,
-    output: &Tensor,
-) -> Result<(), ServeError> {
+fn write_shared(held: &HeldRegions, range: &SharedRange, output: &Tensor) -> Result<(), ServeError> {
     let (name, size) = (output.name(), output.data().len());
     if (size as u64) > range.size {
         return Err(ServeError::Invalid(format!(
@@ -392,8 +353,7 @@ fn write_shared(
             range.size
         )));
     }
-    held.write(range, output.data())
-        .map_err(|error| ServeError::codec(&error))
+    held.write(range, output.data()).map_err(|error| ServeError::codec(&error))
 }
 
 /// Writes one request into the log: its stages, its tensors, or both.

@@ -25,11 +25,7 @@ pub(crate) enum SettingsError {
     Unknown { kind: &'static str, key: String },
     /// A value the setting cannot have.
     #[error("invalid value '{value}' for setting '{key}': expected {expected}")]
-    Value {
-        key: String,
-        value: String,
-        expected: &'static str,
-    },
+    Value { key: String, value: String, expected: &'static str },
     /// A file named over the network would let a client write where it likes.
     #[error("{0} file location can not be updated through network protocol")]
     File(&'static str),
@@ -55,9 +51,7 @@ pub(crate) fn excerpt(text: &str) -> String {
 impl Coded for SettingsError {
     fn code(&self) -> Code {
         match self {
-            Self::Body(_) | Self::DuplicateKey(_) | Self::Unknown { .. } | Self::Value { .. } => {
-                Code::InvalidArgument
-            }
+            Self::Body(_) | Self::DuplicateKey(_) | Self::Unknown { .. } | Self::Value { .. } => Code::InvalidArgument,
             Self::File(_) | Self::Mode(_) => Code::Unimplemented,
             Self::Apply(_) => Code::Internal,
         }
@@ -70,8 +64,7 @@ fn members(body: &[u8]) -> Result<Vec<(String, Value)>, SettingsError> {
     if body.is_empty() {
         return Ok(Vec::new());
     }
-    let Members(members) =
-        serde_json::from_slice(body).map_err(|error| SettingsError::Body(error.to_string()))?;
+    let Members(members) = serde_json::from_slice(body).map_err(|error| SettingsError::Body(error.to_string()))?;
     match duplicate(&members) {
         Some(key) => Err(SettingsError::DuplicateKey(excerpt(key))),
         None => Ok(members),
@@ -112,9 +105,5 @@ impl<'de> Visitor<'de> for MembersVisitor {
 }
 
 fn invalid(key: &str, value: impl ToString, expected: &'static str) -> SettingsError {
-    SettingsError::Value {
-        key: excerpt(key),
-        value: excerpt(&value.to_string()),
-        expected,
-    }
+    SettingsError::Value { key: excerpt(key), value: excerpt(&value.to_string()), expected }
 }

@@ -14,9 +14,7 @@ pub(crate) fn read(path: &Path, longest: u64) -> io::Result<Vec<u8>> {
         return Err(io::ErrorKind::IsADirectory.into());
     }
     if !metadata.is_file() {
-        return Err(io::Error::other(
-            "it is a pipe, a socket or a device, and no file",
-        ));
+        return Err(io::Error::other("it is a pipe, a socket or a device, and no file"));
     }
     let too_long = || io::Error::other(format!("it is larger than {longest} bytes"));
     if metadata.len() > longest {
@@ -24,9 +22,7 @@ pub(crate) fn read(path: &Path, longest: u64) -> io::Result<Vec<u8>> {
     }
     // A file may grow meanwhile, or have no length of its own as those of /proc.
     let mut bytes = Vec::new();
-    let read = File::open(path)?
-        .take(longest.saturating_add(1))
-        .read_to_end(&mut bytes)?;
+    let read = File::open(path)?.take(longest.saturating_add(1)).read_to_end(&mut bytes)?;
     if read as u64 > longest {
         return Err(too_long());
     }
@@ -76,9 +72,7 @@ mod tests {
         }
         let error = read(folder.path(), 1 << 20).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
-        let error = read(Path::new("/proc/self/maps"), 10)
-            .unwrap_err()
-            .to_string();
+        let error = read(Path::new("/proc/self/maps"), 10).unwrap_err().to_string();
         assert_eq!(error, "it is larger than 10 bytes");
     }
 }

@@ -17,15 +17,11 @@ pub(crate) use json::statistics_body;
 
 /// Upper bounds in seconds of the queue-delay histogram: a 1-2.5-5 ladder from the cost of a lone
 /// hand-over (100 µs) to the minute after which common clients have given up.
-pub(crate) const QUEUE_DELAY_BOUNDS: [f64; 18] = [
-    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
-    5.0, 10.0, 30.0, 60.0,
-];
+pub(crate) const QUEUE_DELAY_BOUNDS: [f64; 18] =
+    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
 /// Upper bounds in rows of the batch-size histogram: powers of two, as batch sizes are chosen.
-pub(crate) const BATCH_SIZE_BOUNDS: [f64; 11] = [
-    1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0,
-];
+pub(crate) const BATCH_SIZE_BOUNDS: [f64; 11] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0];
 
 /// Triton's default bounds in ms of `nv_inference_first_response_histogram_ms`.
 pub(crate) const FIRST_RESPONSE_BOUNDS: [f64; 4] = [100.0, 500.0, 2000.0, 5000.0];
@@ -189,9 +185,7 @@ impl Statistics {
     /// (`model_metrics` of a model's configuration). Bounds must ascend.
     #[must_use]
     pub fn with_first_response_bounds(instances: usize, bounds: &[f64]) -> Self {
-        Self {
-            totals: Mutex::new(Snapshot::empty(instances, bounds)),
-        }
+        Self { totals: Mutex::new(Snapshot::empty(instances, bounds)) }
     }
 
     /// Counts an execution and its requests.
@@ -240,10 +234,7 @@ struct Responses {
 impl Snapshot {
     /// Every request has one response; none before the first request.
     fn responses(&self) -> Option<Responses> {
-        let cancel = Tally {
-            count: self.failures[Reason::Canceled.index()],
-            ns: 0,
-        };
+        let cancel = Tally { count: self.failures[Reason::Canceled.index()], ns: 0 };
         (self.success.count + self.fail.count > 0).then_some(Responses {
             compute_infer: self.compute_infer,
             compute_output: self.compute_output,
@@ -293,8 +284,7 @@ impl Snapshot {
         if self.busy.len() <= record.instance {
             self.busy.resize(record.instance + 1, Duration::ZERO);
         }
-        self.busy[record.instance] +=
-            record.compute_input + record.compute_infer + record.compute_output;
+        self.busy[record.instance] += record.compute_input + record.compute_infer + record.compute_output;
     }
 
     fn add_success(&mut self, record: &BatchRecord<'_>) {
@@ -313,8 +303,7 @@ impl Snapshot {
             self.compute_infer.add(record.compute_infer);
             self.compute_output.add(record.compute_output);
             self.queue_delay.observe(request.queue.as_secs_f64());
-            self.first_response
-                .observe(request.total.as_secs_f64() * 1e3);
+            self.first_response.observe(request.total.as_secs_f64() * 1e3);
         }
     }
 
@@ -360,13 +349,8 @@ impl Reason {
 
 impl Refusal {
     /// Every cause, in the order of [`Snapshot::refusals`].
-    pub const ALL: [Self; 5] = [
-        Self::QueueFull,
-        Self::PredictedWait,
-        Self::Deadline,
-        Self::Concurrency,
-        Self::Draining,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::QueueFull, Self::PredictedWait, Self::Deadline, Self::Concurrency, Self::Draining];
 
     /// The word for metric labels.
     #[must_use]

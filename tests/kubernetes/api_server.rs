@@ -12,10 +12,7 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// File with the way to the API server.
 pub(crate) fn kubeconfig() -> String {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "that is how `make test-kube` tells it"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "that is how `make test-kube` tells it")]
     let path = std::env::var("WEIR_TEST_KUBECONFIG");
     path.unwrap_or_else(|_| panic!("no API server to test with: run `make test-kube`"))
 }

@@ -12,10 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
-    SignatureScheme,
-};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
 use x509_parser::parse_x509_certificate;
 
 /// Namespace and name of the ConfigMap.
@@ -46,13 +43,8 @@ impl ProxyVerifier {
         let provider = Arc::new(ring::default_provider());
         let by_authority = WebPkiClientVerifier::builder_with_provider(roots.into(), provider)
             .build()
-            .map_err(|error| {
-                format!("{AUTHORITIES}: {error}: has the API server no aggregation layer?")
-            })?;
-        Ok(Self {
-            by_authority,
-            names,
-        })
+            .map_err(|error| format!("{AUTHORITIES}: {error}: has the API server no aggregation layer?"))?;
+        Ok(Self { by_authority, names })
     }
 
     fn is_allowed(&self, certificate: &CertificateDer<'_>) -> bool {
@@ -85,9 +77,7 @@ impl ClientCertVerifier for ProxyVerifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let verified = self
-            .by_authority
-            .verify_client_cert(certificate, intermediates, now)?;
+        let verified = self.by_authority.verify_client_cert(certificate, intermediates, now)?;
         if !self.is_allowed(certificate) {
             return Err(CertificateError::ApplicationVerificationFailure.into());
         }
@@ -100,8 +90,7 @@ impl ClientCertVerifier for ProxyVerifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.by_authority
-            .verify_tls12_signature(message, certificate, signature)
+        self.by_authority.verify_tls12_signature(message, certificate, signature)
     }
 
     fn verify_tls13_signature(
@@ -110,8 +99,7 @@ impl ClientCertVerifier for ProxyVerifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.by_authority
-            .verify_tls13_signature(message, certificate, signature)
+        self.by_authority.verify_tls13_signature(message, certificate, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -26,13 +26,7 @@ pub use port::{ProvidedApi, metrics_certificates, serve_metrics};
 pub use scaler::{ExternalScalerService, PATH, external_scaler};
 
 /// Messages and server of KEDA's external scaler, as generated from `proto/`.
-#[allow(
-    missing_docs,
-    unreachable_pub,
-    clippy::pedantic,
-    clippy::too_many_lines,
-    reason = "generated"
-)]
+#[allow(missing_docs, unreachable_pub, clippy::pedantic, clippy::too_many_lines, reason = "generated")]
 mod proto {
     tonic::include_proto!("externalscaler");
 }

@@ -37,19 +37,11 @@ pub(crate) enum LoadError {
 impl Loads {
     /// Follows reports and the revisions that there are. Must be called within a tokio runtime.
     #[must_use]
-    pub fn follow(
-        reports: watch::Receiver<Arc<LatestReports>>,
-        snapshots: watch::Receiver<Arc<Snapshot>>,
-    ) -> Self {
+    pub fn follow(reports: watch::Receiver<Arc<LatestReports>>, snapshots: watch::Receiver<Arc<Snapshot>>) -> Self {
         let began = Instant::now();
         let (publish, windows) = watch::channel(ReportWindow::default());
         let following = tokio::spawn(update(reports, publish, began));
-        Self {
-            windows,
-            snapshots,
-            began,
-            _following: Arc::new(AbortOnDropHandle::new(following)),
-        }
+        Self { windows, snapshots, began, _following: Arc::new(AbortOnDropHandle::new(following)) }
     }
 
     /// The load of a service, all its revisions together.
@@ -86,10 +78,7 @@ impl Loads {
         self.windows.changed().await.is_ok()
     }
 
-    fn load<'a>(
-        &self,
-        revisions: impl Iterator<Item = &'a RevisionName> + Clone,
-    ) -> Option<WindowedLoad> {
+    fn load<'a>(&self, revisions: impl Iterator<Item = &'a RevisionName> + Clone) -> Option<WindowedLoad> {
         let now = self.began.elapsed();
         self.windows.borrow().load(revisions, now)
     }
@@ -109,15 +98,10 @@ async fn update(
     }
 }
 
-fn services<'a>(
-    snapshot: &'a Snapshot,
-    namespace: &'a str,
-) -> impl Iterator<Item = &'a ServiceName> {
+fn services<'a>(snapshot: &'a Snapshot, namespace: &'a str) -> impl Iterator<Item = &'a ServiceName> {
     let all = snapshot.revisions.keys().map(RevisionName::service);
     let mut last = None;
-    all.filter(move |service| {
-        service.namespace() == namespace && last.replace(*service) != Some(*service)
-    })
+    all.filter(move |service| service.namespace() == namespace && last.replace(*service) != Some(*service))
 }
 
 fn unknown(snapshot: &Snapshot, service: &ServiceName) -> LoadError {
@@ -126,8 +110,6 @@ fn unknown(snapshot: &Snapshot, service: &ServiceName) -> LoadError {
     LoadError::UnknownService {
         namespace: service.namespace().to_owned(),
         name: service.name().to_owned(),
-        nearest: nearest
-            .map(|near| format!(": did you mean {near:?}?"))
-            .unwrap_or_default(),
+        nearest: nearest.map(|near| format!(": did you mean {near:?}?")).unwrap_or_default(),
     }
 }

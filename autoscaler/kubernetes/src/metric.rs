@@ -31,12 +31,7 @@ pub(crate) enum Share {
 
 impl Metric {
     /// All metrics that are told.
-    pub(crate) const ALL: [Self; 4] = [
-        Self::QueueDuration,
-        Self::PendingRequests,
-        Self::QueueDelay,
-        Self::Requests,
-    ];
+    pub(crate) const ALL: [Self; 4] = [Self::QueueDuration, Self::PendingRequests, Self::QueueDelay, Self::Requests];
 
     /// Its name, as autoscalers write it.
     pub(crate) fn name(self) -> &'static str {
@@ -109,16 +104,8 @@ mod tests {
         let mut queue_delay = Histogram::default();
         let waits = waits_ms.iter().copied().map(Duration::from_millis);
         waits.for_each(|wait| queue_delay.record(wait));
-        let activity = Activity {
-            queue_delay,
-            queued,
-            oldest_us: oldest_ms * 1000,
-            ..Activity::default()
-        };
-        WindowedLoad {
-            activity,
-            rate: 2.5,
-        }
+        let activity = Activity { queue_delay, queued, oldest_us: oldest_ms * 1000, ..Activity::default() };
+        WindowedLoad { activity, rate: 2.5 }
     }
 
     #[test]
@@ -143,9 +130,6 @@ mod tests {
             assert_eq!(Metric::parse(metric.name()), Ok(metric));
         }
         let refused = Metric::parse("nv_inference_queue_duration_ms").unwrap_err();
-        assert!(
-            refused.contains("did you mean nv_inference_queue_duration_us?"),
-            "{refused}"
-        );
+        assert!(refused.contains("did you mean nv_inference_queue_duration_us?"), "{refused}");
     }
 }

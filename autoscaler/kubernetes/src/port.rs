@@ -44,10 +44,7 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     per_client: 32,
     idle: Duration::from_secs(60),
     stall: Duration::from_secs(5),
-    pace: Pace {
-        grace: Duration::from_secs(5),
-        rate: 64 * 1024,
-    },
+    pace: Pace { grace: Duration::from_secs(5), rate: 64 * 1024 },
 };
 
 /// Time before the ConfigMap that could not be read is read again.
@@ -76,16 +73,10 @@ pub async fn serve_metrics(
         return;
     };
     let resolver = Arc::<Resolver>::default();
-    let rotation: Rotation<APIService> =
-        Rotation::new(client.clone(), certificates, resolver.clone());
+    let rotation: Rotation<APIService> = Rotation::new(client.clone(), certificates, resolver.clone());
     // All processes keep the certificates: whoever writes first wins.
     let (_, always) = watch::channel(());
-    let port = TlsPort {
-        listener,
-        resolver,
-        callers,
-        limits: LIMITS,
-    };
+    let port = TlsPort { listener, resolver, callers, limits: LIMITS };
     tokio::select! {
         () = port.serve(MetricsApi::new(loads, client).router(), stop) => {}
         () = rotation.run(always, ()) => {}
@@ -102,9 +93,9 @@ async fn callers(client: &Client) -> Callers {
         };
         match read {
             Ok(verifier) => return Callers::Verified(Arc::new(verifier)),
-            Err(error) => tracing::warn!(
-                "the metrics APIs wait for {namespace}/{name}, which says who may ask: {error}"
-            ),
+            Err(error) => {
+                tracing::warn!("the metrics APIs wait for {namespace}/{name}, which says who may ask: {error}")
+            }
         }
         tokio::time::sleep(RETRY_DELAY).await;
     }

@@ -4,11 +4,7 @@
 pub(crate) fn quantity(value: f64) -> String {
     // A number beyond an i64's thousandths is none that was measured.
     let thousandths = (value.max(0.0) * 1000.0 - ROUNDING).ceil().min(1e18) as i64;
-    if thousandths % 1000 == 0 {
-        (thousandths / 1000).to_string()
-    } else {
-        format!("{thousandths}m")
-    }
+    if thousandths % 1000 == 0 { (thousandths / 1000).to_string() } else { format!("{thousandths}m") }
 }
 
 /// Error that a product of floating-point numbers may have, so that 0.3 is 300m.
@@ -22,16 +18,7 @@ mod tests {
     fn whole_numbers_are_whole_and_others_in_thousandths() {
         let numbers = [0.0, 3.0, 0.3, 1.5, 0.00001, 50_000.0, -1.0, f64::INFINITY];
         let written = numbers.map(quantity);
-        let expected = [
-            "0",
-            "3",
-            "300m",
-            "1500m",
-            "1m",
-            "50000",
-            "0",
-            "1000000000000000",
-        ];
+        let expected = ["0", "3", "300m", "1500m", "1m", "50000", "0", "1000000000000000"];
         assert_eq!(written, expected);
         assert_eq!(quantity(f64::NAN), "0");
     }

@@ -18,8 +18,8 @@ use crate::Loads;
 use crate::loads::LoadError;
 use crate::proto::external_scaler_server::{ExternalScaler, ExternalScalerServer};
 use crate::proto::{
-    GetMetricSpecResponse, GetMetricsRequest, GetMetricsResponse, IsActiveResponse, MetricSpec,
-    MetricValue, ScaledObjectRef,
+    GetMetricSpecResponse, GetMetricsRequest, GetMetricsResponse, IsActiveResponse, MetricSpec, MetricValue,
+    ScaledObjectRef,
 };
 
 /// The beginning of its paths, for the server that hands requests to it.
@@ -45,13 +45,9 @@ pub struct Scaler {
 
 #[tonic::async_trait]
 impl ExternalScaler for Scaler {
-    type StreamIsActiveStream =
-        Pin<Box<dyn Stream<Item = Result<IsActiveResponse, Status>> + Send>>;
+    type StreamIsActiveStream = Pin<Box<dyn Stream<Item = Result<IsActiveResponse, Status>> + Send>>;
 
-    async fn is_active(
-        &self,
-        request: Request<ScaledObjectRef>,
-    ) -> Result<Response<IsActiveResponse>, Status> {
+    async fn is_active(&self, request: Request<ScaledObjectRef>) -> Result<Response<IsActiveResponse>, Status> {
         let trigger = read(Some(&request.into_inner()))?;
         let result = is_active(&self.loads, &trigger)?;
         Ok(Response::new(IsActiveResponse { result }))
@@ -81,10 +77,7 @@ impl ExternalScaler for Scaler {
         Ok(Response::new(GetMetricSpecResponse { metric_specs }))
     }
 
-    async fn get_metrics(
-        &self,
-        request: Request<GetMetricsRequest>,
-    ) -> Result<Response<GetMetricsResponse>, Status> {
+    async fn get_metrics(&self, request: Request<GetMetricsRequest>) -> Result<Response<GetMetricsResponse>, Status> {
         let request = request.into_inner();
         let trigger = read(request.scaled_object_ref.as_ref())?;
         let load = self.loads.of_service(&trigger.service).map_err(status)?;
@@ -129,8 +122,7 @@ fn is_active(loads: &Loads, trigger: &Trigger) -> Result<bool, Status> {
 
 fn read(object: Option<&ScaledObjectRef>) -> Result<Trigger, Status> {
     let object = object.ok_or_else(|| Status::invalid_argument("scaledObjectRef is missing"))?;
-    Trigger::read(&object.name, &object.namespace, &object.scaler_metadata)
-        .map_err(Status::invalid_argument)
+    Trigger::read(&object.name, &object.namespace, &object.scaler_metadata).map_err(Status::invalid_argument)
 }
 
 fn status(error: LoadError) -> Status {

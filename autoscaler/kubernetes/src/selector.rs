@@ -17,9 +17,7 @@ pub(crate) fn fits(selector: &str, labels: &BTreeMap<String, String>) -> Result<
 
 fn parse(selector: &str) -> Result<Selector, String> {
     if selector.len() > MAX_LENGTH {
-        return Err(format!(
-            "the label selector is longer than {MAX_LENGTH} bytes"
-        ));
+        return Err(format!("the label selector is longer than {MAX_LENGTH} bytes"));
     }
     let parts = split(selector).filter(|part| !part.is_empty());
     parts.map(expression).collect()
@@ -62,10 +60,7 @@ fn set(part: &str, operator: &str) -> Result<Option<(String, BTreeSet<String>)>,
     let Some((key, values)) = part.split_once(operator) else {
         return Ok(None);
     };
-    let inner = values
-        .trim()
-        .strip_prefix('(')
-        .and_then(|v| v.strip_suffix(')'));
+    let inner = values.trim().strip_prefix('(').and_then(|v| v.strip_suffix(')'));
     let inner = inner.ok_or_else(|| unreadable(part))?;
     let values: Result<_, _> = inner.split(',').map(token).collect();
     Ok(Some((token(key)?, values?)))
@@ -113,14 +108,7 @@ mod tests {
         for selector in fitting {
             assert_eq!(does_fit(selector), Ok(true), "{selector}");
         }
-        let others = [
-            "app=db",
-            "app!=web",
-            "!app",
-            "other",
-            "app in (x)",
-            "app=web,other",
-        ];
+        let others = ["app=db", "app!=web", "!app", "other", "app in (x)", "app=web,other"];
         for selector in others {
             assert_eq!(does_fit(selector), Ok(false), "{selector}");
         }

@@ -47,15 +47,11 @@ impl ReportWindow {
     pub(crate) fn observe(&mut self, reports: &LatestReports, now: Duration) {
         self.by_gateway.retain(|name, _| reports.contains_key(name));
         for (name, report) in reports {
-            let stamped = Stamped {
-                at: now,
-                report: report.clone(),
-            };
+            let stamped = Stamped { at: now, report: report.clone() };
             match self.by_gateway.get_mut(name) {
                 Some(history) if history.is_of_run(report) => history.add(stamped),
                 _ => {
-                    self.by_gateway
-                        .insert(name.clone(), History::begin(stamped));
+                    self.by_gateway.insert(name.clone(), History::begin(stamped));
                 }
             }
         }
@@ -86,22 +82,14 @@ impl ReportWindow {
 impl WindowedLoad {
     /// Tells if a request came, waits or is answered.
     pub(crate) fn is_active(&self) -> bool {
-        let Activity {
-            arrivals,
-            queued,
-            in_flight,
-            ..
-        } = self.activity;
+        let Activity { arrivals, queued, in_flight, .. } = self.activity;
         arrivals > 0 || queued > 0 || in_flight > 0
     }
 }
 
 impl History {
     fn begin(first: Stamped) -> Self {
-        Self {
-            kept: [first.clone()].into(),
-            latest: first,
-        }
+        Self { kept: [first.clone()].into(), latest: first }
     }
 
     fn is_of_run(&self, report: &Report) -> bool {
@@ -152,11 +140,7 @@ mod tests {
     }
 
     fn report(started: u64, age: u64, arrivals: u64, queued: u32) -> Arc<Report> {
-        let activity = Activity {
-            arrivals,
-            queued,
-            ..Activity::default()
-        };
+        let activity = Activity { arrivals, queued, ..Activity::default() };
         Arc::new(Report {
             started,
             age_us: age * 1_000_000,
@@ -216,11 +200,7 @@ mod tests {
 
     #[test]
     fn a_gateway_that_began_anew_is_another() {
-        let again = [
-            report(1, 900, 10, 1),
-            report(1, 901, 20, 1),
-            report(2, 4, 8, 0),
-        ];
+        let again = [report(1, 900, 10, 1), report(1, 901, 20, 1), report(2, 4, 8, 0)];
         assert_eq!(after(again), Some((2.0, 0)));
     }
 

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use tokio::sync::watch;
-use weir_cluster::{
-    Activity, LatestReports, Report, Revision, RevisionName, ServiceName, Snapshot, Workload,
-};
+use weir_cluster::{Activity, LatestReports, Report, Revision, RevisionName, ServiceName, Snapshot, Workload};
 
 use crate::Loads;
 
@@ -24,29 +22,17 @@ impl World {
             let name = revision(name);
             (name.clone(), Arc::new(running(name)))
         });
-        let snapshot = Snapshot {
-            revisions: Arc::new(revisions.collect()),
-            ..Snapshot::default()
-        };
+        let snapshot = Snapshot { revisions: Arc::new(revisions.collect()), ..Snapshot::default() };
         let (reports, latest) = watch::channel(Arc::default());
         let (snapshots, seen) = watch::channel(Arc::new(snapshot));
-        Self {
-            loads: Loads::follow(latest, seen),
-            reports,
-            _snapshots: snapshots,
-        }
+        Self { loads: Loads::follow(latest, seen), reports, _snapshots: snapshots }
     }
 
     /// The gateway reports, ten seconds after it began.
     pub(crate) async fn report(&self, loads: &[(&str, Activity)]) {
         let revisions = loads.iter().cloned();
         let revisions = revisions.map(|(name, load)| (revision(name), Arc::new(load)));
-        let report = Report {
-            started: 1,
-            age_us: 10_000_000,
-            routes: 1,
-            revisions: revisions.collect(),
-        };
+        let report = Report { started: 1, age_us: 10_000_000, routes: 1, revisions: revisions.collect() };
         let mut seen = self.loads.clone();
         let latest: LatestReports = [("a".into(), Arc::new(report))].into();
         self.reports.send_replace(Arc::new(latest));

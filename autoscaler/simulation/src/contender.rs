@@ -7,8 +7,7 @@ use std::time::Duration;
 use weir_cluster::ScalingPolicy;
 
 use crate::policy::{
-    AibrixPolicy, DynamoPolicy, FixedPolicy, HpaPolicy, KedaPolicy, KpaPolicy, Policy, RayPolicy,
-    WeirPolicy, WvaPolicy,
+    AibrixPolicy, DynamoPolicy, FixedPolicy, HpaPolicy, KedaPolicy, KpaPolicy, Policy, RayPolicy, WeirPolicy, WvaPolicy,
 };
 use crate::{Service, Workload};
 
@@ -187,10 +186,7 @@ mod tests {
         }
         assert_eq!("fixed=5".parse(), Ok(Contender::Fixed(5)));
         let error = "kap".parse::<Contender>().unwrap_err().to_string();
-        assert!(
-            error.contains("\"kap\" is no policy: write weir, kpa"),
-            "{error}"
-        );
+        assert!(error.contains("\"kap\" is no policy: write weir, kpa"), "{error}");
         assert!("fixed=x".parse::<Contender>().is_err());
     }
 }

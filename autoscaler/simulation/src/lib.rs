@@ -26,8 +26,8 @@ pub use chart::{Mark, Scatter, scatter, timeline};
 pub use contender::{Contender, UnknownContender};
 pub use oracle::{Bins, Demand, Frontier, level_cost};
 pub use policy::{
-    AibrixPolicy, DynamoPolicy, FixedPolicy, HpaPolicy, KedaPolicy, KpaPolicy, Observed, Policy,
-    RayPolicy, WeirPolicy, WvaPolicy,
+    AibrixPolicy, DynamoPolicy, FixedPolicy, HpaPolicy, KedaPolicy, KpaPolicy, Observed, Policy, RayPolicy, WeirPolicy,
+    WvaPolicy,
 };
 pub use request_log::{BadRow, LogError, LogOptions, RequestLog, Resolution, TimeUnit};
 pub use score::Score;

@@ -38,12 +38,7 @@ impl Bins {
                 *bin += 1;
             }
         }
-        Self {
-            counts,
-            length,
-            capacity: workload.service.capacity() * length,
-            cold_start: cold_start.as_secs_f64(),
-        }
+        Self { counts, length, capacity: workload.service.capacity() * length, cold_start: cold_start.as_secs_f64() }
     }
 
     /// Replicas that the largest bin needs.
@@ -70,21 +65,11 @@ mod tests {
         let workload = Workload {
             arrivals: vec![Duration::ZERO, Duration::from_secs(1)],
             until: Duration::from_secs(60),
-            service: Service::Batched {
-                fixed,
-                each,
-                most: 8,
-            },
+            service: Service::Batched { fixed, each, most: 8 },
             target: Duration::from_millis(1),
         };
         assert_eq!(Bins::new(&workload, Duration::ZERO).peak(), 1);
-        let long = Workload {
-            service: Service::Each {
-                time: Duration::from_secs(600),
-                most: 4,
-            },
-            ..workload
-        };
+        let long = Workload { service: Service::Each { time: Duration::from_secs(600), most: 4 }, ..workload };
         assert_eq!(Bins::new(&long, Duration::ZERO).peak(), 1);
     }
 }

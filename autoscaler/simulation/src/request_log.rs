@@ -72,24 +72,16 @@ pub enum LogError {
     #[error("it is compressed: unpack it first, as in `{0} FILE | weir simulate -`")]
     Compressed(&'static str),
     /// The log is text of two bytes a letter.
-    #[error(
-        "it is UTF-16: convert it first, as in `iconv -f UTF-16 -t UTF-8 FILE | weir simulate -`"
-    )]
+    #[error("it is UTF-16: convert it first, as in `iconv -f UTF-16 -t UTF-8 FILE | weir simulate -`")]
     WideText,
     /// The log is not text.
-    #[error(
-        "it is not text: give a log with a line for each request, as CSV, an access log or JSON lines"
-    )]
+    #[error("it is not text: give a log with a line for each request, as CSV, an access log or JSON lines")]
     Binary,
     /// The log is one JSON array.
-    #[error(
-        "it is one JSON array: give a line for each request, as in `jq -c '.[]' FILE | weir simulate -`"
-    )]
+    #[error("it is one JSON array: give a line for each request, as in `jq -c '.[]' FILE | weir simulate -`")]
     JsonArray,
     /// A JSON object takes several lines.
-    #[error(
-        "it is JSON over several lines: give a line for each request, as in `jq -c . FILE | weir simulate -`"
-    )]
+    #[error("it is JSON over several lines: give a line for each request, as in `jq -c . FILE | weir simulate -`")]
     JsonOverLines,
     /// A quote is not closed.
     #[error(
@@ -161,11 +153,7 @@ impl RequestLog {
         }
         let (times, bad) = rows(&mut lines, &format, header.as_deref(), options)?;
         let (arrivals, resolution) = spread::spread(since_first(times, &bad)?);
-        Ok(Self {
-            arrivals,
-            bad,
-            resolution,
-        })
+        Ok(Self { arrivals, bad, resolution })
     }
 
     /// Reports whether all times are equally far apart, a second or more: those of samples are, as a monitor exports
@@ -202,10 +190,7 @@ fn rows(
             Ok(time) => times.push(time),
             // Logs that are put together have their headers and comments again and again.
             Err(_) if line.text.starts_with('#') || header == Some(&*line.text) => {}
-            Err(problem) => bad.push(BadRow {
-                line: line.number,
-                problem,
-            }),
+            Err(problem) => bad.push(BadRow { line: line.number, problem }),
         }
         check(&times, &bad, options)?;
     }
@@ -214,10 +199,9 @@ fn rows(
 
 fn check(times: &[Timestamp], bad: &[BadRow], options: &LogOptions) -> Result<(), LogError> {
     match bad.first() {
-        Some(first) if bad.len() > options.most_bad => Err(LogError::TooManyBad {
-            most: options.most_bad,
-            first: first.clone(),
-        }),
+        Some(first) if bad.len() > options.most_bad => {
+            Err(LogError::TooManyBad { most: options.most_bad, first: first.clone() })
+        }
         _ if times.len() > MOST_REQUESTS => Err(LogError::TooMany),
         _ => Ok(()),
     }

@@ -118,9 +118,7 @@ mod tests {
 
     fn waits(stretch: u32, waited: [u64; 4]) -> impl Iterator<Item = (Duration, Duration)> {
         let at = STRETCH * stretch;
-        waited
-            .into_iter()
-            .map(move |seconds| (at, Duration::from_secs(seconds)))
+        waited.into_iter().map(move |seconds| (at, Duration::from_secs(seconds)))
     }
 
     #[test]

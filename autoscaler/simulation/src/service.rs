@@ -64,20 +64,10 @@ mod tests {
 
     #[test]
     fn a_batch_that_is_worth_having_lowers_the_critical_utilization() {
-        let service = Service::Batched {
-            fixed: Duration::from_millis(400),
-            each: Duration::from_millis(100),
-            most: 8,
-        };
+        let service = Service::Batched { fixed: Duration::from_millis(400), each: Duration::from_millis(100), most: 8 };
         assert!((service.capacity() - 20.0 / 3.0).abs() < 1e-9);
         assert!((service.critical_utilization() - 5.0 / 12.0).abs() < 1e-9);
-        let service = Service::Each {
-            time: Duration::from_millis(100),
-            most: 4,
-        };
-        assert_eq!(
-            (service.capacity(), service.critical_utilization()),
-            (40.0, 1.0)
-        );
+        let service = Service::Each { time: Duration::from_millis(100), most: 4 };
+        assert_eq!((service.capacity(), service.critical_utilization()), (40.0, 1.0));
     }
 }

@@ -57,10 +57,7 @@ impl Trace {
     /// When the file cannot be read, or is no trace.
     pub fn read(path: &Path) -> Result<Self, TraceError> {
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|source| TraceError::Io {
-            path: name.clone(),
-            source,
-        })?;
+        let text = std::fs::read_to_string(path).map_err(|source| TraceError::Io { path: name.clone(), source })?;
         Self::parse(&name, &text)
     }
 
@@ -72,10 +69,7 @@ impl Trace {
             Some(rest) => bin_seconds(rest),
             None => None,
         };
-        let length = length.ok_or_else(|| TraceError::Header {
-            path: path.to_owned(),
-            found: header.to_owned(),
-        })?;
+        let length = length.ok_or_else(|| TraceError::Header { path: path.to_owned(), found: header.to_owned() })?;
         let length = Duration::from_secs(length);
         let mut bins = Vec::new();
         for (row, number) in rows {
@@ -92,29 +86,15 @@ impl Trace {
     #[must_use]
     pub fn slice(&self, from: Duration, until: Duration) -> Self {
         let inside = |bin: &&Bin| (from..until).contains(&bin.at);
-        let moved = |bin: &Bin| Bin {
-            at: bin.at.saturating_sub(from),
-            ..*bin
-        };
-        Self {
-            bins: self.bins.iter().filter(inside).map(moved).collect(),
-            length: self.length,
-        }
+        let moved = |bin: &Bin| Bin { at: bin.at.saturating_sub(from), ..*bin };
+        Self { bins: self.bins.iter().filter(inside).map(moved).collect(), length: self.length }
     }
 
     /// The same again and again, begun anew each `period`.
     #[must_use]
     pub fn repeated(&self, times: u32, period: Duration) -> Self {
-        let moved = |round: u32| {
-            self.bins.iter().map(move |bin| Bin {
-                at: bin.at + period * round,
-                ..*bin
-            })
-        };
-        Self {
-            bins: (0..times).flat_map(moved).collect(),
-            length: self.length,
-        }
+        let moved = |round: u32| self.bins.iter().map(move |bin| Bin { at: bin.at + period * round, ..*bin });
+        Self { bins: (0..times).flat_map(moved).collect(), length: self.length }
     }
 
     /// The times of the requests. Of bins, `share` of the requests come, independent of each other: a Poisson
@@ -192,10 +172,7 @@ mod tests {
     fn what_is_no_trace_is_refused_by_row() {
         let message = |text| Trace::parse("a.csv", text).unwrap_err().to_string();
         assert_eq!(message("t_s\n1\nx\n"), "a.csv, row 3: \"x\" is no number");
-        assert_eq!(
-            message("t_s,counts_per_1s\n0,3 -1\n"),
-            "a.csv, row 2: \"-1\" is no number"
-        );
+        assert_eq!(message("t_s,counts_per_1s\n0,3 -1\n"), "a.csv, row 2: \"-1\" is no number");
         assert!(message("time\n1\n").contains("write `t_s`"));
     }
 }

@@ -75,15 +75,8 @@ mod tests {
 
     #[test]
     fn as_many_come_as_the_curve_says() {
-        let wave = |shape| Wave {
-            shape,
-            low: 10.0,
-            high: 30.0,
-            period: Duration::from_secs(100),
-        };
-        let count = |shape, until: u64| {
-            wave(shape).arrivals(Duration::from_secs(until), 3).len() as f64 / until as f64
-        };
+        let wave = |shape| Wave { shape, low: 10.0, high: 30.0, period: Duration::from_secs(100) };
+        let count = |shape, until: u64| wave(shape).arrivals(Duration::from_secs(until), 3).len() as f64 / until as f64;
         for shape in [Shape::Square, Shape::Sine, Shape::Ramp] {
             let rate = count(shape, 1000);
             assert!((19.0..21.0).contains(&rate), "{shape:?} {rate}");
@@ -91,11 +84,7 @@ mod tests {
         assert!((9.0..11.0).contains(&count(Shape::Step, 100)));
         assert_eq!(wave(Shape::Square).rate(Duration::from_secs(149)), 30.0);
         assert_eq!(wave(Shape::Square).rate(Duration::from_secs(151)), 10.0);
-        let silent = Wave {
-            low: 0.0,
-            high: 0.0,
-            ..wave(Shape::Sine)
-        };
+        let silent = Wave { low: 0.0, high: 0.0, ..wave(Shape::Sine) };
         assert!(silent.arrivals(Duration::from_secs(9), 1).is_empty());
     }
 }

@@ -38,14 +38,8 @@ pub enum Standard {
 
 impl Standard {
     /// Every one of them.
-    pub const ALL: [Self; 6] = [
-        Self::AzureCode,
-        Self::AzureConv,
-        Self::Mooncake,
-        Self::Servegen,
-        Self::Worldcup61,
-        Self::Worldcup57To61,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::AzureCode, Self::AzureConv, Self::Mooncake, Self::Servegen, Self::Worldcup61, Self::Worldcup57To61];
 
     /// The name that tables have.
     #[must_use]
@@ -78,12 +72,7 @@ impl Standard {
             }
             Self::Worldcup57To61 => (read("worldcup-57-61.csv")?.arrivals(0.01, SEED), DAY * 5),
         };
-        Ok(Workload {
-            arrivals,
-            until,
-            service: self.service(),
-            target: self.target(),
-        })
+        Ok(Workload { arrivals, until, service: self.service(), target: self.target() })
     }
 
     /// What a replica does: chats take twice as long, and the World Cup's larger batches.
@@ -93,22 +82,16 @@ impl Standard {
             Self::AzureCode | Self::Servegen => (400, 100, 8),
             Self::Worldcup61 | Self::Worldcup57To61 => (400, 100, 16),
         };
-        Service::Batched {
-            fixed: Duration::from_millis(fixed),
-            each: Duration::from_millis(each),
-            most,
-        }
+        Service::Batched { fixed: Duration::from_millis(fixed), each: Duration::from_millis(each), most }
     }
 
     /// A trace told every 3 s cannot be held to less than that.
     fn target(self) -> Duration {
         match self {
             Self::Mooncake => Duration::from_secs(4),
-            Self::AzureCode
-            | Self::AzureConv
-            | Self::Servegen
-            | Self::Worldcup61
-            | Self::Worldcup57To61 => Duration::from_secs(2),
+            Self::AzureCode | Self::AzureConv | Self::Servegen | Self::Worldcup61 | Self::Worldcup57To61 => {
+                Duration::from_secs(2)
+            }
         }
     }
 }

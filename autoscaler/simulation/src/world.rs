@@ -96,12 +96,7 @@ impl World {
     pub fn new(service: Service, cold_start: Duration) -> Self {
         Self {
             service,
-            starts: Starts {
-                time: cold_start,
-                measured: Vec::new(),
-                failing: 0.0,
-                endless: 0.0,
-            },
+            starts: Starts { time: cold_start, measured: Vec::new(), failing: 0.0, endless: 0.0 },
             machines: Machines::default(),
             replicas: 0,
             least: 0,
@@ -151,10 +146,7 @@ mod tests {
     #[test]
     fn measured_starts_come_in_turn_and_then_anew() {
         let second = Duration::from_secs(1);
-        let service = Service::Each {
-            time: second,
-            most: 1,
-        };
+        let service = Service::Each { time: second, most: 1 };
         let mut starts = World::new(service, 9 * second).starts;
         assert_eq!(starts.time_of(5), 9 * second);
         starts.measured = vec![2 * second, 4 * second];

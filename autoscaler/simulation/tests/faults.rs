@@ -13,20 +13,13 @@ const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A batch of eight takes 1.2 s: 6.7 requests per second.
-const SERVICE: Service = Service::Batched {
-    fixed: Duration::from_millis(400),
-    each: Duration::from_millis(100),
-    most: 8,
-};
+const SERVICE: Service =
+    Service::Batched { fixed: Duration::from_millis(400), each: Duration::from_millis(100), most: 8 };
 
 const CAPACITY: f64 = 8.0 / 1.2;
 
 fn policy() -> ScalingPolicy {
-    ScalingPolicy {
-        min: 0,
-        queue_delay: 2 * SECOND,
-        ..ScalingPolicy::default()
-    }
+    ScalingPolicy { min: 0, queue_delay: 2 * SECOND, ..ScalingPolicy::default() }
 }
 
 /// The law, and when a next revision takes its place.
@@ -53,16 +46,8 @@ fn run(world: &World, arrivals: &[Duration], until: Duration) -> Run {
     run_with(world, arrivals, until, None)
 }
 
-fn run_with(
-    world: &World,
-    arrivals: &[Duration],
-    until: Duration,
-    replaced: Option<Duration>,
-) -> Run {
-    let mut law = Law {
-        memory: Memory::default(),
-        replaced,
-    };
+fn run_with(world: &World, arrivals: &[Duration], until: Duration, replaced: Option<Duration>) -> Run {
+    let mut law = Law { memory: Memory::default(), replaced };
     world.run(arrivals, until, &mut law)
 }
 
@@ -81,10 +66,7 @@ impl<F: FnMut(&mut Sample)> Policy for Through<F> {
 }
 
 fn run_through(world: &World, arrivals: &[Duration], change: impl FnMut(&mut Sample)) -> Run {
-    let law = Law {
-        memory: Memory::default(),
-        replaced: None,
-    };
+    let law = Law { memory: Memory::default(), replaced: None };
     world.run(arrivals, 60 * MINUTE, &mut Through { law, change })
 }
 
@@ -133,10 +115,7 @@ fn mean(run: &Run, from: Duration, until: Duration) -> f64 {
 fn a_service_that_is_slow_for_a_while_gets_enough_and_returns_to_what_it_had() {
     let slow = 40 * MINUTE..70 * MINUTE;
     let until = 130 * MINUTE;
-    let world = World {
-        slowdowns: vec![(slow.clone(), 3.0)],
-        ..World::new(SERVICE, MINUTE)
-    };
+    let world = World { slowdowns: vec![(slow.clone(), 3.0)], ..World::new(SERVICE, MINUTE) };
     for (seed, replaced) in [(1, None), (2, None), (3, Some(60 * MINUTE))] {
         let arrivals = wave(4.0, Duration::ZERO, until, seed);
         let run = run_with(&world, &arrivals, until, replaced);
@@ -153,10 +132,7 @@ fn a_service_that_is_slow_for_a_while_gets_enough_and_returns_to_what_it_had() {
 #[test]
 fn a_silence_of_all_gateways_is_no_burst() {
     let silence = 40 * MINUTE..45 * MINUTE;
-    let world = World {
-        silences: vec![silence.clone()],
-        ..World::new(SERVICE, MINUTE)
-    };
+    let world = World { silences: vec![silence.clone()], ..World::new(SERVICE, MINUTE) };
     for seed in 1..4 {
         let arrivals = wave(4.0, Duration::ZERO, 80 * MINUTE, seed);
         let run = run(&world, &arrivals, 80 * MINUTE);
@@ -176,11 +152,7 @@ fn what_cannot_be_placed_is_not_asked_for_again() {
         // The rate that is seen in the first minutes may be some per cent high.
         let most = most(&run, Duration::ZERO, 30 * MINUTE);
         assert!(most <= 2 * 6 + 1, "{most}");
-        assert!(
-            desired(&run, 10 * MINUTE, 30 * MINUTE)
-                .iter()
-                .all(|n| *n <= 12)
-        );
+        assert!(desired(&run, 10 * MINUTE, 30 * MINUTE).iter().all(|n| *n <= 12));
     }
 }
 
@@ -220,24 +192,15 @@ fn a_start_that_fits_into_the_target_is_not_avoided_at_any_price() {
     // A request each ten minutes, and a start of 10 s before a target of 30 s.
     let arrivals: Vec<_> = (1..200).map(|index| 10 * MINUTE * index).collect();
     let until = 10 * MINUTE * 200;
-    let mut law = Law {
-        memory: Memory::default(),
-        replaced: None,
-    };
+    let mut law = Law { memory: Memory::default(), replaced: None };
     let mut patient = |observed: &Observed| {
-        let policy = ScalingPolicy {
-            queue_delay: 30 * SECOND,
-            ..policy()
-        };
+        let policy = ScalingPolicy { queue_delay: 30 * SECOND, ..policy() };
         let memory = std::mem::take(&mut law.memory);
         let (memory, decision) = decide(&policy, memory, &observed.sample);
         law.memory = memory;
         decision.replicas
     };
-    let service = Service::Each {
-        time: 5 * SECOND,
-        most: 1,
-    };
+    let service = Service::Each { time: 5 * SECOND, most: 1 };
     struct By<'a>(&'a mut dyn FnMut(&Observed) -> u32);
     impl Policy for By<'_> {
         fn decide(&mut self, observed: &Observed) -> u32 {
@@ -269,10 +232,7 @@ fn replicas_that_share_a_gpu_are_not_answered_by_ever_more() {
 fn requests_that_become_longer_at_a_rise_are_no_shared_gpu() {
     let (rise, longer, until) = (20 * MINUTE, 21 * MINUTE, 60 * MINUTE);
     for (seed, factor) in [(1, 3.0), (2, 5.0), (3, 10.0)] {
-        let world = World {
-            slowdowns: vec![(longer..until, factor)],
-            ..World::new(SERVICE, MINUTE)
-        };
+        let world = World { slowdowns: vec![(longer..until, factor)], ..World::new(SERVICE, MINUTE) };
         // Two replicas are full for as long as others start, and these do no more together than the two did.
         let mut arrivals = wave(1.0, Duration::ZERO, rise, seed);
         arrivals.extend(wave(6.0, rise, longer, seed + 10));
@@ -280,9 +240,7 @@ fn requests_that_become_longer_at_a_rise_are_no_shared_gpu() {
         let run = run(&world, &arrivals, until);
         // It may be tried once whether fewer do as much: for twenty minutes they were two before.
         let counts = desired(&run, longer + 2 * MINUTE, until);
-        let too_few = counts
-            .iter()
-            .filter(|count| f64::from(**count) < 1.4 * factor);
+        let too_few = counts.iter().filter(|count| f64::from(**count) < 1.4 * factor);
         let too_few = too_few.count();
         assert!(too_few <= 180, "{too_few} s of too few for {factor}");
     }
@@ -314,11 +272,7 @@ fn a_request_each_three_seconds_is_not_a_start_each_three_seconds() {
 
 /// A second of twenty replicas that take a request at once: nineteen of twenty requests take 0.1 s, one takes 20 s.
 fn varied_second(second: u64, desired: u32, chance: &mut impl FnMut() -> f64) -> Sample {
-    let mut activity = Activity {
-        in_flight: 20,
-        credits: desired,
-        ..Activity::default()
-    };
+    let mut activity = Activity { in_flight: 20, credits: desired, ..Activity::default() };
     for _ in 0..18 {
         let is_long = chance() <= 0.05;
         let took = if is_long { 20 * SECOND } else { SECOND / 10 };
@@ -329,17 +283,8 @@ fn varied_second(second: u64, desired: u32, chance: &mut impl FnMut() -> f64) ->
     Sample {
         at: SECOND * second as u32,
         coverage: Coverage::Complete,
-        load: Load {
-            span: SECOND,
-            activity,
-        },
-        replicas: Replicas {
-            desired,
-            ready: desired,
-            starting: Vec::new(),
-            credits: None,
-            cold_start: 10 * SECOND,
-        },
+        load: Load { span: SECOND, activity },
+        replicas: Replicas { desired, ready: desired, starting: Vec::new(), credits: None, cold_start: 10 * SECOND },
     }
 }
 
@@ -361,17 +306,11 @@ fn a_few_requests_that_take_long_do_not_change_what_a_replica_is_thought_to_do()
 
 #[test]
 fn no_more_replicas_are_asked_for_than_there_are_requests() {
-    let service = Service::Each {
-        time: 5 * SECOND,
-        most: 1,
-    };
+    let service = Service::Each { time: 5 * SECOND, most: 1 };
     let mut world = World::new(service, 10 * SECOND);
     world.most = 10_000;
     // Of the first it is learned how long one takes, the second comes at once when that is known.
-    let arrivals: Vec<_> = [1, 30]
-        .iter()
-        .flat_map(|at| vec![MINUTE * *at; 360])
-        .collect();
+    let arrivals: Vec<_> = [1, 30].iter().flat_map(|at| vec![MINUTE * *at; 360]).collect();
     let run = run(&world, &arrivals, 60 * MINUTE);
     assert!(most(&run, Duration::ZERO, 60 * MINUTE) <= 360);
 }
@@ -382,11 +321,7 @@ fn a_clock_that_goes_back_is_no_burst() {
     let world = World::new(SERVICE, MINUTE);
     let epoch = 1000 * 60 * MINUTE;
     let run = run_through(&world, &arrivals, |sample| {
-        let back = if sample.at < 30 * MINUTE {
-            Duration::ZERO
-        } else {
-            60 * MINUTE
-        };
+        let back = if sample.at < 30 * MINUTE { Duration::ZERO } else { 60 * MINUTE };
         sample.at = epoch + sample.at - back;
     });
     let before = most(&run, 20 * MINUTE, 30 * MINUTE);

@@ -13,19 +13,12 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// One request at a time, 100 ms each: ten per second.
 fn world() -> World {
-    let service = Service::Each {
-        time: Duration::from_millis(100),
-        most: 1,
-    };
+    let service = Service::Each { time: Duration::from_millis(100), most: 1 };
     World::new(service, 5 * SECOND)
 }
 
 fn policy() -> ScalingPolicy {
-    ScalingPolicy {
-        min: 0,
-        retention: Some(30 * SECOND),
-        ..ScalingPolicy::default()
-    }
+    ScalingPolicy { min: 0, retention: Some(30 * SECOND), ..ScalingPolicy::default() }
 }
 
 /// The law, and what it decided.
@@ -57,27 +50,15 @@ fn run(world: &World, arrivals: &[Duration], seconds: u32) -> Record {
 }
 
 fn run_by(policy: ScalingPolicy, world: &World, arrivals: &[Duration], seconds: u32) -> Record {
-    let mut law = Law {
-        policy,
-        memory: Memory::default(),
-        decisions: Vec::new(),
-    };
+    let mut law = Law { policy, memory: Memory::default(), decisions: Vec::new() };
     let run = world.run(arrivals, seconds * SECOND, &mut law);
-    Record {
-        run,
-        decisions: law.decisions,
-    }
+    Record { run, decisions: law.decisions }
 }
 
 /// Independent requests at this rate (per second) within these seconds.
 fn poisson(rate: f64, seconds: Range<u32>, seed: u64) -> Vec<Duration> {
     let from = seconds.start * SECOND;
-    let steady = Wave {
-        shape: Shape::Square,
-        low: rate,
-        high: rate,
-        period: SECOND,
-    };
+    let steady = Wave { shape: Shape::Square, low: rate, high: rate, period: SECOND };
     let arrivals = steady.arrivals(seconds.end * SECOND - from, seed);
     arrivals.into_iter().map(|at| from + at).collect()
 }
@@ -90,9 +71,7 @@ impl Record {
 
     /// Replicas asked for within these seconds, decision by decision.
     fn counts(&self, from: u32, until: u32) -> Vec<u32> {
-        self.frames(from, until)
-            .map(|frame| frame.desired)
-            .collect()
+        self.frames(from, until).map(|frame| frame.desired).collect()
     }
 
     /// The share of the requests that came within these seconds and waited no longer than a second.
@@ -169,11 +148,7 @@ fn irregular_arrivals_are_served_in_time_by_a_steady_number() {
     let share = run.kept(60, 900);
     assert!(share >= 0.99, "{share}\n{}", run.story());
     let counts = run.counts(300, 900);
-    assert!(
-        counts.iter().all(|count| (5..=8).contains(count)),
-        "{}",
-        run.story()
-    );
+    assert!(counts.iter().all(|count| (5..=8).contains(count)), "{}", run.story());
     let starts = run.run.starts;
     assert!(starts <= 20, "{starts} starts\n{}", run.story());
 }
@@ -208,20 +183,12 @@ fn a_long_start_is_not_answered_by_many_replicas() {
 #[test]
 fn replicas_that_batch_are_counted_on_for_full_batches() {
     // 80 + 8 × 10 ms for eight: 50 per second, 11 per second one by one.
-    let service = Service::Batched {
-        fixed: Duration::from_millis(80),
-        each: Duration::from_millis(10),
-        most: 8,
-    };
+    let service = Service::Batched { fixed: Duration::from_millis(80), each: Duration::from_millis(10), most: 8 };
     let arrivals = poisson(200.0, 0..600, 4);
     let run = run(&World::new(service, 5 * SECOND), &arrivals, 900);
     assert!(run.kept(60, 600) >= 0.99, "{}", run.story());
     let counts = run.counts(300, 600);
-    assert!(
-        counts.iter().all(|count| (4..=7).contains(count)),
-        "{}",
-        run.story()
-    );
+    assert!(counts.iter().all(|count| (4..=7).contains(count)), "{}", run.story());
     assert!(run.ends_at_zero());
 }
 
@@ -243,14 +210,10 @@ fn a_step_is_followed_at_once_and_left_slowly() {
 
 #[test]
 fn what_comes_at_the_same_time_of_each_day_finds_its_replicas_on_the_third() {
-    let world = World {
-        period: 10 * SECOND,
-        ..World::new(world().service, 60 * SECOND)
-    };
+    let world = World { period: 10 * SECOND, ..World::new(world().service, 60 * SECOND) };
     let begins = |day: u32| day * 86_400 + 9 * 3600;
-    let arrivals: Vec<_> = (0..3)
-        .flat_map(|day| poisson(20.0, begins(day)..begins(day) + 1800, u64::from(day)))
-        .collect();
+    let arrivals: Vec<_> =
+        (0..3).flat_map(|day| poisson(20.0, begins(day)..begins(day) + 1800, u64::from(day))).collect();
     let run = run(&world, &arrivals, 3 * 86_400);
     let share = |day: u32| run.kept(begins(day), begins(day) + 1800);
     assert!(share(1) < 0.97, "{}\n{}", share(1), run.story());

@@ -57,11 +57,7 @@ impl Baselines {
 impl Baseline {
     fn new(report: &Report, revision: &RevisionName) -> Self {
         let activity = report.revisions.get(revision).cloned();
-        Self {
-            started: report.started,
-            age_us: report.age_us,
-            activity: activity.unwrap_or_default(),
-        }
+        Self { started: report.started, age_us: report.age_us, activity: activity.unwrap_or_default() }
     }
 
     /// Activity since an earlier baseline, and its time span. What a gateway counted before its first baseline says
@@ -93,17 +89,8 @@ mod tests {
     }
 
     fn report(started: u64, age: u64, arrivals: u64, queued: u32) -> Report {
-        let activity = Activity {
-            arrivals,
-            queued,
-            ..Activity::default()
-        };
-        Report {
-            started,
-            age_us: age * 1_000_000,
-            routes: 1,
-            revisions: [(revision(), Arc::new(activity))].into(),
-        }
+        let activity = Activity { arrivals, queued, ..Activity::default() };
+        Report { started, age_us: age * 1_000_000, routes: 1, revisions: [(revision(), Arc::new(activity))].into() }
     }
 
     fn load(baselines: &mut Baselines, reports: &[(&str, Report)]) -> (u64, u64, u32) {
@@ -128,10 +115,7 @@ mod tests {
     fn a_gateway_that_began_anew_counts_from_its_start() {
         let mut baselines = Baselines::default();
         load(&mut baselines, &[("a", report(1, 900, 70, 0))]);
-        assert_eq!(
-            load(&mut baselines, &[("a", report(2, 1, 80, 0))]),
-            (1, 80, 0)
-        );
+        assert_eq!(load(&mut baselines, &[("a", report(2, 1, 80, 0))]), (1, 80, 0));
     }
 
     #[test]
@@ -139,9 +123,6 @@ mod tests {
         let mut baselines = Baselines::default();
         load(&mut baselines, &[("a", report(1, 10, 70, 0))]);
         assert_eq!(load(&mut baselines, &[]), (0, 0, 0));
-        assert_eq!(
-            load(&mut baselines, &[("a", report(1, 40, 100, 0))]),
-            (30, 30, 0)
-        );
+        assert_eq!(load(&mut baselines, &[("a", report(1, 40, 100, 0))]), (30, 30, 0));
     }
 }

@@ -20,11 +20,7 @@ const DRIFT: f64 = 100.0;
 impl GatewayClock {
     /// The clock by its first report, which came now.
     pub(super) fn new(report: &Report, now: Duration) -> Self {
-        Self {
-            started: report.started,
-            zero_us: zero_us(report, now),
-            observed: now,
-        }
+        Self { started: report.started, zero_us: zero_us(report, now), observed: now }
     }
 
     /// The clock with one more report, which came now. A gateway that began anew has another.
@@ -35,10 +31,7 @@ impl GatewayClock {
         }
         let elapsed = now.saturating_sub(self.observed).as_secs_f64();
         let drifted = self.zero_us.saturating_add((elapsed * DRIFT) as i64);
-        Self {
-            zero_us: new.zero_us.min(drifted),
-            ..new
-        }
+        Self { zero_us: new.zero_us.min(drifted), ..new }
     }
 
     /// When a report was made, by our clock: never after it came.
@@ -59,11 +52,7 @@ mod tests {
     use super::*;
 
     fn report(started: u64, age_ms: u64) -> Report {
-        Report {
-            started,
-            age_us: age_ms * 1000,
-            ..Report::default()
-        }
+        Report { started, age_us: age_ms * 1000, ..Report::default() }
     }
 
     fn ms(ms: u64) -> Duration {
@@ -94,10 +83,7 @@ mod tests {
     #[test]
     fn impossible_ages_are_no_trouble() {
         for age_us in [0, 1, u64::MAX] {
-            let odd = Report {
-                age_us,
-                ..Report::default()
-            };
+            let odd = Report { age_us, ..Report::default() };
             let clock = GatewayClock::new(&odd, ms(7)).observe(&odd, Duration::MAX);
             assert!(clock.made(&odd) <= Duration::MAX);
         }

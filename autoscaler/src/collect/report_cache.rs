@@ -34,11 +34,7 @@ impl ReportCache {
                     None => GatewayClock::new(report, now),
                 };
                 let report = report.clone();
-                let cached = CachedReport {
-                    report,
-                    at: now,
-                    clock,
-                };
+                let cached = CachedReport { report, at: now, clock };
                 self.latest.insert(name.clone(), cached);
             }
         }
@@ -46,12 +42,8 @@ impl ReportCache {
 
     /// The reports of the gateways that are not silent, by the gateway's name.
     pub(crate) fn fresh(&self, now: Duration) -> impl Iterator<Item = (&Arc<str>, &Report)> {
-        let is_fresh =
-            move |cached: &CachedReport| now.saturating_sub(cached.at) <= Report::SILENT_AFTER;
-        let fresh = self
-            .latest
-            .iter()
-            .filter(move |(_, cached)| is_fresh(cached));
+        let is_fresh = move |cached: &CachedReport| now.saturating_sub(cached.at) <= Report::SILENT_AFTER;
+        let fresh = self.latest.iter().filter(move |(_, cached)| is_fresh(cached));
         fresh.map(|(name, cached)| (name, &*cached.report))
     }
 
@@ -70,8 +62,7 @@ impl ReportCache {
 
     /// Whether a request is queued for this revision at some gateway.
     pub(crate) fn has_queued(&self, revision: &RevisionName, now: Duration) -> bool {
-        self.fresh(now)
-            .any(|(_, report)| queued(report, revision).is_some())
+        self.fresh(now).any(|(_, report)| queued(report, revision).is_some())
     }
 
     /// When the request came that has been queued longest for this revision, by our clock.
@@ -107,18 +98,11 @@ mod tests {
     use super::*;
 
     fn report(age_us: u64) -> Arc<Report> {
-        Arc::new(Report {
-            age_us,
-            ..Report::default()
-        })
+        Arc::new(Report { age_us, ..Report::default() })
     }
 
     fn gateway(name: &str) -> Gateway {
-        Gateway {
-            name: name.into(),
-            serving: SocketAddr::from((Ipv4Addr::LOCALHOST, 80)).into(),
-            admin: None,
-        }
+        Gateway { name: name.into(), serving: SocketAddr::from((Ipv4Addr::LOCALHOST, 80)).into(), admin: None }
     }
 
     fn at(second: u64) -> Duration {
@@ -150,11 +134,7 @@ mod tests {
         let service = ServiceName::new("default", "digits").unwrap();
         let revision = service.revision(1).unwrap();
         let queued = |second: u64, oldest_us| {
-            let activity = Activity {
-                queued: u32::from(oldest_us > 0),
-                oldest_us,
-                ..Activity::default()
-            };
+            let activity = Activity { queued: u32::from(oldest_us > 0), oldest_us, ..Activity::default() };
             Arc::new(Report {
                 age_us: second * 1_000_000,
                 revisions: [(revision.clone(), Arc::new(activity))].into(),

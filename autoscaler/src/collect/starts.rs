@@ -53,9 +53,7 @@ impl StartTracker {
             let state = match replica.phase {
                 Phase::Pending | Phase::Starting if old != StartState::NotStarting => old,
                 Phase::Pending | Phase::Starting if is_first => StartState::BeganBefore(now),
-                Phase::Pending | Phase::Starting => {
-                    StartState::Began(self.asked(replica, &before, now))
-                }
+                Phase::Pending | Phase::Starting => StartState::Began(self.asked(replica, &before, now)),
                 Phase::Ready => {
                     times.add(old, now);
                     StartState::NotStarting
@@ -70,12 +68,7 @@ impl StartTracker {
 
     /// When a replica that starts was asked for. What did not exist before takes the place of the one that is missing
     /// for the shortest time, as a quota may keep others out for hours.
-    fn asked(
-        &mut self,
-        replica: &Replica,
-        before: &BTreeMap<Arc<str>, StartState>,
-        now: Duration,
-    ) -> Duration {
+    fn asked(&mut self, replica: &Replica, before: &BTreeMap<Arc<str>, StartState>, now: Duration) -> Duration {
         if before.contains_key(&replica.name) {
             return now;
         }
@@ -83,12 +76,7 @@ impl StartTracker {
     }
 
     /// The replicas of the revision, which was observed just now.
-    pub(crate) fn replicas(
-        &self,
-        revision: &Revision,
-        times: &StartTimes,
-        now: Duration,
-    ) -> Replicas {
+    pub(crate) fn replicas(&self, revision: &Revision, times: &StartTimes, now: Duration) -> Replicas {
         let missing = self.missing_since.iter();
         let mut starting: Vec<_> = missing.map(|since| now.saturating_sub(*since)).collect();
         let states = self.states.iter().flat_map(BTreeMap::values);
@@ -199,10 +187,7 @@ mod tests {
         world.look(0, &[]);
         world.look(1, &[("a", Phase::Pending)]);
         let replicas = world.look(3, &[("a", Phase::Starting)]);
-        assert_eq!(
-            (replicas.starting, replicas.cold_start),
-            (vec![seconds(2)], UNMEASURED)
-        );
+        assert_eq!((replicas.starting, replicas.cold_start), (vec![seconds(2)], UNMEASURED));
         let replicas = world.look(5, &[("a", Phase::Ready)]);
         assert_eq!((replicas.ready, replicas.starting.len()), (1, 0));
         assert_eq!(replicas.cold_start, seconds(4));
@@ -215,10 +200,7 @@ mod tests {
         assert_eq!(replicas.starting, [seconds(0)]);
         let replicas = world.look(30, &[("a", Phase::Starting)]);
         assert_eq!(replicas.cold_start, seconds(30));
-        assert_eq!(
-            world.look(31, &[("a", Phase::Ready)]).cold_start,
-            UNMEASURED
-        );
+        assert_eq!(world.look(31, &[("a", Phase::Ready)]).cold_start, UNMEASURED);
     }
 
     #[test]
@@ -261,9 +243,6 @@ mod tests {
         tracker.observe(&revision, &mut times, seconds(5));
         tracker.observe(&revision, &mut times, seconds(7));
         let replicas = tracker.replicas(&revision, &times, seconds(7));
-        assert_eq!(
-            (replicas.ready, replicas.starting),
-            (1, vec![seconds(2); 2])
-        );
+        assert_eq!((replicas.ready, replicas.starting), (1, vec![seconds(2); 2]));
     }
 }

@@ -34,11 +34,7 @@ pub(super) fn limit(
         let needed = choice.0;
         return (bounded, Reason::Most { needed });
     }
-    let step = Step {
-        policy,
-        current,
-        sample,
-    };
+    let step = Step { policy, current, sample };
     step.limit(&mut memory.changes, choice)
 }
 
@@ -129,19 +125,13 @@ impl Step<'_> {
         });
         let furthest = match rules.select {
             PolicySelect::Max => allowed.reduce(further),
-            PolicySelect::Min | PolicySelect::Disabled => {
-                allowed.reduce(|a, b| if further(a, b) == a { b } else { a })
-            }
+            PolicySelect::Min | PolicySelect::Disabled => allowed.reduce(|a, b| if further(a, b) == a { b } else { a }),
         };
         furthest.unwrap_or(i64::from(self.current))
     }
 
     fn reason(&self, wanted: u32, held_by: HeldBy) -> Reason {
-        if wanted > self.current {
-            Reason::RiseHeld { wanted, held_by }
-        } else {
-            Reason::FallHeld { wanted, held_by }
-        }
+        if wanted > self.current { Reason::RiseHeld { wanted, held_by } } else { Reason::FallHeld { wanted, held_by } }
     }
 }
 
@@ -150,9 +140,7 @@ impl Step<'_> {
 fn added(start: i64, most: MostChange) -> i64 {
     match most {
         MostChange::Pods(pods) => start + i64::from(pods),
-        MostChange::Percent(percent) => {
-            (start as f64 * (1.0 + f64::from(percent) / 100.0)).ceil() as i64
-        }
+        MostChange::Percent(percent) => (start as f64 * (1.0 + f64::from(percent) / 100.0)).ceil() as i64,
     }
 }
 
@@ -160,8 +148,6 @@ fn added(start: i64, most: MostChange) -> i64 {
 fn removed(start: i64, most: MostChange) -> i64 {
     match most {
         MostChange::Pods(pods) => start - i64::from(pods),
-        MostChange::Percent(percent) => {
-            (start as f64 * (1.0 - f64::from(percent) / 100.0)).trunc() as i64
-        }
+        MostChange::Percent(percent) => (start as f64 * (1.0 - f64::from(percent) / 100.0)).trunc() as i64,
     }
 }

@@ -35,11 +35,7 @@ pub(super) struct Keep<'a> {
 impl<'a> Keep<'a> {
     pub(super) fn new(policy: &'a ScalingPolicy, memory: &Memory, cold_start: Duration) -> Self {
         let starts = memory.price.starts(starts(policy.economy));
-        Self {
-            policy,
-            cold_start,
-            starts,
-        }
+        Self { policy, cold_start, starts }
     }
 
     /// How long this replica (1 is the first) is kept after it was last needed. What the policy sets holds;
@@ -75,9 +71,7 @@ impl<'a> Keep<'a> {
         let worth = self.worth(1.0 + (self.starts - 1.0) * needed.min(1.0));
         // Within the window in which arrivals are counted, that fewer would do may be noise.
         let first = self.worth(starts(self.policy.economy));
-        let first = first
-            .max(self.policy.window)
-            .max(worth.min(self.worth(UNTOLD)));
+        let first = first.max(self.policy.window).max(worth.min(self.worth(UNTOLD)));
         past.gaps().keep(worth, first)
     }
 

@@ -158,19 +158,12 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Load {
-                rate,
-                capacity,
-                waiting,
-            } => write!(
-                f,
-                "{rate:.1} requests come per second, one replica does {capacity:.1}, and {waiting} wait"
-            ),
-            Self::Unmeasured { waiting } => write!(
-                f,
-                "{}, and what a replica can do has not been measured yet",
-                waits(waiting)
-            ),
+            Self::Load { rate, capacity, waiting } => {
+                write!(f, "{rate:.1} requests come per second, one replica does {capacity:.1}, and {waiting} wait")
+            }
+            Self::Unmeasured { waiting } => {
+                write!(f, "{}, and what a replica can do has not been measured yet", waits(waiting))
+            }
             Self::Woken { waiting } => {
                 write!(f, "{} and there was no replica", waits(waiting))
             }
@@ -180,26 +173,19 @@ impl fmt::Display for Reason {
                 time.as_secs(),
                 kept.as_secs()
             ),
-            Self::Kept { needed, longer } => write!(
-                f,
-                "{needed} would do, but load may return; one ends in {} s",
-                longer.as_secs()
-            ),
-            Self::Expected { needed } => write!(
-                f,
-                "{needed} would do, but load is about to come, as at regular intervals before"
-            ),
+            Self::Kept { needed, longer } => {
+                write!(f, "{needed} would do, but load may return; one ends in {} s", longer.as_secs())
+            }
+            Self::Expected { needed } => {
+                write!(f, "{needed} would do, but load is about to come, as at regular intervals before")
+            }
             Self::Foreseen { needed, rate } => foreseen(needed, rate, f),
-            Self::Corrected { waited } => write!(
-                f,
-                "requests still wait {:.1} s although there should be enough replicas",
-                waited.as_secs_f64()
-            ),
-            Self::Late { waited } => write!(
-                f,
-                "none is stopped while requests wait {:.1} s, longer than they should",
-                waited.as_secs_f64()
-            ),
+            Self::Corrected { waited } => {
+                write!(f, "requests still wait {:.1} s although there should be enough replicas", waited.as_secs_f64())
+            }
+            Self::Late { waited } => {
+                write!(f, "none is stopped while requests wait {:.1} s, longer than they should", waited.as_secs_f64())
+            }
             Self::Shared { wanted, fewer } => shared(wanted, fewer, f),
             Self::HalfBlind => f.write_str("some gateway is silent, so none is stopped"),
             Self::Blind => f.write_str("no gateway reports, so nothing is changed"),
@@ -223,11 +209,7 @@ impl HeldBy {
         match self {
             Self::Disabled => write!(f, "{rules} is Disabled"),
             Self::Tolerance => write!(f, "that is within the tolerance of {rules}"),
-            Self::Window(window) => write!(
-                f,
-                "{rules} waits until that holds for {} s",
-                window.as_secs()
-            ),
+            Self::Window(window) => write!(f, "{rules} waits until that holds for {} s", window.as_secs()),
             Self::Policies => write!(f, "{rules} allows no {change} in this period"),
         }
     }

@@ -82,22 +82,12 @@ impl Terms {
         terms
     }
 
-    fn calculate(
-        &mut self,
-        policy: &ScalingPolicy,
-        memory: &Memory,
-        sample: &Sample,
-        capacity: f64,
-    ) {
+    fn calculate(&mut self, policy: &ScalingPolicy, memory: &Memory, sample: &Sample, capacity: f64) {
         let mean = memory.arrivals.mean(policy.window);
         self.offered = self.rate / capacity;
         let grown = grown(policy, memory, mean) / capacity;
         // Where no request comes, nothing grows.
-        self.growth = if sample.has_work() {
-            (grown - self.offered).max(0.0)
-        } else {
-            0.0
-        };
+        self.growth = if sample.has_work() { (grown - self.offered).max(0.0) } else { 0.0 };
         self.headroom = self.headroom_for(self.offered, memory);
         self.base = self.offered + self.growth + self.headroom;
         let delay = policy.queue_delay.as_secs_f64();
@@ -108,11 +98,7 @@ impl Terms {
         let over = start.max(2.0 * delay);
         self.drain = (self.backlog - self.rate * delay).max(0.0) / (capacity * over);
         let most = (BACKLOGGED * self.offered - self.base).max(0.0);
-        self.drain = if sample.replicas.is_overdue() {
-            0.0
-        } else {
-            self.drain.min(most)
-        };
+        self.drain = if sample.replicas.is_overdue() { 0.0 } else { self.drain.min(most) };
     }
 
     /// Room for irregular arrivals grows with the square root of the load, as many small variations partly

@@ -24,21 +24,10 @@ struct Second {
     ended: u32,
 }
 
-const IDLE: Second = Second {
-    arrivals: 0,
-    queued: 0,
-    oldest_ms: 0,
-    in_flight: 0,
-    ended: 0,
-};
+const IDLE: Second = Second { arrivals: 0, queued: 0, oldest_ms: 0, in_flight: 0, ended: 0 };
 
 /// A second with 20 requests, for replicas that take one at once for 100 ms.
-const TWENTY: Second = Second {
-    arrivals: 20,
-    in_flight: 2,
-    ended: 20,
-    ..IDLE
-};
+const TWENTY: Second = Second { arrivals: 20, in_flight: 2, ended: 20, ..IDLE };
 
 impl Revision {
     fn new(policy: ScalingPolicy, replicas: u32) -> Self {
@@ -73,10 +62,7 @@ impl Revision {
         let sample = Sample {
             at: self.at,
             coverage,
-            load: Load {
-                span: Duration::from_secs(1),
-                activity,
-            },
+            load: Load { span: Duration::from_secs(1), activity },
             replicas: self.replicas.clone(),
         };
         let memory = std::mem::take(&mut self.memory);
@@ -103,21 +89,14 @@ impl Revision {
 }
 
 fn to_zero(retention: u64) -> ScalingPolicy {
-    ScalingPolicy {
-        min: 0,
-        retention: Some(Duration::from_secs(retention)),
-        ..ScalingPolicy::default()
-    }
+    ScalingPolicy { min: 0, retention: Some(Duration::from_secs(retention)), ..ScalingPolicy::default() }
 }
 
 #[test]
 fn the_last_replica_ends_after_its_retention() {
     let mut revision = Revision::new(to_zero(10), 1);
     let kept = revision.run(10, IDLE);
-    assert_eq!(
-        kept.to_string(),
-        "1 replica: 0 would do, but load may return; one ends in 1 s"
-    );
+    assert_eq!(kept.to_string(), "1 replica: 0 would do, but load may return; one ends in 1 s");
     let ended = revision.run(1, IDLE);
     assert_eq!(ended.replicas, 0);
     assert_eq!(ended.reason.label(), "Idle");
@@ -126,21 +105,11 @@ fn the_last_replica_ends_after_its_retention() {
 
 #[test]
 fn a_request_at_zero_wakes_at_once_with_the_replicas_asked_for() {
-    let policy = ScalingPolicy {
-        activation: NonZeroU32::new(3).unwrap(),
-        ..to_zero(10)
-    };
+    let policy = ScalingPolicy { activation: NonZeroU32::new(3).unwrap(), ..to_zero(10) };
     let mut revision = Revision::new(policy, 0);
-    let waiting = Second {
-        arrivals: 1,
-        queued: 1,
-        ..IDLE
-    };
+    let waiting = Second { arrivals: 1, queued: 1, ..IDLE };
     let woken = revision.run(1, waiting);
-    assert_eq!(
-        woken.to_string(),
-        "3 replicas: 1 request waits and there was no replica"
-    );
+    assert_eq!(woken.to_string(), "3 replicas: 1 request waits and there was no replica");
     assert_eq!(revision.run(1, IDLE).replicas, 3);
 }
 
@@ -167,21 +136,11 @@ fn what_is_not_needed_any_more_stays_for_a_while() {
 
 #[test]
 fn bounds_hold_and_say_so() {
-    let policy = ScalingPolicy {
-        min: 1,
-        max: Some(2),
-        ..ScalingPolicy::default()
-    };
+    let policy = ScalingPolicy { min: 1, max: Some(2), ..ScalingPolicy::default() };
     let mut revision = Revision::new(policy, 0);
-    assert_eq!(
-        revision.run(1, IDLE).to_string(),
-        "1 replica: there must not be fewer"
-    );
+    assert_eq!(revision.run(1, IDLE).to_string(), "1 replica: there must not be fewer");
     let most = revision.run(200, TWENTY);
-    assert_eq!(
-        most.to_string(),
-        "2 replicas: no more are allowed; 4 are needed"
-    );
+    assert_eq!(most.to_string(), "2 replicas: no more are allowed; 4 are needed");
 }
 
 #[test]
@@ -190,10 +149,7 @@ fn silence_changes_nothing_and_is_no_idleness() {
     revision.run(5, IDLE);
     for _ in 0..600 {
         let blind = revision.see(Coverage::None, IDLE);
-        assert_eq!(
-            blind.to_string(),
-            "4 replicas: no gateway reports, so nothing is changed"
-        );
+        assert_eq!(blind.to_string(), "4 replicas: no gateway reports, so nothing is changed");
     }
     assert_eq!(revision.run(5, IDLE).replicas, 4);
     assert_eq!(revision.run(1, IDLE).replicas, 0);
@@ -216,28 +172,18 @@ fn a_silent_gateway_stops_nothing_from_starting() {
 
 #[test]
 fn a_queue_over_its_target_gets_one_more_and_then_time() {
-    let late = Second {
-        queued: 1,
-        oldest_ms: 1500,
-        ..TWENTY
-    };
+    let late = Second { queued: 1, oldest_ms: 1500, ..TWENTY };
     let mut revision = Revision::new(ScalingPolicy::default(), 4);
     assert_eq!(revision.run(10, late).replicas, 4);
     let corrected = revision.run(1, late);
-    assert_eq!(
-        corrected.to_string(),
-        "5 replicas: requests still wait 1.5 s although there should be enough replicas"
-    );
+    assert_eq!(corrected.to_string(), "5 replicas: requests still wait 1.5 s although there should be enough replicas");
     assert_eq!(revision.run(10, late).replicas, 5);
     assert_eq!(revision.run(2, late).replicas, 6);
 }
 
 #[test]
 fn a_target_for_each_replica_limits_what_it_is_counted_on_for() {
-    let policy = ScalingPolicy {
-        target: Some(weir_cluster::ScaleTarget::Rps(5.0)),
-        ..ScalingPolicy::default()
-    };
+    let policy = ScalingPolicy { target: Some(weir_cluster::ScaleTarget::Rps(5.0)), ..ScalingPolicy::default() };
     // Four for 20 per second, and 0.8 × √4 for irregular arrivals; also before anything was measured.
     let unmeasured = Second { ended: 0, ..TWENTY };
     for second in [unmeasured, TWENTY] {
@@ -282,12 +228,7 @@ fn work_that_waits_for_starts_is_not_answered_twice() {
     for second in 1..120 {
         let desired = revision.replicas.desired as usize;
         revision.replicas.starting = vec![Duration::from_secs(second); desired];
-        let waiting = Second {
-            arrivals: 20,
-            queued: 20 * second as u32,
-            oldest_ms: second * 1000,
-            ..IDLE
-        };
+        let waiting = Second { arrivals: 20, queued: 20 * second as u32, oldest_ms: second * 1000, ..IDLE };
         let decision = revision.see(Coverage::Complete, waiting);
         revision.replicas.desired = decision.replicas;
         most = most.max(decision.replicas);
@@ -301,26 +242,16 @@ fn every_reason_has_a_word_of_its_own() {
     let (waiting, needed, time) = (1, 1, Duration::ZERO);
     let (wanted, held_by) = (1, HeldBy::Policies);
     let all = [
-        Reason::Load {
-            rate: 1.0,
-            capacity: 1.0,
-            waiting,
-        },
+        Reason::Load { rate: 1.0, capacity: 1.0, waiting },
         Reason::Unmeasured { waiting },
         Reason::Woken { waiting },
         Reason::Idle { time, kept: time },
-        Reason::Kept {
-            needed,
-            longer: time,
-        },
+        Reason::Kept { needed, longer: time },
         Reason::Expected { needed },
         Reason::Foreseen { needed, rate: 1.0 },
         Reason::Corrected { waited: time },
         Reason::Late { waited: time },
-        Reason::Shared {
-            wanted: needed,
-            fewer: Throughput::default(),
-        },
+        Reason::Shared { wanted: needed, fewer: Throughput::default() },
         Reason::HalfBlind,
         Reason::Blind,
         Reason::RiseHeld { wanted, held_by },

@@ -112,9 +112,7 @@ impl Arrivals {
     fn last(&self, seconds: usize) -> (f64, f64) {
         let latest = self.counts.iter().rev().take(seconds);
         let known = latest.flatten();
-        known.fold((0.0, 0.0), |(time, count), second| {
-            (time + 1.0, count + second)
-        })
+        known.fold((0.0, 0.0), |(time, count), second| (time + 1.0, count + second))
     }
 
     /// The mean from which a count is so many standard deviations.
@@ -127,11 +125,7 @@ impl Arrivals {
     fn advance(&mut self, second: u64, most: usize) {
         // Once a clock went back, what comes is still a second after the last: it must not pile up in one second until
         // the clock is where it was.
-        let ahead = if self.counts.is_empty() || second < self.second {
-            1
-        } else {
-            second - self.second
-        };
+        let ahead = if self.counts.is_empty() || second < self.second { 1 } else { second - self.second };
         // After so long all is forgotten anyway; a day of silence need not be written out.
         let ahead = usize::try_from(ahead).unwrap_or(most).min(most);
         self.counts.extend(std::iter::repeat_n(None, ahead));
@@ -152,12 +146,7 @@ impl Dispersion {
         let Some(all) = counts.iter().copied().sum::<Option<f64>>() else {
             return; // Not all is known.
         };
-        let block = counts
-            .iter()
-            .rev()
-            .take(BLOCK)
-            .copied()
-            .sum::<Option<f64>>();
+        let block = counts.iter().rev().take(BLOCK).copied().sum::<Option<f64>>();
         let block = block.unwrap_or_default();
         let share = BLOCK as f64 / counts.len() as f64;
         let mean = all * share;
@@ -173,10 +162,7 @@ impl Dispersion {
 
 impl Default for Dispersion {
     fn default() -> Self {
-        Self {
-            estimate: 1.0,
-            fresh: 0,
-        }
+        Self { estimate: 1.0, fresh: 0 }
     }
 }
 
@@ -196,17 +182,11 @@ mod tests {
     const WINDOW: Duration = Duration::from_secs(60);
 
     fn sample(second: u64, span: u64, arrivals: u64) -> Sample {
-        let activity = Activity {
-            arrivals,
-            ..Activity::default()
-        };
+        let activity = Activity { arrivals, ..Activity::default() };
         Sample {
             at: Duration::from_secs(second),
             coverage: Coverage::Complete,
-            load: Load {
-                span: Duration::from_secs(span),
-                activity,
-            },
+            load: Load { span: Duration::from_secs(span), activity },
             replicas: Replicas::default(),
         }
     }
@@ -225,9 +205,7 @@ mod tests {
 
     /// Each second with the arrivals of the part that it is in: (seconds, arrivals).
     fn parts(parts: &[(u64, u64)]) -> f64 {
-        let seconds = parts
-            .iter()
-            .flat_map(|(length, count)| (0..*length).map(|_| *count));
+        let seconds = parts.iter().flat_map(|(length, count)| (0..*length).map(|_| *count));
         rate((0..).zip(seconds))
     }
 

@@ -33,11 +33,7 @@ impl Changes {
     /// changes nothing that the one before would have kept.
     pub(crate) fn observe(&mut self, behavior: &ScalingBehavior, desired: u32, now: Duration) {
         let longest = periods(behavior).max().unwrap_or_default();
-        while self
-            .made
-            .front()
-            .is_some_and(|c| is_past(c.at, longest, now))
-        {
+        while self.made.front().is_some_and(|c| is_past(c.at, longest, now)) {
             self.made.pop_front();
         }
         match self.desired.replace(desired) {
@@ -50,10 +46,8 @@ impl Changes {
     /// Notes the number that the law wants, and forgets what is older than the windows.
     pub(crate) fn want(&mut self, behavior: &ScalingBehavior, wanted: u32, now: Duration) {
         let wanted = i64::from(wanted);
-        self.for_adding
-            .add(now, wanted, window(behavior.up.as_ref()));
-        self.for_removing
-            .add(now, -wanted, window(behavior.down.as_ref()));
+        self.for_adding.add(now, wanted, window(behavior.up.as_ref()));
+        self.for_removing.add(now, -wanted, window(behavior.down.as_ref()));
     }
 
     /// Notes the number that was decided.
@@ -84,8 +78,7 @@ impl Changes {
         let Some((decided, at)) = self.decided.take() else {
             return;
         };
-        let lies_between =
-            (before < desired && desired <= decided) || (before > desired && desired >= decided);
+        let lies_between = (before < desired && desired <= decided) || (before > desired && desired >= decided);
         if lies_between {
             let by = i64::from(desired) - i64::from(before);
             self.made.push_back(Change { at, by });

@@ -97,12 +97,7 @@ impl Curve {
     /// The curve that the next revision starts with: the same shape, of which the first measurements may make
     /// what they are.
     pub(crate) fn successor(&self) -> Self {
-        Self {
-            batches: self.batches.successor(),
-            requests: self.requests.successor(),
-            previous: None,
-            ..self.clone()
-        }
+        Self { batches: self.batches.successor(), requests: self.requests.successor(), previous: None, ..self.clone() }
     }
 
     fn rows_per_request(&self) -> f64 {
@@ -153,14 +148,8 @@ mod tests {
         Sample {
             at: Duration::ZERO,
             coverage,
-            load: Load {
-                span: Duration::ZERO,
-                activity,
-            },
-            replicas: Replicas {
-                ready,
-                ..Replicas::default()
-            },
+            load: Load { span: Duration::ZERO, activity },
+            replicas: Replicas { ready, ..Replicas::default() },
         }
     }
 
@@ -168,10 +157,7 @@ mod tests {
     fn what_gateways_say_a_replica_takes_is_kept_over_sleep() {
         let mut curve = Curve::default();
         let mut after = |coverage, ready, credits| {
-            let activity = Activity {
-                credits,
-                ..Activity::default()
-            };
+            let activity = Activity { credits, ..Activity::default() };
             curve.observe(&sample(coverage, ready, activity));
             curve.credits(None)
         };

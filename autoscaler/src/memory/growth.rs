@@ -87,11 +87,7 @@ impl Growth {
             self.count(first, highest.fold(0.0, f64::max));
         }
         self.mean += (self.latest - self.mean) / (MEAN * SLOTS as f64);
-        self.slots.push_back(Slot {
-            context: self.context(self.latest),
-            load: self.latest,
-            highest: 0.0,
-        });
+        self.slots.push_back(Slot { context: self.context(self.latest), load: self.latest, highest: 0.0 });
     }
 
     fn context(&self, load: f64) -> usize {
@@ -121,11 +117,7 @@ fn quantile(seen: &[f32; STEPS], share: f64) -> f64 {
         if below + count >= rank {
             let within = ((rank - below) / count.max(1e-9)).clamp(0.0, 1.0);
             // The first holds what did not grow at all.
-            return if index == 0 {
-                1.0
-            } else {
-                ratio(index as f64 - 1.0 + within)
-            };
+            return if index == 0 { 1.0 } else { ratio(index as f64 - 1.0 + within) };
         }
         below += count;
     }
@@ -201,9 +193,7 @@ mod tests {
             let load = if second % 600 < 500 { 1.0 } else { 30.0 };
             growth.observe(Duration::from_secs(second), load, START);
         }
-        let grown: Vec<_> = (0..400)
-            .map(|load| growth.highest(0.9, f64::from(load) / 10.0))
-            .collect();
+        let grown: Vec<_> = (0..400).map(|load| growth.highest(0.9, f64::from(load) / 10.0)).collect();
         assert!(grown.is_sorted(), "{grown:?}");
     }
 

@@ -55,9 +55,7 @@ impl Headroom {
 
 impl Default for Headroom {
     fn default() -> Self {
-        Self {
-            logarithm: FIRST.ln(),
-        }
+        Self { logarithm: FIRST.ln() }
     }
 }
 

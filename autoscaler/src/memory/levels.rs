@@ -124,12 +124,8 @@ impl Levels {
     /// The most replicas that a start now would be in time for, by the intervals at which they were needed before.
     pub(crate) fn expected(&self, now: Duration, cold_start: Duration) -> u32 {
         let learned = self.levels.iter().take(LEARNED);
-        let mut expected = learned
-            .enumerate()
-            .filter(|(_, level)| level.is_expected(now, cold_start));
-        expected
-            .next_back()
-            .map_or(0, |(index, _)| index as u32 + 1)
+        let mut expected = learned.enumerate().filter(|(_, level)| level.is_expected(now, cold_start));
+        expected.next_back().map_or(0, |(index, _)| index as u32 + 1)
     }
 
     /// For how long this replica (1 is the first) was not needed, and its past.

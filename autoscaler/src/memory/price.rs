@@ -65,17 +65,8 @@ mod tests {
     fn after(starts: u32, late: u64) -> f64 {
         let mut price = Price::default();
         for _ in 0..starts {
-            price.observe(
-                START,
-                &Step {
-                    requests: 10,
-                    late,
-                    allowed: 0.01,
-                    cold_start: START,
-                    first: 3.0,
-                    most: 30.0,
-                },
-            );
+            price
+                .observe(START, &Step { requests: 10, late, allowed: 0.01, cold_start: START, first: 3.0, most: 30.0 });
         }
         price.starts(3.0)
     }

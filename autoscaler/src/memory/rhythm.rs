@@ -64,10 +64,7 @@ mod tests {
     #[test]
     fn what_came_each_ten_minutes_comes_again() {
         assert_eq!(next(&[600; 8]), Some((592, 608)));
-        assert_eq!(
-            next(&[600, 602, 598, 600, 601, 600, 599, 600]),
-            Some((590, 610))
-        );
+        assert_eq!(next(&[600, 602, 598, 600, 601, 600, 599, 600]), Some((590, 610)));
     }
 
     #[test]

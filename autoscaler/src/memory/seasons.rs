@@ -95,18 +95,13 @@ impl Seasons {
     /// The period that proved true: of weeks, whose weekends differ, before that of days.
     fn period(&self) -> Option<usize> {
         let mut seasons = [(WEEK, self.week), (DAY, self.day)].into_iter();
-        let proved =
-            seasons.find(|(period, test)| self.bins.len() >= PERIODS * period && test.is_passed());
+        let proved = seasons.find(|(period, test)| self.bins.len() >= PERIODS * period && test.is_passed());
         proved.map(|(period, _)| period)
     }
 
     /// The same past for the next revision, which has to prove anew that it foretells its load.
     pub(crate) fn successor(&self) -> Self {
-        Self {
-            day: Backtest::default(),
-            week: Backtest::default(),
-            ..self.clone()
-        }
+        Self { day: Backtest::default(), week: Backtest::default(), ..self.clone() }
     }
 
     /// What a bin (0 is the current one) had at least in the periods before, as far as there are any.
@@ -157,11 +152,7 @@ impl Backtest {
 }
 
 fn error(forecast: f64, rate: f64) -> f64 {
-    if forecast < rate {
-        SHORT * (rate - forecast)
-    } else {
-        forecast - rate
-    }
+    if forecast < rate { SHORT * (rate - forecast) } else { forecast - rate }
 }
 
 #[cfg(test)]
@@ -175,17 +166,11 @@ mod tests {
     const START: Duration = Duration::from_secs(60);
 
     fn observe(seasons: &mut Seasons, second: u64, span: u64, arrivals: u64) {
-        let activity = Activity {
-            arrivals,
-            ..Activity::default()
-        };
+        let activity = Activity { arrivals, ..Activity::default() };
         seasons.observe(&Sample {
             at: Duration::from_secs(second),
             coverage: Coverage::Complete,
-            load: Load {
-                span: Duration::from_secs(span),
-                activity,
-            },
+            load: Load { span: Duration::from_secs(span), activity },
             replicas: Replicas::default(),
         });
     }
@@ -206,11 +191,7 @@ mod tests {
 
     /// Ten per second from nine to eleven.
     fn mornings(hour: u64) -> u64 {
-        if (9..11).contains(&(hour % 24)) {
-            10
-        } else {
-            0
-        }
+        if (9..11).contains(&(hour % 24)) { 10 } else { 0 }
     }
 
     #[test]

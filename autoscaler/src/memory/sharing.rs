@@ -104,10 +104,8 @@ impl Sharing {
 
     /// True if the replicas do much less than the fewer did: with a limit, even where no more of them are ready.
     fn is_slower(&self, measured: Throughput) -> bool {
-        let is_judged =
-            |base: Throughput| self.limit.is_some() || measured.replicas > base.replicas;
-        self.base
-            .is_some_and(|base| is_judged(base) && measured.rate < AS_MUCH * base.rate)
+        let is_judged = |base: Throughput| self.limit.is_some() || measured.replicas > base.replicas;
+        self.base.is_some_and(|base| is_judged(base) && measured.rate < AS_MUCH * base.rate)
     }
 
     /// Forgets what requests that took less time taught, once so many replicas have done less for long enough.
@@ -166,11 +164,7 @@ impl Sharing {
             Some(limit) if limit.tried >= tried => {}
             last => {
                 let pause = last.map_or(PAUSE, |last| (last.pause * 2).min(LONGEST));
-                self.limit = Some(Limit {
-                    tried,
-                    next: now.saturating_add(pause),
-                    pause,
-                });
+                self.limit = Some(Limit { tried, next: now.saturating_add(pause), pause });
             }
         }
     }
@@ -189,10 +183,7 @@ impl FullCount {
     fn add(&mut self, sample: &Sample) -> Option<Throughput> {
         let replicas = sample.replicas.ready;
         if self.replicas != replicas {
-            *self = Self {
-                replicas,
-                ..Self::default()
-            };
+            *self = Self { replicas, ..Self::default() };
             return None; // Of this time, a part is that of the replicas before.
         }
         self.seconds += sample.load.span.as_secs_f64();
@@ -229,25 +220,15 @@ mod tests {
     /// Two minutes from this second on in which so many replicas that take one request at once answer so many a second.
     fn full(sharing: &mut Sharing, from: u64, ready: u32, rate: u32) {
         for second in from..from + 120 {
-            let mut activity = Activity {
-                queued: 5,
-                in_flight: ready,
-                ..Activity::default()
-            };
+            let mut activity = Activity { queued: 5, in_flight: ready, ..Activity::default() };
             for _ in 0..rate {
                 activity.service_time.record(Duration::from_millis(100));
             }
             let sample = Sample {
                 at: Duration::ZERO,
                 coverage: Coverage::Complete,
-                load: Load {
-                    span: Duration::from_secs(1),
-                    activity,
-                },
-                replicas: Replicas {
-                    ready,
-                    ..Replicas::default()
-                },
+                load: Load { span: Duration::from_secs(1), activity },
+                replicas: Replicas { ready, ..Replicas::default() },
             };
             sharing.observe(Duration::from_secs(second), &sample, 1.0);
         }

@@ -110,8 +110,7 @@ impl<'a> Leader<'a> {
         let names = snapshot.revisions.keys();
         let scaled = names.filter(|name| is_scaled(snapshot, name));
         let services: BTreeSet<_> = scaled.map(RevisionName::service).collect();
-        self.start_times
-            .retain(|service, _| services.contains(service));
+        self.start_times.retain(|service, _| services.contains(service));
     }
 
     fn track(&mut self, revision: &Revision, now: Duration) {
@@ -131,10 +130,7 @@ impl<'a> Leader<'a> {
         let mut before = self.tracked.range(RevisionName::all_of(service));
         let last = before.next_back();
         let memory = last.map(|(_, tracked)| tracked.memory.successor());
-        Tracked {
-            memory: memory.unwrap_or_default(),
-            ..Tracked::default()
-        }
+        Tracked { memory: memory.unwrap_or_default(), ..Tracked::default() }
     }
 
     fn update_reports(&mut self, now: Duration) {
@@ -157,9 +153,8 @@ impl<'a> Leader<'a> {
         self.update_reports(now);
         self.observe(now);
         let snapshot = self.observed.clone();
-        let needs_waking = |revision: &Revision| {
-            revision.desired == 0 && self.report_cache.has_queued(&revision.name, now)
-        };
+        let needs_waking =
+            |revision: &Revision| revision.desired == 0 && self.report_cache.has_queued(&revision.name, now);
         let woken: Vec<_> = snapshot
             .revisions
             .values()
@@ -223,21 +218,14 @@ impl<'a> Leader<'a> {
         self.scale_requests.ask(name, decision.replicas, urgency);
     }
 
-    fn sample(
-        &mut self,
-        snapshot: &Snapshot,
-        revision: &Revision,
-        now: Duration,
-    ) -> Option<(&mut Tracked, Sample)> {
+    fn sample(&mut self, snapshot: &Snapshot, revision: &Revision, now: Duration) -> Option<(&mut Tracked, Sample)> {
         let name = &revision.name;
         let start_times = self.start_times.get(name.service())?;
         let tracked = self.tracked.get_mut(name)?;
         let sample = Sample {
             at: now,
             coverage: self.report_cache.coverage(&snapshot.gateways, now),
-            load: tracked
-                .baselines
-                .advance(name, self.report_cache.fresh(now)),
+            load: tracked.baselines.advance(name, self.report_cache.fresh(now)),
             replicas: tracked.starts.replicas(revision, start_times, now),
         };
         Some((tracked, sample))
@@ -245,10 +233,7 @@ impl<'a> Leader<'a> {
 }
 
 /// The revision of this name with its policy, if the autoscaler sets its replicas.
-fn scaled<'a>(
-    snapshot: &'a Snapshot,
-    name: &RevisionName,
-) -> Option<(&'a Revision, &'a ScalingPolicy)> {
+fn scaled<'a>(snapshot: &'a Snapshot, name: &RevisionName) -> Option<(&'a Revision, &'a ScalingPolicy)> {
     let revision = snapshot.revision(name)?;
     Some((revision, revision.scaling.as_deref()?))
 }

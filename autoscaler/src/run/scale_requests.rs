@@ -71,8 +71,7 @@ impl ScaleRequests {
 
     /// True if so many are asked for already, and as urgently, or were a moment ago, or another number is under way.
     pub(super) fn has(&self, revision: &RevisionName, replicas: u32, urgency: Urgency) -> bool {
-        let is_same =
-            |waiting: &Waiting| waiting.replicas == replicas && waiting.urgency >= urgency;
+        let is_same = |waiting: &Waiting| waiting.replicas == replicas && waiting.urgency >= urgency;
         self.revisions.contains(revision)
             || self.waiting.get(revision).is_some_and(is_same)
             || self.ended.has(revision, replicas, urgency)
@@ -85,10 +84,7 @@ impl ScaleRequests {
             self.unqueue(revision);
             self.queue(urgency).push_back(revision.clone());
         }
-        let waiting = Waiting {
-            replicas,
-            urgency: before.map_or(urgency, |before| before.max(urgency)),
-        };
+        let waiting = Waiting { replicas, urgency: before.map_or(urgency, |before| before.max(urgency)) };
         self.waiting.insert(revision.clone(), waiting);
         self.begin();
     }
@@ -149,16 +145,9 @@ impl ScaleRequests {
 async fn ask(scale: Arc<dyn Scale>, revision: RevisionName, replicas: u32) -> ScaleOutcome {
     let asked = tokio::time::timeout(DEADLINE, scale.scale(&revision, replicas)).await;
     let result = asked.unwrap_or_else(|elapsed| {
-        Err(ClusterError::Unavailable {
-            what: format!("scaling of {revision}"),
-            source: Box::new(elapsed),
-        })
+        Err(ClusterError::Unavailable { what: format!("scaling of {revision}"), source: Box::new(elapsed) })
     });
-    ScaleOutcome {
-        revision,
-        replicas,
-        result,
-    }
+    ScaleOutcome { revision, replicas, result }
 }
 
 impl ScaleOutcome {
@@ -219,15 +208,8 @@ mod tests {
 
     fn asked() -> Asked {
         let (sender, asked) = mpsc::unbounded_channel();
-        let cluster = Arc::new(Slow {
-            asked: sender,
-            permits: Semaphore::new(0),
-        });
-        Asked {
-            requests: ScaleRequests::new(cluster.clone()),
-            cluster,
-            asked,
-        }
+        let cluster = Arc::new(Slow { asked: sender, permits: Semaphore::new(0) });
+        Asked { requests: ScaleRequests::new(cluster.clone()), cluster, asked }
     }
 
     impl Asked {

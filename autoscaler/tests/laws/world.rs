@@ -7,8 +7,7 @@ use proptest::prelude::*;
 use weir_autoscaler::{Coverage, Decision, Load, Memory, Replicas, Sample, decide};
 use weir_cluster::{Activity, Histogram};
 use weir_cluster::{
-    Economy, MostChange, PolicySelect, RatePolicy, ScaleTarget, ScalingBehavior, ScalingPolicy,
-    ScalingRules,
+    Economy, MostChange, PolicySelect, RatePolicy, ScaleTarget, ScalingBehavior, ScalingPolicy, ScalingRules,
 };
 
 /// The next sample of a revision.
@@ -56,8 +55,7 @@ impl Op {
 
     /// Whether there is anything to be seen of it.
     pub(crate) fn is_busy(&self) -> bool {
-        self.coverage != Coverage::None
-            && (self.arrivals > 0 || self.queued > 0 || self.in_flight > 0)
+        self.coverage != Coverage::None && (self.arrivals > 0 || self.queued > 0 || self.in_flight > 0)
     }
 
     fn load(&self) -> Load {
@@ -77,10 +75,7 @@ impl Op {
             queue_delay,
             ..Activity::default()
         };
-        Load {
-            span: self.elapsed(),
-            activity,
-        }
+        Load { span: self.elapsed(), activity }
     }
 }
 
@@ -117,9 +112,7 @@ impl Revision {
 
     pub(crate) fn step(&mut self, op: &Op) -> Decision {
         self.at += op.elapsed();
-        let ready = self
-            .placed
-            .map_or(self.desired * op.ready / 4, |most| most.min(self.desired));
+        let ready = self.placed.map_or(self.desired * op.ready / 4, |most| most.min(self.desired));
         let starting = (ready..self.desired).map(|_| Duration::from_millis(op.starting_ms));
         let sample = Sample {
             at: self.at,

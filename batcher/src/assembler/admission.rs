@@ -45,11 +45,7 @@ impl<T: Item> Assembler<T> {
             Some(own) if predicted > own => Bound::Item,
             Some(_) | None => Bound::Policy,
         };
-        (predicted > allowed).then_some(SubmitError::PredictedWait {
-            predicted,
-            allowed,
-            bound,
-        })
+        (predicted > allowed).then_some(SubmitError::PredictedWait { predicted, allowed, bound })
     }
 
     /// Longest wait that the item itself allows; `None` for any.
@@ -79,8 +75,7 @@ impl<T: Item> Assembler<T> {
         let group = self.groups.find(&item.group());
         let entry = self.entry(item, group, level, (terms, now));
         let id = entry.id;
-        self.timeouts
-            .extend(entry.next_timeout().map(|at| (at, id)));
+        self.timeouts.extend(entry.next_timeout().map(|at| (at, id)));
         self.backlog.add(level, entry.cost);
         let group = self.groups.add(group, entry.rank, id.slot, entry.weight);
         if !self.policy.delay.is_zero() {
@@ -90,13 +85,7 @@ impl<T: Item> Assembler<T> {
         id
     }
 
-    fn entry(
-        &mut self,
-        item: T,
-        group: usize,
-        level: u32,
-        (terms, now): (&Terms, Instant),
-    ) -> Entry<T> {
+    fn entry(&mut self, item: T, group: usize, level: u32, (terms, now): (&Terms, Instant)) -> Entry<T> {
         let rules = self.policy.queue_policy(level);
         let timeout = rules.timeout(terms.timeout);
         let weight = item.weight().max(1);

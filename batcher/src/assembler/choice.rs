@@ -55,9 +55,7 @@ impl<T: Item> Assembler<T> {
     pub(super) fn measured(&self, index: usize, now: Instant) -> Option<Duration> {
         let group = self.groups.get(index);
         let most = group.curve.choose(self.policy.max_weight.min(group.weight));
-        let count = self
-            .prefix(group, most, self.delay(group, now))
-            .unwrap_or(1);
+        let count = self.prefix(group, most, self.delay(group, now)).unwrap_or(1);
         let weights = group.queue.values().take(count);
         let weight = weights.map(|&slot| self.entries[slot].weight).sum();
         group.curve.time(weight)
@@ -107,11 +105,7 @@ impl<T: Item> Assembler<T> {
 
     fn prefix(&self, group: &Group<T::Group>, limit: usize, delay: QueueDelay) -> Option<usize> {
         let preferred = &self.policy.preferred;
-        let rule = Rule {
-            limit,
-            preferred,
-            delay,
-        };
+        let rule = Rule { limit, preferred, delay };
         let weights = group.queue.values().map(|&slot| self.entries[slot].weight);
         batch_prefix(weights, &rule)
     }
@@ -123,17 +117,11 @@ impl<T: Item> Assembler<T> {
         if self.policy.delay.is_zero() {
             return QueueDelay::None;
         }
-        if self.overdue_at(group).is_none_or(|at| at <= now) {
-            QueueDelay::Over
-        } else {
-            QueueDelay::Running
-        }
+        if self.overdue_at(group).is_none_or(|at| at <= now) { QueueDelay::Over } else { QueueDelay::Running }
     }
 
     /// Time at which the oldest item has waited its whole delay.
     fn overdue_at(&self, group: &Group<T::Group>) -> Option<Instant> {
-        group
-            .oldest()
-            .map(|oldest| later(oldest, self.policy.delay))
+        group.oldest().map(|oldest| later(oldest, self.policy.delay))
     }
 }

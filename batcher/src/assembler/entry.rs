@@ -70,25 +70,14 @@ impl<T> Entry<T> {
             let waited = now.saturating_duration_since(self.arrived);
             return Some(SubmitError::DeadlineExceeded { waited });
         }
-        self.expires_at()
-            .is_some_and(passed)
-            .then_some(SubmitError::Expired {
-                own: self.own_timeout,
-            })
+        self.expires_at().is_some_and(passed).then_some(SubmitError::Expired { own: self.own_timeout })
     }
 
     pub(super) fn member(self) -> Member<T> {
-        Member {
-            id: self.id,
-            item: self.item,
-            arrived: self.arrived,
-        }
+        Member { id: self.id, item: self.item, arrived: self.arrived }
     }
 
     pub(super) fn expired(self, cause: SubmitError) -> ExpiredItem<T> {
-        ExpiredItem {
-            member: self.member(),
-            cause,
-        }
+        ExpiredItem { member: self.member(), cause }
     }
 }

@@ -46,14 +46,7 @@ pub(super) struct Group<G> {
 impl<G> Groups<G> {
     /// No groups, whose batches will have `most` rows at most.
     pub(super) fn new(most: usize) -> Self {
-        Self {
-            most,
-            by_key: HashMap::new(),
-            groups: Slab::new(),
-            fronts: BTreeSet::new(),
-            uses: 0,
-            pace: None,
-        }
+        Self { most, by_key: HashMap::new(), groups: Slab::new(), fronts: BTreeSet::new(), uses: 0, pace: None }
     }
 }
 
@@ -112,13 +105,7 @@ impl<G: Clone + Eq + Hash> Groups<G> {
         self.fronts.iter().map(|(_, index)| *index)
     }
 
-    pub(super) fn add(
-        &mut self,
-        index: usize,
-        rank: Rank,
-        slot: usize,
-        weight: usize,
-    ) -> &mut Group<G> {
+    pub(super) fn add(&mut self, index: usize, rank: Rank, slot: usize, weight: usize) -> &mut Group<G> {
         let group = &mut self.groups[index];
         let front = group.front();
         group.queue.insert(rank, slot);
@@ -139,8 +126,7 @@ impl<G: Clone + Eq + Hash> Groups<G> {
         group.weight -= weight;
         if front == Some(rank) {
             self.fronts.remove(&(rank, index));
-            self.fronts
-                .extend(group.front().map(|front| (front, index)));
+            self.fronts.extend(group.front().map(|front| (front, index)));
         }
         group
     }
@@ -154,8 +140,7 @@ impl<G: Clone + Eq + Hash> Groups<G> {
         }
         let popped = std::iter::from_fn(|| group.queue.pop_first());
         let slots = popped.take(count).map(|(_, slot)| slot).collect();
-        self.fronts
-            .extend(group.front().map(|front| (front, index)));
+        self.fronts.extend(group.front().map(|front| (front, index)));
         slots
     }
 
@@ -175,19 +160,14 @@ impl<G: Clone + Eq + Hash> Groups<G> {
         let index = self.find(key);
         self.groups[index].curve.record(weight, elapsed);
         let row = elapsed.as_nanos() as f64 / weight.max(1) as f64;
-        let pace = self
-            .pace
-            .map_or(row, |pace| pace + (row - pace) * SMOOTHING);
+        let pace = self.pace.map_or(row, |pace| pace + (row - pace) * SMOOTHING);
         self.pace = Some(pace);
     }
 
     /// Forgets the older half of the groups that have no items: half, so that a stream of new shapes
     /// pays for looking through them once in 512 times.
     fn forget_some(&mut self) {
-        let idle = self
-            .groups
-            .iter()
-            .filter(|(_, group)| group.queue.is_empty());
+        let idle = self.groups.iter().filter(|(_, group)| group.queue.is_empty());
         let mut uses: Vec<u64> = idle.map(|(_, group)| group.used).collect();
         if uses.is_empty() {
             return;

@@ -5,9 +5,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use weir_batcher::{
-    Assembler, Batch, Id, Item, Next, Policy, QueuePolicy, SubmitError, Terms, TimeoutAction,
-};
+use weir_batcher::{Assembler, Batch, Id, Item, Next, Policy, QueuePolicy, SubmitError, Terms, TimeoutAction};
 
 /// Any moment will do; the same for all.
 static START: LazyLock<Instant> = LazyLock::new(|| tokio::time::Instant::now().into_std());
@@ -57,13 +55,7 @@ pub(crate) struct Admit {
 
 impl Op {
     pub(crate) fn admit() -> Self {
-        Self::Admit(Admit {
-            weight: 1,
-            group: 0,
-            priority: 0,
-            timeout: None,
-            deadline: None,
-        })
+        Self::Admit(Admit { weight: 1, group: 0, priority: 0, timeout: None, deadline: None })
     }
 }
 
@@ -71,13 +63,7 @@ fn admit() -> impl Strategy<Value = Op> {
     let time = || prop::option::weighted(0.3, 1..60_u64);
     let parts = (1..5_usize, 0..3_u8, 0..4_u32, time(), time());
     parts.prop_map(|(weight, group, priority, timeout, deadline)| {
-        Op::Admit(Admit {
-            weight,
-            group,
-            priority,
-            timeout,
-            deadline,
-        })
+        Op::Admit(Admit { weight, group, priority, timeout, deadline })
     })
 }
 
@@ -97,32 +83,21 @@ fn rules() -> impl Strategy<Value = QueuePolicy> {
     let action = prop_oneof![Just(TimeoutAction::Reject), Just(TimeoutAction::Delay)];
     let timeout = prop::option::of((0..40_u64).prop_map(millis));
     let size = prop_oneof![3 => Just(0_usize), 1 => 1..10_usize];
-    (action, timeout, any::<bool>(), size).prop_map(
-        |(timeout_action, default_timeout, allow, size)| QueuePolicy {
-            timeout_action,
-            default_timeout,
-            allow_timeout_override: allow,
-            max_queue_size: size,
-        },
-    )
+    (action, timeout, any::<bool>(), size).prop_map(|(timeout_action, default_timeout, allow, size)| QueuePolicy {
+        timeout_action,
+        default_timeout,
+        allow_timeout_override: allow,
+        max_queue_size: size,
+    })
 }
 
 pub(crate) fn policy() -> impl Strategy<Value = Policy> {
     let delay = prop_oneof![Just(0), 1..50_u64].prop_map(millis);
     let preferred = prop::collection::vec(1..10_usize, 0..3);
     let level_policies = prop::collection::btree_map(1..4_u32, rules(), 0..2);
-    let parts = (
-        1..12_usize,
-        delay,
-        preferred,
-        1..4_u32,
-        rules(),
-        level_policies,
-        0..50_u64,
-    );
+    let parts = (1..12_usize, delay, preferred, 1..4_u32, rules(), level_policies, 0..50_u64);
     (parts, 5..60_usize).prop_map(|(parts, max_queued)| {
-        let (max_weight, delay, preferred, levels, default_queue_policy, level_policies, ageing) =
-            parts;
+        let (max_weight, delay, preferred, levels, default_queue_policy, level_policies, ageing) = parts;
         Policy {
             delay,
             preferred,
@@ -262,10 +237,7 @@ impl World {
     }
 
     pub(crate) fn cancel(&mut self, number: usize) {
-        let cancelled = self
-            .ids
-            .get(&number)
-            .and_then(|id| self.assembler.cancel(*id));
+        let cancelled = self.ids.get(&number).and_then(|id| self.assembler.cancel(*id));
         if let Some(parcel) = cancelled {
             self.things[parcel.number].ends.push(End::Cancelled);
         }
@@ -284,10 +256,7 @@ impl World {
 
     /// Everything that ran, in that order.
     pub(crate) fn ran(&self) -> impl Iterator<Item = &Thing> {
-        self.batches
-            .iter()
-            .flatten()
-            .map(|&number| &self.things[number])
+        self.batches.iter().flatten().map(|&number| &self.things[number])
     }
 
     fn expire(&mut self) {
@@ -299,17 +268,9 @@ impl World {
 
     fn admit(&mut self, admit: &Admit) {
         let number = self.things.len();
-        let parcel = Parcel {
-            number,
-            weight: admit.weight,
-            group: admit.group,
-        };
+        let parcel = Parcel { number, weight: admit.weight, group: admit.group };
         let deadline = admit.deadline.map(|ms| self.now + millis(ms));
-        let terms = Terms {
-            priority: admit.priority,
-            timeout: admit.timeout.map(millis),
-            deadline: deadline.map(at),
-        };
+        let terms = Terms { priority: admit.priority, timeout: admit.timeout.map(millis), deadline: deadline.map(at) };
         match self.assembler.admit(parcel, terms, at(self.now)) {
             Ok(id) => {
                 self.ids.insert(number, id);

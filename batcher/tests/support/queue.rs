@@ -69,14 +69,7 @@ impl Queue {
     }
 
     pub(crate) fn with(&mut self, terms: Terms, ms: u64) -> Result<Id, SubmitError> {
-        self.admit(
-            Rows {
-                shape: "a",
-                rows: 1,
-            },
-            terms,
-            ms,
-        )
+        self.admit(Rows { shape: "a", rows: 1 }, terms, ms)
     }
 
     fn admit(&mut self, item: Rows, terms: Terms, ms: u64) -> Result<Id, SubmitError> {

@@ -35,18 +35,12 @@ pub(crate) async fn serve(mut stream: TcpStream) -> anyhow::Result<()> {
             None => continue,
         };
         let received = &buffer[head.length..];
-        ensure!(
-            received.len() <= head.body,
-            "unexpected bytes after the request"
-        );
+        ensure!(received.len() <= head.body, "unexpected bytes after the request");
         tail.push(received);
         let mut left = head.body - received.len();
         while left > 0 {
             buffer.clear();
-            ensure!(
-                stream.read_buf(&mut buffer).await? > 0,
-                "a request was truncated"
-            );
+            ensure!(stream.read_buf(&mut buffer).await? > 0, "a request was truncated");
             ensure!(buffer.len() <= left, "unexpected bytes after the request");
             left -= buffer.len();
             tail.push(&buffer);
@@ -89,9 +83,5 @@ fn read_head(head: &[u8]) -> anyhow::Result<Head> {
             bail!("a body without a content length is not supported");
         }
     }
-    Ok(Head {
-        length: head.len(),
-        body,
-        is_get: head.starts_with(b"GET "),
-    })
+    Ok(Head { length: head.len(), body, is_get: head.starts_with(b"GET ") })
 }

@@ -22,10 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 ///
 /// Responds to GET with 200 and no body, so that readiness probes succeed. Runs until it is killed.
 #[derive(Debug, Parser)]
-#[command(
-    name = "upstream",
-    after_help = "Example:\n  taskset -c 1 upstream --http-port 9000 --grpc-port 9001"
-)]
+#[command(name = "upstream", after_help = "Example:\n  taskset -c 1 upstream --http-port 9000 --grpc-port 9001")]
 struct Args {
     /// Port for HTTP/1.1 with keep-alive
     #[arg(long)]
@@ -46,10 +43,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .build()
-        .context("cannot start")?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().context("cannot start")?;
     let tasks = tokio::task::LocalSet::new();
     tasks.block_on(&runtime, async {
         let plain = bind(args.http_port).await?;

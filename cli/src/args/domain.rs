@@ -18,23 +18,12 @@ mod tests {
 
     #[test]
     fn only_domains_are_read() {
-        for (text, expected) in [
-            ("example.com", "example.com"),
-            ("Models.Example.com.", "models.example.com"),
-            ("localhost", "localhost"),
-        ] {
+        for (text, expected) in
+            [("example.com", "example.com"), ("Models.Example.com.", "models.example.com"), ("localhost", "localhost")]
+        {
             assert_eq!(domain(text).as_deref(), Ok(expected));
         }
-        for wrong in [
-            "",
-            ".",
-            "two words",
-            "a..b",
-            "*.a",
-            "a:80",
-            "http://a",
-            "[::1]",
-        ] {
+        for wrong in ["", ".", "two words", "a..b", "*.a", "a:80", "http://a", "[::1]"] {
             assert!(domain(wrong).is_err(), "{wrong}");
         }
     }

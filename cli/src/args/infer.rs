@@ -80,13 +80,10 @@ impl FromStr for NamedFile {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once('=') {
-            Some((name, file)) if !name.is_empty() && !file.is_empty() => Ok(Self {
-                name: name.to_owned(),
-                file: file.into(),
-            }),
-            Some(_) | None => {
-                Err("it must be NAME=FILE, where NAME is the name of the input".to_owned())
+            Some((name, file)) if !name.is_empty() && !file.is_empty() => {
+                Ok(Self { name: name.to_owned(), file: file.into() })
             }
+            Some(_) | None => Err("it must be NAME=FILE, where NAME is the name of the input".to_owned()),
         }
     }
 }

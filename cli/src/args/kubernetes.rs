@@ -47,12 +47,7 @@ pub(crate) struct GatewayArgs {
 
     /// With --tls-cert, another port for requests, which speaks TLS only; 0 takes a free one. Pods of the cluster
     /// and the other gateways keep using --port.
-    #[arg(
-        long,
-        value_name = "PORT",
-        default_value_t = 8443,
-        help_heading = "TLS"
-    )]
+    #[arg(long, value_name = "PORT", default_value_t = 8443, help_heading = "TLS")]
     pub(crate) tls_port: u16,
 
     #[command(flatten)]
@@ -129,12 +124,7 @@ pub(crate) struct ProcessArgs {
     pub(crate) address: IpAddr,
 
     /// Namespace of Weir itself, with its gateways' Service and its Leases.
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "POD_NAMESPACE",
-        default_value = "weir-system"
-    )]
+    #[arg(long, value_name = "NAME", env = "POD_NAMESPACE", default_value = "weir-system")]
     pub(crate) namespace: String,
 
     /// Name of this process, unique among those that run: its pod's [default: the host's name].

@@ -10,12 +10,7 @@ use weir_ops::socket::ConnectionLimits;
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct LimitArgs {
     /// Connections to the port for requests at the same time.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value = "16384",
-        help_heading = "Limits"
-    )]
+    #[arg(long, value_name = "N", default_value = "16384", help_heading = "Limits")]
     pub(crate) max_connections: NonZeroUsize,
 
     /// Connections at the same time from one address, or from one IPv6 network of 64 bits; more are
@@ -25,43 +20,23 @@ pub(crate) struct LimitArgs {
 
     /// Bytes of one request's body that are kept, so that it can be sent again; what is longer streams to
     /// a replica, and is sent once.
-    #[arg(
-        long,
-        value_name = "BYTES",
-        default_value = "67108864",
-        help_heading = "Limits"
-    )]
+    #[arg(long, value_name = "BYTES", default_value = "67108864", help_heading = "Limits")]
     pub(crate) request_buffer: NonZeroUsize,
 
     /// Bytes that kept bodies may hold together, half of them for one revision; while others hold so
     /// much, bodies stream. Each leaves room for 1024 of its size, or an eighth of all, so that
     /// short ones find some beside long ones. Mirrored requests hold at most an eighth of it.
-    #[arg(
-        long,
-        value_name = "BYTES",
-        default_value = "1073741824",
-        help_heading = "Limits"
-    )]
+    #[arg(long, value_name = "BYTES", default_value = "1073741824", help_heading = "Limits")]
     pub(crate) max_inflight_bytes: NonZeroUsize,
 
     /// Time a client has for a request's head, its idle time before included; an HTTP/2 connection
     /// without a request ends after it, too.
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        default_value = "75",
-        help_heading = "Limits"
-    )]
+    #[arg(long, value_name = "SECONDS", default_value = "75", help_heading = "Limits")]
     pub(crate) http_header_timeout_secs: NonZeroU32,
 
     /// Time a request's body may stand still, or an answer that its client does not take. After so long
     /// both must have moved 1 KiB a second.
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        default_value = "30",
-        help_heading = "Limits"
-    )]
+    #[arg(long, value_name = "SECONDS", default_value = "30", help_heading = "Limits")]
     pub(crate) http_body_timeout_secs: NonZeroU32,
 }
 
@@ -122,14 +97,8 @@ mod tests {
             "--http-body-timeout-secs=4",
         ];
         let set = options(&flags);
-        assert_eq!(
-            (set.connections.total, set.connections.per_client),
-            (100, 25)
-        );
-        assert_eq!(
-            (set.all_buffers, set.queue_bytes, set.request_buffer),
-            (1000, 500, 10)
-        );
+        assert_eq!((set.connections.total, set.connections.per_client), (100, 25));
+        assert_eq!((set.all_buffers, set.queue_bytes, set.request_buffer), (1000, 500, 10));
         assert_eq!(set.connections.idle, Duration::from_secs(3));
         assert_eq!(set.connections.stall, Duration::from_secs(4));
         assert_eq!(set.connections.pace.grace, Duration::from_secs(4));

@@ -18,16 +18,10 @@ pub(crate) enum Range {
 
 impl Range {
     /// Default of floating-point models.
-    pub(crate) const UNIT: Self = Self::Between {
-        black: 0.0,
-        white: 1.0,
-    };
+    pub(crate) const UNIT: Self = Self::Between { black: 0.0, white: 1.0 };
 
     /// Default of models that take bytes.
-    pub(crate) const BYTE: Self = Self::Between {
-        black: 0.0,
-        white: 255.0,
-    };
+    pub(crate) const BYTE: Self = Self::Between { black: 0.0, white: 255.0 };
 }
 
 impl FromStr for Range {
@@ -43,8 +37,7 @@ impl FromStr for Range {
         };
         let pair = text.split_once(',');
         let pair = pair.and_then(|(black, white)| Some((number(black)?, number(white)?)));
-        let (black, white) =
-            pair.ok_or("it must be two numbers BLACK,WHITE or the word imagenet")?;
+        let (black, white) = pair.ok_or("it must be two numbers BLACK,WHITE or the word imagenet")?;
         Ok(Self::Between { black, white })
     }
 }

@@ -60,31 +60,15 @@ pub(crate) struct SimulateArgs {
     pub(crate) length: Duration,
 
     /// Column or key of the log that holds the time, by name, or a column by its number.
-    #[arg(
-        long,
-        value_name = "NAME",
-        conflicts_with = "wave",
-        help_heading = "Requests"
-    )]
+    #[arg(long, value_name = "NAME", conflicts_with = "wave", help_heading = "Requests")]
     pub(crate) time_column: Option<String>,
 
     /// Unit of times that are numbers [default: that in which each lies after 1973, and seconds for small ones].
-    #[arg(
-        long,
-        value_name = "UNIT",
-        conflicts_with = "wave",
-        help_heading = "Requests"
-    )]
+    #[arg(long, value_name = "UNIT", conflicts_with = "wave", help_heading = "Requests")]
     pub(crate) time_unit: Option<TimeUnitArg>,
 
     /// Lines of the log without a time that may be left out.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 100,
-        conflicts_with = "wave",
-        help_heading = "Requests"
-    )]
+    #[arg(long, value_name = "N", default_value_t = 100, conflicts_with = "wave", help_heading = "Requests")]
     pub(crate) max_bad_lines: usize,
 
     /// Time of a batch, and what each request of it adds: 400ms+100ms/request.
@@ -112,12 +96,7 @@ pub(crate) struct SimulateArgs {
     pub(crate) cacert: Option<PathBuf>,
 
     /// YAML with the InferenceService whose bounds, target and annotations hold; repeatable.
-    #[arg(
-        short = 'f',
-        long = "file",
-        value_name = "PATH",
-        help_heading = "Policy"
-    )]
+    #[arg(short = 'f', long = "file", value_name = "PATH", help_heading = "Policy")]
     pub(crate) files: Vec<PathBuf>,
 
     /// Name of the service, where the files hold several.
@@ -150,22 +129,11 @@ pub(crate) struct SimulateArgs {
     pub(crate) cold_start: Option<Duration>,
 
     /// State directory of the `weir up` that serves --url [default: ~/.local/state/weir].
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "WEIR_STATE_DIR",
-        help_heading = "Replicas"
-    )]
+    #[arg(long, value_name = "DIR", env = "WEIR_STATE_DIR", help_heading = "Replicas")]
     pub(crate) state_dir: Option<PathBuf>,
 
     /// What decides on the number of replicas; several are compared.
-    #[arg(
-        long,
-        value_name = "NAMES",
-        value_delimiter = ',',
-        default_value = "weir",
-        help_heading = "Policy"
-    )]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "weir", help_heading = "Policy")]
     pub(crate) policy: Vec<Contender>,
 
     /// Percent of the starts that fail at their end and are begun anew.
@@ -197,12 +165,7 @@ pub(crate) struct SimulateArgs {
     pub(crate) gpu_price: Option<f64>,
 
     /// How many GPUs are spot GPUs, which are used first and may be taken away.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 0,
-        help_heading = "Prices and spot GPUs"
-    )]
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Prices and spot GPUs")]
     pub(crate) spot_gpus: u32,
 
     /// Price of a spot GPU for an hour [default: that of others].
@@ -306,10 +269,7 @@ impl FromStr for SlowReplicas {
         let factor = factor.parse().map_err(|_| wrong())?;
         let fits = (1.0..=1000.0).contains(&factor);
         fits.then_some(()).ok_or_else(wrong)?;
-        Ok(Self {
-            share: percent(share)?,
-            factor,
-        })
+        Ok(Self { share: percent(share)?, factor })
     }
 }
 
@@ -324,18 +284,12 @@ fn wave(text: &str) -> Result<Wave, String> {
     };
     let rate = |text: &str| {
         let rate = text.parse::<f64>().ok();
-        rate.filter(|rate| (0.0..=FASTEST).contains(rate))
-            .ok_or_else(wrong)
+        rate.filter(|rate| (0.0..=FASTEST).contains(rate)).ok_or_else(wrong)
     };
     let (shape, rest) = text.split_once(':').ok_or_else(wrong)?;
     if shape == "steady" {
         let rate = rate(rest)?;
-        return Ok(Wave {
-            shape: Shape::Square,
-            low: rate,
-            high: rate,
-            period: Duration::from_secs(3600),
-        });
+        return Ok(Wave { shape: Shape::Square, low: rate, high: rate, period: Duration::from_secs(3600) });
     }
     let shape = match shape {
         "square" => Shape::Square,
@@ -346,21 +300,16 @@ fn wave(text: &str) -> Result<Wave, String> {
     };
     let (rates, period) = rest.split_once(':').ok_or_else(wrong)?;
     let (low, high) = rates.split_once("..").ok_or_else(wrong)?;
-    Ok(Wave {
-        shape,
-        low: rate(low)?,
-        high: rate(high)?,
-        period: positive(period).map_err(|_| wrong())?,
-    })
+    Ok(Wave { shape, low: rate(low)?, high: rate(high)?, period: positive(period).map_err(|_| wrong())? })
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    parse_duration(text)
-        .ok_or_else(|| format!("{text:?} is not a duration: write 500ms, 60s or 1m30s"))
+    parse_duration(text).ok_or_else(|| format!("{text:?} is not a duration: write 500ms, 60s or 1m30s"))
 }
 
 /// Message about a time of service of which a replica would need none.
-const NO_TIME: &str = "is no time, in which a replica would do any number of requests: write what one takes, such as 500ms";
+const NO_TIME: &str =
+    "is no time, in which a replica would do any number of requests: write what one takes, such as 500ms";
 
 fn above_zero(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
@@ -390,8 +339,7 @@ fn percent(text: &str) -> Result<f64, String> {
 fn percentile(text: &str) -> Result<f64, String> {
     let share = percent(text)?;
     let fits = (0.5..1.0).contains(&share);
-    fits.then_some(share)
-        .ok_or_else(|| format!("{text:?} is not between 50 and 99.99: write 99"))
+    fits.then_some(share).ok_or_else(|| format!("{text:?} is not between 50 and 99.99: write 99"))
 }
 
 #[cfg(test)]
@@ -414,14 +362,10 @@ mod tests {
 
     #[test]
     fn times_and_waves_are_parsed() {
-        let args =
-            parse("--wave square:0..40:10m --batch-time 400ms+100ms/request --policy weir,fixed=5");
+        let args = parse("--wave square:0..40:10m --batch-time 400ms+100ms/request --policy weir,fixed=5");
         let args = args.unwrap();
         let wave = args.wave.unwrap();
-        assert_eq!(
-            (wave.shape, wave.low, wave.high),
-            (Shape::Square, 0.0, 40.0)
-        );
+        assert_eq!((wave.shape, wave.low, wave.high), (Shape::Square, 0.0, 40.0));
         assert_eq!(wave.period, Duration::from_secs(600));
         let time = args.batch_time.unwrap();
         assert_eq!((time.fixed.as_millis(), time.each.as_millis()), (400, 100));
@@ -435,44 +379,23 @@ mod tests {
     fn what_is_wrong_is_told_with_what_to_write() {
         let curve = "--service-time 1s";
         for (words, hint) in [
-            (
-                "--wave square:0..40 --service-time 1s",
-                "write square:0..40:10m",
-            ),
-            (
-                "--wave steady:-1 --service-time 1s",
-                "write square:0..40:10m",
-            ),
-            (
-                "a.csv --batch-time 400ms+100ms",
-                "write 400ms+100ms/request",
-            ),
+            ("--wave square:0..40 --service-time 1s", "write square:0..40:10m"),
+            ("--wave steady:-1 --service-time 1s", "write square:0..40:10m"),
+            ("a.csv --batch-time 400ms+100ms", "write 400ms+100ms/request"),
             ("a.csv --service-time 1", "write 500ms, 60s"),
             ("a.csv --service-time 0s", "write what one takes"),
             ("a.csv --batch-time 0s+0ms/request", "write what one takes"),
-            (
-                "a.csv --service-time 1s --policy kap",
-                "is no policy: write weir",
-            ),
+            ("a.csv --service-time 1s --policy kap", "is no policy: write weir"),
             ("a.csv --service-time 1s --failing-starts 200", "write 5%"),
             ("a.csv --service-time 1s --percentile 100", "write 99"),
             ("a.csv --service-time 1s --queue-delay 0s", "at least 1ms"),
             ("a.csv --service-time 1s --slow-replicas 10%", "write 10%x3"),
             ("a.csv", "--batch-time"),
             (curve, "--wave"),
-            (
-                "a.csv --wave steady:1 --service-time 1s",
-                "cannot be used with",
-            ),
-            (
-                "a.csv --service-time 1s --batch-time 1s",
-                "cannot be used with",
-            ),
+            ("a.csv --wave steady:1 --service-time 1s", "cannot be used with"),
+            ("a.csv --service-time 1s --batch-time 1s", "cannot be used with"),
             ("a.csv --service-time 1s --spot-price 1", "--gpu-price"),
-            (
-                "a.csv --batch-time 1s --concurrency 4",
-                "cannot be used with",
-            ),
+            ("a.csv --batch-time 1s --concurrency 4", "cannot be used with"),
         ] {
             let error = parse(words).unwrap_err();
             assert!(error.contains(hint), "{words}: {error}");

@@ -28,13 +28,7 @@ pub(crate) struct StatusArgs {
     pub(crate) state_dir: Option<PathBuf>,
 
     /// Format of the output.
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "FORMAT",
-        default_value = "table"
-    )]
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]
     pub(crate) output: OutputFormat,
 
     /// The same as -o json.
@@ -60,10 +54,6 @@ pub(crate) enum OutputFormat {
 impl StatusArgs {
     /// The format, by either flag.
     pub(crate) fn format(&self) -> OutputFormat {
-        if self.json {
-            OutputFormat::Json
-        } else {
-            self.output
-        }
+        if self.json { OutputFormat::Json } else { self.output }
     }
 }

@@ -36,22 +36,14 @@ pub(super) fn none() -> Result<ClientConfig, CliError> {
 /// # Errors
 /// [`CliError::Input`] for a file without certificates.
 pub(super) fn certificates_of(file: &Path) -> Result<ClientConfig, CliError> {
-    let invalid = |reason: String| CliError::Input {
-        file: file.to_owned(),
-        reason,
-    };
+    let invalid = |reason: String| CliError::Input { file: file.to_owned(), reason };
     let certificates = certificates(file).map_err(invalid)?;
     let provider = Arc::new(ring::default_provider());
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(certificates.iter().cloned());
-    let issued =
-        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+    let issued = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
     let issued = issued.build().map_err(|error| invalid(error.to_string()))?;
-    let verifier = FileVerifier {
-        certificates,
-        issued,
-        provider: Arc::clone(&provider),
-    };
+    let verifier = FileVerifier { certificates, issued, provider: Arc::clone(&provider) };
     let config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&version::TLS13, &version::TLS12])
         .map_err(|error| invalid(error.to_string()))?
@@ -73,8 +65,7 @@ impl ServerCertVerifier for FileVerifier {
         if self.certificates.iter().any(|trusted| trusted == shown) {
             return Ok(ServerCertVerified::assertion());
         }
-        self.issued
-            .verify_server_cert(shown, intermediates, name, ocsp, now)
+        self.issued.verify_server_cert(shown, intermediates, name, ocsp, now)
     }
 
     fn verify_tls12_signature(
@@ -98,8 +89,6 @@ impl ServerCertVerifier for FileVerifier {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider
-            .signature_verification_algorithms
-            .supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

@@ -28,11 +28,7 @@ fn flags_of_the_runtime_are_listed() {
     let command = weir_runtime::args::command();
     let mut lines = Vec::new();
     for arg in command.get_arguments() {
-        let value = if arg.get_action().takes_values() {
-            " VALUE"
-        } else {
-            ""
-        };
+        let value = if arg.get_action().takes_values() { " VALUE" } else { "" };
         let aliases = arg.get_all_aliases().unwrap_or_default();
         let names = arg.get_long().into_iter().chain(aliases);
         lines.extend(names.map(|name| format!("--{name}{value}\n")));
@@ -91,9 +87,7 @@ const HEAD: &str = "| flag | default | meaning |\n|---|---|---|\n";
 
 fn intro(title: &str) -> &'static str {
     match title {
-        "Accepted without effect" => {
-            "Flags of Triton that change nothing a user could see; each is logged once.\n\n"
-        }
+        "Accepted without effect" => "Flags of Triton that change nothing a user could see; each is logged once.\n\n",
         "Refused" => {
             "Flags of Triton that would change what a user gets, and are not honoured: an error, unless the \
              value is `false`, `0` or `off`.\n\n"
@@ -116,10 +110,7 @@ fn row(arg: &Arg) -> String {
         help.push_str(&format!(" (environment: `{variable}`)"));
     }
     let spellings = spellings(arg, &value);
-    format!(
-        "| {spellings} | {default} | {} |\n",
-        help.replace('|', "\\|")
-    )
+    format!("| {spellings} | {default} | {} |\n", help.replace('|', "\\|"))
 }
 
 /// The flag with its value, then its other names; of a positional argument its value.
@@ -142,22 +133,12 @@ fn names(arg: &Arg) -> String {
 
 fn defaults(arg: &Arg) -> String {
     let values = arg.get_default_values().iter();
-    let values: Vec<_> = values
-        .filter_map(|value| value.to_str())
-        .map(|value| format!("`{value}`"))
-        .collect();
+    let values: Vec<_> = values.filter_map(|value| value.to_str()).map(|value| format!("`{value}`")).collect();
     values.join(" ")
 }
 
 fn choices(arg: &Arg) -> String {
     let values = arg.get_possible_values();
-    let values: Vec<_> = values
-        .iter()
-        .map(|value| format!("`{}`", value.get_name()))
-        .collect();
-    if values.is_empty() {
-        String::new()
-    } else {
-        format!(" ({})", values.join(", "))
-    }
+    let values: Vec<_> = values.iter().map(|value| format!("`{}`", value.get_name())).collect();
+    if values.is_empty() { String::new() } else { format!(" ({})", values.join(", ")) }
 }

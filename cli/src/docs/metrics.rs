@@ -7,17 +7,14 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use weir_autoscaler::{Autoscaler, Reason as ScaleReason};
 use weir_cluster::{
-    Apply, Desired, Destination, Directory, Fake, Host, Mirror, PodTemplate, Readiness, Route,
-    ServiceName, Workload,
+    Apply, Desired, Destination, Directory, Fake, Host, Mirror, PodTemplate, Readiness, Route, ServiceName, Workload,
 };
 use weir_controller::files::Files;
 use weir_controller::{Controller, Platform};
 use weir_controller_kubernetes::WebhookMetrics;
 use weir_gateway::{Gateway, Options, Scope};
 use weir_ops::registry::{self, Registry};
-use weir_runtime::internals::{
-    self as runtime, GpuSample, ModelSample, Pool, Reason, Refusal, Sources, Statistics,
-};
+use weir_runtime::internals::{self as runtime, GpuSample, ModelSample, Pool, Reason, Refusal, Sources, Statistics};
 
 use super::check;
 use crate::up;
@@ -86,9 +83,7 @@ async fn weir_metrics() -> Result<String, Box<dyn Error>> {
     let decided = decisions.wait_for(|decisions| !decisions.is_empty());
     drop(decided.await?);
     stop.cancel();
-    Arc::clone(&gateway)
-        .follow(Directory::watch(&*cluster), stop)
-        .await;
+    Arc::clone(&gateway).follow(Directory::watch(&*cluster), stop).await;
     let text = registry::text(&registry)?;
     scaling.await?;
     Ok(text)
@@ -115,10 +110,7 @@ async fn serve(cluster: &Fake) -> Result<(), Box<dyn Error>> {
         scaling: Some(Arc::default()),
     };
     let mut route = Route::new(service.clone(), Destination::Nowhere("".into()));
-    route.mirror = Some(Mirror {
-        revision,
-        percent: 1,
-    });
+    route.mirror = Some(Mirror { revision, percent: 1 });
     route.refused_hosts = vec![Host::parse("other.example.com")?];
     let desired = Desired::new(service, vec![workload], Some(route))?;
     cluster.apply(desired).await?;
@@ -137,13 +129,7 @@ fn controller(cluster: &Arc<Fake>) -> Result<Controller, Box<dyn Error>> {
     let files = Files::open(&[folder.path().to_owned()], platform)?;
     let (apply, directory, reports) = (cluster.clone(), cluster.clone(), cluster.clone());
     let files = Arc::new(files);
-    Ok(Controller::new(
-        files,
-        apply,
-        directory,
-        reports,
-        cluster.clone(),
-    ))
+    Ok(Controller::new(files, apply, directory, reports, cluster.clone()))
 }
 
 #[derive(Debug)]
@@ -178,10 +164,7 @@ impl Sources for Everything {
 /// Every metric of `weir-runtime`, printed as `/metrics` prints it.
 fn runtime_metrics() -> Result<String, Box<dyn Error>> {
     let mut registry = registry::with_process_metrics();
-    let options = runtime::Options {
-        histogram_latencies: true,
-        ..runtime::Options::default()
-    };
+    let options = runtime::Options { histogram_latencies: true, ..runtime::Options::default() };
     let _requests = runtime::register(&mut registry, Arc::new(Everything), options);
     Ok(registry::text(&registry)?)
 }
@@ -192,10 +175,7 @@ fn table(text: &str) -> String {
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("# HELP ") {
             help = rest.split_once(' ').map_or("", |(_, help)| help);
-        } else if let Some((name, kind)) = line
-            .strip_prefix("# TYPE ")
-            .and_then(|rest| rest.split_once(' '))
-        {
+        } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) {
             let labels = labels(text, name);
             let help = help.trim_end_matches('.');
             rows.push_str(&format!("| `{name}` | {kind} | {labels} | {help} |\n"));
@@ -214,13 +194,8 @@ fn labels(text: &str, name: &str) -> String {
         let after = line.strip_prefix(name);
         after.is_some_and(|after| after.starts_with(['{', ' ', '_']))
     });
-    let inside = sample
-        .and_then(|line| line.split_once('{'))
-        .map_or("", |(_, rest)| rest);
-    let pairs = inside
-        .split_once('}')
-        .map_or("", |(inside, _)| inside)
-        .split(',');
+    let inside = sample.and_then(|line| line.split_once('{')).map_or("", |(_, rest)| rest);
+    let pairs = inside.split_once('}').map_or("", |(inside, _)| inside).split(',');
     let names: Vec<_> = pairs
         .filter_map(|pair| pair.split_once('='))
         .map(|(name, _)| format!("`{name}`"))

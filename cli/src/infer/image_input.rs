@@ -69,9 +69,8 @@ impl ImageInput {
     }
 
     fn of_input(input: &Tensor) -> Result<Self, String> {
-        let element = Element::of(&input.datatype).ok_or_else(|| {
-            format!("the model's input {input} has a type that --image does not support")
-        })?;
+        let element = Element::of(&input.datatype)
+            .ok_or_else(|| format!("the model's input {input} has a type that --image does not support"))?;
         let unsupported = || {
             format!(
                 "the model's input {input} takes no image: its shape must be CHW or HWC with 1 or 3 channels, \
@@ -165,15 +164,8 @@ mod tests {
     use super::*;
 
     fn input(datatype: &str, shape: &[i64]) -> Result<ImageInput, String> {
-        let tensor = Tensor {
-            name: "image".to_owned(),
-            datatype: datatype.to_owned(),
-            shape: shape.to_vec(),
-        };
-        ImageInput::of(&Signature {
-            inputs: vec![tensor],
-            outputs: Vec::new(),
-        })
+        let tensor = Tensor { name: "image".to_owned(), datatype: datatype.to_owned(), shape: shape.to_vec() };
+        ImageInput::of(&Signature { inputs: vec![tensor], outputs: Vec::new() })
     }
 
     #[test]
@@ -192,24 +184,12 @@ mod tests {
 
     #[test]
     fn a_model_that_takes_no_image_is_refused() {
-        for shape in [
-            &[-1, 16][..],
-            &[8, 3, 2, 2],
-            &[-1, -1, -1, -1],
-            &[3, 0, 4],
-            &[],
-        ] {
+        for shape in [&[-1, 16][..], &[8, 3, 2, 2], &[-1, -1, -1, -1], &[3, 0, 4], &[]] {
             let error = input("FP32", shape).unwrap_err();
-            assert!(
-                error.contains("takes no image: its shape must be"),
-                "{error}"
-            );
+            assert!(error.contains("takes no image: its shape must be"), "{error}");
         }
         let error = input("BYTES", &[1, 3, 4, 4]).unwrap_err();
-        assert!(
-            error.ends_with("has a type that --image does not support"),
-            "{error}"
-        );
+        assert!(error.ends_with("has a type that --image does not support"), "{error}");
         let none = ImageInput::of(&Signature::default()).unwrap_err();
         assert_eq!(none, "the model has no input");
     }

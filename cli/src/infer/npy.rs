@@ -31,30 +31,18 @@ pub(super) struct Array {
 impl Array {
     /// Reads the content of a file. The error is a clause that says what is wrong.
     pub(super) fn read(mut content: &[u8]) -> Result<Self, String> {
-        let header = NpyHeader::from_reader(&mut content)
-            .map_err(|_| "not a file that numpy.save wrote".to_owned())?;
+        let header = NpyHeader::from_reader(&mut content).map_err(|_| "not a file that numpy.save wrote".to_owned())?;
         let (datatype, size) = element(&header.dtype())?;
         if header.order() == Order::Fortran {
-            return Err(
-                "its columns come first; save numpy.ascontiguousarray of it instead".to_owned(),
-            );
+            return Err("its columns come first; save numpy.ascontiguousarray of it instead".to_owned());
         }
         let shape = header.shape().iter().map(|size| usize::try_from(*size));
-        let shape: Vec<usize> = shape
-            .collect::<Result<_, _>>()
-            .map_err(|error| error.to_string())?;
+        let shape: Vec<usize> = shape.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
         let bytes = shape.iter().try_fold(size, |n, d| n.checked_mul(*d));
         if bytes != Some(content.len()) {
-            return Err(format!(
-                "a {datatype} array of shape {shape:?} does not have {} bytes",
-                content.len()
-            ));
+            return Err(format!("a {datatype} array of shape {shape:?} does not have {} bytes", content.len()));
         }
-        Ok(Self {
-            datatype,
-            shape,
-            data: content.to_owned(),
-        })
+        Ok(Self { datatype, shape, data: content.to_owned() })
     }
 }
 
@@ -65,8 +53,8 @@ fn element(dtype: &DType) -> Result<(&'static str, usize), String> {
     };
     let code = code.to_string();
     let known = TYPES.iter().find(|(known, _, _)| *known == code);
-    let (_, datatype, size) = known
-        .ok_or_else(|| format!("its elements are of type {code:?}, which V2 does not have"))?;
+    let (_, datatype, size) =
+        known.ok_or_else(|| format!("its elements are of type {code:?}, which V2 does not have"))?;
     Ok((datatype, *size))
 }
 
@@ -105,20 +93,14 @@ pub(super) mod tests {
         let mut columns = array("<f4", "(1,)", &[0; 4]);
         let text = String::from_utf8_lossy(&columns).find("False").unwrap();
         assert!(text > 0);
-        let at = columns
-            .windows(5)
-            .position(|part| part == b"False")
-            .unwrap();
+        let at = columns.windows(5).position(|part| part == b"False").unwrap();
         columns.splice(at..at + 5, *b"True ");
         assert!(error(&columns).starts_with("its columns come first"));
     }
 
     #[test]
     fn the_example_is_read() {
-        let file = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../examples/digits/inputs/digit-7-a.npy"
-        );
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/digits/inputs/digit-7-a.npy");
         let read = Array::read(&std::fs::read(file).unwrap()).unwrap();
         assert_eq!(read.shape, [1, 1, 8, 8]);
     }

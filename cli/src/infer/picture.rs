@@ -27,9 +27,7 @@ pub(super) fn open(file: &Path) -> Result<DynamicImage, String> {
     let mut decoder = reader.into_decoder().map_err(unreadable)?;
     let (width, height) = decoder.dimensions();
     if u64::from(width) * u64::from(height) > MAX_PIXELS {
-        return Err(format!(
-            "{width}×{height} pixels are too many; {MAX_PIXELS} are allowed"
-        ));
+        return Err(format!("{width}×{height} pixels are too many; {MAX_PIXELS} are allowed"));
     }
     let orientation = decoder.orientation().map_err(unreadable)?;
     let mut image = DynamicImage::from_decoder(decoder).map_err(unreadable)?;
@@ -47,11 +45,7 @@ pub(super) fn resizing(image: &DynamicImage, input: &ImageInput) -> Option<Strin
 ///
 /// # Errors
 /// A clause that says why the range does not fit the input.
-pub(super) fn tensor(
-    image: &DynamicImage,
-    input: &ImageInput,
-    range: Range,
-) -> Result<Array, String> {
+pub(super) fn tensor(image: &DynamicImage, input: &ImageInput, range: Range) -> Result<Array, String> {
     let scales = scales(range, input)?;
     let (width, height) = size(image, input);
     let samples = samples(image, input.channels, (width, height));
@@ -70,11 +64,7 @@ pub(super) fn tensor(
         Rank::Three => {}
         Rank::Four => shape.insert(0, 1),
     }
-    Ok(Array {
-        datatype: input.element.datatype(),
-        shape,
-        data,
-    })
+    Ok(Array { datatype: input.element.datatype(), shape, data })
 }
 
 /// Calls `each` with each sample and its channel in the order of `layout`; `samples` are pixel by pixel.
@@ -116,9 +106,9 @@ pub(super) fn assumed_range(input: &ImageInput) -> Option<&'static str> {
 /// Mean and deviation of each channel: a sample becomes `(sample - mean) / deviation`.
 fn scales(range: Range, input: &ImageInput) -> Result<[(f32, f32); 3], String> {
     match (range, input.channels, input.element) {
-        (Range::Between { black, white }, _, _) if black == white => Err(format!(
-            "--range maps black and white to the same number, {black}"
-        )),
+        (Range::Between { black, white }, _, _) if black == white => {
+            Err(format!("--range maps black and white to the same number, {black}"))
+        }
         (Range::Between { black, white }, _, _) => {
             let deviation = (white - black).recip();
             Ok([(-black * deviation, deviation); 3])
@@ -126,12 +116,10 @@ fn scales(range: Range, input: &ImageInput) -> Result<[(f32, f32); 3], String> {
         (Range::Imagenet, Channels::Grey, _) => {
             Err("--range imagenet needs 3 channels, and the model takes 1".to_owned())
         }
-        (Range::Imagenet, Channels::Rgb, Element::Uint8) => Err(
-            "--range imagenet needs a floating-point input, and the model takes UINT8".to_owned(),
-        ),
-        (Range::Imagenet, Channels::Rgb, Element::Fp16 | Element::Fp32 | Element::Fp64) => {
-            Ok(IMAGENET)
+        (Range::Imagenet, Channels::Rgb, Element::Uint8) => {
+            Err("--range imagenet needs a floating-point input, and the model takes UINT8".to_owned())
         }
+        (Range::Imagenet, Channels::Rgb, Element::Fp16 | Element::Fp32 | Element::Fp64) => Ok(IMAGENET),
     }
 }
 
@@ -143,8 +131,8 @@ fn size(image: &DynamicImage, input: &ImageInput) -> (u32, u32) {
 
 /// The image's samples from 0 to 1, pixel by pixel.
 fn samples(image: &DynamicImage, channels: Channels, size: (u32, u32)) -> Vec<f32> {
-    let resized = (size != (image.width(), image.height()))
-        .then(|| image.resize_exact(size.0, size.1, FilterType::Triangle));
+    let resized =
+        (size != (image.width(), image.height())).then(|| image.resize_exact(size.0, size.1, FilterType::Triangle));
     let image = resized.as_ref().unwrap_or(image);
     match channels {
         Channels::Grey => image.to_luma32f().into_raw(),
@@ -169,15 +157,7 @@ mod tests {
     use super::*;
 
     fn input(element: Element, layout: Layout, channels: Channels) -> ImageInput {
-        ImageInput {
-            name: "image".to_owned(),
-            element,
-            layout,
-            channels,
-            height: None,
-            width: None,
-            rank: Rank::Three,
-        }
+        ImageInput { name: "image".to_owned(), element, layout, channels, height: None, width: None, rank: Rank::Three }
     }
 
     /// An image of a red and a blue pixel.
@@ -191,19 +171,14 @@ mod tests {
 
     fn floats(array: &Array) -> Vec<f32> {
         let (each, _) = array.data.as_chunks::<4>();
-        each.iter()
-            .map(|bytes| f32::from_le_bytes(*bytes))
-            .collect()
+        each.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
     }
 
     #[test]
     fn a_range_is_assumed_and_told_only_where_the_type_leaves_it_open() {
         for element in [Element::Fp16, Element::Fp32, Element::Fp64] {
             let told = assumed_range(&input(element, Layout::Chw, Channels::Rgb)).unwrap();
-            assert!(
-                told.starts_with("black is sent as 0 and white as 1; "),
-                "{told}"
-            );
+            assert!(told.starts_with("black is sent as 0 and white as 1; "), "{told}");
         }
         let bytes = input(Element::Uint8, Layout::Chw, Channels::Rgb);
         assert_eq!(assumed_range(&bytes), None);
@@ -248,10 +223,7 @@ mod tests {
         assert!(tensor(&colours(), &grey, Range::Imagenet).is_err());
         let bytes = input(Element::Uint8, Layout::Chw, Channels::Rgb);
         assert!(tensor(&colours(), &bytes, Range::Imagenet).is_err());
-        let flat = Range::Between {
-            black: 1.0,
-            white: 1.0,
-        };
+        let flat = Range::Between { black: 1.0, white: 1.0 };
         assert!(tensor(&colours(), &planes, flat).is_err());
     }
 
@@ -292,9 +264,7 @@ mod tests {
     fn a_jpeg_is_read_whatever_its_name() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("picture.png");
-        colours()
-            .save_with_format(&file, ImageFormat::Jpeg)
-            .unwrap();
+        colours().save_with_format(&file, ImageFormat::Jpeg).unwrap();
         let image = open(&file).unwrap();
         assert_eq!((image.width(), image.height()), (2, 1));
     }
@@ -320,9 +290,6 @@ mod tests {
         let head = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x23\x28\0\0\x23\x28\x08\0\0\0\0\x48\xbe\x2d\x66\0\0\0\x01IDAT";
         std::fs::write(&file, head).unwrap();
         let error = open(&file).unwrap_err();
-        assert!(
-            error.starts_with("9000×9000 pixels are too many"),
-            "{error}"
-        );
+        assert!(error.starts_with("9000×9000 pixels are too many"), "{error}");
     }
 }

@@ -31,10 +31,7 @@ pub(super) fn json(file: &Path) -> Result<InferRequest, CliError> {
         return Err(invalid(file, format!("not JSON: {error}")));
     }
     Ok(InferRequest {
-        headers: vec![(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("application/json"),
-        )],
+        headers: vec![(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))],
         body: bytes.into(),
     })
 }
@@ -69,10 +66,7 @@ pub(super) fn tensors(tensors: Vec<(String, Array)>, outputs: &[Value]) -> Infer
     let length = HeaderValue::from(bytes.len());
     bytes.extend(data);
     let kind = HeaderValue::from_static("application/octet-stream");
-    InferRequest {
-        headers: vec![(header::CONTENT_TYPE, kind), (JSON_LENGTH, length)],
-        body: bytes.into(),
-    }
+    InferRequest { headers: vec![(header::CONTENT_TYPE, kind), (JSON_LENGTH, length)], body: bytes.into() }
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, CliError> {
@@ -87,15 +81,8 @@ fn read(file: &Path) -> Result<Vec<u8>, CliError> {
 
 /// Error of a file that cannot be sent.
 pub(super) fn invalid(file: &Path, reason: String) -> CliError {
-    let file = if file == Path::new(STDIN) {
-        Path::new("standard input")
-    } else {
-        file
-    };
-    CliError::Input {
-        file: file.to_owned(),
-        reason,
-    }
+    let file = if file == Path::new(STDIN) { Path::new("standard input") } else { file };
+    CliError::Input { file: file.to_owned(), reason }
 }
 
 #[cfg(test)]
@@ -109,10 +96,7 @@ mod tests {
         let file = folder.path().join("a.npy");
         std::fs::write(&file, array("<f4", "(1, 2)", &[0; 8])).unwrap();
         let name = "x".to_owned();
-        let request = tensors(
-            arrays(&[NamedFile { name, file }]).unwrap(),
-            &[json!({"name": "y"})],
-        );
+        let request = tensors(arrays(&[NamedFile { name, file }]).unwrap(), &[json!({"name": "y"})]);
         let length: usize = request.headers[1].1.to_str().unwrap().parse().unwrap();
         let head: Value = serde_json::from_slice(&request.body[..length]).unwrap();
         assert_eq!(head["inputs"][0]["shape"], json!([1, 2]));

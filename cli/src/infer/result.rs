@@ -81,12 +81,7 @@ fn short(number: &serde_json::Number) -> String {
 
 /// The revision that answered, and the time it took.
 fn origin(response: &Response<Bytes>) -> String {
-    let header = |name: &str| {
-        response
-            .headers()
-            .get(name)
-            .and_then(|value| value.to_str().ok())
-    };
+    let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
     match (header("weir-revision"), header("server-timing")) {
         (Some(revision), Some(timing)) => format!("from {revision} ({timing})\n"),
         (Some(revision), None) => format!("from {revision}\n"),
@@ -118,8 +113,7 @@ mod tests {
     fn each_class_has_a_line() {
         let body = r#"{"outputs": [{"name": "logits", "datatype": "BYTES", "shape": [1, 2],
             "data": ["11.941:7:seven", "-0.25:4"]}]}"#;
-        let expected =
-            "logits:\n    11.9410  7  seven\n    -0.2500  4\nfrom digits-predictor-00001\n";
+        let expected = "logits:\n    11.9410  7  seven\n    -0.2500  4\nfrom digits-predictor-00001\n";
         assert_eq!(text(&response(body), Format::Classes), expected);
     }
 

@@ -30,15 +30,11 @@ impl Signature {
     /// [`CliError::Server`] for a response that is no metadata.
     pub(super) async fn read(model: &Model) -> Result<Self, CliError> {
         let response = model.client.get(&model.url).await?;
-        let failed = |reason| CliError::Server {
-            url: model.url.clone(),
-            reason,
-        };
+        let failed = |reason| CliError::Server { url: model.url.clone(), reason };
         if !response.status().is_success() {
             return Err(failed(super::error_message(&response)));
         }
-        serde_json::from_slice(response.body())
-            .map_err(|error| failed(format!("invalid model metadata: {error}")))
+        serde_json::from_slice(response.body()).map_err(|error| failed(format!("invalid model metadata: {error}")))
     }
 
     /// Outputs that have a score for each class: floats, several in a row.

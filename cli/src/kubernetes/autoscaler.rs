@@ -38,8 +38,7 @@ pub(crate) async fn run(args: AutoscalerArgs) -> Result<Exit, CliError> {
     let loads = Loads::follow(reports.watch(), cluster.watch());
     let scaler = others::external_scaler(loads.clone());
     if let Some(listener) = listener {
-        let certificates =
-            others::metrics_certificates(&args.process.namespace, &provided(&args.metrics_api));
+        let certificates = others::metrics_certificates(&args.process.namespace, &provided(&args.metrics_api));
         let stop = process.stop.clone();
         let metrics = others::serve_metrics(connected.client, loads, certificates, listener, stop);
         process.tasks.spawn(metrics);
@@ -51,11 +50,7 @@ pub(crate) async fn run(args: AutoscalerArgs) -> Result<Exit, CliError> {
         Autoscaler::register_price(price, &mut metrics);
     }
     let admin = process.admin(metrics, process.until_drained())?;
-    process.serve(
-        admin
-            .with_streams(SCALED_OBJECTS)
-            .with_service(others::PATH, scaler),
-    );
+    process.serve(admin.with_streams(SCALED_OBJECTS).with_service(others::PATH, scaler));
     process.tasks.spawn(autoscaler.run(process.stop.clone()));
     process.drain.begun().cancelled().await;
     Ok(process.end().await)

@@ -34,30 +34,19 @@ pub(super) fn options(args: &ProcessArgs, name: &str) -> Options {
 ///
 /// # Errors
 /// [`CliError::Cluster`] when no API server is configured.
-pub(super) async fn connect(
-    options: Options,
-    drain: &Drain,
-) -> Result<Option<Connected>, CliError> {
+pub(super) async fn connect(options: Options, drain: &Drain) -> Result<Option<Connected>, CliError> {
     let client = weir_cluster_kubernetes::client().await?;
-    let connecting = retried("the cluster", || {
-        Kubernetes::connect(client.clone(), options.clone())
-    });
+    let connecting = retried("the cluster", || Kubernetes::connect(client.clone(), options.clone()));
     let connected = drain.begun().run_until_cancelled(connecting).await;
     Ok(connected.map(|cluster| Connected { client, cluster }))
 }
 
 /// Tries until it succeeds; `what` is for the log.
-pub(super) async fn retried<T, F: Future<Output = Result<T, ClusterError>>>(
-    what: &str,
-    attempt: impl Fn() -> F,
-) -> T {
+pub(super) async fn retried<T, F: Future<Output = Result<T, ClusterError>>>(what: &str, attempt: impl Fn() -> F) -> T {
     loop {
         match attempt().await {
             Ok(done) => return done,
-            Err(error) => tracing::warn!(
-                "cannot watch {what}: {}; trying again",
-                with_sources(&error)
-            ),
+            Err(error) => tracing::warn!("cannot watch {what}: {}; trying again", with_sources(&error)),
         }
         tokio::time::sleep(RETRY_DELAY).await;
     }

@@ -40,12 +40,7 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, CliError> {
     let Some(source) = process.drain.begun().run_until_cancelled(connecting).await else {
         return Ok(process.end().await);
     };
-    let webhook = listener.map(|listener| {
-        (
-            listener,
-            webhook(&connected.client, &source, &args.process, platform),
-        )
-    });
+    let webhook = listener.map(|listener| (listener, webhook(&connected.client, &source, &args.process, platform)));
     let controller = controller(source, connected);
     let mut metrics = registry::with_process_metrics();
     controller.register(&mut metrics);
@@ -80,12 +75,7 @@ fn webhook_port(args: &ControllerArgs) -> Result<Option<TcpListener>, CliError> 
     args.webhook_port.map(bind).transpose()
 }
 
-fn webhook(
-    client: &Client,
-    source: &KubernetesSource,
-    args: &ProcessArgs,
-    platform: Platform,
-) -> Webhook {
+fn webhook(client: &Client, source: &KubernetesSource, args: &ProcessArgs, platform: Platform) -> Webhook {
     let options = webhook_certificates(&args.namespace);
     Webhook::new(client.clone(), source.watch(), platform, options)
 }
@@ -102,11 +92,5 @@ fn controller(source: KubernetesSource, connected: Connected) -> Controller {
     let reports = RemoteReports::follow(connected.cluster.gateways());
     let cluster = Arc::new(connected.cluster);
     let (apply, directory) = (cluster.clone(), cluster.clone());
-    Controller::new(
-        Arc::new(source),
-        apply,
-        directory,
-        Arc::new(reports),
-        cluster,
-    )
+    Controller::new(Arc::new(source), apply, directory, Arc::new(reports), cluster)
 }

@@ -54,9 +54,7 @@ pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
     if let Some(tls) = tls {
         let following = tls.pair.follow();
         let stop = process.stop.clone();
-        process
-            .tasks
-            .spawn(async move { stop.run_until_cancelled(following).await });
+        process.tasks.spawn(async move { stop.run_until_cancelled(following).await });
     }
     let serving = gateway.serve(ports, closed);
     let answered = process.drain.serve(ANSWER_TIMEOUT, serving).await;
@@ -64,11 +62,7 @@ pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
         tracing::error!("{error}: stopping without answering them");
     }
     let ended = process.end().await;
-    Ok(if answered.is_ok() {
-        ended
-    } else {
-        Exit::Failed
-    })
+    Ok(if answered.is_ok() { ended } else { Exit::Failed })
 }
 
 /// Its ports: the plain one, and one over TLS where there is a certificate.
@@ -113,11 +107,5 @@ fn serve_admin(process: &Process, gateway: &Arc<Gateway>) -> Result<(), CliError
 /// Ready once it knows the routes, and until it drains.
 fn readiness(process: &Process, gateway: &Arc<Gateway>) -> HealthCheck {
     let (drained, gateway) = (process.until_drained(), Arc::clone(gateway));
-    Arc::new(move || {
-        if gateway.is_ready() {
-            drained()
-        } else {
-            Health::Starting
-        }
-    })
+    Arc::new(move || if gateway.is_ready() { drained() } else { Health::Starting })
 }

@@ -49,8 +49,7 @@ impl Process {
         let address = SocketAddr::new(args.address, args.admin_port);
         let (listener, _) = ports::bind("--admin-port", address)?;
         let drain = Drain::new();
-        let signals =
-            Signals::install().map_err(|e| CliError::io("cannot install signal handlers", e))?;
+        let signals = Signals::install().map_err(|e| CliError::io("cannot install signal handlers", e))?;
         let process = Self {
             name: name(args)?,
             _signals: AbortOnDropHandle::new(tokio::spawn(signals.run(drain.clone(), delay))),
@@ -60,10 +59,7 @@ impl Process {
             starting: CancellationToken::new(),
             listener,
         };
-        let admin = process.admin(
-            registry::with_process_metrics(),
-            Arc::new(|| Health::Starting),
-        )?;
+        let admin = process.admin(registry::with_process_metrics(), Arc::new(|| Health::Starting))?;
         process.tasks.spawn(admin.serve(process.starting.clone()));
         Ok(process)
     }
@@ -88,13 +84,7 @@ impl Process {
     /// Readiness of a process that has begun to serve: until it drains.
     pub(super) fn until_drained(&self) -> HealthCheck {
         let begun = self.drain.begun().clone();
-        Arc::new(move || {
-            if begun.is_cancelled() {
-                Health::Draining
-            } else {
-                Health::Serving
-            }
-        })
+        Arc::new(move || if begun.is_cancelled() { Health::Draining } else { Health::Serving })
     }
 
     /// Ends everything, and waits for it.
@@ -112,11 +102,7 @@ impl Process {
 /// Logs information always, and debug messages from `-v` on.
 fn install_logs(verbose: u8) -> Result<(), CliError> {
     let settings = Settings {
-        levels: Levels {
-            info: true,
-            verbose: u32::from(verbose),
-            ..Levels::default()
-        },
+        levels: Levels { info: true, verbose: u32::from(verbose), ..Levels::default() },
         ..Settings::default()
     };
     let installed = telemetry::install(&settings);
@@ -129,7 +115,6 @@ fn name(args: &ProcessArgs) -> Result<String, CliError> {
         return Ok(name.clone());
     }
     let name = fs::read_to_string(HOST_NAME);
-    let name =
-        name.map_err(|error| CliError::io("cannot read the host's name: set --name", error))?;
+    let name = name.map_err(|error| CliError::io("cannot read the host's name: set --name", error))?;
     Ok(name.trim().to_owned())
 }

@@ -48,15 +48,8 @@ pub(super) fn services(files: &[LogFile]) -> BTreeSet<ServiceName> {
 }
 
 /// The files of one service. Those from before `since` are left out if there are newer ones.
-pub(super) fn of_service(
-    files: Vec<LogFile>,
-    service: &ServiceName,
-    since: Option<SystemTime>,
-) -> Vec<LogFile> {
-    let mut ours: Vec<_> = files
-        .into_iter()
-        .filter(|file| file.service == *service)
-        .collect();
+pub(super) fn of_service(files: Vec<LogFile>, service: &ServiceName, since: Option<SystemTime>) -> Vec<LogFile> {
+    let mut ours: Vec<_> = files.into_iter().filter(|file| file.service == *service).collect();
     let is_new = |file: &LogFile| since.is_some_and(|since| file.changed >= since);
     if ours.iter().any(is_new) {
         ours.retain(is_new);
@@ -69,20 +62,13 @@ fn log_file(path: PathBuf) -> Option<LogFile> {
         return None;
     }
     let replica = path.file_stem()?.to_str()?.to_owned();
-    Some(LogFile {
-        service: service_of(&replica)?,
-        changed: fs::metadata(&path).ok()?.modified().ok()?,
-        replica,
-        path,
-    })
+    Some(LogFile { service: service_of(&replica)?, changed: fs::metadata(&path).ok()?.modified().ok()?, replica, path })
 }
 
 /// The service of a replica, which is named `[NAMESPACE.]SERVICE-predictor-NUMBER-COUNT`.
 fn service_of(replica: &str) -> Option<ServiceName> {
     let (service, _) = replica.rsplit_once(PREDICTOR)?;
-    let (namespace, name) = service
-        .split_once('.')
-        .unwrap_or((DEFAULT_NAMESPACE, service));
+    let (namespace, name) = service.split_once('.').unwrap_or((DEFAULT_NAMESPACE, service));
     ServiceName::new(namespace, name).ok()
 }
 
@@ -98,18 +84,9 @@ mod tests {
 
     #[test]
     fn replicas_lead_to_their_services() {
-        assert_eq!(
-            service_of("digits-predictor-00001-0"),
-            Some(service("default", "digits"))
-        );
-        assert_eq!(
-            service_of("team-a.digits-predictor-00012-3"),
-            Some(service("team-a", "digits"))
-        );
-        assert_eq!(
-            service_of("x-predictor-y-predictor-00001-0"),
-            Some(service("default", "x-predictor-y"))
-        );
+        assert_eq!(service_of("digits-predictor-00001-0"), Some(service("default", "digits")));
+        assert_eq!(service_of("team-a.digits-predictor-00012-3"), Some(service("team-a", "digits")));
+        assert_eq!(service_of("x-predictor-y-predictor-00001-0"), Some(service("default", "x-predictor-y")));
         assert_eq!(service_of("lock"), None);
     }
 
@@ -122,10 +99,7 @@ mod tests {
             path: replica.into(),
             changed: at(seconds),
         };
-        let (old, new) = (
-            file("a-predictor-00001-0", 1),
-            file("a-predictor-00002-0", 5),
-        );
+        let (old, new) = (file("a-predictor-00001-0", 1), file("a-predictor-00002-0", 5));
         let other = file("b-predictor-00001-0", 6);
         let all = vec![old.clone(), new.clone(), other];
         let ours = |since| of_service(all.clone(), &service("default", "a"), since);

@@ -27,11 +27,7 @@ struct Position {
 
 impl LogReader {
     pub(super) fn new(path: PathBuf) -> Self {
-        Self {
-            path,
-            read: None,
-            partial: Vec::new(),
-        }
+        Self { path, read: None, partial: Vec::new() }
     }
 
     /// The complete lines that were added since the last call; at the first call all of them, the rotated file's
@@ -144,11 +140,7 @@ mod tests {
     }
 
     fn step() -> impl Strategy<Value = Step> {
-        prop_oneof![
-            "[a-z\n]{0,12}".prop_map(Step::Write),
-            Just(Step::Rotate),
-            Just(Step::Read),
-        ]
+        prop_oneof!["[a-z\n]{0,12}".prop_map(Step::Write), Just(Step::Rotate), Just(Step::Read),]
     }
 
     proptest! {

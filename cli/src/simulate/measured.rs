@@ -24,11 +24,7 @@ struct Measured {
 ///
 /// # Errors
 /// [`CliError::Server`] when it does not answer, or has not run batches of two sizes.
-pub(super) async fn service(
-    url: &str,
-    trusted: Option<&Path>,
-    most: Option<u32>,
-) -> Result<Service, CliError> {
+pub(super) async fn service(url: &str, trusted: Option<&Path>, most: Option<u32>) -> Result<Service, CliError> {
     let url = url.trim_end_matches('/');
     let client = Client::new(url, trusted, TIMEOUT)?;
     let statistics = json(&client, &format!("{url}/stats")).await?;
@@ -45,10 +41,7 @@ pub(super) async fn service(
 
 async fn json(client: &Client, url: &str) -> Result<Value, CliError> {
     let response = client.get(url).await?;
-    let reason = |reason: String| CliError::Server {
-        url: url.to_owned(),
-        reason,
-    };
+    let reason = |reason: String| CliError::Server { url: url.to_owned(), reason };
     if !response.status().is_success() {
         let hint = "give the address of a model, http://HOST:PORT/v2/models/NAME";
         return Err(reason(format!("it answered {}: {hint}", response.status())));
@@ -64,16 +57,12 @@ fn max_batch(config: &Value) -> u32 {
         return 1;
     }
     let most = config.get("max_batch_size").and_then(Value::as_u64);
-    most.map_or(1, |most| u32::try_from(most).unwrap_or(u32::MAX))
-        .max(1)
+    most.map_or(1, |most| u32::try_from(most).unwrap_or(u32::MAX)).max(1)
 }
 
 fn batches(statistics: &Value) -> Vec<Measured> {
     let models = statistics.get("model_stats").and_then(Value::as_array);
-    let sizes = models
-        .into_iter()
-        .flatten()
-        .filter_map(|model| model.get("batch_stats"));
+    let sizes = models.into_iter().flatten().filter_map(|model| model.get("batch_stats"));
     let sizes = sizes.filter_map(Value::as_array).flatten();
     sizes.filter_map(measured).collect()
 }
@@ -82,27 +71,16 @@ fn measured(batch: &Value) -> Option<Measured> {
     let size = batch.get("batch_size")?.as_u64()? as f64;
     let count = batch.pointer("/compute_infer/count")?.as_u64()? as f64;
     let parts = ["compute_input", "compute_infer", "compute_output"];
-    let nanos = parts
-        .iter()
-        .filter_map(|part| batch.get(*part)?.get("ns")?.as_u64());
+    let nanos = parts.iter().filter_map(|part| batch.get(*part)?.get("ns")?.as_u64());
     let nanos: u64 = nanos.sum();
-    (count > 0.0 && size > 0.0).then_some(Measured {
-        size,
-        count,
-        seconds: nanos as f64 / count / 1e9,
-    })
+    (count > 0.0 && size > 0.0).then_some(Measured { size, count, seconds: nanos as f64 / count / 1e9 })
 }
 
 /// The line with the least squares; a model without batches needs no line.
 fn fit(batches: &[Measured], most: u32) -> Option<Service> {
     let weight: f64 = batches.iter().map(|batch| batch.count).sum();
-    let mean = |of: &dyn Fn(&Measured) -> f64| {
-        batches
-            .iter()
-            .map(|batch| batch.count * of(batch))
-            .sum::<f64>()
-            / weight
-    };
+    let mean =
+        |of: &dyn Fn(&Measured) -> f64| batches.iter().map(|batch| batch.count * of(batch)).sum::<f64>() / weight;
     if batches.is_empty() {
         return None;
     }

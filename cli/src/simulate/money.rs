@@ -13,10 +13,7 @@ pub(super) struct Prices {
 
 impl Prices {
     pub(super) fn new(args: &SimulateArgs) -> Self {
-        Self {
-            gpu: args.gpu_price,
-            spot: args.spot_price,
-        }
+        Self { gpu: args.gpu_price, spot: args.spot_price }
     }
 
     /// The cost of a run; `None` without a price.

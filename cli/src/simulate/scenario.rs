@@ -25,10 +25,7 @@ pub(super) struct Scenario {
 }
 
 impl Scenario {
-    pub(super) async fn new(
-        args: &SimulateArgs,
-        arrivals: Vec<Duration>,
-    ) -> Result<Self, CliError> {
+    pub(super) async fn new(args: &SimulateArgs, arrivals: Vec<Duration>) -> Result<Self, CliError> {
         let declared = declared(args)?;
         let credits = declared.as_ref().and_then(|service| service.concurrency);
         let scaling = scaling(args, declared.as_deref());
@@ -42,31 +39,17 @@ impl Scenario {
             Some(_) => args.length,
             None => end(&arrivals),
         };
-        Ok(Self {
-            arrivals,
-            until,
-            world: world(args, service, starts(args).await?, &scaling),
-            scaling,
-            targets,
-        })
+        Ok(Self { arrivals, until, world: world(args, service, starts(args).await?, &scaling), scaling, targets })
     }
 
     /// The requests with one of the targets.
     pub(super) fn workload(&self, target: Duration) -> Workload {
-        Workload {
-            arrivals: self.arrivals.clone(),
-            until: self.until,
-            service: self.world.service,
-            target,
-        }
+        Workload { arrivals: self.arrivals.clone(), until: self.until, service: self.world.service, target }
     }
 
     /// The policy of Weir's own law with one of the targets.
     pub(super) fn scaling(&self, target: Duration) -> ScalingPolicy {
-        ScalingPolicy {
-            queue_delay: target,
-            ..self.scaling.clone()
-        }
+        ScalingPolicy { queue_delay: target, ..self.scaling.clone() }
     }
 }
 
@@ -83,32 +66,23 @@ fn declared(args: &SimulateArgs) -> Result<Option<Arc<Validated>>, CliError> {
     }
     let declaration = up::declared(&args.files)?;
     let wanted = args.service.as_deref();
-    let named = declaration.services.iter().filter(|(name, _)| {
-        wanted.is_none_or(|wanted| name.name() == wanted || name.to_string() == wanted)
-    });
-    let names: Vec<_> = declaration
+    let named = declaration
         .services
-        .keys()
-        .map(ToString::to_string)
-        .collect();
-    let found: Vec<_> = named
-        .filter_map(|(_, service)| service.validated())
-        .collect();
+        .iter()
+        .filter(|(name, _)| wanted.is_none_or(|wanted| name.name() == wanted || name.to_string() == wanted));
+    let names: Vec<_> = declaration.services.keys().map(ToString::to_string).collect();
+    let found: Vec<_> = named.filter_map(|(_, service)| service.validated()).collect();
     match found.as_slice() {
-        [] if names.is_empty() => Err(CliError::Usage(
-            "no InferenceService found in the -f paths".to_owned(),
-        )),
+        [] if names.is_empty() => Err(CliError::Usage("no InferenceService found in the -f paths".to_owned())),
         [] => Err(CliError::Usage(format!(
             "--service {} is not in the -f paths: write {}",
             wanted.unwrap_or_default(),
             names.join(" or ")
         ))),
-        [service] if service.predictor.scaling.by != ScaledBy::Weir => {
-            Err(CliError::Usage(format!(
-                "{} is scaled by another autoscaler (serving.kserve.io/autoscalerClass): simulate one that Weir scales",
-                service.service
-            )))
-        }
+        [service] if service.predictor.scaling.by != ScaledBy::Weir => Err(CliError::Usage(format!(
+            "{} is scaled by another autoscaler (serving.kserve.io/autoscalerClass): simulate one that Weir scales",
+            service.service
+        ))),
         [service] => Ok(Some(Arc::clone(service))),
         _ => Err(CliError::Usage(format!(
             "the -f paths hold several services: choose one with --service, {}",
@@ -119,10 +93,7 @@ fn declared(args: &SimulateArgs) -> Result<Option<Arc<Validated>>, CliError> {
 
 fn scaling(args: &SimulateArgs, declared: Option<&Validated>) -> ScalingPolicy {
     let declared = declared.map(|service| service.predictor.scaling.policy.clone());
-    let mut scaling = declared.unwrap_or_else(|| ScalingPolicy {
-        min: 0,
-        ..ScalingPolicy::default()
-    });
+    let mut scaling = declared.unwrap_or_else(|| ScalingPolicy { min: 0, ..ScalingPolicy::default() });
     scaling.min = args.min.unwrap_or(scaling.min);
     scaling.max = args.max.or(scaling.max);
     scaling.quantile = args.percentile.unwrap_or(scaling.quantile);
@@ -157,10 +128,7 @@ fn world(args: &SimulateArgs, service: Service, starts: Starts, scaling: &Scalin
     world.least = scaling.min;
     world.most = most.max(scaling.min);
     world.starts = starts;
-    let spot = SpotGpus {
-        count: args.spot_gpus,
-        life: args.spot_life,
-    };
+    let spot = SpotGpus { count: args.spot_gpus, life: args.spot_life };
     world.machines = Machines {
         gpus: args.gpus,
         time_sliced: None,

@@ -26,12 +26,7 @@ pub(super) async fn starts(args: &SimulateArgs) -> Result<Starts, CliError> {
         (None, None) => StartTimes::all(ASSUMED),
         (None, Some(url)) => known(args, url).await?,
     };
-    Ok(Starts {
-        time: usual,
-        measured: latest,
-        failing: args.failing_starts,
-        endless: args.endless_starts,
-    })
+    Ok(Starts { time: usual, measured: latest, failing: args.failing_starts, endless: args.endless_starts })
 }
 
 /// How long starts take.
@@ -46,10 +41,7 @@ struct StartTimes {
 impl StartTimes {
     /// Each takes as long.
     fn all(usual: Duration) -> Self {
-        Self {
-            usual,
-            latest: Vec::new(),
-        }
+        Self { usual, latest: Vec::new() }
     }
 }
 
@@ -98,14 +90,10 @@ fn is_of(row: &ServiceRow, path: &str) -> bool {
 /// The times of the revision with most of the traffic.
 fn of_service(row: &ServiceRow) -> Option<StartTimes> {
     let all = row.revisions.iter();
-    let by_traffic =
-        |a: &&RevisionRow, b: &&RevisionRow| a.traffic_percent.total_cmp(&b.traffic_percent);
+    let by_traffic = |a: &&RevisionRow, b: &&RevisionRow| a.traffic_percent.total_cmp(&b.traffic_percent);
     let revision = all.max_by(by_traffic)?;
     let latest = revision.starts_ms.iter().copied();
-    Some(StartTimes {
-        usual: from_ms(revision.cold_start_ms?)?,
-        latest: latest.filter_map(from_ms).collect(),
-    })
+    Some(StartTimes { usual: from_ms(revision.cold_start_ms?)?, latest: latest.filter_map(from_ms).collect() })
 }
 
 fn from_ms(ms: f64) -> Option<Duration> {
@@ -175,15 +163,9 @@ mod tests {
     #[test]
     fn starts_are_those_of_the_revision_with_most_of_the_traffic() {
         let mut row = service();
-        row.revisions = vec![
-            revision(90, Some(1500.0), &[500.0, 1500.0]),
-            revision(10, None, &[]),
-        ];
+        row.revisions = vec![revision(90, Some(1500.0), &[500.0, 1500.0]), revision(10, None, &[])];
         let [half, longest] = [500, 1500].map(Duration::from_millis);
-        let expected = StartTimes {
-            usual: longest,
-            latest: vec![half, longest],
-        };
+        let expected = StartTimes { usual: longest, latest: vec![half, longest] };
         assert_eq!(of_service(&row), Some(expected));
         row.revisions.swap_remove(0);
         assert_eq!(of_service(&row), None);

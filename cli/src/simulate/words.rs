@@ -21,16 +21,9 @@ pub(super) fn report(scenario: &Scenario, simulated: &[Simulated]) -> Vec<String
 }
 
 fn with_the_future_known(scenario: &Scenario, target: Duration) -> String {
-    let what = format!(
-        "{} within {}",
-        percent(scenario.scaling.quantile),
-        time(target)
-    );
+    let what = format!("{} within {}", percent(scenario.scaling.quantile), time(target));
     match least(scenario, target) {
-        Some(seconds) => format!(
-            "With the future known, {what} would take {:.2} GPU hours.",
-            seconds / 3600.0
-        ),
+        Some(seconds) => format!("With the future known, {what} would take {:.2} GPU hours.", seconds / 3600.0),
         None => format!("What {what} would take with the future known is too long to calculate."),
     }
 }
@@ -65,11 +58,7 @@ fn replica(scenario: &Scenario) -> String {
         Service::Each { most, .. } => format!("{most} at a time"),
         Service::Batched { most, .. } => format!("in batches of up to {most}"),
     };
-    format!(
-        "A replica does {:.1} per second, {how}, and takes {} to start.",
-        service.capacity(),
-        start(scenario),
-    )
+    format!("A replica does {:.1} per second, {how}, and takes {} to start.", service.capacity(), start(scenario),)
 }
 
 /// How long a start takes; where that was measured, from the shortest to the longest.
@@ -77,23 +66,14 @@ fn start(scenario: &Scenario) -> String {
     let starts = &scenario.world.starts;
     let shortest = starts.measured.iter().min().unwrap_or(&starts.time);
     let longest = starts.measured.iter().max().unwrap_or(&starts.time);
-    let [shortest, longest] =
-        [shortest, longest].map(|start| time(*start + scenario.world.machines.node_start));
-    if shortest == longest {
-        longest
-    } else {
-        format!("{shortest} to {longest}")
-    }
+    let [shortest, longest] = [shortest, longest].map(|start| time(*start + scenario.world.machines.node_start));
+    if shortest == longest { longest } else { format!("{shortest} to {longest}") }
 }
 
 fn table(simulated: &[Simulated]) -> Vec<String> {
     let has_cost = simulated.iter().any(|one| one.cost.is_some());
     let cost = |text: String| {
-        if has_cost {
-            format!("{text:>10}")
-        } else {
-            String::new()
-        }
+        if has_cost { format!("{text:>10}") } else { String::new() }
     };
     let head = format!(
         "{:<8} {:<12} {:>9} {:>13} {:>12} {:>10}{} {:>7} {:>13}",
@@ -117,10 +97,7 @@ fn table(simulated: &[Simulated]) -> Vec<String> {
             percent(score.worst),
             time(score.p99),
             score.gpu_seconds / 3600.0,
-            cost(
-                one.cost
-                    .map_or_else(String::new, |cost| format!("{cost:.2}"))
-            ),
+            cost(one.cost.map_or_else(String::new, |cost| format!("{cost:.2}"))),
             score.starts,
             score.peak,
         )
@@ -132,17 +109,12 @@ fn table(simulated: &[Simulated]) -> Vec<String> {
 fn sentence(scenario: &Scenario, one: &Simulated) -> String {
     let wanted = scenario.scaling.quantile;
     let (policy, target) = (one.policy, time(one.target));
-    let Score {
-        late, late_at_zero, ..
-    } = one.score;
+    let Score { late, late_at_zero, .. } = one.score;
     if keeps(scenario, one) {
         return format!("{policy} keeps {} within {target}.", percent(wanted));
     }
     let late_words = counted(late, "request");
-    let mut text = format!(
-        "{policy} misses {} within {target}: {late_words} waited longer",
-        percent(wanted)
-    );
+    let mut text = format!("{policy} misses {} within {target}: {late_words} waited longer", percent(wanted));
     if late_at_zero * 2 > late {
         text += &format!(
             ", {} of them because no replica was ready when they came. A higher --min, a faster start or a longer target helps",
@@ -157,13 +129,8 @@ fn choice(scenario: &Scenario, simulated: &[Simulated]) -> Option<String> {
     let price = |one: &&Simulated| one.cost.unwrap_or(one.score.gpu_seconds);
     let good = simulated.iter().filter(|one| keeps(scenario, one));
     let best = good.min_by(|a, b| price(a).total_cmp(&price(b)))?;
-    (simulated.len() > 1).then(|| {
-        format!(
-            "The cheapest that keeps its target is {} with {}.",
-            best.policy,
-            time(best.target)
-        )
-    })
+    (simulated.len() > 1)
+        .then(|| format!("The cheapest that keeps its target is {} with {}.", best.policy, time(best.target)))
 }
 
 fn keeps(scenario: &Scenario, one: &Simulated) -> bool {
@@ -221,10 +188,7 @@ mod tests {
         assert_eq!(percent(0.99999), "99.99 %");
         assert_eq!(percent(1.0), "100 %");
         assert_eq!(
-            (
-                time(Duration::from_millis(1500)),
-                time(Duration::from_millis(20))
-            ),
+            (time(Duration::from_millis(1500)), time(Duration::from_millis(20))),
             ("1.5 s".to_owned(), "20 ms".to_owned())
         );
         assert_eq!(long(Duration::from_secs(86_400)), "24.0 h");

@@ -22,10 +22,7 @@ impl StateLock {
     /// [`CliError::StateTaken`] when another process has locked it, [`CliError::StateUnavailable`].
     pub(crate) fn acquire(directory: &Path) -> Result<Self, CliError> {
         let path = directory.join(FILE);
-        let failed = |source| CliError::StateUnavailable {
-            state_dir: directory.to_owned(),
-            source,
-        };
+        let failed = |source| CliError::StateUnavailable { state_dir: directory.to_owned(), source };
         create_private(directory).map_err(failed)?;
         let mut options = OpenOptions::new();
         let file = options.create(true).append(true).open(&path);

@@ -4,28 +4,11 @@ use comfy_table::{Table, presets};
 
 use crate::status_table::{RevisionRow, ServiceRow, StatusTable};
 
-const HEADINGS: [&str; 8] = [
-    "SERVICE",
-    "READY",
-    "URL",
-    "REVISION",
-    "TRAFFIC",
-    "REPLICAS",
-    "QUEUED",
-    "QUEUE DELAY",
-];
+const HEADINGS: [&str; 8] = ["SERVICE", "READY", "URL", "REVISION", "TRAFFIC", "REPLICAS", "QUEUED", "QUEUE DELAY"];
 
 /// Columns that [`Width::Wide`] adds.
-const WIDE_HEADINGS: [&str; 8] = [
-    "IN FLIGHT",
-    "REQUESTS",
-    "FAILED",
-    "REFUSED",
-    "RESTARTS",
-    "IN TIME",
-    "IDLE",
-    "SCALED",
-];
+const WIDE_HEADINGS: [&str; 8] =
+    ["IN FLIGHT", "REQUESTS", "FAILED", "REFUSED", "RESTARTS", "IN TIME", "IDLE", "SCALED"];
 
 /// Columns of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,12 +28,7 @@ pub(super) fn text(status: &StatusTable, width: Width) -> String {
     table
         .load_style(presets::NOTHING)
         .set_header(headings(width))
-        .add_rows(
-            status
-                .services
-                .iter()
-                .flat_map(|service| rows_of(service, width)),
-        );
+        .add_rows(status.services.iter().flat_map(|service| rows_of(service, width)));
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
@@ -104,11 +82,7 @@ fn percent(share: Option<f64>) -> String {
 }
 
 fn cells(revision: &RevisionRow) -> [String; 5] {
-    let tags = if revision.tags.is_empty() {
-        String::new()
-    } else {
-        format!(" ({})", revision.tags.join(", "))
-    };
+    let tags = if revision.tags.is_empty() { String::new() } else { format!(" ({})", revision.tags.join(", ")) };
     [
         format!("{}{tags}", revision.name),
         format!("{:.0} %", revision.traffic_percent),
@@ -143,20 +117,14 @@ fn messages(status: &StatusTable) -> String {
         lines.extend(notes.map(|note| format!("{name}: note: {note}")));
     }
     lines.extend(status.problems.iter().cloned());
-    if lines.is_empty() {
-        String::new()
-    } else {
-        format!("\n{}\n", lines.join("\n"))
-    }
+    if lines.is_empty() { String::new() } else { format!("\n{}\n", lines.join("\n")) }
 }
 
 /// True if the service's message holds the failure's already; the failure begins with its reason.
 fn contains(reason: Option<&String>, failure: &str) -> bool {
     let sentence = failure.split_once(": ").map_or(failure, |(_, rest)| rest);
     // The time of an attempt stands at the end, and may be another by now.
-    let cause = sentence
-        .rsplit_once(" (")
-        .map_or(sentence, |(cause, _)| cause);
+    let cause = sentence.rsplit_once(" (").map_or(sentence, |(cause, _)| cause);
     reason.is_some_and(|reason| reason.contains(cause))
 }
 
@@ -212,22 +180,13 @@ mod tests {
         second.queue_delay_p99_ms = Some(12.0);
         second.failure = Some("Exited: it exited with status 1".to_owned());
         let revisions = vec![revision("digits-predictor-00001"), second];
-        let status = StatusTable {
-            services: vec![service(revisions)],
-            problems: vec!["a.yaml:1:1: missing".to_owned()],
-        };
+        let status =
+            StatusTable { services: vec![service(revisions)], problems: vec!["a.yaml:1:1: missing".to_owned()] };
         let text = super::text(&status, Width::Narrow);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[1].starts_with("default/digits  True   http://localhost:8080/"));
-        assert!(
-            lines[2]
-                .trim_start()
-                .starts_with("digits-predictor-00002 (latest)")
-        );
-        assert!(
-            lines[2].ends_with("20 %     1/1       0       0.0 / 12.0 ms"),
-            "{text}"
-        );
+        assert!(lines[2].trim_start().starts_with("digits-predictor-00002 (latest)"));
+        assert!(lines[2].ends_with("20 %     1/1       0       0.0 / 12.0 ms"), "{text}");
         assert!(lines[4].ends_with("Exited: it exited with status 1"));
         assert_eq!(lines[5], "a.yaml:1:1: missing");
     }
@@ -242,25 +201,16 @@ mod tests {
         noted.revisions[0].scaled = Some("one replica: idle".to_owned());
         let mut empty = service(Vec::new());
         empty.name = "empty".to_owned();
-        let status = StatusTable {
-            services: vec![noted, empty],
-            problems: Vec::new(),
-        };
+        let status = StatusTable { services: vec![noted, empty], problems: Vec::new() };
         let narrow = super::text(&status, Width::Narrow);
         assert!(!narrow.contains("RESTARTS"), "{narrow}");
         let note = "\ndefault/digits: note: no effect: spec.predictor.logger\n";
         assert!(narrow.ends_with(note), "{narrow}");
         let wide = super::text(&status, Width::Wide);
         let lines: Vec<&str> = wide.lines().collect();
+        assert!(lines[0].ends_with("IN FLIGHT  REQUESTS  FAILED  REFUSED  RESTARTS  IN TIME  IDLE  SCALED"), "{wide}");
         assert!(
-            lines[0]
-                .ends_with("IN FLIGHT  REQUESTS  FAILED  REFUSED  RESTARTS  IN TIME  IDLE  SCALED"),
-            "{wide}"
-        );
-        assert!(
-            lines[1].ends_with(
-                "0          10        0       3        7         99.9 %   -     one replica: idle"
-            ),
+            lines[1].ends_with("0          10        0       3        7         99.9 %   -     one replica: idle"),
             "{wide}"
         );
     }
@@ -273,17 +223,13 @@ mod tests {
             service.url = format!("http://localhost:8080/serving/default/{}", service.name);
             service
         };
-        let status = StatusTable {
-            services: (0..30).map(named).collect(),
-            problems: Vec::new(),
-        };
+        let status = StatusTable { services: (0..30).map(named).collect(), problems: Vec::new() };
         let text = super::text(&status, Width::Narrow);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 31);
         for heading in HEADINGS {
             let column = lines[0].find(heading).unwrap();
-            let begins =
-                |line: &&str| line[..column].ends_with("  ") && line.as_bytes()[column] != b' ';
+            let begins = |line: &&str| line[..column].ends_with("  ") && line.as_bytes()[column] != b' ';
             assert!(column == 0 || lines.iter().all(begins), "{text}");
         }
     }
@@ -293,18 +239,9 @@ mod tests {
         let mut waiting = service(Vec::new());
         waiting.ready = "Unknown".to_owned();
         waiting.message = Some("nothing of it runs yet".to_owned());
-        let status = StatusTable {
-            services: vec![waiting],
-            problems: Vec::new(),
-        };
+        let status = StatusTable { services: vec![waiting], problems: Vec::new() };
         let text = super::text(&status, Width::Narrow);
-        assert!(
-            text.contains("default/digits: nothing of it runs yet"),
-            "{text}"
-        );
-        assert_eq!(
-            super::text(&StatusTable::default(), Width::Narrow),
-            "no services are declared\n"
-        );
+        assert!(text.contains("default/digits: nothing of it runs yet"), "{text}");
+        assert_eq!(super::text(&StatusTable::default(), Width::Narrow), "no services are declared\n");
     }
 }

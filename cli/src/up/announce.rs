@@ -33,10 +33,7 @@ pub(super) struct Port {
 impl Port {
     pub(super) fn of(ports: &Ports) -> Self {
         let tls = ports.tls.as_ref();
-        Self {
-            authority: authority(ports.serving_at),
-            certificate: tls.map(|tls| tls.pair.certificate().to_owned()),
-        }
+        Self { authority: authority(ports.serving_at), certificate: tls.map(|tls| tls.pair.certificate().to_owned()) }
     }
 }
 
@@ -144,11 +141,7 @@ fn quoted(file: &Path) -> String {
 /// The text as one word for a shell: some of them take the brackets of an IPv6 address for a pattern.
 fn word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-:".contains(c);
-    if text.chars().all(is_plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
-    }
+    if text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 #[cfg(test)]
@@ -158,10 +151,7 @@ mod tests {
     use super::*;
 
     fn plain_port(number: u16) -> Port {
-        Port {
-            authority: format!("localhost:{number}"),
-            certificate: None,
-        }
+        Port { authority: format!("localhost:{number}"), certificate: None }
     }
 
     fn service(namespace: &str, folder: Option<&Path>) -> Service {
@@ -188,10 +178,7 @@ mod tests {
         let other = command(&service("team", None), 1, &plain_port(80));
         let expected = "curl -s localhost:80/serving/team/digits/v2/models/digits";
         assert_eq!(other, expected);
-        let port = Port {
-            authority: "localhost:443".to_owned(),
-            certificate: Some("/c d.pem".into()),
-        };
+        let port = Port { authority: "localhost:443".to_owned(), certificate: Some("/c d.pem".into()) };
         let encrypted = command(&service("default", None), 1, &port);
         let expected = "curl -s --cacert '/c d.pem' https://localhost:443/v2/models/digits";
         assert_eq!(encrypted, expected);
@@ -199,10 +186,7 @@ mod tests {
 
     #[test]
     fn brackets_of_an_address_are_kept_from_the_shell() {
-        let port = Port {
-            authority: "[2001:db8::1]:80".to_owned(),
-            certificate: None,
-        };
+        let port = Port { authority: "[2001:db8::1]:80".to_owned(), certificate: None };
         let expected = "curl -s '[2001:db8::1]:80'/v2/models/digits";
         assert_eq!(command(&service("default", None), 1, &port), expected);
     }
@@ -217,10 +201,7 @@ mod tests {
             ..InferenceServiceStatus::default()
         };
         let expected = format!("{path}  By host: -H 'Host: digits-team.example.com'");
-        assert_eq!(
-            other_addresses(&name, host(&status), &plain_port(80)),
-            expected
-        );
+        assert_eq!(other_addresses(&name, host(&status), &plain_port(80)), expected);
     }
 
     #[test]

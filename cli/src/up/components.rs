@@ -66,10 +66,7 @@ impl Components {
             base_url: format!("{}://{}", ports.scheme(), authority(ports.serving_at)),
         };
         let (sender, services) = watch::channel(service_names::of(&declaration.borrow()));
-        tasks.spawn(until(
-            &stop,
-            service_names::follow(declaration.clone(), sender),
-        ));
+        tasks.spawn(until(&stop, service_names::follow(declaration.clone(), sender)));
         let gateway = gateway(&cluster, services, ports, &tasks, &stop);
         let registry = Arc::new(registry(&gateway, &autoscaler, &controller));
         tasks.spawn(controller.run(stop.clone()));
@@ -80,14 +77,7 @@ impl Components {
         tasks.spawn(until(begun, printing));
         let announcing = announce::run(declaration, statuses, announce::Port::of(ports));
         tasks.spawn(until(begun, announcing));
-        Self {
-            cluster,
-            gateway,
-            stop,
-            tasks,
-            status: Arc::new(status),
-            registry,
-        }
+        Self { cluster, gateway, stop, tasks, status: Arc::new(status), registry }
     }
 
     /// Serves both ports until the drain; then stops the gateway, the controller and autoscaler, and the replicas,
@@ -114,22 +104,13 @@ impl Components {
         if let Err(error) = &stopped {
             tracing::error!("{error}");
         }
-        if answered.is_ok() && ended.is_ok() && stopped.is_ok() {
-            Exit::Done
-        } else {
-            Exit::Failed
-        }
+        if answered.is_ok() && ended.is_ok() && stopped.is_ok() { Exit::Done } else { Exit::Failed }
     }
 
     fn admin(&self, listener: tokio::net::TcpListener, hosts: KnownHosts, drain: &Drain) -> Admin {
         let begun = drain.begun().clone();
-        let health: HealthCheck = Arc::new(move || {
-            if begun.is_cancelled() {
-                Health::Draining
-            } else {
-                Health::Serving
-            }
-        });
+        let health: HealthCheck =
+            Arc::new(move || if begun.is_cancelled() { Health::Draining } else { Health::Serving });
         let sources = Arc::clone(&self.status);
         let status: Page = Arc::new(move || {
             // Strings, numbers and lists always fit JSON.
@@ -146,11 +127,7 @@ impl Components {
 }
 
 /// Registry of all metrics of this process.
-pub(crate) fn registry(
-    gateway: &Arc<Gateway>,
-    autoscaler: &Autoscaler,
-    controller: &Controller,
-) -> Registry {
+pub(crate) fn registry(gateway: &Arc<Gateway>, autoscaler: &Autoscaler, controller: &Controller) -> Registry {
     let mut registry = registry::with_process_metrics();
     gateway.register(&mut registry);
     autoscaler.register(&mut registry);

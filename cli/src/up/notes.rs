@@ -41,9 +41,7 @@ pub(super) fn of<'a>(
                 let at = exit.at.map_or(String::new(), |at| format!(" at {at}"));
                 format!(", the last time{at}: {}", exit.message)
             });
-            notes.push(format!(
-                "{name} was restarted {times}{cause}; `weir logs {service}` shows what it printed"
-            ));
+            notes.push(format!("{name} was restarted {times}{cause}; `weir logs {service}` shows what it printed"));
         }
     }
     notes

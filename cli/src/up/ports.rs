@@ -63,9 +63,7 @@ fn not_our_own(error: CliError, serving_at: SocketAddr) -> CliError {
     match error {
         CliError::PortTaken { address, .. } if address.port() == serving_at.port() => {
             let port = address.port();
-            CliError::Usage(format!(
-                "--port and --admin-port are both {port}: give one of them another port"
-            ))
+            CliError::Usage(format!("--port and --admin-port are both {port}: give one of them another port"))
         }
         error => error,
     }

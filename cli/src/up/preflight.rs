@@ -24,10 +24,7 @@ impl Inspected {
 
 /// Inspects every service that would run. Invalid services are reported elsewhere. Also returns what cannot run here, a
 /// sentence each with its location.
-pub(super) fn inspect(
-    declaration: &Declaration,
-    options: &Options,
-) -> (Vec<Inspected>, Vec<String>) {
+pub(super) fn inspect(declaration: &Declaration, options: &Options) -> (Vec<Inspected>, Vec<String>) {
     let (mut inspected, mut errors) = (Vec::new(), Vec::new());
     for declared in declaration.services.values() {
         let Some(valid) = declared.validated().filter(|valid| !valid.is_stopped) else {
@@ -36,11 +33,7 @@ pub(super) fn inspect(
         let service = &declared.service;
         for (field, variant) in variants(valid) {
             match of_variant(service, valid, variant, options) {
-                Ok(inspection) => inspected.push(Inspected {
-                    service: service.clone(),
-                    field,
-                    inspection,
-                }),
+                Ok(inspection) => inspected.push(Inspected { service: service.clone(), field, inspection }),
                 Err(reason) => errors.push(service.located(&field, &reason)),
             }
         }
@@ -77,9 +70,7 @@ fn of_variant(
         scaling: Some(Arc::new(variant.scaling.policy.clone())),
     };
     weir_cluster_local::inspect(&workload, options).map_err(|error| match error {
-        ClusterError::Refused { subject, because } if subject == workload.revision.to_string() => {
-            because
-        }
+        ClusterError::Refused { subject, because } if subject == workload.revision.to_string() => because,
         error => error.to_string(),
     })
 }

@@ -115,10 +115,7 @@ impl Stage {
         let ready = revision.ready().count();
         let is_in = |phase| revision.in_phase(phase).next().is_some();
         match &revision.failure {
-            _ if ready > 0 => Self::Ready {
-                ready,
-                desired: revision.desired,
-            },
+            _ if ready > 0 => Self::Ready { ready, desired: revision.desired },
             Some(failure) if revision.desired > 0 => {
                 Self::Failed(format!("{}: {}", failure.reason.label(), failure.message))
             }
@@ -187,10 +184,7 @@ mod tests {
     }
 
     fn snapshot(revision: Revision) -> Snapshot {
-        Snapshot {
-            revisions: Arc::new([(name(), Arc::new(revision))].into()),
-            ..Snapshot::default()
-        }
+        Snapshot { revisions: Arc::new([(name(), Arc::new(revision))].into()), ..Snapshot::default() }
     }
 
     #[test]
@@ -209,19 +203,13 @@ mod tests {
         assert_eq!(ending, format!("{prefix}going to sleep"));
         let asleep = printed(revision(0, &[]));
         assert_eq!(asleep, format!("{prefix}asleep until a request arrives"));
-        assert_eq!(
-            progress.lines(&Snapshot::default()),
-            [format!("{prefix}deleted")]
-        );
+        assert_eq!(progress.lines(&Snapshot::default()), [format!("{prefix}deleted")]);
     }
 
     #[test]
     fn a_failure_is_printed_with_its_reason() {
         let mut failing = revision(1, &[Phase::BackOff]);
-        failing.failure = Some(Failure::new(
-            FailureReason::CrashLoopBackOff,
-            "it exited with status 1",
-        ));
+        failing.failure = Some(Failure::new(FailureReason::CrashLoopBackOff, "it exited with status 1"));
         let lines = Progress::default().lines(&snapshot(failing));
         let expected = "not ready: CrashLoopBackOff: it exited with status 1";
         assert!(lines[0].ends_with(expected), "{lines:?}");

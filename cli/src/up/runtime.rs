@@ -18,13 +18,9 @@ const NAME: &str = "weir-runtime";
 ///
 /// # Errors
 /// [`CliError::Usage`] when the given path is no program, [`CliError::RuntimeMissing`].
-pub(super) fn find(
-    given: Option<&Path>,
-    declaration: &Declaration,
-) -> Result<Option<PathBuf>, CliError> {
+pub(super) fn find(given: Option<&Path>, declaration: &Declaration) -> Result<Option<PathBuf>, CliError> {
     if let Some(path) = given {
-        let usage =
-            |reason: &str| CliError::Usage(format!("--runtime {}: {reason}", path.display()));
+        let usage = |reason: &str| CliError::Usage(format!("--runtime {}: {reason}", path.display()));
         if !is_program(path) {
             return Err(usage(if path.is_file() {
                 "it is not executable: run chmod +x on it, or name another"
@@ -35,8 +31,7 @@ pub(super) fn find(
         let path = std::path::absolute(path).map_err(|error| usage(&error.to_string()))?;
         return Ok(Some(path));
     }
-    let weir = std::env::current_exe()
-        .map_err(|e| CliError::io("cannot find the path of this program", e))?;
+    let weir = std::env::current_exe().map_err(|e| CliError::io("cannot find the path of this program", e))?;
     let beside = weir.parent().map(|folder| folder.join(NAME));
     let found = beside.filter(|path| is_program(path)).or_else(in_path);
     match (found, needed_by(declaration)) {
@@ -71,9 +66,7 @@ fn is_ours(container: &Container) -> bool {
         Some(program) => Path::new(program).file_name() == Some(OsStr::new(NAME)),
         None => {
             let image = container.image.iter();
-            image
-                .flat_map(|image| image.split(['/', ':', '@']))
-                .any(|part| part == NAME)
+            image.flat_map(|image| image.split(['/', ':', '@'])).any(|part| part == NAME)
         }
     }
 }

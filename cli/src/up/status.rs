@@ -5,8 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use weir_autoscaler::Decisions;
 use weir_cluster::{
-    Activity, Destination, Histogram, LatestReports, Revision, RevisionName, Route, ServiceName,
-    Snapshot,
+    Activity, Destination, Histogram, LatestReports, Revision, RevisionName, Route, ServiceName, Snapshot,
 };
 use weir_controller::Declaration;
 use weir_controller::files::Statuses;
@@ -31,11 +30,7 @@ impl StatusSources {
     pub(super) fn table(&self) -> StatusTable {
         let declaration = self.declaration.borrow().clone();
         StatusTable {
-            services: declaration
-                .services
-                .keys()
-                .map(|service| self.service(service))
-                .collect(),
+            services: declaration.services.keys().map(|service| self.service(service)).collect(),
             problems: declaration.problems.clone(),
         }
     }
@@ -56,9 +51,7 @@ impl StatusSources {
             url: format!("{}{}", self.base_url, service.path_prefix()),
             host_url: status.and_then(|status| status.url.clone()),
             notes: notes::of(service, status, snapshot.revisions_of(service)),
-            revisions: revisions
-                .map(|revision| self.revision(revision, route))
-                .collect(),
+            revisions: revisions.map(|revision| self.revision(revision, route)).collect(),
         }
     }
 

@@ -44,16 +44,12 @@ impl Calls {
         let Some(right) = right(event) else { return };
         let code = event["responseStatus"]["code"].as_u64().unwrap_or_default();
         if code == 403 {
-            self.forbidden
-                .push(format!("{right:?}: {}", event["requestURI"]));
+            self.forbidden.push(format!("{right:?}: {}", event["requestURI"]));
             return;
         }
         if right.verb == "patch" && code == 201 {
             // What is applied and was not there needs both rights.
-            self.used.insert(Right {
-                verb: "create".to_owned(),
-                ..right.clone()
-            });
+            self.used.insert(Right { verb: "create".to_owned(), ..right.clone() });
         }
         self.used.insert(right);
     }
@@ -66,18 +62,12 @@ fn right(event: &Value) -> Option<Right> {
         part if part.is_empty() => text("resource"),
         part => format!("{}/{part}", text("resource")),
     };
-    Some(Right {
-        verb: event["verb"].as_str()?.to_owned(),
-        group: text("apiGroup"),
-        resource,
-    })
+    Some(Right { verb: event["verb"].as_str()?.to_owned(), group: text("apiGroup"), resource })
 }
 
 /// The rights that a rule gives.
 pub(crate) fn rights(rule: &Value) -> Vec<Right> {
-    let texts = |field: &str| -> Vec<String> {
-        serde_json::from_value(rule[field].clone()).unwrap_or_default()
-    };
+    let texts = |field: &str| -> Vec<String> { serde_json::from_value(rule[field].clone()).unwrap_or_default() };
     let mut rights = Vec::new();
     for group in texts("apiGroups") {
         for resource in texts("resources") {

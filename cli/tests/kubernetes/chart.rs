@@ -10,8 +10,7 @@ pub(crate) fn rendered(namespace: &str, settings: &[&str]) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let render = r#"exec "$(tests/kubernetes/bed/build.sh helm)/bin/helm" template weir charts/weir --namespace "$@""#;
     let mut helm = Command::new("bash");
-    helm.current_dir(root)
-        .args(["-c", render, "helm", namespace]);
+    helm.current_dir(root).args(["-c", render, "helm", namespace]);
     for setting in settings {
         helm.args(["--set", setting]);
     }
@@ -25,9 +24,7 @@ pub(crate) fn rendered(namespace: &str, settings: &[&str]) -> Vec<String> {
 /// The documents of these kinds.
 pub(crate) fn of_kinds(documents: &[String], kinds: &[&str]) -> Vec<String> {
     let is_of = |document: &&String| {
-        let kind = document
-            .lines()
-            .find_map(|line| line.strip_prefix("kind: "));
+        let kind = document.lines().find_map(|line| line.strip_prefix("kind: "));
         kind.is_some_and(|kind| kinds.contains(&kind))
     };
     documents.iter().filter(is_of).cloned().collect()
@@ -35,16 +32,12 @@ pub(crate) fn of_kinds(documents: &[String], kinds: &[&str]) -> Vec<String> {
 
 /// The value of a document's `metadata.name`.
 pub(crate) fn name(document: &str) -> &str {
-    let name = document
-        .lines()
-        .find_map(|line| line.strip_prefix("  name: "));
+    let name = document.lines().find_map(|line| line.strip_prefix("  name: "));
     name.unwrap_or_default()
 }
 
 /// The rules of a role: each stands on a line of its own, as JSON.
 pub(crate) fn rules(role: &str) -> Vec<Value> {
     let lines = role.lines().filter_map(|line| line.strip_prefix("  - {"));
-    lines
-        .map(|line| serde_json::from_str(&format!("{{{line}")).unwrap())
-        .collect()
+    lines.map(|line| serde_json::from_str(&format!("{{{line}")).unwrap()).collect()
 }

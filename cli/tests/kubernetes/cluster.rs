@@ -21,21 +21,10 @@ pub(crate) fn kubeconfig() -> PathBuf {
 /// Runs kubectl, which must succeed; returns what it prints.
 pub(crate) fn kubectl(arguments: &[&str], input: &str) -> String {
     let mut kubectl = Command::new("kubectl");
-    kubectl
-        .arg("--kubeconfig")
-        .arg(kubeconfig())
-        .args(arguments);
-    kubectl
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    kubectl.arg("--kubeconfig").arg(kubeconfig()).args(arguments);
+    kubectl.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = kubectl.spawn().unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(input.as_bytes())
-        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "kubectl {arguments:?}: {errors}");
@@ -48,26 +37,12 @@ pub(crate) fn apply(documents: &[String]) {
     for document in documents {
         write!(text, "---\n{document}\n").unwrap();
     }
-    kubectl(
-        &["apply", "--server-side", "--force-conflicts", "-f", "-"],
-        &text,
-    );
+    kubectl(&["apply", "--server-side", "--force-conflicts", "-f", "-"], &text);
 }
 
 /// An object as JSON; null when there is none.
 pub(crate) fn get(namespace: &str, object: &str) -> Value {
-    let text = kubectl(
-        &[
-            "get",
-            object,
-            "-n",
-            namespace,
-            "--ignore-not-found",
-            "-o",
-            "json",
-        ],
-        "",
-    );
+    let text = kubectl(&["get", object, "-n", namespace, "--ignore-not-found", "-o", "json"], "");
     serde_json::from_str(&text).unwrap_or_default()
 }
 
@@ -75,11 +50,7 @@ pub(crate) fn get(namespace: &str, object: &str) -> Value {
 pub(crate) fn wait_until(what: &str, explain: impl Fn() -> String, is_so: impl Fn() -> bool) {
     let end = Instant::now() + DEADLINE;
     while !is_so() {
-        assert!(
-            Instant::now() < end,
-            "{what}: not within {DEADLINE:?}: {}",
-            explain()
-        );
+        assert!(Instant::now() < end, "{what}: not within {DEADLINE:?}: {}", explain());
         std::thread::sleep(Duration::from_millis(200));
     }
 }

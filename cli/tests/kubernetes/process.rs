@@ -17,34 +17,14 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts `weir COMPONENT` for the services of one namespace. `folder` takes its output.
-    pub(crate) fn start(
-        component: &str,
-        namespaces: (&str, &str),
-        folder: &Path,
-        more: &[&str],
-    ) -> Self {
+    pub(crate) fn start(component: &str, namespaces: (&str, &str), folder: &Path, more: &[&str]) -> Self {
         let kubeconfig = folder.join(format!("{component}.kubeconfig"));
         fs::write(&kubeconfig, account(component, namespaces.0).to_string()).unwrap();
-        let log = folder.join(format!(
-            "{component}-{}.log",
-            fs::read_dir(folder).unwrap().count()
-        ));
+        let log = folder.join(format!("{component}-{}.log", fs::read_dir(folder).unwrap().count()));
         let output = File::create(&log).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_weir"))
-            .args([
-                component,
-                "--admin-port",
-                "0",
-                "--address",
-                "127.0.0.1",
-                "-v",
-            ])
-            .args([
-                "--namespace",
-                namespaces.0,
-                "--watch-namespace",
-                namespaces.1,
-            ])
+            .args([component, "--admin-port", "0", "--address", "127.0.0.1", "-v"])
+            .args(["--namespace", namespaces.0, "--watch-namespace", namespaces.1])
             .args(["--name", component])
             .args(more)
             .env("KUBECONFIG", kubeconfig)
@@ -79,16 +59,7 @@ impl Drop for Process {
 
 /// A kubeconfig with nothing but the account's token.
 fn account(component: &str, namespace: &str) -> Value {
-    let token = kubectl(
-        &[
-            "create",
-            "token",
-            &format!("weir-{component}"),
-            "-n",
-            namespace,
-        ],
-        "",
-    );
+    let token = kubectl(&["create", "token", &format!("weir-{component}"), "-n", namespace], "");
     let config = kubectl(&["config", "view", "--raw", "-o", "json"], "");
     let mut config: Value = serde_json::from_str(&config).unwrap();
     config["users"] = json!([{"name": "account", "user": {"token": token.trim()}}]);

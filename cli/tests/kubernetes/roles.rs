@@ -75,27 +75,20 @@ fn condition(object: &Value, kind: &str) -> Value {
     let conditions = object["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
     let found = conditions.find(|condition| condition["type"] == kind);
-    found
-        .map(|condition| condition["status"].clone())
-        .unwrap_or_default()
+    found.map(|condition| condition["status"].clone()).unwrap_or_default()
 }
 
 fn until_rolled_out(revision: u32) {
     let name = format!("digits-predictor-{revision:05}");
     until_digits(&name, |object| {
         let predictor = &object["status"]["components"]["predictor"];
-        condition(object, "PredictorReady") == "True"
-            && predictor["latestRolledoutRevision"] == name.as_str()
+        condition(object, "PredictorReady") == "True" && predictor["latestRolledoutRevision"] == name.as_str()
     });
 }
 
 fn until_replicas(deployment: &str, count: u64) {
     let found = || get(TEAM, &format!("deployment/{deployment}"))["spec"]["replicas"].clone();
-    wait_until(
-        &format!("{count} replicas of {deployment}"),
-        || found().to_string(),
-        || found() == count,
-    );
+    wait_until(&format!("{count} replicas of {deployment}"), || found().to_string(), || found() == count);
 }
 
 /// The revision at which the first is dropped: ten that are out of use stay.
@@ -112,17 +105,12 @@ fn until_the_first_is_forgotten() {
     }
     until_rolled_out(LAST);
     let first = || get(TEAM, "controllerrevision/digits-predictor-00001");
-    wait_until(
-        "the first is dropped",
-        || first().to_string(),
-        || first().is_null(),
-    );
+    wait_until("the first is dropped", || first().to_string(), || first().is_null());
 }
 
 /// A service's whole life; returns what the processes have printed.
 fn life(folder: &Path) -> String {
-    let start =
-        |component: &str, more: &[&str]| Process::start(component, (SYSTEM, TEAM), folder, more);
+    let start = |component: &str, more: &[&str]| Process::start(component, (SYSTEM, TEAM), folder, more);
     let controller = start("controller", &["--webhook-port", "0"]);
     let gateway = start("gateway", &["--port", "0"]);
     let autoscaler = start("autoscaler", &[]);
@@ -171,10 +159,7 @@ fn refuse_twice() {
 }
 
 fn deleted_objects_come_back() {
-    for object in [
-        format!("deployment/digits-predictor-{LAST:05}"),
-        "service/digits".to_owned(),
-    ] {
+    for object in [format!("deployment/digits-predictor-{LAST:05}"), "service/digits".to_owned()] {
         kubectl(&["delete", &object, "-n", TEAM], "");
         let is_back = || get(TEAM, &object).is_object();
         wait_until(&object, || digits().to_string(), is_back);
@@ -183,10 +168,7 @@ fn deleted_objects_come_back() {
 
 fn stop_and_start() {
     let annotate = |change: &str| {
-        kubectl(
-            &["annotate", "inferenceservice/digits", "-n", TEAM, change],
-            "",
-        );
+        kubectl(&["annotate", "inferenceservice/digits", "-n", TEAM, change], "");
     };
     annotate("serving.kserve.io/stop=true");
     until_digits("stopped", |object| condition(object, "Stopped") == "True");
@@ -221,26 +203,14 @@ fn another_scales() {
         },
     })
     .to_string()]);
-    until_digits("told", |object| {
-        condition(object, "ScaledByAnother") == "True"
-    });
+    until_digits("told", |object| condition(object, "ScaledByAnother") == "True");
     until_replicas(&deployment, 5);
     let changes = found()["metadata"]["generation"].clone();
-    wait_until(
-        "all five are ready",
-        || found().to_string(),
-        || found()["status"]["readyReplicas"] == 5,
-    );
-    assert_eq!(
-        found()["metadata"]["generation"],
-        changes,
-        "nobody else sets them"
-    );
+    wait_until("all five are ready", || found().to_string(), || found()["status"]["readyReplicas"] == 5);
+    assert_eq!(found()["metadata"]["generation"], changes, "nobody else sets them");
     kubectl(&["delete", "hpa/mine", "-n", TEAM], "");
     until_replicas(&deployment, 3);
-    until_digits("no longer told", |object| {
-        condition(object, "ScaledByAnother").is_null()
-    });
+    until_digits("no longer told", |object| condition(object, "ScaledByAnother").is_null());
 }
 
 fn until_the_webhook_is_trusted() {
@@ -263,17 +233,9 @@ fn until_nothing_is_left() {
 /// The rights of a component, in whichever role.
 fn granted(documents: &[String], component: &str) -> BTreeSet<Right> {
     let roles = of_kinds(documents, &ROLES);
-    let own = [
-        format!("weir-{component}"),
-        format!("weir-{component}-services"),
-    ];
-    let roles = roles
-        .iter()
-        .filter(|role| own.iter().any(|own| name(role) == own));
-    roles
-        .flat_map(|role| rules(role))
-        .flat_map(|rule| rights(&rule))
-        .collect()
+    let own = [format!("weir-{component}"), format!("weir-{component}-services")];
+    let roles = roles.iter().filter(|role| own.iter().any(|own| name(role) == own));
+    roles.flat_map(|role| rules(role)).flat_map(|rule| rights(&rule)).collect()
 }
 
 #[test]
@@ -281,10 +243,7 @@ fn everything_runs_with_exactly_the_rights_of_the_chart() {
     let documents = install();
     let folder = TempDir::new().unwrap();
     let output = life(folder.path()).to_lowercase();
-    let told: Vec<_> = output
-        .lines()
-        .filter(|line| line.contains("forbidden"))
-        .collect();
+    let told: Vec<_> = output.lines().filter(|line| line.contains("forbidden")).collect();
     assert_eq!(told, Vec::<&str>::new());
     let everywhere = rendered(SYSTEM, &[]);
     for component in COMPONENTS {
@@ -292,11 +251,7 @@ fn everything_runs_with_exactly_the_rights_of_the_chart() {
         assert_eq!(calls.forbidden, Vec::<String>::new(), "weir-{component}");
         let granted = granted(&documents, component);
         let unused: Vec<_> = granted.difference(&calls.used).collect();
-        assert_eq!(
-            unused,
-            Vec::<&Right>::new(),
-            "weir-{component} does not need them"
-        );
+        assert_eq!(unused, Vec::<&Right>::new(), "weir-{component} does not need them");
         let all = self::granted(&everywhere, component);
         assert_eq!(all, granted, "weir-{component} in all namespaces");
     }

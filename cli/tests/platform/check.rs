@@ -46,11 +46,7 @@ fn fixed_port(port: u16) -> String {
 /// The exit code and the errors of a check of this folder; any program stands for the runtime, as none is run.
 fn check(folder: &Path) -> (Option<i32>, String) {
     let words = ["check", "--runtime", "/bin/true", "-f"];
-    let output = Command::new(PROGRAM)
-        .args(words)
-        .arg(folder)
-        .output()
-        .unwrap();
+    let output = Command::new(PROGRAM).args(words).arg(folder).output().unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
     (output.status.code(), message)
 }
@@ -66,10 +62,7 @@ fn errors_of_every_kind_in_every_file_are_reported_at_once() {
         ("Not_A_Name", model(&onnx)),
         ("unknown-field", unknown_field),
         ("invalid", format!("    minReplicas: -1\n{}", model(&onnx))),
-        (
-            "no-command",
-            "    containers:\n    - name: kserve-container\n      image: triton\n".to_owned(),
-        ),
+        ("no-command", "    containers:\n    - name: kserve-container\n      image: triton\n".to_owned()),
         ("onnx", model(&onnx)),
         ("missing", model(&missing)),
         ("first", fixed_port(9001)),
@@ -83,24 +76,15 @@ fn errors_of_every_kind_in_every_file_are_reported_at_once() {
     let at = |file: &str| format!("{}/{file}.yaml:", folder.path().display());
     for (file, text) in [
         ("Not_A_Name", "metadata.name: service name \"Not_A_Name\""),
-        (
-            "unknown-field",
-            "spec.predictor.model.modelFormaat: unknown field",
-        ),
+        ("unknown-field", "spec.predictor.model.modelFormaat: unknown field"),
         ("invalid", "spec.predictor.minReplicas"),
-        (
-            "no-command",
-            "cannot run the image \"triton\" without Kubernetes",
-        ),
+        ("no-command", "cannot run the image \"triton\" without Kubernetes"),
         ("onnx", "onnx.pt' is an ONNX model, not TorchScript: "),
         ("missing", "missing.pt is missing"),
         ("second", "it listens on port 9001, as default/first does"),
     ] {
         let is_reported = |line: &str| line.starts_with(&at(file)) && line.contains(text);
-        assert!(
-            message.lines().any(is_reported),
-            "{file}: {text}: {message}"
-        );
+        assert!(message.lines().any(is_reported), "{file}: {text}: {message}");
     }
 }
 
@@ -110,10 +94,8 @@ fn a_model_file_that_the_runtime_would_refuse_is_an_error() {
     let file = folder.path().join("model.pt");
     let manifest = folder.path().join("service.yaml");
     fs::write(&manifest, service("m", &model(&file))).unwrap();
-    let state_dict: &[u8] =
-        b"\x80\x02ccollections\nOrderedDict\nq\x00)Rq\x01(ctorch._utils\n_rebuild_tensor_v2\n";
-    let joblib: &[u8] =
-        b"\x80\x04\x95&\x00\x00\x00\x00\x00\x00\x00\x8c\x08sklearn_\x94\x8c\x03SVC\x94\x93\x94)";
+    let state_dict: &[u8] = b"\x80\x02ccollections\nOrderedDict\nq\x00)Rq\x01(ctorch._utils\n_rebuild_tensor_v2\n";
+    let joblib: &[u8] = b"\x80\x04\x95&\x00\x00\x00\x00\x00\x00\x00\x8c\x08sklearn_\x94\x8c\x03SVC\x94\x93\x94)";
     for (bytes, what) in [
         (state_dict, "is a state_dict or checkpoint of torch.save"),
         (joblib, "is a Python pickle (sklearn_.SVC)"),

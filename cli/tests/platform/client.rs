@@ -29,14 +29,12 @@ const MODEL_INFER: &str = "/inference.GRPCInferenceService/ModelInfer";
 const DEADLINE: Duration = Duration::from_secs(120);
 
 /// A request that the test's replica ignores, and an echo model needs.
-const REQUEST: &str =
-    r#"{"inputs": [{"name": "INPUT0", "datatype": "INT32", "shape": [1, 1], "data": [7]}]}"#;
+const REQUEST: &str = r#"{"inputs": [{"name": "INPUT0", "datatype": "INT32", "shape": [1, 1], "data": [7]}]}"#;
 
 pub(crate) type RequestBody = UnsyncBoxBody<Bytes, io::Error>;
 
 /// The response to a request that was sent.
-pub(crate) type PendingResponse =
-    Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>> + Send>>;
+pub(crate) type PendingResponse = Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>> + Send>>;
 
 /// A response, read to its end.
 #[derive(Clone, Debug)]
@@ -90,10 +88,7 @@ impl Answer {
 
 impl HttpClient {
     pub(crate) fn new(address: SocketAddr) -> Self {
-        Self {
-            address,
-            sender: None,
-        }
+        Self { address, sender: None }
     }
 
     /// Sends an inference with these headers.
@@ -108,12 +103,7 @@ impl HttpClient {
         body: Bytes,
     ) -> Result<Answer, RequestError> {
         let request = request(path, headers).body(Full::new(body)).unwrap();
-        let response = self
-            .open()
-            .await?
-            .send_request(request)
-            .await
-            .map_err(closed)?;
+        let response = self.open().await?.send_request(request).await.map_err(closed)?;
         let (head, body) = response.into_parts();
         let body = body.collect().await.map_err(closed)?.to_bytes();
         Ok(Answer {
@@ -138,9 +128,7 @@ impl HttpClient {
         };
         if !is_open {
             let stream = connect(self.address).await?;
-            let (sender, connection) = http1::handshake(TokioIo::new(stream))
-                .await
-                .map_err(closed)?;
+            let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(closed)?;
             tokio::spawn(connection);
             self.sender = Some(sender);
         }
@@ -150,10 +138,7 @@ impl HttpClient {
 
 impl GrpcClient {
     pub(crate) fn new(address: SocketAddr) -> Self {
-        Self {
-            address,
-            sender: None,
-        }
+        Self { address, sender: None }
     }
 
     /// Calls `ModelInfer`, routed by the model's name in the message.
@@ -163,18 +148,13 @@ impl GrpcClient {
     }
 
     /// Sends the call without waiting for the response.
-    pub(crate) async fn begin(
-        &mut self,
-        headers: &[(&str, &str)],
-    ) -> Result<PendingResponse, RequestError> {
+    pub(crate) async fn begin(&mut self, headers: &[(&str, &str)]) -> Result<PendingResponse, RequestError> {
         let body = Full::new(message()).map_err(crate::replica::infallible);
         self.call(MODEL_INFER, headers, body.boxed_unsync()).await
     }
 
     /// Reads the response to [`Self::begin`].
-    pub(crate) async fn finish(
-        response: hyper::Result<Response<Incoming>>,
-    ) -> Result<Answer, RequestError> {
+    pub(crate) async fn finish(response: hyper::Result<Response<Incoming>>) -> Result<Answer, RequestError> {
         let (head, body) = response.map_err(closed)?.into_parts();
         let body = within_deadline(body.collect()).await.map_err(closed)?;
         let ends = body.trailers().unwrap_or(&head.headers);
@@ -195,10 +175,7 @@ impl GrpcClient {
         headers: &[(&str, &str)],
         body: RequestBody,
     ) -> Result<PendingResponse, RequestError> {
-        let headers = [
-            headers,
-            &[("te", "trailers"), ("content-type", "application/grpc")],
-        ];
+        let headers = [headers, &[("te", "trailers"), ("content-type", "application/grpc")]];
         let mut request = request(path, &headers.concat()).body(body).unwrap();
         *request.uri_mut() = format!("http://localhost{path}").parse().unwrap();
         request.headers_mut().remove("host");
@@ -259,9 +236,7 @@ fn request(path: &str, headers: &[(&str, &str)]) -> http::request::Builder {
     if !headers.iter().any(|(name, _)| *name == "host") {
         request = request.header("host", "localhost");
     }
-    headers.iter().fold(request, |request, (name, value)| {
-        request.header(*name, *value)
-    })
+    headers.iter().fold(request, |request, (name, value)| request.header(*name, *value))
 }
 
 async fn connect(address: SocketAddr) -> Result<TcpStream, RequestError> {
@@ -275,11 +250,7 @@ async fn connect(address: SocketAddr) -> Result<TcpStream, RequestError> {
 }
 
 fn closed(error: hyper::Error) -> RequestError {
-    if error.is_canceled() {
-        RequestError::NotSent
-    } else {
-        RequestError::ConnectionClosed(format!("{error:?}"))
-    }
+    if error.is_canceled() { RequestError::NotSent } else { RequestError::ConnectionClosed(format!("{error:?}")) }
 }
 
 /// Decodes the percent-encoding of gRPC's messages.

@@ -32,10 +32,7 @@ pub(crate) fn runtime() -> Option<String> {
     if runtime.exists() {
         return Some(runtime.display().to_string());
     }
-    println!(
-        "skipped: {} is missing; `cargo build --workspace` makes it",
-        runtime.display()
-    );
+    println!("skipped: {} is missing; `cargo build --workspace` makes it", runtime.display());
     None
 }
 

@@ -23,9 +23,7 @@ const SERVICE_MS: u32 = 100;
 const DEADLINE: Duration = Duration::from_secs(5);
 
 fn four(shared: &SharedDir) -> Service {
-    let service = Service::new("one")
-        .shared_dir(shared)
-        .service_ms(SERVICE_MS);
+    let service = Service::new("one").shared_dir(shared).service_ms(SERVICE_MS);
     service.replicas(REPLICAS, REPLICAS).concurrency(CREDITS)
 }
 
@@ -44,16 +42,10 @@ fn a_frozen_replica_costs_what_it_held_and_comes_back() {
     let frozen = fixture.shared.serving()[0];
     let began = Instant::now();
     signal(frozen, Signal::STOP);
-    fixture.wait_for_revision("that it is not ready", 1, |revision| {
-        revision["ready"] == REPLICAS - 1
-    });
+    fixture.wait_for_revision("that it is not ready", 1, |revision| revision["ready"] == REPLICAS - 1);
     let lasted = began.elapsed();
     let before = load.answered();
-    wait_until(
-        "the others",
-        || load.answered() > before + 50,
-        || fixture.weir.output(),
-    );
+    wait_until("the others", || load.answered() > before + 50, || fixture.weir.output());
     signal(frozen, Signal::CONT);
     all_capacity_is_back(&fixture);
     let tally = load.end();
@@ -61,12 +53,9 @@ fn a_frozen_replica_costs_what_it_held_and_comes_back() {
     let most = u64::from(CREDITS) * (lasted.as_secs() / DEADLINE.as_secs() + 2);
     assert!(tally.failed.len() as u64 <= most, "{lasted:?}: {tally:?}");
     for failure in &tally.failed {
-        let places = [
-            " for replica echo-",
-            " in the queue of revision default/echo-",
-        ];
-        let where_it_waited = failure.contains("deadline exceeded: waited ")
-            && places.iter().any(|place| failure.contains(place));
+        let places = [" for replica echo-", " in the queue of revision default/echo-"];
+        let where_it_waited =
+            failure.contains("deadline exceeded: waited ") && places.iter().any(|place| failure.contains(place));
         let code = failure.contains(": 504 ") || failure.contains(": 4 ");
         assert!(where_it_waited && code, "{failure}");
     }
@@ -78,9 +67,7 @@ fn hanging() -> Fixture {
         let service = Service::new("one").shared_dir(shared).replicas(1, 1);
         service.concurrency(1)
     });
-    fixture
-        .shared
-        .inject(fixture.shared.serving()[0], Fault::Hang);
+    fixture.shared.inject(fixture.shared.serving()[0], Fault::Hang);
     fixture
 }
 
@@ -91,8 +78,7 @@ fn assert_deadline(text: &str, place: &str) {
 }
 
 const AT_REPLICA: &str = "s for replica echo-predictor-00001-0";
-const IN_QUEUE: &str =
-    "s in the queue of revision default/echo-predictor-00001, 0 requests were ahead";
+const IN_QUEUE: &str = "s in the queue of revision default/echo-predictor-00001, 0 requests were ahead";
 
 #[test]
 fn a_deadline_says_where_the_time_went() {
@@ -143,11 +129,7 @@ fn an_invalid_response_is_retried_and_one_of_all_is_an_error() {
     let replicas = fixture.shared.serving();
     fixture.shared.inject(replicas[0], Fault::Garbage);
     let before = load.answered();
-    wait_until(
-        "the others",
-        || load.answered() > before + 100,
-        || fixture.weir.output(),
-    );
+    wait_until("the others", || load.answered() > before + 100, || fixture.weir.output());
     fixture.shared.clear_faults();
     all_capacity_is_back(&fixture);
     let tally = load.end();
@@ -157,18 +139,11 @@ fn an_invalid_response_is_retried_and_one_of_all_is_an_error() {
         fixture.shared.inject(replica, Fault::Garbage);
     }
     let runtime = runtime();
-    let http = runtime
-        .block_on(HttpClient::new(fixture.weir.serving).infer(&[]))
-        .unwrap();
-    let grpc = runtime
-        .block_on(GrpcClient::new(fixture.weir.serving).infer(&[]))
-        .unwrap();
+    let http = runtime.block_on(HttpClient::new(fixture.weir.serving).infer(&[])).unwrap();
+    let grpc = runtime.block_on(GrpcClient::new(fixture.weir.serving).infer(&[])).unwrap();
     // Bytes that are no HTTP may be the response to work that was done; a gRPC call that breaks off has none.
     let places = [
-        (
-            500,
-            "returned no valid response: tried 2 times, last replica echo-",
-        ),
+        (500, "returned no valid response: tried 2 times, last replica echo-"),
         (14, "did not answer: tried 4 times, last replica echo-"),
     ];
     for (answer, (status, message)) in [http, grpc].into_iter().zip(places) {
@@ -180,38 +155,21 @@ fn an_invalid_response_is_retried_and_one_of_all_is_an_error() {
 
 #[test]
 fn an_answer_that_breaks_off_is_no_answer_and_costs_no_credit() {
-    let fixture = Fixture::ready(1, |shared| {
-        Service::new("one")
-            .shared_dir(shared)
-            .replicas(1, 1)
-            .concurrency(1)
-    });
+    let fixture = Fixture::ready(1, |shared| Service::new("one").shared_dir(shared).replicas(1, 1).concurrency(1));
     let address = fixture.weir.serving;
     let (mut http, mut grpc) = (HttpClient::new(address), GrpcClient::new(address));
     let runtime = runtime();
-    fixture
-        .shared
-        .inject(fixture.shared.serving()[0], Fault::BreakOff);
+    fixture.shared.inject(fixture.shared.serving()[0], Fault::BreakOff);
     for _ in 0..3 {
         let broken = runtime.block_on(http.infer(&[]));
-        assert!(
-            matches!(broken, Err(RequestError::ConnectionClosed(_))),
-            "{broken:?}"
-        );
+        assert!(matches!(broken, Err(RequestError::ConnectionClosed(_))), "{broken:?}");
         let broken = runtime.block_on(grpc.infer(&[])).unwrap();
         assert_eq!(broken.status, 14, "{broken:?}");
-        assert!(
-            broken
-                .text
-                .starts_with("the replica broke off its response"),
-            "{broken:?}"
-        );
+        assert!(broken.text.starts_with("the replica broke off its response"), "{broken:?}");
     }
     fixture.shared.clear_faults();
     // The only credit is there, or this would wait for ever.
-    let answer = runtime
-        .block_on(http.infer(&[("weir-timeout", "30000")]))
-        .unwrap();
+    let answer = runtime.block_on(http.infer(&[("weir-timeout", "30000")])).unwrap();
     assert_eq!(answer.status, 200, "{answer:?}");
     fixture.wait_for_revision("no request left", 1, |revision| revision["in_flight"] == 0);
 }

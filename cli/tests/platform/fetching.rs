@@ -18,15 +18,8 @@ fn server(body: Vec<u8>) -> String {
             let mut head = [0; 4096];
             let read = stream.read(&mut head).unwrap();
             let is_missing = head[..read].starts_with(b"GET /missing.zip ");
-            let (status, body) = if is_missing {
-                ("404 Not Found", &[][..])
-            } else {
-                ("200 OK", &*body)
-            };
-            let head = format!(
-                "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-                body.len()
-            );
+            let (status, body) = if is_missing { ("404 Not Found", &[][..]) } else { ("200 OK", &*body) };
+            let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
             let _ = stream.write_all(head.as_bytes());
             let _ = stream.write_all(body);
         }
@@ -43,16 +36,12 @@ fn fetch(uri: &str, directory: &Path) -> (Option<i32>, String) {
         .env("TMPDIR", "/nonexistent")
         .output()
         .unwrap();
-    (
-        output.status.code(),
-        String::from_utf8(output.stderr).unwrap(),
-    )
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
 fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap();
-    let name =
-        |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+    let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
     let mut names: Vec<_> = entries.map(name).collect();
     names.sort();
     names
@@ -63,11 +52,7 @@ fn archive() -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir_all(folder.path().join("digits/1")).unwrap();
     fs::write(folder.path().join("digits/1/model.pt"), b"weights").unwrap();
-    let made = Command::new("tar")
-        .arg("-C")
-        .arg(folder.path())
-        .args(["-c", "digits"])
-        .output();
+    let made = Command::new("tar").arg("-C").arg(folder.path()).args(["-c", "digits"]).output();
     made.unwrap().stdout
 }
 

@@ -29,20 +29,15 @@ impl Fixture {
         let file = services.join("echo.yaml");
         fs::write(&file, of(&shared).yaml()).unwrap();
         let weir = Weir::up(&services, folder.path(), &[]);
-        Self {
-            weir,
-            shared,
-            file,
-            folder,
-        }
+        Self { weir, shared, file, folder }
     }
 
     /// Starts the service, and waits until that many replicas serve.
     pub(crate) fn ready(replicas: u64, of: impl FnOnce(&SharedDir) -> Service) -> Self {
         let fixture = Self::new(of);
-        fixture.weir.wait_for("ready", |service| {
-            service["ready"] == "True" && service["revisions"][0]["ready"] == replicas
-        });
+        fixture
+            .weir
+            .wait_for("ready", |service| service["ready"] == "True" && service["revisions"][0]["ready"] == replicas);
         fixture
     }
 
@@ -65,20 +60,13 @@ impl Fixture {
     }
 
     /// Waits until the condition holds for the revision of this number, from 1.
-    pub(crate) fn wait_for_revision(
-        &self,
-        what: &str,
-        number: usize,
-        is_so: impl Fn(&Value) -> bool,
-    ) -> Value {
+    pub(crate) fn wait_for_revision(&self, what: &str, number: usize, is_so: impl Fn(&Value) -> bool) -> Value {
         let name = format!("echo-predictor-{number:05}");
         let revision = |service: &Value| {
             let mut all = service["revisions"].as_array().unwrap().iter();
             all.find(|revision| revision["name"] == *name).cloned()
         };
-        let service = self.weir.wait_for(what, |service| {
-            revision(service).is_some_and(|revision| is_so(&revision))
-        });
+        let service = self.weir.wait_for(what, |service| revision(service).is_some_and(|revision| is_so(&revision)));
         revision(&service).unwrap()
     }
 
@@ -93,10 +81,6 @@ impl Fixture {
         let (_, text) = send(self.weir.admin, "localhost", "GET", "/metrics");
         let mut lines = text.lines().filter_map(|line| line.strip_prefix(name));
         let value = lines.find_map(|line| line.strip_prefix(' '));
-        value
-            .unwrap_or_else(|| panic!("no {name}: {text}"))
-            .trim()
-            .parse()
-            .unwrap()
+        value.unwrap_or_else(|| panic!("no {name}: {text}")).trim().parse().unwrap()
     }
 }

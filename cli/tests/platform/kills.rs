@@ -32,10 +32,7 @@ fn killed_replicas_fail_no_request() {
     }
     let tally = load.end();
     let replays = fixture.metric("weir_gateway_replays_total");
-    println!(
-        "{seconds} s: {} answered, {replays} sent again",
-        tally.total()
-    );
+    println!("{seconds} s: {} answered, {replays} sent again", tally.total());
     assert_eq!(tally.failed, [""; 0], "{}", fixture.weir.output());
     // Kills met requests; otherwise nothing was tested.
     assert!(replays > 0.0 && tally.total() > 100, "{tally:?}");

@@ -39,17 +39,10 @@ fn infer(weir: &Weir) -> (u16, String) {
 fn reached_in_three_ways(weir: &Weir) {
     let path = "/v2/models/echo/infer";
     let long = format!("/serving/default/{NAME}{path}");
-    let ways = [
-        ("echo-default.example.com", path),
-        ("localhost", &long),
-        ("localhost", path),
-    ];
+    let ways = [("echo-default.example.com", path), ("localhost", &long), ("localhost", path)];
     for (host, path) in ways {
         let (status, text) = send(weir.serving, host, "POST", path);
-        assert!(
-            status == 200 && text.contains("\"one\""),
-            "{host}{path}: {text}"
-        );
+        assert!(status == 200 && text.contains("\"one\""), "{host}{path}: {text}");
         assert!(text.contains("echo-predictor-00001"), "{text}");
     }
     let (status, text) = send(weir.serving, "localhost", "POST", "/v2/models/other/infer");
@@ -77,15 +70,11 @@ fn commands_reach_it(weir: &Weir, folder: &Path) {
 
 fn canary(weir: &Weir, file: &Path) {
     fs::write(file, Service::new("two").canary(20).yaml()).unwrap();
-    weir.wait_for("the canary's share", |service| {
-        traffic(service, 0) == 80.0 && traffic(service, 1) == 20.0
-    });
+    weir.wait_for("the canary's share", |service| traffic(service, 0) == 80.0 && traffic(service, 1) == 20.0);
     weir.wait_for_share("echo-predictor-00002", 20);
     Load::start(weir.serving, CLIENTS, 0).splits_to("echo-predictor-00002");
     fs::write(file, Service::new("two").canary(0).yaml()).unwrap();
-    weir.wait_for("rolled back", |service| {
-        traffic(service, 0) == 100.0 && traffic(service, 1) == 0.0
-    });
+    weir.wait_for("rolled back", |service| traffic(service, 0) == 100.0 && traffic(service, 1) == 0.0);
     weir.wait_for_share("echo-predictor-00001", 100);
     Load::start(weir.serving, CLIENTS, 0).go_all_to("echo-predictor-00001");
 }

@@ -58,12 +58,7 @@ impl Load {
     }
 
     /// Starts clients with a deadline for every request.
-    pub(crate) fn within(
-        deadline: Duration,
-        address: SocketAddr,
-        http: usize,
-        grpc: usize,
-    ) -> Self {
+    pub(crate) fn within(deadline: Duration, address: SocketAddr, http: usize, grpc: usize) -> Self {
         let load = Self {
             runtime: runtime(),
             stop: CancellationToken::new(),
@@ -72,8 +67,7 @@ impl Load {
         };
         let next = Arc::new(AtomicU64::new(0));
         let connections = (0..http).map(|_| Connection::Http(HttpClient::new(address)));
-        let connections =
-            connections.chain((0..grpc).map(|_| Connection::Grpc(GrpcClient::new(address))));
+        let connections = connections.chain((0..grpc).map(|_| Connection::Grpc(GrpcClient::new(address))));
         for connection in connections {
             let client = Client {
                 connection,
@@ -119,11 +113,7 @@ impl Load {
     pub(crate) fn splits_to(self, revision: &str) {
         let tally = self.measure(SPLIT);
         let share = tally.answered[revision] as f64 * 100.0 / tally.total() as f64;
-        assert!(
-            TWENTY_PERCENT.contains(&share),
-            "{share} %: {:?}",
-            tally.answered
-        );
+        assert!(TWENTY_PERCENT.contains(&share), "{share} %: {:?}", tally.answered);
     }
 
     /// Checks that this revision answers every request.
@@ -166,9 +156,7 @@ impl Client {
                 *tally.answered.entry(revision).or_default() += 1;
                 tally.ids.push(id);
             }
-            Ok(answer) => tally
-                .failed
-                .push(format!("{id}: {} {}", answer.status, answer.text)),
+            Ok(answer) => tally.failed.push(format!("{id}: {} {}", answer.status, answer.text)),
             Err(RequestError::NotSent) => {}
             Err(RequestError::ConnectionRefused) => {
                 tally.refused += 1;
@@ -205,12 +193,8 @@ struct OpenLoopTally {
 impl OpenLoopLoad {
     /// Starts to send a request in each interval, over one HTTP/2 connection.
     pub(crate) fn start(address: SocketAddr, interval: Duration) -> Self {
-        let load = Self {
-            runtime: runtime(),
-            stop: CancellationToken::new(),
-            asked: TaskTracker::new(),
-            got: Arc::default(),
-        };
+        let load =
+            Self { runtime: runtime(), stop: CancellationToken::new(), asked: TaskTracker::new(), got: Arc::default() };
         let (asked, got) = (load.asked.clone(), Arc::clone(&load.got));
         let asking = async move {
             let mut rhythm = tokio::time::interval(interval);
@@ -226,8 +210,7 @@ impl OpenLoopLoad {
             }
         };
         let stop = load.stop.clone();
-        load.runtime
-            .spawn(async move { stop.run_until_cancelled(asking).await });
+        load.runtime.spawn(async move { stop.run_until_cancelled(asking).await });
         load
     }
 

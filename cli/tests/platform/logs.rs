@@ -13,26 +13,18 @@ use crate::weir::{PROGRAM, wait_until};
 /// A service whose replicas print a line, then wait.
 fn talkative(line: &str) -> Service {
     let script = format!("echo {line} one; echo {line} two >&2; exec sleep 300");
-    Service::new("one")
-        .replicas(1, 1)
-        .shell(&format!("{script} # $(PORT)"))
+    Service::new("one").replicas(1, 1).shell(&format!("{script} # $(PORT)"))
 }
 
 fn texts(output: &Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (
-        output.status.code(),
-        text(&output.stdout),
-        text(&output.stderr),
-    )
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
 #[test]
 fn the_logs_of_a_service_are_shown_while_it_runs_and_afterwards() {
     let mut fixture = Fixture::new(|_| talkative("hello"));
-    let logs = |fixture: &Fixture, words: &[&str]| {
-        texts(&fixture.weir.run(&[&["logs", "echo"], words].concat()))
-    };
+    let logs = |fixture: &Fixture, words: &[&str]| texts(&fixture.weir.run(&[&["logs", "echo"], words].concat()));
     let has_two = || logs(&fixture, &[]).1.lines().count() == 2;
     wait_until("two lines", has_two, || fixture.weir.output());
     let (code, out, _) = logs(&fixture, &[]);
@@ -44,10 +36,7 @@ fn the_logs_of_a_service_are_shown_while_it_runs_and_afterwards() {
     assert_eq!(logs(&fixture, &["--tail", "1"]).1.lines().count(), 1);
     let (code, _, message) = texts(&fixture.weir.run(&["logs", "ecko"]));
     assert_eq!(code, Some(2));
-    assert!(
-        message.contains("did you mean default/echo? known services: default/echo"),
-        "{message}"
-    );
+    assert!(message.contains("did you mean default/echo? known services: default/echo"), "{message}");
     fixture.weir.stop();
     assert!(logs(&fixture, &[]).1.contains("hello one"));
 }
@@ -78,9 +67,7 @@ fn logs_are_followed_to_the_next_revision() {
 fn check(file: &Path) -> (Option<i32>, String, String) {
     // Any program will do, as none is run.
     let mut command = Command::new(PROGRAM);
-    command
-        .args(["check", "--runtime", "/bin/true", "-f"])
-        .arg(file);
+    command.args(["check", "--runtime", "/bin/true", "-f"]).arg(file);
     texts(&command.output().unwrap())
 }
 
@@ -91,56 +78,29 @@ fn a_check_says_what_up_would_say_without_running_it() {
     let file = folder.path().join("net.yaml");
     let fine = manifest("net", &uri(&model), "");
     fs::write(&file, &fine).unwrap();
-    assert_eq!(
-        check(&file),
-        (Some(0), "default/net: ok\n".to_owned(), String::new())
-    );
-    let noted = fine.replace(
-        "minReplicas: 1",
-        "tolerations: [{key: gpu}]\n    logger: {mode: all}",
-    );
+    assert_eq!(check(&file), (Some(0), "default/net: ok\n".to_owned(), String::new()));
+    let noted = fine.replace("minReplicas: 1", "tolerations: [{key: gpu}]\n    logger: {mode: all}");
     fs::write(&file, noted).unwrap();
     let (code, out, message) = check(&file);
     assert_eq!(code, Some(0), "{message}");
-    assert!(
-        out.contains("note: no effect on this machine: tolerations"),
-        "{out}"
-    );
-    let place = format!(
-        "note: {}:8:5: spec.predictor.logger: no effect: ",
-        file.display()
-    );
+    assert!(out.contains("note: no effect on this machine: tolerations"), "{out}");
+    let place = format!("note: {}:8:5: spec.predictor.logger: no effect: ", file.display());
     assert!(out.contains(&place), "{out}");
     fs::write(&file, fine.replace("minReplicas", "minReplica")).unwrap();
     let (code, _, message) = check(&file);
-    let expected = format!(
-        "{}:7:5: spec.predictor.minReplica: unknown field",
-        file.display()
-    );
-    assert!(
-        code == Some(2) && message.starts_with(&expected),
-        "{message}"
-    );
+    let expected = format!("{}:7:5: spec.predictor.minReplica: unknown field", file.display());
+    assert!(code == Some(2) && message.starts_with(&expected), "{message}");
     fs::write(&file, manifest("net", "file:///no/such", "")).unwrap();
     let (code, _, message) = check(&file);
     assert_eq!(code, Some(2));
-    assert!(
-        message.contains("spec.predictor: /no/such is missing: put the files of"),
-        "{message}"
-    );
+    assert!(message.contains("spec.predictor: /no/such is missing: put the files of"), "{message}");
     let empty = folder_of(&folder.path().join("named"), &["1/mymodel.pt"]);
     fs::write(&file, manifest("net", &uri(&empty), "")).unwrap();
     let (code, _, message) = check(&file);
-    assert!(
-        code == Some(2) && message.contains("spec.predictor: no model in "),
-        "{message}"
-    );
+    assert!(code == Some(2) && message.contains("spec.predictor: no model in "), "{message}");
     fs::write(&file, "").unwrap();
     let (code, _, message) = check(&file);
-    assert!(
-        code == Some(2) && message.contains("no InferenceService found"),
-        "{message}"
-    );
+    assert!(code == Some(2) && message.contains("no InferenceService found"), "{message}");
 }
 
 #[test]

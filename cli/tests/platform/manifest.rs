@@ -39,9 +39,7 @@ impl Service {
             variables: Vec::new(),
             beside: String::new(),
         };
-        service
-            .variable(replica::LABEL, label)
-            .variable("PORT", "$(PORT)")
+        service.variable(replica::LABEL, label).variable("PORT", "$(PORT)")
     }
 
     pub(crate) fn named(mut self, name: &str) -> Self {
@@ -125,10 +123,7 @@ spec:
             json!(annotations)
         );
         let canary = self.canary.map(u32::from);
-        let numbers = [
-            ("canaryTrafficPercent", canary),
-            ("containerConcurrency", self.concurrency),
-        ];
+        let numbers = [("canaryTrafficPercent", canary), ("containerConcurrency", self.concurrency)];
         for (field, value) in numbers {
             if let Some(value) = value {
                 writeln!(text, "    {field}: {value}").unwrap();
@@ -145,9 +140,7 @@ spec:
 
 fn container(command: &[String], variables: &[(String, String)]) -> String {
     let variables = variables.iter();
-    let variables: Vec<_> = variables
-        .map(|(name, value)| json!({"name": name, "value": value}))
-        .collect();
+    let variables: Vec<_> = variables.map(|(name, value)| json!({"name": name, "value": value})).collect();
     format!(
         "      - name: kserve-container
         command: {}

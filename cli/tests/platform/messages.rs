@@ -32,10 +32,7 @@ fn a_model_file_in_place_of_a_manifest_comes_back_with_one() {
     for command in ["up", "check"] {
         let (code, message) = fails(&[command, "-f", model.to_str().unwrap()]);
         assert_eq!(code, Some(2), "{message}");
-        let begin = format!(
-            "{}: a model file, and -f takes YAML. To serve it, ",
-            model.display()
-        );
+        let begin = format!("{}: a model file, and -f takes YAML. To serve it, ", model.display());
         assert!(message.starts_with(&begin), "{message}");
         let uri = format!("storageUri: \"file://{}\"", model.display());
         assert!(message.contains(&uri), "{message}");
@@ -46,13 +43,7 @@ fn a_model_file_in_place_of_a_manifest_comes_back_with_one() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("service.yaml");
     fs::write(&file, yaml).unwrap();
-    let words = [
-        "check",
-        "--runtime",
-        "/bin/true",
-        "-f",
-        file.to_str().unwrap(),
-    ];
+    let words = ["check", "--runtime", "/bin/true", "-f", file.to_str().unwrap()];
     assert_eq!(fails(&words), (Some(0), String::new()));
 }
 
@@ -65,19 +56,10 @@ fn a_file_that_is_no_text_and_a_model_of_another_format_are_named() {
         path.to_str().unwrap().to_owned()
     };
     let (code, message) = fails(&["up", "-f", &file("a.onnx", b"\x08\x07")]);
-    assert!(
-        code == Some(2) && message.contains("a model file"),
-        "{message}"
-    );
-    assert!(
-        message.contains("export the model to TorchScript"),
-        "{message}"
-    );
+    assert!(code == Some(2) && message.contains("a model file"), "{message}");
+    assert!(message.contains("export the model to TorchScript"), "{message}");
     let (code, message) = fails(&["up", "-f", &file("a.yaml", b"\xff\xfe\x00")]);
-    assert!(
-        code == Some(2) && message.contains("not YAML, as it is no UTF-8 text"),
-        "{message}"
-    );
+    assert!(code == Some(2) && message.contains("not YAML, as it is no UTF-8 text"), "{message}");
 }
 
 #[test]
@@ -107,8 +89,7 @@ fn one_port_for_both_is_no_port_of_another_process() {
     let port = free_port().to_string();
     let file = file.to_str().unwrap();
     let (code, message) = fails(&["up", "-f", file, "--port", &port, "--admin-port", &port]);
-    let expected =
-        format!("error: --port and --admin-port are both {port}: give one of them another port\n");
+    let expected = format!("error: --port and --admin-port are both {port}: give one of them another port\n");
     assert_eq!((code, message), (Some(2), expected));
 }
 
@@ -124,8 +105,7 @@ fn a_url_without_a_scheme_is_completed_and_an_empty_port_is_named() {
     assert_eq!((code, message.as_str()), (Some(2), expected));
     let address = format!("127.0.0.1:{}", free_port());
     let (code, message) = infer(&format!("http://{address}"));
-    let begin =
-        format!("error: nothing listens on {address}: start it with `weir up -f FILE`, or ");
+    let begin = format!("error: nothing listens on {address}: start it with `weir up -f FILE`, or ");
     assert!(code == Some(1) && message.starts_with(&begin), "{message}");
 }
 
@@ -149,14 +129,7 @@ fn an_answer_that_is_late_is_told_where_its_reason_stands() {
 
 #[test]
 fn an_input_that_is_missing_on_the_standard_input_is_named() {
-    let (code, message) = fails(&[
-        "infer",
-        "digits",
-        "--json",
-        "-",
-        "--url",
-        "http://localhost",
-    ]);
+    let (code, message) = fails(&["infer", "digits", "--json", "-", "--url", "http://localhost"]);
     let begin = "error: standard input: not JSON: ";
     assert!(code == Some(2) && message.starts_with(begin), "{message}");
 }
@@ -166,18 +139,10 @@ fn an_unknown_service_is_answered_by_the_nearest_and_all() {
     let fixture = Fixture::ready(1, |_| Service::new("one").replicas(1, 1));
     let request = fixture.shared.path().parent().unwrap().join("request.json");
     fs::write(&request, r#"{"inputs": []}"#).unwrap();
-    let output = fixture
-        .weir
-        .run(&["infer", "ecko", "--json", request.to_str().unwrap()]);
+    let output = fixture.weir.run(&["infer", "ecko", "--json", request.to_str().unwrap()]);
     let message = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        message.contains("did you mean \"default/echo\"?"),
-        "{message}"
-    );
-    assert!(
-        message.trim_end().ends_with("known services: default/echo"),
-        "{message}"
-    );
+    assert!(message.contains("did you mean \"default/echo\"?"), "{message}");
+    assert!(message.trim_end().ends_with("known services: default/echo"), "{message}");
 }
 
 #[test]
@@ -188,7 +153,9 @@ fn a_missing_library_is_a_sentence_in_the_status() {
     let fixture = Fixture::new(|_| Service::new("one").replicas(1, 1).shell(script));
     fixture.wait_for_revision("the failure", 1, |revision| {
         let failure = revision["failure"].as_str().unwrap_or_default();
-        failure.contains("weir-runtime cannot start, as the shared library libtorch_cpu.so is missing: run `make libtorch`")
+        failure.contains(
+            "weir-runtime cannot start, as the shared library libtorch_cpu.so is missing: run `make libtorch`",
+        )
     });
 }
 
@@ -204,13 +171,8 @@ fn a_download_host_that_cannot_be_reached_is_named_while_it_is_tried() {
         failure.is_some_and(|failure| failure.contains("(last tried at "))
     });
     let failure = service["revisions"][0]["failure"].as_str().unwrap();
-    let said = format!(
-        "{uri} could not be downloaded: the host 127.0.0.1 cannot be reached (Connection refused"
-    );
-    assert!(
-        failure.starts_with("StorageFailed: ") && failure.contains(&said),
-        "{failure}"
-    );
+    let said = format!("{uri} could not be downloaded: the host 127.0.0.1 cannot be reached (Connection refused");
+    assert!(failure.starts_with("StorageFailed: ") && failure.contains(&said), "{failure}");
     assert_eq!(service["ready"], "False", "{service:#}");
     let table = || String::from_utf8(weir.run(&["status"]).stdout).unwrap();
     wait_until("the table", || table().contains("cannot be reached"), table);
@@ -224,32 +186,17 @@ fn a_metric_that_does_not_exist_is_refused_by_name() {
         let annotation = format!("  annotations: {{autoscaling.knative.dev/{name}: '{value}'}}\n");
         let model = uri(&model_file());
         fs::write(&file, manifest("net", &model, &annotation)).unwrap();
-        let words = [
-            "check",
-            "--runtime",
-            "/bin/true",
-            "-f",
-            file.to_str().unwrap(),
-        ];
+        let words = ["check", "--runtime", "/bin/true", "-f", file.to_str().unwrap()];
         let output = Command::new(PROGRAM).args(words).output().unwrap();
         let text = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8(text).unwrap())
     };
     let (code, text) = check("metric", "latency");
-    assert!(
-        code == Some(2) && text.contains("concurrency, rps, cpu or memory"),
-        "{text}"
-    );
+    assert!(code == Some(2) && text.contains("concurrency, rps, cpu or memory"), "{text}");
     let (code, text) = check("target-utilization-percentage", "250");
-    assert!(
-        code == Some(2) && text.contains("above 0 and at most 100"),
-        "{text}"
-    );
+    assert!(code == Some(2) && text.contains("above 0 and at most 100"), "{text}");
     let (code, text) = check("metric", "cpu");
-    assert!(
-        code == Some(0) && text.contains("replicas are scaled by queue delay"),
-        "{text}"
-    );
+    assert!(code == Some(0) && text.contains("replicas are scaled by queue delay"), "{text}");
     assert_eq!(check("metric", "rps").0, Some(0));
 }
 
@@ -266,18 +213,11 @@ fn manifests_come_by_standard_input_as_to_kubectl() {
         drop(input);
         let output = child.wait_with_output().unwrap();
         let texts = [output.stdout, output.stderr].concat();
-        (
-            output.status.code(),
-            String::from_utf8_lossy(&texts).into_owned(),
-        )
+        (output.status.code(), String::from_utf8_lossy(&texts).into_owned())
     };
     let yaml = manifest("net", &uri(&model_file()), "");
     let (code, text) = check(&yaml);
-    assert_eq!(
-        (code, text.as_str()),
-        (Some(0), "default/net: ok\n"),
-        "{text}"
-    );
+    assert_eq!((code, text.as_str()), (Some(0), "default/net: ok\n"), "{text}");
     let (code, text) = check(&yaml.replace("storageUri", "storageUrl"));
     assert_eq!(code, Some(2), "{text}");
     assert!(text.starts_with("standard input:"), "{text}");

@@ -19,18 +19,9 @@ const BODY: &str = r#"{"inputs": [
 /// Files of a folder, and what is said of it.
 const CASES: [(&[&str], &str); 4] = [
     (&[], "it is empty; put a TorchScript file there as model.pt"),
-    (
-        &["a.pt", "b.pt"],
-        "found a.pt, b.pt; give each model a directory of its own, as a/model.pt",
-    ),
-    (
-        &["1/mymodel.pt"],
-        "found 1/mymodel.pt; rename 1/mymodel.pt to 1/model.pt",
-    ),
-    (
-        &["weights/net.pt"],
-        "found weights/net.pt; rename weights/net.pt to 1/model.pt",
-    ),
+    (&["a.pt", "b.pt"], "found a.pt, b.pt; give each model a directory of its own, as a/model.pt"),
+    (&["1/mymodel.pt"], "found 1/mymodel.pt; rename 1/mymodel.pt to 1/model.pt"),
+    (&["weights/net.pt"], "found weights/net.pt; rename weights/net.pt to 1/model.pt"),
 ];
 
 fn failure(service: &Value, revision: usize) -> String {
@@ -50,9 +41,7 @@ fn a_folder_without_a_model_is_never_ready_and_says_what_it_holds() {
         let short = "  annotations: {weir.dev/activation-timeout: 2s}\n";
         fs::write(&file, manifest("net", &uri(&model), short)).unwrap();
         let weir = Weir::up(&file, folder.path(), &["--runtime", &runtime]);
-        let service = weir.wait_for("its failure", |service| {
-            failure(service, 0).contains("exited with status 1")
-        });
+        let service = weir.wait_for("its failure", |service| failure(service, 0).contains("exited with status 1"));
         assert_eq!(service["ready"], "False", "{service:#}");
         assert!(failure(&service, 0).contains(said), "{service:#}");
         let (status, text) = send(weir.serving, "localhost", "POST", "/v2/models/net/infer");
@@ -72,22 +61,15 @@ fn a_rollout_to_a_folder_without_a_model_takes_no_traffic() {
     fs::write(&file, manifest("net", &uri(&good), "")).unwrap();
     let weir = Weir::up(&file, folder.path(), &["--runtime", &runtime]);
     weir.wait_for("ready", |service| service["ready"] == "True");
-    let automatic =
-        "  annotations: {weir.dev/rollout: automatic, weir.dev/rollout-steps: '50@0s'}\n";
+    let automatic = "  annotations: {weir.dev/rollout: automatic, weir.dev/rollout-steps: '50@0s'}\n";
     fs::write(&file, manifest("net", &uri(&bad), automatic)).unwrap();
-    weir.wait_for("the failure", |service| {
-        failure(service, 1).contains("found a.pt, b.pt")
-    });
+    weir.wait_for("the failure", |service| failure(service, 1).contains("found a.pt, b.pt"));
     let mut http = HttpClient::new(weir.serving);
     let asking = async {
         for _ in 0..30 {
             let path = "/v2/models/net/infer";
             let answer = http.post(path, &[], BODY.into()).await.unwrap();
-            assert_eq!(
-                (answer.status, answer.revision().as_str()),
-                (200, "net-predictor-00001"),
-                "{answer:?}"
-            );
+            assert_eq!((answer.status, answer.revision().as_str()), (200, "net-predictor-00001"), "{answer:?}");
         }
     };
     load::runtime().block_on(asking);
@@ -95,10 +77,7 @@ fn a_rollout_to_a_folder_without_a_model_takes_no_traffic() {
     let table = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{table}");
     assert!(table.contains("found a.pt, b.pt"), "{table}");
-    assert!(
-        table.contains("net-predictor-00001 keeps serving"),
-        "{table}"
-    );
+    assert!(table.contains("net-predictor-00001 keeps serving"), "{table}");
 }
 
 #[test]
@@ -107,10 +86,7 @@ fn a_service_that_does_not_have_its_own_model_fails_its_requests() {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
-    let models = folder_of(
-        &folder.path().join("models"),
-        &["one/model.pt", "two/model.pt"],
-    );
+    let models = folder_of(&folder.path().join("models"), &["one/model.pt", "two/model.pt"]);
     let file = folder.path().join("service.yaml");
     fs::write(&file, manifest("net", &uri(&models), "")).unwrap();
     let weir = Weir::up(&file, folder.path(), &["--runtime", &runtime]);

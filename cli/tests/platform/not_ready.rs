@@ -24,37 +24,20 @@ fn a_service_that_is_never_ready_reports_the_reason_and_another_serves() {
     fs::write(files.join("fine.yaml"), Service::new("one").yaml()).unwrap();
     let weir = Weir::up(&files, folder.path(), &[]);
     // The ports are open before the gateway has its first routes.
-    let has_route = || {
-        send(weir.admin, "localhost", "GET", "/routes")
-            .1
-            .contains("broken")
-    };
+    let has_route = || send(weir.admin, "localhost", "GET", "/routes").1.contains("broken");
     wait_until("the route", has_route, || weir.output());
     let (status, text) = send(weir.serving, "localhost", "POST", "/v2/models/broken/infer");
     assert_eq!(status, 503, "{text}");
     let reason = "exited with status 7 after ";
-    assert!(
-        text.contains("revision default/broken-predictor-00001 has no ready replica"),
-        "{text}"
-    );
-    assert!(
-        text.contains(reason) && text.contains("cannot load the model"),
-        "{text}"
-    );
+    assert!(text.contains("revision default/broken-predictor-00001 has no ready replica"), "{text}");
+    assert!(text.contains(reason) && text.contains("cannot load the model"), "{text}");
     let (status, text) = send(weir.serving, "localhost", "POST", "/v2/models/echo/infer");
     assert!(status == 200 && text.contains("\"one\""), "{text}");
-    assert_eq!(
-        send(weir.serving, "localhost", "GET", "/v2/models/broken/ready").0,
-        503
-    );
+    assert_eq!(send(weir.serving, "localhost", "GET", "/v2/models/broken/ready").0, 503);
     let table = || String::from_utf8(weir.run(&["status"]).stdout).unwrap();
     let is_ready = |line: &str| line.starts_with("default/echo  ") && line.contains("True");
     // The gateway finds a ready replica by itself, before the platform reports it.
-    wait_until(
-        "the other's readiness",
-        || table().lines().any(is_ready),
-        table,
-    );
+    wait_until("the other's readiness", || table().lines().any(is_ready), table);
     let output = weir.run(&["status"]);
     let table = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{table}");
@@ -71,10 +54,7 @@ fn a_service_that_is_never_ready_reports_the_reason_and_another_serves() {
 fn a_crash_loop_is_reported_once_each_time() {
     let fixture = Fixture::new(|_| Service::new("one").replicas(1, 1).shell(BROKEN));
     let output = || fixture.weir.output();
-    let tells = [
-        "not ready: CrashLoopBackOff: ",
-        "InferenceServiceNotReady: ",
-    ];
+    let tells = ["not ready: CrashLoopBackOff: ", "InferenceServiceNotReady: "];
     let is_reported = || tells.iter().all(|tell| output().contains(tell));
     wait_until("the crash loop", is_reported, output);
     let output = output();
@@ -96,8 +76,7 @@ fn a_revision_that_is_never_ready_takes_no_traffic() {
             assert_eq!(answer.status, 200, "{answer:?}");
             assert_eq!(answer.revision(), "echo-predictor-00001");
         }
-        http.infer(&[("weir-revision", "echo-predictor-00002")])
-            .await
+        http.infer(&[("weir-revision", "echo-predictor-00002")]).await
     };
     let pinned = runtime().block_on(asking).unwrap();
     assert_eq!(pinned.status, 503, "{pinned:?}");

@@ -32,11 +32,7 @@ fn fields_without_effect_are_noted_in_every_format() {
     fs::write(&file, yaml.replace("        command:", resources)).unwrap();
     let weir = Weir::up(&file, folder.path(), &[]);
     weir.wait_for("ready", |service| service["ready"] == "True");
-    let mut named = vec![
-        "spec.predictor.logger",
-        "tolerations",
-        "resources, which are not enforced",
-    ];
+    let mut named = vec!["spec.predictor.logger", "tolerations", "resources, which are not enforced"];
     if !std::path::Path::new("/proc/driver/nvidia/gpus").exists() {
         named.push("nvidia.com/gpu, of which this machine has none");
     }
@@ -96,29 +92,19 @@ fn the_stage_of_a_rollout_survives_a_restart() {
     let mut http = HttpClient::new(fixture.weir.serving);
     let pinned = http.infer(&[("weir-revision", "echo-predictor-00001")]);
     let answer = load::runtime().block_on(pinned).unwrap();
-    assert!(
-        answer.status == 200 && answer.text.contains("\"one\""),
-        "{answer:?}"
-    );
+    assert!(answer.status == 200 && answer.text.contains("\"one\""), "{answer:?}");
 }
 
 #[test]
 fn a_broken_revision_does_not_take_over_by_a_restart() {
     let mut fixture = Fixture::ready(1, |_| Service::new("one").replicas(1, 1));
-    fixture.edit(
-        &Service::new("two")
-            .replicas(1, 1)
-            .shell("echo broken $(PORT); exit 7"),
-    );
+    fixture.edit(&Service::new("two").replicas(1, 1).shell("echo broken $(PORT); exit 7"));
     fixture.wait_for_revision("the failure", 2, |revision| revision["failure"].is_string());
     fixture.restart();
     fixture.wait_for_traffic(1, 100);
     let mut http = HttpClient::new(fixture.weir.serving);
     let answer = load::runtime().block_on(http.infer(&[])).unwrap();
-    assert_eq!(
-        (answer.status, answer.revision().as_str()),
-        (200, "echo-predictor-00001")
-    );
+    assert_eq!((answer.status, answer.revision().as_str()), (200, "echo-predictor-00001"));
 }
 
 /// The second revision holds two models, neither of which has the service's name: every inference is "not found".
@@ -129,13 +115,9 @@ fn a_revision_without_the_services_model_is_rolled_back_and_stays_so() {
     };
     let folder = tempfile::tempdir().unwrap();
     let good = folder_of(&folder.path().join("good"), &["model.pt"]);
-    let bad = folder_of(
-        &folder.path().join("bad"),
-        &["one/model.pt", "two/model.pt"],
-    );
+    let bad = folder_of(&folder.path().join("bad"), &["one/model.pt", "two/model.pt"]);
     let file = folder.path().join("service.yaml");
-    let automatic =
-        "  annotations: {weir.dev/rollout: automatic, weir.dev/rollout-steps: '50@1h'}\n";
+    let automatic = "  annotations: {weir.dev/rollout: automatic, weir.dev/rollout-steps: '50@1h'}\n";
     fs::write(&file, manifest("net", &uri(&good), automatic)).unwrap();
     let more = ["--runtime", &*runtime];
     let mut weir = Weir::up(&file, folder.path(), &more);
@@ -146,9 +128,7 @@ fn a_revision_without_the_services_model_is_rolled_back_and_stays_so() {
     let asking = async {
         for _ in 0..100 {
             let path = "/v2/models/net/infer";
-            http.post(path, &[], "{\"inputs\": []}".into())
-                .await
-                .unwrap();
+            http.post(path, &[], "{\"inputs\": []}".into()).await.unwrap();
         }
     };
     load::runtime().block_on(asking);

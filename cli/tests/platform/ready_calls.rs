@@ -29,11 +29,7 @@ fn call_all(fixture: &Fixture) -> Vec<(u16, String)> {
     let call = |(host, path): &(&str, &str)| {
         let since = Instant::now();
         let answer = send(fixture.weir.serving, host, "GET", path);
-        assert!(
-            since.elapsed() < AT_ONCE,
-            "{host}{path} took {:?}",
-            since.elapsed()
-        );
+        assert!(since.elapsed() < AT_ONCE, "{host}{path} took {:?}", since.elapsed());
         answer
     };
     CALLS.iter().map(call).collect()
@@ -53,10 +49,7 @@ fn call_grpc(fixture: &Fixture) -> [bool; 2] {
             let path = format!("/inference.GRPCInferenceService/{rpc}");
             let body = Full::new(body.into()).map_err(crate::replica::infallible);
             let answer = grpc.call(&path, &[], body.boxed_unsync()).await.unwrap();
-            let answer = tokio::time::timeout(AT_ONCE, answer)
-                .await
-                .unwrap()
-                .unwrap();
+            let answer = tokio::time::timeout(AT_ONCE, answer).await.unwrap().unwrap();
             answer.into_body().collect().await.unwrap().to_bytes()
         };
         let message = runtime().block_on(asking);
@@ -85,12 +78,7 @@ fn a_sleeping_service_is_ready_and_goes_on_sleeping() {
     let (status, text) = send(fixture.weir.serving, "localhost", "GET", live);
     assert!(status == 200 && text.contains("\"live\":true"), "{text}");
     // What the calls had woken would be loading by the time that a request is answered by a replica.
-    let (status, text) = send(
-        fixture.weir.serving,
-        "localhost",
-        "POST",
-        "/v2/models/echo/infer",
-    );
+    let (status, text) = send(fixture.weir.serving, "localhost", "POST", "/v2/models/echo/infer");
     assert_eq!(status, 200, "{text}");
     assert_eq!(loads(), before + 1, "{}", fixture.weir.output());
     let service = &fixture.weir.status()["services"][0];
@@ -113,10 +101,7 @@ fn a_crash_loop_is_not_ready_and_says_why() {
     assert_eq!(call_grpc(&fixture), [false, false]);
     let live = "/serving/default/echo/v2/health/live";
     let (status, text) = send(fixture.weir.serving, "localhost", "GET", live);
-    assert!(
-        status == 503 && text.contains("exited with status 7"),
-        "{text}"
-    );
+    assert!(status == 503 && text.contains("exited with status 7"), "{text}");
 }
 
 #[test]
@@ -133,17 +118,10 @@ fn a_busy_service_is_ready_at_once() {
         let waiting = [scope.spawn(busy), scope.spawn(busy)];
         fixture.wait_for_revision("a queue", 1, |revision| revision["queued"] == 1);
         // The test's replica knows the server's ready call only, and takes others for inferences.
-        for (host, path) in CALLS
-            .iter()
-            .filter(|(_, path)| path.ends_with("health/ready"))
-        {
+        for (host, path) in CALLS.iter().filter(|(_, path)| path.ends_with("health/ready")) {
             let since = Instant::now();
             let (status, text) = send(address, host, "GET", path);
-            assert!(
-                since.elapsed() < AT_ONCE,
-                "{path} took {:?}",
-                since.elapsed()
-            );
+            assert!(since.elapsed() < AT_ONCE, "{path} took {:?}", since.elapsed());
             assert_eq!(status, 200, "{text}");
         }
         std::fs::write(&open, "").unwrap();

@@ -31,15 +31,11 @@ fn up(program: &Path, file: &Path, more: &[&str]) -> (Option<i32>, String) {
 fn an_error_in_yaml_is_reported_with_its_location() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("echo.yaml");
-    let text = Service::new("one")
-        .yaml()
-        .replace("minReplicas", "minReplica");
+    let text = Service::new("one").yaml().replace("minReplicas", "minReplica");
     fs::write(&file, text).unwrap();
     let (code, message) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
-    let expected = format!(
-        "{}:8:5: spec.predictor.minReplica: unknown field; did you mean `minReplicas`?\n",
-        file.display()
-    );
+    let expected =
+        format!("{}:8:5: spec.predictor.minReplica: unknown field; did you mean `minReplicas`?\n", file.display());
     assert_eq!((code, message), (Some(2), expected));
 }
 
@@ -47,9 +43,7 @@ fn an_error_in_yaml_is_reported_with_its_location() {
 fn an_invalid_service_is_reported_with_its_location() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("echo.yaml");
-    let text = Service::new("one")
-        .yaml()
-        .replace("minReplicas: 0", "minReplicas: -1");
+    let text = Service::new("one").yaml().replace("minReplicas: 0", "minReplicas: -1");
     fs::write(&file, text).unwrap();
     let (code, message) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
     let place = format!("{}:8:5: spec.predictor.minReplicas: ", file.display());
@@ -61,10 +55,7 @@ fn a_path_that_is_not_there_is_wrong_usage() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("none.yaml");
     let (code, message) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
-    assert!(
-        code == Some(2) && message.contains("none.yaml"),
-        "{message}"
-    );
+    assert!(code == Some(2) && message.contains("none.yaml"), "{message}");
 }
 
 #[test]
@@ -82,10 +73,8 @@ fn an_address_of_another_machine_is_reported_with_what_to_do() {
 
 #[test]
 fn a_url_in_place_of_a_path_is_told_how_to_be_read() {
-    let process = Command::new(PROGRAM)
-        .args(["check", "-f", "https://models.example.com/digits.yaml"])
-        .output()
-        .unwrap();
+    let process =
+        Command::new(PROGRAM).args(["check", "-f", "https://models.example.com/digits.yaml"]).output().unwrap();
     let message = String::from_utf8_lossy(&process.stderr).into_owned();
     assert_eq!(process.status.code(), Some(2), "{message}");
     assert_eq!(
@@ -154,13 +143,8 @@ fn an_image_without_a_command_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("echo.yaml");
     let text = Service::new("one").yaml();
-    let lines = text.lines().map(|line| {
-        if line.trim().starts_with("command:") {
-            "        image: triton:24.01"
-        } else {
-            line
-        }
-    });
+    let lines =
+        text.lines().map(|line| if line.trim().starts_with("command:") { "        image: triton:24.01" } else { line });
     fs::write(&file, lines.collect::<Vec<_>>().join("\n")).unwrap();
     let (code, message) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
     let expected = format!(
@@ -185,10 +169,8 @@ spec:
     fs::write(&file, text).unwrap();
     let more = ["--port", "0", "--runtime", "/bin/true"];
     let (code, message) = up(Path::new(PROGRAM), &file, &more);
-    let begin = format!(
-        "{}:5:3: spec.predictor: nothing says where the model is: write its storageUri",
-        file.display()
-    );
+    let begin =
+        format!("{}:5:3: spec.predictor: nothing says where the model is: write its storageUri", file.display());
     assert!(code == Some(2) && message.starts_with(&begin), "{message}");
 }
 
@@ -233,16 +215,10 @@ fn a_state_directory_that_cannot_be_made_is_reported_with_the_reason() {
     // A file is in the way of the directory.
     fs::write(folder.path().join("state"), "").unwrap();
     let (code, message) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
-    let begin = format!(
-        "error: the state directory {}/state is not available: ",
-        folder.path().display()
-    );
+    let begin = format!("error: the state directory {}/state is not available: ", folder.path().display());
     assert!(code == Some(1) && message.starts_with(&begin), "{message}");
     assert!(message.contains("File exists"), "{message}");
-    assert!(
-        message.ends_with(". Set another one with --state-dir\n"),
-        "{message}"
-    );
+    assert!(message.ends_with(". Set another one with --state-dir\n"), "{message}");
 }
 
 #[test]
@@ -261,17 +237,12 @@ spec: {predictor: {model: {modelFormat: {name: pytorch}, storageUri: 'pvc://mode
 ";
     fs::write(&file, text).unwrap();
     let (code, message) = up(&weir, &file, &["--port", "0"]);
-    assert!(
-        code == Some(1) && message.starts_with("error: weir-runtime not found"),
-        "{message}"
-    );
+    assert!(code == Some(1) && message.starts_with("error: weir-runtime not found"), "{message}");
     let (code, message) = up(&weir, &file, &["--port", "0", "--runtime", "/no/such"]);
     let expected = "error: --runtime /no/such: no such program\n";
     assert_eq!((code, message.as_str()), (Some(2), expected));
     let text = file.to_str().unwrap();
     let (code, message) = up(&weir, &file, &["--port", "0", "--runtime", text]);
-    let expected = format!(
-        "error: --runtime {text}: it is not executable: run chmod +x on it, or name another\n"
-    );
+    let expected = format!("error: --runtime {text}: it is not executable: run chmod +x on it, or name another\n");
     assert_eq!((code, message), (Some(2), expected));
 }

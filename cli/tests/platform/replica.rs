@@ -38,9 +38,7 @@ const READINESS_PROBE: &[u8] = b"GET /v2/health/ready";
 pub(crate) fn command() -> Vec<String> {
     let this = std::env::current_exe().unwrap().display().to_string();
     let rest = ["--exact", "replica::serve", "--nocapture"];
-    std::iter::once(this)
-        .chain(rest.map(str::to_owned))
-        .collect()
+    std::iter::once(this).chain(rest.map(str::to_owned)).collect()
 }
 
 /// Passes at once, unless the environment asks for a server.
@@ -49,10 +47,7 @@ fn serve() {
     let Some(config) = ReplicaConfig::from_environment() else {
         return;
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let serving = async { tokio::time::timeout(LIFETIME, run(Arc::new(config))).await };
     // The end of its lifetime is no failure.
     let _ = runtime.block_on(serving);
@@ -78,11 +73,7 @@ async fn run(config: Arc<ReplicaConfig>) {
     connections.wait().await;
 }
 
-async fn serve_connection(
-    mut stream: TcpStream,
-    config: Arc<ReplicaConfig>,
-    stop: CancellationToken,
-) {
+async fn serve_connection(mut stream: TcpStream, config: Arc<ReplicaConfig>, stop: CancellationToken) {
     if config.fault() == Some(Fault::Garbage) && !is_readiness_probe(&stream).await {
         let mut begin = vec![0; FIRST_BYTES];
         // The client may close the connection.

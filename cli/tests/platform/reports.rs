@@ -22,33 +22,20 @@ async fn the_reports_of_its_gateway_can_be_watched() {
     fs::write(&file, Service::new("one").yaml()).unwrap();
     let mut weir = Weir::up(&file, folder.path(), &[]);
     weir.wait_for("ready", |service| service["ready"] == "True");
-    let gateway = Gateway {
-        name: "there".into(),
-        serving: weir.serving.into(),
-        admin: Some(weir.admin.into()),
-    };
+    let gateway = Gateway { name: "there".into(), serving: weir.serving.into(), admin: Some(weir.admin.into()) };
     let gateways = watch::Sender::new(Arc::from([gateway]));
     let reports = RemoteReports::follow(gateways.subscribe());
     let (status, text) = send(weir.serving, "localhost", "POST", "/v2/models/echo/infer");
     assert_eq!(status, 200, "{text}");
-    let revision = ServiceName::new("default", NAME)
-        .unwrap()
-        .revision(1)
-        .unwrap();
+    let revision = ServiceName::new("default", NAME).unwrap().revision(1).unwrap();
     let has_counted = |latest: &LatestReports| {
-        let activity = latest
-            .get("there")
-            .and_then(|report| report.revisions.get(&revision));
+        let activity = latest.get("there").and_then(|report| report.revisions.get(&revision));
         activity.is_some_and(|a| a.succeeded == 1 && a.service_time.count() == 1)
     };
     let mut latest = reports.watch();
     let reported = latest.wait_for(|latest| has_counted(latest));
     let reported = tokio::time::timeout(DEADLINE, reported).await;
-    assert!(
-        matches!(reported, Ok(Ok(_))),
-        "{:?}",
-        reports.watch().borrow()
-    );
+    assert!(matches!(reported, Ok(Ok(_))), "{:?}", reports.watch().borrow());
     assert_eq!(weir.stop().code(), Some(0), "{}", weir.output());
 }
 
@@ -73,6 +60,5 @@ fn serves(service: &serde_json::Value, number: u32) -> bool {
     let mut revisions = service["revisions"].as_array().unwrap().iter();
     let is_it = |revision: &&serde_json::Value| revision["name"] == *name;
     let revision = revisions.find(is_it);
-    service["ready"] == "True"
-        && revision.is_some_and(|revision| revision["traffic_percent"] == 100.0)
+    service["ready"] == "True" && revision.is_some_and(|revision| revision["traffic_percent"] == 100.0)
 }

@@ -90,9 +90,7 @@ fn a_promotion_gives_a_ready_replica_its_part_of_the_requests() {
     let service = &fixture.weir.status()["services"][0];
     assert_eq!(ready_of_the_first(service), 4, "{service:#}");
     let notes = service["notes"].to_string();
-    let waits = format!(
-        "{TWO} receives 25 % of the requests, and more as its replicas become ready: 100 % at "
-    );
+    let waits = format!("{TWO} receives 25 % of the requests, and more as its replicas become ready: 100 % at ");
     assert!(notes.contains(&waits), "{notes}");
     std::fs::write(fixture.shared.path().join("go"), "").unwrap();
     fixture.wait_for_traffic(2, 100);

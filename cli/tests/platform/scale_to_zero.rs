@@ -28,12 +28,7 @@ fn asleep(of: impl FnOnce(Service, &SharedDir) -> Service) -> Fixture {
         let service = Service::new("one").shared_dir(shared).replicas(0, 1);
         of(service.concurrency(1), shared)
     });
-    let sleeps = || {
-        fixture
-            .weir
-            .output()
-            .contains("asleep until a request arrives")
-    };
+    let sleeps = || fixture.weir.output().contains("asleep until a request arrives");
     wait_until("asleep", sleeps, || fixture.weir.output());
     fixture
 }
@@ -72,18 +67,12 @@ fn requests_are_served_in_order_of_arrival() {
     fs::write(gate(&fixture.shared), "").unwrap();
     runtime.block_on(all_answered(asked));
     let groups = fixture.shared.requests().into_iter();
-    let groups: Vec<usize> = groups
-        .map(|id| id.parse::<usize>().unwrap() / GROUP)
-        .collect();
+    let groups: Vec<usize> = groups.map(|id| id.parse::<usize>().unwrap() / GROUP).collect();
     assert!(groups.len() == REQUESTS && groups.is_sorted(), "{groups:?}");
 }
 
 /// Sends them over one connection, so that they arrive at once.
-async fn ask(
-    grpc: &mut GrpcClient,
-    ids: Range<usize>,
-    asked: &mut JoinSet<Result<Answer, RequestError>>,
-) {
+async fn ask(grpc: &mut GrpcClient, ids: Range<usize>, asked: &mut JoinSet<Result<Answer, RequestError>>) {
     for id in ids {
         let sent = grpc.begin(&[("x-request-id", &id.to_string())]).await;
         let sent = sent.unwrap();
@@ -102,9 +91,5 @@ async fn all_answered(mut asked: JoinSet<Result<Answer, RequestError>>) {
 fn resident_kib(fixture: &Fixture) -> u64 {
     let text = fs::read_to_string(format!("/proc/{}/status", fixture.weir.id())).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.unwrap()
-        .trim()
-        .trim_end_matches(" kB")
-        .parse()
-        .unwrap()
+    line.unwrap().trim().trim_end_matches(" kB").parse().unwrap()
 }

@@ -96,9 +96,7 @@ impl SharedDir {
             .processes("began")
             .into_iter()
             .map(|process| fs::read_to_string(self.0.join(format!("{process}.began"))).unwrap());
-        texts
-            .flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
-            .collect()
+        texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect()
     }
 
     /// Lets event streams send their next event.
@@ -113,9 +111,8 @@ impl SharedDir {
     fn processes(&self, end: &str) -> Vec<u32> {
         let names = fs::read_dir(&self.0).unwrap();
         let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let mut all: Vec<u32> = names
-            .filter_map(|name| name.strip_suffix(end)?.strip_suffix('.')?.parse().ok())
-            .collect();
+        let mut all: Vec<u32> =
+            names.filter_map(|name| name.strip_suffix(end)?.strip_suffix('.')?.parse().ok()).collect();
         all.sort_unstable();
         all
     }

@@ -34,15 +34,8 @@ fn busy() -> Busy {
     let serving = weir.serving;
     let ask = move || send(serving, "localhost", "POST", "/v2/models/echo/infer");
     let request = std::thread::spawn(ask);
-    weir.wait_for("a request in flight", |service| {
-        service["revisions"][0]["in_flight"] == 1
-    });
-    Busy {
-        weir,
-        gate,
-        request,
-        _folder: folder,
-    }
+    weir.wait_for("a request in flight", |service| service["revisions"][0]["in_flight"] == 1);
+    Busy { weir, gate, request, _folder: folder }
 }
 
 #[test]
@@ -53,12 +46,7 @@ fn accepted_requests_are_answered() {
     fs::write(&busy.gate, "").unwrap();
     let (status, text) = busy.request.join().unwrap();
     assert!(status == 200 && text.contains("\"one\""), "{text}");
-    assert_eq!(
-        busy.weir.wait_for_exit().code(),
-        Some(0),
-        "{}",
-        busy.weir.output()
-    );
+    assert_eq!(busy.weir.wait_for_exit().code(), Some(0), "{}", busy.weir.output());
 }
 
 #[test]
@@ -70,12 +58,7 @@ fn repeated_sighup_shuts_down_gracefully() {
     fs::write(&busy.gate, "").unwrap();
     let (status, text) = busy.request.join().unwrap();
     assert!(status == 200 && text.contains("\"one\""), "{text}");
-    assert_eq!(
-        busy.weir.wait_for_exit().code(),
-        Some(0),
-        "{}",
-        busy.weir.output()
-    );
+    assert_eq!(busy.weir.wait_for_exit().code(), Some(0), "{}", busy.weir.output());
 }
 
 #[test]
@@ -122,11 +105,7 @@ fn idle_clients_do_not_delay_the_shutdown() {
     let began = Instant::now();
     assert_eq!(weir.stop().code(), Some(0), "{}", weir.output());
     // A head may take 75 s, and requests that were accepted 60 s.
-    assert!(
-        began.elapsed() < Duration::from_secs(20),
-        "{}",
-        weir.output()
-    );
+    assert!(began.elapsed() < Duration::from_secs(20), "{}", weir.output());
 }
 
 #[test]
@@ -140,22 +119,14 @@ fn under_load_every_accepted_request_is_answered() {
     wait_until("answers", || load.answered() > 50, || fixture.weir.output());
     fixture.weir.terminate();
     let tally = load.wait_until_refused();
-    assert_eq!(
-        fixture.weir.wait_for_exit().code(),
-        Some(0),
-        "{}",
-        fixture.weir.output()
-    );
+    assert_eq!(fixture.weir.wait_for_exit().code(), Some(0), "{}", fixture.weir.output());
     let answered: BTreeSet<_> = tally.ids.iter().cloned().collect();
     let begun: BTreeSet<_> = fixture.shared.requests().into_iter().collect();
     let lost: Vec<_> = begun.difference(&answered).collect();
     assert!(lost.is_empty(), "{lost:?}: {:?}", tally.failed);
     // A request that arrives at the moment in which its idle connection is closed is not accepted, and HTTP/1.1
     // cannot say so. All others are answered.
-    assert!(
-        tally.failed.iter().all(|failed| !failed.contains(": 5")),
-        "{tally:?}"
-    );
+    assert!(tally.failed.iter().all(|failed| !failed.contains(": 5")), "{tally:?}");
     assert!(tally.failed.len() <= 2, "{tally:?}");
 }
 
@@ -164,11 +135,7 @@ fn queued_requests_are_answered_during_the_shutdown() {
     const REQUESTS: usize = 10;
     let mut fixture = Fixture::ready(1, |shared| {
         let gate = shared.path().join("gate");
-        Service::new("one")
-            .shared_dir(shared)
-            .replicas(1, 1)
-            .concurrency(1)
-            .gate(&gate)
+        Service::new("one").shared_dir(shared).replicas(1, 1).concurrency(1).gate(&gate)
     });
     let load = Load::start(fixture.weir.serving, REQUESTS / 2, REQUESTS / 2);
     fixture.wait_for_revision("one in flight and the others waiting", 1, |revision| {
@@ -180,26 +147,15 @@ fn queued_requests_are_answered_during_the_shutdown() {
     let tally = load.wait_until_refused();
     assert_eq!(tally.failed, [""; 0], "{}", fixture.weir.output());
     assert!(tally.total() >= REQUESTS as u64, "{tally:?}");
-    assert_eq!(
-        fixture.weir.wait_for_exit().code(),
-        Some(0),
-        "{}",
-        fixture.weir.output()
-    );
+    assert_eq!(fixture.weir.wait_for_exit().code(), Some(0), "{}", fixture.weir.output());
 }
 
 #[test]
 fn replicas_end_with_a_platform_that_is_killed() {
-    let mut fixture = Fixture::ready(2, |shared| {
-        Service::new("one").shared_dir(shared).replicas(2, 2)
-    });
+    let mut fixture = Fixture::ready(2, |shared| Service::new("one").shared_dir(shared).replicas(2, 2));
     let replicas = fixture.shared.serving();
     assert_eq!(replicas.len(), 2);
     fixture.weir.kill();
     let lives = |id: &u32| Path::new("/proc").join(id.to_string()).exists();
-    wait_until(
-        "their end",
-        || !replicas.iter().any(lives),
-        || format!("{replicas:?}"),
-    );
+    wait_until("their end", || !replicas.iter().any(lives), || format!("{replicas:?}"));
 }

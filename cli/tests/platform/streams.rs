@@ -20,12 +20,7 @@ use crate::weir::wait_until;
 const EVENTS: &str = "/v2/models/echo/generate_stream";
 
 fn fixture() -> Fixture {
-    Fixture::ready(1, |shared| {
-        Service::new("one")
-            .shared_dir(shared)
-            .replicas(1, 1)
-            .concurrency(1)
-    })
+    Fixture::ready(1, |shared| Service::new("one").shared_dir(shared).replicas(1, 1).concurrency(1))
 }
 
 /// The next piece of the body; `None` at the end.
@@ -60,10 +55,7 @@ fn a_bidirectional_stream_alternates_messages() {
         let body = StreamBody::new(ReceiverStream::new(receiver)).boxed_unsync();
         let path = "/inference.GRPCInferenceService/ModelStreamInfer";
         let say = async || {
-            sender
-                .send(Ok(Frame::data(client::message())))
-                .await
-                .unwrap();
+            sender.send(Ok(Frame::data(client::message()))).await.unwrap();
         };
         let sent = grpc.call(path, &[], body).await.unwrap();
         let (response, ()) = tokio::join!(sent, say());
@@ -74,13 +66,7 @@ fn a_bidirectional_stream_alternates_messages() {
         }
         assert_eq!(piece(&mut body).await.unwrap(), client::message());
         drop(sender);
-        let end = body
-            .frame()
-            .await
-            .unwrap()
-            .unwrap()
-            .into_trailers()
-            .unwrap();
+        let end = body.frame().await.unwrap().unwrap().into_trailers().unwrap();
         assert_eq!(end["grpc-status"], "0");
     };
     runtime().block_on(talking);
@@ -96,10 +82,7 @@ fn a_client_that_disconnects_frees_its_credit() {
         // The only credit is taken.
         let mut other = HttpClient::new(fixture.weir.serving);
         let late = other.infer(&[("weir-timeout", "200")]).await.unwrap();
-        assert!(
-            late.status == 504 && late.text.contains("in the queue"),
-            "{late:?}"
-        );
+        assert!(late.status == 504 && late.text.contains("in the queue"), "{late:?}");
         drop((body, http));
         // The stream would never end, but its client is gone.
         let answer = other.infer(&[("weir-timeout", "30000")]).await.unwrap();
@@ -115,9 +98,7 @@ fn in_flight(fixture: &Fixture) -> Vec<u64> {
     let (_, body) = text.split_once("\r\n\r\n").unwrap();
     let routes: Value = serde_json::from_str(body).unwrap();
     let replicas = routes["revisions"][0]["replicas"].as_array().unwrap();
-    let each = replicas
-        .iter()
-        .map(|replica| replica["in_flight"].as_u64().unwrap());
+    let each = replicas.iter().map(|replica| replica["in_flight"].as_u64().unwrap());
     each.collect()
 }
 
@@ -144,9 +125,7 @@ fn a_scale_in_ends_the_idle_replica_and_leaves_streams_alone() {
     fixture.wait_for_revision("two streams", 1, |revision| revision["in_flight"] == 2);
     fixture.edit(&service(&fixture.shared, 2));
     let is_idle_gone = || in_flight(&fixture) == [1, 1];
-    wait_until("a replica for each stream", is_idle_gone, || {
-        fixture.weir.output()
-    });
+    wait_until("a replica for each stream", is_idle_gone, || fixture.weir.output());
     fixture.shared.release_events();
     runtime.block_on(async {
         for (_, body) in &mut streams {

@@ -22,11 +22,7 @@ fn text(path: &Path) -> String {
 
 fn text_of(output: &Output) -> String {
     let Output { stdout, stderr, .. } = output;
-    format!(
-        "{}{}",
-        String::from_utf8_lossy(stdout),
-        String::from_utf8_lossy(stderr)
-    )
+    format!("{}{}", String::from_utf8_lossy(stdout), String::from_utf8_lossy(stderr))
 }
 
 struct Encrypted {
@@ -45,11 +41,7 @@ impl Encrypted {
         let flags = ["--tls-cert", &text(&certificate), "--tls-key", &text(&key)];
         let weir = Weir::up(&file, folder, &flags);
         weir.wait_for("ready", |service| service["ready"] == "True");
-        Self {
-            weir,
-            certificate,
-            request: text(&request),
-        }
+        Self { weir, certificate, request: text(&request) }
     }
 
     fn infer(&self, more: &[&str]) -> Output {
@@ -115,20 +107,11 @@ fn invalid_certificates_are_wrong_usage() {
     };
     let (certificate, key) = (text(&certificate), text(&key));
     let (code, message) = up(&["--tls-cert", &certificate]);
-    assert!(
-        code == Some(2) && message.contains("--tls-key"),
-        "{message}"
-    );
+    assert!(code == Some(2) && message.contains("--tls-key"), "{message}");
     let (code, message) = up(&["--tls-key", &key, "--tls-cert", "/none.pem"]);
     let expected = "error: /none.pem (--tls-cert): No such file";
-    assert!(
-        code == Some(2) && message.starts_with(expected),
-        "{message}"
-    );
+    assert!(code == Some(2) && message.starts_with(expected), "{message}");
     let mixed = ["--tls-cert", &certificate, "--tls-key", &text(&others_key)];
     let (code, message) = up(&mixed);
-    assert!(
-        code == Some(2) && message.contains("does not match the certificate"),
-        "{message}"
-    );
+    assert!(code == Some(2) && message.contains("does not match the certificate"), "{message}");
 }

@@ -27,9 +27,7 @@ const WAVES: u32 = 2;
 #[test]
 fn a_square_wave_is_followed_from_zero_and_back() {
     let fixture = Fixture::new(|shared| {
-        let service = Service::new("one")
-            .shared_dir(shared)
-            .service_ms(SERVICE_MS);
+        let service = Service::new("one").shared_dir(shared).service_ms(SERVICE_MS);
         service
             .replicas(0, 6)
             .concurrency(1)
@@ -66,9 +64,7 @@ fn wave(fixture: &Fixture) {
         let measured = waits.rchunks_exact(MEASURED).next();
         measured.is_some_and(|waits| median(waits) <= TARGET_MS)
     };
-    wait_until("waits within the target", is_within_target, || {
-        format!("{up:#}: {:?}", load.waits().split_off(before))
-    });
+    wait_until("waits within the target", is_within_target, || format!("{up:#}: {:?}", load.waits().split_off(before)));
     assert_eq!(load.end(), [""; 0]);
 }
 

@@ -51,13 +51,7 @@ impl Weir {
         wait_until("admin.json", || file.exists(), || read(&log));
         let value: Value = serde_json::from_str(&read(&file)).unwrap();
         let address = |key: &str| value[key].as_str().unwrap().parse().unwrap();
-        Self {
-            process,
-            serving: address("serving"),
-            admin: address("admin"),
-            state,
-            log,
-        }
+        Self { process, serving: address("serving"), admin: address("admin"), state, log }
     }
 
     /// Everything that it has printed so far.
@@ -140,11 +134,7 @@ impl Weir {
             if let Some(status) = self.process.try_wait().unwrap() {
                 return status;
             }
-            assert!(
-                Instant::now() < deadline,
-                "it does not end: {}",
-                self.output()
-            );
+            assert!(Instant::now() < deadline, "it does not end: {}", self.output());
             self.terminate();
             std::thread::sleep(POLL_INTERVAL);
         }

@@ -22,29 +22,18 @@ where
 }
 
 /// The objects of a service by name.
-pub(crate) async fn of_service<K>(
-    api: &Api<K>,
-    service: &ServiceName,
-) -> Result<BTreeMap<String, K>, ClusterError>
+pub(crate) async fn of_service<K>(api: &Api<K>, service: &ServiceName) -> Result<BTreeMap<String, K>, ClusterError>
 where
     K: Resource<Scope = NamespaceResourceScope> + Clone + std::fmt::Debug + DeserializeOwned,
 {
     let of_service = ListParams::default().labels(&selector(service));
     let objects = api.list(&of_service).await;
     let objects = objects.map_err(|e| error::of(service, e))?;
-    Ok(objects
-        .into_iter()
-        .map(|object| (object.name_any(), object))
-        .collect())
+    Ok(objects.into_iter().map(|object| (object.name_any(), object)).collect())
 }
 
 /// Writes an object whole, as this field manager.
-pub(crate) async fn put<K>(
-    api: &Api<K>,
-    object: &K,
-    name: &str,
-    manager: &str,
-) -> Result<K, ClusterError>
+pub(crate) async fn put<K>(api: &Api<K>, object: &K, name: &str, manager: &str) -> Result<K, ClusterError>
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Serialize,
 {
@@ -63,12 +52,7 @@ where
 }
 
 /// Writes what stands in the value, and no more; what somebody else changed of it is put back.
-pub(crate) async fn put_value<K>(
-    api: &Api<K>,
-    value: &Value,
-    name: &str,
-    manager: &str,
-) -> Result<K, ClusterError>
+pub(crate) async fn put_value<K>(api: &Api<K>, value: &Value, name: &str, manager: &str) -> Result<K, ClusterError>
 where
     K: Clone + std::fmt::Debug + DeserializeOwned,
 {

@@ -21,9 +21,7 @@ use crate::api::{find, of_service, put, remove};
 use crate::drift::{Existing, Kind, Mark, WrittenObjects};
 use crate::generation::generation;
 use crate::name_claim::{NameClaim, claim_name};
-use crate::objects::{
-    CONTROLLER, KeptRevision, RevisionObjects, alias, alias_names, aliases, check_owner, service_of,
-};
+use crate::objects::{CONTROLLER, KeptRevision, RevisionObjects, alias, alias_names, aliases, check_owner, service_of};
 use crate::owner::Owner;
 use crate::stored::StoredRevision;
 
@@ -50,13 +48,8 @@ impl Apply for Kubernetes {
         let service = desired.service();
         self.drift.lock().begin(service);
         let apis = self.apis(service);
-        let (existing, owner) =
-            tokio::try_join!(self.existing(&apis, &desired), self.owner(service))?;
-        let place = Place {
-            apis,
-            existing,
-            owner,
-        };
+        let (existing, owner) = tokio::try_join!(self.existing(&apis, &desired), self.owner(service))?;
+        let place = Place { apis, existing, owner };
         // Whatever is to be refused is refused before anything is written.
         let kept = self.prepared(&place, &desired).await?;
         let aliases = self.aliases(&place, &desired)?;
@@ -157,11 +150,7 @@ impl Kubernetes {
             self.put_unless_same(&place.apis.services, of, &objects.service),
             self.put_deployment(place, workload, &objects.deployment),
         )?;
-        Ok(writes::RevisionMarks {
-            name: workload.revision.as_str().into(),
-            service,
-            deployment,
-        })
+        Ok(writes::RevisionMarks { name: workload.revision.as_str().into(), service, deployment })
     }
 
     /// The Services that the route of a service needs.
@@ -184,9 +173,7 @@ impl Kubernetes {
         if aliases.is_empty() {
             return self.unroute(&place.apis.services, service).await;
         }
-        let puts = aliases
-            .iter()
-            .map(|alias| self.put_alias(place, service, alias));
+        let puts = aliases.iter().map(|alias| self.put_alias(place, service, alias));
         let marks = try_join_all(puts).await?;
         let mut applied = ANY;
         for (alias, mark) in aliases.iter().zip(marks) {
@@ -198,29 +185,19 @@ impl Kubernetes {
     }
 
     /// Writes an alias, unless its name is left to another service.
-    async fn put_alias(
-        &self,
-        place: &Place,
-        service: &ServiceName,
-        alias: &Service,
-    ) -> Result<Mark, ClusterError> {
+    async fn put_alias(&self, place: &Place, service: &ServiceName, alias: &Service) -> Result<Mark, ClusterError> {
         let (existing, name) = (&place.existing, alias.name_any());
         match claim_name(service, &name, existing)? {
             NameClaim::Left(others) => Ok(others),
             NameClaim::Own => {
                 let services = &place.apis.services;
-                self.put_unless_same(services, (service, existing), alias)
-                    .await
+                self.put_unless_same(services, (service, existing), alias).await
             }
         }
     }
 
     /// Takes a service's route away. First it is emptied, for the generation of that is known; then it goes.
-    async fn unroute(
-        &self,
-        services: &Api<Service>,
-        service: &ServiceName,
-    ) -> Result<Applied, ClusterError> {
+    async fn unroute(&self, services: &Api<Service>, service: &ServiceName) -> Result<Applied, ClusterError> {
         let [predictor, name] = alias_names(service);
         let is_own = async |name: &str| -> Result<bool, ClusterError> {
             let found = find(services, name).await?;
@@ -238,25 +215,18 @@ impl Kubernetes {
         if is_own(&predictor).await? {
             remove(services, &predictor).await?;
         }
-        Ok(Applied {
-            routes: generation(&stored),
-        })
+        Ok(Applied { routes: generation(&stored) })
     }
 
     /// Removes the objects of revisions that are not desired.
     async fn retire(&self, place: &Place, desired: &Desired) -> Result<(), ClusterError> {
-        let desired: BTreeSet<_> = desired
-            .workloads()
-            .iter()
-            .map(|workload| workload.revision.as_str())
-            .collect();
+        let desired: BTreeSet<_> = desired.workloads().iter().map(|workload| workload.revision.as_str()).collect();
         let retired = |kind| {
             let of_kind = place.existing.of_revisions(kind);
             of_kind.filter(|name| !desired.contains(name))
         };
         let services = retired(Kind::Service).map(|name| remove(&place.apis.services, name));
-        let deployments =
-            retired(Kind::Deployment).map(|name| remove(&place.apis.deployments, name));
+        let deployments = retired(Kind::Deployment).map(|name| remove(&place.apis.deployments, name));
         tokio::try_join!(try_join_all(services), try_join_all(deployments))?;
         Ok(())
     }

@@ -36,10 +36,7 @@ fn of(mut config: Config) -> Result<Client, ClusterError> {
 }
 
 fn unavailable(source: Box<dyn std::error::Error + Send + Sync>) -> ClusterError {
-    ClusterError::Unavailable {
-        what: "a Kubernetes cluster".to_owned(),
-        source,
-    }
+    ClusterError::Unavailable { what: "a Kubernetes cluster".to_owned(), source }
 }
 
 #[cfg(test)]
@@ -52,8 +49,7 @@ mod tests {
 
     use super::*;
 
-    const BUSY: &[u8] =
-        b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
     /// Answers as an API server that starts; counts what it is asked.
     async fn be_busy(listener: TcpListener, asked: Arc<AtomicUsize>) {

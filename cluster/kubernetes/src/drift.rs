@@ -128,12 +128,7 @@ impl Mark {
             Role::Alias | Role::Revision | Role::HalfMade => held(object, CONTROLLER),
             Role::OthersAlias | Role::OthersRevision => OTHERS,
         };
-        Self {
-            version: generation(object),
-            held,
-            role,
-            uid: object.uid().unwrap_or_default().into(),
-        }
+        Self { version: generation(object), held, role, uid: object.uid().unwrap_or_default().into() }
     }
 }
 
@@ -145,9 +140,10 @@ impl Existing {
 
     /// The names of objects of one kind that are of revisions.
     pub(crate) fn of_revisions(&self, kind: Kind) -> impl Iterator<Item = &str> {
-        let of_kind = self.0.iter().filter(move |(of, _, mark)| {
-            *of == kind && matches!(mark.role, Role::Revision | Role::HalfMade)
-        });
+        let of_kind = self
+            .0
+            .iter()
+            .filter(move |(of, _, mark)| *of == kind && matches!(mark.role, Role::Revision | Role::HalfMade));
         of_kind.map(|(_, name, _)| &**name)
     }
 }
@@ -155,10 +151,7 @@ impl Existing {
 impl WrittenObjects {
     /// Adds an object as the API server has it.
     pub(crate) fn add(&mut self, kind: Kind, name: &str, mark: &Mark) {
-        let written = Written {
-            version: mark.version,
-            held: mark.held,
-        };
+        let written = Written { version: mark.version, held: mark.held };
         put(&mut self.0, kind, name, written);
     }
 }
@@ -278,9 +271,9 @@ impl Known {
     }
 
     fn is_drifted(&self) -> bool {
-        self.written.iter().any(|(kind, name, written)| {
-            get(&self.seen, *kind, name).is_some_and(|seen| seen.differs(*written))
-        })
+        self.written
+            .iter()
+            .any(|(kind, name, written)| get(&self.seen, *kind, name).is_some_and(|seen| seen.differs(*written)))
     }
 }
 
@@ -325,14 +318,9 @@ fn role<K: Made>(object: &K, service: &ServiceName) -> Role {
     let mut entries = object.managed_fields().iter();
     let is_half_made = entries.any(|entry| {
         let fields = entry.fields_v1.as_ref().map(|fields| &fields.0["f:spec"]);
-        entry.manager.as_deref() == Some(AUTOSCALER)
-            && fields.is_some_and(|fields| fields.get("f:template").is_some())
+        entry.manager.as_deref() == Some(AUTOSCALER) && fields.is_some_and(|fields| fields.get("f:template").is_some())
     });
-    if is_half_made {
-        Role::HalfMade
-    } else {
-        Role::Revision
-    }
+    if is_half_made { Role::HalfMade } else { Role::Revision }
 }
 
 #[cfg(test)]
@@ -391,12 +379,7 @@ mod tests {
         let (mut drift, service) = drift();
         drift.miss(&object(9, "ours"));
         assert!(drift.services().contains(&service));
-        assert!(
-            drift
-                .existing(&service)
-                .get(Kind::Service, "digits")
-                .is_none()
-        );
+        assert!(drift.existing(&service).get(Kind::Service, "digits").is_none());
         drift.wrote(&service, None);
         assert!(drift.services().is_empty());
         drift.miss(&object(11, "ours"));
@@ -405,10 +388,7 @@ mod tests {
 
     #[test]
     fn what_is_deleted_while_it_is_written_is_missed() {
-        let (mut drift, service) = (
-            Drift::default(),
-            ServiceName::new("team", "digits").unwrap(),
-        );
+        let (mut drift, service) = (Drift::default(), ServiceName::new("team", "digits").unwrap());
         drift.begin(&service);
         let mark = drift.note(&service, &object(5, "ours"));
         drift.miss(&object(6, "ours"));
@@ -451,10 +431,7 @@ mod tests {
         assert_eq!(others.role, Role::OthersAlias);
         drift.wrote(&service, Some(wrote(others)));
         drift.see(&alias(7, "digits-predictor"));
-        assert!(
-            drift.services().is_empty(),
-            "what others change of theirs is theirs"
-        );
+        assert!(drift.services().is_empty(), "what others change of theirs is theirs");
         drift.miss(&alias(8, "digits-predictor"));
         assert!(drift.services().contains(&service), "its name is free");
     }
@@ -468,11 +445,6 @@ mod tests {
         assert_eq!(existing.get(Kind::Service, "digits"), Some(&newest));
         drift.miss(&object(9, "ours"));
         drift.note(&service, &object(8, "ours"));
-        assert!(
-            drift
-                .existing(&service)
-                .get(Kind::Service, "digits")
-                .is_none()
-        );
+        assert!(drift.existing(&service).get(Kind::Service, "digits").is_none());
     }
 }

@@ -78,9 +78,7 @@ pub(crate) fn revision(slice: &EndpointSlice) -> Option<RevisionName> {
 /// The replicas in one slice of a revision's Service; `before` are those that are known, in whichever slice.
 pub(crate) fn replicas(slice: &EndpointSlice, before: &Replicas) -> Vec<Replica> {
     let endpoints = slice.endpoints.iter().flatten();
-    endpoints
-        .filter_map(|endpoint| replica(slice, endpoint, before))
-        .collect()
+    endpoints.filter_map(|endpoint| replica(slice, endpoint, before)).collect()
 }
 
 /// The replica behind an endpoint. What only its pod says, such as why it does not start, is not known.
@@ -94,10 +92,7 @@ fn replica(slice: &EndpointSlice, endpoint: &Endpoint, before: &Replicas) -> Opt
     let at = |port: u16| Address::Tcp(SocketAddr::new(address, port));
     Some(Replica {
         phase: phase(endpoint, before.get(&name)),
-        endpoints: Endpoints {
-            http: port(slice, HTTP).map(at),
-            grpc: port(slice, GRPC).map(at),
-        },
+        endpoints: Endpoints { http: port(slice, HTTP).map(at), grpc: port(slice, GRPC).map(at) },
         restarts: 0,
         failure: None,
         name,
@@ -140,9 +135,7 @@ fn phase(endpoint: &Endpoint, before: Option<&Replica>) -> Phase {
 /// The number of a slice's port.
 pub(crate) fn port(slice: &EndpointSlice, name: &str) -> Option<u16> {
     let mut ports = slice.ports.iter().flatten();
-    let port = ports
-        .find(|port| port.name.as_deref() == Some(name))?
-        .port?;
+    let port = ports.find(|port| port.name.as_deref() == Some(name))?.port?;
     u16::try_from(port).ok()
 }
 
@@ -153,7 +146,8 @@ mod tests {
     use super::*;
 
     fn slice(conditions: &Value) -> EndpointSlice {
-        let pod = |kind: &str, name: &str, namespace: &str| json!({ "kind": kind, "name": name, "namespace": namespace });
+        let pod =
+            |kind: &str, name: &str, namespace: &str| json!({ "kind": kind, "name": name, "namespace": namespace });
         serde_json::from_value(json!({
             "metadata": { "name": "digits-predictor-00001-abc", "namespace": "team" },
             "addressType": "IPv4",
@@ -173,11 +167,7 @@ mod tests {
 
     fn seen(conditions: &Value, before: Option<&Replica>) -> Replica {
         let mut replicas = replicas(&slice(conditions), &before.cloned().into_iter().collect());
-        assert_eq!(
-            replicas.len(),
-            1,
-            "what is no pod of the namespace is no replica"
-        );
+        assert_eq!(replicas.len(), 1, "what is no pod of the namespace is no replica");
         replicas.remove(0)
     }
 
@@ -194,11 +184,7 @@ mod tests {
     fn a_slice_is_of_the_revision_whose_service_it_is_made_of() {
         let of = |service: &str, made_by: &str| {
             let mut slice = slice(&json!({}));
-            let labels = [
-                ("weir.dev/revision", "digits-predictor-00001"),
-                (SERVICE_NAME, service),
-                (MADE_BY, made_by),
-            ];
+            let labels = [("weir.dev/revision", "digits-predictor-00001"), (SERVICE_NAME, service), (MADE_BY, made_by)];
             let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
             slice.metadata.labels = Some(labels.into());
             revision(&slice)
@@ -228,20 +214,10 @@ mod tests {
 
     #[test]
     fn replicas_are_sorted_and_one_of_each_name() {
-        let named = |name: &str, restarts| Replica {
-            name: name.into(),
-            restarts,
-            ..seen(&json!({}), None)
-        };
+        let named = |name: &str, restarts| Replica { name: name.into(), restarts, ..seen(&json!({}), None) };
         let all = [named("b", 0), named("a", 0), named("b", 1)];
         let mut replicas: Replicas = all.into_iter().collect();
-        let is = |replicas: &Replicas| {
-            replicas
-                .to_vec()
-                .into_iter()
-                .map(|r| (r.name, r.restarts))
-                .collect::<Vec<_>>()
-        };
+        let is = |replicas: &Replicas| replicas.to_vec().into_iter().map(|r| (r.name, r.restarts)).collect::<Vec<_>>();
         assert_eq!(is(&replicas), [("a".into(), 0), ("b".into(), 1)]);
         assert_eq!(replicas.get("b").map(|b| b.restarts), Some(1));
         replicas.remove("c");

@@ -26,9 +26,7 @@ pub(crate) fn is_conflict(error: &kube::Error) -> bool {
 /// later: a denial. For whatever else fails the API server is not available.
 pub(crate) fn of(subject: &(impl ToString + ?Sized), error: kube::Error) -> ClusterError {
     match error {
-        kube::Error::Api(status) if is_invalid(&status) => {
-            ClusterError::refused(subject.to_string(), status.message)
-        }
+        kube::Error::Api(status) if is_invalid(&status) => ClusterError::refused(subject.to_string(), status.message),
         kube::Error::Api(status) if is_denied(&status) => {
             ClusterError::denied(subject.to_string(), advice(&status.message))
         }
@@ -37,20 +35,14 @@ pub(crate) fn of(subject: &(impl ToString + ?Sized), error: kube::Error) -> Clus
 }
 
 pub(crate) fn unavailable(error: kube::Error) -> ClusterError {
-    ClusterError::Unavailable {
-        what: "the Kubernetes API server".to_owned(),
-        source: error.into(),
-    }
+    ClusterError::Unavailable { what: "the Kubernetes API server".to_owned(), source: error.into() }
 }
 
 /// Checks whether the API server refuses the object itself. It answers 500 for one that it cannot merge, such as a pod with two
 /// volumes of one name.
 fn is_invalid(status: &Status) -> bool {
     matches!(status.code, 400 | 413 | 422)
-        || (status.code == 500
-            && status
-                .message
-                .contains("failed to create typed patch object"))
+        || (status.code == 500 && status.message.contains("failed to create typed patch object"))
 }
 
 /// 404 is the namespace's: an object that is not there is none of the errors that come here. A webhook that cannot be
@@ -61,10 +53,7 @@ fn is_denied(status: &Status) -> bool {
 }
 
 /// Words for what JSON cannot hold, such as a number that is none.
-pub(crate) fn unwritable(
-    subject: &(impl ToString + ?Sized),
-    error: serde_json::Error,
-) -> ClusterError {
+pub(crate) fn unwritable(subject: &(impl ToString + ?Sized), error: serde_json::Error) -> ClusterError {
     ClusterError::refused(subject.to_string(), format!("cannot be written: {error}"))
 }
 

@@ -15,24 +15,16 @@ const ADMIN: &str = "admin";
 /// The gateways that take requests, of one slice of their Service.
 pub(crate) fn gateways(slice: &EndpointSlice) -> Vec<Gateway> {
     let endpoints = slice.endpoints.iter().flatten();
-    endpoints
-        .filter_map(|endpoint| gateway(slice, endpoint))
-        .collect()
+    endpoints.filter_map(|endpoint| gateway(slice, endpoint)).collect()
 }
 
 fn gateway(slice: &EndpointSlice, endpoint: &Endpoint) -> Option<Gateway> {
-    let is_ready = endpoint
-        .conditions
-        .as_ref()
-        .and_then(|conditions| conditions.ready);
+    let is_ready = endpoint.conditions.as_ref().and_then(|conditions| conditions.ready);
     if is_ready == Some(false) {
         return None;
     }
     let address: IpAddr = endpoint.addresses.first()?.parse().ok()?;
-    let name = endpoint
-        .target_ref
-        .as_ref()
-        .and_then(|pod| pod.name.clone());
+    let name = endpoint.target_ref.as_ref().and_then(|pod| pod.name.clone());
     let at = |port| Address::Tcp(SocketAddr::new(address, port));
     Some(Gateway {
         name: name.unwrap_or_else(|| address.to_string()).into(),

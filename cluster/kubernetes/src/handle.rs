@@ -48,10 +48,7 @@ impl Kubernetes {
         let generation = watching::newest_generation(&client, &options).await?;
         let (publish, mut snapshots) = watch::channel(Arc::<Snapshot>::default());
         let (publish_gateways, gateways) = watch::channel(Arc::from([]));
-        let to = Published {
-            snapshots: publish,
-            gateways: publish_gateways,
-        };
+        let to = Published { snapshots: publish, gateways: publish_gateways };
         let (writes, written) = mpsc::channel(WRITES);
         let drift = Arc::<Mutex<Drift>>::default();
         let placements = Arc::<Mutex<Placements>>::default();
@@ -124,8 +121,6 @@ impl Directory for Kubernetes {
 
 impl std::fmt::Debug for Kubernetes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Kubernetes")
-            .field("options", &self.options)
-            .finish_non_exhaustive()
+        f.debug_struct("Kubernetes").field("options", &self.options).finish_non_exhaustive()
     }
 }

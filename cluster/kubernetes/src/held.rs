@@ -194,10 +194,7 @@ mod tests {
         more["metadata"]["labels"]["team"] = "a".into();
         assert_ne!(digest_of(stored()), wanted(&more));
         let mut less = applied();
-        less["spec"]["template"]["spec"]["containers"][0]
-            .as_object_mut()
-            .unwrap()
-            .remove("args");
+        less["spec"]["template"]["spec"]["containers"][0].as_object_mut().unwrap().remove("args");
         assert_ne!(digest_of(stored()), wanted(&less));
     }
 
@@ -228,9 +225,7 @@ mod tests {
         let Some(map) = value.as_object() else {
             return json!({});
         };
-        let named = map
-            .iter()
-            .map(|(name, value)| (format!("f:{name}"), all_fields(value)));
+        let named = map.iter().map(|(name, value)| (format!("f:{name}"), all_fields(value)));
         Value::Object(named.collect())
     }
 

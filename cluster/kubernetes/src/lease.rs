@@ -71,10 +71,7 @@ struct Holder {
 
 impl Holder {
     /// Takes the lease if it is free.
-    async fn try_acquire(
-        &self,
-        sighting: &mut Sighting,
-    ) -> Result<Option<LeaseObject>, ClusterError> {
+    async fn try_acquire(&self, sighting: &mut Sighting) -> Result<Option<LeaseObject>, ClusterError> {
         let existing = answered(self.leases.get_opt(&self.name)).await;
         let existing = existing.map_err(|e| error::of(&self.name, e))?;
         let now = Instant::now().into_std();
@@ -106,19 +103,10 @@ impl Holder {
         HeldLease::new(lost, release.drop_guard())
     }
 
-    async fn renew(
-        self,
-        mut held: LeaseObject,
-        lost: CancellationToken,
-        release: CancellationToken,
-    ) {
+    async fn renew(self, mut held: LeaseObject, lost: CancellationToken, release: CancellationToken) {
         let _lost_at_the_end: DropGuard = lost.drop_guard();
         let mut renewed = Instant::now();
-        while release
-            .run_until_cancelled(tokio::time::sleep(RENEW_EVERY))
-            .await
-            .is_some()
-        {
+        while release.run_until_cancelled(tokio::time::sleep(RENEW_EVERY)).await.is_some() {
             let asked = Instant::now();
             let renewal = tokio::time::timeout_at(renewed + LOST_AFTER, self.renewed(&held)).await;
             let Ok(Some(stored)) = renewal else {
@@ -158,9 +146,7 @@ impl Holder {
 }
 
 /// Waits for an answer, but not for long.
-async fn answered<T>(
-    request: impl Future<Output = Result<T, kube::Error>>,
-) -> Result<T, kube::Error> {
+async fn answered<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
     match tokio::time::timeout(ANSWERED_WITHIN, request).await {
         Ok(answer) => answer,
         Err(elapsed) => Err(kube::Error::Service(elapsed.into())),

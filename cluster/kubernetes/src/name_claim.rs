@@ -18,11 +18,7 @@ pub(crate) enum NameClaim {
 ///
 /// # Errors
 /// [`ClusterError::Refused`] when neither can do without it.
-pub(crate) fn claim_name(
-    service: &ServiceName,
-    name: &str,
-    existing: &Existing,
-) -> Result<NameClaim, ClusterError> {
+pub(crate) fn claim_name(service: &ServiceName, name: &str, existing: &Existing) -> Result<NameClaim, ClusterError> {
     let Some(there) = existing.get(Kind::Service, name) else {
         return Ok(NameClaim::Own);
     };
@@ -35,9 +31,7 @@ pub(crate) fn claim_name(
         Role::OthersAlias | Role::OthersRevision => {
             let other = revision.filter(|_| !is_own_revision);
             let other = other.map_or(name.to_owned(), |r| r.service().name().to_owned());
-            let because = format!(
-                "the Service {name:?} is that of the InferenceService {other:?}: rename one of them"
-            );
+            let because = format!("the Service {name:?} is that of the InferenceService {other:?}: rename one of them");
             Err(ClusterError::refused(service, because))
         }
     }

@@ -17,14 +17,11 @@ use weir_cluster::{ClusterError, ContainerPorts, RevisionName, Route, ServiceNam
 
 pub use complete::check_storage_uri;
 pub(crate) use complete::{Enforced, Place, complete, gpus, has_gpu};
-pub(crate) use controller_revision::{
-    KeptRevision, ROLLOUT, controller_revision, kept, rollout, rollout_name,
-};
+pub(crate) use controller_revision::{KeptRevision, ROLLOUT, controller_revision, kept, rollout, rollout_name};
 use deployment::deployment;
 pub use owned::revision_of;
 pub(crate) use owned::{
-    GROUP, OWNER_KIND, check_owner, created, is_inference_service, may_be_of, named_revision_of,
-    selector, service_of,
+    GROUP, OWNER_KIND, check_owner, created, is_inference_service, may_be_of, named_revision_of, selector, service_of,
 };
 
 use crate::entry::entry;
@@ -77,10 +74,7 @@ impl RevisionObjects {
         pod: PodTemplateSpec,
         owner: Option<&OwnerReference>,
     ) -> Result<Self, ClusterError> {
-        Ok(Self {
-            service: headless(workload, &pod, owner)?,
-            deployment: deployment(workload, pod, owner),
-        })
+        Ok(Self { service: headless(workload, &pod, owner)?, deployment: deployment(workload, pod, owner) })
     }
 }
 
@@ -94,9 +88,7 @@ pub(crate) fn labels(revision: &RevisionName) -> BTreeMap<String, String> {
 /// Labels of all objects of a service.
 pub(crate) fn service_labels(service: &ServiceName) -> BTreeMap<String, String> {
     let labels = [(MANAGED_BY, WEIR), (SERVICE, service.name())];
-    labels
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .into()
+    labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
 }
 
 /// A Service without an address of its own: its endpoints are the replicas, those included that are not ready yet,
@@ -172,12 +164,7 @@ pub(crate) fn alias_names(service: &ServiceName) -> [String; 2] {
 
 /// An alias of the gateway's Service.
 pub(crate) fn alias(name: String, service: &ServiceName, options: &Options) -> Service {
-    let gateway = format!(
-        "{}.{}.svc.{}",
-        Options::GATEWAY,
-        options.namespace,
-        options.cluster_domain
-    );
+    let gateway = format!("{}.{}.svc.{}", Options::GATEWAY, options.namespace, options.cluster_domain);
     Service {
         metadata: ObjectMeta {
             name: Some(name),

@@ -14,8 +14,8 @@ use kube::ResourceExt;
 use kube::runtime::watcher::Event;
 use parking_lot::Mutex;
 use weir_cluster::{
-    Domains, Endpoints, Failure, FailureReason, Gateway, Host, Identity, Phase, Replica, Revision,
-    RevisionName, Revisions, Route, Routes, Snapshot,
+    Domains, Endpoints, Failure, FailureReason, Gateway, Host, Identity, Phase, Replica, Revision, RevisionName,
+    Revisions, Route, Routes, Snapshot,
 };
 
 use crate::drift::{Drift, Made};
@@ -150,10 +150,7 @@ impl Observed {
             drift,
             placements,
             newest: generation,
-            unpublished: Unpublished {
-                has_routes: true,
-                ..Unpublished::default()
-            },
+            unpublished: Unpublished { has_routes: true, ..Unpublished::default() },
             ..Self::default()
         }
     }
@@ -255,10 +252,7 @@ impl Observed {
         });
         let mut placements = self.placements.lock();
         for Edit { before, after } in edits {
-            if let Some(SeenPod {
-                revision, replica, ..
-            }) = before
-            {
+            if let Some(SeenPod { revision, replica, .. }) = before {
                 placements.set(&revision, &replica.name, None);
                 let replicas = self.replicas.entry(revision.clone()).or_default();
                 replicas.remove(&replica.name);
@@ -323,9 +317,7 @@ impl Observed {
 
     /// What an autoscaler leaves to Weir's changes when it comes, goes or takes another target: seldom, unlike its status.
     fn take_autoscaler(&mut self, event: Event<HorizontalPodAutoscaler>) {
-        let edits = self
-            .autoscalers
-            .take(event, |object, _| other_autoscalers::targeted(object));
+        let edits = self.autoscalers.take(event, |object, _| other_autoscalers::targeted(object));
         let edits = edits.iter().filter(|edit| edit.before != edit.after);
         for targeted in edits.flat_map(Edit::values) {
             match &targeted.target {
@@ -343,9 +335,7 @@ impl Observed {
     }
 
     fn take_slice(&mut self, event: Event<EndpointSlice>) {
-        let edits = self
-            .slices
-            .take(event, |slice, _| Some(gateways::gateways(slice)));
+        let edits = self.slices.take(event, |slice, _| Some(gateways::gateways(slice)));
         self.unpublished.has_gateways |= !edits.is_empty();
     }
 
@@ -425,13 +415,7 @@ impl Observed {
         let replicas = replicas.map(Replicas::to_vec).unwrap_or_default();
         let Some(Written::Revision(_, written)) = self.services.get(&key) else {
             let ends = before.filter(|_| !replicas.is_empty())?;
-            return Some(Revision {
-                desired: 0,
-                scaling: None,
-                scaled_by: None,
-                replicas,
-                ..ends.clone()
-            });
+            return Some(Revision { desired: 0, scaling: None, scaled_by: None, replicas, ..ends.clone() });
         };
         let scaled = self.deployments.get(&key);
         let desired = match self.scope {
@@ -450,9 +434,7 @@ impl Observed {
             identity: Identity::from_label(&written.identity),
             desired,
             concurrency: written.concurrency,
-            scaling: scalable
-                .and_then(|written| written.left_by(other))
-                .map(Arc::new),
+            scaling: scalable.and_then(|written| written.left_by(other)).map(Arc::new),
             scaled_by: other.cloned(),
             gpus: scaled.map_or(0, |scaled| scaled.gpus),
             ready_call: written.ready_call(),
@@ -482,10 +464,7 @@ fn key_of(revision: &RevisionName) -> Key {
 fn scaled(object: &Deployment, before: Option<&Scaled>) -> Option<Scaled> {
     let spec = object.spec.as_ref()?;
     let replicas = spec.replicas.unwrap_or(1);
-    let seen = (
-        generation(object),
-        u32::try_from(replicas).unwrap_or_default(),
-    );
+    let seen = (generation(object), u32::try_from(replicas).unwrap_or_default());
     let known = before.map(|before| (before.version, before.replicas));
     let (version, replicas) = match known {
         Some(known) if known.0 > seen.0 => known,
@@ -494,9 +473,7 @@ fn scaled(object: &Deployment, before: Option<&Scaled>) -> Option<Scaled> {
     let status = object.status.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_deref());
     let mut conditions = conditions.unwrap_or_default().iter();
-    let late = conditions
-        .clone()
-        .find(|c| c.reason.as_deref() == Some("ProgressDeadlineExceeded"));
+    let late = conditions.clone().find(|c| c.reason.as_deref() == Some("ProgressDeadlineExceeded"));
     let unmade = conditions.find(|c| c.type_ == "ReplicaFailure" && c.status == "True");
     let message = unmade.and_then(|condition| condition.message.as_deref());
     Some(Scaled {
@@ -516,9 +493,7 @@ fn scaled(object: &Deployment, before: Option<&Scaled>) -> Option<Scaled> {
 /// a node has a cause. A pod
 /// that pulls an image or fetches a model has one.
 fn is_bare(replica: &Replica) -> bool {
-    replica.phase == Phase::Pending
-        && replica.failure.is_none()
-        && replica.endpoints == Endpoints::default()
+    replica.phase == Phase::Pending && replica.failure.is_none() && replica.endpoints == Endpoints::default()
 }
 
 /// What keeps a pod from being set up is in its Events, which nobody here reads.
@@ -532,11 +507,7 @@ fn not_set_up(replica: &Replica) -> Failure {
 }
 
 /// The last cause of a revision's not being ready, until a replica is.
-fn failure(
-    replicas: &[Replica],
-    unmade: Option<Failure>,
-    before: Option<&Revision>,
-) -> Option<Failure> {
+fn failure(replicas: &[Replica], unmade: Option<Failure>, before: Option<&Revision>) -> Option<Failure> {
     if replicas.iter().any(|replica| replica.phase == Phase::Ready) {
         return None;
     }
@@ -590,10 +561,7 @@ impl Written {
 
 /// Reads the annotations of a Service with Weir's label. An editor of the namespace can write them, so the Service's own name says which
 /// service or revision it is of, the API server says its age, and only hosts that follow from the name count.
-fn written(
-    object: &Service,
-    domains: &Domains,
-) -> Result<Option<Written>, Box<dyn std::error::Error + Send + Sync>> {
+fn written(object: &Service, domains: &Domains) -> Result<Option<Written>, Box<dyn std::error::Error + Send + Sync>> {
     let annotations = object.annotations();
     if let (Some(name), Some(text)) = (named_revision_of(object), annotations.get(WORKLOAD)) {
         return Ok(Some(Written::Revision(name, serde_json::from_str(text)?)));
@@ -619,12 +587,7 @@ fn warn_of_refused(edit: &Edit<Written>) {
     };
     let before = route(&edit.before);
     if before.is_none_or(|before| before.refused_hosts != after.refused_hosts) {
-        let hosts: Vec<_> = after
-            .refused_hosts
-            .iter()
-            .take(LISTED)
-            .map(Host::to_string)
-            .collect();
+        let hosts: Vec<_> = after.refused_hosts.iter().take(LISTED).map(Host::to_string).collect();
         tracing::warn!(
             service = %after.service, count = after.refused_hosts.len(), hosts = hosts.join(", "),
             "the Service claims hosts that do not follow from its name: requests for them do not go there"

@@ -33,10 +33,7 @@ impl Options {
 
     /// The domains of the hosts that services may have.
     pub(crate) fn domains(&self) -> Domains {
-        Domains {
-            external: self.domain.clone(),
-            cluster: self.cluster_domain.clone(),
-        }
+        Domains { external: self.domain.clone(), cluster: self.cluster_domain.clone() }
     }
 
     /// The objects of the watched namespaces.

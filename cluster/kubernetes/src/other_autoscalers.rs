@@ -31,17 +31,11 @@ pub(crate) fn targeted(object: &HorizontalPodAutoscaler) -> Option<Targeted> {
     let (target, writes) = match (group, reference.kind.as_str()) {
         ("serving.kserve.io", "InferenceService") => {
             let service = ServiceName::new(&namespace, name).ok()?;
-            (
-                AutoscalerTarget::Service(service),
-                WrittenNumber::MinReplicas,
-            )
+            (AutoscalerTarget::Service(service), WrittenNumber::MinReplicas)
         }
         ("apps", "Deployment") => {
             let revision = RevisionName::parse(&namespace, name).ok()?;
-            (
-                AutoscalerTarget::Revision(revision),
-                WrittenNumber::Replicas,
-            )
+            (AutoscalerTarget::Revision(revision), WrittenNumber::Replicas)
         }
         _ => return None,
     };
@@ -64,7 +58,8 @@ pub(crate) fn of_revision<'a>(
     revision: &RevisionName,
 ) -> Option<&'a OtherAutoscaler> {
     let is_revision = |one: &&Targeted| matches!(&one.target, AutoscalerTarget::Revision(name) if name == revision);
-    let is_service = |one: &&Targeted| matches!(&one.target, AutoscalerTarget::Service(name) if name == revision.service());
+    let is_service =
+        |one: &&Targeted| matches!(&one.target, AutoscalerTarget::Service(name) if name == revision.service());
     let found = all.clone().find(is_revision);
     let found = found.or_else(|| all.clone().find(is_service))?;
     Some(&found.autoscaler)
@@ -95,16 +90,10 @@ mod tests {
             Some(seen.autoscaler.writes)
         };
         let service = |version| of(version, "InferenceService", "digits");
-        assert_eq!(
-            service("serving.kserve.io/v1beta1"),
-            Some(WrittenNumber::MinReplicas)
-        );
+        assert_eq!(service("serving.kserve.io/v1beta1"), Some(WrittenNumber::MinReplicas));
         assert_eq!(service("serving.example.com/v1beta1"), None);
         let deployment = |name| of("apps/v1", "Deployment", name);
-        assert_eq!(
-            deployment("digits-predictor-00001"),
-            Some(WrittenNumber::Replicas)
-        );
+        assert_eq!(deployment("digits-predictor-00001"), Some(WrittenNumber::Replicas));
         assert_eq!(deployment("digits"), None);
         assert_eq!(of("apps/v1", "StatefulSet", "digits-predictor-00001"), None);
         assert_eq!(of("v1", "Deployment", "digits-predictor-00001"), None);

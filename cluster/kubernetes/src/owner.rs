@@ -52,12 +52,8 @@ impl Kubernetes {
     }
 
     async fn asked(&self, service: &ServiceName) -> Result<Owner, ClusterError> {
-        let resource = ApiResource::from_gvk_with_plural(
-            &GroupVersionKind::gvk(GROUP, VERSION, OWNER_KIND),
-            PLURAL,
-        );
-        let all: Api<DynamicObject> =
-            Api::namespaced_with(self.client.clone(), service.namespace(), &resource);
+        let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, OWNER_KIND), PLURAL);
+        let all: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), service.namespace(), &resource);
         let found = all.get_metadata_opt(service.name()).await;
         let found = found.map_err(|e| error::of(service, e))?;
         Ok(Owner(found.map(|found| found.metadata)))

@@ -62,12 +62,7 @@ impl Placement {
 
 impl Placements {
     /// Notes where a replica is; none once it is gone.
-    pub(crate) fn set(
-        &mut self,
-        revision: &RevisionName,
-        pod: &Arc<str>,
-        placement: Option<Placement>,
-    ) {
+    pub(crate) fn set(&mut self, revision: &RevisionName, pod: &Arc<str>, placement: Option<Placement>) {
         match placement {
             Some(placement) => {
                 let of_revision = self.by_revision.entry(revision.clone()).or_default();
@@ -87,12 +82,7 @@ impl Placements {
 
     /// Deletion costs to write before a revision is scaled to so many replicas, while the gateways have these requests at
     /// them. An order that others have written stays.
-    pub(crate) fn edits(
-        &self,
-        revision: &RevisionName,
-        replicas: u32,
-        loads: &ReplicaLoads,
-    ) -> Vec<CostEdit> {
+    pub(crate) fn edits(&self, revision: &RevisionName, replicas: u32, loads: &ReplicaLoads) -> Vec<CostEdit> {
         let Some(own) = self.by_revision.get(revision) else {
             return Vec::new();
         };
@@ -144,17 +134,12 @@ impl Placements {
             phase: Phase::Ready,
             load: loads.get(pod).copied().unwrap_or_default(),
         });
-        choose_scale_in(candidates.collect(), ends)
-            .into_iter()
-            .collect()
+        choose_scale_in(candidates.collect(), ends).into_iter().collect()
     }
 
     /// How many pods of other revisions each node has: of those with a GPU, only these, which make the node dear.
     fn others(&self, revision: &RevisionName, only_gpus: bool) -> BTreeMap<&Arc<str>, usize> {
-        let others = self
-            .by_revision
-            .iter()
-            .filter(|(name, _)| *name != revision);
+        let others = self.by_revision.iter().filter(|(name, _)| *name != revision);
         let others = others.flat_map(|(_, pods)| pods.values());
         let mut count = BTreeMap::new();
         for other in others.filter(|other| other.has_gpu || !only_gpus) {

@@ -10,9 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodStatus};
 use kube::ResourceExt;
-use weir_cluster::{
-    Address, ContainerPorts, Endpoints, Failure, FailureReason, Phase, Replica, Workload,
-};
+use weir_cluster::{Address, ContainerPorts, Endpoints, Failure, FailureReason, Phase, Replica, Workload};
 
 use crate::entry::entry;
 use failure::failure;
@@ -58,9 +56,7 @@ fn phase(pod: &Pod, before: Option<&Replica>) -> Phase {
     // A pod that has ended as a whole, such as one that was evicted, stays until somebody deletes it. Another takes its
     // place.
     let has_ended = status(pod).and_then(|status| status.phase.as_deref());
-    if pod.metadata.deletion_timestamp.is_some()
-        || matches!(has_ended, Some("Failed" | "Succeeded"))
-    {
+    if pod.metadata.deletion_timestamp.is_some() || matches!(has_ended, Some("Failed" | "Succeeded")) {
         return Phase::Terminating;
     }
     if has_condition(pod, "Ready", "True") {
@@ -103,8 +99,5 @@ fn endpoints(pod: &Pod) -> Option<Endpoints> {
     let address: IpAddr = status(pod)?.pod_ip.as_ref()?.parse().ok()?;
     let ports = ContainerPorts::of(entry(pod.spec.as_ref()?)?);
     let at = |port: u16| Address::Tcp(SocketAddr::new(address, port));
-    Some(Endpoints {
-        http: ports.http.map(at),
-        grpc: ports.grpc.map(at),
-    })
+    Some(Endpoints { http: ports.http.map(at), grpc: ports.grpc.map(at) })
 }

@@ -28,10 +28,7 @@ pub(crate) struct WatchPauses {
 
 impl Default for WatchPauses {
     fn default() -> Self {
-        Self {
-            next: FIRST,
-            events: 0,
-        }
+        Self { next: FIRST, events: 0 }
     }
 }
 
@@ -61,17 +58,12 @@ pub fn retried<K: Send + 'static>(
     objects: String,
 ) -> BoxStream<'static, Event<K>> {
     let mut told = None;
-    let good = watch
-        .backoff(WatchPauses::default())
-        .filter_map(move |event| future::ready(seen(event, &objects, &mut told)));
+    let good =
+        watch.backoff(WatchPauses::default()).filter_map(move |event| future::ready(seen(event, &objects, &mut told)));
     good.boxed()
 }
 
-fn seen<K>(
-    event: watcher::Result<Event<K>>,
-    objects: &str,
-    told: &mut Option<String>,
-) -> Option<Event<K>> {
+fn seen<K>(event: watcher::Result<Event<K>>, objects: &str, told: &mut Option<String>) -> Option<Event<K>> {
     match event {
         Ok(event) => {
             if !matches!(event, Event::Init) {
@@ -96,9 +88,7 @@ fn is_news(error: &watcher::Error, told: &mut Option<String>) -> bool {
 }
 
 fn advice(error: &watcher::Error) -> &'static str {
-    use watcher::Error::{
-        InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed,
-    };
+    use watcher::Error::{InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed};
     let code = |status: &Status| status.code;
     let code = match error {
         InitialListFailed(kube::Error::Api(status))

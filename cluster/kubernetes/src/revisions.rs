@@ -10,8 +10,8 @@ use weir_cluster::{ClusterError, RevisionName, ServiceName};
 
 use crate::api::find;
 use crate::objects::{
-    CONTROLLER, KeptRevision, Place, check_owner, complete, controller_revision,
-    is_inference_service, kept, rollout, rollout_name,
+    CONTROLLER, KeptRevision, Place, check_owner, complete, controller_revision, is_inference_service, kept, rollout,
+    rollout_name,
 };
 use crate::owner::Owner;
 use crate::stored::StoredRevision;
@@ -43,10 +43,8 @@ impl Kubernetes {
             return Ok(());
         };
         check_owner(&existing, revision.service())?;
-        let only_this = DeleteParams::background().preconditions(Preconditions {
-            uid: existing.uid(),
-            resource_version: None,
-        });
+        let only_this =
+            DeleteParams::background().preconditions(Preconditions { uid: existing.uid(), resource_version: None });
         match revisions.delete(revision.as_str(), &only_this).await {
             Ok(_) => Ok(()),
             Err(error) if error::is_not_found(&error) => Ok(()),
@@ -79,16 +77,9 @@ impl Kubernetes {
     ///
     /// # Errors
     /// As [`Self::put_rollout`].
-    pub async fn change_rollout(
-        &self,
-        service: &ServiceName,
-        text: &str,
-    ) -> Result<(), ClusterError> {
+    pub async fn change_rollout(&self, service: &ServiceName, text: &str) -> Result<(), ClusterError> {
         let owner = self.owner(service).await?.reference();
-        match self
-            .patch_rollout(&rollout(service, text, owner.as_ref()))
-            .await
-        {
+        match self.patch_rollout(&rollout(service, text, owner.as_ref())).await {
             Err(error) if error::is_not_found(&error) => self.put_rollout(service, text).await,
             changed => changed.map_err(|error| error::of(service, error)),
         }
@@ -102,14 +93,8 @@ impl Kubernetes {
             "labels": object.metadata.labels,
             "ownerReferences": object.metadata.owner_references,
         } }));
-        let params = PatchParams {
-            field_manager: Some(CONTROLLER.to_owned()),
-            ..PatchParams::default()
-        };
-        revisions
-            .patch(&object.name_any(), &params, &patch)
-            .await
-            .map(drop)
+        let params = PatchParams { field_manager: Some(CONTROLLER.to_owned()), ..PatchParams::default() };
+        revisions.patch(&object.name_any(), &params, &patch).await.map(drop)
     }
 
     pub(crate) fn controller_revisions(&self, service: &ServiceName) -> Api<ControllerRevision> {
@@ -127,14 +112,9 @@ impl Kubernetes {
         match existing {
             Some(existing) => same(existing, &wanted),
             None => {
-                let place = Place {
-                    enforced: self.enforced(wanted.revision.service()).await?,
-                    service: owner.metadata(),
-                };
-                Ok(Some(KeptRevision {
-                    pod: complete(&wanted, &self.options, &place)?,
-                    stored: wanted,
-                }))
+                let place =
+                    Place { enforced: self.enforced(wanted.revision.service()).await?, service: owner.metadata() };
+                Ok(Some(KeptRevision { pod: complete(&wanted, &self.options, &place)?, stored: wanted }))
             }
         }
     }
@@ -178,9 +158,7 @@ impl Kubernetes {
                 self.kept.put(&stored);
                 Ok(None)
             }
-            Err(error) if error::is_there_already(&error) => {
-                find(&revisions, wanted.revision.as_str()).await
-            }
+            Err(error) if error::is_there_already(&error) => find(&revisions, wanted.revision.as_str()).await,
             Err(error) => Err(error::of(&wanted.revision, error)),
         }
     }
@@ -202,10 +180,7 @@ impl Kubernetes {
             "resourceVersion": existing.resource_version(),
             "ownerReferences": owners,
         } });
-        let params = PatchParams {
-            field_manager: Some(CONTROLLER.to_owned()),
-            ..PatchParams::default()
-        };
+        let params = PatchParams { field_manager: Some(CONTROLLER.to_owned()), ..PatchParams::default() };
         let name = existing.name_any();
         let revisions = self.controller_revisions(service);
         let patch = Patch::Merge(patch);
@@ -215,24 +190,17 @@ impl Kubernetes {
 }
 
 /// What an object keeps; none when that is not the wanted revision.
-fn same(
-    existing: &ControllerRevision,
-    wanted: &StoredRevision,
-) -> Result<Option<KeptRevision>, ClusterError> {
+fn same(existing: &ControllerRevision, wanted: &StoredRevision) -> Result<Option<KeptRevision>, ClusterError> {
     check_owner(existing, wanted.revision.service())?;
     let kept = kept(existing).map_err(|error| {
-        let because =
-            format!("its ControllerRevision cannot be read ({error}): delete that object");
+        let because = format!("its ControllerRevision cannot be read ({error}): delete that object");
         ClusterError::refused(&wanted.revision, because)
     })?;
     Ok(kept.stored.is_same(wanted).then_some(kept))
 }
 
 fn as_controller() -> PostParams {
-    PostParams {
-        field_manager: Some(CONTROLLER.to_owned()),
-        ..PostParams::default()
-    }
+    PostParams { field_manager: Some(CONTROLLER.to_owned()), ..PostParams::default() }
 }
 
 fn taken(revision: &RevisionName) -> ClusterError {

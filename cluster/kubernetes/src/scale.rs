@@ -29,16 +29,9 @@ impl Scale for Kubernetes {
         self.mark_first(revision, replicas).await;
         let deployments = self.deployments(revision.service().namespace());
         let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
-        match deployments
-            .patch_scale(revision.as_str(), &as_autoscaler(), &patch)
-            .await
-        {
+        match deployments.patch_scale(revision.as_str(), &as_autoscaler(), &patch).await {
             Ok(scale) => {
-                let noted = NotedReplicas {
-                    revision: revision.clone(),
-                    replicas,
-                    version: generation(&scale),
-                };
+                let noted = NotedReplicas { revision: revision.clone(), replicas, version: generation(&scale) };
                 self.noted(noted).await;
                 Ok(())
             }
@@ -74,18 +67,13 @@ impl Kubernetes {
     /// The gateways' requests at each replica, by their latest reports; none where reports are not followed.
     fn loads(&self, revision: &RevisionName) -> ReplicaLoads {
         let reports = self.reports.as_ref();
-        reports.map_or_else(ReplicaLoads::new, |reports| {
-            replica_loads(&reports.borrow(), revision)
-        })
+        reports.map_or_else(ReplicaLoads::new, |reports| replica_loads(&reports.borrow(), revision))
     }
 }
 
 async fn mark(pods: &Api<Pod>, edit: CostEdit) -> Result<(), ClusterError> {
     let patch = Patch::Merge(json!({ "metadata": { "annotations": { COST: edit.cost } } }));
-    match pods
-        .patch_metadata(&edit.pod, &as_autoscaler(), &patch)
-        .await
-    {
+    match pods.patch_metadata(&edit.pod, &as_autoscaler(), &patch).await {
         Ok(_) => Ok(()),
         Err(error) if error::is_not_found(&error) => Ok(()),
         Err(error) => Err(error::of(&edit.pod, error)),
@@ -93,10 +81,7 @@ async fn mark(pods: &Api<Pod>, edit: CostEdit) -> Result<(), ClusterError> {
 }
 
 fn as_autoscaler() -> PatchParams {
-    PatchParams {
-        field_manager: Some(AUTOSCALER.to_owned()),
-        ..PatchParams::default()
-    }
+    PatchParams { field_manager: Some(AUTOSCALER.to_owned()), ..PatchParams::default() }
 }
 
 /// The error that says which revisions there are.
@@ -108,10 +93,6 @@ async fn unknown(deployments: &Api<Deployment>, revision: &RevisionName) -> Clus
     };
     ClusterError::UnknownRevision {
         name: revision.to_string(),
-        known: if known.is_empty() {
-            "none".to_owned()
-        } else {
-            known.join(", ")
-        },
+        known: if known.is_empty() { "none".to_owned() } else { known.join(", ") },
     }
 }

@@ -35,11 +35,7 @@ impl<V> Edit<V> {
 
 impl<V> Default for Seen<V> {
     fn default() -> Self {
-        Self {
-            values: BTreeMap::new(),
-            listed: BTreeSet::new(),
-            is_complete: false,
-        }
+        Self { values: BTreeMap::new(), listed: BTreeSet::new(), is_complete: false }
     }
 }
 
@@ -68,11 +64,7 @@ impl<V: Clone> Seen<V> {
 
     /// Takes in an event, and returns what it made of which values. `read` gets the value before; an object for which
     /// it has none is not kept.
-    pub fn take<K: Resource>(
-        &mut self,
-        event: Event<K>,
-        read: impl Fn(&K, Option<&V>) -> Option<V>,
-    ) -> Vec<Edit<V>> {
+    pub fn take<K: Resource>(&mut self, event: Event<K>, read: impl Fn(&K, Option<&V>) -> Option<V>) -> Vec<Edit<V>> {
         match event {
             Event::Init => {
                 self.listed.clear();
@@ -88,11 +80,7 @@ impl<V: Clone> Seen<V> {
         }
     }
 
-    fn put<K: Resource>(
-        &mut self,
-        object: &K,
-        read: impl Fn(&K, Option<&V>) -> Option<V>,
-    ) -> Edit<V> {
+    fn put<K: Resource>(&mut self, object: &K, read: impl Fn(&K, Option<&V>) -> Option<V>) -> Edit<V> {
         let key = key(object);
         let before = self.values.remove(&key);
         let after = read(object, before.as_ref());
@@ -103,10 +91,7 @@ impl<V: Clone> Seen<V> {
     }
 
     fn remove(&mut self, key: &Key) -> Edit<V> {
-        Edit {
-            before: self.values.remove(key),
-            after: None,
-        }
+        Edit { before: self.values.remove(key), after: None }
     }
 
     /// What was not in the list is gone.
@@ -114,10 +99,7 @@ impl<V: Clone> Seen<V> {
         self.is_complete = true;
         let listed = std::mem::take(&mut self.listed);
         let known = self.values.keys();
-        let gone: Vec<_> = known
-            .filter(|key| !listed.contains(*key))
-            .cloned()
-            .collect();
+        let gone: Vec<_> = known.filter(|key| !listed.contains(*key)).cloned().collect();
         gone.iter().map(|key| self.remove(key)).collect()
     }
 }

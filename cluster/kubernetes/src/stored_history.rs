@@ -9,8 +9,7 @@ use weir_cluster::{ClusterError, ServiceName};
 
 use crate::api::of_service;
 use crate::objects::{
-    MANAGED_BY, ROLLOUT, WEIR, is_inference_service, kept, named_revision_of, rollout_name,
-    service_of,
+    MANAGED_BY, ROLLOUT, WEIR, is_inference_service, kept, named_revision_of, rollout_name, service_of,
 };
 use crate::stored::StoredRevision;
 use crate::{Kubernetes, error};
@@ -49,10 +48,7 @@ impl Kubernetes {
     /// [`ClusterError::Denied`], [`ClusterError::Unavailable`].
     pub async fn is_orphaned(&self, service: &ServiceName) -> Result<bool, ClusterError> {
         let objects = of_service(&self.controller_revisions(service), service).await?;
-        let mut revisions = objects
-            .values()
-            .filter(|object| named_revision_of(*object).is_some())
-            .peekable();
+        let mut revisions = objects.values().filter(|object| named_revision_of(*object).is_some()).peekable();
         let is_owned = |object: &ControllerRevision| {
             let mut owners = object.owner_references().iter();
             owners.any(is_inference_service)

@@ -38,21 +38,11 @@ pub(crate) struct Published {
 ///
 /// # Errors
 /// [`ClusterError::Denied`], [`ClusterError::Unavailable`].
-pub(crate) async fn newest_generation(
-    client: &Client,
-    options: &Options,
-) -> Result<u64, ClusterError> {
+pub(crate) async fn newest_generation(client: &Client, options: &Options) -> Result<u64, ClusterError> {
     let services: Api<Service> = options.watched(client);
-    let first = services
-        .list_metadata(&ListParams::default().limit(1))
-        .await;
-    let version = first
-        .map_err(|error| error::of("Services", error))?
-        .metadata
-        .resource_version;
-    Ok(version
-        .and_then(|version| version.parse().ok())
-        .unwrap_or_default())
+    let first = services.list_metadata(&ListParams::default().limit(1)).await;
+    let version = first.map_err(|error| error::of("Services", error))?.metadata.resource_version;
+    Ok(version.and_then(|version| version.parse().ok()).unwrap_or_default())
 }
 
 /// Publishes snapshots until nobody reads them.
@@ -63,9 +53,7 @@ pub(crate) async fn run(
     writes: mpsc::Receiver<Change>,
     to: Published,
 ) {
-    let writes = stream::unfold(writes, async |mut writes| {
-        Some((writes.recv().await?, writes))
-    });
+    let writes = stream::unfold(writes, async |mut writes| Some((writes.recv().await?, writes)));
     let changes = stream::select(changes(&client, &options), writes);
     let mut changes = changes.ready_chunks(AT_ONCE).boxed();
     let closed = to.snapshots.clone();
@@ -104,28 +92,16 @@ fn changes(client: &Client, options: &Options) -> SelectAll<BoxStream<'static, C
     let of_gateways = format!("kubernetes.io/service-name={}", Options::GATEWAY);
     let slices = Api::namespaced(client.clone(), &options.namespace);
     let mut all = vec![
-        events(options.watched(client), ours())
-            .map(Change::Service)
-            .boxed(),
-        events(slices, Config::default().labels(&of_gateways))
-            .map(Change::Gateways)
-            .boxed(),
+        events(options.watched(client), ours()).map(Change::Service).boxed(),
+        events(slices, Config::default().labels(&of_gateways)).map(Change::Gateways).boxed(),
     ];
     match options.scope {
         // The labels of a Service are its slices' too.
-        WatchScope::Gateway => all.push(
-            events(options.watched(client), ours())
-                .map(Change::Endpoints)
-                .boxed(),
-        ),
+        WatchScope::Gateway => all.push(events(options.watched(client), ours()).map(Change::Endpoints).boxed()),
         WatchScope::Control => all.extend([
             clock(),
-            events(options.watched(client), ours())
-                .map(Change::Deployment)
-                .boxed(),
-            events(options.watched(client), ours())
-                .map(Change::Pod)
-                .boxed(),
+            events(options.watched(client), ours()).map(Change::Deployment).boxed(),
+            events(options.watched(client), ours()).map(Change::Pod).boxed(),
             autoscalers(options.watched(client)),
         ]),
     }

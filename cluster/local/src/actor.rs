@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use weir_cluster::{
-    Applied, ClusterError, Desired, Gateway, Gateways, Ledger, Reports, Revision, RevisionName,
-    Revisions, ServiceName, Snapshot,
+    Applied, ClusterError, Desired, Gateway, Gateways, Ledger, Reports, Revision, RevisionName, Revisions, ServiceName,
+    Snapshot,
 };
 
 use self::supervisor::Supervisor;
@@ -73,11 +73,7 @@ pub(crate) fn spawn(
 }
 
 impl Actor {
-    async fn run(
-        mut self,
-        mut requests: mpsc::Receiver<Request>,
-        mut events: mpsc::Receiver<Event>,
-    ) {
+    async fn run(mut self, mut requests: mpsc::Receiver<Request>, mut events: mpsc::Receiver<Event>) {
         loop {
             let mut replies: Vec<Reply> = Vec::new();
             tokio::select! {
@@ -150,10 +146,7 @@ impl Actor {
     fn scale(&mut self, revision: &RevisionName, replicas: u32) -> Result<(), ClusterError> {
         self.ledger.scale(revision, replicas)?;
         self.changed.insert(revision.service().clone());
-        let most = self
-            .specs
-            .get(revision)
-            .map(|spec| spec.ports.max_replicas());
+        let most = self.specs.get(revision).map(|spec| spec.ports.max_replicas());
         if let Some(most) = most.filter(|most| replicas as usize > *most) {
             tracing::warn!(
                 %revision, replicas, most,

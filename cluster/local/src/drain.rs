@@ -8,11 +8,7 @@ use weir_cluster::{LatestReports, RevisionName, replica_loads};
 /// Returns once a report that is newer than this call shows no request at the replica, or no gateway is left. The
 /// snapshot must show already that the replica ends, so that no gateway sends it anything new. Without a deadline: the
 /// caller has one.
-pub(crate) async fn drained(
-    mut reports: watch::Receiver<Arc<LatestReports>>,
-    revision: &RevisionName,
-    replica: &str,
-) {
+pub(crate) async fn drained(mut reports: watch::Receiver<Arc<LatestReports>>, revision: &RevisionName, replica: &str) {
     if reports.borrow_and_update().is_empty() {
         return;
     }
@@ -40,18 +36,9 @@ mod tests {
 
     /// A report of requests at this replica.
     fn report(replica: &str) -> Report {
-        let load = ReplicaLoad {
-            streams: 0,
-            requests: 1,
-        };
-        let activity = Activity {
-            replica_loads: [(replica.into(), load)].into(),
-            ..Activity::default()
-        };
-        Report {
-            revisions: [(revision(), Arc::new(activity))].into(),
-            ..Report::default()
-        }
+        let load = ReplicaLoad { streams: 0, requests: 1 };
+        let activity = Activity { replica_loads: [(replica.into(), load)].into(), ..Activity::default() };
+        Report { revisions: [(revision(), Arc::new(activity))].into(), ..Report::default() }
     }
 
     #[tokio::test]
@@ -66,10 +53,8 @@ mod tests {
         membership.publish(report("other"));
         let revision = revision();
         let mut waiting = pin!(drained(gateways.watch(), &revision, "one"));
-        let mut is_over = async || {
-            std::future::poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context).is_ready()))
-                .await
-        };
+        let mut is_over =
+            async || std::future::poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context).is_ready())).await;
         assert!(!is_over().await);
         membership.publish(report("one"));
         assert!(!is_over().await);

@@ -29,8 +29,7 @@ const GRACE: Duration = Duration::from_secs(30);
 const PRE_STOP_DELAY: Duration = Duration::from_millis(200);
 
 /// Text that names the replicas which a command on fixed ports cannot have.
-const BEYOND_ONE: &str =
-    "replicas beyond one, as the command uses neither $(PORT) nor $(GRPC_PORT)";
+const BEYOND_ONE: &str = "replicas beyond one, as the command uses neither $(PORT) nor $(GRPC_PORT)";
 
 /// A revision's command, decided but for its ports.
 #[derive(Clone, Debug, PartialEq)]
@@ -137,11 +136,7 @@ impl LaunchSpec {
             ignored_fields: pod::ignored_fields(pod, container, options.gpu),
             pre_stop_delay: pod::pre_stop_delay(container).unwrap_or(PRE_STOP_DELAY),
             grace: pod::grace(pod).unwrap_or(GRACE),
-            directory: container
-                .working_dir
-                .as_deref()
-                .map(relocate)
-                .map(PathBuf::from),
+            directory: container.working_dir.as_deref().map(relocate).map(PathBuf::from),
             inherited: options.environment.clone(),
             fetch: options.fetch,
             words,
@@ -165,10 +160,7 @@ impl LaunchSpec {
 
     /// A sentence about a program or directory that is not there; `None` for what comes with a download.
     fn missing_program(&self) -> Option<String> {
-        let command = self.invocation(Ports {
-            http: None,
-            grpc: None,
-        });
+        let command = self.invocation(Ports { http: None, grpc: None });
         let mut paths = self.directory.iter().map(PathBuf::as_path);
         let program = Path::new(&command.program);
         if self.is_downloaded(program) || paths.any(|path| self.is_downloaded(path)) {
@@ -196,11 +188,7 @@ impl LaunchSpec {
 
     /// The way in which a replica is found ready.
     pub(crate) fn ready_call(&self) -> ReadyCall {
-        if self.probe.is_v2() {
-            ReadyCall::V2
-        } else {
-            ReadyCall::Platform
-        }
+        if self.probe.is_v2() { ReadyCall::V2 } else { ReadyCall::Platform }
     }
 }
 
@@ -214,6 +202,5 @@ fn allows_several(workload: &Workload) -> bool {
 fn models(workload: &Workload, options: &Options) -> Result<Vec<ModelFiles>, ClusterError> {
     let folder = options.models();
     let each = workload.storage.iter();
-    each.map(|storage| ModelFiles::of(storage, &folder))
-        .collect()
+    each.map(|storage| ModelFiles::of(storage, &folder)).collect()
 }

@@ -134,11 +134,7 @@ impl Lifecycle {
         match self.phase {
             Phase::Ready if self.failed_probes == 0 => READY_PERIOD,
             Phase::Ready => self.failure_period,
-            Phase::Pending
-            | Phase::Starting
-            | Phase::Unready
-            | Phase::BackOff
-            | Phase::Terminating => UNREADY_PERIOD,
+            Phase::Pending | Phase::Starting | Phase::Unready | Phase::BackOff | Phase::Terminating => UNREADY_PERIOD,
         }
     }
 }

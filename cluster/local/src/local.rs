@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot, watch};
 use weir_cluster::{
-    Applied, Apply, ClusterError, Desired, Directory, Gateways, HeldLease, LatestReports, Lease,
-    Leases, Reports, RevisionName, Scale, ServiceName, Snapshot,
+    Applied, Apply, ClusterError, Desired, Directory, Gateways, HeldLease, LatestReports, Lease, Leases, Reports,
+    RevisionName, Scale, ServiceName, Snapshot,
 };
 
 use crate::actor::{self, Request};
@@ -43,12 +43,7 @@ impl Local {
         let (requests, receiver) = mpsc::channel(WAITING);
         let gateways = Gateways::new();
         let snapshots = actor::spawn(options, printer, receiver, &gateways);
-        Ok(Self {
-            requests,
-            snapshots,
-            gateways,
-            leases: Leases::new(),
-        })
+        Ok(Self { requests, snapshots, gateways, leases: Leases::new() })
     }
 
     /// The gateways in this process: each joins as one.
@@ -70,16 +65,10 @@ impl Local {
         }
     }
 
-    async fn request<T>(
-        &self,
-        make: impl FnOnce(oneshot::Sender<T>) -> Request,
-    ) -> Result<T, ClusterError> {
+    async fn request<T>(&self, make: impl FnOnce(oneshot::Sender<T>) -> Request) -> Result<T, ClusterError> {
         let stopped = || unavailable("it has stopped".to_owned());
         let (reply, replied) = oneshot::channel();
-        self.requests
-            .send(make(reply))
-            .await
-            .map_err(|_| stopped())?;
+        self.requests.send(make(reply)).await.map_err(|_| stopped())?;
         replied.await.map_err(|_| stopped())
     }
 }
@@ -107,8 +96,7 @@ impl Apply for Local {
 impl Scale for Local {
     async fn scale(&self, revision: &RevisionName, replicas: u32) -> Result<(), ClusterError> {
         let revision = revision.clone();
-        self.request(|reply| Request::Scale(revision, replicas, reply))
-            .await?
+        self.request(|reply| Request::Scale(revision, replicas, reply)).await?
     }
 }
 

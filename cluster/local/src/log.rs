@@ -111,10 +111,7 @@ impl LogState {
             self.rotate();
         }
         if self.file.is_none() {
-            let append = OpenOptions::new()
-                .create(true)
-                .append(true)
-                .open(&self.path);
+            let append = OpenOptions::new().create(true).append(true).open(&self.path);
             self.file = append.ok();
         }
         let Some(file) = &mut self.file else { return };
@@ -127,9 +124,7 @@ impl LogState {
     fn rotate(&mut self) {
         self.written = 0;
         let old = self.path.with_extension(ROTATED);
-        self.file = std::fs::rename(&self.path, old)
-            .and_then(|()| File::create(&self.path))
-            .ok();
+        self.file = std::fs::rename(&self.path, old).and_then(|()| File::create(&self.path)).ok();
     }
 }
 
@@ -187,13 +182,8 @@ mod tests {
             log.0.lock().keep(&line);
         }
         let sizes = std::fs::read_dir(folder.path()).unwrap();
-        let sizes: Vec<_> = sizes
-            .map(|f| f.unwrap().metadata().unwrap().len())
-            .collect();
+        let sizes: Vec<_> = sizes.map(|f| f.unwrap().metadata().unwrap().len()).collect();
         assert_eq!(sizes.len(), 2);
-        assert!(
-            sizes.iter().all(|size| *size <= MAX_FILE + (1 << 17)),
-            "{sizes:?}"
-        );
+        assert!(sizes.iter().all(|size| *size <= MAX_FILE + (1 << 17)), "{sizes:?}");
     }
 }

@@ -39,11 +39,7 @@ impl Gpu {
     #[must_use]
     pub fn detect() -> Self {
         let listed = std::fs::read_dir(GPUS).map(|mut gpus| gpus.next().is_some());
-        if listed.unwrap_or(false) {
-            Self::Present
-        } else {
-            Self::Absent
-        }
+        if listed.unwrap_or(false) { Self::Present } else { Self::Absent }
     }
 }
 

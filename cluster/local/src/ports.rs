@@ -42,11 +42,7 @@ pub(crate) struct Ports {
 impl PortPlan {
     /// Reads a command: its words and the values of its own variables. `declared` is where it serves if
     /// it uses no variable.
-    pub(crate) fn of(
-        words: &[String],
-        env: &[(String, String)],
-        declared: ContainerPorts,
-    ) -> Result<Self, String> {
+    pub(crate) fn of(words: &[String], env: &[(String, String)], declared: ContainerPorts) -> Result<Self, String> {
         let own: BTreeMap<_, _> = env.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         let values = own.values().copied();
         let texts: Vec<&str> = words.iter().map(String::as_str).chain(values).collect();
@@ -103,10 +99,7 @@ impl PortPlan {
             Self::Two | Self::Grpc => Ports::new(port(&http), port(&grpc)),
             Self::Fixed(ContainerPorts { http, grpc }) => Ports::new(http, grpc),
         };
-        Ok(LeasedPorts {
-            ports,
-            _leases: http.into_iter().chain(grpc).collect(),
-        })
+        Ok(LeasedPorts { ports, _leases: http.into_iter().chain(grpc).collect() })
     }
 }
 
@@ -118,10 +111,7 @@ impl Ports {
     /// Addresses at which they are reached.
     pub(crate) fn endpoints(self) -> Endpoints {
         let here = |port: u16| Address::from(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-        Endpoints {
-            http: self.http.map(here),
-            grpc: self.grpc.map(here),
-        }
+        Endpoints { http: self.http.map(here), grpc: self.grpc.map(here) }
     }
 }
 
@@ -134,9 +124,7 @@ fn set(own: &BTreeMap<&str, &str>, name: &str) -> Result<Option<u16>, String> {
     match own.get(name) {
         Some(value) => match value.parse() {
             Ok(port) => Ok(Some(port)),
-            Err(_) => Err(format!(
-                "the variable {name} is {value:?}, not a port number"
-            )),
+            Err(_) => Err(format!("the variable {name} is {value:?}, not a port number")),
         },
         None => Ok(None),
     }
@@ -148,10 +136,7 @@ mod tests {
 
     use super::*;
 
-    const DECLARED: ContainerPorts = ContainerPorts {
-        http: Some(5000),
-        grpc: None,
-    };
+    const DECLARED: ContainerPorts = ContainerPorts { http: Some(5000), grpc: None };
 
     fn plan(words: &[&str], env: &[(&str, &str)]) -> Result<PortPlan, String> {
         let words: Vec<_> = words.iter().map(|&word| word.to_owned()).collect();
@@ -160,10 +145,7 @@ mod tests {
     }
 
     fn fixed(http: u16) -> PortPlan {
-        PortPlan::Fixed(ContainerPorts {
-            http: Some(http),
-            grpc: None,
-        })
+        PortPlan::Fixed(ContainerPorts { http: Some(http), grpc: None })
     }
 
     #[test]
@@ -191,10 +173,7 @@ mod tests {
         let port = taken.local_addr().unwrap().port();
         let pool = PortPool::new();
         let error = fixed(port).assign(&pool).unwrap_err();
-        assert!(
-            error.starts_with(&format!("port {port} is in use;")),
-            "{error}"
-        );
+        assert!(error.starts_with(&format!("port {port} is in use;")), "{error}");
         drop(taken);
         let leased = fixed(port).assign(&pool).unwrap();
         assert_eq!(leased.ports, Ports::new(Some(port), None));

@@ -100,9 +100,7 @@ impl Probe {
             (Some(get), _) => (ProbeHandler::get(get.path.as_deref()), &get.port),
             (None, Some(tcp)) => (ProbeHandler::TcpConnect, &tcp.port),
             (None, None) => {
-                return Err(
-                    "without Kubernetes, readinessProbe must be httpGet or tcpSocket".to_owned(),
-                );
+                return Err("without Kubernetes, readinessProbe must be httpGet or tcpSocket".to_owned());
             }
         };
         let seconds = |value| positive(value).map(|seconds| Duration::from_secs(seconds.into()));
@@ -146,10 +144,7 @@ impl Probe {
         self.in_time(connecting).await
     }
 
-    async fn in_time<T>(
-        &self,
-        probing: impl Future<Output = Result<T, String>>,
-    ) -> Result<T, String> {
+    async fn in_time<T>(&self, probing: impl Future<Output = Result<T, String>>) -> Result<T, String> {
         match tokio::time::timeout(self.timeout, probing).await {
             Ok(answer) => answer,
             Err(_) => Err(format!("no answer within {:?}", self.timeout)),
@@ -157,22 +152,15 @@ impl Probe {
     }
 
     /// Address to probe, and the path of a GET. A replica that serves gRPC only is probed by a connection.
-    fn target<'a>(
-        &'a self,
-        endpoints: &'a Endpoints,
-    ) -> Result<(Option<&'a str>, &'a Address), String> {
+    fn target<'a>(&'a self, endpoints: &'a Endpoints) -> Result<(Option<&'a str>, &'a Address), String> {
         let path = match &self.handler {
             ProbeHandler::V2 | ProbeHandler::V2OrNotFound => Some(V2_READY),
             ProbeHandler::HttpGet(path) => Some(path.as_str()),
             ProbeHandler::TcpConnect => None,
         };
         match (self.endpoint, &endpoints.http, &endpoints.grpc) {
-            (EndpointKind::Http, Some(http), _) | (EndpointKind::Grpc, Some(http), None) => {
-                Ok((path, http))
-            }
-            (EndpointKind::Http, None, Some(grpc)) | (EndpointKind::Grpc, _, Some(grpc)) => {
-                Ok((None, grpc))
-            }
+            (EndpointKind::Http, Some(http), _) | (EndpointKind::Grpc, Some(http), None) => Ok((path, http)),
+            (EndpointKind::Http, None, Some(grpc)) | (EndpointKind::Grpc, _, Some(grpc)) => Ok((None, grpc)),
             (_, None, None) => Err("no port is open to probe".to_owned()),
         }
     }
@@ -182,17 +170,11 @@ impl Probe {
             ProbeHandler::V2OrNotFound if status == http::StatusCode::NOT_FOUND => {
                 return Ok(Success::NoSuchCall);
             }
-            ProbeHandler::V2 | ProbeHandler::V2OrNotFound | ProbeHandler::TcpConnect => {
-                status.is_success()
-            }
+            ProbeHandler::V2 | ProbeHandler::V2OrNotFound | ProbeHandler::TcpConnect => status.is_success(),
             // As Kubernetes has it: a redirect is an answer.
             ProbeHandler::HttpGet(_) => status.is_success() || status.is_redirection(),
         };
-        if is_ready {
-            Ok(Success::Answered)
-        } else {
-            Err(format!("GET {path} answered {}", status.as_u16()))
-        }
+        if is_ready { Ok(Success::Answered) } else { Err(format!("GET {path} answered {}", status.as_u16())) }
     }
 }
 
@@ -205,11 +187,7 @@ fn positive(value: Option<i32>) -> Option<u32> {
 impl ProbeHandler {
     fn get(path: Option<&str>) -> Self {
         let path = path.unwrap_or("/");
-        if path.starts_with('/') {
-            Self::HttpGet(path.to_owned())
-        } else {
-            Self::HttpGet(format!("/{path}"))
-        }
+        if path.starts_with('/') { Self::HttpGet(path.to_owned()) } else { Self::HttpGet(format!("/{path}")) }
     }
 }
 
@@ -226,10 +204,6 @@ impl EndpointKind {
             }
         };
         let ports = ContainerPorts::of(container);
-        if number.is_some() && number == ports.grpc && number != ports.http {
-            Self::Grpc
-        } else {
-            Self::Http
-        }
+        if number.is_some() && number == ports.grpc && number != ports.http { Self::Grpc } else { Self::Http }
     }
 }

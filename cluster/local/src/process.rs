@@ -53,17 +53,13 @@ impl Process {
             command.current_dir(directory);
         }
         // The program is looked for before; what is missing here is the shell.
-        let named =
-            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", watcher::SHELL));
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", watcher::SHELL));
         let mut child = command.spawn().map_err(named)?;
         let output = child.stdout.take().zip(child.stderr.take());
         let Some((stdout, stderr)) = output else {
             return Err(io::Error::other("its output is not piped"));
         };
-        let process = Self {
-            child,
-            _lifeline: lifeline,
-        };
+        let process = Self { child, _lifeline: lifeline };
         Ok((process, Output { stdout, stderr }))
     }
 

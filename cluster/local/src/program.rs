@@ -11,9 +11,7 @@ pub(crate) fn find(name: &str, directory: Option<&Path>, search: &str) -> Result
         return check(path);
     }
     let mut found = std::env::split_paths(search).map(|folder| folder.join(name));
-    found
-        .find(|path| is_program(path))
-        .ok_or_else(|| format!("program {name} not found in PATH"))
+    found.find(|path| is_program(path)).ok_or_else(|| format!("program {name} not found in PATH"))
 }
 
 fn check(path: PathBuf) -> Result<PathBuf, String> {

@@ -17,10 +17,7 @@ pub(crate) enum Action {
 /// Kubernetes, by what the gateways have at them; of equals the youngest goes first, as its caches are the coldest.
 pub(crate) fn actions(desired: usize, replicas: &[Replica], loads: &ReplicaLoads) -> Vec<Action> {
     let counted = replicas.iter().filter(|replica| replica.phase.is_counted());
-    let youngest_first: Vec<_> = counted
-        .rev()
-        .map(|replica| candidate(replica, loads))
-        .collect();
+    let youngest_first: Vec<_> = counted.rev().map(|replica| candidate(replica, loads)).collect();
     let missing = desired.saturating_sub(youngest_first.len());
     if missing > 0 {
         return vec![Action::Start; missing];

@@ -12,9 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-use weir_cluster::{
-    Endpoints, Failure, FailureReason, LatestReports, Phase, Replica, RevisionName,
-};
+use weir_cluster::{Endpoints, Failure, FailureReason, LatestReports, Phase, Replica, RevisionName};
 use weir_fetch::Attempt;
 
 use crate::drain::drained;
@@ -99,19 +97,11 @@ impl Task {
         log: Log,
         context: TaskContext,
     ) -> Self {
-        let TaskContext {
-            events,
-            stop,
-            pool,
-            reports,
-        } = context;
+        let TaskContext { events, stop, pool, reports } = context;
         Self {
             revision,
             lifecycle: Lifecycle::new(spec.probe.failure_threshold, spec.probe.period),
-            liveness: spec
-                .liveness
-                .as_ref()
-                .map(|probe| Liveness::new(probe.period, probe.failure_threshold)),
+            liveness: spec.liveness.as_ref().map(|probe| Liveness::new(probe.period, probe.failure_threshold)),
             success: None,
             spec,
             events,
@@ -176,9 +166,8 @@ impl Task {
             Attempt::Began => None,
             Attempt::Failed(cause) => {
                 let (replica, at) = (&self.replica.name, Timestamp::now().strftime("%H:%M:%S"));
-                let message = format!(
-                    "{replica} waits for its model: {cause} (last tried at {at} UTC; it is tried again)"
-                );
+                let message =
+                    format!("{replica} waits for its model: {cause} (last tried at {at} UTC; it is tried again)");
                 Some(failed(FailureReason::StorageFailed, message))
             }
         };
@@ -295,39 +284,20 @@ impl Task {
         let phase = self.lifecycle.phase();
         if phase != Phase::Ready && age >= SLOW_START {
             let message = format!("{} is running but not ready: {cause}", self.replica.name);
-            let since = self
-                .replica
-                .failure
-                .as_ref()
-                .filter(|f| f.reason == FailureReason::NotReady);
+            let since = self.replica.failure.as_ref().filter(|f| f.reason == FailureReason::NotReady);
             let at = since.map_or_else(now_in_seconds, |failure| failure.at);
-            self.replica.failure = Some(Failure {
-                at,
-                ..Failure::new(FailureReason::NotReady, message)
-            });
+            self.replica.failure = Some(Failure { at, ..Failure::new(FailureReason::NotReady, message) });
         }
     }
 
-    async fn ended(
-        &mut self,
-        run: Run,
-        status: std::io::Result<std::process::ExitStatus>,
-    ) -> Failure {
-        let Run {
-            process,
-            printing,
-            started,
-            ..
-        } = run;
+    async fn ended(&mut self, run: Run, status: std::io::Result<std::process::ExitStatus>) -> Failure {
+        let Run { process, printing, started, .. } = run;
         let age = started.elapsed();
         // With the process goes what it started, and with that the other ends of its pipes.
         drop(process);
         let _ = tokio::time::timeout(LAST_LINES, printing).await;
         let exit_code = status.as_ref().ok().and_then(process::exit_code);
-        Failure {
-            exit_code,
-            ..self.exited(&process::describe(status), age)
-        }
+        Failure { exit_code, ..self.exited(&process::describe(status), age) }
     }
 
     /// Kills a run that hangs. It gets no grace period: its probes have failed for long enough to answer what it had, as
@@ -340,10 +310,7 @@ impl Task {
         let age = run.started.elapsed();
         run.process.kill().await;
         let _ = tokio::time::timeout(LAST_LINES, run.printing).await;
-        Failure {
-            reason: FailureReason::Hung,
-            ..self.exited(&format!("{cause} and was killed"), age)
-        }
+        Failure { reason: FailureReason::Hung, ..self.exited(&format!("{cause} and was killed"), age) }
     }
 
     /// The failure of a run that ended, with the last lines of its log.
@@ -388,9 +355,9 @@ impl Task {
     /// Logs a failed run, of several for one reason one a minute. The snapshot has each.
     fn log_failure(&mut self, failure: &Failure, wait: Duration) {
         let now = Instant::now();
-        let is_known = self.logged.is_some_and(|(reason, at)| {
-            reason == failure.reason && now.saturating_duration_since(at) < LOG_INTERVAL
-        });
+        let is_known = self
+            .logged
+            .is_some_and(|(reason, at)| reason == failure.reason && now.saturating_duration_since(at) < LOG_INTERVAL);
         if is_known {
             return;
         }
@@ -447,10 +414,7 @@ impl Task {
 
 /// A failure that happens now.
 fn failed(reason: FailureReason, message: String) -> Failure {
-    Failure {
-        at: now_in_seconds(),
-        ..Failure::new(reason, message)
-    }
+    Failure { at: now_in_seconds(), ..Failure::new(reason, message) }
 }
 
 fn now_in_seconds() -> Option<u64> {

@@ -76,11 +76,9 @@ impl ModelFiles {
     /// A sentence about local files that are not there; `None` for those that are or can be downloaded.
     pub(crate) fn missing(&self) -> Option<String> {
         match self.origin {
-            Origin::Local if !self.path.exists() => Some(format!(
-                "{} is missing: put the files of {} there",
-                self.path.display(),
-                self.uri
-            )),
+            Origin::Local if !self.path.exists() => {
+                Some(format!("{} is missing: put the files of {} there", self.path.display(), self.uri))
+            }
             Origin::Local | Origin::Remote => None,
         }
     }

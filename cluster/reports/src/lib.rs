@@ -19,13 +19,7 @@ pub use remote::RemoteReports;
 pub use service::{PATH, ReportsService, service};
 
 /// Messages, client and server as generated from `proto/`.
-#[allow(
-    missing_docs,
-    unreachable_pub,
-    clippy::pedantic,
-    clippy::too_many_lines,
-    reason = "generated"
-)]
+#[allow(missing_docs, unreachable_pub, clippy::pedantic, clippy::too_many_lines, reason = "generated")]
 mod proto {
     tonic::include_proto!("weir.v1");
 }

@@ -5,9 +5,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use weir_cluster::{
-    Activity, BatchTimes, Batches, Histogram, ReplicaLoad, ReplicaLoads, Report, RevisionName,
-};
+use weir_cluster::{Activity, BatchTimes, Batches, Histogram, ReplicaLoad, ReplicaLoads, Report, RevisionName};
 
 use crate::error::RemoteError;
 use crate::proto;
@@ -51,12 +49,8 @@ pub(crate) fn encode(report: &Report) -> proto::Report {
 /// [`RemoteError`] for what cannot be a report.
 pub(crate) fn decode(message: proto::Report) -> Result<Report, RemoteError> {
     at_most("revisions", message.revisions.len(), MOST_REVISIONS)?;
-    let mut report = Report {
-        started: message.started,
-        age_us: message.age_us,
-        routes: message.routes,
-        ..Report::default()
-    };
+    let mut report =
+        Report { started: message.started, age_us: message.age_us, routes: message.routes, ..Report::default() };
     for revision in message.revisions {
         let name = RevisionName::parse(&revision.namespace, &revision.name)?;
         let activity = decode_activity(&name, *revision.activity.unwrap_or_default())?;
@@ -101,10 +95,7 @@ fn encode_activity(activity: &Activity) -> proto::Activity {
     }
 }
 
-fn decode_activity(
-    name: &RevisionName,
-    activity: proto::Activity,
-) -> Result<Activity, RemoteError> {
+fn decode_activity(name: &RevisionName, activity: proto::Activity) -> Result<Activity, RemoteError> {
     let count = |what, value| counted(name, what, value);
     Ok(Activity {
         arrivals: count("arrivals", activity.arrivals)?,
@@ -137,19 +128,12 @@ fn encode_histogram(histogram: &Histogram) -> Option<proto::Histogram> {
     })
 }
 
-fn decode_histogram(
-    name: &RevisionName,
-    histogram: Option<proto::Histogram>,
-) -> Result<Histogram, RemoteError> {
+fn decode_histogram(name: &RevisionName, histogram: Option<proto::Histogram>) -> Result<Histogram, RemoteError> {
     let histogram = histogram.unwrap_or_default();
     if histogram.counts.is_empty() {
         return Ok(Histogram::default());
     }
-    let bucket = |last| RemoteError::Bucket {
-        revision: name.clone(),
-        last,
-        most: Histogram::BUCKETS - 1,
-    };
+    let bucket = |last| RemoteError::Bucket { revision: name.clone(), last, most: Histogram::BUCKETS - 1 };
     let first = histogram.first as usize;
     let end = first.saturating_add(histogram.counts.len());
     let mut counts = vec![0; Histogram::BUCKETS];
@@ -206,18 +190,9 @@ fn counted(name: &RevisionName, what: &'static str, value: u64) -> Result<u64, R
     if value <= MOST_COUNTED {
         return Ok(value);
     }
-    Err(RemoteError::TooLarge {
-        revision: name.clone(),
-        what,
-        value,
-        most: MOST_COUNTED,
-    })
+    Err(RemoteError::TooLarge { revision: name.clone(), what, value, most: MOST_COUNTED })
 }
 
 fn at_most(what: &'static str, count: usize, most: usize) -> Result<(), RemoteError> {
-    if count <= most {
-        Ok(())
-    } else {
-        Err(RemoteError::TooMany { what, count, most })
-    }
+    if count <= most { Ok(()) } else { Err(RemoteError::TooMany { what, count, most }) }
 }

@@ -28,17 +28,9 @@ impl RemoteReports {
     pub fn follow(gateways: watch::Receiver<Arc<[Gateway]>>) -> Self {
         let (publish, latest) = watch::channel(Arc::default());
         let (sender, updates) = mpsc::channel(WAITING);
-        let subscriptions = Subscriptions {
-            all: BTreeMap::new(),
-            next: 0,
-            sender,
-            publish,
-        };
+        let subscriptions = Subscriptions { all: BTreeMap::new(), next: 0, sender, publish };
         let following = tokio::spawn(subscriptions.run(gateways, updates));
-        Self {
-            latest,
-            _following: Arc::new(AbortOnDropHandle::new(following)),
-        }
+        Self { latest, _following: Arc::new(AbortOnDropHandle::new(following)) }
     }
 }
 
@@ -64,11 +56,7 @@ struct Subscription {
 }
 
 impl Subscriptions {
-    async fn run(
-        mut self,
-        mut gateways: watch::Receiver<Arc<[Gateway]>>,
-        mut updates: mpsc::Receiver<ReportUpdate>,
-    ) {
+    async fn run(mut self, mut gateways: watch::Receiver<Arc<[Gateway]>>, mut updates: mpsc::Receiver<ReportUpdate>) {
         self.set_gateways(&gateways.borrow_and_update().clone());
         let mut follows = true;
         loop {
@@ -89,8 +77,7 @@ impl Subscriptions {
             let same = gateways.iter().find(|gateway| gateway.name == *name);
             same.is_some_and(|gateway| gateway.admin.as_ref() == Some(&subscription.address))
         };
-        self.all
-            .retain(|name, subscription| stays(name, subscription));
+        self.all.retain(|name, subscription| stays(name, subscription));
         self.forget_others();
         for gateway in gateways {
             match &gateway.admin {
@@ -121,8 +108,7 @@ impl Subscriptions {
     /// Takes in an update, unless its gateway has left.
     fn apply(&self, update: ReportUpdate) {
         let mut all = self.all.iter();
-        let Some((name, _)) = all.find(|(_, subscription)| subscription.number == update.number)
-        else {
+        let Some((name, _)) = all.find(|(_, subscription)| subscription.number == update.number) else {
             return;
         };
         self.publish.send_modify(|reports| {

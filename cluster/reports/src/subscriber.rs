@@ -45,10 +45,7 @@ struct ReportTime {
 
 impl ReportTime {
     fn of(report: &Report) -> Self {
-        Self {
-            started: report.started,
-            age_us: report.age_us,
-        }
+        Self { started: report.started, age_us: report.age_us }
     }
 }
 
@@ -85,12 +82,7 @@ impl Subscriber {
     ) -> Result<Infallible, RemoteError> {
         let client = ReportsClient::new(in_time(dial(&self.address)).await?);
         let mut client = client.max_decoding_message_size(MAX_MESSAGE);
-        let watch = async {
-            client
-                .watch(WatchRequest {})
-                .await
-                .map_err(RemoteError::broken)
-        };
+        let watch = async { client.watch(WatchRequest {}).await.map_err(RemoteError::broken) };
         let mut reports = in_time(watch).await?.into_inner();
         loop {
             let next = async { reports.message().await.map_err(RemoteError::broken) };
@@ -109,10 +101,7 @@ impl Subscriber {
     async fn expire(&self, received: &Notify) {
         loop {
             received.notified().await;
-            while timeout(Report::SILENT_AFTER, received.notified())
-                .await
-                .is_ok()
-            {}
+            while timeout(Report::SILENT_AFTER, received.notified()).await.is_ok() {}
             tracing::warn!(gateway = %self.gateway, "no report from a gateway in time; its last one is ignored until it reports again");
             self.send(None).await;
         }
@@ -138,9 +127,7 @@ async fn dial(address: &Address) -> Result<Channel, RemoteError> {
 
 async fn in_time<T>(work: impl Future<Output = Result<T, RemoteError>>) -> Result<T, RemoteError> {
     let silent = Report::SILENT_AFTER;
-    timeout(silent, work)
-        .await
-        .unwrap_or(Err(RemoteError::Silent(silent)))
+    timeout(silent, work).await.unwrap_or(Err(RemoteError::Silent(silent)))
 }
 
 /// The last cause: those between say only that something failed.

@@ -12,14 +12,14 @@ mod world;
 
 pub use applying::{
     a_changed_revision_is_refused_and_nothing_moves, a_changed_scaling_policy_moves_no_replica,
-    a_forgotten_service_leaves, a_retired_revision_ends, applying_again_keeps_the_count,
-    applying_makes_replicas_run, the_route_is_there_as_soon_as_it_is_applied,
+    a_forgotten_service_leaves, a_retired_revision_ends, applying_again_keeps_the_count, applying_makes_replicas_run,
+    the_route_is_there_as_soon_as_it_is_applied,
 };
 pub use holding::{a_lease_has_one_holder, two_leases_are_two};
 pub use reporting::{gateways_know_each_other, reports_arrive_and_leave_with_their_gateway};
 pub use scaling::{
-    a_late_watcher_sees_the_present, an_unknown_revision_is_named, counts_follow_scale,
-    generations_only_grow, zero_and_back,
+    a_late_watcher_sees_the_present, an_unknown_revision_is_named, counts_follow_scale, generations_only_grow,
+    zero_and_back,
 };
 pub use world::World;
 

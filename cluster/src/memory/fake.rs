@@ -13,8 +13,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::state::State;
 use crate::{
-    Applied, Apply, ClusterError, Desired, Directory, Failure, Gateways, HeldLease, LatestReports,
-    Lease, Leases, Replica, Reports, RevisionName, Scale, ServiceName, Snapshot,
+    Applied, Apply, ClusterError, Desired, Directory, Failure, Gateways, HeldLease, LatestReports, Lease, Leases,
+    Replica, Reports, RevisionName, Scale, ServiceName, Snapshot,
 };
 
 /// When replicas of a [`Fake`] become ready.
@@ -138,8 +138,7 @@ impl Apply for Fake {
 #[async_trait]
 impl Scale for Fake {
     async fn scale(&self, revision: &RevisionName, replicas: u32) -> Result<(), ClusterError> {
-        self.edit(|state| state.ledger.scale(revision, replicas))
-            .map(|_| ())
+        self.edit(|state| state.ledger.scale(revision, replicas)).map(|_| ())
     }
 }
 

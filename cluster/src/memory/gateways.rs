@@ -24,10 +24,7 @@ impl Gateways {
     /// A set without gateways.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            members: watch::Sender::new(Arc::new([])),
-            reports: watch::Sender::default(),
-        }
+        Self { members: watch::Sender::new(Arc::new([])), reports: watch::Sender::default() }
     }
 
     /// Adds a gateway. One of the same name is replaced.
@@ -41,10 +38,7 @@ impl Gateways {
             all.sort_by(|a, b| a.name.cmp(&b.name));
             *members = all.into();
         });
-        Membership {
-            name,
-            gateways: self.clone(),
-        }
+        Membership { name, gateways: self.clone() }
     }
 
     /// The gateways that are up, sorted by name, and every change.

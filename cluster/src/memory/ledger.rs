@@ -6,10 +6,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::{
-    Applied, ClusterError, Desired, Revision, RevisionName, Revisions, Route, Routes, ServiceName,
-    Workload,
-};
+use crate::{Applied, ClusterError, Desired, Revision, RevisionName, Revisions, Route, Routes, ServiceName, Workload};
 
 /// The desired services and the number of replicas of each revision.
 #[derive(Clone, Debug, Default)]
@@ -135,18 +132,15 @@ impl Ledger {
         let desired = self.services.get(service);
         for workload in desired.into_iter().flat_map(Desired::workloads) {
             let revision = revisions.entry(workload.revision.clone());
-            revision.or_insert_with(|| {
-                Arc::new(Revision::new(workload, self.replicas(&workload.revision)))
-            });
+            revision.or_insert_with(|| Arc::new(Revision::new(workload, self.replicas(&workload.revision))));
         }
     }
 
     fn check_unchanged(&self, new: &Workload) -> Result<(), ClusterError> {
         match self.workload(&new.revision) {
-            Some(old) if old.identity() != new.identity() => Err(ClusterError::refused(
-                &new.revision,
-                "an existing revision cannot be changed; make a new one",
-            )),
+            Some(old) if old.identity() != new.identity() => {
+                Err(ClusterError::refused(&new.revision, "an existing revision cannot be changed; make a new one"))
+            }
             Some(_) | None => Ok(()),
         }
     }
@@ -173,22 +167,13 @@ impl Ledger {
     }
 
     fn applied(&self) -> Applied {
-        Applied {
-            routes: self.routes.generation,
-        }
+        Applied { routes: self.routes.generation }
     }
 
     fn unknown(&self, revision: &RevisionName) -> ClusterError {
         let known: Vec<_> = self.replicas.keys().map(ToString::to_string).collect();
-        let known = if known.is_empty() {
-            "none".to_owned()
-        } else {
-            known.join(", ")
-        };
-        ClusterError::UnknownRevision {
-            name: revision.to_string(),
-            known,
-        }
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        ClusterError::UnknownRevision { name: revision.to_string(), known }
     }
 }
 

@@ -58,9 +58,7 @@ impl Borrow<str> for Host {
 /// An IPv6 address keeps its brackets; its colons are no port.
 fn without_port(authority: &str) -> &str {
     match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !open_bracket(host) => {
-            host
-        }
+        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !open_bracket(host) => host,
         Some(_) | None => authority,
     }
 }

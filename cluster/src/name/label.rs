@@ -15,22 +15,14 @@ pub(super) enum First {
 }
 
 /// Checks that `value` is a lower-case DNS label of at most `longest` characters.
-pub(super) fn check(
-    what: &'static str,
-    value: &str,
-    first: First,
-    longest: usize,
-) -> Result<(), ClusterError> {
+pub(super) fn check(what: &'static str, value: &str, first: First, longest: usize) -> Result<(), ClusterError> {
     let fault = |because: String| Err(ClusterError::name(what, value, because));
     let begins = match first {
         First::LetterOrDigit => value.starts_with(is_inner),
         First::Letter => value.starts_with(|c: char| c.is_ascii_lowercase()),
     };
     if value.len() > longest {
-        return fault(format!(
-            "must have at most {longest} characters, has {}",
-            value.len()
-        ));
+        return fault(format!("must have at most {longest} characters, has {}", value.len()));
     }
     if !begins || !value.ends_with(is_inner) || !value.chars().all(|c| is_inner(c) || c == '-') {
         let start = match first {

@@ -25,27 +25,15 @@ impl RevisionName {
     fn new(service: &ServiceName, number: u32) -> Result<Self, ClusterError> {
         let full = format!("{}{INFIX}{number:05}", service.name());
         if !(1..=MAX_NUMBER).contains(&number) {
-            return Err(ClusterError::name(
-                "revision",
-                &full,
-                "the number must be 1 to 99999",
-            ));
+            return Err(ClusterError::name("revision", &full, "the number must be 1 to 99999"));
         }
-        Ok(Self {
-            service: service.clone(),
-            number,
-            full: full.into(),
-        })
+        Ok(Self { service: service.clone(), number, full: full.into() })
     }
 
     /// The range of an ordered map that holds all revisions of a service. Its ends are no revisions.
     #[must_use]
     pub fn all_of(service: &ServiceName) -> RangeInclusive<Self> {
-        let end = |number| Self {
-            service: service.clone(),
-            number,
-            full: Arc::default(),
-        };
+        let end = |number| Self { service: service.clone(), number, full: Arc::default() };
         end(0)..=end(MAX_NUMBER + 1)
     }
 
@@ -54,21 +42,11 @@ impl RevisionName {
     /// # Errors
     /// [`ClusterError::Name`] when it is not written as [`Self::as_str`] writes it.
     pub fn parse(namespace: &str, full: &str) -> Result<Self, ClusterError> {
-        let fault = || {
-            ClusterError::name(
-                "revision",
-                full,
-                "must look like {service}-predictor-{NNNNN}",
-            )
-        };
+        let fault = || ClusterError::name("revision", full, "must look like {service}-predictor-{NNNNN}");
         let (name, number) = full.rsplit_once(INFIX).ok_or_else(fault)?;
         let number = number.parse().map_err(|_| fault())?;
         let revision = Self::new(&ServiceName::new(namespace, name)?, number)?;
-        if *revision.full == *full {
-            Ok(revision)
-        } else {
-            Err(fault())
-        }
+        if *revision.full == *full { Ok(revision) } else { Err(fault()) }
     }
 
     /// The service that it is a revision of.

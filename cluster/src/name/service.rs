@@ -29,10 +29,7 @@ impl ServiceName {
     pub fn new(namespace: &str, name: &str) -> Result<Self, ClusterError> {
         label::check("namespace", namespace, First::LetterOrDigit, MAX_LABEL)?;
         label::check("service name", name, First::Letter, Self::MAX_LENGTH)?;
-        Ok(Self {
-            namespace: namespace.into(),
-            name: name.into(),
-        })
+        Ok(Self { namespace: namespace.into(), name: name.into() })
     }
 
     /// Namespace of the InferenceService.

@@ -15,10 +15,7 @@ fn refused(namespace: &str, name: &str, text: &str) {
 #[test]
 fn service_names_are_labels_that_leave_room_for_a_revision() {
     let longest = "a".repeat(47);
-    assert_eq!(
-        service(&longest).revision(99_999).unwrap().as_str().len(),
-        63
-    );
+    assert_eq!(service(&longest).revision(99_999).unwrap().as_str().len(), 63);
     refused("default", &"a".repeat(48), "at most 47 characters, has 48");
     refused("default", "9lives", "start with a letter");
     refused("default", "a-", "not end with '-'");
@@ -33,18 +30,9 @@ fn a_service_answers_to_these_hosts() {
     let digits = service("digits");
     let tag = Tag::new("prev").unwrap();
     let host = |host: Result<Host, crate::ClusterError>| host.unwrap().to_string();
-    assert_eq!(
-        host(digits.host("example.com")),
-        "digits-default.example.com"
-    );
-    assert_eq!(
-        host(digits.predictor_host("example.com")),
-        "digits-predictor-default.example.com"
-    );
-    assert_eq!(
-        host(digits.tagged_host(&tag, "Example.com.")),
-        "prev-digits-default.example.com"
-    );
+    assert_eq!(host(digits.host("example.com")), "digits-default.example.com");
+    assert_eq!(host(digits.predictor_host("example.com")), "digits-predictor-default.example.com");
+    assert_eq!(host(digits.tagged_host(&tag, "Example.com.")), "prev-digits-default.example.com");
     let inside: Vec<_> = digits.inside_hosts("cluster.local").unwrap();
     let inside: Vec<_> = inside.iter().map(Host::as_str).collect();
     assert_eq!(

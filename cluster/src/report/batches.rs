@@ -7,10 +7,7 @@ use super::buckets::Buckets;
 
 /// Batch sizes: up to 16 each has its own bucket, above that there are eight for each doubling; 65 536
 /// and more share the last. So the memory of a report is bounded whatever a replica says.
-const BUCKETS: Buckets = Buckets {
-    cuts: 3,
-    count: 113,
-};
+const BUCKETS: Buckets = Buckets { cuts: 3, count: 113 };
 
 /// Batches by size. All have the same buckets, so they add up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,12 +59,8 @@ impl Batches {
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |size| earlier.by_size.get(&size).copied().unwrap_or_default();
-        let news = self
-            .iter()
-            .map(|(size, now)| (size, now.since(before(size))));
-        Self {
-            by_size: news.filter(|(_, times)| times.count > 0).collect(),
-        }
+        let news = self.iter().map(|(size, now)| (size, now.since(before(size))));
+        Self { by_size: news.filter(|(_, times)| times.count > 0).collect() }
     }
 }
 

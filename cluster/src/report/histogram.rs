@@ -7,10 +7,7 @@ use super::buckets::Buckets;
 
 /// Microseconds. Eight buckets for each doubling, so a quantile is off by at most an eighth (6 % from the
 /// middle); below 16 µs each number has its own. 268 s (2^28 µs) and more share the last: hardly a request lives so long.
-const BUCKETS: Buckets = Buckets {
-    cuts: 3,
-    count: 209,
-};
+const BUCKETS: Buckets = Buckets { cuts: 3, count: 209 };
 
 /// How many durations fell into each bucket. All histograms have the same buckets, so they add up. An
 /// empty one takes no memory.
@@ -28,8 +25,7 @@ impl Histogram {
     /// The smallest duration of each bucket, in microseconds; the last has no upper end.
     #[must_use]
     pub fn bounds_us() -> &'static [u64] {
-        static BOUNDS: LazyLock<Vec<u64>> =
-            LazyLock::new(|| (0..BUCKETS.count).map(|i| BUCKETS.lower(i)).collect());
+        static BOUNDS: LazyLock<Vec<u64>> = LazyLock::new(|| (0..BUCKETS.count).map(|i| BUCKETS.lower(i)).collect());
         &BOUNDS
     }
 
@@ -38,10 +34,7 @@ impl Histogram {
     #[must_use]
     pub fn from_counts(counts: Vec<u64>, sum_us: u64) -> Option<Self> {
         let fits = counts.len() == Self::BUCKETS;
-        fits.then(|| Self {
-            counts: counts.into(),
-            sum_us,
-        })
+        fits.then(|| Self { counts: counts.into(), sum_us })
     }
 
     /// Counts one duration, in whole microseconds.
@@ -109,9 +102,7 @@ impl Histogram {
         let before = earlier.counts.iter().chain(std::iter::repeat(&0));
         let counts = self.counts.iter().zip(before);
         Self {
-            counts: counts
-                .map(|(now, then)| now.saturating_sub(*then))
-                .collect(),
+            counts: counts.map(|(now, then)| now.saturating_sub(*then)).collect(),
             sum_us: self.sum_us.saturating_sub(earlier.sum_us),
         }
     }
@@ -127,10 +118,6 @@ impl Histogram {
 /// The middle of a bucket; the last one has none, its lower end stands for it.
 fn middle(index: usize) -> Duration {
     let lower = BUCKETS.lower(index);
-    let upper = if index + 1 < BUCKETS.count {
-        BUCKETS.lower(index + 1)
-    } else {
-        lower + 1
-    };
+    let upper = if index + 1 < BUCKETS.count { BUCKETS.lower(index + 1) } else { lower + 1 };
     Duration::from_micros(lower + (upper - lower) / 2)
 }

@@ -16,10 +16,7 @@ fn of(values: &[u64]) -> Histogram {
 fn buckets_cover_a_microsecond_to_minutes() {
     let bounds = Histogram::bounds_us();
     assert_eq!(bounds.len(), Histogram::BUCKETS);
-    assert_eq!(
-        bounds[..18],
-        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18]
-    );
+    assert_eq!(bounds[..18], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18]);
     assert_eq!(bounds[Histogram::BUCKETS - 1], 1 << 28);
 }
 
@@ -32,25 +29,15 @@ fn an_empty_histogram_has_no_quantile() {
 
 #[test]
 fn a_restarted_gateway_counts_as_new() {
-    let before = Activity {
-        arrivals: 10,
-        ..Activity::default()
-    };
-    let after = Activity {
-        arrivals: 3,
-        woken: 1,
-        ..Activity::default()
-    };
+    let before = Activity { arrivals: 10, ..Activity::default() };
+    let after = Activity { arrivals: 3, woken: 1, ..Activity::default() };
     assert_eq!(after.since(&before), after);
     assert_eq!(before.since(&before).arrivals, 0);
 }
 
 #[test]
 fn credits_are_what_is_so_now_and_add_up_over_gateways() {
-    let with = |credits| Activity {
-        credits,
-        ..Activity::default()
-    };
+    let with = |credits| Activity { credits, ..Activity::default() };
     assert_eq!(with(6).since(&with(9)).credits, 6);
     let mut both = with(3);
     both.merge(&with(5));
@@ -65,16 +52,9 @@ fn batches_keep_their_mean_size() {
     batches.record(35, Duration::from_millis(12));
     let earlier = batches.clone();
     batches.record(8, Duration::from_millis(6));
-    let all: Vec<_> = batches
-        .iter()
-        .map(|(size, t)| (size, t.count, t.rows, t.total_us))
-        .collect();
+    let all: Vec<_> = batches.iter().map(|(size, t)| (size, t.count, t.rows, t.total_us)).collect();
     assert_eq!(all, [(8, 2, 16, 10_000), (32, 2, 68, 22_000)]);
-    let news: Vec<_> = batches
-        .since(&earlier)
-        .iter()
-        .map(|(size, t)| (size, t.count))
-        .collect();
+    let news: Vec<_> = batches.since(&earlier).iter().map(|(size, t)| (size, t.count)).collect();
     assert_eq!(news, [(8, 1)]);
 }
 

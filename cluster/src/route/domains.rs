@@ -18,15 +18,10 @@ impl Domains {
     pub fn refuse_foreign_hosts(&self, route: &mut Route) {
         let service = &route.service;
         let own = self.hosts(service);
-        let mut refused: Vec<_> = route
-            .hosts
-            .extract_if(.., |host| !own.contains(host))
-            .collect();
+        let mut refused: Vec<_> = route.hosts.extract_if(.., |host| !own.contains(host)).collect();
         for tagged in &mut route.tags {
             let own = self.tagged_host(service, &tagged.tag);
-            let foreign = tagged
-                .hosts
-                .extract_if(.., |host| own.as_ref() != Some(host));
+            let foreign = tagged.hosts.extract_if(.., |host| own.as_ref() != Some(host));
             refused.extend(foreign);
         }
         route.refused_hosts = refused;
@@ -35,14 +30,8 @@ impl Domains {
     /// The hosts of a service itself.
     fn hosts(&self, service: &ServiceName) -> Vec<Host> {
         let inside = service.inside_hosts(&self.cluster).unwrap_or_default();
-        let outside = [
-            service.host(&self.external),
-            service.predictor_host(&self.external),
-        ];
-        inside
-            .into_iter()
-            .chain(outside.into_iter().flatten())
-            .collect()
+        let outside = [service.host(&self.external), service.predictor_host(&self.external)];
+        inside.into_iter().chain(outside.into_iter().flatten()).collect()
     }
 
     fn tagged_host(&self, service: &ServiceName, tag: &Tag) -> Option<Host> {
@@ -56,10 +45,7 @@ mod tests {
     use crate::{Destination, Tagged};
 
     fn domains() -> Domains {
-        Domains {
-            external: "example.com".to_owned(),
-            cluster: "cluster.local".to_owned(),
-        }
+        Domains { external: "example.com".to_owned(), cluster: "cluster.local".to_owned() }
     }
 
     fn host(text: &str) -> Host {

@@ -19,10 +19,7 @@ impl Split {
     /// Everything to one revision.
     #[must_use]
     pub fn all(revision: RevisionName) -> Self {
-        Self(vec![Target {
-            revision,
-            weight: 100,
-        }])
+        Self(vec![Target { revision, weight: 100 }])
     }
 
     /// Shares by weight.
@@ -33,10 +30,7 @@ impl Split {
     pub fn new(targets: Vec<Target>) -> Result<Self, ClusterError> {
         for (i, target) in targets.iter().enumerate() {
             if targets[..i].iter().any(|t| t.revision == target.revision) {
-                return Err(ClusterError::refused(
-                    &target.revision,
-                    "listed twice in the split",
-                ));
+                return Err(ClusterError::refused(&target.revision, "listed twice in the split"));
             }
         }
         let sum: u64 = targets.iter().map(|target| u64::from(target.weight)).sum();

@@ -79,11 +79,7 @@ impl Routes {
         for HostClaim { host, route, .. } in self.routes.iter().flat_map(claims) {
             let holder = holders.get(host).map(|holder| &holder.route.service);
             if let Some(holder) = holder.filter(|holder| **holder != route.service) {
-                conflicts.push(Conflict {
-                    host: host.clone(),
-                    holder: holder.clone(),
-                    loser: route.service.clone(),
-                });
+                conflicts.push(Conflict { host: host.clone(), holder: holder.clone(), loser: route.service.clone() });
             }
         }
         conflicts
@@ -100,11 +96,7 @@ impl HostClaim<'_> {
 
 /// The claims of a route: its own hosts, then those of its tags.
 fn claims(route: &Arc<Route>) -> impl Iterator<Item = HostClaim<'_>> {
-    let own = route.hosts.iter().map(move |host| HostClaim {
-        host,
-        route,
-        tag: None,
-    });
+    let own = route.hosts.iter().map(move |host| HostClaim { host, route, tag: None });
     own.chain(tagged(route))
 }
 

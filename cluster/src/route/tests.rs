@@ -10,10 +10,7 @@ fn route(service: &str, since: u64, hosts: &[&str]) -> Arc<Route> {
     let split = Destination::Split(Split::all(first.clone()));
     let mut route = Route::new(first.service().clone(), split);
     route.since = since;
-    route.hosts = hosts
-        .iter()
-        .map(|host| Host::parse(host).unwrap())
-        .collect();
+    route.hosts = hosts.iter().map(|host| Host::parse(host).unwrap()).collect();
     Arc::new(route)
 }
 
@@ -38,18 +35,10 @@ fn the_older_service_keeps_the_host() {
 fn a_tag_does_not_get_the_host_of_a_service() {
     let host = Host::parse("prev-a.example.com").unwrap();
     let mut old = Route::clone(&route("a", 10, &["a.example.com"]));
-    old.tags = vec![Tagged {
-        tag: Tag::new("prev").unwrap(),
-        hosts: vec![host.clone()],
-        revision: revision("a", 1),
-    }];
+    old.tags = vec![Tagged { tag: Tag::new("prev").unwrap(), hosts: vec![host.clone()], revision: revision("a", 1) }];
     let young = route("prev-a", 20, &["prev-a.example.com"]);
     let routes = Routes::new(1, vec![Arc::new(old.clone()), young.clone()]);
-    let conflict = Conflict {
-        host,
-        holder: young.service.clone(),
-        loser: old.service,
-    };
+    let conflict = Conflict { host, holder: young.service.clone(), loser: old.service };
     assert_eq!(routes.conflicts(), [conflict]);
 }
 
@@ -74,27 +63,17 @@ fn a_service_of_another_namespace_does_not_get_the_host_of_a_tag() {
     let [conflict] = &routes.conflicts()[..] else {
         panic!("{:?}", routes.conflicts());
     };
-    assert_eq!(
-        (&conflict.holder, &conflict.loser),
-        (&old.service, &young.service)
-    );
+    assert_eq!((&conflict.holder, &conflict.loser), (&old.service, &young.service));
     assert_eq!(routes.holders()[&host].tag, Some(0));
 }
 
 #[test]
 fn a_split_needs_a_share_and_no_revision_twice() {
-    let target = |number, weight| Target {
-        revision: revision("a", number),
-        weight,
-    };
+    let target = |number, weight| Target { revision: revision("a", number), weight };
     let split = Split::new(vec![target(1, 80), target(2, 20), target(3, 0)]).unwrap();
     assert_eq!(split.total(), 100);
-    for wrong in [
-        vec![],
-        vec![target(1, 0)],
-        vec![target(1, 1), target(1, 2)],
-        vec![target(1, u32::MAX), target(2, 1)],
-    ] {
+    for wrong in [vec![], vec![target(1, 0)], vec![target(1, 1), target(1, 2)], vec![target(1, u32::MAX), target(2, 1)]]
+    {
         assert!(Split::new(wrong).is_err());
     }
 }

@@ -74,10 +74,7 @@ impl ScalingRules {
     pub fn default_up() -> Self {
         Self {
             window: Duration::ZERO,
-            policies: vec![
-                RatePolicy::each_15s(MostChange::Pods(4)),
-                RatePolicy::each_15s(MostChange::Percent(100)),
-            ],
+            policies: vec![RatePolicy::each_15s(MostChange::Pods(4)), RatePolicy::each_15s(MostChange::Percent(100))],
             select: PolicySelect::Max,
             tolerance: 0.0,
         }
@@ -97,9 +94,6 @@ impl ScalingRules {
 
 impl RatePolicy {
     const fn each_15s(most: MostChange) -> Self {
-        Self {
-            most,
-            period: Duration::from_secs(15),
-        }
+        Self { most, period: Duration::from_secs(15) }
     }
 }

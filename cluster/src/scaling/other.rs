@@ -27,10 +27,7 @@ impl OtherAutoscaler {
     #[must_use]
     pub fn restrict(&self, policy: ScalingPolicy) -> Option<ScalingPolicy> {
         match self.writes {
-            WrittenNumber::MinReplicas => Some(ScalingPolicy {
-                max: Some(policy.min),
-                ..policy
-            }),
+            WrittenNumber::MinReplicas => Some(ScalingPolicy { max: Some(policy.min), ..policy }),
             WrittenNumber::Replicas => None,
         }
     }
@@ -42,15 +39,8 @@ mod tests {
 
     #[test]
     fn weir_keeps_to_the_number_that_another_writes_and_leaves_what_it_sets() {
-        let policy = ScalingPolicy {
-            min: 3,
-            max: Some(20),
-            ..ScalingPolicy::default()
-        };
-        let other = |writes| OtherAutoscaler {
-            name: "HorizontalPodAutoscaler digits".into(),
-            writes,
-        };
+        let policy = ScalingPolicy { min: 3, max: Some(20), ..ScalingPolicy::default() };
+        let other = |writes| OtherAutoscaler { name: "HorizontalPodAutoscaler digits".into(), writes };
         let kept = other(WrittenNumber::MinReplicas).restrict(policy.clone());
         let kept = kept.unwrap();
         assert_eq!((kept.bound(0), kept.bound(9)), (3, 3));

@@ -18,17 +18,12 @@ pub(super) struct Changes<'a> {
 
 impl<'a> Changes<'a> {
     pub(super) fn new(now: &'a Revisions, before: &'a Revisions) -> Self {
-        Self {
-            now: now.iter().peekable(),
-            before: before.iter().peekable(),
-        }
+        Self { now: now.iter().peekable(), before: before.iter().peekable() }
     }
 
     /// Passes over what both share: of a thousand revisions mostly all but one.
     fn pass_over_same(&mut self) {
-        let is_same = |(_, now): &(_, &Arc<Revision>), (_, before): &(_, &Arc<Revision>)| {
-            Arc::ptr_eq(now, before)
-        };
+        let is_same = |(_, now): &(_, &Arc<Revision>), (_, before): &(_, &Arc<Revision>)| Arc::ptr_eq(now, before);
         while let (Some(now), Some(before)) = (self.now.peek(), self.before.peek())
             && is_same(now, before)
         {

@@ -28,11 +28,9 @@ impl Replica {
     pub fn end_of_run(&self, starts_before: u32) -> Option<&Failure> {
         let last_ended = match self.phase {
             Phase::BackOff => Some(self.restarts),
-            Phase::Pending
-            | Phase::Starting
-            | Phase::Ready
-            | Phase::Unready
-            | Phase::Terminating => self.restarts.checked_sub(1),
+            Phase::Pending | Phase::Starting | Phase::Ready | Phase::Unready | Phase::Terminating => {
+                self.restarts.checked_sub(1)
+            }
         };
         let is_it = last_ended == Some(starts_before);
         self.last_exit.as_ref().filter(|_| is_it)
@@ -114,12 +112,7 @@ impl Failure {
     /// A failure of which no time and no exit status are known.
     #[must_use]
     pub fn new(reason: FailureReason, message: impl Into<Arc<str>>) -> Self {
-        Self {
-            reason,
-            message: message.into(),
-            exit_code: None,
-            at: None,
-        }
+        Self { reason, message: message.into(), exit_code: None, at: None }
     }
 
     /// True if a request that the program had may be what ended it: it crashed, exited by itself, or was killed for hanging.
@@ -128,9 +121,9 @@ impl Failure {
     pub fn may_be_of_a_request(&self) -> bool {
         match self.reason {
             FailureReason::Hung => true,
-            FailureReason::Exited | FailureReason::CrashLoopBackOff => self
-                .exit_code
-                .is_some_and(|code| code != 0 && !SIGNALS_FROM_OUTSIDE.contains(&(code - 128))),
+            FailureReason::Exited | FailureReason::CrashLoopBackOff => {
+                self.exit_code.is_some_and(|code| code != 0 && !SIGNALS_FROM_OUTSIDE.contains(&(code - 128)))
+            }
             FailureReason::StorageFailed
             | FailureReason::NotStarted
             | FailureReason::NotReady
@@ -193,20 +186,14 @@ mod tests {
     use super::*;
 
     fn ended(reason: FailureReason, exit_code: Option<i32>) -> Failure {
-        Failure {
-            exit_code,
-            ..Failure::new(reason, "it ended")
-        }
+        Failure { exit_code, ..Failure::new(reason, "it ended") }
     }
 
     #[test]
     fn a_request_may_end_a_program_by_a_crash_and_not_by_a_signal_from_outside() {
         // Exits by itself, SIGILL, SIGABRT, SIGBUS, SIGFPE and SIGSEGV; asked to end, SIGKILL, SIGTERM, and an eviction.
         for code in [1, 3, 132, 134, 135, 136, 139] {
-            assert!(
-                ended(FailureReason::Exited, Some(code)).may_be_of_a_request(),
-                "{code}"
-            );
+            assert!(ended(FailureReason::Exited, Some(code)).may_be_of_a_request(), "{code}");
         }
         for code in [Some(0), Some(137), Some(143), Some(130), None] {
             let end = ended(FailureReason::Exited, code);

@@ -35,15 +35,8 @@ const NOTHING_WHEN_EMPTY: [&str; 19] = [
 const RESOURCE_LISTS: [&str; 3] = ["limits", "overhead", "requests"];
 
 /// Mappings of texts to texts, whose fields have any names.
-const TEXTS: [&str; 7] = [
-    "annotations",
-    "labels",
-    "matchLabels",
-    "nodeSelector",
-    "options",
-    "parameters",
-    "volumeAttributes",
-];
+const TEXTS: [&str; 7] =
+    ["annotations", "labels", "matchLabels", "nodeSelector", "options", "parameters", "volumeAttributes"];
 
 /// Fields that hold one quantity.
 const QUANTITIES: [&str; 2] = ["divisor", "sizeLimit"];
@@ -74,9 +67,7 @@ fn canonical(field: &str, value: Value) -> Option<Value> {
             let canonical = items.map(|item| canonical(field, item).unwrap_or_else(|| json!({})));
             Some(Value::Array(canonical.collect()))
         }
-        Value::Object(fields) if TEXTS.contains(&field) && !fields.is_empty() => {
-            Some(Value::Object(fields))
-        }
+        Value::Object(fields) if TEXTS.contains(&field) && !fields.is_empty() => Some(Value::Object(fields)),
         Value::Object(fields) => {
             let fields = fields_of(field, fields);
             let is_nothing = fields.is_empty() && NOTHING_WHEN_EMPTY.contains(&field);
@@ -101,22 +92,16 @@ fn fields_of(name: &str, fields: Map<String, Value>) -> Map<String, Value> {
     };
     one_account(&mut fields);
     let defaults = defaults(name, &fields);
-    fields.retain(|field, value| {
-        !defaults
-            .iter()
-            .any(|(of, default)| of == field && default == value)
-    });
+    fields.retain(|field, value| !defaults.iter().any(|(of, default)| of == field && default == value));
     fields
 }
 
 fn rounded((resource, amount): (String, Value)) -> (String, Value) {
     match amount {
         Value::String(text) => (resource, quantity::in_thousandths(text).into()),
-        other @ (Value::Null
-        | Value::Bool(_)
-        | Value::Number(_)
-        | Value::Array(_)
-        | Value::Object(_)) => (resource, other),
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+            (resource, other)
+        }
     }
 }
 
@@ -151,12 +136,9 @@ fn defaults(name: &str, fields: &Map<String, Value>) -> Vec<(&'static str, Value
         "ports" => vec![("hostPort", json!(0)), ("protocol", json!("TCP"))],
         "resourceFieldRef" => vec![("divisor", json!(quantity::exact("0".to_owned())))],
         "serviceAccountToken" => vec![("expirationSeconds", json!(3600))],
-        "tolerations" => vec![
-            ("effect", json!("")),
-            ("key", json!("")),
-            ("operator", json!("Equal")),
-            ("value", json!("")),
-        ],
+        "tolerations" => {
+            vec![("effect", json!("")), ("key", json!("")), ("operator", json!("Equal")), ("value", json!(""))]
+        }
         "volumeMounts" => vec![("mountPropagation", json!("None")), ("subPath", json!(""))],
         _ if CONTAINERS.contains(&name) => of_container(fields),
         _ if FILES.contains(&name) => vec![("defaultMode", json!(0o644))],
@@ -232,14 +214,8 @@ mod tests {
 
     #[test]
     fn what_is_empty_is_absent_unless_it_says_something() {
-        same(
-            &json!({ "name": "a", "envFrom": [], "resources": {} }),
-            &json!({ "name": "a" }),
-        );
-        same(
-            &json!({ "resources": { "limits": {} }, "securityContext": {} }),
-            &json!({}),
-        );
+        same(&json!({ "name": "a", "envFrom": [], "resources": {} }), &json!({ "name": "a" }));
+        same(&json!({ "resources": { "limits": {} }, "securityContext": {} }), &json!({}));
         let volume = |source: &Value| json!({ "spec": { "volumes": [source] } });
         let memory = volume(&json!({ "name": "v", "emptyDir": {} }));
         assert_ne!(meaning(memory), meaning(volume(&json!({ "name": "v" }))));
@@ -250,26 +226,13 @@ mod tests {
     #[test]
     fn defaults_of_the_api_server_are_absent() {
         let port = |fields: &Value| json!({ "ports": [fields] });
-        same(
-            &port(&json!({ "containerPort": 80, "protocol": "TCP" })),
-            &port(&json!({ "containerPort": 80 })),
-        );
-        differ(
-            &port(&json!({ "containerPort": 80, "protocol": "UDP" })),
-            &port(&json!({ "containerPort": 80 })),
-        );
-        let image =
-            |image: &str, policy: &str| json!({ "image": image, "imagePullPolicy": policy });
+        same(&port(&json!({ "containerPort": 80, "protocol": "TCP" })), &port(&json!({ "containerPort": 80 })));
+        differ(&port(&json!({ "containerPort": 80, "protocol": "UDP" })), &port(&json!({ "containerPort": 80 })));
+        let image = |image: &str, policy: &str| json!({ "image": image, "imagePullPolicy": policy });
         same(&image("a:1", "IfNotPresent"), &json!({ "image": "a:1" }));
-        same(
-            &image("host:5000/a", "Always"),
-            &json!({ "image": "host:5000/a" }),
-        );
+        same(&image("host:5000/a", "Always"), &json!({ "image": "host:5000/a" }));
         differ(&image("a:1", "Always"), &json!({ "image": "a:1" }));
-        same(
-            &json!({ "env": [{ "name": "A", "value": "" }] }),
-            &json!({ "env": [{ "name": "A" }] }),
-        );
+        same(&json!({ "env": [{ "name": "A", "value": "" }] }), &json!({ "env": [{ "name": "A" }] }));
     }
 
     #[test]
@@ -303,10 +266,8 @@ mod tests {
         scalar.prop_recursive(4, 32, 4, move |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
-                prop::collection::vec((field.clone(), inner), 0..4).prop_map(|fields| fields
-                    .into_iter()
-                    .map(|(name, value)| (name.to_owned(), value))
-                    .collect()),
+                prop::collection::vec((field.clone(), inner), 0..4)
+                    .prop_map(|fields| fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()),
             ]
         })
     }

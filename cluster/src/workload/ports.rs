@@ -16,13 +16,7 @@ const DEFAULT_PORT: u16 = 8080;
 
 /// Flags that name the port for HTTP, most telling first. `--port` is gRPC's where a server has
 /// another for HTTP, as OpenVINO and TensorFlow Serving do.
-const HTTP_FLAGS: [&str; 5] = [
-    "http-port",
-    "http_port",
-    "rest-port",
-    "rest_port",
-    "rest_api_port",
-];
+const HTTP_FLAGS: [&str; 5] = ["http-port", "http_port", "rest-port", "rest_port", "rest_api_port"];
 const GRPC_FLAGS: [&str; 2] = ["grpc-port", "grpc_port"];
 const ANY_FLAG: &str = "port";
 
@@ -36,25 +30,15 @@ impl ContainerPorts {
     /// `MLSERVER_HTTP_PORT` say; without any, 8080 for both, the protocol told apart by the first bytes.
     #[must_use]
     pub fn of(container: &Container) -> Self {
-        let said = [
-            Self::declared(container),
-            Self::by_flags(container),
-            Self::by_variables(container),
-        ];
+        let said = [Self::declared(container), Self::by_flags(container), Self::by_variables(container)];
         let ports = said.into_iter().flatten().reduce(Self::with);
-        ports.unwrap_or(Self {
-            http: Some(DEFAULT_PORT),
-            grpc: Some(DEFAULT_PORT),
-        })
+        ports.unwrap_or(Self { http: Some(DEFAULT_PORT), grpc: Some(DEFAULT_PORT) })
     }
 
     /// These, and of a protocol without one the other's, unless that is a port of these under another name.
     fn with(self, other: Self) -> Self {
         let is_new = |port: &u16| ![self.http, self.grpc].contains(&Some(*port));
-        Self {
-            http: self.http.or(other.http.filter(is_new)),
-            grpc: self.grpc.or(other.grpc.filter(is_new)),
-        }
+        Self { http: self.http.or(other.http.filter(is_new)), grpc: self.grpc.or(other.grpc.filter(is_new)) }
     }
 
     /// The ports that the field `ports` declares.
@@ -71,17 +55,11 @@ impl ContainerPorts {
 
     fn by_flags(container: &Container) -> Option<Self> {
         let command = container.command.iter().flatten();
-        let words: Vec<&str> = command
-            .chain(container.args.iter().flatten())
-            .map(String::as_str)
-            .collect();
+        let words: Vec<&str> = command.chain(container.args.iter().flatten()).map(String::as_str).collect();
         let any = |names: &[&str]| names.iter().find_map(|name| flag(&words, name));
         let (http, grpc) = (any(&HTTP_FLAGS), any(&GRPC_FLAGS));
         let plain = flag(&words, ANY_FLAG);
-        let ports = Self {
-            http: http.or(plain),
-            grpc: grpc.or(plain.filter(|_| http.is_some())),
-        };
+        let ports = Self { http: http.or(plain), grpc: grpc.or(plain.filter(|_| http.is_some())) };
         ports.is_some().then_some(ports)
     }
 
@@ -91,10 +69,7 @@ impl ContainerPorts {
             let named = variables.find(|variable| variable.name.ends_with(ending))?;
             named.value.as_ref()?.parse().ok()
         };
-        let ports = Self {
-            http: port(HTTP_VARIABLE),
-            grpc: port(GRPC_VARIABLE),
-        };
+        let ports = Self { http: port(HTTP_VARIABLE), grpc: port(GRPC_VARIABLE) };
         ports.is_some().then_some(ports)
     }
 

@@ -17,10 +17,7 @@ fn workload(containers: Vec<Container>) -> Workload {
         revision: service.revision(1).unwrap(),
         template: PodTemplate::from(PodTemplateSpec {
             metadata: None,
-            spec: Some(PodSpec {
-                containers,
-                ..PodSpec::default()
-            }),
+            spec: Some(PodSpec { containers, ..PodSpec::default() }),
         }),
         storage: vec![Storage {
             uri: "pvc://models/digits".into(),
@@ -43,56 +40,20 @@ fn ports(value: Value, http: Option<u16>, grpc: Option<u16>) {
 fn ports_are_declared_or_flags_or_8080() {
     let port = |number: u16, name: &str| json!({ "containerPort": number, "name": name });
     ports(json!({}), Some(8080), Some(8080));
-    ports(
-        json!({ "ports": [{ "containerPort": 5000 }] }),
-        Some(5000),
-        None,
-    );
-    ports(
-        json!({ "ports": [port(9000, "h2c"), port(8080, "http1"), port(8002, "metrics")] }),
-        Some(8080),
-        Some(9000),
-    );
+    ports(json!({ "ports": [{ "containerPort": 5000 }] }), Some(5000), None);
+    ports(json!({ "ports": [port(9000, "h2c"), port(8080, "http1"), port(8002, "metrics")] }), Some(8080), Some(9000));
     ports(json!({ "ports": [port(9, "grpc-x")] }), None, Some(9));
     let args = |args: &[&str]| json!({ "args": args });
-    ports(
-        args(&["--grpc-port=9000", "--http-port", "8085"]),
-        Some(8085),
-        Some(9000),
-    );
-    ports(
-        args(&["--port=9000", "--rest_port=8080"]),
-        Some(8080),
-        Some(9000),
-    );
-    ports(
-        args(&["--port=9000", "--rest_api_port=8080"]),
-        Some(8080),
-        Some(9000),
-    );
+    ports(args(&["--grpc-port=9000", "--http-port", "8085"]), Some(8085), Some(9000));
+    ports(args(&["--port=9000", "--rest_port=8080"]), Some(8080), Some(9000));
+    ports(args(&["--port=9000", "--rest_api_port=8080"]), Some(8080), Some(9000));
     ports(args(&["--port", "7000"]), Some(7000), None);
-    ports(
-        args(&[
-            "--http-port=8080",
-            "--grpc-port=9000",
-            "--http-port",
-            "9080",
-        ]),
-        Some(9080),
-        Some(9000),
-    );
+    ports(args(&["--http-port=8080", "--grpc-port=9000", "--http-port", "9080"]), Some(9080), Some(9000));
     ports(args(&["--portal", "7000"]), Some(8080), Some(8080));
     let variable = |name: &str, value: &str| json!({ "name": name, "value": value });
-    let variables = [
-        variable("MLSERVER_HTTP_PORT", "8081"),
-        variable("MLSERVER_GRPC_PORT", "9001"),
-    ];
+    let variables = [variable("MLSERVER_HTTP_PORT", "8081"), variable("MLSERVER_GRPC_PORT", "9001")];
     ports(json!({ "env": variables }), Some(8081), Some(9001));
-    ports(
-        json!({ "env": variables, "ports": [{ "containerPort": 5000 }] }),
-        Some(5000),
-        Some(9001),
-    );
+    ports(json!({ "env": variables, "ports": [{ "containerPort": 5000 }] }), Some(5000), Some(9001));
 }
 
 #[test]

@@ -79,8 +79,8 @@ impl Connections {
 /// TLS 1.2 and 1.3.
 fn config(resolver: Arc<Resolver>, callers: &Callers) -> Result<ServerConfig, rustls::Error> {
     let provider = Arc::new(ring::default_provider());
-    let builder = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&version::TLS13, &version::TLS12])?;
+    let builder =
+        ServerConfig::builder_with_provider(provider).with_protocol_versions(&[&version::TLS13, &version::TLS12])?;
     let mut config = callers.checked_by(builder).with_cert_resolver(resolver);
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
     Ok(config)

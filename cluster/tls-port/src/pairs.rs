@@ -26,11 +26,7 @@ pub(crate) struct Pairs {
 
 impl Pairs {
     pub(crate) fn of(current: ServingPair) -> Self {
-        Self {
-            current,
-            next: None,
-            former_authority: None,
-        }
+        Self { current, next: None, former_authority: None }
     }
 
     /// Authorities that the API server has to trust, in PEM.
@@ -43,21 +39,13 @@ impl Pairs {
 
     /// Makes the next pair known. The authority before the current one has been out of use for most of a life.
     pub(crate) fn with_next(self, next: ServingPair) -> Self {
-        Self {
-            current: self.current,
-            next: Some(next),
-            former_authority: None,
-        }
+        Self { current: self.current, next: Some(next), former_authority: None }
     }
 
     /// Puts the next pair to use.
     pub(crate) fn switched(self) -> Self {
         match self.next {
-            Some(next) => Self {
-                former_authority: Some(self.current.authority),
-                current: next,
-                next: None,
-            },
+            Some(next) => Self { former_authority: Some(self.current.authority), current: next, next: None },
             None => self,
         }
     }
@@ -92,10 +80,7 @@ mod tests {
         assert_eq!(pairs.bundle().matches("BEGIN CERTIFICATE").count(), 2);
         let bundle = pairs.bundle();
         assert_eq!(pairs.switched().bundle(), bundle);
-        secret
-            .data
-            .get_or_insert_default()
-            .insert(ENTRY.to_owned(), ByteString(b"{".to_vec()));
+        secret.data.get_or_insert_default().insert(ENTRY.to_owned(), ByteString(b"{".to_vec()));
         assert_eq!(Pairs::read(&secret), None);
         assert_eq!(Pairs::read(&Secret::default()), None);
     }

@@ -27,13 +27,10 @@ pub struct TlsPort {
 impl TlsPort {
     /// Serves these routes until `stop`.
     pub async fn serve(self, router: Router, stop: CancellationToken) {
-        let connections =
-            Connections::new(router, self.resolver, &self.callers, self.limits, &stop);
+        let connections = Connections::new(router, self.resolver, &self.callers, self.limits, &stop);
         match connections {
             Ok(connections) => {
-                Acceptor::new(self.listener, self.limits, stop)
-                    .serve(|stream| connections.clone().serve(stream))
-                    .await;
+                Acceptor::new(self.listener, self.limits, stop).serve(|stream| connections.clone().serve(stream)).await;
             }
             Err(error) => tracing::error!(%error, "a port cannot serve TLS"),
         }

@@ -39,9 +39,7 @@ fn certified(pair: &ServingPair) -> Option<Arc<CertifiedKey>> {
     let chain: Result<Vec<_>, _> = chain.collect();
     let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes());
     let provider = ring::default_provider();
-    CertifiedKey::from_der(chain.ok()?, key.ok()?, &provider)
-        .ok()
-        .map(Arc::new)
+    CertifiedKey::from_der(chain.ok()?, key.ok()?, &provider).ok().map(Arc::new)
 }
 
 #[cfg(test)]
@@ -55,14 +53,8 @@ mod tests {
         let made = || ServingPair::make(&["a".to_owned()], 1, Duration::from_secs(9)).unwrap();
         let resolver = Resolver::default();
         let pair = made();
-        let mixed = ServingPair {
-            key: made().key,
-            ..pair.clone()
-        };
-        let broken = ServingPair {
-            certificate: "broken".to_owned(),
-            ..pair.clone()
-        };
+        let mixed = ServingPair { key: made().key, ..pair.clone() };
+        let broken = ServingPair { certificate: "broken".to_owned(), ..pair.clone() };
         assert!(!resolver.serve_with(&mixed) && !resolver.serve_with(&broken));
         assert!(resolver.0.read().is_none());
         assert!(resolver.serve_with(&pair));

@@ -166,13 +166,7 @@ impl<K: CallsPort> Rotation<K> {
         };
         let trusted_for = self.trusted_for();
         let names = &self.options.names;
-        let due = due(
-            self.pairs.as_ref(),
-            names,
-            wall_clock(),
-            trusted_for,
-            self.options.settle,
-        );
+        let due = due(self.pairs.as_ref(), names, wall_clock(), trusted_for, self.options.settle);
         let stored = secret.as_ref().and_then(Pairs::read);
         if let Some(pairs) = self.after(due)
             && stored.as_ref() != Some(&pairs)
@@ -205,8 +199,7 @@ impl<K: CallsPort> Rotation<K> {
 
     fn made(&self) -> Option<ServingPair> {
         let made = ServingPair::make(&self.options.names, wall_clock(), self.options.lifetime);
-        made.inspect_err(|error| tracing::error!(%error, "cannot make a certificate"))
-            .ok()
+        made.inspect_err(|error| tracing::error!(%error, "cannot make a certificate")).ok()
     }
 
     /// Stores the pairs, unless somebody else was faster: then that is seen next.
@@ -215,10 +208,7 @@ impl<K: CallsPort> Rotation<K> {
         let is_new = secret.metadata.resource_version.is_none();
         let mut written = pairs.write(secret).map_err(kube::Error::SerdeError)?;
         written.metadata.name = Some(name.clone());
-        let params = PostParams {
-            field_manager: Some(self.options.manager.to_owned()),
-            ..PostParams::default()
-        };
+        let params = PostParams { field_manager: Some(self.options.manager.to_owned()), ..PostParams::default() };
         let stored = if is_new {
             self.secrets.create(&params, &written).await
         } else {
@@ -236,10 +226,7 @@ impl<K: CallsPort> Rotation<K> {
         let Some(bundle) = self.pairs.as_ref().map(Pairs::bundle) else {
             return Ok(());
         };
-        let params = PatchParams {
-            field_manager: Some(self.options.manager.to_owned()),
-            ..PatchParams::default()
-        };
+        let params = PatchParams { field_manager: Some(self.options.manager.to_owned()), ..PatchParams::default() };
         for (name, object) in &mut self.found {
             let Some(change) = patch(object, &bundle) else {
                 continue;
@@ -289,10 +276,7 @@ where
 }
 
 /// Seconds since 1970, which certificates are valid by.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is the shell that owns the certificates' clock"
-)]
+#[expect(clippy::disallowed_methods, reason = "this is the shell that owns the certificates' clock")]
 fn wall_clock() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())

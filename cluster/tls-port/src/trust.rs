@@ -12,9 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 /// An object by which API servers call a port, with the authorities that they trust there.
-pub trait CallsPort:
-    Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
-{
+pub trait CallsPort: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static {
     /// The change after which API servers trust these authorities and no others; `None` where they do.
     fn trusting(&self, bundle: &ByteString) -> Option<Value>;
 }
@@ -23,9 +21,8 @@ impl CallsPort for ValidatingWebhookConfiguration {
     fn trusting(&self, bundle: &ByteString) -> Option<Value> {
         let webhooks = self.webhooks.iter().flatten();
         let others = webhooks.filter(|w| w.client_config.ca_bundle.as_ref() != Some(bundle));
-        let changes: Vec<_> = others
-            .map(|webhook| json!({"name": webhook.name, "clientConfig": {"caBundle": bundle}}))
-            .collect();
+        let changes: Vec<_> =
+            others.map(|webhook| json!({"name": webhook.name, "clientConfig": {"caBundle": bundle}})).collect();
         (!changes.is_empty()).then(|| json!({ "webhooks": changes }))
     }
 }
@@ -82,8 +79,7 @@ mod tests {
                 "clientConfig": {"caBundle": bundle},
             })
         });
-        let value =
-            json!({"metadata": {"resourceVersion": "7"}, "webhooks": webhooks.collect::<Vec<_>>()});
+        let value = json!({"metadata": {"resourceVersion": "7"}, "webhooks": webhooks.collect::<Vec<_>>()});
         serde_json::from_value(value).unwrap()
     }
 
@@ -92,10 +88,7 @@ mod tests {
         assert_eq!(patch(&configuration(&["a", "a"]), "a"), None);
         let change = patch(&configuration(&["a", "b"]), "a").unwrap();
         assert_eq!(change["metadata"]["resourceVersion"], "7");
-        assert_eq!(
-            change["webhooks"],
-            json!([{"name": "1.weir.dev", "clientConfig": {"caBundle": "YQ=="}}])
-        );
+        assert_eq!(change["webhooks"], json!([{"name": "1.weir.dev", "clientConfig": {"caBundle": "YQ=="}}]));
     }
 
     #[tokio::test(start_paused = true)]
@@ -117,8 +110,7 @@ mod tests {
 
     #[test]
     fn an_aggregated_api_is_trusted_by_its_bundle() {
-        let of =
-            |spec: Value| serde_json::from_value::<APIService>(json!({ "spec": spec })).unwrap();
+        let of = |spec: Value| serde_json::from_value::<APIService>(json!({ "spec": spec })).unwrap();
         let service = json!({"groupPriorityMinimum": 100, "versionPriority": 100});
         let change = patch(&of(service.clone()), "a").unwrap();
         assert_eq!(change["spec"], json!({"caBundle": "YQ=="}));

@@ -30,11 +30,7 @@ pub(crate) struct EventWriter {
 impl EventWriter {
     /// A writer of Events. `process` tells the processes of a controller apart, such as the name of a pod.
     pub(crate) fn new(client: Client, controller: &'static str, process: &str) -> Self {
-        Self {
-            client,
-            controller,
-            process: process.to_owned(),
-        }
+        Self { client, controller, process: process.to_owned() }
     }
 
     /// Writes an Event about a service. One with the same message that is there already counts one more.
@@ -52,9 +48,7 @@ impl EventWriter {
         let namespace = note.metadata.namespace.clone().unwrap_or_default();
         let events: Api<Note> = Api::namespaced(self.client.clone(), &namespace);
         match events.create(&PostParams::default(), &note).await {
-            Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {
-                repeat(&events, &note, now).await
-            }
+            Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => repeat(&events, &note, now).await,
             written => written.map(drop),
         }
     }
@@ -77,10 +71,7 @@ async fn repeat(events: &Api<Note>, note: &Note, now: Timestamp) -> Result<(), k
 /// The series of an Event that happened once more. The Event without a series is the first.
 fn repeated(before: &Note, now: Timestamp) -> EventSeries {
     let count = before.series.as_ref().map_or(1, |series| series.count);
-    EventSeries {
-        count: count.saturating_add(1),
-        last_observed_time: MicroTime(now),
-    }
+    EventSeries { count: count.saturating_add(1), last_observed_time: MicroTime(now) }
 }
 
 /// The object that an event is about.
@@ -167,10 +158,7 @@ mod tests {
         let now = Timestamp::now();
         for count in [2, 3] {
             event.series = Some(repeated(&event, now));
-            assert_eq!(
-                event.series.as_ref().map(|series| series.count),
-                Some(count)
-            );
+            assert_eq!(event.series.as_ref().map(|series| series.count), Some(count));
         }
     }
 

@@ -27,11 +27,7 @@ struct Stored {
 
 impl Histories {
     pub(crate) fn new(cluster: Kubernetes) -> Self {
-        Self {
-            cluster,
-            stored: Arc::default(),
-            prepared: Arc::default(),
-        }
+        Self { cluster, stored: Arc::default(), prepared: Arc::default() }
     }
 
     /// Loads the histories of these services together, each for the first that asks for it.
@@ -46,10 +42,7 @@ impl Histories {
     }
 
     /// Loads the history of a service; `None` for a new one.
-    pub(crate) async fn load(
-        &self,
-        service: &ServiceName,
-    ) -> Result<Option<Arc<History>>, ClusterError> {
+    pub(crate) async fn load(&self, service: &ServiceName) -> Result<Option<Arc<History>>, ClusterError> {
         let prepared = self.prepared.lock().remove(service);
         let StoredHistory { revisions, rollout } = match prepared {
             Some(prepared) => prepared,
@@ -57,10 +50,7 @@ impl Histories {
         };
         let written = rollout.and_then(|text| read(service, &text));
         let stored = Stored {
-            revisions: revisions
-                .values()
-                .map(|stored| stored.revision.clone())
-                .collect(),
+            revisions: revisions.values().map(|stored| stored.revision.clone()).collect(),
             written: written.as_ref().map(text),
         };
         self.stored.lock().insert(service.clone(), stored);
@@ -73,11 +63,7 @@ impl Histories {
     }
 
     /// Stores a history: first its new revisions, then its state in one write, and last removes what it no longer has.
-    pub(crate) async fn store(
-        &self,
-        service: &ServiceName,
-        history: &History,
-    ) -> Result<(), ClusterError> {
+    pub(crate) async fn store(&self, service: &ServiceName, history: &History) -> Result<(), ClusterError> {
         let stored = self.stored.lock().get(service).cloned().unwrap_or_default();
         let mut next = stored.clone();
         for record in &history.records {

@@ -36,44 +36,27 @@ impl SeenService {
         let status = status(object);
         let written = written(&object.metadata);
         if let Some(before) = before.filter(|before| before.written == written) {
-            return Some(Self {
-                status,
-                ..before.clone()
-            });
+            return Some(Self { status, ..before.clone() });
         }
         let (spec, errors) = match service(object) {
-            Ok(_) => (
-                object.data.get("spec").map(|spec| spec.to_string().into()),
-                None,
-            ),
+            Ok(_) => (object.data.get("spec").map(|spec| spec.to_string().into()), None),
             Err(errors) => (last_good(before), Some(Arc::new(errors))),
         };
         let service = Service {
             name,
-            object: KeptObject::Text {
-                metadata: Arc::new(users(&object.metadata)),
-                spec,
-            },
+            object: KeptObject::Text { metadata: Arc::new(users(&object.metadata)), spec },
             spans: None,
             claims: None,
             model_stamps: weir_controller::ModelStamps::new(),
         };
-        Some(Self {
-            service: Arc::new(service),
-            errors,
-            status,
-            written,
-        })
+        Some(Self { service: Arc::new(service), errors, status, written })
     }
 }
 
 /// The status of an object.
 pub(crate) fn status(object: &DynamicObject) -> SeenStatus {
     let status = object.data.get("status");
-    SeenStatus {
-        version: version(&object.metadata),
-        text: status.map(ToString::to_string).unwrap_or_default().into(),
-    }
+    SeenStatus { version: version(&object.metadata), text: status.map(ToString::to_string).unwrap_or_default().into() }
 }
 
 /// The version of an object; the API server's are numbers.
@@ -90,18 +73,13 @@ fn written(metadata: &ObjectMeta) -> u64 {
 
 /// The metadata without what changes with each write.
 fn users(metadata: &ObjectMeta) -> ObjectMeta {
-    ObjectMeta {
-        managed_fields: None,
-        resource_version: None,
-        ..metadata.clone()
-    }
+    ObjectMeta { managed_fields: None, resource_version: None, ..metadata.clone() }
 }
 
 fn name(metadata: &ObjectMeta) -> Option<ServiceName> {
     let namespace = metadata.namespace.as_deref()?;
     let name = ServiceName::new(namespace, metadata.name.as_deref()?);
-    name.inspect_err(|error| tracing::warn!(namespace, %error, "cannot be served"))
-        .ok()
+    name.inspect_err(|error| tracing::warn!(namespace, %error, "cannot be served")).ok()
 }
 
 /// The service, or every error in the object. Its text is JSON, which YAML contains.
@@ -121,13 +99,8 @@ pub(crate) fn service(object: &DynamicObject) -> Result<Arc<InferenceService>, V
 }
 
 fn invalid(found: &[Diagnostic]) -> ValidationErrors {
-    let error = |diagnostic: &Diagnostic| {
-        FieldError::new(diagnostic.field.clone(), diagnostic.problem.to_string())
-    };
-    ValidationErrors {
-        reason: FailureReason::InvalidPredictorSpec,
-        list: found.iter().map(error).collect(),
-    }
+    let error = |diagnostic: &Diagnostic| FieldError::new(diagnostic.field.clone(), diagnostic.problem.to_string());
+    ValidationErrors { reason: FailureReason::InvalidPredictorSpec, list: found.iter().map(error).collect() }
 }
 
 /// The spec as it was last readable.
@@ -186,10 +159,7 @@ mod tests {
         let bad = object(2, predictor(r#", "resuorces": {}"#));
         let read = SeenService::read(&bad, Some(&good)).unwrap();
         let errors = read.errors.as_ref().unwrap().to_string();
-        assert!(
-            errors.contains("spec.predictor.model.resuorces: unknown field"),
-            "{errors}"
-        );
+        assert!(errors.contains("spec.predictor.model.resuorces: unknown field"), "{errors}");
         assert_eq!(last_good(Some(&read)), last_good(Some(&good)));
         assert_eq!(read.service.metadata().generation, Some(2));
     }

@@ -81,9 +81,8 @@ impl Objects {
 
     /// The declaration as it is now, once all that existed at the start is known; `None` also where it is the last one.
     pub(crate) fn declaration(&mut self) -> Option<Declaration> {
-        let is_complete = self.services.is_complete()
-            && self.runtimes.is_complete()
-            && self.cluster_runtimes.is_complete();
+        let is_complete =
+            self.services.is_complete() && self.runtimes.is_complete() && self.cluster_runtimes.is_complete();
         if !is_complete || !std::mem::take(&mut self.is_outdated) {
             return None;
         }
@@ -127,14 +126,9 @@ impl Objects {
         let mut declaration = self.last.clone();
         for seen in self.services.values() {
             if let Some(errors) = &seen.errors {
-                let declared = DeclaredService {
-                    service: seen.service.clone(),
-                    validation: Err(errors.clone()),
-                    kept: None,
-                };
-                declaration
-                    .services
-                    .insert(seen.service.name.clone(), declared);
+                let declared =
+                    DeclaredService { service: seen.service.clone(), validation: Err(errors.clone()), kept: None };
+                declaration.services.insert(seen.service.name.clone(), declared);
             }
         }
         let problems = self.all_runtimes().filter_map(|seen| seen.problem.clone());
@@ -146,9 +140,7 @@ impl Objects {
 /// Tells an edit of what a user writes from one of a status.
 fn is_of_declaration(edit: &Edit<SeenService>) -> bool {
     match (&edit.before, &edit.after) {
-        (Some(before), Some(after)) => {
-            !Arc::ptr_eq(&before.service, &after.service) || before.errors != after.errors
-        }
+        (Some(before), Some(after)) => !Arc::ptr_eq(&before.service, &after.service) || before.errors != after.errors,
         (Some(_), None) | (None, Some(_)) => true,
         (None, None) => false,
     }

@@ -22,10 +22,7 @@ impl Orphans {
             return;
         }
         let namespace = object.namespace().unwrap_or_default();
-        if let (Ok(name), Some(uid)) = (
-            ServiceName::new(&namespace, &object.name_any()),
-            object.uid(),
-        ) {
+        if let (Ok(name), Some(uid)) = (ServiceName::new(&namespace, &object.name_any()), object.uid()) {
             self.0.insert(name, uid);
         }
     }
@@ -77,10 +74,7 @@ mod tests {
         let orphans = seen(&object(time, &["example.com/x", "orphan"]));
         assert!(orphans.contains(&service, Some("u1")) && orphans.contains(&service, None));
         assert!(!orphans.contains(&service, Some("u2")), "another life");
-        for other in [
-            object(time, &["foregroundDeletion"]),
-            object(None, &["orphan"]),
-        ] {
+        for other in [object(time, &["foregroundDeletion"]), object(None, &["orphan"])] {
             assert!(!seen(&other).contains(&service, None));
         }
     }

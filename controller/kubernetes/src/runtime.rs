@@ -33,11 +33,7 @@ impl Kind {
     }
 
     /// Reads an object that was `before`.
-    pub(crate) fn read(
-        self,
-        object: &DynamicObject,
-        before: Option<&SeenRuntime>,
-    ) -> Option<SeenRuntime> {
+    pub(crate) fn read(self, object: &DynamicObject, before: Option<&SeenRuntime>) -> Option<SeenRuntime> {
         let name = object.metadata.name.clone()?;
         Some(match self.spec(object) {
             Ok(spec) => SeenRuntime {
@@ -59,9 +55,7 @@ impl Kind {
 
     fn scope(self, metadata: &ObjectMeta) -> Scope {
         match self {
-            Self::ServingRuntime => {
-                Scope::Namespace(metadata.namespace.clone().unwrap_or_default())
-            }
+            Self::ServingRuntime => Scope::Namespace(metadata.namespace.clone().unwrap_or_default()),
             Self::ClusterServingRuntime => Scope::Cluster,
         }
     }
@@ -70,18 +64,11 @@ impl Kind {
     fn spec(self, object: &DynamicObject) -> Result<ServingRuntimeSpec, Vec<FieldError>> {
         let spec = self.written(object)?;
         let (errors, _) = validate_runtime(&spec);
-        if errors.is_empty() {
-            Ok(spec)
-        } else {
-            Err(errors)
-        }
+        if errors.is_empty() { Ok(spec) } else { Err(errors) }
     }
 
     /// The runtime as it is written, by the rules of its definition.
-    pub(crate) fn written(
-        self,
-        object: &DynamicObject,
-    ) -> Result<ServingRuntimeSpec, Vec<FieldError>> {
+    pub(crate) fn written(self, object: &DynamicObject) -> Result<ServingRuntimeSpec, Vec<FieldError>> {
         let text = json!({
             "apiVersion": "serving.kserve.io/v1alpha1",
             "kind": self.name(),
@@ -91,8 +78,7 @@ impl Kind {
         let manifests = weir_crds::read("", &text.to_string());
         let manifests = manifests.map_err(|found| {
             let each = found.into_iter();
-            each.map(|one| FieldError::new(one.field, one.problem.to_string()))
-                .collect::<Vec<_>>()
+            each.map(|one| FieldError::new(one.field, one.problem.to_string())).collect::<Vec<_>>()
         })?;
         match manifests.into_iter().next().map(|manifest| manifest.object) {
             Some(Object::ServingRuntime(object)) => Ok(object.spec),

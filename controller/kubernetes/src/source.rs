@@ -13,9 +13,7 @@ use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::{ClusterError, ServiceName};
 use weir_cluster_kubernetes::{KnownServices, Kubernetes};
-use weir_controller::{
-    ControllerError, Declaration, Event, History, Platform, Propagation, Source, Stored,
-};
+use weir_controller::{ControllerError, Declaration, Event, History, Platform, Propagation, Source, Stored};
 use weir_crds::{InferenceService, InferenceServiceStatus};
 
 use crate::events::EventWriter;
@@ -68,11 +66,7 @@ impl KubernetesSource {
         let (publish, mut declaration) = watch::channel(Arc::<Declaration>::default());
         let statuses = Arc::<Mutex<Statuses>>::default();
         let orphans = Arc::<Mutex<Orphans>>::default();
-        let to = Published {
-            declaration: publish,
-            statuses: statuses.clone(),
-            orphans: orphans.clone(),
-        };
+        let to = Published { declaration: publish, statuses: statuses.clone(), orphans: orphans.clone() };
         let namespace = cluster.options().watched.clone();
         let run = watching::run(client.clone(), namespace, Objects::new(platform), to);
         let watching = AbortOnDropHandle::new(tokio::spawn(run));
@@ -133,17 +127,10 @@ impl Source for KubernetesSource {
 
     async fn load(&self, service: &ServiceName) -> Result<Stored, ControllerError> {
         let status = self.statuses.lock().load(service);
-        Ok(Stored {
-            history: self.histories.load(service).await?,
-            status: Arc::new(status),
-        })
+        Ok(Stored { history: self.histories.load(service).await?, status: Arc::new(status) })
     }
 
-    async fn store(
-        &self,
-        service: &ServiceName,
-        history: &Arc<History>,
-    ) -> Result<(), ControllerError> {
+    async fn store(&self, service: &ServiceName, history: &Arc<History>) -> Result<(), ControllerError> {
         Ok(self.histories.store(service, history).await?)
     }
 
@@ -178,11 +165,7 @@ impl Source for KubernetesSource {
         self.statuses.lock().overwritten()
     }
 
-    async fn publish_event(
-        &self,
-        service: &ServiceName,
-        event: Event,
-    ) -> Result<(), ControllerError> {
+    async fn publish_event(&self, service: &ServiceName, event: Event) -> Result<(), ControllerError> {
         let declaration = self.declaration.borrow().clone();
         let Some(declared) = declaration.services.get(service) else {
             return Ok(());
@@ -194,11 +177,7 @@ impl Source for KubernetesSource {
         Ok(())
     }
 
-    async fn propagation(
-        &self,
-        service: &ServiceName,
-        uid: Option<&str>,
-    ) -> Result<Propagation, ControllerError> {
+    async fn propagation(&self, service: &ServiceName, uid: Option<&str>) -> Result<Propagation, ControllerError> {
         let is_orphaned = self.orphans.lock().contains(service, uid)
             // Another controller led when it was deleted, or none did.
             || self.histories.is_orphaned(service).await?;
@@ -218,10 +197,7 @@ impl Source for KubernetesSource {
 }
 
 fn unavailable(source: Box<dyn std::error::Error + Send + Sync>) -> ClusterError {
-    ClusterError::Unavailable {
-        what: "the Kubernetes API server".to_owned(),
-        source,
-    }
+    ClusterError::Unavailable { what: "the Kubernetes API server".to_owned(), source }
 }
 
 impl std::fmt::Debug for KubernetesSource {

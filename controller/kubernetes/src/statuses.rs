@@ -65,10 +65,7 @@ impl Statuses {
 
     /// Notes a status that was written, as the API server has answered.
     pub(crate) fn wrote(&mut self, service: &ServiceName, status: &SeenStatus) {
-        let written = WrittenStatus {
-            version: status.version,
-            digest: digest(&status.read()),
-        };
+        let written = WrittenStatus { version: status.version, digest: digest(&status.read()) };
         self.written.insert(service.clone(), written);
         self.judge(service);
     }
@@ -80,9 +77,9 @@ impl Statuses {
 
     fn judge(&mut self, service: &ServiceName) {
         let (seen, written) = (self.seen.get(service), self.written.get(service));
-        let is_overwritten = seen.zip(written).is_some_and(|(seen, written)| {
-            seen.version > written.version && digest(&seen.read()) != written.digest
-        });
+        let is_overwritten = seen
+            .zip(written)
+            .is_some_and(|(seen, written)| seen.version > written.version && digest(&seen.read()) != written.digest);
         if is_overwritten != self.overwritten.contains(service) {
             let overwritten = Arc::make_mut(&mut self.overwritten);
             if is_overwritten {
@@ -98,9 +95,7 @@ impl Statuses {
 fn digest(status: &InferenceServiceStatus) -> u64 {
     let mut hasher = DefaultHasher::new();
     // Numbers, texts and lists always fit JSON.
-    serde_json::to_string(status)
-        .unwrap_or_default()
-        .hash(&mut hasher);
+    serde_json::to_string(status).unwrap_or_default().hash(&mut hasher);
     hasher.finish()
 }
 
@@ -109,10 +104,7 @@ mod tests {
     use super::*;
 
     fn status(url: &str) -> InferenceServiceStatus {
-        InferenceServiceStatus {
-            url: Some(url.to_owned()),
-            ..InferenceServiceStatus::default()
-        }
+        InferenceServiceStatus { url: Some(url.to_owned()), ..InferenceServiceStatus::default() }
     }
 
     fn at(version: u64, url: &str) -> SeenStatus {

@@ -29,12 +29,7 @@ pub(crate) struct Published {
 }
 
 /// Publishes declarations until nobody reads them.
-pub(crate) async fn run(
-    client: Client,
-    namespace: Option<String>,
-    mut objects: Objects,
-    to: Published,
-) {
+pub(crate) async fn run(client: Client, namespace: Option<String>, mut objects: Objects, to: Published) {
     let mut changes = changes(&client, namespace.as_deref()).ready_chunks(AT_ONCE);
     let closed = to.declaration.clone();
     let follow = async {
@@ -83,10 +78,7 @@ fn changes(client: &Client, namespace: Option<&str>) -> SelectAll<BoxStream<'sta
 }
 
 /// Objects of one kind, untyped: one that cannot be read must not spoil the list.
-fn of<K: Resource<DynamicType = ()>>(
-    client: &Client,
-    namespace: Option<&str>,
-) -> Api<DynamicObject> {
+fn of<K: Resource<DynamicType = ()>>(client: &Client, namespace: Option<&str>) -> Api<DynamicObject> {
     let kind = ApiResource::erase::<K>(&());
     match namespace {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),

@@ -57,12 +57,7 @@ impl Webhook {
         platform: Platform,
         options: CertificateOptions,
     ) -> Self {
-        Self {
-            client,
-            rules: Rules::new(declaration, platform),
-            options,
-            metrics: WebhookMetrics::default(),
-        }
+        Self { client, rules: Rules::new(declaration, platform), options, metrics: WebhookMetrics::default() }
     }
 
     /// The metrics of what it answers.
@@ -72,22 +67,12 @@ impl Webhook {
     }
 
     /// Answers on this port until `stop`. The process that leads keeps certificates valid, and API servers told of them.
-    pub async fn serve(
-        self,
-        listener: TcpListener,
-        leadership: watch::Receiver<Leadership>,
-        stop: CancellationToken,
-    ) {
+    pub async fn serve(self, listener: TcpListener, leadership: watch::Receiver<Leadership>, stop: CancellationToken) {
         let resolver = Arc::<Resolver>::default();
         let rotation: Rotation<ValidatingWebhookConfiguration> =
             Rotation::new(self.client, self.options, resolver.clone());
         let rotating = rotation.run(leadership, Leadership::Leading);
-        let port = TlsPort {
-            listener,
-            resolver,
-            callers: Callers::Anybody,
-            limits: port::LIMITS,
-        };
+        let port = TlsPort { listener, resolver, callers: Callers::Anybody, limits: port::LIMITS };
         let answering = port.serve(port::router(self.rules, self.metrics), stop);
         tokio::select! {
             () = answering => {}

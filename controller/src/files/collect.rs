@@ -46,9 +46,7 @@ pub(super) fn collect(files: &BTreeMap<PathBuf, ManifestFile>, before: &Origins)
     let mut runtimes = Vec::new();
     for (key, declared) in all {
         let origin = before.get(&key);
-        let is_kept = |(_, manifest): &FoundManifest<'_>| {
-            Some(manifest.spans.file()) == origin.map(String::as_str)
-        };
+        let is_kept = |(_, manifest): &FoundManifest<'_>| Some(manifest.spans.file()) == origin.map(String::as_str);
         let counts = declared.iter().position(is_kept).unwrap_or(0);
         let (folder, manifest) = declared[counts];
         runtimes.extend(collected.object(folder, manifest));
@@ -95,12 +93,7 @@ impl Collected {
         }
     }
 
-    fn runtime(
-        &mut self,
-        metadata: &ObjectMeta,
-        scope: Scope,
-        spec: &ServingRuntimeSpec,
-    ) -> Runtime {
+    fn runtime(&mut self, metadata: &ObjectMeta, scope: Scope, spec: &ServingRuntimeSpec) -> Runtime {
         let name = metadata.name.clone().unwrap_or_default();
         let (_, ignored_fields) = validate_runtime(spec);
         let ignored = ignored_fields.iter();
@@ -138,10 +131,6 @@ fn runtime_label(metadata: &ObjectMeta) -> String {
 
 /// Claims are opened by other processes, whose working directory may differ.
 fn absolute(folder: &Path) -> PathBuf {
-    let folder = if folder.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        folder
-    };
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
 }

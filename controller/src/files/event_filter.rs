@@ -19,9 +19,7 @@ impl EventFilter {
     /// The filter for what these paths lead to now.
     pub(super) fn of(paths: &[PathBuf]) -> Self {
         let folders = paths.iter().flat_map(|path| watched_folders(path));
-        Self {
-            folders: folders.collect(),
-        }
+        Self { folders: folders.collect() }
     }
 
     /// Every directory to watch: those in which all counts, and those above them up to the root.
@@ -39,9 +37,7 @@ impl EventFilter {
     }
 
     fn counts(&self, path: &Path) -> bool {
-        let is_within = path
-            .parent()
-            .is_some_and(|parent| self.folders.contains(parent));
+        let is_within = path.parent().is_some_and(|parent| self.folders.contains(parent));
         is_within || self.is_on_the_way(path)
     }
 
@@ -50,9 +46,7 @@ impl EventFilter {
     fn is_on_the_way(&self, path: &Path) -> bool {
         let from: (Bound<&Path>, Bound<&Path>) = (Bound::Included(path), Bound::Unbounded);
         let mut following = self.folders.range::<Path, _>(from);
-        following
-            .next()
-            .is_some_and(|folder| folder.starts_with(path))
+        following.next().is_some_and(|folder| folder.starts_with(path))
     }
 }
 
@@ -63,9 +57,7 @@ mod tests {
     use super::*;
 
     fn filter(folders: &[&str]) -> EventFilter {
-        EventFilter {
-            folders: folders.iter().map(PathBuf::from).collect(),
-        }
+        EventFilter { folders: folders.iter().map(PathBuf::from).collect() }
     }
 
     fn created(path: &str) -> Event {
@@ -75,10 +67,7 @@ mod tests {
     #[test]
     fn every_directory_up_to_the_root_is_watched() {
         let watched = filter(&["/a/b", "/a/c"]).watched();
-        let watched: Vec<_> = watched
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect();
+        let watched: Vec<_> = watched.iter().map(|path| path.display().to_string()).collect();
         assert_eq!(watched, ["/", "/a", "/a/b", "/a/c"]);
     }
 

@@ -6,17 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 /// Extensions of the formats of other frameworks, none of which is served.
-const OTHERS: [&str; 9] = [
-    "onnx",
-    "safetensors",
-    "h5",
-    "keras",
-    "pb",
-    "tflite",
-    "gguf",
-    "joblib",
-    "pkl",
-];
+const OTHERS: [&str; 9] = ["onnx", "safetensors", "h5", "keras", "pb", "tflite", "gguf", "joblib", "pkl"];
 
 /// A kind of file that holds a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +30,9 @@ impl FileKind {
         let extension = extension.to_ascii_lowercase();
         match (&*extension, begin) {
             (other, _) if OTHERS.contains(&other) => Some(Self::Other),
-            ("pt" | "pth" | "ts" | "torchscript", _)
-            | (_, [b'P', b'K', 3, 4] | [0x80, 2..=5, ..]) => Some(Self::PyTorch),
+            ("pt" | "pth" | "ts" | "torchscript", _) | (_, [b'P', b'K', 3, 4] | [0x80, 2..=5, ..]) => {
+                Some(Self::PyTorch)
+            }
             (_, _) => None,
         }
     }
@@ -54,9 +45,11 @@ impl FileKind {
                  service.yaml`:\n{}",
                 manifest(file)
             ),
-            Self::Other => "a model file, and -f takes YAML of InferenceServices. Its format is not served: export the \
+            Self::Other => {
+                "a model file, and -f takes YAML of InferenceServices. Its format is not served: export the \
                 model to TorchScript (torch.jit.trace, torch.jit.save), and declare that file by storageUri"
-                .to_owned(),
+                    .to_owned()
+            }
         }
     }
 }
@@ -84,11 +77,7 @@ spec:
 fn service_name(file: &Path) -> String {
     let stem = file.file_stem().and_then(OsStr::to_str).unwrap_or_default();
     let plain = |c: char| {
-        if c.is_ascii_alphanumeric() {
-            c.to_ascii_lowercase()
-        } else {
-            '-'
-        }
+        if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }
     };
     let name: String = stem.chars().map(plain).take(40).collect();
     let name = name.trim_matches(|c: char| !c.is_ascii_alphanumeric());

@@ -21,10 +21,7 @@ pub(super) struct Generations {
 impl Generations {
     /// No services yet; those that are assigned first have these creation times.
     pub(super) fn new(known: CreationTimes) -> Self {
-        Self {
-            last: BTreeMap::new(),
-            known,
-        }
+        Self { last: BTreeMap::new(), known }
     }
 
     /// Sets `metadata.generation`, which grows when the spec changes, and `metadata.creationTimestamp`. An
@@ -50,9 +47,7 @@ impl Generations {
 fn first(mut service: Service, created: u64) -> Arc<Service> {
     let metadata = service.object.metadata_mut();
     metadata.generation = Some(1);
-    let created = i64::try_from(created)
-        .ok()
-        .and_then(|s| Timestamp::from_second(s).ok());
+    let created = i64::try_from(created).ok().and_then(|s| Timestamp::from_second(s).ok());
     metadata.creation_timestamp = created.map(Time);
     Arc::new(service)
 }
@@ -61,11 +56,7 @@ fn after(mut service: Service, before: &Arc<Service>) -> Arc<Service> {
     if !service.object.is(&before.object) {
         follow(&mut service.object, &before.object);
     }
-    if service == **before {
-        before.clone()
-    } else {
-        Arc::new(service)
-    }
+    if service == **before { before.clone() } else { Arc::new(service) }
 }
 
 /// Gives an object that was read again the generation that follows `before`.
@@ -73,8 +64,6 @@ fn follow(object: &mut KeptObject, before: &KeptObject) {
     let old = before.metadata();
     let is_changed = object.read().spec != before.read().spec;
     let metadata = object.metadata_mut();
-    metadata
-        .creation_timestamp
-        .clone_from(&old.creation_timestamp);
+    metadata.creation_timestamp.clone_from(&old.creation_timestamp);
     metadata.generation = old.generation.map(|old| old + i64::from(is_changed));
 }

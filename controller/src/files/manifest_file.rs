@@ -97,10 +97,7 @@ impl ManifestFile {
 
     /// Adds the objects of the version before that this one does not declare.
     fn keep(&mut self, before: &[Manifest]) {
-        let keys = self
-            .manifests
-            .iter()
-            .map(|manifest| ObjectKey::of(&manifest.object));
+        let keys = self.manifests.iter().map(|manifest| ObjectKey::of(&manifest.object));
         let declared: BTreeSet<_> = keys.collect();
         let kept = before.iter();
         let kept = kept.filter(|manifest| !declared.contains(&ObjectKey::of(&manifest.object)));

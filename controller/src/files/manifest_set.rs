@@ -74,9 +74,7 @@ impl ManifestSet {
     /// # Errors
     /// [`ControllerError::Read`] for a path that cannot be listed.
     pub(super) fn first(&mut self) -> Result<Declaration, ControllerError> {
-        let files = self
-            .list()
-            .map_err(|(path, source)| ControllerError::Read { path, source })?;
+        let files = self.list().map_err(|(path, source)| ControllerError::Read { path, source })?;
         let contents = self.contents(files);
         Ok(self.declare(contents))
     }
@@ -106,17 +104,9 @@ impl ManifestSet {
     }
 
     fn declare(&mut self, contents: Contents) -> Declaration {
-        let Contents {
-            valid,
-            mut problems,
-        } = contents;
-        let Collected {
-            mut services,
-            runtimes,
-            ignored_objects,
-            problems: conflicts,
-            origins,
-        } = collect::collect(&valid, &self.origins);
+        let Contents { valid, mut problems } = contents;
+        let Collected { mut services, runtimes, ignored_objects, problems: conflicts, origins } =
+            collect::collect(&valid, &self.origins);
         problems.extend(conflicts);
         self.origins = origins;
         self.stamp(&mut services);
@@ -142,10 +132,7 @@ impl ManifestSet {
 
     /// Reads the files; what is broken in one keeps its last valid version.
     fn contents(&self, files: Vec<PathBuf>) -> Contents {
-        let mut contents = Contents {
-            valid: BTreeMap::new(),
-            problems: Vec::new(),
-        };
+        let mut contents = Contents { valid: BTreeMap::new(), problems: Vec::new() };
         for file in files {
             let before = self.valid.get(&file);
             let read = match ManifestFile::read(&file, before) {
@@ -232,10 +219,7 @@ fn share_objects(
 }
 
 /// Seconds since 1970: the creation time of services read first now, as files have none that survives an edit.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is the shell that owns the files' clock"
-)]
+#[expect(clippy::disallowed_methods, reason = "this is the shell that owns the files' clock")]
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())

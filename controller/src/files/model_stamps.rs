@@ -49,10 +49,7 @@ impl StampedModels {
                 Some(known) => known.current.clone(),
                 None => stamp(&path)?,
             };
-            let new = Stamps {
-                current: current.clone(),
-                next: None,
-            };
+            let new = Stamps { current: current.clone(), next: None };
             self.0.entry(path).or_insert(new);
             Some((uri, current))
         });
@@ -85,9 +82,7 @@ pub(super) async fn follow(models: Arc<Mutex<StampedModels>>, changed: Arc<Notif
         let paths: Vec<_> = models.lock().0.keys().cloned().collect();
         let looking = tokio::task::spawn_blocking(|| {
             // Files that are gone are more likely being replaced.
-            let found = paths
-                .into_iter()
-                .filter_map(|path| Some((path.clone(), stamp(&path)?)));
+            let found = paths.into_iter().filter_map(|path| Some((path.clone(), stamp(&path)?)));
             found.collect()
         });
         let Ok(found) = looking.await else {
@@ -121,8 +116,7 @@ fn path(uri: &str, claims: &Path) -> Option<PathBuf> {
         "pvc" => {
             let rest = Path::new(rest);
             let mut parts = rest.components();
-            let is_within =
-                parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+            let is_within = parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
             is_within.then(|| claims.join(rest))
         }
         _ => None,
@@ -179,10 +173,7 @@ mod tests {
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(&file, "one").unwrap();
         let path = path("pvc://models/digits", folder.path()).unwrap();
-        let (first, new) = (stamp(&path).unwrap(), |current: &str| Stamps {
-            current: current.to_owned(),
-            next: None,
-        });
+        let (first, new) = (stamp(&path).unwrap(), |current: &str| Stamps { current: current.to_owned(), next: None });
         let mut models = StampedModels([(path.clone(), new(&first))].into());
         let mut look = |state: &str| models.update([(path.clone(), state.to_owned())].into());
         assert!(!look(&first) && !look(&first));

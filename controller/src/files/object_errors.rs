@@ -18,9 +18,7 @@ const NAMESPACE: &str = "metadata.namespace";
 pub(super) fn errors(manifest: &Manifest) -> Vec<String> {
     let spans = &manifest.spans;
     match &manifest.object {
-        Object::InferenceService(service) => {
-            name_error(&service.metadata, spans).into_iter().collect()
-        }
+        Object::InferenceService(service) => name_error(&service.metadata, spans).into_iter().collect(),
         Object::ServingRuntime(runtime) => runtime_errors(&runtime.spec, spans),
         Object::ClusterServingRuntime(runtime) => runtime_errors(&runtime.spec.runtime, spans),
         Object::Other { .. } => Vec::new(),
@@ -67,7 +65,5 @@ fn wrong_field(metadata: &ObjectMeta) -> &'static str {
 fn runtime_errors(runtime: &ServingRuntimeSpec, spans: &Spans) -> Vec<String> {
     let (errors, _) = validate_runtime(runtime);
     let errors = errors.iter();
-    errors
-        .map(|error| located(spans, &error.field, &error.to_string()))
-        .collect()
+    errors.map(|error| located(spans, &error.field, &error.to_string())).collect()
 }

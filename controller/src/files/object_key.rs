@@ -16,22 +16,13 @@ pub(super) struct ObjectKey {
 impl ObjectKey {
     pub(super) fn of(object: &Object) -> Self {
         match object {
-            Object::InferenceService(service) => {
-                Self::namespaced("InferenceService", &service.metadata)
+            Object::InferenceService(service) => Self::namespaced("InferenceService", &service.metadata),
+            Object::ServingRuntime(runtime) => Self::namespaced("ServingRuntime", &runtime.metadata),
+            Object::ClusterServingRuntime(runtime) => {
+                Self { namespace: String::new(), ..Self::namespaced("ClusterServingRuntime", &runtime.metadata) }
             }
-            Object::ServingRuntime(runtime) => {
-                Self::namespaced("ServingRuntime", &runtime.metadata)
-            }
-            Object::ClusterServingRuntime(runtime) => Self {
-                namespace: String::new(),
-                ..Self::namespaced("ClusterServingRuntime", &runtime.metadata)
-            },
             // The namespaces of other kinds are not read.
-            Object::Other { kind, name } => Self {
-                kind: kind.clone(),
-                namespace: String::new(),
-                name: name.clone(),
-            },
+            Object::Other { kind, name } => Self { kind: kind.clone(), namespace: String::new(), name: name.clone() },
         }
     }
 

@@ -63,10 +63,7 @@ impl RevisionFile {
                 RevisionNumbers::default()
             }
         };
-        let file = Self {
-            path,
-            text: Mutex::default(),
-        };
+        let file = Self { path, text: Mutex::default() };
         (file, numbers.histories())
     }
 
@@ -123,17 +120,10 @@ impl RevisionNumbers {
             let numbers = history.records.iter().map(number);
             (service.to_string(), numbers.collect())
         });
-        let rollouts = histories.iter().filter_map(|(service, history)| {
-            Some((service.to_string(), StoredRollout::of(history)?))
-        });
-        let created = created
-            .iter()
-            .map(|(service, time)| (service.to_string(), *time));
-        Self {
-            revisions: revisions.collect(),
-            rollouts: rollouts.collect(),
-            created: created.collect(),
-        }
+        let rollouts =
+            histories.iter().filter_map(|(service, history)| Some((service.to_string(), StoredRollout::of(history)?)));
+        let created = created.iter().map(|(service, time)| (service.to_string(), *time));
+        Self { revisions: revisions.collect(), rollouts: rollouts.collect(), created: created.collect() }
     }
 
     /// Converts to histories; invalid names are left out.
@@ -145,10 +135,7 @@ impl RevisionNumbers {
                 let revision = service.revision(*number).ok()?;
                 Some(by_hash(revision, Identity::from_label(identity)))
             });
-            let mut history = History {
-                records: records.collect(),
-                ..History::default()
-            };
+            let mut history = History { records: records.collect(), ..History::default() };
             if let Some(rollout) = self.rollouts.remove(&text) {
                 rollout.restore(&service, &mut history);
             }
@@ -195,10 +182,7 @@ mod tests {
             let revision = service.revision(*number).unwrap();
             by_hash(revision, Identity::from_label(identity))
         };
-        Arc::new(History {
-            records: numbers.iter().map(record).collect(),
-            ..History::default()
-        })
+        Arc::new(History { records: numbers.iter().map(record).collect(), ..History::default() })
     }
 
     fn write(file: &RevisionFile, histories: &Histories) {
@@ -239,19 +223,12 @@ mod tests {
         let name = |number| service.revision(number).unwrap();
         history.rollout = Rollout {
             stable: Some(name(3)),
-            previous: Some(PreviousRevision {
-                revision: name(1),
-                since: 5,
-                kept_replicas: 1,
-            }),
+            previous: Some(PreviousRevision { revision: name(1), since: 5, kept_replicas: 1 }),
             candidate: Some(Candidate {
                 revision: name(7),
                 stage,
                 since: 9,
-                share: CandidateShare {
-                    percent: 20,
-                    target: 50,
-                },
+                share: CandidateShare { percent: 20, target: 50 },
                 surge: Surge::None,
             }),
             needed_replicas: 2,
@@ -277,11 +254,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("revisions.json");
         let service = ServiceName::new("default", "digits").unwrap();
-        for stage in [
-            Stage::Waiting,
-            Stage::Shifting(1),
-            Stage::RolledBack("too slow".into()),
-        ] {
+        for stage in [Stage::Waiting, Stage::Shifting(1), Stage::RolledBack("too slow".into())] {
             let known = Arc::new(rollout(&service, stage));
             let histories = BTreeMap::from([(service.clone(), known)]);
             let (numbers, _) = RevisionFile::open(path.clone());
@@ -298,9 +271,7 @@ mod tests {
         let path = folder.path().join("revisions.json");
         let service = ServiceName::new("default", "digits").unwrap();
         let mut history = rollout(&service, Stage::Shifting(0));
-        history
-            .records
-            .retain(|record| record.revision.number() != 3);
+        history.records.retain(|record| record.revision.number() != 3);
         let (numbers, _) = RevisionFile::open(path.clone());
         let histories = BTreeMap::from([(service.clone(), Arc::new(history))]);
         write(&numbers, &histories);
@@ -334,9 +305,6 @@ mod tests {
         fs::write(&path, text).unwrap();
         let service = ServiceName::new("default", "digits").unwrap();
         let known = history(&service, &[(2, "c")]);
-        assert_eq!(
-            RevisionFile::open(path).1,
-            BTreeMap::from([(service, known)])
-        );
+        assert_eq!(RevisionFile::open(path).1, BTreeMap::from([(service, known)]));
     }
 }

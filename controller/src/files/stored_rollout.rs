@@ -38,10 +38,7 @@ impl StoredRollout {
         rollout.stable.as_ref().zip(rollout.candidate.as_ref())?;
         let records = rollout.revisions().filter_map(|name| history.record(name));
         let pod = |record: &RevisionRecord| (record.revision.number(), StoredPod::of(record));
-        Some(Self {
-            history: WrittenHistory::of(history),
-            pods: records.map(pod).collect(),
-        })
+        Some(Self { history: WrittenHistory::of(history), pods: records.map(pod).collect() })
     }
 
     /// Puts the rollout into a history that has its revisions' numbers. One that names another revision is left out:

@@ -35,11 +35,7 @@ pub(super) fn watched_folders(path: &Path) -> BTreeSet<PathBuf> {
             Err(_) => here = next,
         }
     }
-    let folder = if here.is_dir() {
-        Some(here.as_path())
-    } else {
-        here.parent()
-    };
+    let folder = if here.is_dir() { Some(here.as_path()) } else { here.parent() };
     folders.extend(folder.map(Path::to_owned));
     folders
 }
@@ -71,9 +67,7 @@ mod tests {
 
     fn watched(root: &Path, path: &str) -> Vec<String> {
         let found = watched_folders(&root.join(path));
-        let below = found
-            .iter()
-            .filter_map(|folder| folder.strip_prefix(root).ok());
+        let below = found.iter().filter_map(|folder| folder.strip_prefix(root).ok());
         below.map(|folder| folder.display().to_string()).collect()
     }
 

@@ -45,12 +45,7 @@ impl Watcher {
         let filter = Arc::new(Mutex::new(EventFilter::of(paths)));
         let started = notify::recommended_watcher(handler(changed.clone(), filter.clone()));
         let watcher = started.map_err(|error| failed(Path::new("."), error))?;
-        let mut this = Self {
-            changed,
-            filter,
-            watcher,
-            folders: BTreeSet::new(),
-        };
+        let mut this = Self { changed, filter, watcher, folders: BTreeSet::new() };
         for path in paths {
             for folder in watched_folders(path) {
                 let watched = this.watch(&folder);
@@ -129,14 +124,8 @@ fn handler(
 /// The error of a path that cannot be watched; a missing one cannot be read.
 fn failed(path: &Path, error: notify::Error) -> ControllerError {
     match std::fs::metadata(path) {
-        Ok(_) => ControllerError::Watch {
-            path: path.to_owned(),
-            source: error,
-        },
-        Err(source) => ControllerError::Read {
-            path: path.to_owned(),
-            source,
-        },
+        Ok(_) => ControllerError::Watch { path: path.to_owned(), source: error },
+        Err(source) => ControllerError::Read { path: path.to_owned(), source },
     }
 }
 
@@ -174,9 +163,7 @@ pub(super) async fn follow(
 /// Logs each problem once.
 fn log_new(before: &[String], now: &[String]) {
     for problem in now.iter().filter(|problem| !before.contains(problem)) {
-        tracing::warn!(
-            "{problem}; an object with an error keeps its last valid version, others are not affected"
-        );
+        tracing::warn!("{problem}; an object with an error keeps its last valid version, others are not affected");
     }
     if now.is_empty() && !before.is_empty() {
         tracing::info!("all manifests are valid again");

@@ -67,10 +67,7 @@ impl History {
         }
         let revision = self.add(validated, variant)?;
         if before.is_some() {
-            self.runtime_roll = Some(RuntimeRoll {
-                revision: revision.clone(),
-                since: now,
-            });
+            self.runtime_roll = Some(RuntimeRoll { revision: revision.clone(), since: now });
         }
         Ok(revision)
     }
@@ -78,14 +75,8 @@ impl History {
     /// The newest revision with these pods: by their hash, else by their meaning.
     fn of_same_pods(&mut self, variant: &Variant) -> Option<&mut RevisionRecord> {
         let records = &self.records;
-        let by_hash = records
-            .iter()
-            .rposition(|record| record.identity == variant.identity);
-        let found = by_hash.or_else(|| {
-            records
-                .iter()
-                .rposition(|record| record.has_pods_of(variant))
-        });
+        let by_hash = records.iter().rposition(|record| record.identity == variant.identity);
+        let found = by_hash.or_else(|| records.iter().rposition(|record| record.has_pods_of(variant)));
         self.records.get_mut(found?)
     }
 
@@ -102,18 +93,13 @@ impl History {
         let mut newest_first = self.records.iter().rev();
         let found = newest_first.find(|record| {
             let manifest = record.manifest.as_ref();
-            manifest.is_some_and(|manifest| variant.is_of_manifest(manifest))
-                && self.is_in_use(&record.revision)
+            manifest.is_some_and(|manifest| variant.is_of_manifest(manifest)) && self.is_in_use(&record.revision)
         });
         found.map(|record| record.revision.clone())
     }
 
     /// Adds a revision with the next number.
-    fn add(
-        &mut self,
-        validated: &Validated,
-        variant: &Variant,
-    ) -> Result<RevisionName, ClusterError> {
+    fn add(&mut self, validated: &Validated, variant: &Variant) -> Result<RevisionName, ClusterError> {
         if !variant.has_pods {
             let because = "no runtime says what its pods are";
             return Err(ClusterError::refused(&validated.service, because));
@@ -137,12 +123,7 @@ impl History {
 
     /// Starts the rollout of a revision. A stable revision that never loaded is replaced at once.
     fn set_target(&mut self, target: RevisionName, now: u64) {
-        if self
-            .rollout
-            .candidate
-            .as_ref()
-            .is_some_and(|c| c.revision != target)
-        {
+        if self.rollout.candidate.as_ref().is_some_and(|c| c.revision != target) {
             self.replace_whole(now);
             self.replace_broken();
         }
@@ -157,9 +138,7 @@ impl History {
                 let record = revision.and_then(|revision| self.record(revision));
                 record.map_or(0, |record| record.desired_replicas)
             };
-            let measured = self
-                .rollout
-                .measured(desired(stable.as_ref()), desired(candidate), now);
+            let measured = self.rollout.measured(desired(stable.as_ref()), desired(candidate), now);
             self.rollout.begin(target, measured, now);
         }
         self.rollout.clear_reused_previous();
@@ -171,8 +150,7 @@ impl History {
     fn replace_whole(&mut self, now: u64) {
         let rollout = &self.rollout;
         let is_asked = matches!(rollout.strategy, Strategy::Manual(Some(100)));
-        let is_up =
-            |name: &RevisionName| self.record(name).is_some_and(|r| r.load == LoadState::Now);
+        let is_up = |name: &RevisionName| self.record(name).is_some_and(|r| r.load == LoadState::Now);
         if let Some(candidate) = &rollout.candidate
             && is_asked
             && rollout.percent() == 100
@@ -190,9 +168,7 @@ impl History {
         let stable = rollout.stable.as_ref().and_then(loaded);
         let is_broken = stable.is_some_and(|(load, desired)| load != LoadState::Now && desired > 0);
         let candidate = rollout.candidate.as_ref().map(|c| &c.revision);
-        let serves = candidate
-            .and_then(loaded)
-            .is_some_and(|(load, _)| load == LoadState::Now);
+        let serves = candidate.and_then(loaded).is_some_and(|(load, _)| load == LoadState::Now);
         if is_broken && serves && rollout.percent() > 0 {
             self.rollout.stable = candidate.cloned();
             self.rollout.candidate = None;
@@ -231,9 +207,7 @@ impl RevisionRecord {
     pub(super) fn has_pods_of(&self, variant: &Variant) -> bool {
         let places = |storage: &[Storage]| -> Vec<_> {
             let places = storage.iter();
-            places
-                .map(|at| (at.uri.clone(), at.mount_path.clone()))
-                .collect()
+            places.map(|at| (at.uri.clone(), at.mount_path.clone())).collect()
         };
         self.identity == variant.identity
             || (variant.has_pods
@@ -261,15 +235,9 @@ impl Rollout {
     /// Begins with a new candidate. Where another had a share of the requests, the stable revision gets them back and keeps the
     /// replicas that they all need.
     fn begin(&mut self, revision: RevisionName, measured: u32, now: u64) {
-        let is_held = self
-            .holds(now)
-            .any(|hold| Some(&hold.revision) == self.stable.as_ref());
+        let is_held = self.holds(now).any(|hold| Some(&hold.revision) == self.stable.as_ref());
         let gets_requests_back = self.percent() > 0;
-        self.needed_replicas = if is_held || gets_requests_back {
-            measured
-        } else {
-            0
-        };
+        self.needed_replicas = if is_held || gets_requests_back { measured } else { 0 };
         self.candidate = Some(Candidate {
             revision,
             stage: Stage::Waiting,
@@ -285,11 +253,7 @@ impl Rollout {
             let candidate = self.candidate.as_ref().map(|c| &c.revision);
             self.stable.as_ref() == Some(name) || candidate == Some(name)
         };
-        if self
-            .previous
-            .as_ref()
-            .is_some_and(|previous| taken(&previous.revision))
-        {
+        if self.previous.as_ref().is_some_and(|previous| taken(&previous.revision)) {
             self.previous = None;
         }
     }

@@ -16,11 +16,7 @@ fn loaded(mut history: History) -> History {
 }
 
 fn numbers(history: &History) -> Vec<u32> {
-    history
-        .records
-        .iter()
-        .map(|record| record.revision.number())
-        .collect()
+    history.records.iter().map(|record| record.revision.number()).collect()
 }
 
 fn number(revision: Option<&RevisionName>) -> Option<u32> {
@@ -29,22 +25,13 @@ fn number(revision: Option<&RevisionName>) -> Option<u32> {
 
 #[test]
 fn a_changed_model_creates_a_revision_and_an_equal_one_is_reused() {
-    let (a, b) = (
-        validated(&[], &model("a", &[])),
-        validated(&[], &model("b", &[])),
-    );
+    let (a, b) = (validated(&[], &model("a", &[])), validated(&[], &model("b", &[])));
     let first = loaded(after(&History::default(), &a));
-    assert_eq!(
-        (numbers(&first), number(first.rollout.stable.as_ref())),
-        (vec![1], Some(1))
-    );
+    assert_eq!((numbers(&first), number(first.rollout.stable.as_ref())), (vec![1], Some(1)));
     let second = after(&first, &b);
     assert_eq!(numbers(&second), [1, 2]);
     let candidate = second.rollout.candidate.clone().unwrap();
-    assert_eq!(
-        (candidate.revision.number(), candidate.stage),
-        (2, Stage::Waiting)
-    );
+    assert_eq!((candidate.revision.number(), candidate.stage), (2, Stage::Waiting));
     let holds = second.rollout.holds(0).count();
     assert_eq!(holds, 0, "no share of the requests has moved");
     let back = after(&second, &a);
@@ -53,10 +40,7 @@ fn a_changed_model_creates_a_revision_and_an_equal_one_is_reused() {
 
 #[test]
 fn bounds_and_splits_create_no_revision() {
-    let first = loaded(after(
-        &History::default(),
-        &validated(&[], &model("a", &[])),
-    ));
+    let first = loaded(after(&History::default(), &validated(&[], &model("a", &[]))));
     let fields = [
         "minReplicas: 0",
         "maxReplicas: 7",
@@ -91,11 +75,8 @@ fn a_stable_revision_that_never_loaded_is_replaced_at_once() {
 
 #[test]
 fn a_revision_out_of_use_has_to_load_again() {
-    let (a, b, c) = (
-        validated(&[], &model("a", &[])),
-        validated(&[], &model("b", &[])),
-        validated(&[], &model("c", &[])),
-    );
+    let (a, b, c) =
+        (validated(&[], &model("a", &[])), validated(&[], &model("b", &[])), validated(&[], &model("c", &[])));
     let first = loaded(after(&History::default(), &a));
     let superseded = after(&loaded(after(&first, &b)), &c).observed(&Snapshot::default());
     assert!(!superseded.is_in_use(&a.service.revision(2).unwrap()));
@@ -107,15 +88,9 @@ fn a_revision_out_of_use_has_to_load_again() {
 
 #[test]
 fn old_revisions_are_dropped_and_their_numbers_not_reused() {
-    let mut history = loaded(after(
-        &History::default(),
-        &validated(&[], &model("m", &[])),
-    ));
+    let mut history = loaded(after(&History::default(), &validated(&[], &model("m", &[]))));
     for i in 0..30 {
-        history = loaded(after(
-            &history,
-            &validated(&[], &model(&format!("m{i}"), &[])),
-        ));
+        history = loaded(after(&history, &validated(&[], &model(&format!("m{i}"), &[]))));
     }
     assert_eq!(number(history.rollout.stable.as_ref()), Some(1));
     assert_eq!(numbers(&history).len(), 12);
@@ -127,11 +102,7 @@ fn a_canary_that_becomes_the_predictor_keeps_its_revision() {
     let canary = "  canary:\n  - trafficPercent: 20\n    predictor: {name: blue, model: {modelFormat: {name: pytorch}, storageUri: pvc://models/blue}}\n";
     let with = validated(&[], &format!("{}{canary}", model("a", &[])));
     let first = loaded(after(&History::default(), &with));
-    let of: Vec<_> = first
-        .canaries
-        .iter()
-        .map(|c| (c.tag.as_str(), c.revision.number()))
-        .collect();
+    let of: Vec<_> = first.canaries.iter().map(|c| (c.tag.as_str(), c.revision.number())).collect();
     assert_eq!(of, [("blue", 2)]);
     let promoted = after(&first, &validated(&[], &model("blue", &["name: blue"])));
     let candidate = promoted.rollout.candidate.clone().unwrap();
@@ -187,10 +158,7 @@ fn a_followed_runtime_makes_a_revision_that_is_told_from_edits() {
     let roll = second.runtime_roll.clone().unwrap();
     assert_eq!((roll.revision.number(), roll.since), (2, 7));
     let back = revise(&a, &second, RuntimeChange::Hold, 9).unwrap();
-    assert_eq!(
-        (number(back.rollout.newest()), back.runtime_roll),
-        (Some(1), None)
-    );
+    assert_eq!((number(back.rollout.newest()), back.runtime_roll), (Some(1), None));
 }
 
 #[test]
@@ -211,18 +179,12 @@ fn annotations_that_shape_pods_are_part_of_the_manifest_and_others_are_not() {
 /// A manifest whose container has these fields.
 fn container(fields: &str) -> Validated {
     let container = format!("{{name: server, image: x, command: [serve], {fields}}}");
-    validated(
-        &[],
-        &format!("  predictor: {{containers: [{container}]}}\n"),
-    )
+    validated(&[], &format!("  predictor: {{containers: [{container}]}}\n"))
 }
 
 #[test]
 fn another_text_of_the_same_meaning_makes_no_revision() {
-    let first = loaded(after(
-        &History::default(),
-        &container("resources: {limits: {cpu: '1', memory: 1Gi}}"),
-    ));
+    let first = loaded(after(&History::default(), &container("resources: {limits: {cpu: '1', memory: 1Gi}}")));
     for same in [
         "resources: {limits: {cpu: 1000m, memory: 1Gi}}",
         "resources: {limits: {cpu: 1, memory: 1024Mi}}",
@@ -243,11 +205,7 @@ fn another_text_of_the_same_meaning_makes_no_revision() {
         "resources: {limits: {cpu: '1', memory: 1G}}",
         "resources: {limits: {cpu: '1', memory: 1Gi}}, imagePullPolicy: Never",
     ] {
-        assert_eq!(
-            numbers(&after(&first, &container(other))),
-            [1, 2],
-            "{other}"
-        );
+        assert_eq!(numbers(&after(&first, &container(other))), [1, 2], "{other}");
     }
 }
 
@@ -273,10 +231,7 @@ fn is_shared(one: &PodTemplate, other: &PodTemplate) -> bool {
 
 #[test]
 fn a_template_that_was_read_for_itself_is_shared_where_it_is_equal() {
-    let (a, b) = (
-        validated(&[], &model("a", &[])),
-        validated(&[], &model("b", &[])),
-    );
+    let (a, b) = (validated(&[], &model("a", &[])), validated(&[], &model("b", &[])));
     let mut read = after(&after(&History::default(), &a), &b);
     for record in &mut read.records {
         record.template = record.template.read().into();
@@ -284,24 +239,15 @@ fn a_template_that_was_read_for_itself_is_shared_where_it_is_equal() {
     let before = read.clone();
     read.share_templates(&b);
     assert_eq!(read, before);
-    let shared = read
-        .records
-        .iter()
-        .map(|record| is_shared(&record.template, &b.predictor.template));
-    let newest = read
-        .records
-        .iter()
-        .map(|record| record.template == b.predictor.template);
+    let shared = read.records.iter().map(|record| is_shared(&record.template, &b.predictor.template));
+    let newest = read.records.iter().map(|record| record.template == b.predictor.template);
     assert!(shared.eq(newest));
     assert!(is_shared(&read.records[1].template, &b.predictor.template));
 }
 
 #[test]
 fn what_began_by_a_clock_that_was_ahead_begins_now() {
-    let (a, b) = (
-        validated(&[], &model("a", &[])),
-        validated(&[], &model("b", &[])),
-    );
+    let (a, b) = (validated(&[], &model("a", &[])), validated(&[], &model("b", &[])));
     let first = loaded(after(&History::default(), &a));
     let ahead = revise(&b, &first, RuntimeChange::Follow, 9000).unwrap();
     let since = |history: History| history.rollout.candidate.unwrap().since;
@@ -309,11 +255,8 @@ fn what_began_by_a_clock_that_was_ahead_begins_now() {
     assert_eq!(since(ahead.begun_by(8400)), 8400);
     let changed = with_runtime(&a, "later");
     let mut rolled = revise(&changed, &first, RuntimeChange::Follow, 9000).unwrap();
-    rolled.rollout.previous = Some(PreviousRevision {
-        revision: a.service.revision(1).unwrap(),
-        since: 9000,
-        kept_replicas: 1,
-    });
+    rolled.rollout.previous =
+        Some(PreviousRevision { revision: a.service.revision(1).unwrap(), since: 9000, kept_replicas: 1 });
     let rolled = rolled.begun_by(8400);
     assert_eq!(rolled.runtime_roll.unwrap().since, 8400);
     assert_eq!(rolled.rollout.previous.unwrap().since, 8400);

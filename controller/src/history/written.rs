@@ -93,15 +93,13 @@ impl WrittenHistory {
                 kept_replicas: previous.kept_replicas,
             }),
             needed_replicas: rollout.needed_replicas,
-            canaries: canaries
-                .map(|canary| (canary.tag.to_string(), canary.revision.number()))
-                .collect(),
+            canaries: canaries.map(|canary| (canary.tag.to_string(), canary.revision.number())).collect(),
             loaded: loaded.map(|record| record.revision.number()).collect(),
             manifests: manifests(history),
-            runtime_roll: history.runtime_roll.as_ref().map(|roll| WrittenRoll {
-                revision: roll.revision.number(),
-                since: roll.since,
-            }),
+            runtime_roll: history
+                .runtime_roll
+                .as_ref()
+                .map(|roll| WrittenRoll { revision: roll.revision.number(), since: roll.since }),
         }
     }
 
@@ -120,26 +118,15 @@ impl WrittenHistory {
             let name = service.revision(number).ok()?;
             records.iter().any(|r| r.revision == name).then_some(name)
         };
-        let canary = |(tag, number): (&String, &u32)| {
-            Some(Canary {
-                tag: Tag::new(tag).ok()?,
-                revision: known(*number)?,
-            })
-        };
+        let canary =
+            |(tag, number): (&String, &u32)| Some(Canary { tag: Tag::new(tag).ok()?, revision: known(*number)? });
         let canaries = self.canaries.iter().filter_map(canary).collect();
-        let runtime_roll = self.runtime_roll.as_ref().and_then(|roll| {
-            Some(RuntimeRoll {
-                revision: known(roll.revision)?,
-                since: roll.since,
-            })
-        });
+        let runtime_roll = self
+            .runtime_roll
+            .as_ref()
+            .and_then(|roll| Some(RuntimeRoll { revision: known(roll.revision)?, since: roll.since }));
         let rollout = self.rollout(known);
-        History {
-            rollout,
-            canaries,
-            records,
-            runtime_roll,
-        }
+        History { rollout, canaries, records, runtime_roll }
     }
 
     fn rollout(&self, known: impl Fn(u32) -> Option<RevisionName>) -> Rollout {
@@ -159,11 +146,7 @@ impl WrittenHistory {
                 stage: candidate.stage.stage(),
                 since: candidate.since,
                 share: candidate.share(),
-                surge: if candidate.lacks_room {
-                    Surge::None
-                } else {
-                    Surge::Full
-                },
+                surge: if candidate.lacks_room { Surge::None } else { Surge::Full },
             })
         });
         Rollout {
@@ -194,26 +177,17 @@ impl WrittenCandidate {
                 Stage::RolledBack(reason) => WrittenStage::RolledBack(reason.to_string()),
             },
             since: candidate.since,
-            share: Some(WrittenShare {
-                percent: candidate.share.percent,
-                target: candidate.share.target,
-            }),
+            share: Some(WrittenShare { percent: candidate.share.percent, target: candidate.share.target }),
             lacks_room: candidate.surge == Surge::None,
         }
     }
 
     /// The share, where none was written that of the manifest: the next step lowers it to that.
     fn share(&self) -> CandidateShare {
-        let written = self.share.map(|share| CandidateShare {
-            percent: share.percent,
-            target: share.target,
-        });
+        let written = self.share.map(|share| CandidateShare { percent: share.percent, target: share.target });
         written.unwrap_or(match self.stage {
             WrittenStage::Waiting | WrittenStage::RolledBack(_) => CandidateShare::default(),
-            WrittenStage::Shifting(_) => CandidateShare {
-                percent: 100,
-                target: 100,
-            },
+            WrittenStage::Shifting(_) => CandidateShare { percent: 100, target: 100 },
         })
     }
 }
@@ -249,11 +223,7 @@ mod tests {
             identity: Identity::from_label(&i.to_string()),
             ready_call: None,
             manifest: loaded.then(|| Identity::from_label(&format!("m{i}"))),
-            load: if *loaded {
-                LoadState::Once
-            } else {
-                LoadState::Never
-            },
+            load: if *loaded { LoadState::Once } else { LoadState::Never },
             is_failing: false,
             desired_replicas: 0,
         };

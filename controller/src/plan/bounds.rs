@@ -29,11 +29,7 @@ pub(super) fn bounds(validated: &Validated, history: &History, now: u64) -> Boun
         let least = own.with_min(0);
         // Requests that name the revision still wake it. Without this limit the autoscaler would keep idle replicas for as long
         // as some starts take.
-        let scaling = if rollout.keeps_previous(now) {
-            least
-        } else {
-            least.with_retention(RETENTION)
-        };
+        let scaling = if rollout.keeps_previous(now) { least } else { least.with_retention(RETENTION) };
         raise(&mut bounds, &previous.revision, scaling);
     }
     for (canary, of) in validated.canaries.iter().zip(&history.canaries) {
@@ -44,11 +40,7 @@ pub(super) fn bounds(validated: &Validated, history: &History, now: u64) -> Boun
         raise(&mut bounds, stable, of_stable(own, history, stable));
     }
     if let Some(candidate) = &rollout.candidate {
-        raise(
-            &mut bounds,
-            &candidate.revision,
-            of_candidate(own, history, candidate, now),
-        );
+        raise(&mut bounds, &candidate.revision, of_candidate(own, history, candidate, now));
     }
     for hold in rollout.holds(now) {
         if let Some(scaling) = bounds.get_mut(&hold.revision) {
@@ -98,11 +90,7 @@ fn at_creation(own: &Scaling, history: &History) -> u32 {
 }
 
 fn until_loaded(scaling: &Scaling, history: &History, revision: &RevisionName) -> Scaling {
-    if history.has_loaded(revision) {
-        scaling.clone()
-    } else {
-        scaling.with_floor(1)
-    }
+    if history.has_loaded(revision) { scaling.clone() } else { scaling.with_floor(1) }
 }
 
 /// Sets the bounds of a revision; one with two roles keeps the higher minimum.

@@ -13,16 +13,8 @@ use crate::validate::Validated;
 /// An edit, a failure, or passing time.
 #[derive(Clone, Debug)]
 enum Change {
-    Edit {
-        path: u8,
-        percent: Option<u8>,
-        min: u8,
-        canary: Option<u8>,
-    },
-    Bound {
-        min: u8,
-        max: u8,
-    },
+    Edit { path: u8, percent: Option<u8>, min: u8, canary: Option<u8> },
+    Bound { min: u8, max: u8 },
     Start(u8),
     Fail(u8),
     ScaleDown,
@@ -31,18 +23,8 @@ enum Change {
 
 fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
-        (
-            0..4_u8,
-            prop::option::of(0..=100_u8),
-            0..3_u8,
-            prop::option::of(0..=100_u8)
-        )
-            .prop_map(|(path, percent, min, canary)| Change::Edit {
-                path,
-                percent,
-                min,
-                canary
-            }),
+        (0..4_u8, prop::option::of(0..=100_u8), 0..3_u8, prop::option::of(0..=100_u8))
+            .prop_map(|(path, percent, min, canary)| Change::Edit { path, percent, min, canary }),
         (0..4_u8, 4..9_u8).prop_map(|(min, max)| Change::Bound { min, max }),
         (1..6_u8).prop_map(Change::Start),
         (1..6_u8).prop_map(Change::Fail),
@@ -60,36 +42,16 @@ struct Manifest {
 
 impl Manifest {
     fn validated(&self) -> Validated {
-        let mut fields = vec![
-            format!("minReplicas: {}", self.bounds.0),
-            format!("maxReplicas: {}", self.bounds.1),
-        ];
-        fields.extend(
-            self.percent
-                .map(|percent| format!("canaryTrafficPercent: {percent}")),
-        );
+        let mut fields = vec![format!("minReplicas: {}", self.bounds.0), format!("maxReplicas: {}", self.bounds.1)];
+        fields.extend(self.percent.map(|percent| format!("canaryTrafficPercent: {percent}")));
         let fields: Vec<_> = fields.iter().map(String::as_str).collect();
-        let canary = self
-            .canary
-            .map(|percent| CANARY.replace("30", &percent.to_string()));
-        validated(
-            &[],
-            &format!(
-                "{}{}",
-                model(&self.path.to_string(), &fields),
-                canary.unwrap_or_default()
-            ),
-        )
+        let canary = self.canary.map(|percent| CANARY.replace("30", &percent.to_string()));
+        validated(&[], &format!("{}{}", model(&self.path.to_string(), &fields), canary.unwrap_or_default()))
     }
 
     fn edit(&mut self, change: &Change) {
         match *change {
-            Change::Edit {
-                path,
-                percent,
-                min,
-                canary,
-            } => {
+            Change::Edit { path, percent, min, canary } => {
                 (self.path, self.percent, self.canary) = (path, percent, canary);
                 self.bounds.0 = min;
             }
@@ -104,10 +66,7 @@ impl World {
         match *change {
             Change::Start(number) => self.start(|other| other == u32::from(number)),
             Change::Fail(number) => {
-                let failing = self
-                    .revisions
-                    .iter_mut()
-                    .find(|(n, _)| n.number() == u32::from(number));
+                let failing = self.revisions.iter_mut().find(|(n, _)| n.number() == u32::from(number));
                 if let Some((_, revision)) = failing {
                     Arc::make_mut(revision).replicas.clear();
                 }
@@ -142,22 +101,14 @@ impl Reconciliation<'_> {
                 let records = |world: &World| world.history.records.len();
                 assert_eq!(records(self.after), records(self.before));
             }
-            Change::Edit { .. }
-            | Change::Start(_)
-            | Change::Fail(_)
-            | Change::ScaleDown
-            | Change::Elapse(_) => {}
+            Change::Edit { .. } | Change::Start(_) | Change::Fail(_) | Change::ScaleDown | Change::Elapse(_) => {}
         }
     }
 
     /// Weights add up to 100; only loaded revisions and the stable one have traffic.
     fn shares_are_whole(&self) {
         let split = split(self.plan);
-        assert_eq!(
-            split.iter().map(|(_, weight)| weight).sum::<u32>(),
-            100,
-            "{split:?}"
-        );
+        assert_eq!(split.iter().map(|(_, weight)| weight).sum::<u32>(), 100, "{split:?}");
         let history = &self.after.history;
         for share in self.plan.shares.iter().filter(|share| share.percent > 0) {
             let is_stable = history.rollout.stable.as_ref() == Some(&share.revision);
@@ -189,14 +140,18 @@ impl Reconciliation<'_> {
         for (revision, scaling) in bounds::bounds(self.validated, history, much_later) {
             let canaries = self.validated.canaries.iter().zip(&history.canaries);
             let of_canaries = canaries.filter(|(_, of)| of.revision == revision);
-            let declared = of_canaries
-                .map(|(canary, _)| canary.variant.scaling.policy.min)
-                .chain([self.validated.predictor.scaling.policy.min]);
+            let declared = of_canaries.map(|(canary, _)| canary.variant.scaling.policy.min).chain([self
+                .validated
+                .predictor
+                .scaling
+                .policy
+                .min]);
             let least = declared.max().unwrap_or(0);
             let shows_loading = u32::from(!history.has_loaded(&revision));
-            let waits = rollout.candidate.as_ref().is_some_and(|candidate| {
-                candidate.revision == revision && candidate.stage == Stage::Waiting
-            });
+            let waits = rollout
+                .candidate
+                .as_ref()
+                .is_some_and(|candidate| candidate.revision == revision && candidate.stage == Stage::Waiting);
             let most = least.max(shows_loading).max(u32::from(waits));
             assert!(scaling.policy.min <= most, "{revision}: {scaling:?}");
         }
@@ -216,10 +171,7 @@ impl Reconciliation<'_> {
     /// is scaled to zero.
     fn a_ready_revision_keeps_running(&self) {
         let rollout = &self.before.history.rollout;
-        let stable = rollout
-            .stable
-            .as_ref()
-            .and_then(|s| self.before.revisions.get(s));
+        let stable = rollout.stable.as_ref().and_then(|s| self.before.revisions.get(s));
         let shares = self.last.shares.iter().filter(|share| share.percent > 0);
         let served: Vec<_> = shares
             .map(|share| &share.revision)
@@ -230,10 +182,7 @@ impl Reconciliation<'_> {
         let mut workloads = self.plan.desired.workloads().iter();
         let goes_on = workloads.any(|workload| ready.contains(&workload.revision.number()));
         let sleeps = stable.is_some_and(|stable| stable.is_at_zero());
-        assert!(
-            served.is_empty() || goes_on || sleeps,
-            "{served:?} are gone"
-        );
+        assert!(served.is_empty() || goes_on || sleeps, "{served:?} are gone");
     }
 }
 

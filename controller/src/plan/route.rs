@@ -1,8 +1,6 @@
 //! The route of a service, for gateways.
 
-use weir_cluster::{
-    ClusterError, Destination, Host, Mirror, Route, ServiceName, Split, Tag, Tagged, Target,
-};
+use weir_cluster::{ClusterError, Destination, Host, Mirror, Route, ServiceName, Split, Tag, Tagged, Target};
 
 use super::Share;
 use crate::validate::Validated;
@@ -28,12 +26,8 @@ pub(super) fn route(validated: &Validated, shares: &[Share]) -> Result<Route, Cl
 
 fn destination(validated: &Validated, shares: &[Share]) -> Result<Destination, ClusterError> {
     let with_requests = shares.iter().filter(|share| share.percent > 0);
-    let targets: Vec<_> = with_requests
-        .map(|share| Target {
-            revision: share.revision.clone(),
-            weight: share.percent.into(),
-        })
-        .collect();
+    let targets: Vec<_> =
+        with_requests.map(|share| Target { revision: share.revision.clone(), weight: share.percent.into() }).collect();
     if targets.is_empty() {
         let message = format!("the service {} is stopped", validated.service);
         return Ok(Destination::Nowhere(message.into()));
@@ -45,13 +39,7 @@ fn tags(validated: &Validated, shares: &[Share]) -> Vec<Tagged> {
     let each = shares.iter().flat_map(|share| {
         share.tags.iter().map(|tag| Tagged {
             tag: tag.clone(),
-            hosts: tagged_host(
-                &validated.service,
-                tag,
-                validated.exposure.tag_domain.as_deref(),
-            )
-            .into_iter()
-            .collect(),
+            hosts: tagged_host(&validated.service, tag, validated.exposure.tag_domain.as_deref()).into_iter().collect(),
             revision: share.revision.clone(),
         })
     });
@@ -67,8 +55,5 @@ pub(crate) fn tagged_host(service: &ServiceName, tag: &Tag, domain: Option<&str>
 fn mirror(validated: &Validated, shares: &[Share]) -> Option<Mirror> {
     let (tag, percent) = validated.exposure.mirror.as_ref()?;
     let to = shares.iter().find(|share| share.tags.contains(tag))?;
-    (to.percent < 100).then(|| Mirror {
-        revision: to.revision.clone(),
-        percent: *percent,
-    })
+    (to.percent < 100).then(|| Mirror { revision: to.revision.clone(), percent: *percent })
 }

@@ -42,11 +42,7 @@ impl Shares {
     fn canaries(&mut self, validated: &Validated, history: &History) -> u8 {
         let mut left = 100;
         for (canary, of) in validated.canaries.iter().zip(&history.canaries) {
-            let percent = if history.serves(&of.revision) {
-                canary.percent.min(left)
-            } else {
-                0
-            };
+            let percent = if history.serves(&of.revision) { canary.percent.min(left) } else { 0 };
             left -= percent;
             self.add(&of.revision, percent);
             self.entry(&of.revision).tags.push(canary.tag.clone());
@@ -69,11 +65,7 @@ impl Shares {
         let found = self.0.iter().position(|share| share.revision == *revision);
         let at = found.unwrap_or(self.0.len());
         if found.is_none() {
-            self.0.push(Share {
-                revision: revision.clone(),
-                percent: 0,
-                tags: Vec::new(),
-            });
+            self.0.push(Share { revision: revision.clone(), percent: 0, tags: Vec::new() });
         }
         &mut self.0[at]
     }

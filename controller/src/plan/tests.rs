@@ -18,18 +18,12 @@ fn a_canary_percentage_from_first_revision_to_promotion() {
     world.start(|_| true);
     let canary = validated(&[], &fields("canaryTrafficPercent: 20"));
     let (waiting, _) = world.reconcile(&canary);
-    assert_eq!(
-        (split(&waiting), waiting.desired.workloads().len()),
-        (vec![(1, 100)], 2)
-    );
+    assert_eq!((split(&waiting), waiting.desired.workloads().len()), (vec![(1, 100)], 2));
     world.start(|_| true);
     let (shifted, moved) = world.reconcile(&canary);
     assert!(matches!(moved, Some(Transition::Shifted(_, 20))));
     assert_eq!(split(&shifted), [(1, 80), (2, 20)]);
-    assert_eq!(
-        tags(&shifted),
-        [("prev".to_owned(), 1), ("latest".to_owned(), 2)]
-    );
+    assert_eq!(tags(&shifted), [("prev".to_owned(), 1), ("latest".to_owned(), 2)]);
     let hosts: Vec<_> = shifted.desired.route().unwrap().tags[1].hosts.clone();
     assert_eq!(hosts[0].as_str(), "latest-digits-default.example.com");
     let (back, _) = world.reconcile(&validated(&[], &fields("canaryTrafficPercent: 0")));
@@ -37,10 +31,7 @@ fn a_canary_percentage_from_first_revision_to_promotion() {
     let (promoted, moved) = world.reconcile(&validated(&[], &model("b", &[])));
     assert!(matches!(moved, Some(Transition::Promoted(_))));
     assert_eq!(split(&promoted), [(2, 100)]);
-    assert_eq!(
-        tags(&promoted),
-        [("latest".to_owned(), 2), ("prev".to_owned(), 1)]
-    );
+    assert_eq!(tags(&promoted), [("latest".to_owned(), 2), ("prev".to_owned(), 1)]);
 }
 
 /// As in KServe, where a share of 100 % rolls a revision out for those after it.
@@ -71,21 +62,14 @@ fn what_follows_a_canary_with_all_requests_is_compared_with_that() {
 #[test]
 fn the_previous_revision_keeps_its_replicas_then_scales_to_zero() {
     let mut world = World::default();
-    let (a, b) = (
-        validated(&[], &model("a", &["minReplicas: 0"])),
-        validated(&[], &model("b", &["minReplicas: 0"])),
-    );
+    let (a, b) = (validated(&[], &model("a", &["minReplicas: 0"])), validated(&[], &model("b", &["minReplicas: 0"])));
     world.reconcile(&a);
     let one = a.service.revision(1).unwrap();
     world.ledger.scale(&one, 3).unwrap();
     world.ledger.refresh(&mut world.revisions);
     world.start(|_| true);
     let (rolling, _) = world.reconcile(&b);
-    assert_eq!(
-        policy(&rolling, &one).min,
-        0,
-        "it scales on its own traffic"
-    );
+    assert_eq!(policy(&rolling, &one).min, 0, "it scales on its own traffic");
     world.start(|_| true);
     let (third, _) = world.reconcile(&b);
     let two = b.service.revision(2).unwrap();
@@ -102,10 +86,7 @@ fn the_previous_revision_keeps_its_replicas_then_scales_to_zero() {
     assert_eq!((kept.min, kept.retention), (3, None));
     world.now += Rollout::ROLLBACK_WINDOW.as_secs();
     let (later, _) = world.reconcile(&b);
-    assert_eq!(
-        (policy(&later, &one).min, later.desired.workloads().len()),
-        (0, 2)
-    );
+    assert_eq!((policy(&later, &one).min, later.desired.workloads().len()), (0, 2));
 }
 
 #[test]
@@ -153,10 +134,7 @@ fn three_and_a_canary(percent: u8) -> (World, Validated) {
 fn a_manual_share_frees_the_stable_replicas_after_the_rollback_window() {
     for percent in [0, 20] {
         let (mut world, b) = three_and_a_canary(percent);
-        let (one, two) = (
-            b.service.revision(1).unwrap(),
-            b.service.revision(2).unwrap(),
-        );
+        let (one, two) = (b.service.revision(1).unwrap(), b.service.revision(2).unwrap());
         let (shifted, _) = world.reconcile(&b);
         let kept_for = if percent == 0 { 60 } else { 600 };
         assert_eq!(policy(&shifted, &one).min, 3, "{percent}");
@@ -171,18 +149,12 @@ fn a_manual_share_frees_the_stable_replicas_after_the_rollback_window() {
 fn replicas_without_room_take_the_place_of_those_whose_requests_they_get() {
     let mut world = World::default();
     let bounds = ["minReplicas: 4", "maxReplicas: 4"];
-    let (a, b) = (
-        validated(&[], &model("a", &bounds)),
-        validated(&[], &model("b", &bounds)),
-    );
+    let (a, b) = (validated(&[], &model("a", &bounds)), validated(&[], &model("b", &bounds)));
     world.reconcile(&a);
     world.start(|_| true);
     world.reconcile(&a);
     world.reconcile(&b);
-    let (one, two) = (
-        b.service.revision(1).unwrap(),
-        b.service.revision(2).unwrap(),
-    );
+    let (one, two) = (b.service.revision(1).unwrap(), b.service.revision(2).unwrap());
     let mut counts = Vec::new();
     // Five nodes.
     world.place(&two, 5);
@@ -191,16 +163,13 @@ fn replicas_without_room_take_the_place_of_those_whose_requests_they_get() {
     for _ in 0..5 {
         world.place(&two, 5);
         let (planned, _) = world.reconcile(&b);
-        let most = policy(&planned, &one)
-            .most()
-            .min(world.ledger.replicas(&one));
+        let most = policy(&planned, &one).most().min(world.ledger.replicas(&one));
         world.ledger.scale(&one, most).unwrap();
         world.ledger.refresh(&mut world.revisions);
         world.start(|number| number == 1);
         counts.push((split(&planned), most));
     }
-    let expected = [(25, 3), (50, 2), (75, 1)]
-        .map(|(percent, left)| (vec![(1, 100 - percent), (2, percent)], left));
+    let expected = [(25, 3), (50, 2), (75, 1)].map(|(percent, left)| (vec![(1, 100 - percent), (2, percent)], left));
     assert_eq!(counts[..3], expected);
     assert_eq!(counts[3].0, [(2, 100)]);
 }
@@ -209,10 +178,7 @@ fn replicas_without_room_take_the_place_of_those_whose_requests_they_get() {
 fn a_candidate_that_fails_for_ten_minutes_has_one_replica() {
     let mut world = World::default();
     let bounds = ["minReplicas: 4"];
-    let (a, b) = (
-        validated(&[], &model("a", &bounds)),
-        validated(&[], &model("b", &bounds)),
-    );
+    let (a, b) = (validated(&[], &model("a", &bounds)), validated(&[], &model("b", &bounds)));
     world.reconcile(&a);
     world.start(|_| true);
     world.reconcile(&b);
@@ -231,19 +197,10 @@ fn a_new_revision_starts_with_a_replica_and_may_scale_to_zero_later() {
     let sleepy = validated(&[], &model("a", &["minReplicas: 0", "maxReplicas: 4"]));
     let (first, _) = world.reconcile(&sleepy);
     let one = sleepy.service.revision(1).unwrap();
-    assert_eq!(
-        (
-            first.desired.workloads()[0].replicas,
-            policy(&first, &one).min
-        ),
-        (1, 1)
-    );
+    assert_eq!((first.desired.workloads()[0].replicas, policy(&first, &one).min), (1, 1));
     world.start(|_| true);
     let (second, _) = world.reconcile(&sleepy);
-    assert_eq!(
-        (policy(&second, &one).min, policy(&second, &one).max),
-        (0, Some(4))
-    );
+    assert_eq!((policy(&second, &one).min, policy(&second, &one).max), (0, Some(4)));
 }
 
 #[test]
@@ -253,10 +210,7 @@ fn a_named_canary_receives_its_share_once_loaded() {
     let (first, _) = world.reconcile(&validated(&[], &spec));
     assert_eq!(split(&first), [(1, 100)]);
     world.start(|number| number == 1);
-    assert_eq!(
-        split(&world.reconcile(&validated(&[], &spec)).0),
-        [(1, 100)]
-    );
+    assert_eq!(split(&world.reconcile(&validated(&[], &spec)).0), [(1, 100)]);
     world.start(|_| true);
     let (both, _) = world.reconcile(&validated(&[], &spec));
     assert_eq!(split(&both), [(1, 70), (2, 30)]);
@@ -264,10 +218,7 @@ fn a_named_canary_receives_its_share_once_loaded() {
     let third = validated(&[], &spec.replace("models/a", "models/c"));
     world.reconcile(&third);
     world.start(|_| true);
-    assert_eq!(
-        split(&world.reconcile(&third).0),
-        [(1, 20), (2, 30), (3, 50)]
-    );
+    assert_eq!(split(&world.reconcile(&third).0), [(1, 20), (2, 30), (3, 50)]);
 }
 
 /// As in KServe, where a canary that is not ready gets no requests.
@@ -305,12 +256,7 @@ fn a_stopped_service_has_no_workloads_and_says_so() {
 #[test]
 fn requests_are_mirrored_to_the_revision_without_all_traffic() {
     let mut world = World::default();
-    let mirrored = |path: &str| {
-        validated(
-            &[("weir.dev/mirror", "10")],
-            &model(path, &["canaryTrafficPercent: 0"]),
-        )
-    };
+    let mirrored = |path: &str| validated(&[("weir.dev/mirror", "10")], &model(path, &["canaryTrafficPercent: 0"]));
     let (first, _) = world.reconcile(&mirrored("a"));
     assert_eq!(first.desired.route().unwrap().mirror, None);
     world.start(|_| true);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_cluster::{
-    Destination, Endpoints, Failure, FailureReason, Ledger, Phase, Replica, RevisionName,
-    Revisions, Route, ScalingPolicy, Snapshot,
+    Destination, Endpoints, Failure, FailureReason, Ledger, Phase, Replica, RevisionName, Revisions, Route,
+    ScalingPolicy, Snapshot,
 };
 
 use super::{Plan, plan};
@@ -73,10 +73,7 @@ impl World {
 
     /// Makes as many replicas of a revision ready as nodes are left for, and notes that others have none.
     pub(super) fn place(&mut self, revision: &RevisionName, nodes: usize) {
-        let all = self
-            .revisions
-            .values()
-            .filter(|other| other.name != *revision);
+        let all = self.revisions.values().filter(|other| other.name != *revision);
         let taken: usize = all.map(|other| other.replicas.len()).sum();
         let Some(placed) = self.revisions.get_mut(revision) else {
             return;
@@ -90,11 +87,7 @@ impl World {
 
     /// Ends the replicas of a revision, which fail to start again.
     pub(super) fn fail(&mut self, number: u32) {
-        for (_, revision) in self
-            .revisions
-            .iter_mut()
-            .filter(|(name, _)| name.number() == number)
-        {
+        for (_, revision) in self.revisions.iter_mut().filter(|(name, _)| name.number() == number) {
             let revision = Arc::make_mut(revision);
             revision.replicas.clear();
             let because = "exited with status 1".to_owned();
@@ -124,10 +117,7 @@ impl World {
     }
 
     pub(super) fn ready(&self) -> Vec<u32> {
-        let ready = self
-            .revisions
-            .values()
-            .filter(|r| r.ready().next().is_some());
+        let ready = self.revisions.values().filter(|r| r.ready().next().is_some());
         ready.map(|revision| revision.name.number()).collect()
     }
 }
@@ -147,9 +137,7 @@ fn weights(route: Option<&Route>) -> Vec<(u32, u32)> {
     match route.map(|route| &route.destination) {
         Some(Destination::Split(split)) => {
             let targets = split.targets().iter();
-            targets
-                .map(|target| (target.revision.number(), target.weight))
-                .collect()
+            targets.map(|target| (target.revision.number(), target.weight)).collect()
         }
         Some(Destination::Nowhere(_)) | None => Vec::new(),
     }
@@ -169,6 +157,5 @@ pub(super) fn split(plan: &Plan) -> Vec<(u32, u32)> {
 pub(super) fn tags(plan: &Plan) -> Vec<(String, u32)> {
     let route = plan.desired.route().unwrap();
     let tags = route.tags.iter();
-    tags.map(|tagged| (tagged.tag.to_string(), tagged.revision.number()))
-        .collect()
+    tags.map(|tagged| (tagged.tag.to_string(), tagged.revision.number())).collect()
 }

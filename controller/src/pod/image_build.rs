@@ -63,18 +63,13 @@ pub(crate) fn require_gpu(mut template: PodTemplateSpec, server: ServerType) -> 
 }
 
 fn is_device(arg: &str) -> bool {
-    arg == DEVICE
-        || arg
-            .strip_prefix(DEVICE)
-            .is_some_and(|rest| rest.starts_with('='))
+    arg == DEVICE || arg.strip_prefix(DEVICE).is_some_and(|rest| rest.starts_with('='))
 }
 
 /// The container that serves.
 fn serving(template: &mut PodTemplateSpec) -> Option<&mut Container> {
     let containers = &mut template.spec.as_mut()?.containers;
-    let serving = containers
-        .iter()
-        .position(|c| c.name == Workload::CONTAINER);
+    let serving = containers.iter().position(|c| c.name == Workload::CONTAINER);
     containers.get_mut(serving.unwrap_or(0))
 }
 
@@ -84,8 +79,7 @@ fn added_kinds(template: &PodTemplateSpec) -> Vec<String> {
     let annotations = metadata.and_then(|metadata| metadata.annotations.as_ref());
     let list = annotations.and_then(|annotations| annotations.get(GPU_RESOURCE_TYPES));
     // One that is no list is an error elsewhere.
-    list.and_then(|list| serde_json::from_str(list).ok())
-        .unwrap_or_default()
+    list.and_then(|list| serde_json::from_str(list).ok()).unwrap_or_default()
 }
 
 /// True for a container with a GPU, or a part of one, of any vendor.
@@ -236,24 +230,13 @@ mod tests {
             assert_eq!(image, "r/weir-runtime:0.1.0-cuda", "{resources}");
             assert_eq!(args, ["--id=a", "--device=cuda"], "{resources}");
         }
-        for resources in [
-            limit("cpu", "1"),
-            limit("nvidia.com/gpu", "0"),
-            limit("nvidia.com/hostdev", "1"),
-        ] {
+        for resources in [limit("cpu", "1"), limit("nvidia.com/gpu", "0"), limit("nvidia.com/hostdev", "1")] {
             let (image, args) = weir("weir-runtime:0.1.0", resources.clone(), &[]);
-            assert_eq!(
-                (image.as_str(), args.len()),
-                ("weir-runtime:0.1.0", 0),
-                "{resources}"
-            );
+            assert_eq!((image.as_str(), args.len()), ("weir-runtime:0.1.0", 0), "{resources}");
         }
         // A GPU without CUDA: it does not start, and says why.
         let (image, args) = weir("weir-runtime:1", limit("amd.com/gpu", "1"), &[]);
-        assert_eq!(
-            (image.as_str(), &*args),
-            ("weir-runtime:1", &["--device=cuda".to_owned()][..])
-        );
+        assert_eq!((image.as_str(), &*args), ("weir-runtime:1", &["--device=cuda".to_owned()][..]));
     }
 
     #[test]

@@ -17,13 +17,7 @@ const KEYED: [(&str, &str); 8] = [
 ];
 
 /// Fields that hold one of several ways to call or to run something.
-const CALLS: [&str; 5] = [
-    "livenessProbe",
-    "postStart",
-    "preStop",
-    "readinessProbe",
-    "startupProbe",
-];
+const CALLS: [&str; 5] = ["livenessProbe", "postStart", "preStop", "readinessProbe", "startupProbe"];
 
 /// The ways of [`CALLS`].
 const WAYS: [&str; 5] = ["exec", "grpc", "httpGet", "sleep", "tcpSocket"];
@@ -85,11 +79,7 @@ fn merge_named(name: &str, below: &mut Value, above: Value) {
 }
 
 /// Tells if the new one has a field of these that the old one has not.
-fn is_other(
-    old: &Map<String, Value>,
-    new: &Map<String, Value>,
-    excludes: impl Fn(&str) -> bool,
-) -> bool {
+fn is_other(old: &Map<String, Value>, new: &Map<String, Value>, excludes: impl Fn(&str) -> bool) -> bool {
     let mut fields = new.keys();
     fields.any(|field| excludes(field) && !old.contains_key(field))
 }

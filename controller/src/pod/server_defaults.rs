@@ -45,10 +45,7 @@ fn mlserver(object: &mut ObjectMeta, model: &mut Model) {
 fn triton(model: &mut Model) {
     if !has_storage(model) {
         let args = model.framework.container.args.get_or_insert_default();
-        if !args
-            .iter()
-            .any(|arg| arg.starts_with("--model-control-mode"))
-        {
+        if !args.iter().any(|arg| arg.starts_with("--model-control-mode")) {
             args.push("--model-control-mode=explicit".to_owned());
         }
     }
@@ -69,18 +66,12 @@ fn has_storage(model: &Model) -> bool {
 
 fn label(object: &mut ObjectMeta, key: &str, value: &str) {
     let labels = object.labels.get_or_insert_default();
-    labels
-        .entry(key.to_owned())
-        .or_insert_with(|| value.to_owned());
+    labels.entry(key.to_owned()).or_insert_with(|| value.to_owned());
 }
 
 fn set(container: &mut Container, name: &str, value: &str) {
     let env = container.env.get_or_insert_default();
     if !env.iter().any(|variable| variable.name == name) {
-        env.push(EnvVar {
-            name: name.to_owned(),
-            value: Some(value.to_owned()),
-            value_from: None,
-        });
+        env.push(EnvVar { name: name.to_owned(), value: Some(value.to_owned()), value_from: None });
     }
 }

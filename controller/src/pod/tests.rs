@@ -128,16 +128,9 @@ fn labels_are_the_components_then_the_services_then_the_runtimes() {
         "annotations": { "note": "of the service", "serving.kserve.io/stop": "false" },
     }))
     .unwrap();
-    runtime.labels = Some(
-        ["tier", "team", "rest"]
-            .map(|name| (name.to_owned(), "of the runtime".to_owned()))
-            .into(),
-    );
-    runtime.annotations = Some(
-        ["note", "serving.kserve.io/stop"]
-            .map(|name| (name.to_owned(), "of the runtime".to_owned()))
-            .into(),
-    );
+    runtime.labels = Some(["tier", "team", "rest"].map(|name| (name.to_owned(), "of the runtime".to_owned())).into());
+    runtime.annotations =
+        Some(["note", "serving.kserve.io/stop"].map(|name| (name.to_owned(), "of the runtime".to_owned())).into());
     let predictor = json!({ "labels": { "team": "of the component" } });
     let predictor: Predictor = serde_json::from_value(predictor).unwrap();
     let template = of_model(&object, &runtime, &predictor, &model(json!({}))).unwrap();

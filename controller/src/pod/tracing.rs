@@ -21,11 +21,7 @@ pub(crate) struct Traced<'a> {
 }
 
 /// Tells the servers of a pod where traces go. What a container says itself stays.
-pub(crate) fn trace(
-    mut template: PodTemplateSpec,
-    tracing: Option<&Tracing>,
-    traced: &Traced<'_>,
-) -> PodTemplateSpec {
+pub(crate) fn trace(mut template: PodTemplateSpec, tracing: Option<&Tracing>, traced: &Traced<'_>) -> PodTemplateSpec {
     let (Some(tracing), Some(pod)) = (tracing, template.spec.as_mut()) else {
         return template;
     };
@@ -49,8 +45,7 @@ fn tell(container: &mut Container, tracing: &Tracing, traced: &Traced<'_>, compo
     let argument = tracing.sampler_arg.as_deref().unwrap_or(SAMPLER_ARG);
     let exporter = tracing.exporter.as_deref().unwrap_or(EXPORTER);
     // Not whether it is a canary: a promoted one keeps its pods.
-    let attributes =
-        format!("k8s.namespace.name={namespace},isvc.name={name},isvc.component={component}");
+    let attributes = format!("k8s.namespace.name={namespace},isvc.name={name},isvc.component={component}");
     for (variable, value) in [
         ("OTEL_SERVICE_NAME", &*format!("{name}-{component}")),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint(tracing)),
@@ -70,11 +65,7 @@ fn endpoint(tracing: &Tracing) -> &str {
 fn set(container: &mut Container, name: &str, value: &str) {
     let env = container.env.get_or_insert_default();
     if !env.iter().any(|variable| variable.name == name) {
-        env.push(EnvVar {
-            name: name.to_owned(),
-            value: Some(value.to_owned()),
-            value_from: None,
-        });
+        env.push(EnvVar { name: name.to_owned(), value: Some(value.to_owned()), value_from: None });
     }
 }
 
@@ -88,10 +79,7 @@ mod tests {
         let service = ServiceName::new("team", "digits").unwrap();
         let template = serde_json::from_value(json!({ "spec": pod })).unwrap();
         let tracing: Option<Tracing> = serde_json::from_value(tracing).unwrap();
-        let of = Traced {
-            service: &service,
-            server,
-        };
+        let of = Traced { service: &service, server };
         json!(trace(template, tracing.as_ref(), &of))["spec"]["containers"].take()
     }
 
@@ -114,10 +102,7 @@ mod tests {
             ("OTEL_TRACES_EXPORTER", "otlp"),
             ("OTEL_TRACES_SAMPLER", "parentbased_traceidratio"),
             ("OTEL_TRACES_SAMPLER_ARG", "0.05"),
-            (
-                "OTEL_RESOURCE_ATTRIBUTES",
-                "k8s.namespace.name=team,isvc.name=digits,isvc.component=predictor",
-            ),
+            ("OTEL_RESOURCE_ATTRIBUTES", "k8s.namespace.name=team,isvc.name=digits,isvc.component=predictor"),
         ];
         assert_eq!(variables(&containers[1]), expected);
     }

@@ -7,17 +7,11 @@ use weir_cluster::Workload;
 pub(super) fn set(mut template: PodTemplateSpec, name: &str, value: &str) -> PodTemplateSpec {
     let containers = template.spec.as_mut().map(|pod| &mut pod.containers);
     if let Some(containers) = containers {
-        let serving = containers
-            .iter()
-            .position(|container| container.name == Workload::CONTAINER);
+        let serving = containers.iter().position(|container| container.name == Workload::CONTAINER);
         if let Some(container) = containers.get_mut(serving.unwrap_or(0)) {
             let env = container.env.get_or_insert_default();
             env.retain(|variable| variable.name != name);
-            env.push(EnvVar {
-                name: name.to_owned(),
-                value: Some(value.to_owned()),
-                value_from: None,
-            });
+            env.push(EnvVar { name: name.to_owned(), value: Some(value.to_owned()), value_from: None });
         }
     }
     template

@@ -49,9 +49,9 @@ pub(super) fn refused(
     state: &mut ServiceState,
 ) -> Result<(), ControllerError> {
     let (refusal, error) = match error {
-        ControllerError::Cluster(
-            error @ (ClusterError::Refused { .. } | ClusterError::Name { .. }),
-        ) => (Refusal::Never(error.to_string()), None),
+        ControllerError::Cluster(error @ (ClusterError::Refused { .. } | ClusterError::Name { .. })) => {
+            (Refusal::Never(error.to_string()), None)
+        }
         ControllerError::Cluster(error @ ClusterError::Denied { .. }) => {
             (Refusal::Now(error.to_string()), Some(error.into()))
         }

@@ -14,10 +14,7 @@ pub(super) struct Clock {
 
 impl Clock {
     pub(super) fn start() -> Self {
-        Self {
-            last: wall(),
-            at: Instant::now(),
-        }
+        Self { last: wall(), at: Instant::now() }
     }
 
     /// Seconds since 1970, as histories outlive the process.
@@ -32,10 +29,7 @@ impl Clock {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is the shell that owns the controller's clock"
-)]
+#[expect(clippy::disallowed_methods, reason = "this is the shell that owns the controller's clock")]
 fn wall() -> Duration {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.unwrap_or_default()
@@ -48,10 +42,7 @@ mod tests {
     #[test]
     fn it_follows_the_machines_clock_and_never_goes_back() {
         let (begin, second) = (Instant::now(), Duration::from_secs(1));
-        let mut clock = Clock {
-            last: second * 1000,
-            at: begin,
-        };
+        let mut clock = Clock { last: second * 1000, at: begin };
         let mut read = |wall: u32, after: u32| clock.read(second * wall, begin + second * after);
         assert_eq!(read(1002, 2), 1002);
         assert_eq!(read(1600, 3), 1600, "set forward, or woken from sleep");

@@ -50,8 +50,7 @@ impl Window {
             return BTreeMap::new();
         };
         let both = rollout.stable.iter().chain([&candidate.revision]);
-        both.map(|name| (name.clone(), self.sample(name, reports)))
-            .collect()
+        both.map(|name| (name.clone(), self.sample(name, reports))).collect()
     }
 
     fn sample(&self, revision: &RevisionName, reports: &LatestReports) -> Sample {
@@ -61,20 +60,12 @@ impl Window {
                 sum.merge(&activity);
             }
         }
-        Sample {
-            succeeded: sum.succeeded,
-            failed: sum.failed,
-            p99: sum.service_time.quantile(P99),
-        }
+        Sample { succeeded: sum.succeeded, failed: sum.failed, p99: sum.service_time.quantile(P99) }
     }
 }
 
 /// Activity since `begin`; a restarted gateway counts from its start.
-fn since(
-    report: &Report,
-    begin: Option<&Arc<Report>>,
-    revision: &RevisionName,
-) -> Option<Activity> {
+fn since(report: &Report, begin: Option<&Arc<Report>>, revision: &RevisionName) -> Option<Activity> {
     let now = report.revisions.get(revision)?;
     let begin = begin.filter(|begin| begin.started == report.started);
     let begin = begin.and_then(|begin| begin.revisions.get(revision));

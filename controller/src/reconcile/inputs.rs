@@ -22,11 +22,7 @@ pub(super) struct Inputs {
 
 impl Inputs {
     /// The inputs of a service whose last plan was applied as `applied`.
-    pub(super) fn of(
-        observed: &Observed,
-        service: &DeclaredService,
-        applied: Option<Applied>,
-    ) -> Self {
+    pub(super) fn of(observed: &Observed, service: &DeclaredService, applied: Option<Applied>) -> Self {
         let (gateways, reports) = (&observed.snapshot.gateways, &observed.reports);
         let name = &service.service.name;
         Self {
@@ -43,24 +39,15 @@ impl Inputs {
 
     /// Tells if the inputs are still these; services and revisions by pointer. It is asked of every service whenever
     /// anything changes, and makes no copies.
-    pub(super) fn are(
-        &self,
-        observed: &Observed,
-        service: &DeclaredService,
-        applied: Option<Applied>,
-    ) -> bool {
+    pub(super) fn are(&self, observed: &Observed, service: &DeclaredService, applied: Option<Applied>) -> bool {
         let name = &service.service.name;
         let snapshot = &observed.snapshot;
         self.service.is(service)
-            && snapshot
-                .revisions_of(name)
-                .map(Arc::as_ptr)
-                .eq(self.revisions.iter().map(Arc::as_ptr))
+            && snapshot.revisions_of(name).map(Arc::as_ptr).eq(self.revisions.iter().map(Arc::as_ptr))
             && self.is_drifted == snapshot.drifted.contains(name)
             && self.is_overwritten == observed.overwritten.contains(name)
             && self.conflicts == observed.conflicts_of(name)
-            && (Arc::ptr_eq(&self.gateways, &snapshot.gateways)
-                || self.gateways == snapshot.gateways)
+            && (Arc::ptr_eq(&self.gateways, &snapshot.gateways) || self.gateways == snapshot.gateways)
             && self.live == route_is_live(applied, &snapshot.gateways, &observed.reports)
     }
 }

@@ -31,10 +31,7 @@ impl From<&InferenceServiceStatus> for KeptStatus {
     fn from(status: &InferenceServiceStatus) -> Self {
         // Numbers, texts and lists always fit JSON.
         let text = serde_json::to_string(status).unwrap_or_default();
-        Self {
-            text: text.into(),
-            readiness: Readiness::of(status),
-        }
+        Self { text: text.into(), readiness: Readiness::of(status) }
     }
 }
 
@@ -68,9 +65,7 @@ mod tests {
 
     #[test]
     fn a_service_that_is_stopped_is_not_one_that_fails() {
-        let readiness = |status: &str, stopped: &str| {
-            KeptStatus::from(&ready(status, "Because", stopped)).readiness()
-        };
+        let readiness = |status: &str, stopped: &str| KeptStatus::from(&ready(status, "Because", stopped)).readiness();
         assert_eq!(readiness("False", "True"), Readiness::Stopped);
         assert_eq!(readiness("True", "False"), Readiness::Ready);
         assert_eq!(readiness("Unknown", "False"), Readiness::Unknown);

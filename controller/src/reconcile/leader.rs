@@ -50,10 +50,7 @@ impl<'a> Leader<'a> {
             source: controller.source.clone(),
         };
         Self {
-            access: Access {
-                source: controller.source.clone(),
-                cluster: controller.cluster.clone(),
-            },
+            access: Access { source: controller.source.clone(), cluster: controller.cluster.clone() },
             controller,
             watches,
             clock: Clock::start(),
@@ -87,23 +84,16 @@ impl<'a> Leader<'a> {
         }
         self.queue.give_turns(observed);
         for (name, declared) in &observed.declaration.services {
-            let is_due = self
-                .queue
-                .is_due(name, declared, observed.now, |seen, state| {
-                    seen.are(observed, declared, state.applied().unwrap_or_default())
-                });
+            let is_due = self.queue.is_due(name, declared, observed.now, |seen, state| {
+                seen.are(observed, declared, state.applied().unwrap_or_default())
+            });
             if is_due {
                 self.begin(observed, name, Some(declared.clone()));
             }
         }
     }
 
-    fn begin(
-        &mut self,
-        observed: &Arc<Observed>,
-        name: &ServiceName,
-        declared: Option<DeclaredService>,
-    ) {
+    fn begin(&mut self, observed: &Arc<Observed>, name: &ServiceName, declared: Option<DeclaredService>) {
         if self.under_way.len() >= AT_ONCE {
             return;
         }
@@ -159,7 +149,5 @@ fn found(observed: &Observed) -> BTreeSet<ServiceName> {
     let revisions = observed.snapshot.revisions.keys();
     let running = revisions.map(|name| name.service().clone());
     let routed = observed.snapshot.routes.as_slice().iter();
-    running
-        .chain(routed.map(|route| route.service.clone()))
-        .collect()
+    running.chain(routed.map(|route| route.service.clone())).collect()
 }

@@ -95,15 +95,8 @@ impl ReadyCounts {
 impl ReconcileMetrics {
     /// Metrics of a loop that starts now.
     pub(super) fn new(declared: watch::Receiver<Arc<Declaration>>) -> Self {
-        let counts = Counts {
-            services: ReadyCounts::default(),
-            errors: 0,
-            succeeded: Instant::now(),
-        };
-        Self {
-            counts: Arc::new(Mutex::new(counts)),
-            declared,
-        }
+        let counts = Counts { services: ReadyCounts::default(), errors: 0, succeeded: Instant::now() };
+        Self { counts: Arc::new(Mutex::new(counts)), declared }
     }
 
     /// Records the services, and the errors since the last record. `state` tells if some service still fails.
@@ -138,10 +131,7 @@ impl Collector for ReconcileMetrics {
     }
 }
 
-fn by_readiness(
-    encoder: &mut DescriptorEncoder<'_>,
-    services: ReadyCounts,
-) -> Result<(), fmt::Error> {
+fn by_readiness(encoder: &mut DescriptorEncoder<'_>, services: ReadyCounts) -> Result<(), fmt::Error> {
     let name = "weir_controller_services";
     let help = "Services, by their condition Ready; those that their annotation stops are Stopped.";
     let kind = ConstGauge::new(0_u64).metric_type();
@@ -157,15 +147,9 @@ fn by_readiness(
     Ok(())
 }
 
-fn whole(
-    encoder: &mut DescriptorEncoder<'_>,
-    problems: usize,
-    errors: u64,
-    age: Duration,
-) -> Result<(), fmt::Error> {
+fn whole(encoder: &mut DescriptorEncoder<'_>, problems: usize, errors: u64, age: Duration) -> Result<(), fmt::Error> {
     let name = "weir_controller_problems";
-    let help =
-        "Errors in the declared manifests; objects with errors keep their last valid version.";
+    let help = "Errors in the declared manifests; objects with errors keep their last valid version.";
     let gauge = ConstGauge::new(problems as u64);
     gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
     let name = "weir_controller_reconcile_errors";
@@ -173,8 +157,7 @@ fn whole(
     let counter = ConstCounter::new(errors);
     counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
     let name = "weir_controller_reconcile_age";
-    let help =
-        "Time since all services were last reconciled without an error; normally about one second.";
+    let help = "Time since all services were last reconciled without an error; normally about one second.";
     let seconds = Some(&Unit::Seconds);
     let gauge = ConstGauge::new(age.as_secs_f64());
     gauge.encode(encoder.encode_descriptor(name, help, seconds, gauge.metric_type())?)
@@ -189,39 +172,21 @@ mod tests {
     fn samples(registry: &Registry) -> Vec<String> {
         let mut page = String::new();
         text::encode_registry(&mut page, registry).unwrap();
-        let samples = page
-            .lines()
-            .filter_map(|line| line.strip_prefix("weir_controller_"));
+        let samples = page.lines().filter_map(|line| line.strip_prefix("weir_controller_"));
         samples.map(str::to_owned).collect()
     }
 
     #[test]
     fn services_are_counted_by_readiness_and_errors_add_up() {
-        let declaration = Declaration {
-            problems: vec!["a.yaml: broken".to_owned()],
-            ..Declaration::default()
-        };
+        let declaration = Declaration { problems: vec!["a.yaml: broken".to_owned()], ..Declaration::default() };
         let (_sender, declared) = watch::channel(Arc::new(declaration));
         let metrics = ReconcileMetrics::new(declared);
         let mut registry = Registry::default();
         metrics.register(&mut registry);
-        let readiness = [
-            Readiness::Ready,
-            Readiness::Ready,
-            Readiness::NotReady,
-            Readiness::Stopped,
-            Readiness::Unknown,
-        ];
-        metrics.record(
-            ReadyCounts::of(readiness.into_iter()),
-            2,
-            LoopState::Failing,
-        );
-        metrics.record(
-            ReadyCounts::of(readiness.into_iter()),
-            1,
-            LoopState::Failing,
-        );
+        let readiness =
+            [Readiness::Ready, Readiness::Ready, Readiness::NotReady, Readiness::Stopped, Readiness::Unknown];
+        metrics.record(ReadyCounts::of(readiness.into_iter()), 2, LoopState::Failing);
+        metrics.record(ReadyCounts::of(readiness.into_iter()), 1, LoopState::Failing);
         let samples = samples(&registry);
         let (age, rest) = samples.split_last().unwrap();
         let expected = [
@@ -234,11 +199,7 @@ mod tests {
         ];
         assert_eq!(rest, expected);
         let began = metrics.counts.lock().succeeded;
-        let age: f64 = age
-            .strip_prefix("reconcile_age_seconds ")
-            .unwrap()
-            .parse()
-            .unwrap();
+        let age: f64 = age.strip_prefix("reconcile_age_seconds ").unwrap().parse().unwrap();
         assert!(age <= began.elapsed().as_secs_f64(), "{age}");
         metrics.record(ReadyCounts::default(), 0, LoopState::Healthy);
         assert!(metrics.counts.lock().succeeded > began);

@@ -78,12 +78,7 @@ pub(super) async fn transition(
         Transition::Promoted(_) => (EventType::Normal, "RevisionPromoted"),
         Transition::RolledBack(_, _) => (EventType::Warning, "RevisionRolledBack"),
     };
-    let event = Event {
-        kind,
-        subject: Subject::Service,
-        reason,
-        message: transition.to_string(),
-    };
+    let event = Event { kind, subject: Subject::Service, reason, message: transition.to_string() };
     in_time("publishing an event", source.publish_event(service, event)).await
 }
 
@@ -130,9 +125,5 @@ fn failed_rollout(before: &InferenceServiceStatus, next: &InferenceServiceStatus
 /// The part of the service that a condition is false for.
 fn subject(condition: &Condition) -> Subject {
     let is_of_replicas = |reason: &str| FailureReason::ALL.iter().any(|r| r.label() == reason);
-    if condition.reason.as_deref().is_some_and(is_of_replicas) {
-        Subject::Replicas
-    } else {
-        Subject::Service
-    }
+    if condition.reason.as_deref().is_some_and(is_of_replicas) { Subject::Replicas } else { Subject::Service }
 }

@@ -101,15 +101,8 @@ impl Queue {
         {
             return;
         }
-        let places = self
-            .0
-            .iter()
-            .filter(|(_, entry)| entry.part.is_rolling(now) || entry.waits_for_turn(now));
-        let places = places.map(|(service, entry)| turns::Place {
-            service,
-            part: entry.part,
-            last: entry.last_turn,
-        });
+        let places = self.0.iter().filter(|(_, entry)| entry.part.is_rolling(now) || entry.waits_for_turn(now));
+        let places = places.map(|(service, entry)| turns::Place { service, part: entry.part, last: entry.last_turn });
         for service in turns::next(places, now) {
             if let Some(entry) = self.0.get_mut(&service) {
                 (entry.part, entry.last_turn, entry.has_turn) = (Part::begun(now), now, true);
@@ -166,11 +159,7 @@ impl Queue {
 
     /// The result of the last attempts.
     pub(super) fn loop_state(&self) -> LoopState {
-        if self.0.values().any(|entry| entry.retry.is_failing()) {
-            LoopState::Failing
-        } else {
-            LoopState::Healthy
-        }
+        if self.0.values().any(|entry| entry.retry.is_failing()) { LoopState::Failing } else { LoopState::Healthy }
     }
 
     /// The readiness of each service, as published last.

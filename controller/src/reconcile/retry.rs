@@ -25,10 +25,7 @@ impl Retry {
 
     /// The state after a failure at `now`.
     pub(super) fn failed(self, now: u64) -> Self {
-        Self {
-            failures: self.failures.saturating_add(1),
-            not_before: now.saturating_add(self.delay().as_secs()),
-        }
+        Self { failures: self.failures.saturating_add(1), not_before: now.saturating_add(self.delay().as_secs()) }
     }
 
     /// Tells if the next attempt may begin.

@@ -51,9 +51,7 @@ impl ServiceState {
     /// Reports whether the plan may change with time alone: during a rollout, the rollback window, and while replicas are held.
     pub(super) fn is_timed(&self, now: u64) -> bool {
         let rollout = &self.history.rollout;
-        rollout.candidate.is_some()
-            || rollout.keeps_previous(now)
-            || rollout.holds(now).next().is_some()
+        rollout.candidate.is_some() || rollout.keeps_previous(now) || rollout.holds(now).next().is_some()
     }
 
     /// Tells if a plan that was refused is to be sent again: nothing shows when what stood in its way is gone, such as another

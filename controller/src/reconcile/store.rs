@@ -12,10 +12,7 @@ use crate::error::ControllerError;
 use crate::source::Source;
 
 /// Loads the state of a service that is new to this controller.
-pub(super) async fn load(
-    source: &dyn Source,
-    declared: &DeclaredService,
-) -> Result<ServiceState, ControllerError> {
+pub(super) async fn load(source: &dyn Source, declared: &DeclaredService) -> Result<ServiceState, ControllerError> {
     let service = &declared.service.name;
     let mut stored = in_time("loading the history", source.load(service)).await?;
     if let (Some(history), Some(validated)) = (&mut stored.history, declared.validated()) {

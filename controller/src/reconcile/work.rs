@@ -49,13 +49,7 @@ pub(super) struct Outcome {
 
 impl Task {
     pub(super) async fn run(self, access: Access) -> Outcome {
-        let Self {
-            service,
-            observed,
-            declared,
-            state,
-            turn,
-        } = self;
+        let Self { service, observed, declared, state, turn } = self;
         let (state, result) = match &declared {
             Some(declared) => access.reconcile(&observed, declared, state, turn).await,
             None => {
@@ -63,12 +57,7 @@ impl Task {
                 (state, access.remove(&service, uid.as_deref()).await)
             }
         };
-        Outcome {
-            service,
-            declared,
-            state,
-            result,
-        }
+        Outcome { service, declared, state, result }
     }
 }
 
@@ -134,11 +123,7 @@ impl Access {
     }
 
     /// Ends a service that is no longer declared, or leaves its objects to the next of its name.
-    async fn remove(
-        &self,
-        service: &ServiceName,
-        uid: Option<&str>,
-    ) -> Result<(), ControllerError> {
+    async fn remove(&self, service: &ServiceName, uid: Option<&str>) -> Result<(), ControllerError> {
         let propagation = self.source.propagation(service, uid);
         match in_time("reading how the service was deleted", propagation).await? {
             Propagation::Background => {
@@ -183,7 +168,5 @@ fn decide(
 /// The part of a service in the rolling of a changed runtime. One with errors follows nothing.
 fn part(observed: &Observed, declared: &DeclaredService, history: &History) -> Part {
     let served = declared.served(history);
-    served.map_or(Part::None, |validated| {
-        turns::part(validated, history, &observed.snapshot, observed.now)
-    })
+    served.map_or(Part::None, |validated| turns::part(validated, history, &observed.snapshot, observed.now))
 }

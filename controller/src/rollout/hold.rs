@@ -35,12 +35,7 @@ pub(crate) enum Purpose {
 impl Rollout {
     /// The holds that have not ended.
     pub(crate) fn holds(&self, now: u64) -> impl Iterator<Item = Hold> {
-        let all = [
-            self.previous_hold(),
-            self.promoted_hold(),
-            self.stable_hold(),
-            self.candidate_hold(),
-        ];
+        let all = [self.previous_hold(), self.promoted_hold(), self.stable_hold(), self.candidate_hold()];
         let lasting = move |hold: &Hold| now < hold.until && hold.replicas > 0;
         all.into_iter().flatten().filter(lasting)
     }
@@ -65,10 +60,7 @@ impl Rollout {
             until: promoted.saturating_add(SETTLED.as_secs()),
             purpose: Purpose::Takeover,
         };
-        self.stable
-            .as_ref()
-            .filter(|_| self.candidate.is_none())
-            .map(hold)
+        self.stable.as_ref().filter(|_| self.candidate.is_none()).map(hold)
     }
 
     /// The stable revision keeps what all requests need: for the rollback window after a share of them went to the candidate,
@@ -77,9 +69,7 @@ impl Rollout {
         let candidate = self.candidate.as_ref()?;
         let window = self.window();
         let length = match (&candidate.stage, candidate.share.percent) {
-            (Stage::Waiting | Stage::RolledBack(_), _) | (Stage::Shifting(_), 0) => {
-                window.min(SETTLED)
-            }
+            (Stage::Waiting | Stage::RolledBack(_), _) | (Stage::Shifting(_), 0) => window.min(SETTLED),
             (Stage::Shifting(_), _) => window,
         };
         let hold = |revision: &RevisionName| Hold {

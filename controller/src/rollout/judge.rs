@@ -40,10 +40,8 @@ fn too_many_errors(limits: &Limits, candidate: &Sample, stable: &Sample) -> Opti
     let (rate, usual) = (candidate.error_rate(), stable.error_rate());
     (is_judged && rate > usual + limits.max_error_rate).then(|| {
         let (rate, usual, most) = (rate * 100.0, usual * 100.0, limits.max_error_rate * 100.0);
-        format!(
-            "{rate:.1} % of its requests failed (stable revision: {usual:.1} %; allowed: {most:.1} points more)"
-        )
-        .into()
+        format!("{rate:.1} % of its requests failed (stable revision: {usual:.1} %; allowed: {most:.1} points more)")
+            .into()
     })
 }
 

@@ -21,12 +21,7 @@ struct Replicas {
 
 /// The candidate's share now, in percent. It grows up to the target as replicas become ready, and falls to a lower target at
 /// once. A candidate without a ready replica gets no more than it has.
-pub(super) fn next_percent(
-    rollout: &Rollout,
-    candidate: &Candidate,
-    evidence: &Evidence,
-    waited: Duration,
-) -> u8 {
+pub(super) fn next_percent(rollout: &Rollout, candidate: &Candidate, evidence: &Evidence, waited: Duration) -> u8 {
     let CandidateShare { percent, target } = candidate.share;
     let own = evidence.capacity(Some(&candidate.revision));
     if percent >= target {
@@ -82,11 +77,7 @@ mod tests {
     use super::*;
 
     fn fair(candidate: u32, stable: u32, needed: u32) -> u8 {
-        fair_percent(Replicas {
-            candidate,
-            stable,
-            needed,
-        })
+        fair_percent(Replicas { candidate, stable, needed })
     }
 
     #[test]

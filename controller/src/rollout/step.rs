@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::judge::{Verdict, judge};
 use super::share::next_percent;
 use super::{
-    Candidate, CandidateShare, Evidence, Limits, Placement, PreviousRevision, Rollout, Stage,
-    Strategy, Surge, Transition,
+    Candidate, CandidateShare, Evidence, Limits, Placement, PreviousRevision, Rollout, Stage, Strategy, Surge,
+    Transition,
 };
 
 /// Time without a further ready replica after which replicas that have no node count as lacking room: a scheduler, or a queue
@@ -22,41 +22,29 @@ pub fn step(rollout: &Rollout, evidence: &Evidence, now: u64) -> (Rollout, Optio
     };
     let is_ready = evidence.capacity(Some(&candidate.revision)).ready > 0;
     match (&candidate.stage, &rollout.strategy) {
-        (Stage::Waiting, Strategy::Manual(_) | Strategy::Automatic(_)) if !is_ready => {
-            (rollout.clone(), None)
-        }
+        (Stage::Waiting, Strategy::Manual(_) | Strategy::Automatic(_)) if !is_ready => (rollout.clone(), None),
         // It is scaled to zero: requests must not wait for it while another revision is up.
-        (Stage::Shifting(_) | Stage::RolledBack(_), Strategy::Manual(None)) if !is_ready => (
-            without_share(rollout, candidate, Stage::Waiting, evidence, now),
-            None,
-        ),
+        (Stage::Shifting(_) | Stage::RolledBack(_), Strategy::Manual(None)) if !is_ready => {
+            (without_share(rollout, candidate, Stage::Waiting, evidence, now), None)
+        }
         // A percentage set by a person overrides an automatic roll-back.
-        (Stage::Waiting | Stage::RolledBack(_), Strategy::Manual(_))
-        | (Stage::Waiting, Strategy::Automatic(_)) => shift(rollout, candidate, 0, evidence, now),
+        (Stage::Waiting | Stage::RolledBack(_), Strategy::Manual(_)) | (Stage::Waiting, Strategy::Automatic(_)) => {
+            shift(rollout, candidate, 0, evidence, now)
+        }
         (Stage::Shifting(_), Strategy::Manual(_)) => follow(rollout, candidate, evidence, now),
         (Stage::RolledBack(_), Strategy::Automatic(_)) => (rollout.clone(), None),
-        (Stage::Shifting(at), Strategy::Automatic(limits)) => {
-            advance(rollout, candidate, (*at, limits), evidence, now)
-        }
+        (Stage::Shifting(at), Strategy::Automatic(limits)) => advance(rollout, candidate, (*at, limits), evidence, now),
     }
 }
 
 /// Follows the share that the manifest names.
-fn follow(
-    rollout: &Rollout,
-    candidate: &Candidate,
-    evidence: &Evidence,
-    now: u64,
-) -> (Rollout, Option<Transition>) {
+fn follow(rollout: &Rollout, candidate: &Candidate, evidence: &Evidence, now: u64) -> (Rollout, Option<Transition>) {
     let target = rollout.strategy.target(0);
     let is_ready = evidence.capacity(Some(&candidate.revision)).ready > 0;
     if candidate.share.target == target {
         grow(rollout, candidate, 0, evidence, now)
     } else if candidate.share.percent == 0 && !is_ready {
-        (
-            without_share(rollout, candidate, Stage::Waiting, evidence, now),
-            None,
-        )
+        (without_share(rollout, candidate, Stage::Waiting, evidence, now), None)
     } else {
         shift(rollout, candidate, 0, evidence, now)
     }
@@ -86,14 +74,9 @@ fn advance(
             let revision = candidate.revision.clone();
             let moved = Transition::RolledBack(revision, reason.clone());
             let stage = Stage::RolledBack(reason);
-            (
-                without_share(rollout, candidate, stage, evidence, now),
-                Some(moved),
-            )
+            (without_share(rollout, candidate, stage, evidence, now), Some(moved))
         }
-        Verdict::Good | Verdict::Wait if !candidate.share.is_reached() => {
-            grow(rollout, candidate, at, evidence, now)
-        }
+        Verdict::Good | Verdict::Wait if !candidate.share.is_reached() => grow(rollout, candidate, at, evidence, now),
         Verdict::Good if is_over => shift(rollout, candidate, at + 1, evidence, now),
         Verdict::Good | Verdict::Wait => (rollout.clone(), None),
     }
@@ -110,10 +93,7 @@ fn shift(
     let candidate = Candidate {
         stage: Stage::Shifting(to),
         since: now,
-        share: CandidateShare {
-            target: rollout.strategy.target(to),
-            ..candidate.share
-        },
+        share: CandidateShare { target: rollout.strategy.target(to), ..candidate.share },
         ..candidate.clone()
     };
     let rollout = Rollout {
@@ -142,10 +122,7 @@ fn grow(
     let moved = Transition::Shifted(candidate.revision.clone(), percent);
     let next = Candidate {
         since: if is_moved { now } else { candidate.since },
-        share: CandidateShare {
-            percent,
-            ..candidate.share
-        },
+        share: CandidateShare { percent, ..candidate.share },
         ..candidate.clone()
     };
     (with(rollout, next), is_moved.then_some(moved))
@@ -160,10 +137,7 @@ fn with_room(candidate: &Candidate, evidence: &Evidence, waited: Duration) -> Ca
         (Placement::Lacking, _) if waits => Surge::None,
         (Placement::Lacking | Placement::Complete, surge) => surge,
     };
-    Candidate {
-        surge,
-        ..candidate.clone()
-    }
+    Candidate { surge, ..candidate.clone() }
 }
 
 fn measured(rollout: &Rollout, evidence: &Evidence, now: u64) -> u32 {
@@ -173,11 +147,7 @@ fn measured(rollout: &Rollout, evidence: &Evidence, now: u64) -> u32 {
 }
 
 /// Makes the candidate the stable revision.
-pub(crate) fn promote(
-    rollout: &Rollout,
-    candidate: &Candidate,
-    now: u64,
-) -> (Rollout, Option<Transition>) {
+pub(crate) fn promote(rollout: &Rollout, candidate: &Candidate, now: u64) -> (Rollout, Option<Transition>) {
     let previous = rollout.stable.clone().map(|revision| PreviousRevision {
         revision,
         since: now,
@@ -198,17 +168,8 @@ pub(crate) fn promote(
 }
 
 /// Gives all requests back to the stable revision.
-fn without_share(
-    rollout: &Rollout,
-    candidate: &Candidate,
-    stage: Stage,
-    evidence: &Evidence,
-    now: u64,
-) -> Rollout {
-    let rollout = Rollout {
-        needed_replicas: measured(rollout, evidence, now),
-        ..rollout.clone()
-    };
+fn without_share(rollout: &Rollout, candidate: &Candidate, stage: Stage, evidence: &Evidence, now: u64) -> Rollout {
+    let rollout = Rollout { needed_replicas: measured(rollout, evidence, now), ..rollout.clone() };
     let candidate = Candidate {
         revision: candidate.revision.clone(),
         stage,
@@ -220,8 +181,5 @@ fn without_share(
 }
 
 fn with(rollout: &Rollout, candidate: Candidate) -> Rollout {
-    Rollout {
-        candidate: Some(candidate),
-        ..rollout.clone()
-    }
+    Rollout { candidate: Some(candidate), ..rollout.clone() }
 }

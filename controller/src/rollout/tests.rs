@@ -28,31 +28,17 @@ fn rollout(strategy: Strategy) -> Rollout {
 }
 
 fn automatic() -> Strategy {
-    let step = |percent| Step {
-        percent,
-        min_duration: Duration::from_secs(10),
-    };
-    Strategy::Automatic(Arc::new(Limits {
-        steps: [10, 50].map(step).into(),
-        ..Limits::default()
-    }))
+    let step = |percent| Step { percent, min_duration: Duration::from_secs(10) };
+    Strategy::Automatic(Arc::new(Limits { steps: [10, 50].map(step).into(), ..Limits::default() }))
 }
 
 fn sample(succeeded: u64, failed: u64, ms: u64) -> Sample {
-    Sample {
-        succeeded,
-        failed,
-        p99: Some(Duration::from_millis(ms)),
-    }
+    Sample { succeeded, failed, p99: Some(Duration::from_millis(ms)) }
 }
 
 /// Both revisions with so many of so many replicas ready.
 fn capacities(stable: (u32, u32), candidate: (u32, u32)) -> BTreeMap<RevisionName, Capacity> {
-    let of = |(ready, desired)| Capacity {
-        ready,
-        desired,
-        placement: Placement::Complete,
-    };
+    let of = |(ready, desired)| Capacity { ready, desired, placement: Placement::Complete };
     [(name(1), of(stable)), (name(2), of(candidate))].into()
 }
 
@@ -67,20 +53,12 @@ fn evidence(candidate: Sample) -> Evidence {
 }
 
 fn idle() -> Evidence {
-    Evidence {
-        capacities: capacities((3, 3), (0, 1)),
-        watched: Duration::MAX,
-        ..Evidence::default()
-    }
+    Evidence { capacities: capacities((3, 3), (0, 1)), watched: Duration::MAX, ..Evidence::default() }
 }
 
 #[test]
 fn a_revision_that_never_becomes_ready_receives_no_traffic() {
-    for strategy in [
-        Strategy::Manual(None),
-        Strategy::Manual(Some(20)),
-        automatic(),
-    ] {
+    for strategy in [Strategy::Manual(None), Strategy::Manual(Some(20)), automatic()] {
         let before = rollout(strategy);
         let (after, moved) = step(&before, &idle(), 1_000_000);
         assert_eq!((&after, moved, after.percent()), (&before, None, 0));
@@ -93,11 +71,7 @@ fn without_a_share_it_is_promoted_as_soon_as_it_is_ready() {
     let (after, moved) = step(&rollout(Strategy::Manual(None)), &ready, 7);
     assert_eq!(moved, Some(Transition::Promoted(name(2))));
     assert_eq!((after.stable, after.candidate), (Some(name(2)), None));
-    let previous = PreviousRevision {
-        revision: name(1),
-        since: 7,
-        kept_replicas: 3,
-    };
+    let previous = PreviousRevision { revision: name(1), since: 7, kept_replicas: 3 };
     assert_eq!(after.previous, Some(previous));
 }
 
@@ -106,10 +80,7 @@ fn a_manual_share_holds_until_it_is_changed() {
     let ready = evidence(Sample::default());
     let (mut after, moved) = step(&rollout(Strategy::Manual(Some(20))), &ready, 7);
     assert_eq!(moved, Some(Transition::Shifted(name(2), 20)));
-    assert_eq!(
-        step(&after, &evidence(sample(0, 1000, 500)), 700),
-        (after.clone(), None)
-    );
+    assert_eq!(step(&after, &evidence(sample(0, 1000, 500)), 700), (after.clone(), None));
     after.strategy = Strategy::Manual(Some(0));
     let (mut after, moved) = step(&after, &ready, 701);
     assert_eq!(moved, Some(Transition::Shifted(name(2), 0)));
@@ -122,18 +93,11 @@ fn a_manual_share_holds_until_it_is_changed() {
 
 #[test]
 fn a_candidate_at_zero_scales_up_before_it_is_promoted() {
-    let (mut asleep, _) = step(
-        &rollout(Strategy::Manual(Some(0))),
-        &evidence(Sample::default()),
-        7,
-    );
+    let (mut asleep, _) = step(&rollout(Strategy::Manual(Some(0))), &evidence(Sample::default()), 7);
     asleep.strategy = Strategy::Manual(None);
     let (waiting, moved) = step(&asleep, &idle(), 8);
     assert_eq!(moved, None);
-    assert_eq!(
-        waiting.candidate.as_ref().map(|c| &c.stage),
-        Some(&Stage::Waiting)
-    );
+    assert_eq!(waiting.candidate.as_ref().map(|c| &c.stage), Some(&Stage::Waiting));
     let (after, _) = step(&waiting, &evidence(Sample::default()), 9);
     assert_eq!(after.stable, Some(name(2)));
 }
@@ -147,19 +111,13 @@ fn good_evidence_moves_it_step_by_step() {
     let (second, moved) = step(&first, &good, 110);
     assert_eq!(moved, Some(Transition::Shifted(name(2), 50)));
     let (last, moved) = step(&second, &good, 120);
-    assert_eq!(
-        (moved, last.candidate),
-        (Some(Transition::Promoted(name(2))), None)
-    );
+    assert_eq!((moved, last.candidate), (Some(Transition::Promoted(name(2))), None));
 }
 
 #[test]
 fn a_step_that_is_over_by_anothers_clock_is_watched_first() {
     let good = evidence(sample(500, 1, 11));
-    let watched = |seconds| Evidence {
-        watched: Duration::from_secs(seconds),
-        ..good.clone()
-    };
+    let watched = |seconds| Evidence { watched: Duration::from_secs(seconds), ..good.clone() };
     let (first, _) = step(&rollout(automatic()), &good, 100);
     assert_eq!(step(&first, &watched(9), 700), (first.clone(), None));
     let (_, moved) = step(&first, &watched(10), 700);
@@ -167,10 +125,7 @@ fn a_step_that_is_over_by_anothers_clock_is_watched_first() {
     // Of a step of days, a restart asks for no more than the usual minute.
     let mut long = first;
     long.strategy = Strategy::Automatic(Arc::new(Limits {
-        steps: vec![Step {
-            percent: 10,
-            min_duration: Duration::from_secs(86400),
-        }],
+        steps: vec![Step { percent: 10, min_duration: Duration::from_secs(86400) }],
         ..Limits::default()
     }));
     assert_eq!(step(&long, &watched(59), 90_000), (long.clone(), None));
@@ -190,20 +145,11 @@ fn without_evidence_it_waits() {
 fn bad_evidence_rolls_it_back_with_a_reason() {
     let (first, _) = step(&rollout(automatic()), &evidence(Sample::default()), 100);
     for (bad, expected) in [
-        (
-            sample(40, 2, 10),
-            "4.8 % of its requests failed (stable revision: 0.0 %; allowed: 1.0 points more)",
-        ),
-        (
-            sample(500, 0, 16),
-            "its p99 latency is 16.0 ms (stable revision: 10.0 ms; allowed: 1.50 times as much)",
-        ),
+        (sample(40, 2, 10), "4.8 % of its requests failed (stable revision: 0.0 %; allowed: 1.0 points more)"),
+        (sample(500, 0, 16), "its p99 latency is 16.0 ms (stable revision: 10.0 ms; allowed: 1.50 times as much)"),
     ] {
         let (after, moved) = step(&first, &evidence(bad), 101);
-        assert_eq!(
-            moved,
-            Some(Transition::RolledBack(name(2), expected.into()))
-        );
+        assert_eq!(moved, Some(Transition::RolledBack(name(2), expected.into())));
         assert_eq!((after.percent(), after.stable.clone()), (0, Some(name(1))));
         let good = evidence(sample(500, 0, 10));
         assert_eq!(step(&after, &good, 100_000), (after.clone(), None));
@@ -220,20 +166,15 @@ fn errors_that_the_stable_revision_has_too_do_not_roll_back() {
 }
 
 fn samples() -> impl Values<Value = Sample> {
-    (0..300_u64, 0..300_u64, prop::option::of(1..100_u64)).prop_map(|(succeeded, failed, ms)| {
-        Sample {
-            succeeded,
-            failed,
-            p99: ms.map(Duration::from_millis),
-        }
+    (0..300_u64, 0..300_u64, prop::option::of(1..100_u64)).prop_map(|(succeeded, failed, ms)| Sample {
+        succeeded,
+        failed,
+        p99: ms.map(Duration::from_millis),
     })
 }
 
 fn strategies() -> impl Values<Value = Strategy> {
-    prop_oneof![
-        prop::option::of(0..=100_u8).prop_map(Strategy::Manual),
-        Just(automatic()),
-    ]
+    prop_oneof![prop::option::of(0..=100_u8).prop_map(Strategy::Manual), Just(automatic()),]
 }
 
 proptest! {
@@ -271,10 +212,7 @@ proptest! {
 
 /// One of four replicas after the other becomes ready.
 fn four(ready: u32) -> Evidence {
-    Evidence {
-        capacities: capacities((4, 4), (ready, 4)),
-        ..evidence(sample(500, 0, 10))
-    }
+    Evidence { capacities: capacities((4, 4), (ready, 4)), ..evidence(sample(500, 0, 10)) }
 }
 
 #[test]
@@ -283,10 +221,7 @@ fn a_promotion_moves_a_share_for_each_replica_that_is_ready() {
     for (ready, percent) in [(1, 25), (2, 50), (3, 75)] {
         let (next, moved) = step(&now, &four(ready), 10 * u64::from(ready));
         assert_eq!(moved, Some(Transition::Shifted(name(2), percent)));
-        assert_eq!(
-            (next.percent(), next.stable.clone()),
-            (percent, Some(name(1)))
-        );
+        assert_eq!((next.percent(), next.stable.clone()), (percent, Some(name(1))));
         assert_eq!(step(&next, &four(ready), 100), (next.clone(), None));
         now = next;
     }
@@ -318,10 +253,7 @@ fn a_share_waits_for_a_replica_no_longer_than_ten_minutes() {
 
 #[test]
 fn a_candidate_with_fewer_replicas_at_most_gets_all_requests_once_it_has_them() {
-    let most = |ready| Evidence {
-        most: Some(2),
-        ..four(ready)
-    };
+    let most = |ready| Evidence { most: Some(2), ..four(ready) };
     let (half, _) = step(&rollout(Strategy::Manual(None)), &most(1), 100);
     assert_eq!(half.percent(), 50);
     let (promoted, _) = step(&half, &most(2), 101);
@@ -330,10 +262,7 @@ fn a_candidate_with_fewer_replicas_at_most_gets_all_requests_once_it_has_them() 
 
 #[test]
 fn a_stable_revision_without_ready_replicas_holds_nothing_up() {
-    let broken = Evidence {
-        capacities: capacities((0, 4), (1, 4)),
-        ..four(1)
-    };
+    let broken = Evidence { capacities: capacities((0, 4), (1, 4)), ..four(1) };
     let (promoted, _) = step(&rollout(Strategy::Manual(None)), &broken, 100);
     assert_eq!(promoted.stable, Some(name(2)));
 }
@@ -346,17 +275,9 @@ fn a_candidate_without_room_is_given_that_of_the_stable_revision_for_good() {
     let (first, _) = step(&rollout(Strategy::Manual(None)), &lacking, 40);
     assert_eq!(step(&first, &lacking, 99), (first.clone(), None));
     let (quarter, _) = step(&first, &lacking, 100);
-    let exchange = |rollout: &Rollout| {
-        rollout
-            .exchange()
-            .map(|part| (part.stable_most, part.candidate))
-    };
+    let exchange = |rollout: &Rollout| rollout.exchange().map(|part| (part.stable_most, part.candidate));
     assert_eq!(exchange(&quarter), Some((Some(3), 4)));
-    assert!(
-        quarter
-            .holds(101)
-            .all(|hold| hold.purpose == Purpose::Takeover)
-    );
+    assert!(quarter.holds(101).all(|hold| hold.purpose == Purpose::Takeover));
     let (half, _) = step(&quarter, &four(2), 110);
     assert_eq!((half.percent(), exchange(&half)), (50, Some((Some(2), 4))));
     let (promoted, _) = step(&half, &four(4), 120);
@@ -371,20 +292,13 @@ fn a_rolled_back_rollout_keeps_the_stable_replicas_for_a_minute() {
         holds.next().map(|hold| (hold.replicas, hold.until))
     };
     assert_eq!(kept(&first, 101), Some((4, 700)));
-    let bad = Evidence {
-        candidate: sample(40, 2, 10),
-        ..four(1)
-    };
+    let bad = Evidence { candidate: sample(40, 2, 10), ..four(1) };
     let (back, _) = step(&first, &bad, 150);
     assert_eq!((kept(&back, 151), kept(&back, 210)), (Some((4, 210)), None));
 }
 
 fn stages() -> impl Values<Value = Stage> {
-    prop_oneof![
-        Just(Stage::Waiting),
-        (0..4_usize).prop_map(Stage::Shifting),
-        Just(Stage::RolledBack("slow".into())),
-    ]
+    prop_oneof![Just(Stage::Waiting), (0..4_usize).prop_map(Stage::Shifting), Just(Stage::RolledBack("slow".into())),]
 }
 
 proptest! {

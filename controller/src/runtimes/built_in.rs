@@ -35,11 +35,8 @@ pub(super) fn runtime() -> Runtime {
         auto_select: Some(true),
         priority: Some(PRIORITY),
     };
-    let container = Container {
-        name: Workload::CONTAINER.to_owned(),
-        image: Some(IMAGE.to_owned()),
-        ..Container::default()
-    };
+    let container =
+        Container { name: Workload::CONTAINER.to_owned(), image: Some(IMAGE.to_owned()), ..Container::default() };
     Runtime {
         name: BUILT_IN.to_owned(),
         scope: Scope::Cluster,
@@ -48,10 +45,7 @@ pub(super) fn runtime() -> Runtime {
         spec: ServingRuntimeSpec {
             supported_model_formats: FORMATS.map(format).into(),
             protocol_versions: vec![Protocol::V2, Protocol::GrpcV2],
-            pod: RuntimePod {
-                containers: vec![container],
-                ..RuntimePod::default()
-            },
+            pod: RuntimePod { containers: vec![container], ..RuntimePod::default() },
             ..ServingRuntimeSpec::default()
         },
     }

@@ -13,18 +13,10 @@ const DEFAULT_PROTOCOL: Protocol = Protocol::V1;
 
 impl Runtimes {
     /// The runtime of this name, if it can serve the model; `autoSelect` does not matter.
-    pub(super) fn named(
-        &self,
-        namespace: &str,
-        name: &str,
-        model: &Model,
-    ) -> Result<&Runtime, Unserved> {
+    pub(super) fn named(&self, namespace: &str, name: &str, model: &Model) -> Result<&Runtime, Unserved> {
         let Some(runtime) = self.usable(namespace).find(|r| r.name == name) else {
             let known: Vec<_> = self.usable(namespace).map(|r| &*r.name).collect();
-            let message = format!(
-                "there is no runtime {name}; available: {}",
-                known.join(", ")
-            );
+            let message = format!("there is no runtime {name}; available: {}", known.join(", "));
             return Err(unserved(FailureReason::RuntimeNotRecognized, message));
         };
         if runtime.is_disabled() {
@@ -54,24 +46,16 @@ impl Runtimes {
             None => first.or_else(|| self.best_speaking(namespace, model, None)),
         };
         found.ok_or_else(|| {
-            let message = format!(
-                "no runtime serves {}; {}",
-                described(model),
-                self.served(namespace, model)
-            );
+            let message = format!("no runtime serves {}; {}", described(model), self.served(namespace, model));
             unserved(FailureReason::NoSupportingRuntime, message)
         })
     }
 
     /// What is served instead: of a known format its versions and protocols, else the formats.
     fn served(&self, namespace: &str, model: &Model) -> String {
-        let usable = || {
-            self.usable(namespace)
-                .filter(|runtime| !runtime.is_disabled())
-        };
+        let usable = || self.usable(namespace).filter(|runtime| !runtime.is_disabled());
         let wanted = &model.model_format.name;
-        let of_name =
-            usable().filter(|runtime| runtime.selectable_formats().any(|f| f.name == *wanted));
+        let of_name = usable().filter(|runtime| runtime.selectable_formats().any(|f| f.name == *wanted));
         let words: BTreeSet<String> = of_name.flat_map(|runtime| runtime.ways(wanted)).collect();
         if !words.is_empty() {
             let words: Vec<String> = words.into_iter().collect();
@@ -90,21 +74,14 @@ impl Runtimes {
         )
     }
 
-    fn best_speaking(
-        &self,
-        namespace: &str,
-        model: &Model,
-        protocol: Option<Protocol>,
-    ) -> Option<&Runtime> {
+    fn best_speaking(&self, namespace: &str, model: &Model, protocol: Option<Protocol>) -> Option<&Runtime> {
         let can = |runtime: &&Runtime| {
             !runtime.is_disabled()
                 && runtime.spec.worker_spec.is_none()
                 && protocol.is_none_or(|protocol| runtime.speaks(protocol))
                 && runtime.selectable(model).any(|_| true)
         };
-        self.usable(namespace)
-            .filter(can)
-            .min_by_key(|runtime| rank(runtime, model))
+        self.usable(namespace).filter(can).min_by_key(|runtime| rank(runtime, model))
     }
 }
 
@@ -135,16 +112,10 @@ impl Runtime {
 
     /// Versions and protocols in which a format is served.
     fn ways(&self, name: &str) -> Vec<String> {
-        let formats = self
-            .selectable_formats()
-            .filter(|format| format.name == name);
+        let formats = self.selectable_formats().filter(|format| format.name == name);
         let versions = formats.filter_map(|format| format.version.as_deref());
         let versions = versions.map(|version| format!("version {version}"));
-        let protocols = self
-            .spec
-            .protocol_versions
-            .iter()
-            .map(|protocol| word(*protocol));
+        let protocols = self.spec.protocol_versions.iter().map(|protocol| word(*protocol));
         versions.chain(protocols.map(str::to_owned)).collect()
     }
 
@@ -163,13 +134,7 @@ fn rank<'a>(runtime: &'a Runtime, model: &Model) -> impl Ord + use<'a> {
     let priority = runtime.selectable(model).filter_map(|f| f.priority).max();
     let lowest = runtime.spec.protocol_versions.iter().min();
     let lowest = lowest.map_or((1, Protocol::V1), |protocol| (0, *protocol));
-    (
-        scope,
-        Reverse(priority),
-        lowest,
-        Reverse(runtime.since),
-        &*runtime.name,
-    )
+    (scope, Reverse(priority), lowest, Reverse(runtime.since), &*runtime.name)
 }
 
 fn described(model: &Model) -> String {

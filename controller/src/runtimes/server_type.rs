@@ -55,18 +55,9 @@ mod tests {
         let annotated = |text: &str| BTreeMap::from([(ANNOTATION.to_owned(), text.to_owned())]);
         let of = ServerType::of;
         assert_eq!(of("kserve-mlserver", None), Some(ServerType::MlServer));
-        assert_eq!(
-            of("mine", Some(&annotated("tritonserver"))),
-            Some(ServerType::Triton)
-        );
-        assert_eq!(
-            of("mine", Some(&annotated("vllmserver"))),
-            Some(ServerType::Vllm)
-        );
-        assert_eq!(
-            of("kserve-tensorflow-serving", None),
-            Some(ServerType::TensorFlow)
-        );
+        assert_eq!(of("mine", Some(&annotated("tritonserver"))), Some(ServerType::Triton));
+        assert_eq!(of("mine", Some(&annotated("vllmserver"))), Some(ServerType::Vllm));
+        assert_eq!(of("kserve-tensorflow-serving", None), Some(ServerType::TensorFlow));
         assert_eq!(of("kserve-mlserver", Some(&annotated("other"))), None);
         assert_eq!(of("weir-libtorch", None), Some(ServerType::Weir));
         assert_eq!(of("mine", None), None);

@@ -16,13 +16,9 @@ spec:
 "
     );
     match read("runtime.yaml", &text).unwrap().remove(0).object {
-        Object::ServingRuntime(runtime) => Runtime {
-            name: name.to_owned(),
-            scope,
-            since: 0,
-            server: None,
-            spec: runtime.spec,
-        },
+        Object::ServingRuntime(runtime) => {
+            Runtime { name: name.to_owned(), scope, since: 0, server: None, spec: runtime.spec }
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -58,10 +54,7 @@ fn chosen(runtimes: Vec<Runtime>, model: &Model) -> String {
 fn the_built_in_runtime_serves_its_formats() {
     for format in ["pytorch", "torchscript", "triton", "echo"] {
         for protocol in [None, Some("v2"), Some("grpc-v2")] {
-            assert_eq!(
-                chosen(Vec::new(), &model(format, protocol, None)),
-                "weir-libtorch"
-            );
+            assert_eq!(chosen(Vec::new(), &model(format, protocol, None)), "weir-libtorch");
         }
     }
     assert_eq!(
@@ -83,18 +76,9 @@ fn runtimes_rank_by_namespace_then_priority_then_protocol_then_name() {
     let high = || with_priority(shared("b", "v2"), 2);
     assert_eq!(chosen(vec![low(), high(), shared("c", "v2")], &onnx), "b");
     assert_eq!(chosen(vec![low(), high(), own("z")], &onnx), "z");
-    assert_eq!(
-        chosen(vec![shared("b", "v2"), shared("a", "v2")], &onnx),
-        "a"
-    );
-    assert_eq!(
-        chosen(vec![shared("a", "v2"), shared("b", "v1, v2")], &onnx),
-        "b"
-    );
-    let newer = Runtime {
-        since: 9,
-        ..shared("z", "v2")
-    };
+    assert_eq!(chosen(vec![shared("b", "v2"), shared("a", "v2")], &onnx), "a");
+    assert_eq!(chosen(vec![shared("a", "v2"), shared("b", "v1, v2")], &onnx), "b");
+    let newer = Runtime { since: 9, ..shared("z", "v2") };
     assert_eq!(chosen(vec![shared("a", "v2"), newer], &onnx), "z");
 }
 
@@ -128,23 +112,15 @@ fn a_named_runtime_has_to_exist_and_fit() {
         let model = model(format, Some(protocol), Some(name));
         let runtimes = Runtimes::new(runtimes());
         let chosen = runtimes.choose("team", &model);
-        chosen
-            .map(|runtime| runtime.name.clone())
-            .map_err(|u| (u.reason, u.message))
+        chosen.map(|runtime| runtime.name.clone()).map_err(|u| (u.reason, u.message))
     };
     assert_eq!(named("onnx", "v2", "mine"), Ok("mine".to_owned()));
     let (reason, message) = named("onnx", "v2", "yours").unwrap_err();
     assert_eq!(reason, FailureReason::RuntimeNotRecognized);
-    assert_eq!(
-        message,
-        "there is no runtime yours; available: mine, weir-libtorch"
-    );
+    assert_eq!(message, "there is no runtime yours; available: mine, weir-libtorch");
     let (reason, message) = named("pmml", "v2", "mine").unwrap_err();
     assert_eq!(reason, FailureReason::NoSupportingRuntime);
-    assert_eq!(
-        message,
-        "the runtime mine does not serve the format pmml over v2"
-    );
+    assert_eq!(message, "the runtime mine does not serve the format pmml over v2");
     let (_, message) = named("onnx", "v1", "mine").unwrap_err();
     assert_eq!(message, "the runtime mine does not speak v1");
 }

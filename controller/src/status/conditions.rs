@@ -48,35 +48,18 @@ pub(super) fn conditions(inputs: &StatusInputs<'_>) -> Vec<Condition> {
         (Condition::STOPPED, stopped(inputs), Some("Info")),
     ];
     let canaries = canaries(inputs);
-    conditions.extend(
-        canaries.map(|assessment| (Condition::CANARY_PREDICTOR_READY, assessment, Some("Info"))),
-    );
-    conditions
-        .extend(rollout(inputs).map(|assessment| (ROLLOUT_COMPLETE, assessment, Some("Info"))));
-    conditions.extend(
-        runtime_unusable(inputs).map(|assessment| (RUNTIME_UNUSABLE, assessment, Some("Warning"))),
-    );
-    conditions
-        .extend(conflicts(inputs).map(|assessment| (HOST_CONFLICT, assessment, Some("Warning"))));
-    conditions.extend(
-        unplaced(inputs).map(|assessment| (REPLICAS_UNPLACED, assessment, Some("Warning"))),
-    );
-    conditions.extend(
-        scaled_by_another(inputs)
-            .map(|assessment| (SCALED_BY_ANOTHER, assessment, Some("Warning"))),
-    );
+    conditions.extend(canaries.map(|assessment| (Condition::CANARY_PREDICTOR_READY, assessment, Some("Info"))));
+    conditions.extend(rollout(inputs).map(|assessment| (ROLLOUT_COMPLETE, assessment, Some("Info"))));
+    conditions.extend(runtime_unusable(inputs).map(|assessment| (RUNTIME_UNUSABLE, assessment, Some("Warning"))));
+    conditions.extend(conflicts(inputs).map(|assessment| (HOST_CONFLICT, assessment, Some("Warning"))));
+    conditions.extend(unplaced(inputs).map(|assessment| (REPLICAS_UNPLACED, assessment, Some("Warning"))));
+    conditions.extend(scaled_by_another(inputs).map(|assessment| (SCALED_BY_ANOTHER, assessment, Some("Warning"))));
     conditions.extend(ignored(inputs).map(|assessment| (FIELDS_IGNORED, assessment, Some("Info"))));
     let each = conditions.into_iter();
-    each.map(|(kind, assessment, severity)| condition(inputs, kind, assessment, severity))
-        .collect()
+    each.map(|(kind, assessment, severity)| condition(inputs, kind, assessment, severity)).collect()
 }
 
-fn condition(
-    inputs: &StatusInputs<'_>,
-    kind: &str,
-    assessment: Assessment,
-    severity: Option<&str>,
-) -> Condition {
+fn condition(inputs: &StatusInputs<'_>, kind: &str, assessment: Assessment, severity: Option<&str>) -> Condition {
     let before = inputs.before.condition(kind);
     let same = before.filter(|before| before.status == assessment.status);
     let since = same.and_then(|before| before.last_transition_time.clone());
@@ -91,11 +74,7 @@ fn condition(
 }
 
 fn assess(status: ConditionStatus, reason: &'static str, message: impl Into<String>) -> Assessment {
-    Assessment {
-        status,
-        reason,
-        message: message.into(),
-    }
+    Assessment { status, reason, message: message.into() }
 }
 
 /// The worse of both; an invalid spec is never ready, whatever still runs.
@@ -143,11 +122,7 @@ fn worst_serving(inputs: &StatusInputs<'_>, stable: &RevisionName) -> Assessment
     let candidate = inputs.history.rollout.candidate.as_ref();
     let stable = Some(stable).filter(|_| percent < 100);
     let candidate = candidate.map(|one| &one.revision).filter(|_| percent > 0);
-    let all: Vec<_> = [stable, candidate]
-        .into_iter()
-        .flatten()
-        .map(|name| revision(inputs, name))
-        .collect();
+    let all: Vec<_> = [stable, candidate].into_iter().flatten().map(|name| revision(inputs, name)).collect();
     let worst = [False, Unknown, True].into_iter().find_map(|status| {
         let mut all = all.iter();
         all.find(|assessment| assessment.status == status)
@@ -201,17 +176,13 @@ fn revision(inputs: &StatusInputs<'_>, name: &RevisionName) -> Assessment {
             let message = format!("{name_text} is starting");
             assess(Unknown, "Loading", message + &unavailable(inputs))
         }
-        RevisionState::Failed(reason, message) => {
-            assess(False, reason.label(), failed(name, reason, &message))
-        }
+        RevisionState::Failed(reason, message) => assess(False, reason.label(), failed(name, reason, &message)),
     }
 }
 
 /// Why what starts is perhaps not there yet; empty if it is.
 fn unavailable(inputs: &StatusInputs<'_>) -> String {
-    inputs.unavailable.map_or(String::new(), |because| {
-        format!("; {because}: it is tried again")
-    })
+    inputs.unavailable.map_or(String::new(), |because| format!("; {because}: it is tried again"))
 }
 
 /// The beginning of a failure's sentence.
@@ -244,17 +215,11 @@ fn ingress(inputs: &StatusInputs<'_>) -> Assessment {
 }
 
 fn is_stopped(inputs: &StatusInputs<'_>) -> bool {
-    inputs
-        .validation
-        .is_ok_and(|validated| validated.is_stopped)
+    inputs.validation.is_ok_and(|validated| validated.is_stopped)
 }
 
 fn stopped(inputs: &StatusInputs<'_>) -> Assessment {
-    if is_stopped(inputs) {
-        assess(True, "Stopped", STOPPED)
-    } else {
-        assess(False, "Running", "")
-    }
+    if is_stopped(inputs) { assess(True, "Stopped", STOPPED) } else { assess(False, "Running", "") }
 }
 
 fn canaries(inputs: &StatusInputs<'_>) -> Option<Assessment> {
@@ -320,26 +285,15 @@ fn first_or_last(inputs: &StatusInputs<'_>, stable: &RevisionName) -> Assessment
 /// A revision that gets no requests before it is ready.
 fn waits(inputs: &StatusInputs<'_>, name: &RevisionName) -> Assessment {
     match inputs.state(name) {
-        RevisionState::Failed(reason, message) => {
-            assess(False, reason.label(), failed(name, reason, &message))
+        RevisionState::Failed(reason, message) => assess(False, reason.label(), failed(name, reason, &message)),
+        RevisionState::Ready | RevisionState::Standby | RevisionState::Loading | RevisionState::Restarting => {
+            assess(Unknown, "Waiting", format!("{} is not ready yet", name.as_str()))
         }
-        RevisionState::Ready
-        | RevisionState::Standby
-        | RevisionState::Loading
-        | RevisionState::Restarting => assess(
-            Unknown,
-            "Waiting",
-            format!("{} is not ready yet", name.as_str()),
-        ),
     }
 }
 
 /// A candidate that gets no requests before it is ready, beside the revision that serves.
-fn waits_beside(
-    inputs: &StatusInputs<'_>,
-    stable: &RevisionName,
-    candidate: &RevisionName,
-) -> Assessment {
+fn waits_beside(inputs: &StatusInputs<'_>, stable: &RevisionName, candidate: &RevisionName) -> Assessment {
     let waits = waits(inputs, candidate);
     let serves = revision(inputs, stable).status == True && waits.status == False;
     let also = serves.then(|| format!("{} keeps serving", stable.as_str()));
@@ -354,18 +308,15 @@ fn shifting(rollout: &Rollout, candidate: &Candidate) -> Assessment {
     match (&rollout.strategy, rollout.share_deadline().and_then(time)) {
         (_, Some(until)) => {
             let (target, until) = (share.target, until.0);
-            let message = format!(
-                "{message}, and more as its replicas become ready: {target} % at {until} at the latest"
-            );
+            let message =
+                format!("{message}, and more as its replicas become ready: {target} % at {until} at the latest");
             assess(Unknown, "InProgress", message)
         }
         (Strategy::Manual(Some(_)), None) => {
             let message = format!("{message}, as canaryTrafficPercent says");
             assess(True, "TrafficSplit", message)
         }
-        (Strategy::Manual(None) | Strategy::Automatic(_), None) => {
-            assess(Unknown, "InProgress", message)
-        }
+        (Strategy::Manual(None) | Strategy::Automatic(_), None) => assess(Unknown, "InProgress", message),
     }
 }
 
@@ -376,21 +327,19 @@ fn behind(inputs: &StatusInputs<'_>) -> Option<Assessment> {
         return None;
     }
     let name = history.rollout.newest()?.as_str();
-    Some(
-        if turns::keeps_runtime(validated, history, inputs.snapshot) {
-            let message = format!(
-                "{name} keeps its runtime as it was, by the annotation {DISABLE_AUTO_UPDATE}: the next change of the \
+    Some(if turns::keeps_runtime(validated, history, inputs.snapshot) {
+        let message = format!(
+            "{name} keeps its runtime as it was, by the annotation {DISABLE_AUTO_UPDATE}: the next change of the \
              predictor's pod takes the changed one"
-            );
-            assess(True, "AutoUpdateDisabled", message)
-        } else {
-            let message = format!(
-                "the runtime of {name} has changed: its turn comes when fewer than {} other services follow a change",
-                turns::AT_ONCE
-            );
-            assess(Unknown, "WaitingForTurn", message)
-        },
-    )
+        );
+        assess(True, "AutoUpdateDisabled", message)
+    } else {
+        let message = format!(
+            "the runtime of {name} has changed: its turn comes when fewer than {} other services follow a change",
+            turns::AT_ONCE
+        );
+        assess(Unknown, "WaitingForTurn", message)
+    })
 }
 
 /// Until when a revision keeps its replicas to get the requests back; empty where none does, or the service is stopped.
@@ -410,9 +359,7 @@ fn kept_until(hold: &Hold) -> Option<String> {
     let (name, count) = (hold.revision.as_str(), hold.replicas);
     let noun = if count == 1 { "replica" } else { "replicas" };
     let until = time(hold.until)?.0;
-    Some(format!(
-        "{name} keeps {count} {noun} until {until}, for an instant rollback"
-    ))
+    Some(format!("{name} keeps {count} {noun} until {until}, for an instant rollback"))
 }
 
 /// Tells of a runtime that is gone, or does not fit any more, while the service goes on without it.
@@ -435,13 +382,7 @@ fn conflicts(inputs: &StatusInputs<'_>) -> Option<Assessment> {
         })
         .collect();
     let cure = "rename this service or its canary; without the older one it gets the host";
-    (!conflicting.is_empty()).then(|| {
-        assess(
-            True,
-            HOST_CONFLICT,
-            format!("{}: {cure}", conflicting.join(", ")),
-        )
-    })
+    (!conflicting.is_empty()).then(|| assess(True, HOST_CONFLICT, format!("{}: {cure}", conflicting.join(", "))))
 }
 
 /// Replicas that do not come although others serve. Where none serves, the predictor's condition says why.
@@ -467,14 +408,8 @@ fn scaled_by_another(inputs: &StatusInputs<'_>) -> Option<Assessment> {
 fn ignored(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     let validated = inputs.validation.ok()?;
     let ignored_fields = validated.ignored_fields.iter();
-    let mut parts: Vec<_> = ignored_fields
-        .map(|ignored| format!("{} ({})", ignored.field, ignored.reason))
-        .collect();
-    let newest = inputs
-        .history
-        .rollout
-        .newest()
-        .and_then(|name| inputs.revision(name));
+    let mut parts: Vec<_> = ignored_fields.map(|ignored| format!("{} ({})", ignored.field, ignored.reason)).collect();
+    let newest = inputs.history.rollout.newest().and_then(|name| inputs.revision(name));
     if let Some(ignored) = newest.map(|revision| &revision.ignored_fields)
         && !ignored.is_empty()
     {

@@ -29,10 +29,7 @@ pub(super) fn of_revision(inputs: &StatusInputs<'_>, revision: &RevisionName) ->
     let active = state(inputs, revision);
     ModelStatus {
         transition_status: by_state(&inputs.state(revision)),
-        states: Some(ModelStates {
-            active_model_state: active,
-            target_model_state: Some(active),
-        }),
+        states: Some(ModelStates { active_model_state: active, target_model_state: Some(active) }),
         last_failure_info: failure_of(inputs, revision),
         copies: Some(copies(inputs, [revision])),
     }
@@ -50,14 +47,11 @@ fn transition(inputs: &StatusInputs<'_>) -> TransitionStatus {
             (Stage::Waiting, RevisionState::Failed(_, _)) => TransitionStatus::BlockedByFailedLoad,
             // As in KServe: with the share that the manifest names, nothing more is on its way.
             (Stage::Shifting(_), state)
-                if matches!(rollout.strategy, Strategy::Manual(Some(_)))
-                    && candidate.share.is_reached() =>
+                if matches!(rollout.strategy, Strategy::Manual(Some(_))) && candidate.share.is_reached() =>
             {
                 by_state(&state)
             }
-            (Stage::Waiting | Stage::Shifting(_) | Stage::RolledBack(_), _) => {
-                TransitionStatus::InProgress
-            }
+            (Stage::Waiting | Stage::Shifting(_) | Stage::RolledBack(_), _) => TransitionStatus::InProgress,
         },
         (None, Some(stable)) => by_state(&inputs.state(stable)),
         (None, None) => TransitionStatus::InProgress,
@@ -66,9 +60,7 @@ fn transition(inputs: &StatusInputs<'_>) -> TransitionStatus {
 
 fn by_state(state: &RevisionState) -> TransitionStatus {
     match state {
-        RevisionState::Ready | RevisionState::Standby | RevisionState::Restarting => {
-            TransitionStatus::UpToDate
-        }
+        RevisionState::Ready | RevisionState::Standby | RevisionState::Restarting => TransitionStatus::UpToDate,
         RevisionState::Loading => TransitionStatus::InProgress,
         RevisionState::Failed(_, _) => TransitionStatus::BlockedByFailedLoad,
     }
@@ -122,10 +114,7 @@ fn with_time(inputs: &StatusInputs<'_>, info: FailureInfo) -> FailureInfo {
             == (&info.location, &info.model_revision_name, info.reason)
     });
     let told = same.and_then(|before| before.time.clone());
-    FailureInfo {
-        time: info.time.or(told).or_else(|| time(inputs.now)),
-        ..info
-    }
+    FailureInfo { time: info.time.or(told).or_else(|| time(inputs.now)), ..info }
 }
 
 fn failure_of(inputs: &StatusInputs<'_>, name: &RevisionName) -> Option<FailureInfo> {
@@ -157,29 +146,16 @@ fn last_failure(revision: &Revision) -> Option<(&Failure, Option<&Replica>)> {
     // Of equal ones the first, so that the order of pods decides nothing.
     let last = failed.min_by_key(|(failure, replica)| (Reverse(failure.at), &replica.name));
     let of_revision = revision.failure.as_ref().map(|failure| (failure, None));
-    last.map(|(failure, replica)| (failure, Some(replica)))
-        .or(of_revision)
+    last.map(|(failure, replica)| (failure, Some(replica))).or(of_revision)
 }
 
 /// Counts the replicas of these revisions: those that are ready, and those that fail.
-fn copies<'a>(
-    inputs: &StatusInputs<'_>,
-    revisions: impl IntoIterator<Item = &'a RevisionName>,
-) -> ModelCopies {
-    let revisions = revisions
-        .into_iter()
-        .filter_map(|name| inputs.revision(name));
+fn copies<'a>(inputs: &StatusInputs<'_>, revisions: impl IntoIterator<Item = &'a RevisionName>) -> ModelCopies {
+    let revisions = revisions.into_iter().filter_map(|name| inputs.revision(name));
     let replicas = revisions.flat_map(|revision| &revision.replicas);
-    let replicas: Vec<_> = replicas
-        .filter(|replica| replica.phase.is_counted())
-        .collect();
+    let replicas: Vec<_> = replicas.filter(|replica| replica.phase.is_counted()).collect();
     let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
-    let ready = replicas
-        .iter()
-        .filter(|r| r.phase == weir_cluster::Phase::Ready);
+    let ready = replicas.iter().filter(|r| r.phase == weir_cluster::Phase::Ready);
     let failed = replicas.iter().filter(|r| r.failure.is_some());
-    ModelCopies {
-        failed_copies: count(failed.count()),
-        total_copies: Some(count(ready.count())),
-    }
+    ModelCopies { failed_copies: count(failed.count()), total_copies: Some(count(ready.count())) }
 }

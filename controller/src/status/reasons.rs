@@ -25,10 +25,7 @@ fn the_page_says_what_to_do_for_every_reason() {
     for other in ["Info", "Warning", "Standard"] {
         assert!(reasons.remove(other), "{other}");
     }
-    let rows: Vec<_> = PAGE
-        .lines()
-        .filter(|line| line.starts_with("| `"))
-        .collect();
+    let rows: Vec<_> = PAGE.lines().filter(|line| line.starts_with("| `")).collect();
     for reason in reasons {
         let named = format!("`{reason}`");
         assert!(rows.iter().any(|row| row.contains(&named)), "{reason}");

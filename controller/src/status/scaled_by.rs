@@ -26,10 +26,9 @@ fn sentence(revision: &Revision, other: &OtherAutoscaler, declared: ScaledBy) ->
     let (name, revision_name) = (&other.name, revision.name.as_str());
     match (other.writes, declared) {
         (_, ScaledBy::Others) | (WrittenNumber::MinReplicas, ScaledBy::MinReplicas) => None,
-        (WrittenNumber::MinReplicas, ScaledBy::Weir) => Some(format!(
-            "{name} sets minReplicas, and Weir's autoscaler keeps to that number: {}",
-            cure(name, "none")
-        )),
+        (WrittenNumber::MinReplicas, ScaledBy::Weir) => {
+            Some(format!("{name} sets minReplicas, and Weir's autoscaler keeps to that number: {}", cure(name, "none")))
+        }
         (WrittenNumber::Replicas, ScaledBy::Weir | ScaledBy::MinReplicas) => Some(format!(
             "{name} sets the replicas of {revision_name}, and Weir's autoscaler leaves them alone{}: {}",
             at_zero(revision),
@@ -44,9 +43,5 @@ fn cure(name: &str, class: &str) -> String {
 
 /// No request wakes what Weir's autoscaler does not scale.
 fn at_zero(revision: &Revision) -> &'static str {
-    if revision.desired == 0 {
-        ", which are none: no request starts one, `kubectl scale` does"
-    } else {
-        ""
-    }
+    if revision.desired == 0 { ", which are none: no request starts one, `kubectl scale` does" } else { "" }
 }

@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_cluster::{
-    Address, Conflict, Destination, Failure, FailureReason, Gateway, Ledger, OtherAutoscaler,
-    Phase, Replica, Report, Revision, Route, Routes, ServiceName, Tag, WrittenNumber,
+    Address, Conflict, Destination, Failure, FailureReason, Gateway, Ledger, OtherAutoscaler, Phase, Replica, Report,
+    Revision, Route, Routes, ServiceName, Tag, WrittenNumber,
 };
 use weir_crds::inference_service::{Condition, ConditionStatus, ModelState, TransitionStatus};
 
@@ -63,17 +63,13 @@ impl World {
             serving: Address::Unix(std::path::Path::new("/g").into()),
             admin: None,
         }]);
-        let report = Report {
-            routes,
-            ..Report::default()
-        };
+        let report = Report { routes, ..Report::default() };
         self.reports = [(name, Arc::new(report))].into();
     }
 
     fn conflicts(&self) -> Vec<Conflict> {
         let all = self.snapshot.routes.conflicts().into_iter();
-        all.filter(|conflict| conflict.loser == self.declared.name)
-            .collect()
+        all.filter(|conflict| conflict.loser == self.declared.name).collect()
     }
 
     fn status(&self) -> InferenceServiceStatus {
@@ -121,39 +117,21 @@ fn ready(status: &InferenceServiceStatus) -> (ConditionStatus, &str) {
 #[test]
 fn ready_means_loaded_and_routed() {
     let mut world = World::new(&model("a", &[]));
-    assert_eq!(
-        ready(&world.status()),
-        (ConditionStatus::Unknown, "Loading")
-    );
+    assert_eq!(ready(&world.status()), (ConditionStatus::Unknown, "Loading"));
     world.revision(|revision| revision.replicas.push(replica()));
-    assert_eq!(
-        ready(&world.status()),
-        (ConditionStatus::Unknown, "NotLive")
-    );
+    assert_eq!(ready(&world.status()), (ConditionStatus::Unknown, "NotLive"));
     world.gateway(world.applied.routes - 1);
-    assert_eq!(
-        ready(&world.status()),
-        (ConditionStatus::Unknown, "NotLive")
-    );
+    assert_eq!(ready(&world.status()), (ConditionStatus::Unknown, "NotLive"));
     world.gateway(world.applied.routes);
     let status = world.status();
     assert_eq!(ready(&status), (ConditionStatus::True, "Ready"));
-    assert_eq!(
-        status.url.as_deref(),
-        Some("http://digits-default.example.com")
-    );
-    assert_eq!(
-        status.cluster_serving_runtime_name.as_deref(),
-        Some("weir-libtorch")
-    );
+    assert_eq!(status.url.as_deref(), Some("http://digits-default.example.com"));
+    assert_eq!(status.cluster_serving_runtime_name.as_deref(), Some("weir-libtorch"));
     let model = status.model_status.unwrap();
     assert_eq!(model.transition_status, TransitionStatus::UpToDate);
     assert_eq!(model.copies.unwrap().total_copies, Some(1));
     let predictor = &status.components["predictor"];
-    assert_eq!(
-        predictor.latest_ready_revision.as_deref(),
-        Some("digits-predictor-00001")
-    );
+    assert_eq!(predictor.latest_ready_revision.as_deref(), Some("digits-predictor-00001"));
     assert_eq!(predictor.traffic[0].percent, Some(100));
 }
 
@@ -162,15 +140,11 @@ fn addresses_inside_have_the_clusters_domain() {
     let mut world = World::new(&model("a", &[]));
     world.validated.exposure.cluster_domain = "k8s.example".to_owned();
     let status = world.status();
-    let url =
-        |address: Option<weir_crds::inference_service::Address>| address.unwrap().url.unwrap();
+    let url = |address: Option<weir_crds::inference_service::Address>| address.unwrap().url.unwrap();
     let of_predictor = status.components["predictor"].address.clone();
     assert_eq!(
         [url(status.address), url(of_predictor)],
-        [
-            "http://digits.default.svc.k8s.example",
-            "http://digits-predictor.default.svc.k8s.example",
-        ]
+        ["http://digits.default.svc.k8s.example", "http://digits-predictor.default.svc.k8s.example",]
     );
 }
 
@@ -193,23 +167,14 @@ fn a_service_stays_ready_at_zero() {
 fn a_model_that_fails_to_load_has_its_reason() {
     let mut world = World::new(&model("a", &[]));
     world.revision(|revision| {
-        revision.failure = Some(Failure::new(
-            FailureReason::StorageFailed,
-            "there is no /here/models/a",
-        ));
+        revision.failure = Some(Failure::new(FailureReason::StorageFailed, "there is no /here/models/a"));
     });
     let status = world.status();
     assert_eq!(ready(&status), (ConditionStatus::False, "StorageFailed"));
     let model = status.model_status.unwrap();
-    assert_eq!(
-        model.transition_status,
-        TransitionStatus::BlockedByFailedLoad
-    );
+    assert_eq!(model.transition_status, TransitionStatus::BlockedByFailedLoad);
     let failure = model.last_failure_info.unwrap();
-    assert_eq!(
-        failure.message.as_deref(),
-        Some("there is no /here/models/a")
-    );
+    assert_eq!(failure.message.as_deref(), Some("there is no /here/models/a"));
 }
 
 #[test]
@@ -217,17 +182,12 @@ fn a_node_that_does_not_answer_is_no_failure_to_start() {
     let mut world = World::new(&model("a", &[]));
     world.revision(|revision| {
         revision.replicas.clear();
-        revision.failure = Some(Failure::new(
-            FailureReason::NodeNotReady,
-            "its node gpu-1 does not answer",
-        ));
+        revision.failure = Some(Failure::new(FailureReason::NodeNotReady, "its node gpu-1 does not answer"));
     });
     let status = world.status();
     assert_eq!(ready(&status), (ConditionStatus::False, "NodeNotReady"));
     assert_eq!(
-        found(&status, Condition::PREDICTOR_READY)
-            .message
-            .as_deref(),
+        found(&status, Condition::PREDICTOR_READY).message.as_deref(),
         Some("digits-predictor-00001 does not serve: its node gpu-1 does not answer")
     );
 }
@@ -240,20 +200,11 @@ fn time_alone_changes_nothing() {
     world.gateway(world.applied.routes);
     let second = world.status_after(&first, 901);
     let since = |status: &InferenceServiceStatus, kind| {
-        found(status, kind)
-            .last_transition_time
-            .as_ref()
-            .map(|time| time.0.as_second())
+        found(status, kind).last_transition_time.as_ref().map(|time| time.0.as_second())
     };
     assert_eq!(since(&second, Condition::INGRESS_READY), Some(901));
     assert_eq!(since(&second, Condition::PREDICTOR_READY), Some(5));
-    assert!(
-        found(&second, "FieldsIgnored")
-            .message
-            .as_ref()
-            .unwrap()
-            .contains("scaleTarget")
-    );
+    assert!(found(&second, "FieldsIgnored").message.as_ref().unwrap().contains("scaleTarget"));
 }
 
 #[test]
@@ -282,19 +233,10 @@ fn an_invalid_spec_is_reported_with_its_position_and_changes_nothing_else() {
         now: 9,
     });
     assert_eq!(ready(&status), (ConditionStatus::False, "InvalidSpec"));
-    assert_eq!(
-        found(&status, Condition::PREDICTOR_READY).status,
-        ConditionStatus::True
-    );
+    assert_eq!(found(&status, Condition::PREDICTOR_READY).status, ConditionStatus::True);
     let message = found(&status, Condition::READY).message.clone().unwrap();
-    assert_eq!(
-        message,
-        "service.yaml:7:5: spec.predictor.minReplicas: 'MinReplicas' cannot be less than 0"
-    );
-    assert_eq!(
-        (status.url, status.components),
-        (before.url, before.components)
-    );
+    assert_eq!(message, "service.yaml:7:5: spec.predictor.minReplicas: 'MinReplicas' cannot be less than 0");
+    assert_eq!((status.url, status.components), (before.url, before.components));
 }
 
 #[test]
@@ -322,10 +264,7 @@ fn a_runtime_that_is_gone_is_told_and_takes_nothing_from_what_serves() {
         now: 9,
     });
     assert_eq!(ready(&status), (ConditionStatus::True, "Ready"));
-    assert_eq!(
-        status.cluster_serving_runtime_name,
-        before.cluster_serving_runtime_name
-    );
+    assert_eq!(status.cluster_serving_runtime_name, before.cluster_serving_runtime_name);
     let told = found(&status, "RuntimeUnusable");
     let message = told.message.as_deref().unwrap();
     assert_eq!(told.status, ConditionStatus::True);
@@ -342,42 +281,24 @@ fn the_last_failure_is_of_all_replicas_beside_ready_ones_too() {
     let failing = |name: &str, at, code| Replica {
         name: name.into(),
         phase: Phase::BackOff,
-        failure: Some(Failure {
-            at,
-            exit_code: code,
-            ..Failure::new(FailureReason::Exited, format!("{name} ended"))
-        }),
+        failure: Some(Failure { at, exit_code: code, ..Failure::new(FailureReason::Exited, format!("{name} ended")) }),
         ..replica()
     };
     let mut world = World::new(&model("a", &[]));
-    let gone = Replica {
-        phase: Phase::Terminating,
-        ..failing("digits-9", Some(99), Some(9))
-    };
+    let gone = Replica { phase: Phase::Terminating, ..failing("digits-9", Some(99), Some(9)) };
     world.revision(|revision| {
-        let failed = [
-            ("digits-1", Some(7), Some(1)),
-            ("digits-2", Some(8), Some(137)),
-            ("digits-3", None, None),
-        ];
+        let failed = [("digits-1", Some(7), Some(1)), ("digits-2", Some(8), Some(137)), ("digits-3", None, None)];
         let failed = failed.map(|(name, at, code)| failing(name, at, code));
         revision.replicas = [replica(), gone].into_iter().chain(failed).collect();
     });
     let model = world.status().model_status.unwrap();
     let info = model.last_failure_info.unwrap();
     assert_eq!(
-        (
-            info.location.as_deref(),
-            info.exit_code,
-            info.message.as_deref()
-        ),
+        (info.location.as_deref(), info.exit_code, info.message.as_deref()),
         (Some("digits-2"), Some(137), Some("digits-2 ended"))
     );
     assert_eq!(info.time.unwrap().0.as_second(), 8);
-    assert_eq!(
-        info.model_revision_name.as_deref(),
-        Some("digits-predictor-00001")
-    );
+    assert_eq!(info.model_revision_name.as_deref(), Some("digits-predictor-00001"));
     let copies = model.copies.unwrap();
     assert_eq!((copies.total_copies, copies.failed_copies), (Some(1), 3));
 }
@@ -393,10 +314,7 @@ fn a_failure_of_unknown_time_has_that_at_which_it_was_told_first() {
         model.last_failure_info.unwrap().time.unwrap().0.as_second()
     };
     let first = world.status_after(&InferenceServiceStatus::default(), 5);
-    assert_eq!(
-        (time(&first), time(&world.status_after(&first, 900))),
-        (5, 5)
-    );
+    assert_eq!((time(&first), time(&world.status_after(&first, 900))), (5, 5));
 }
 
 #[test]
@@ -453,10 +371,7 @@ fn a_host_of_an_older_service_is_told_and_shown_by_no_url() {
     assert_eq!(conflict.message.as_deref(), Some(expected));
     assert_eq!(status.url, None);
     assert_eq!(status.address, alone.address);
-    let components = (
-        &status.components["predictor"],
-        &alone.components["predictor"],
-    );
+    let components = (&status.components["predictor"], &alone.components["predictor"]);
     assert_eq!(components.0.url, components.1.url);
 }
 
@@ -474,10 +389,7 @@ fn replicas_without_a_place_are_told_while_others_serve() {
     let told = found(&status, "ReplicasUnplaced");
     assert_eq!(
         (told.status, told.message.as_deref()),
-        (
-            ConditionStatus::True,
-            Some("digits-predictor-00001 has 1 of 3 replicas: no node takes it: add a node")
-        )
+        (ConditionStatus::True, Some("digits-predictor-00001 has 1 of 3 replicas: no node takes it: add a node"))
     );
     world.revision(|revision| revision.unplaced = None);
     assert!(world.status().condition("ReplicasUnplaced").is_none());
@@ -507,10 +419,7 @@ fn an_autoscaler_of_others_is_told_with_what_to_do_until_the_manifest_tells_of_i
              HorizontalPodAutoscaler mine"
         )
     );
-    assert_eq!(
-        told(WrittenNumber::Replicas, 2, &class("none")),
-        of_deployment
-    );
+    assert_eq!(told(WrittenNumber::Replicas, 2, &class("none")), of_deployment);
     let at_zero = told(WrittenNumber::Replicas, 0, &[]).unwrap();
     assert!(at_zero.contains("no request starts one"), "{at_zero}");
     let of_service = told(WrittenNumber::MinReplicas, 2, &[]).unwrap();
@@ -528,11 +437,8 @@ fn an_autoscaler_of_others_is_told_with_what_to_do_until_the_manifest_tells_of_i
 fn a_stopped_service_says_nothing_of_kept_replicas() {
     let mut world = World::new(&model("a", &[]));
     world.revision(|revision| revision.replicas.push(replica()));
-    world.history.rollout.previous = Some(PreviousRevision {
-        revision: world.validated.service.revision(7).unwrap(),
-        since: 1,
-        kept_replicas: 2,
-    });
+    world.history.rollout.previous =
+        Some(PreviousRevision { revision: world.validated.service.revision(7).unwrap(), since: 1, kept_replicas: 2 });
     let told = |world: &World| {
         let status = world.status();
         let complete = found(&status, "RolloutComplete");
@@ -596,26 +502,18 @@ fn a_share_that_the_manifest_names_is_no_unfinished_rollout() {
     };
     assert_eq!(
         told(Strategy::Manual(Some(20))),
-        (
-            (ConditionStatus::True, "TrafficSplit".to_owned()),
-            TransitionStatus::UpToDate
-        )
+        ((ConditionStatus::True, "TrafficSplit".to_owned()), TransitionStatus::UpToDate)
     );
     assert_eq!(
         told(Strategy::Automatic(Arc::default())),
-        (
-            (ConditionStatus::Unknown, "InProgress".to_owned()),
-            TransitionStatus::InProgress
-        )
+        ((ConditionStatus::Unknown, "InProgress".to_owned()), TransitionStatus::InProgress)
     );
 }
 
 #[test]
 fn the_newest_revision_shows_its_tag_though_a_canary_is_the_same() {
     let mut world = World::new(&model("a", &[]));
-    world.plan.shares[0]
-        .tags
-        .insert(0, Tag::new("blue").unwrap());
+    world.plan.shares[0].tags.insert(0, Tag::new("blue").unwrap());
     let status = world.status();
     let [entry] = &status.components["predictor"].traffic[..] else {
         panic!("{status:?}");
@@ -659,10 +557,7 @@ fn rolling(stable: Seen, candidate: Option<(Stage, u8, Seen)>, strategy: Strateg
         world.history = revise(&next, &world.history, RuntimeChange::Follow, 0).unwrap();
         let rolled_out = world.history.rollout.candidate.as_mut().unwrap();
         rolled_out.stage = stage.clone();
-        rolled_out.share = CandidateShare {
-            percent: *percent,
-            target: *percent,
-        };
+        rolled_out.share = CandidateShare { percent: *percent, target: *percent };
         world.plan = plan(&next, &world.history, 0).unwrap();
         let mut ledger = Ledger::new();
         world.applied = ledger.apply(world.plan.desired.clone()).unwrap();
@@ -714,9 +609,7 @@ fn stages() -> Vec<Option<(Stage, u8)>> {
 fn conditions_say_of_every_stage_what_is_so() {
     for stage in stages() {
         let candidates: Vec<_> = match &stage {
-            Some((stage, percent)) => Seen::all()
-                .map(|state| Some((stage.clone(), *percent, state)))
-                .collect(),
+            Some((stage, percent)) => Seen::all().map(|state| Some((stage.clone(), *percent, state))).collect(),
             None => vec![None],
         };
         for (stable, candidate) in Seen::all().flat_map(|stable| {
@@ -734,26 +627,17 @@ fn check_conditions(stable: Seen, candidate: Option<(Stage, u8, Seen)>) {
     let status = rolling(stable, candidate.clone(), strategy).status();
     let percent = candidate.as_ref().map_or(0, |(_, percent, _)| *percent);
     let next = candidate.as_ref().map(|(_, _, state)| *state);
-    let answers = (percent == 100 || stable.has_loaded())
-        && (percent == 0 || next.is_some_and(Seen::has_loaded));
+    let answers = (percent == 100 || stable.has_loaded()) && (percent == 0 || next.is_some_and(Seen::has_loaded));
     let (is_ready, reason) = ready(&status);
     assert_eq!(is_ready == ConditionStatus::True, answers, "{case}");
-    assert_eq!(
-        is_ready == ConditionStatus::False,
-        !reason_is_loading(reason) && !answers,
-        "{case}"
-    );
+    assert_eq!(is_ready == ConditionStatus::False, !reason_is_loading(reason) && !answers, "{case}");
     let complete = found(&status, "RolloutComplete");
     let is_complete = match &candidate {
         None => stable.has_loaded(),
         Some((Stage::Shifting(_), _, _)) => true,
         Some((Stage::Waiting | Stage::RolledBack(_), _, _)) => false,
     };
-    assert_eq!(
-        complete.status == ConditionStatus::True,
-        is_complete,
-        "{case}"
-    );
+    assert_eq!(complete.status == ConditionStatus::True, is_complete, "{case}");
     let fails = match &candidate {
         None => matches!(stable, Seen::Fails(_)),
         Some((Stage::Waiting, _, state)) => matches!(state, Seen::Fails(_)),
@@ -767,17 +651,10 @@ fn check_conditions(stable: Seen, candidate: Option<(Stage, u8, Seen)>) {
         Some(_) | None if stable.has_loaded() => Some("digits-predictor-00001"),
         Some(_) | None => None,
     };
-    assert_eq!(
-        predictor.latest_ready_revision.as_deref(),
-        expected,
-        "{case}"
-    );
+    assert_eq!(predictor.latest_ready_revision.as_deref(), expected, "{case}");
     for condition in &status.conditions {
         let says_why = condition.message.is_some() || condition.status == ConditionStatus::True;
-        assert!(
-            says_why || condition.kind == "Stopped",
-            "{case}: {condition:?}"
-        );
+        assert!(says_why || condition.kind == "Stopped", "{case}: {condition:?}");
     }
 }
 
@@ -788,12 +665,7 @@ fn reason_is_loading(reason: &str) -> bool {
 #[test]
 fn a_next_revision_that_fails_is_told_beside_the_one_that_serves() {
     let waiting = |stable, candidate| {
-        let status = rolling(
-            stable,
-            Some((Stage::Waiting, 0, candidate)),
-            Strategy::default(),
-        )
-        .status();
+        let status = rolling(stable, Some((Stage::Waiting, 0, candidate)), Strategy::default()).status();
         let told = |kind| {
             let condition = found(&status, kind);
             let reason = condition.reason.clone().unwrap();
@@ -806,23 +678,14 @@ fn a_next_revision_that_fails_is_told_beside_the_one_that_serves() {
     assert_eq!(
         waiting(Seen::Ready, exits),
         (
-            text(
-                "RollingOut",
-                "digits-predictor-00002 failed to start: no; digits-predictor-00001 keeps serving"
-            ),
-            text(
-                "Exited",
-                "digits-predictor-00002 failed to start: no; digits-predictor-00001 keeps serving"
-            )
+            text("RollingOut", "digits-predictor-00002 failed to start: no; digits-predictor-00001 keeps serving"),
+            text("Exited", "digits-predictor-00002 failed to start: no; digits-predictor-00001 keeps serving")
         )
     );
     assert_eq!(
         waiting(Seen::Fails(FailureReason::NodeNotReady), Seen::New),
         (
-            text(
-                "NodeNotReady",
-                "digits-predictor-00001 does not serve: no; digits-predictor-00002 is starting"
-            ),
+            text("NodeNotReady", "digits-predictor-00001 does not serve: no; digits-predictor-00002 is starting"),
             text("Waiting", "digits-predictor-00002 is not ready yet")
         )
     );

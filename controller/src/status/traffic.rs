@@ -26,10 +26,7 @@ pub(super) fn predictor(validated: &Validated, inputs: &StatusInputs<'_>) -> Com
     ComponentStatus {
         latest_ready_revision: newest.filter(shown).or(stable.filter(shown)).map(name),
         latest_created_revision: newest.map(name),
-        previous_rolledout_revision: rollout
-            .previous
-            .as_ref()
-            .map(|previous| name(&previous.revision)),
+        previous_rolledout_revision: rollout.previous.as_ref().map(|previous| name(&previous.revision)),
         latest_rolledout_revision: stable.filter(shown).map(name),
         traffic: traffic(validated, inputs),
         rest_url: url.clone(),
@@ -73,11 +70,7 @@ pub(super) fn canaries(validated: &Validated, inputs: &StatusInputs<'_>) -> Vec<
             inputs.state(&of.revision),
             RevisionState::Ready | RevisionState::Standby | RevisionState::Restarting
         ),
-        traffic_percent: if inputs.history.serves(&of.revision) {
-            canary.percent.into()
-        } else {
-            0
-        },
+        traffic_percent: if inputs.history.serves(&of.revision) { canary.percent.into() } else { 0 },
         model_status: Some(model::of_revision(inputs, &of.revision)),
     });
     each.collect()

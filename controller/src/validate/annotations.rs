@@ -44,9 +44,7 @@ pub(super) fn read(object: &InferenceService, errors: &mut ErrorList) -> Service
         activation_timeout: reader.duration(names::ACTIVATION_TIMEOUT),
         max_queue: reader.number(names::MAX_QUEUE, 1),
         mirror: reader.read(names::MIRROR, expected, mirror),
-        control: reader
-            .read(names::CONTROL_ROUTES, "true or false", control_routes)
-            .unwrap_or_default(),
+        control: reader.read(names::CONTROL_ROUTES, "true or false", control_routes).unwrap_or_default(),
         rollback_window: reader.duration(names::ROLLBACK_WINDOW),
     };
     errors.list.append(&mut reader.errors);
@@ -70,17 +68,9 @@ fn resource_types(text: &str) -> Option<()> {
 
 /// Checks the deployment mode. All modes are served alike; ModelMesh is refused elsewhere.
 fn mode(reader: &mut Reader<'_>) {
-    const MODES: [&str; 5] = [
-        "Standard",
-        "RawDeployment",
-        "Knative",
-        "Serverless",
-        "ModelMesh",
-    ];
+    const MODES: [&str; 5] = ["Standard", "RawDeployment", "Knative", "Serverless", "ModelMesh"];
     let expected = "a deployment mode: Standard, RawDeployment, Knative or Serverless";
-    reader.read(names::MODE, expected, |text| {
-        MODES.contains(&text).then_some(())
-    });
+    reader.read(names::MODE, expected, |text| MODES.contains(&text).then_some(()));
 }
 
 /// Reads the rollout strategy. `canaryTrafficPercent` wins; automatic steps continue when it is removed.
@@ -104,27 +94,15 @@ fn is_stopped(reader: &mut Reader<'_>) -> bool {
 }
 
 fn auto_update(reader: &mut Reader<'_>) -> AutoUpdate {
-    let read = reader.read(
-        names::DISABLE_AUTO_UPDATE,
-        "`true` or `false`",
-        names::truth,
-    );
-    if read.unwrap_or(false) {
-        AutoUpdate::Disabled
-    } else {
-        AutoUpdate::Enabled
-    }
+    let read = reader.read(names::DISABLE_AUTO_UPDATE, "`true` or `false`", names::truth);
+    if read.unwrap_or(false) { AutoUpdate::Disabled } else { AutoUpdate::Enabled }
 }
 
 fn limits(reader: &mut Reader<'_>) -> Limits {
     let default = Limits::default();
     let expected = "steps such as 5,20,50 or 5@1m,50@10m: percents from 1 to 100, growing";
     let steps = reader.read(names::ROLLOUT_STEPS, expected, steps);
-    let rate = reader.read(
-        names::ROLLOUT_MAX_ERROR_RATE,
-        "a share such as 0.01 or 1%",
-        names::share,
-    );
+    let rate = reader.read(names::ROLLOUT_MAX_ERROR_RATE, "a share such as 0.01 or 1%", names::share);
     let ratio = reader.positive(names::ROLLOUT_MAX_P99_RATIO);
     Limits {
         steps: steps.unwrap_or(default.steps),
@@ -145,10 +123,7 @@ fn step(text: &str) -> Option<Step> {
         None => (text, Limits::STEP),
     };
     let percent = self::percent(percent)?;
-    Some(Step {
-        percent,
-        min_duration,
-    })
+    Some(Step { percent, min_duration })
 }
 
 fn mirror(text: &str) -> Option<(Tag, u8)> {

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::autoscaling::v2::{
-    HPAScalingPolicy, HPAScalingRules, HorizontalPodAutoscalerBehavior,
-};
+use k8s_openapi::api::autoscaling::v2::{HPAScalingPolicy, HPAScalingRules, HorizontalPodAutoscalerBehavior};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use weir_cluster::{MostChange, PolicySelect, RatePolicy, ScalingBehavior, ScalingRules};
 use weir_crds::quantity_value;
@@ -23,31 +21,17 @@ pub(super) fn read(
         rules.map(|rules| read_rules(&format!("{path}.{name}"), rules, default, errors))
     };
     ScalingBehavior {
-        up: rules(
-            "scaleUp",
-            written.and_then(|written| written.scale_up.as_ref()),
-            ScalingRules::default_up(),
-        ),
-        down: rules(
-            "scaleDown",
-            written.and_then(|written| written.scale_down.as_ref()),
-            ScalingRules::default_down(),
-        ),
+        up: rules("scaleUp", written.and_then(|written| written.scale_up.as_ref()), ScalingRules::default_up()),
+        down: rules("scaleDown", written.and_then(|written| written.scale_down.as_ref()), ScalingRules::default_down()),
     }
 }
 
-fn read_rules(
-    path: &str,
-    written: &HPAScalingRules,
-    default: ScalingRules,
-    errors: &mut ErrorList,
-) -> ScalingRules {
+fn read_rules(path: &str, written: &HPAScalingRules, default: ScalingRules, errors: &mut ErrorList) -> ScalingRules {
     let field = format!("{path}.stabilizationWindowSeconds");
     let window = written.stabilization_window_seconds;
     let window = window.map(|seconds| window_of(&field, seconds, errors));
     let tolerance = written.tolerance.as_ref();
-    let tolerance =
-        tolerance.map(|given| tolerance_of(&format!("{path}.tolerance"), given, errors));
+    let tolerance = tolerance.map(|given| tolerance_of(&format!("{path}.tolerance"), given, errors));
     let select = written.select_policy.as_deref();
     let select = select.map(|name| select_of(&format!("{path}.selectPolicy"), name, errors));
     let policies = written.policies.as_ref();
@@ -73,10 +57,7 @@ fn window_of(field: &str, seconds: i32, errors: &mut ErrorList) -> Duration {
 fn tolerance_of(field: &str, given: &Quantity, errors: &mut ErrorList) -> f64 {
     let value = quantity_value(&given.0).filter(|value| *value >= 0.0 && value.is_finite());
     value.unwrap_or_else(|| {
-        let message = format!(
-            "`{}` is not a share from 0: write such as \"0.05\" for 5 %",
-            given.0
-        );
+        let message = format!("`{}` is not a share from 0: write such as \"0.05\" for 5 %", given.0);
         errors.add(field, message);
         0.0
     })
@@ -88,40 +69,25 @@ fn select_of(field: &str, name: &str, errors: &mut ErrorList) -> PolicySelect {
         "Min" => PolicySelect::Min,
         "Disabled" => PolicySelect::Disabled,
         _ => {
-            errors.add(
-                field,
-                format!("`{name}` is not known: write Max, Min or Disabled"),
-            );
+            errors.add(field, format!("`{name}` is not known: write Max, Min or Disabled"));
             PolicySelect::Max
         }
     }
 }
 
-fn policies_of(
-    field: &str,
-    written: &[HPAScalingPolicy],
-    errors: &mut ErrorList,
-) -> Vec<RatePolicy> {
+fn policies_of(field: &str, written: &[HPAScalingPolicy], errors: &mut ErrorList) -> Vec<RatePolicy> {
     if written.is_empty() {
         let message = "there must be a policy: write one, or leave the field out for the default";
         errors.add(field, message);
     }
     let policies = written.iter().enumerate();
-    policies
-        .filter_map(|(i, policy)| policy_of(&format!("{field}[{i}]"), policy, errors))
-        .collect()
+    policies.filter_map(|(i, policy)| policy_of(&format!("{field}[{i}]"), policy, errors)).collect()
 }
 
-fn policy_of(
-    field: &str,
-    written: &HPAScalingPolicy,
-    errors: &mut ErrorList,
-) -> Option<RatePolicy> {
+fn policy_of(field: &str, written: &HPAScalingPolicy, errors: &mut ErrorList) -> Option<RatePolicy> {
     let seconds = written.period_seconds;
     let period = u64::try_from(seconds).map(Duration::from_secs);
-    let period = period
-        .ok()
-        .filter(|period| !period.is_zero() && *period <= ScalingRules::LONGEST_PERIOD);
+    let period = period.ok().filter(|period| !period.is_zero() && *period <= ScalingRules::LONGEST_PERIOD);
     if period.is_none() {
         let message = format!("{seconds} is not from 1 to 1800: write seconds, such as 60");
         errors.add(format!("{field}.periodSeconds"), message);
@@ -140,8 +106,5 @@ fn policy_of(
             None
         }
     };
-    Some(RatePolicy {
-        most: most?,
-        period: period?,
-    })
+    Some(RatePolicy { most: most?, period: period? })
 }

@@ -18,11 +18,7 @@ pub(crate) const PREVIOUS: &str = "prev";
 const MOST_CANARIES: usize = 20;
 
 /// Reads the canaries; `bounds` are those of the stable predictor.
-pub(super) fn read(
-    context: &Context<'_>,
-    bounds: &Scaling,
-    errors: &mut ErrorList,
-) -> Vec<CanaryVariant> {
+pub(super) fn read(context: &Context<'_>, bounds: &Scaling, errors: &mut ErrorList) -> Vec<CanaryVariant> {
     let canaries = &context.object.spec.canary;
     let sum: i64 = canaries.iter().map(|c| i64::from(c.traffic_percent)).sum();
     if sum > 100 {
@@ -42,12 +38,7 @@ pub(super) fn read(
     each.collect()
 }
 
-fn one(
-    context: &Context<'_>,
-    i: usize,
-    canary: &Canary,
-    errors: &mut ErrorList,
-) -> Option<CanaryVariant> {
+fn one(context: &Context<'_>, i: usize, canary: &Canary, errors: &mut ErrorList) -> Option<CanaryVariant> {
     let path = format!("spec.canary[{i}]");
     let stable = &context.object.spec.predictor;
     let percent = percent(&path, canary, errors);
@@ -57,17 +48,10 @@ fn one(
     let tag = name(context, i, &path, errors);
     let merged = merged(stable, &canary.predictor);
     let merged = merged.map_err(|error| {
-        errors.add(
-            &*path,
-            format!("cannot be merged into spec.predictor: {error}"),
-        );
+        errors.add(&*path, format!("cannot be merged into spec.predictor: {error}"));
     });
     let variant = predictor::variant(context, &path, &merged.ok()?, errors)?;
-    Some(CanaryVariant {
-        tag: tag?,
-        percent: percent?,
-        variant,
-    })
+    Some(CanaryVariant { tag: tag?, percent: percent?, variant })
 }
 
 fn percent(path: &str, canary: &Canary, errors: &mut ErrorList) -> Option<u8> {
@@ -95,10 +79,7 @@ fn check(path: &str, stable: &Predictor, canary: &Predictor, errors: &mut ErrorL
             errors.add(format!("{path}.{field}"), message);
         }
     }
-    let least = stable
-        .component
-        .min_replicas
-        .unwrap_or(weir_crds::MIN_REPLICAS);
+    let least = stable.component.min_replicas.unwrap_or(weir_crds::MIN_REPLICAS);
     if own.min_replicas.is_some_and(|min| min > least) {
         let message = "canary minReplicas must not exceed stable predictor minReplicas";
         errors.add(format!("{path}.minReplicas"), message);
@@ -107,11 +88,7 @@ fn check(path: &str, stable: &Predictor, canary: &Predictor, errors: &mut ErrorL
 
 /// The component without fields that are refused already, for [`component::check`].
 fn in_bounds(component: &Component) -> Component {
-    Component {
-        max_replicas: None,
-        scale_target: None,
-        ..component.clone()
-    }
+    Component { max_replicas: None, scale_target: None, ..component.clone() }
 }
 
 fn name(context: &Context<'_>, i: usize, path: &str, errors: &mut ErrorList) -> Option<Tag> {

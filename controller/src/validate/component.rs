@@ -36,11 +36,7 @@ fn replicas(component: &Component) -> [Rule; 4] {
     let above = "'MinReplicas' cannot be greater than MaxReplicas";
     [
         (min >= 0, "minReplicas", below),
-        (
-            max >= 0,
-            "maxReplicas",
-            "'MaxReplicas' cannot be less than 0",
-        ),
+        (max >= 0, "maxReplicas", "'MaxReplicas' cannot be less than 0"),
         (fits, "minReplicas", above),
         (target >= 1, "scaleTarget", "the target must be at least 1"),
     ]
@@ -81,20 +77,12 @@ pub(super) fn concurrency(component: &Component) -> Option<NonZeroU32> {
 }
 
 /// Reads the bounds of a component. Its fields win over annotations, its own annotations over the service's.
-pub(super) fn scaling(
-    context: &Context<'_>,
-    path: &str,
-    component: &Component,
-    errors: &mut ErrorList,
-) -> Scaling {
+pub(super) fn scaling(context: &Context<'_>, path: &str, component: &Component, errors: &mut ErrorList) -> Scaling {
     let mut reader = reader(context, component);
     let written = component.auto_scaling.as_ref();
     let written = written.and_then(|scaling| scaling.behavior.as_ref());
     let scaling = Scaling {
-        policy: ScalingPolicy {
-            behavior: behavior::read(path, written, errors),
-            ..policy(&mut reader, component)
-        },
+        policy: ScalingPolicy { behavior: behavior::read(path, written, errors), ..policy(&mut reader, component) },
         by: scaled_by(&mut reader),
         initial: either(&mut reader, "initial-scale", "initialScale", 0).unwrap_or(0),
     };
@@ -103,11 +91,7 @@ pub(super) fn scaling(
 }
 
 /// Longest time of a batch, in whole seconds: the component's, else the service's.
-pub(super) fn max_batch_time(
-    context: &Context<'_>,
-    component: &Component,
-    errors: &mut ErrorList,
-) -> Option<Duration> {
+pub(super) fn max_batch_time(context: &Context<'_>, component: &Component, errors: &mut ErrorList) -> Option<Duration> {
     let mut reader = reader(context, component);
     let expected = "a duration in whole seconds, such as 90s or 5m";
     let limit = reader.read(annotations::MAX_BATCH_TIME, expected, |text| {
@@ -116,19 +100,13 @@ pub(super) fn max_batch_time(
     });
     // Canaries read the service's too, which is one error.
     let unread = reader.errors.into_iter();
-    let new: Vec<_> = unread
-        .filter(|error| !errors.list.contains(error))
-        .collect();
+    let new: Vec<_> = unread.filter(|error| !errors.list.contains(error)).collect();
     errors.list.extend(new);
     limit
 }
 
 /// The digest of the model's file: the component's, else the service's.
-pub(super) fn storage_digest(
-    context: &Context<'_>,
-    component: &Component,
-    errors: &mut ErrorList,
-) -> Option<String> {
+pub(super) fn storage_digest(context: &Context<'_>, component: &Component, errors: &mut ErrorList) -> Option<String> {
     let mut reader = reader(context, component);
     let expected = "sha256: and 64 hexadecimal digits";
     let digest = reader.read(annotations::STORAGE_DIGEST, expected, |text| {
@@ -138,9 +116,7 @@ pub(super) fn storage_digest(
     });
     // Canaries read the service's too, which is one error.
     let unread = reader.errors.into_iter();
-    let new: Vec<_> = unread
-        .filter(|error| !errors.list.contains(error))
-        .collect();
+    let new: Vec<_> = unread.filter(|error| !errors.list.contains(error)).collect();
     errors.list.extend(new);
     digest
 }
@@ -149,10 +125,7 @@ pub(super) fn storage_digest(
 fn reader<'a>(context: &Context<'a>, component: &'a Component) -> Reader<'a> {
     Reader::new([
         ("spec.predictor.annotations", component.annotations.as_ref()),
-        (
-            "metadata.annotations",
-            context.object.metadata.annotations.as_ref(),
-        ),
+        ("metadata.annotations", context.object.metadata.annotations.as_ref()),
     ])
 }
 
@@ -162,11 +135,7 @@ fn policy(reader: &mut Reader<'_>, component: &Component) -> ScalingPolicy {
     let default = ScalingPolicy::default();
     let lasts = |name: &str, reader: &mut Reader<'_>| reader.duration(&knative(name));
     let percentile = "a percentile above 0 and at most 99.99";
-    let quantile = reader.read(
-        annotations::SLO_PERCENTILE,
-        percentile,
-        annotations::percentile,
-    );
+    let quantile = reader.read(annotations::SLO_PERCENTILE, percentile, annotations::percentile);
     let activation = reader.number(&knative("activation-scale"), 1);
     ScalingPolicy {
         min,
@@ -178,9 +147,7 @@ fn policy(reader: &mut Reader<'_>, component: &Component) -> ScalingPolicy {
         retention: lasts("scale-to-zero-pod-retention-period", reader),
         scale_down_delay: lasts("scale-down-delay", reader).unwrap_or(default.scale_down_delay),
         window: window(reader).unwrap_or(default.window),
-        activation: activation
-            .and_then(NonZeroU32::new)
-            .unwrap_or(default.activation),
+        activation: activation.and_then(NonZeroU32::new).unwrap_or(default.activation),
         ..default
     }
 }
@@ -205,9 +172,8 @@ fn bounds(reader: &mut Reader<'_>, component: &Component) -> (u32, Option<u32>) 
 
 fn queue_delay(reader: &mut Reader<'_>) -> Option<Duration> {
     let expected = "a duration above 0, such as 500ms";
-    reader.read(annotations::QUEUE_DELAY_TARGET, expected, |text| {
-        duration::parse(text).filter(|delay| !delay.is_zero())
-    })
+    reader
+        .read(annotations::QUEUE_DELAY_TARGET, expected, |text| duration::parse(text).filter(|delay| !delay.is_zero()))
 }
 
 fn economy(reader: &mut Reader<'_>) -> Option<Economy> {
@@ -224,9 +190,7 @@ fn economy(reader: &mut Reader<'_>) -> Option<Economy> {
 fn window(reader: &mut Reader<'_>) -> Option<Duration> {
     let expected = "a duration from 6s to 1h";
     let fits = |window: &Duration| (6..=3600).contains(&window.as_secs());
-    reader.read(&knative("window"), expected, |text| {
-        duration::parse(text).filter(fits)
-    })
+    reader.read(&knative("window"), expected, |text| duration::parse(text).filter(fits))
 }
 
 fn target(reader: &mut Reader<'_>, component: &Component) -> Option<ScaleTarget> {
@@ -261,14 +225,10 @@ fn metric(reader: &mut Reader<'_>) -> Option<ScaleMetric> {
 /// Reads the share of the target that replicas are scaled for, in percent.
 fn utilization(reader: &mut Reader<'_>) -> Option<f64> {
     let expected = "a percentage above 0 and at most 100";
-    reader.read(
-        &knative("target-utilization-percentage"),
-        expected,
-        |text| {
-            let percent: f64 = text.parse().ok()?;
-            (percent > 0.0 && percent <= 100.0).then_some(percent)
-        },
-    )
+    reader.read(&knative("target-utilization-percentage"), expected, |text| {
+        let percent: f64 = text.parse().ok()?;
+        (percent > 0.0 && percent <= 100.0).then_some(percent)
+    })
 }
 
 fn scaled_by(reader: &mut Reader<'_>) -> ScaledBy {

@@ -19,17 +19,9 @@ impl ErrorList {
     }
 
     /// Adds an error in pods that a runtime has its part in: it may come, and go, without the manifest.
-    pub(super) fn add_of_runtime(
-        &mut self,
-        field: impl Into<String>,
-        message: impl Into<String>,
-        cure: Cure,
-    ) {
+    pub(super) fn add_of_runtime(&mut self, field: impl Into<String>, message: impl Into<String>, cure: Cure) {
         self.of_runtimes += 1;
-        self.list.push(FieldError {
-            cure,
-            ..FieldError::new(field, message)
-        });
+        self.list.push(FieldError { cure, ..FieldError::new(field, message) });
     }
 
     /// True where only pods are wrong, and each for a runtime that may have been another before.
@@ -42,9 +34,6 @@ impl ErrorList {
     }
 
     pub(super) fn into_errors(self) -> ValidationErrors {
-        ValidationErrors {
-            reason: self.reason.unwrap_or(FailureReason::InvalidPredictorSpec),
-            list: self.list,
-        }
+        ValidationErrors { reason: self.reason.unwrap_or(FailureReason::InvalidPredictorSpec), list: self.list }
     }
 }

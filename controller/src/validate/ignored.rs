@@ -7,26 +7,22 @@ use weir_crds::{Effect, InferenceService, OF_ALL_VARIANTS, unsupported};
 
 use super::error_list::ErrorList;
 use crate::annotations::{
-    AUTOSCALER_CLASS, HPA_ANNOTATIONS, KNATIVE, KNATIVE_READ, KNATIVE_UNREAD, KSERVE, KSERVE_READ,
-    MAX_BATCH_TIME, OF_COMPONENTS, PREFIX, STORAGE_DIGEST, WEIR_ANNOTATIONS,
+    AUTOSCALER_CLASS, HPA_ANNOTATIONS, KNATIVE, KNATIVE_READ, KNATIVE_UNREAD, KSERVE, KSERVE_READ, MAX_BATCH_TIME,
+    OF_COMPONENTS, PREFIX, STORAGE_DIGEST, WEIR_ANNOTATIONS,
 };
 use crate::field_error::IgnoredField;
 
 /// Finalizer that KServe's controller adds to services, and removes.
 const KSERVE_FINALIZER: &str = "inferenceservice.finalizers";
 
-pub(super) fn ignored_fields(
-    written: &InferenceService,
-    errors: &mut ErrorList,
-) -> Vec<IgnoredField> {
+pub(super) fn ignored_fields(written: &InferenceService, errors: &mut ErrorList) -> Vec<IgnoredField> {
     let mut ignored_fields = Vec::new();
     for given in unsupported(written) {
         match given.effect {
             Effect::Refused => errors.add(given.field, format!("not supported: {}", given.reason)),
-            Effect::Ignored => ignored_fields.push(IgnoredField {
-                field: given.field,
-                reason: given.reason.to_owned(),
-            }),
+            Effect::Ignored => {
+                ignored_fields.push(IgnoredField { field: given.field, reason: given.reason.to_owned() })
+            }
         }
     }
     let component = &written.spec.predictor.component;
@@ -48,11 +44,7 @@ pub(super) fn ignored_fields(
 }
 
 /// A canary's annotations that have no effect: it is scaled as `spec.predictor` is.
-fn of_canary(
-    path: &str,
-    map: Option<&BTreeMap<String, String>>,
-    errors: &mut ErrorList,
-) -> Vec<IgnoredField> {
+fn of_canary(path: &str, map: Option<&BTreeMap<String, String>>, errors: &mut ErrorList) -> Vec<IgnoredField> {
     let mut ignored = Vec::new();
     for (name, value) in map.into_iter().flatten() {
         let field = format!("{path}[{name}]");
@@ -69,9 +61,7 @@ fn of_canary(
 fn of_all_variants(name: &str) -> Option<String> {
     let is_of_pods = [MAX_BATCH_TIME, STORAGE_DIGEST].contains(&name);
     let is_of_weir = OF_COMPONENTS.contains(&name) && !is_of_pods;
-    let is_read = name
-        .strip_prefix(KNATIVE)
-        .is_some_and(|name| KNATIVE_READ.contains(&name));
+    let is_read = name.strip_prefix(KNATIVE).is_some_and(|name| KNATIVE_READ.contains(&name));
     (is_of_weir || is_read).then(|| OF_ALL_VARIANTS.to_owned())
 }
 
@@ -101,15 +91,8 @@ fn behavior(written: &InferenceService) -> Option<IgnoredField> {
 /// Fields with annotations about scaling: the service's and the component's.
 const PATHS: [&str; 2] = ["metadata.annotations", "spec.predictor.annotations"];
 
-fn annotations(
-    written: &InferenceService,
-    errors: &mut ErrorList,
-    ignored_fields: &mut Vec<IgnoredField>,
-) {
-    let maps = [
-        &written.metadata.annotations,
-        &written.spec.predictor.component.annotations,
-    ];
+fn annotations(written: &InferenceService, errors: &mut ErrorList, ignored_fields: &mut Vec<IgnoredField>) {
+    let maps = [&written.metadata.annotations, &written.spec.predictor.component.annotations];
     for (path, map) in PATHS.into_iter().zip(maps) {
         for (name, value) in map.iter().flat_map(|map| map.iter()) {
             let field = format!("{path}[{name}]");

@@ -6,9 +6,7 @@ use weir_cluster::Identity;
 use weir_crds::inference_service::{Component, Predictor};
 
 use super::{Context, ManifestIdentity};
-use crate::annotations::{
-    CONTROL_ROUTES, KNATIVE, MAX_BATCH_TIME, PREFIX, SHAPING_OF_PODS, STORAGE_DIGEST,
-};
+use crate::annotations::{CONTROL_ROUTES, KNATIVE, MAX_BATCH_TIME, PREFIX, SHAPING_OF_PODS, STORAGE_DIGEST};
 
 /// Weir's annotations that shape pods.
 const SHAPING: [&str; 3] = [CONTROL_ROUTES, MAX_BATCH_TIME, STORAGE_DIGEST];
@@ -23,15 +21,10 @@ pub(super) fn identity(context: &Context<'_>, predictor: &Predictor) -> Manifest
     let others = |name: &str| !name.starts_with(KNATIVE) && !name.starts_with(PREFIX);
     let component = Component {
         labels: own.labels.clone(),
-        annotations: kept(own.annotations.as_ref(), |name| {
-            shaping(name) || others(name)
-        }),
+        annotations: kept(own.annotations.as_ref(), |name| shaping(name) || others(name)),
         ..Component::default()
     };
-    let predictor = Predictor {
-        component,
-        ..predictor.clone()
-    };
+    let predictor = Predictor { component, ..predictor.clone() };
     let of_service = kept(context.object.metadata.annotations.as_ref(), shaping);
     let tracing = &context.object.spec.tracing;
     // It was read from JSON or YAML, so it has a form in JSON.
@@ -42,10 +35,7 @@ pub(super) fn identity(context: &Context<'_>, predictor: &Predictor) -> Manifest
         serde_json::to_value((manifest, context.model_stamps))
     };
     let value = value.unwrap_or_default();
-    ManifestIdentity {
-        meaning: Identity::of_meaning(value.clone()),
-        text: Identity::of_value(value),
-    }
+    ManifestIdentity { meaning: Identity::of_meaning(value.clone()), text: Identity::of_value(value) }
 }
 
 fn kept(annotations: Option<&Annotations>, is_kept: impl Fn(&str) -> bool) -> Option<Annotations> {

@@ -10,8 +10,7 @@ use crate::runtimes::Runtime;
 /// Flags of Weir's runtime that say what it serves.
 const FLAGS: [&str; 2] = ["--model-repository", "--model-store"];
 
-const NO_MODEL: &str =
-    "nothing says where the model is: write its storageUri, such as pvc://CLAIM/path";
+const NO_MODEL: &str = "nothing says where the model is: write its storageUri, such as pvc://CLAIM/path";
 
 /// Refuses a service that leaves the runtime of Weir's chart with an empty directory, in which it would end again and
 /// again. A server of others may have its model in its image, or load it when it is told to.
@@ -48,8 +47,7 @@ fn serves_nothing(runtime: &Runtime, serving: &Container) -> bool {
     let in_storage = |place: &&str| is_within(place, Storage::MOUNT_PATH);
     let mut mounts = serving.volume_mounts.iter().flatten();
     let is_mounted = mounts.any(|mount| {
-        is_within(&mount.mount_path, Storage::MOUNT_PATH)
-            || is_within(Storage::MOUNT_PATH, &mount.mount_path)
+        is_within(&mount.mount_path, Storage::MOUNT_PATH) || is_within(Storage::MOUNT_PATH, &mount.mount_path)
     });
     is_same && !is_told && !told.is_empty() && told.iter().all(in_storage) && !is_mounted
 }
@@ -115,10 +113,7 @@ mod tests {
         let charts = installed("weir-libtorch", &CHARTS);
         let expected = format!("spec.predictor.model: {}", super::NO_MODEL);
         assert_eq!(errors(&charts, "", ""), std::slice::from_ref(&expected));
-        assert_eq!(
-            errors(&charts, ", args: [--id=a]", ""),
-            std::slice::from_ref(&expected)
-        );
+        assert_eq!(errors(&charts, ", args: [--id=a]", ""), std::slice::from_ref(&expected));
         let below = installed("weir-libtorch", &["--model-store", "/mnt/models/one"]);
         assert_eq!(errors(&below, "", ""), [expected]);
     }

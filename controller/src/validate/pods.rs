@@ -24,12 +24,7 @@ use crate::field_error::FieldError;
 const MOST_ERRORS: usize = 256;
 
 /// Adds the errors in a predictor's pod, as it is written and as merged with its runtime's. `path` is the predictor's.
-pub(super) fn check(
-    path: &str,
-    predictor: &Predictor,
-    template: &PodTemplateSpec,
-    errors: &mut ErrorList,
-) {
+pub(super) fn check(path: &str, predictor: &Predictor, template: &PodTemplateSpec, errors: &mut ErrorList) {
     let mut written = written(predictor);
     written.truncate(MOST_ERRORS);
     // What is wrong as it is written stays so when merged, and is one error.
@@ -39,9 +34,7 @@ pub(super) fn check(
     merged.truncate(MOST_ERRORS);
     for error in written.into_iter().chain(merged) {
         // A canary has most of its pod from the stable predictor, whose error is one error.
-        let is_known = |known: &FieldError| {
-            known.message == error.message && known.field.ends_with(&error.field)
-        };
+        let is_known = |known: &FieldError| known.message == error.message && known.field.ends_with(&error.field);
         if !errors.list.iter().any(is_known) {
             errors.add(joined(path, &error.field), error.message);
         }
@@ -61,11 +54,7 @@ fn written(predictor: &Predictor) -> Vec<FieldError> {
 
 /// Errors in the whole pod, with the fields of those parts that the service writes.
 fn merged(predictor: &Predictor, template: &PodTemplateSpec) -> Vec<FieldError> {
-    let mut errors: Vec<_> = template
-        .metadata
-        .iter()
-        .flat_map(metadata::errors)
-        .collect();
+    let mut errors: Vec<_> = template.metadata.iter().flat_map(metadata::errors).collect();
     let Some(pod) = &template.spec else {
         return errors;
     };

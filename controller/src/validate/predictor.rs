@@ -72,9 +72,7 @@ pub(super) fn variant(
         (None, 0, 1..) => of_containers(context, path, predictor, errors),
         (_, _, _) => {
             let forms = Predictor::SHORT_FORMS.join(", ");
-            let message = format!(
-                "Exactly one of [{forms}, model, containers] must be specified in predictor"
-            );
+            let message = format!("Exactly one of [{forms}, model, containers] must be specified in predictor");
             errors.add(path, message);
             None
         }
@@ -119,20 +117,12 @@ fn of_model(
     let parts = (template, uri.as_deref());
     let variant = checked(context, &path, parts, (used, written), errors)?;
     Some(Variant {
-        ready_call: ready_call(
-            model.framework.protocol_version,
-            &runtime.spec.protocol_versions,
-        ),
+        ready_call: ready_call(model.framework.protocol_version, &runtime.spec.protocol_versions),
         ..variant
     })
 }
 
-fn runtime<'a>(
-    context: &Context<'a>,
-    path: &str,
-    model: &Model,
-    errors: &mut ErrorList,
-) -> Option<&'a Runtime> {
+fn runtime<'a>(context: &Context<'a>, path: &str, model: &Model, errors: &mut ErrorList) -> Option<&'a Runtime> {
     let chosen = context.runtimes.choose(context.service.namespace(), model);
     let unserved = match chosen {
         Ok(runtime) => return Some(runtime),
@@ -161,12 +151,7 @@ fn ready_call(asked: Option<Protocol>, declared: &[Protocol]) -> Option<ReadyCal
     }
 }
 
-fn of_containers(
-    context: &Context<'_>,
-    path: &str,
-    predictor: &Predictor,
-    errors: &mut ErrorList,
-) -> Option<Variant> {
+fn of_containers(context: &Context<'_>, path: &str, predictor: &Predictor, errors: &mut ErrorList) -> Option<Variant> {
     let serving = serving(predictor);
     let wanted = uri_of_containers(path, serving, predictor, errors);
     let limit = component::max_batch_time(context, &predictor.component, errors);
@@ -181,10 +166,7 @@ fn of_containers(
     let written = manifest::identity(context, predictor);
     let parts = (template, wanted.as_deref());
     let variant = checked(context, path, parts, (None, written), errors)?;
-    Some(Variant {
-        ready_call: serving.and_then(ready_call_of_container),
-        ..variant
-    })
+    Some(Variant { ready_call: serving.and_then(ready_call_of_container), ..variant })
 }
 
 /// The model of containers of a service's own: what their variable or `storageUris` names.
@@ -220,9 +202,7 @@ fn storage_variable(container: &Container) -> Option<&str> {
 #[must_use]
 pub fn uri_of_variable(predictor: &Predictor) -> Option<&str> {
     let is_own = predictor.frameworks().next().is_none();
-    serving(predictor)
-        .filter(|_| is_own)
-        .and_then(storage_variable)
+    serving(predictor).filter(|_| is_own).and_then(storage_variable)
 }
 
 /// The container of a service's own that serves.
@@ -263,15 +243,8 @@ fn built(template: PodTemplateSpec, runtime: &Runtime, model: &Model) -> PodTemp
 }
 
 /// A pod whose servers know where traces go, if anywhere.
-fn traced(
-    context: &Context<'_>,
-    template: PodTemplateSpec,
-    server: Option<ServerType>,
-) -> PodTemplateSpec {
-    let traced = pod::Traced {
-        service: context.service,
-        server,
-    };
+fn traced(context: &Context<'_>, template: PodTemplateSpec, server: Option<ServerType>) -> PodTemplateSpec {
+    let traced = pod::Traced { service: context.service, server };
     pod::trace(template, context.object.spec.tracing.as_ref(), &traced)
 }
 
@@ -324,8 +297,7 @@ fn with_digest<'a>(uri: &'a str, digest: Option<&str>, errors: &mut ErrorList) -
 fn control_routes(context: &Context<'_>) -> ControlRoutes {
     let set = context.object.metadata.annotations.as_ref();
     let text = set.and_then(|annotations| annotations.get(CONTROL_ROUTES));
-    text.and_then(|text| annotations::control_routes(text.trim()))
-        .unwrap_or_default()
+    text.and_then(|text| annotations::control_routes(text.trim())).unwrap_or_default()
 }
 
 fn storage(context: &Context<'_>, uri: Option<&str>) -> Vec<Storage> {
@@ -343,20 +315,16 @@ fn storage(context: &Context<'_>, uri: Option<&str>) -> Vec<Storage> {
 
 fn scheme(field: &str, uri: &str, errors: &mut ErrorList) {
     if uri.contains(char::is_control) {
-        let message = "has a line break or another character that cannot be seen, as after `|` in YAML: write it on one line";
+        let message =
+            "has a line break or another character that cannot be seen, as after `|` in YAML: write it on one line";
         return errors.add(field, message);
     }
     if !SCHEMES.iter().any(|scheme| uri.starts_with(scheme)) {
         let schemes = SCHEMES.join(", ");
-        let advice = if uri.contains("://") {
-            ""
-        } else {
-            ": write a path as file:///abs/path, or as pvc://CLAIM/path"
-        };
+        let advice =
+            if uri.contains("://") { "" } else { ": write a path as file:///abs/path, or as pvc://CLAIM/path" };
         let shown = without_secrets(uri);
-        let message = format!(
-            "storageUri, must be one of: [{schemes}]. StorageUri [{shown}] is not supported{advice}"
-        );
+        let message = format!("storageUri, must be one of: [{schemes}]. StorageUri [{shown}] is not supported{advice}");
         errors.add(field, message);
     }
 }

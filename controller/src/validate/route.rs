@@ -20,11 +20,7 @@ pub(super) fn read(
 ) -> Option<Exposure> {
     let component = &context.object.spec.predictor.component;
     let is_external = !is_cluster_local(context);
-    let external = if is_external {
-        external_hosts(context, platform, errors)?
-    } else {
-        Vec::new()
-    };
+    let external = if is_external { external_hosts(context, platform, errors)? } else { Vec::new() };
     let mut hosts = external.clone();
     let inside = context.service.inside_hosts(&platform.cluster_domain);
     hosts.extend(inside.ok()?);
@@ -35,13 +31,9 @@ pub(super) fn read(
         hosts,
         tag_domain: is_external.then(|| platform.domain.clone()),
         cluster_domain: platform.cluster_domain.clone(),
-        model: platform
-            .routes_model_names
-            .then(|| context.service.name().into()),
+        model: platform.routes_model_names.then(|| context.service.name().into()),
         timeout: timeout(component),
-        activation_timeout: annotations
-            .activation_timeout
-            .unwrap_or(Route::ACTIVATION_TIMEOUT),
+        activation_timeout: annotations.activation_timeout.unwrap_or(Route::ACTIVATION_TIMEOUT),
         max_queue: annotations.max_queue.unwrap_or(Route::MAX_QUEUE),
         batching: batching(component, errors),
         mirror: annotations.mirror.clone(),
@@ -50,11 +42,7 @@ pub(super) fn read(
 }
 
 /// Hosts for external callers: the service's own, then its predictor's.
-fn external_hosts(
-    context: &Context<'_>,
-    platform: &Platform,
-    errors: &mut ErrorList,
-) -> Option<Vec<Host>> {
+fn external_hosts(context: &Context<'_>, platform: &Platform, errors: &mut ErrorList) -> Option<Vec<Host>> {
     let service = context.service;
     match service.host(&platform.domain) {
         Ok(host) => {
@@ -76,13 +64,7 @@ fn external_hosts(
 fn is_cluster_local(context: &Context<'_>) -> bool {
     let labels = context.object.metadata.labels.as_ref();
     let mut keys = VISIBILITY.iter();
-    labels.is_some_and(|labels| {
-        keys.any(|key| {
-            labels
-                .get(*key)
-                .is_some_and(|value| value == "cluster-local")
-        })
-    })
+    labels.is_some_and(|labels| keys.any(|key| labels.get(*key).is_some_and(|value| value == "cluster-local")))
 }
 
 /// The request timeout; 0 and absent are no limit.

@@ -15,10 +15,9 @@ pub fn validate_runtime(runtime: &ServingRuntimeSpec) -> (Vec<FieldError>, Vec<I
     for given in unsupported_in_runtime(runtime) {
         match given.effect {
             Effect::Refused => errors.add(given.field, format!("not supported: {}", given.reason)),
-            Effect::Ignored => ignored_fields.push(IgnoredField {
-                field: given.field,
-                reason: given.reason.to_owned(),
-            }),
+            Effect::Ignored => {
+                ignored_fields.push(IgnoredField { field: given.field, reason: given.reason.to_owned() })
+            }
         }
     }
     if runtime.pod.containers.is_empty() {

@@ -8,12 +8,7 @@ use crate::runtimes::Runtime;
 
 /// Refuses arguments that a service adds to the runtime of the platform's installation, and that this does not have. An
 /// image of another version may have others, and what the runtime itself says is not the service's.
-pub(super) fn check(
-    path: &str,
-    runtime: &Runtime,
-    template: &PodTemplateSpec,
-    errors: &mut ErrorList,
-) {
+pub(super) fn check(path: &str, runtime: &Runtime, template: &PodTemplateSpec, errors: &mut ErrorList) {
     let Some(merged) = PodTemplate::container(template) else {
         return;
     };
@@ -52,9 +47,8 @@ mod tests {
             server: None,
             spec: serde_json::from_value(spec).unwrap(),
         }]);
-        let spec = format!(
-            "  predictor: {{model: {{modelFormat: {{name: pytorch}}, storageUri: pvc://a/b, {model}}}}}\n"
-        );
+        let spec =
+            format!("  predictor: {{model: {{modelFormat: {{name: pytorch}}, storageUri: pvc://a/b, {model}}}}}\n");
         let validated = validate(&service(&[], &spec), &runtimes, &platform());
         validated.err().map(|errors| errors.to_string())
     }

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use weir_cluster::{
-    Economy, Host, MostChange, PolicySelect, RatePolicy, ReadyCall, ScaleTarget, ScalingBehavior,
-    ScalingPolicy, ScalingRules,
+    Economy, Host, MostChange, PolicySelect, RatePolicy, ReadyCall, ScaleTarget, ScalingBehavior, ScalingPolicy,
+    ScalingRules,
 };
 use weir_crds::inference_service::FailureReason;
 
@@ -29,10 +29,7 @@ fn rules_of_the_definition_hold_without_it() {
     );
     finds(
         &[],
-        &model(
-            "digits",
-            &["minReplicas: -1", "containerConcurrency: -1", "timeout: -1"],
-        ),
+        &model("digits", &["minReplicas: -1", "containerConcurrency: -1", "timeout: -1"]),
         "spec.predictor.minReplicas: 'MinReplicas' cannot be less than 0\n\
          spec.predictor.containerConcurrency: parallelism cannot be less than 0\n\
          spec.predictor.timeout: timeout cannot be less than 0",
@@ -51,8 +48,7 @@ fn rules_beyond_the_definition_hold_too() {
     assert!(errors(&[], &storage).ends_with("StorageUri [ftp://models/digits] is not supported"));
     let secret = storage.replace("ftp://models/digits", "ftp://me:pw@models/digits?key=pw");
     assert!(errors(&[], &secret).ends_with("StorageUri [ftp://models/digits] is not supported"));
-    let block =
-        model("digits", &[]).replace("pvc://models/digits", "|\n        pvc://models/digits");
+    let block = model("digits", &[]).replace("pvc://models/digits", "|\n        pvc://models/digits");
     assert!(errors(&[], &block).starts_with("spec.predictor.model.storageUri: has a line break"));
     let path = model("digits", &[]).replace("pvc://", "./");
     assert!(errors(&[], &path).ends_with(
@@ -60,10 +56,7 @@ fn rules_beyond_the_definition_hold_too() {
     ));
     finds(
         &[],
-        &format!(
-            "{}      env: [{{name: PYTHONPATH, value: /x}}]\n",
-            model("digits", &[])
-        ),
+        &format!("{}      env: [{{name: PYTHONPATH, value: /x}}]\n", model("digits", &[])),
         "spec.predictor.model.env[0]: the variable PYTHONPATH may not be set",
     );
     finds(
@@ -81,10 +74,7 @@ fn rules_beyond_the_definition_hold_too() {
         "metadata.annotations[serving.kserve.io/autoscalerClass]: `vpa` is not a supported autoscaler class: hpa, keda, external or none",
     );
     finds(
-        &[
-            ("weir.dev/max-queue", "0"),
-            ("weir.dev/activation-timeout", "5"),
-        ],
+        &[("weir.dev/max-queue", "0"), ("weir.dev/activation-timeout", "5")],
         &model("digits", &[]),
         "metadata.annotations[weir.dev/activation-timeout]: `5` is not a duration such as 500ms, 55s or 1m30s\n\
          metadata.annotations[weir.dev/max-queue]: `0` is not a whole number from 1",
@@ -103,15 +93,9 @@ fn ignored_fields(validated: &Validated) -> Vec<&str> {
 
 #[test]
 fn unsupported_kserve_fields_are_refused_or_listed_as_ignored() {
-    let spec = format!(
-        "{}  transformer: {{containers: [{{name: t, image: x}}]}}\n",
-        model("a", &[])
-    );
+    let spec = format!("{}  transformer: {{containers: [{{name: t, image: x}}]}}\n", model("a", &[]));
     assert!(errors(&[], &spec).starts_with("spec.transformer: not supported: "));
-    let validated = validated(
-        &[],
-        &model("digits", &["scaleMetric: cpu", "scaleTarget: 80"]),
-    );
+    let validated = validated(&[], &model("digits", &["scaleMetric: cpu", "scaleTarget: 80"]));
     let fields = ignored_fields(&validated);
     assert_eq!(fields, ["spec.predictor.scaleMetric"]);
     let bare = crate::fixtures::validated(&[], &model("digits", &["scaleTarget: 80"]));
@@ -128,10 +112,7 @@ fn no_annotation_about_scaling_is_ignored_silently() {
             ("autoscaling.knative.dev/class", "kpa"),
             ("serving.kserve.io/targetUtilizationPercentage", "80"),
         ],
-        &model(
-            "digits",
-            &["annotations: {autoscaling.knative.dev/tick: 1s}"],
-        ),
+        &model("digits", &["annotations: {autoscaling.knative.dev/tick: 1s}"]),
     );
     let fields = ignored_fields(&validated);
     assert_eq!(
@@ -161,10 +142,7 @@ fn a_mistyped_annotation_is_answered_with_the_one_that_was_meant() {
         &model("digits", &[]),
     );
     let ignored_fields = &validated.ignored_fields;
-    let reasons: Vec<_> = ignored_fields
-        .iter()
-        .map(|ignored| &*ignored.reason)
-        .collect();
+    let reasons: Vec<_> = ignored_fields.iter().map(|ignored| &*ignored.reason).collect();
     assert_eq!(
         reasons,
         [
@@ -205,24 +183,15 @@ fn an_unknown_annotation_of_kserve_is_named_with_the_one_that_was_meant() {
     let validated = validated(
         &[
             ("serving.kserve.io/deploymentMode", "Standard"),
-            (
-                "serving.kserve.io/gpu-resource-types",
-                "[\"example.com/npu\"]",
-            ),
+            ("serving.kserve.io/gpu-resource-types", "[\"example.com/npu\"]"),
             ("serving.kserve.io/nodegroup", "a"),
             ("serving.kserve.io/stopp", "true"),
             ("example.com/stopp", "true"),
         ],
-        &model(
-            "digits",
-            &["annotations: {serving.kserve.io/of-the-pod: a}"],
-        ),
+        &model("digits", &["annotations: {serving.kserve.io/of-the-pod: a}"]),
     );
-    let ignored: Vec<_> = validated
-        .ignored_fields
-        .iter()
-        .map(|ignored| format!("{}: {}", ignored.field, ignored.reason))
-        .collect();
+    let ignored: Vec<_> =
+        validated.ignored_fields.iter().map(|ignored| format!("{}: {}", ignored.field, ignored.reason)).collect();
     assert_eq!(
         ignored,
         [
@@ -244,10 +213,7 @@ fn a_format_without_a_runtime_sets_the_failure_reason() {
          echo, pytorch, torchscript, triton. Export the model to TorchScript (torch.jit.trace, torch.jit.save) and \
          declare it as pytorch, or add a ServingRuntime for pmml"
     );
-    assert_eq!(
-        service.located(&errors.list[0].field, "x"),
-        "service.yaml:8:7: spec.predictor.model.modelFormat: x"
-    );
+    assert_eq!(service.located(&errors.list[0].field, "x"), "service.yaml:8:7: spec.predictor.model.modelFormat: x");
 }
 
 #[test]
@@ -261,31 +227,16 @@ fn annotations_become_values() {
             ("weir.dev/rollout", "automatic"),
             ("weir.dev/rollout-steps", "10@5s, 50"),
             ("weir.dev/rollout-max-error-rate", "2%"),
-            (
-                "autoscaling.knative.dev/scale-to-zero-pod-retention-period",
-                "90s",
-            ),
+            ("autoscaling.knative.dev/scale-to-zero-pod-retention-period", "90s"),
             ("autoscaling.knative.dev/initialScale", "3"),
             ("autoscaling.knative.dev/max-scale", "4"),
         ],
-        &model(
-            "digits",
-            &["minReplicas: 0", "timeout: 30", "containerConcurrency: 2"],
-        ),
+        &model("digits", &["minReplicas: 0", "timeout: 30", "containerConcurrency: 2"]),
     );
+    assert_eq!(validated.exposure.activation_timeout, Duration::from_secs(120));
+    assert_eq!((validated.exposure.max_queue, validated.exposure.timeout), (7, Some(Duration::from_secs(30))));
     assert_eq!(
-        validated.exposure.activation_timeout,
-        Duration::from_secs(120)
-    );
-    assert_eq!(
-        (validated.exposure.max_queue, validated.exposure.timeout),
-        (7, Some(Duration::from_secs(30)))
-    );
-    assert_eq!(
-        validated
-            .exposure
-            .mirror
-            .map(|(tag, percent)| (tag.to_string(), percent)),
+        validated.exposure.mirror.map(|(tag, percent)| (tag.to_string(), percent)),
         Some(("latest".to_owned(), 10))
     );
     assert_eq!(validated.concurrency.map(NonZeroU32::get), Some(2));
@@ -299,25 +250,15 @@ fn annotations_become_values() {
     };
     assert_eq!((&scaling.policy, scaling.initial), (&policy, 3));
     assert_eq!((scaling.by, scaling.at_creation()), (ScaledBy::Weir, 3));
-    let steps = [(10, 5), (50, 60)].map(|(percent, seconds)| Step {
-        percent,
-        min_duration: Duration::from_secs(seconds),
-    });
-    let limits = Limits {
-        steps: steps.into(),
-        max_error_rate: 0.02,
-        ..Limits::default()
-    };
+    let steps =
+        [(10, 5), (50, 60)].map(|(percent, seconds)| Step { percent, min_duration: Duration::from_secs(seconds) });
+    let limits = Limits { steps: steps.into(), max_error_rate: 0.02, ..Limits::default() };
     assert_eq!(validated.strategy, Strategy::Automatic(limits.into()));
 }
 
 #[test]
 fn targets_for_load_and_delay_hold_together() {
-    let component = [
-        "scaleMetric: concurrency",
-        "scaleTarget: 4",
-        "annotations: {weir.dev/economy: latency}",
-    ];
+    let component = ["scaleMetric: concurrency", "scaleTarget: 4", "annotations: {weir.dev/economy: latency}"];
     let validated = validated(
         &[
             ("weir.dev/queue-delay-target", "200ms"),
@@ -345,18 +286,12 @@ fn knatives_annotations_become_a_policy() {
             ("autoscaling.knative.dev/min-scale", "2"),
             ("autoscaling.knative.dev/maxScale", "9"),
             ("autoscaling.knative.dev/activation-scale", "3"),
-            (
-                "autoscaling.knative.dev/scale-to-zero-pod-retention-period",
-                "1m5s",
-            ),
+            ("autoscaling.knative.dev/scale-to-zero-pod-retention-period", "1m5s"),
             ("autoscaling.knative.dev/scale-down-delay", "15m"),
             ("autoscaling.knative.dev/window", "40s"),
             ("autoscaling.knative.dev/metric", "concurrency"),
             ("autoscaling.knative.dev/target", "10"),
-            (
-                "autoscaling.knative.dev/target-utilization-percentage",
-                "70",
-            ),
+            ("autoscaling.knative.dev/target-utilization-percentage", "70"),
             ("weir.dev/queue-delay-target", "500ms"),
             ("weir.dev/slo-percentile", "95"),
             ("weir.dev/economy", "balanced"),
@@ -381,25 +316,11 @@ fn knatives_annotations_become_a_policy() {
 
 #[test]
 fn fields_become_a_policy_and_omitted_ones_keep_their_defaults() {
-    let policy = |fields: &[&str]| {
-        validated(&[], &model("digits", fields))
-            .predictor
-            .scaling
-            .policy
-    };
+    let policy = |fields: &[&str]| validated(&[], &model("digits", fields)).predictor.scaling.policy;
     assert_eq!(policy(&[]), ScalingPolicy::default());
-    let fields = [
-        "minReplicas: 0",
-        "maxReplicas: 4",
-        "scaleMetric: rps",
-        "scaleTarget: 50",
-    ];
-    let expected = ScalingPolicy {
-        min: 0,
-        max: Some(4),
-        target: Some(ScaleTarget::Rps(50.0)),
-        ..ScalingPolicy::default()
-    };
+    let fields = ["minReplicas: 0", "maxReplicas: 4", "scaleMetric: rps", "scaleTarget: 50"];
+    let expected =
+        ScalingPolicy { min: 0, max: Some(4), target: Some(ScaleTarget::Rps(50.0)), ..ScalingPolicy::default() };
     assert_eq!(policy(&fields), expected);
 }
 
@@ -431,23 +352,14 @@ fn a_canary_percentage_wins_over_automatic_steps() {
 #[test]
 fn a_service_has_external_hosts_unless_it_is_cluster_local() {
     let open = validated(&[], &model("digits", &[]));
-    assert_eq!(
-        open.exposure.external_host.as_ref().map(Host::as_str),
-        Some("digits-default.example.com")
-    );
+    assert_eq!(open.exposure.external_host.as_ref().map(Host::as_str), Some("digits-default.example.com"));
     assert_eq!(open.exposure.hosts.len(), 2 + 6);
     assert_eq!(open.exposure.model.as_deref(), Some("digits"));
     let mut service = service(&[], &model("digits", &[]));
-    let label = (
-        "networking.kserve.io/visibility".to_owned(),
-        "cluster-local".to_owned(),
-    );
+    let label = ("networking.kserve.io/visibility".to_owned(), "cluster-local".to_owned());
     service.object.metadata_mut().labels = Some([label].into());
     let closed = validate(&service, &Runtimes::default(), &platform()).unwrap();
-    assert_eq!(
-        (closed.exposure.external_host, closed.exposure.hosts.len()),
-        (None, 6)
-    );
+    assert_eq!((closed.exposure.external_host, closed.exposure.hosts.len()), (None, 6));
 }
 
 #[test]
@@ -465,18 +377,12 @@ fn a_host_that_is_too_long_is_refused_with_a_way_out() {
 
 #[test]
 fn a_service_is_reached_by_the_domain_that_its_cluster_has() {
-    let platform = Platform {
-        cluster_domain: "k8s.example".to_owned(),
-        ..platform()
-    };
+    let platform = Platform { cluster_domain: "k8s.example".to_owned(), ..platform() };
     let service = service(&[], &model("digits", &[]));
     let validated = validate(&service, &Runtimes::default(), &platform).unwrap();
     let hosts = validated.exposure.hosts.iter().map(Host::as_str);
     let whole: Vec<_> = hosts.filter(|host| host.contains(".svc.")).collect();
-    let expected = [
-        "digits.default.svc.k8s.example",
-        "digits-predictor.default.svc.k8s.example",
-    ];
+    let expected = ["digits.default.svc.k8s.example", "digits-predictor.default.svc.k8s.example"];
     assert_eq!(whole, expected);
 }
 
@@ -512,10 +418,7 @@ fn nothing_of_a_canary_is_ignored_silently() {
 
 #[test]
 fn a_canary_is_merged_over_the_predictor() {
-    let spec = model(
-        "digits",
-        &["minReplicas: 4", "maxReplicas: 9", "labels: {team: a}"],
-    );
+    let spec = model("digits", &["minReplicas: 4", "maxReplicas: 9", "labels: {team: a}"]);
     let validated = validated(&[], &format!("{spec}{CANARIES}"));
     let canary = &validated.canaries[0];
     assert_eq!((canary.tag.as_str(), canary.percent), ("blue", 20));
@@ -544,19 +447,12 @@ fn canaries_keep_their_rules() {
          spec.canary[1].predictor.maxReplicas: canary must not set maxReplicas\n\
          spec.canary[1].predictor.name: canary predictor.name is duplicated",
     );
-    let taken = format!(
-        "{}{}",
-        model("digits", &[]),
-        CANARIES.replace("blue,", "prev,")
-    );
+    let taken = format!("{}{}", model("digits", &[]), CANARIES.replace("blue,", "prev,"));
     assert!(errors(&[], &taken).starts_with("spec.canary[0].predictor.name: `latest` and `prev`"));
     let names = (0..30).map(|i| format!("  - {{trafficPercent: 1, predictor: {{name: c{i}}}}}\n"));
     let many: String = names.collect();
     let many = format!("{}  canary:\n{many}", model("digits", &[]));
-    assert_eq!(
-        errors(&[], &many),
-        "spec.canary: 30 canaries: write at most 20"
-    );
+    assert_eq!(errors(&[], &many), "spec.canary: 30 canaries: write at most 20");
 }
 
 #[test]
@@ -569,10 +465,7 @@ fn a_custom_container_names_its_model_in_a_variable() {
 ";
     let validated = validated(&[], spec);
     assert_eq!(&*validated.predictor.storage[0].uri, "pvc://models/x");
-    assert_eq!(
-        validated.predictor.storage[0].claims.as_deref(),
-        Some(std::path::Path::new("/here"))
-    );
+    assert_eq!(validated.predictor.storage[0].claims.as_deref(), Some(std::path::Path::new("/here")));
     assert_eq!(validated.predictor.runtime, None);
 }
 
@@ -631,29 +524,17 @@ fn the_longest_time_of_a_batch_reaches_the_runtime() {
 #[test]
 fn a_behavior_has_the_defaults_of_kubernetes_where_it_is_written() {
     let read = |behavior: &str| {
-        let spec = model(
-            "digits",
-            &[&format!("autoScaling: {{behavior: {behavior}}}")],
-        );
+        let spec = model("digits", &[&format!("autoScaling: {{behavior: {behavior}}}")]);
         let validated = validated(&[], &spec);
         assert_eq!(validated.ignored_fields, []);
         validated.predictor.scaling.policy.behavior
     };
     assert_eq!(read("{}"), ScalingBehavior::default());
-    let down = Some(ScalingRules {
-        window: Duration::from_secs(60),
-        ..ScalingRules::default_down()
-    });
+    let down = Some(ScalingRules { window: Duration::from_secs(60), ..ScalingRules::default_down() });
     let up = None;
-    assert_eq!(
-        read("{scaleDown: {stabilizationWindowSeconds: 60}}"),
-        ScalingBehavior { up, down }
-    );
+    assert_eq!(read("{scaleDown: {stabilizationWindowSeconds: 60}}"), ScalingBehavior { up, down });
     let up = Some(ScalingRules {
-        policies: vec![RatePolicy {
-            most: MostChange::Percent(50),
-            period: Duration::from_secs(1800),
-        }],
+        policies: vec![RatePolicy { most: MostChange::Percent(50), period: Duration::from_secs(1800) }],
         select: PolicySelect::Min,
         tolerance: 0.05,
         ..ScalingRules::default_up()
@@ -670,15 +551,8 @@ fn a_behavior_has_the_defaults_of_kubernetes_where_it_is_written() {
 #[test]
 fn a_behavior_that_kubernetes_refuses_is_refused_with_what_to_write() {
     let refused = |behavior: &str, expected: &str| {
-        let spec = model(
-            "digits",
-            &[&format!("autoScaling: {{behavior: {behavior}}}")],
-        );
-        finds(
-            &[],
-            &spec,
-            &format!("spec.predictor.autoScaling.behavior.{expected}"),
-        );
+        let spec = model("digits", &[&format!("autoScaling: {{behavior: {behavior}}}")]);
+        finds(&[], &spec, &format!("spec.predictor.autoScaling.behavior.{expected}"));
     };
     refused(
         "{scaleUp: {stabilizationWindowSeconds: 3601}}",
@@ -711,14 +585,8 @@ fn a_behavior_that_kubernetes_refuses_is_refused_with_what_to_write() {
 #[test]
 fn a_behavior_without_effect_is_listed() {
     let down = "autoScaling: {behavior: {scaleDown: {stabilizationWindowSeconds: 60}}}";
-    let validated = validated(
-        &[("serving.kserve.io/autoscalerClass", "none")],
-        &model("digits", &[down]),
-    );
-    assert_eq!(
-        validated.ignored_fields[0].field,
-        "spec.predictor.autoScaling.behavior"
-    );
+    let validated = validated(&[("serving.kserve.io/autoscalerClass", "none")], &model("digits", &[down]));
+    assert_eq!(validated.ignored_fields[0].field, "spec.predictor.autoScaling.behavior");
 }
 
 #[test]
@@ -760,10 +628,7 @@ fn a_single_listed_uri_means_the_same_as_storage_uri() {
     storageUris: [{uri: pvc://models/digits, mountPath: /mnt/models}]
 ";
     let of_model = validated(&[], listed).predictor;
-    assert_eq!(
-        of_model.identity,
-        validated(&[], &model("digits", &[])).predictor.identity
-    );
+    assert_eq!(of_model.identity, validated(&[], &model("digits", &[])).predictor.identity);
     let container = |more: &str, env: &str| {
         format!("  predictor:\n    containers: [{{name: kserve-container, image: x{env}}}]\n{more}")
     };
@@ -771,11 +636,7 @@ fn a_single_listed_uri_means_the_same_as_storage_uri() {
     let own = validated(&[], &container(listed, "")).predictor;
     assert_eq!(&*own.storage[0].uri, "pvc://models/digits");
     let both = container(listed, ", env: [{name: STORAGE_URI, value: pvc://a}]");
-    finds(
-        &[],
-        &both,
-        "spec.predictor.storageUris: storageUris and the variable STORAGE_URI exclude each other",
-    );
+    finds(&[], &both, "spec.predictor.storageUris: storageUris and the variable STORAGE_URI exclude each other");
     let elsewhere = "    storageUris: [{uri: pvc://models/digits, mountPath: /models}]\n";
     finds(
         &[],
@@ -790,13 +651,9 @@ fn annotations_of_a_service_that_shape_its_pods_make_another_revision() {
     let spec = model("digits", &[]);
     let of = |annotations: &[(&str, &str)]| validated(annotations, &spec).predictor;
     let plain = of(&[]);
-    for annotation in [
-        ("storage.kserve.io/readonly", "false"),
-        (
-            "serving.kserve.io/gpu-resource-types",
-            r#"["example.com/npu"]"#,
-        ),
-    ] {
+    for annotation in
+        [("storage.kserve.io/readonly", "false"), ("serving.kserve.io/gpu-resource-types", r#"["example.com/npu"]"#)]
+    {
         let shaped = of(&[annotation]);
         assert_ne!(shaped.identity, plain.identity, "{annotation:?}");
         assert_ne!(shaped.manifest, plain.manifest, "{annotation:?}");

@@ -21,12 +21,10 @@ pub(super) fn read(
         errors.add(format!("{FIELD}.exporterEndpoint"), message);
     }
     let runtime = predictor.and_then(|predictor| predictor.runtime.as_ref());
-    runtime
-        .filter(|(name, _)| name == BUILT_IN)
-        .map(|(name, _)| IgnoredField {
-            field: FIELD.to_owned(),
-            reason: format!("the server of {name} makes no traces"),
-        })
+    runtime.filter(|(name, _)| name == BUILT_IN).map(|(name, _)| IgnoredField {
+        field: FIELD.to_owned(),
+        reason: format!("the server of {name} makes no traces"),
+    })
 }
 
 fn is_url(text: &str) -> bool {

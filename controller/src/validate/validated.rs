@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use weir_cluster::{
-    Batching, ClusterError, ControlRoutes, Host, Identity, PodTemplate, ReadyCall, ServiceName,
-    Storage, Tag, Workload,
+    Batching, ClusterError, ControlRoutes, Host, Identity, PodTemplate, ReadyCall, ServiceName, Storage, Tag, Workload,
 };
 
 use super::UrlScheme;
@@ -169,15 +168,9 @@ impl Variant {
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub(super) fn without_pods(
-        service: &ServiceName,
-        manifest: ManifestIdentity,
-    ) -> Result<Self, ClusterError> {
+    pub(super) fn without_pods(service: &ServiceName, manifest: ManifestIdentity) -> Result<Self, ClusterError> {
         let template = PodTemplateSpec::default();
         let variant = Self::new(service, template, Vec::new(), None, manifest)?;
-        Ok(Self {
-            has_pods: false,
-            ..variant
-        })
+        Ok(Self { has_pods: false, ..variant })
     }
 }

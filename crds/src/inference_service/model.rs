@@ -61,9 +61,7 @@ pub struct Framework {
 }
 
 /// Inference protocol of a runtime.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum Protocol {
     /// The v1 REST protocol of TensorFlow Serving.
     #[serde(rename = "v1")]

@@ -112,9 +112,7 @@ impl Predictor {
     pub fn frameworks(&self) -> impl Iterator<Item = (&'static str, &Framework)> {
         let short = Self::SHORT_FORMS.into_iter().zip(self.short_forms());
         let model = self.model.as_ref().map(|model| &model.framework);
-        short
-            .chain([("model", model)])
-            .filter_map(|(name, framework)| Some((name, framework?)))
+        short.chain([("model", model)]).filter_map(|(name, framework)| Some((name, framework?)))
     }
 }
 

@@ -16,11 +16,7 @@ use crate::yaml::{Content, Entry, Node, Scalar, Value};
 ///
 /// Every violation of the schema.
 pub(super) fn json(node: &Node, schema: &Schema) -> Result<Json, Vec<Found>> {
-    let mut check = Check {
-        schemas: Schemas::all(),
-        around: Vec::new(),
-        problems: Vec::new(),
-    };
+    let mut check = Check { schemas: Schemas::all(), around: Vec::new(), problems: Vec::new() };
     let mut json = check.value("", node, schema);
     if let Some(metadata) = node.field("metadata")
         && metadata.field("name").is_none_or(Node::is_null)
@@ -31,11 +27,7 @@ pub(super) fn json(node: &Node, schema: &Schema) -> Result<Json, Vec<Found>> {
     if let Some(fields) = json.as_object_mut() {
         fields.remove("status");
     }
-    if check.problems.is_empty() {
-        Ok(json)
-    } else {
-        Err(check.problems)
-    }
+    if check.problems.is_empty() { Ok(json) } else { Err(check.problems) }
 }
 
 /// Unknown fields for which a name is suggested: each costs a comparison with all names around, and who has more has
@@ -55,9 +47,7 @@ impl<'schemas> Check<'schemas> {
         let schema = self.schemas.resolve(schema);
         match (schema, &node.content) {
             (Schema::Any, _) => node.to_json(),
-            (Schema::Object(fields), Content::Map(entries)) => {
-                self.object(path, node, entries, fields)
-            }
+            (Schema::Object(fields), Content::Map(entries)) => self.object(path, node, entries, fields),
             (Schema::Map(below), Content::Map(entries)) => self.map(path, entries, below),
             (Schema::List(below), Content::List(items)) => self.list(path, items, below),
             (Schema::Object(_) | Schema::Map(_), _) => self.wrong(path, node, "a mapping"),
@@ -75,13 +65,7 @@ impl<'schemas> Check<'schemas> {
         }
     }
 
-    fn object(
-        &mut self,
-        path: &str,
-        node: &Node,
-        entries: &[Entry],
-        fields: &'schemas Fields,
-    ) -> Json {
+    fn object(&mut self, path: &str, node: &Node, entries: &[Entry], fields: &'schemas Fields) -> Json {
         let mut object = Map::new();
         let mut missing = fields.required.clone();
         self.around.push((path.to_owned(), fields));
@@ -110,9 +94,7 @@ impl<'schemas> Check<'schemas> {
         let is_few = self.problems.len() < MAX_SUGGESTED;
         let nearest = is_few.then(|| self.nearest_field(path, entries, &entry.key));
         let nearest = nearest.flatten();
-        let problem = Problem::UnknownField {
-            nearest: nearest.clone(),
-        };
+        let problem = Problem::UnknownField { nearest: nearest.clone() };
         self.problem(entry.position, field_path(path, &entry.key), problem);
         nearest
     }
@@ -149,9 +131,7 @@ impl<'schemas> Check<'schemas> {
                 let problem = Problem::OutOfRange { found, least, most };
                 self.problem(node.position, path.to_owned(), problem)
             }
-            (Schema::Quantity, Value::Integer(_) | Value::Float(_) | Value::Text) => {
-                self.quantity(path, node, scalar)
-            }
+            (Schema::Quantity, Value::Integer(_) | Value::Float(_) | Value::Text) => self.quantity(path, node, scalar),
             (Schema::Integer(_) | Schema::Number | Schema::IntegerOrText, Value::Integer(_))
             | (Schema::Number, Value::Float(_))
             | (Schema::Boolean, Value::Boolean(_))
@@ -165,9 +145,7 @@ impl<'schemas> Check<'schemas> {
     fn quantity(&mut self, path: &str, node: &Node, scalar: &Scalar) -> Json {
         let text = match scalar.value {
             Value::Integer(number) => number.to_string(),
-            Value::Null | Value::Boolean(_) | Value::Float(_) | Value::Text => {
-                scalar.written.clone()
-            }
+            Value::Null | Value::Boolean(_) | Value::Float(_) | Value::Text => scalar.written.clone(),
         };
         if is_quantity(&text) {
             return text.into();
@@ -208,11 +186,7 @@ impl<'schemas> Check<'schemas> {
 
     fn wrong(&mut self, path: &str, node: &Node, expected: &'static str) -> Json {
         let found = node.described();
-        self.problem(
-            node.position,
-            path.to_owned(),
-            Problem::WrongType { expected, found },
-        )
+        self.problem(node.position, path.to_owned(), Problem::WrongType { expected, found })
     }
 
     fn problem(&mut self, position: Position, path: String, problem: Problem) -> Json {

@@ -19,11 +19,7 @@ pub(super) enum Kind {
 const KNOWN: &str = "InferenceService in serving.kserve.io/v1beta1, ServingRuntime and \
                      ClusterServingRuntime in serving.kserve.io/v1alpha1";
 
-const OURS: [&str; 3] = [
-    "InferenceService",
-    "ServingRuntime",
-    "ClusterServingRuntime",
-];
+const OURS: [&str; 3] = ["InferenceService", "ServingRuntime", "ClusterServingRuntime"];
 
 /// Other kinds of KServe's group. They are refused, as ignoring them would leave the user waiting.
 const KSERVES: [&str; 9] = [
@@ -60,27 +56,18 @@ impl Kind {
             return Ok(kind);
         }
         if let Some(problem) = refusal(api_version, kind) {
-            let position = node
-                .field("kind")
-                .map_or(node.position, |kind| kind.position);
+            let position = node.field("kind").map_or(node.position, |kind| kind.position);
             return Err((position, "kind".to_owned(), problem));
         }
-        let name = node
-            .field("metadata")
-            .and_then(|metadata| metadata.field("name"));
-        Ok(Self::Other {
-            kind: kind.to_owned(),
-            name: name.and_then(Node::text).unwrap_or_default().to_owned(),
-        })
+        let name = node.field("metadata").and_then(|metadata| metadata.field("name"));
+        Ok(Self::Other { kind: kind.to_owned(), name: name.and_then(Node::text).unwrap_or_default().to_owned() })
     }
 
     fn ours(api_version: &str, kind: &str) -> Option<Self> {
         match (api_version, kind) {
             ("serving.kserve.io/v1beta1", "InferenceService") => Some(Self::InferenceService),
             ("serving.kserve.io/v1alpha1", "ServingRuntime") => Some(Self::ServingRuntime),
-            ("serving.kserve.io/v1alpha1", "ClusterServingRuntime") => {
-                Some(Self::ClusterServingRuntime)
-            }
+            ("serving.kserve.io/v1alpha1", "ClusterServingRuntime") => Some(Self::ClusterServingRuntime),
             _ => None,
         }
     }

@@ -54,11 +54,8 @@ impl Schemas {
         generator.subschema_for::<PodSpec>();
         generator.subschema_for::<DeploymentStrategy>();
         generator.subschema_for::<HorizontalPodAutoscalerBehavior>();
-        let mut by_name: BTreeMap<_, _> = generator
-            .definitions()
-            .iter()
-            .map(|(name, schema)| (name.clone(), Schema::of(schema)))
-            .collect();
+        let mut by_name: BTreeMap<_, _> =
+            generator.definitions().iter().map(|(name, schema)| (name.clone(), Schema::of(schema))).collect();
         // The JSON schema allows any integer or text; quantities include fractions and exclude most texts.
         by_name.insert(Quantity::schema_name().into_owned(), Schema::Quantity);
         let calls = by_name.iter_mut().filter(|(name, _)| is_probe_call(name));
@@ -86,18 +83,13 @@ fn envelope<Spec: JsonSchema>() -> Schema {
     let fields = [
         ("apiVersion", Schema::Text(Vec::new())),
         ("kind", Schema::Text(Vec::new())),
-        (
-            "metadata",
-            Schema::Named(ObjectMeta::schema_name().into_owned()),
-        ),
+        ("metadata", Schema::Named(ObjectMeta::schema_name().into_owned())),
         ("spec", Schema::Named(Spec::schema_name().into_owned())),
         ("status", Schema::Any),
     ];
     let required = ["apiVersion", "kind", "metadata", "spec"];
     Schema::Object(Fields {
-        known: fields
-            .map(|(name, schema)| (name.to_owned(), schema))
-            .into(),
+        known: fields.map(|(name, schema)| (name.to_owned(), schema)).into(),
         required: required.map(str::to_owned).into(),
     })
 }
@@ -125,10 +117,7 @@ mod tests {
     fn every_name_is_known() {
         let schemas = Schemas::all();
         let mut found = Vec::new();
-        schemas
-            .by_name
-            .values()
-            .for_each(|schema| names(schema, &mut found));
+        schemas.by_name.values().for_each(|schema| names(schema, &mut found));
         assert!(found.iter().any(|name| name.ends_with("v1.Container")));
         for name in found {
             assert!(schemas.by_name.contains_key(&name), "{name}");

@@ -48,11 +48,7 @@ pub(crate) fn documents(text: &str) -> (Vec<Document>, Vec<Located>) {
         match composer.next_document() {
             Ok(Some(root)) if root.is_null() => {}
             Ok(Some(root)) => {
-                let syntax = if composer.problems.len() == problems_before {
-                    Syntax::Sound
-                } else {
-                    Syntax::Faulty
-                };
+                let syntax = if composer.problems.len() == problems_before { Syntax::Sound } else { Syntax::Faulty };
                 documents.push(Document { root, syntax });
             }
             Ok(None) => break,
@@ -146,9 +142,7 @@ impl<'text> Composer<'text> {
                 self.map().map(Content::Map)
             }
             Event::Alias(id) => self.alias(id, position),
-            Event::UnresolvedAlias(name) => {
-                Err((position, syntax(format!("no anchor `&{name}` above"))))
-            }
+            Event::UnresolvedAlias(name) => Err((position, syntax(format!("no anchor `&{name}` above")))),
             // The end of a document without a value, or an event of a newer parser.
             _ => Ok(Content::Scalar(Scalar::plain(""))),
         }
@@ -203,11 +197,7 @@ impl<'text> Composer<'text> {
     }
 
     fn insert(&mut self, mapping: &mut Mapping, key: String, position: Position, value: Node) {
-        let entry = Entry {
-            key,
-            position,
-            value,
-        };
+        let entry = Entry { key, position, value };
         if let Err(first) = mapping.add(entry) {
             self.problems.push((position, Problem::Duplicate { first }));
         }
@@ -259,13 +249,7 @@ impl<'text> Composer<'text> {
         Ok(())
     }
 
-    fn scalar(
-        &mut self,
-        text: &str,
-        style: ScalarStyle,
-        tag: Option<&Tag>,
-        position: Position,
-    ) -> Scalar {
+    fn scalar(&mut self, text: &str, style: ScalarStyle, tag: Option<&Tag>, position: Position) -> Scalar {
         match (tag.map(Tag::core_suffix), style) {
             (None, ScalarStyle::Plain) => self.plain(text, position),
             (None, _) => Scalar::quoted(text),
@@ -302,10 +286,7 @@ fn extent(content: &Content) -> (usize, usize) {
     let below: Vec<_> = match content {
         Content::Scalar(_) => return (0, 0),
         Content::List(items) => items.iter().map(|item| extent(&item.content)).collect(),
-        Content::Map(entries) => entries
-            .iter()
-            .map(|entry| extent(&entry.value.content))
-            .collect(),
+        Content::Map(entries) => entries.iter().map(|entry| extent(&entry.value.content)).collect(),
     };
     let height = below.iter().map(|(_, height)| *height).max();
     let nodes: usize = below.iter().map(|(nodes, _)| 1 + nodes).sum();
@@ -314,11 +295,7 @@ fn extent(content: &Content) -> (usize, usize) {
 
 /// A message of the parser, with what to write where it does not say.
 fn advised(message: String) -> String {
-    if message.contains("tabs disallowed") {
-        format!("{message}: write spaces in place of the tab")
-    } else {
-        message
-    }
+    if message.contains("tabs disallowed") { format!("{message}: write spaces in place of the tab") } else { message }
 }
 
 fn syntax(sentence: impl Into<String>) -> Problem {
@@ -326,8 +303,5 @@ fn syntax(sentence: impl Into<String>) -> Problem {
 }
 
 fn position(marker: &Marker) -> Position {
-    Position {
-        line: marker.line(),
-        column: marker.col() + 1,
-    }
+    Position { line: marker.line(), column: marker.col() + 1 }
 }

@@ -20,18 +20,12 @@ pub(crate) enum Value {
 impl Scalar {
     /// A quoted scalar, or one tagged as text.
     pub(crate) fn quoted(written: &str) -> Self {
-        Self {
-            value: Value::Text,
-            written: written.to_owned(),
-        }
+        Self { value: Value::Text, written: written.to_owned() }
     }
 
     /// An unquoted scalar, resolved as YAML 1.1.
     pub(crate) fn plain(written: &str) -> Self {
-        Self {
-            value: resolve(written),
-            written: written.to_owned(),
-        }
+        Self { value: resolve(written), written: written.to_owned() }
     }
 
     pub(crate) fn text(&self) -> Option<&str> {
@@ -74,15 +68,9 @@ impl Scalar {
 fn resolve(written: &str) -> Value {
     match written {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,
-        "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" | "y" | "Y" => {
-            Value::Boolean(true)
-        }
-        "false" | "False" | "FALSE" | "no" | "No" | "NO" | "off" | "Off" | "OFF" | "n" | "N" => {
-            Value::Boolean(false)
-        }
-        _ => integer(written)
-            .or_else(|| float(written))
-            .unwrap_or(Value::Text),
+        "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" | "y" | "Y" => Value::Boolean(true),
+        "false" | "False" | "FALSE" | "no" | "No" | "NO" | "off" | "Off" | "OFF" | "n" | "N" => Value::Boolean(false),
+        _ => integer(written).or_else(|| float(written)).unwrap_or(Value::Text),
     }
 }
 

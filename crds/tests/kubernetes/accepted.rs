@@ -23,9 +23,7 @@ fn yaml_in(folder: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let files = std::fs::read_dir(folder).unwrap();
     let files = files.map(|file| file.unwrap().path());
-    files
-        .filter(|file| file.extension().is_some_and(|kind| kind == "yaml"))
-        .collect()
+    files.filter(|file| file.extension().is_some_and(|kind| kind == "yaml")).collect()
 }
 
 fn check(namespace: &Namespace, files: &[PathBuf]) {
@@ -47,15 +45,7 @@ fn is_kept(namespace: &Namespace, document: &str) -> bool {
     }
     // A namespace of its own would have to exist.
     let document = document.replace("  namespace: vision\n", "");
-    let strictly = [
-        "create",
-        "-f",
-        "-",
-        "--dry-run=server",
-        "--validate=strict",
-        "-o",
-        "yaml",
-    ];
+    let strictly = ["create", "-f", "-", "--dry-run=server", "--validate=strict", "-o", "yaml"];
     let kept = object(&namespace.done(&strictly, &document));
     assert_eq!(spec(kept), spec(written), "{document}");
     true
@@ -69,9 +59,7 @@ fn object(document: &str) -> Object {
 
 fn spec(object: Object) -> Value {
     let spec = match object {
-        Object::InferenceService(service) => {
-            serde_json::to_value(with_defaults((*service).clone()).spec)
-        }
+        Object::InferenceService(service) => serde_json::to_value(with_defaults((*service).clone()).spec),
         Object::ServingRuntime(runtime) => serde_json::to_value(runtime.spec),
         Object::ClusterServingRuntime(runtime) => serde_json::to_value(runtime.spec),
         Object::Other { kind, .. } => panic!("{kind} is not ours"),

@@ -25,19 +25,9 @@ fn client_side_apply_keeps_them_and_changes_nothing_again() {
         let stored: Value = serde_json::from_str(&stored).unwrap();
         let last = "kubectl.kubernetes.io/last-applied-configuration";
         let kept = stored["metadata"]["annotations"][last].as_str().unwrap();
-        assert!(
-            kept.len() < KEPT,
-            "{}: {} bytes",
-            definition.name,
-            kept.len()
-        );
+        assert!(kept.len() < KEPT, "{}: {} bytes", definition.name, kept.len());
         let conditions = stored["status"]["conditions"].as_array().unwrap();
-        let is = |kind: &str| {
-            conditions
-                .iter()
-                .find(|c| c["type"] == kind)
-                .map(|c| &c["status"])
-        };
+        let is = |kind: &str| conditions.iter().find(|c| c["type"] == kind).map(|c| &c["status"]);
         assert_eq!(is("Established").unwrap(), "True");
         assert_eq!(is("NonStructuralSchema"), None);
         let again = namespace.done(&["apply", "-f", "-"], definition.yaml);
@@ -68,10 +58,7 @@ fn get_has_kserves_columns() {
     namespace.done(&["apply", "-f", "-"], SERVICE);
     let table = namespace.done(&["get", "isvc"], "");
     let head: Vec<_> = table.lines().next().unwrap().split_whitespace().collect();
-    assert_eq!(
-        head.join(" "),
-        "NAME URL READY PREV LATEST PREVROLLEDOUTREVISION LATESTREADYREVISION AGE"
-    );
+    assert_eq!(head.join(" "), "NAME URL READY PREV LATEST PREVROLLEDOUTREVISION LATESTREADYREVISION AGE");
 }
 
 #[test]
@@ -93,17 +80,9 @@ fn scale_sets_the_fewest_replicas() {
 fn a_status_is_written_beside_the_spec() {
     let namespace = Namespace::new("definitions-status");
     namespace.done(&["apply", "-f", "-"], SERVICE);
-    let status = r#"{"spec": {"predictor": {"minReplicas": 7}}, "status": {"observedGeneration": 1, "url": "http://digits"}}"#;
-    let patch = [
-        "patch",
-        "isvc",
-        "digits",
-        "--subresource",
-        "status",
-        "--type",
-        "merge",
-        "-p",
-    ];
+    let status =
+        r#"{"spec": {"predictor": {"minReplicas": 7}}, "status": {"observedGeneration": 1, "url": "http://digits"}}"#;
+    let patch = ["patch", "isvc", "digits", "--subresource", "status", "--type", "merge", "-p"];
     namespace.done(&[&patch[..], &[status]].concat(), "");
     let path = "jsonpath={.spec.predictor.minReplicas} {.status.url} {.metadata.generation}";
     let seen = namespace.done(&["get", "isvc", "digits", "-o", path], "");

@@ -12,17 +12,11 @@ pub(crate) struct Namespace {
 impl Namespace {
     /// Makes a namespace of this name.
     pub(crate) fn new(name: &str) -> Self {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "that is how `make test-kube` tells it"
-        )]
+        #[expect(clippy::disallowed_methods, reason = "that is how `make test-kube` tells it")]
         let Ok(kubeconfig) = std::env::var("WEIR_TEST_KUBECONFIG") else {
             panic!("no API server to test with: run `make test-kube`");
         };
-        let namespace = Self {
-            kubeconfig,
-            name: name.to_owned(),
-        };
+        let namespace = Self { kubeconfig, name: name.to_owned() };
         namespace.done(&["create", "namespace", name], "");
         namespace
     }
@@ -52,10 +46,6 @@ impl Namespace {
         drop(stdin);
         let output = kubectl.wait_with_output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        if output.status.success() {
-            Ok(text(output.stdout))
-        } else {
-            Err(text(output.stderr))
-        }
+        if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
     }
 }

@@ -31,41 +31,17 @@ fn rules_of_a_predictor_are_said() {
     let namespace = Namespace::new("refused-predictors");
     let predictor = |fields: &str| format!("{{predictor: {{{fields}, model: {{{MODEL}}}}}}}");
     let specs = [
-        (
-            predictor("minreplicas: 0"),
-            r#"unknown field "spec.predictor.minreplicas""#,
-        ),
-        (
-            predictor("minReplicas: -1"),
-            "'MinReplicas' cannot be less than 0",
-        ),
-        (
-            predictor("minReplicas: 3, maxReplicas: 2"),
-            "'MinReplicas' cannot be greater than MaxReplicas",
-        ),
-        (
-            predictor("containerConcurrency: -1"),
-            "parallelism cannot be less than 0",
-        ),
+        (predictor("minreplicas: 0"), r#"unknown field "spec.predictor.minreplicas""#),
+        (predictor("minReplicas: -1"), "'MinReplicas' cannot be less than 0"),
+        (predictor("minReplicas: 3, maxReplicas: 2"), "'MinReplicas' cannot be greater than MaxReplicas"),
+        (predictor("containerConcurrency: -1"), "parallelism cannot be less than 0"),
         (predictor("timeout: -1"), "timeout cannot be less than 0"),
-        (
-            predictor("canaryTrafficPercent: 101"),
-            "canaryTrafficPercent must be between 0 and 100",
-        ),
-        (
-            predictor("scaleMetric: concurency"),
-            r#"Unsupported value: "concurency""#,
-        ),
-        (
-            predictor("batcher: {maxBatchSize: 0}"),
-            "spec.predictor.batcher.maxBatchSize",
-        ),
+        (predictor("canaryTrafficPercent: 101"), "canaryTrafficPercent must be between 0 and 100"),
+        (predictor("scaleMetric: concurency"), r#"Unsupported value: "concurency""#),
+        (predictor("batcher: {maxBatchSize: 0}"), "spec.predictor.batcher.maxBatchSize"),
         (predictor("minReplicas: two"), "spec.predictor.minReplicas"),
         (predictor("onnx: {}"), "Exactly one of [sklearn"),
-        (
-            "{predictor: {minReplicas: 1}}".to_owned(),
-            "Exactly one of [sklearn",
-        ),
+        ("{predictor: {minReplicas: 1}}".to_owned(), "Exactly one of [sklearn"),
         (
             "{predictor: {model: {modelFormat: {version: '1'}}}}".to_owned(),
             "spec.predictor.model.modelFormat.name: Required value",
@@ -85,22 +61,10 @@ fn rules_of_a_canary_are_said() {
     };
     let specs = [
         (canary(""), "canary predictor.name is required"),
-        (
-            canary("name: stable, "),
-            "canary predictor.name conflicts with stable predictor name",
-        ),
-        (
-            canary("name: next, minReplicas: 2, "),
-            "canary minReplicas must not exceed stable predictor minReplicas",
-        ),
-        (
-            canary("name: next, maxReplicas: 2, "),
-            "canary must not set maxReplicas",
-        ),
-        (
-            canary("name: next, scaleTarget: 2, "),
-            "canary must not set scaleTarget",
-        ),
+        (canary("name: stable, "), "canary predictor.name conflicts with stable predictor name"),
+        (canary("name: next, minReplicas: 2, "), "canary minReplicas must not exceed stable predictor minReplicas"),
+        (canary("name: next, maxReplicas: 2, "), "canary must not set maxReplicas"),
+        (canary("name: next, scaleTarget: 2, "), "canary must not set scaleTarget"),
         (canary("name: next, onnx: {}, "), "Exactly one of [sklearn"),
     ];
     assert_said(&namespace, &specs);
@@ -109,18 +73,10 @@ fn rules_of_a_canary_are_said() {
 #[test]
 fn a_canary_may_leave_out_what_it_has_from_the_stable_predictor() {
     let namespace = Namespace::new("short-canaries");
-    let specs = [
-        "",
-        ", nodeSelector: {gpu: big}",
-        ", labels: {a: b}",
-        ", containers: [{name: proxy, image: x}]",
-    ];
+    let specs = ["", ", nodeSelector: {gpu: big}", ", labels: {a: b}", ", containers: [{name: proxy, image: x}]"];
     let specs = specs.map(|fields| {
         let canary = format!("[{{trafficPercent: 5, predictor: {{name: next{fields}}}}}]");
-        (
-            format!("{{predictor: {{model: {{{MODEL}}}}}, canary: {canary}}}"),
-            "accepted",
-        )
+        (format!("{{predictor: {{model: {{{MODEL}}}}}, canary: {canary}}}"), "accepted")
     });
     assert_said(&namespace, &specs);
 }
@@ -132,10 +88,7 @@ fn rules_of_a_name_are_said() {
     let long = "a".repeat(48);
     for (name, expected) in [
         ("1digits", "must start with alphabetical character"),
-        (
-            "digits.v1",
-            "must consist of lower case alphanumeric characters or '-'",
-        ),
+        ("digits.v1", "must consist of lower case alphanumeric characters or '-'"),
         (&long, "at most 47 characters"),
     ] {
         let said = service(&namespace, name, spec);
@@ -154,18 +107,11 @@ fn rules_of_a_runtime_are_said() {
         )
     };
     let container = "containers: [{name: kserve-container, image: example/server}]";
-    let priorities = format!(
-        "{{supportedModelFormats: [{{name: onnx, priority: 1}}, {{name: onnx, priority: 2}}], {container}}}"
-    );
+    let priorities =
+        format!("{{supportedModelFormats: [{{name: onnx, priority: 1}}, {{name: onnx, priority: 2}}], {container}}}");
     for (spec, expected) in [
-        (
-            &*priorities,
-            "different priorities assigned for the model format",
-        ),
-        (
-            "{supportedModelFormats: []}",
-            "spec.containers: Required value",
-        ),
+        (&*priorities, "different priorities assigned for the model format"),
+        ("{supportedModelFormats: []}", "spec.containers: Required value"),
     ] {
         let said = said(&namespace, &runtime(spec));
         assert!(said.contains(expected), "{spec}: {said}");
@@ -177,9 +123,7 @@ fn rules_of_a_runtime_are_said() {
 fn a_large_service_is_within_the_budget_of_its_rules() {
     let namespace = Namespace::new("large-services");
     let canary = |i: usize| {
-        let env: Vec<_> = (0..100)
-            .map(|v| format!("{{name: V{v}, value: x}}"))
-            .collect();
+        let env: Vec<_> = (0..100).map(|v| format!("{{name: V{v}, value: x}}")).collect();
         format!(
             "{{trafficPercent: 1, predictor: {{name: c{i}, minReplicas: 1, model: {{modelFormat: {{name: onnx}}, env: [{}]}}}}}}",
             env.join(", ")

@@ -15,10 +15,7 @@ pub(super) struct Part {
 
 impl Part {
     pub(super) fn at(path: &Path) -> Self {
-        Self {
-            path: path.to_owned(),
-            validator: path.with_extension("validator"),
-        }
+        Self { path: path.to_owned(), validator: path.with_extension("validator") }
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -34,12 +34,8 @@ const METADATA: [IpAddr; 3] = [
 pub(super) fn address_refusal(address: IpAddr) -> Option<&'static str> {
     let address = behind_nat64(address.to_canonical());
     let is_inner = match address {
-        IpAddr::V4(address) => {
-            address.is_loopback() || address.is_link_local() || address.is_unspecified()
-        }
-        IpAddr::V6(address) => {
-            address.is_loopback() || address.is_unicast_link_local() || address.is_unspecified()
-        }
+        IpAddr::V4(address) => address.is_loopback() || address.is_link_local() || address.is_unspecified(),
+        IpAddr::V6(address) => address.is_loopback() || address.is_unicast_link_local() || address.is_unspecified(),
     };
     let is_inner = is_inner || METADATA.contains(&address);
     is_inner.then_some("an address of this machine or of its network's services")
@@ -84,16 +80,10 @@ mod tests {
             "100.100.100.200",
             "168.63.129.16",
         ] {
-            assert!(
-                address_refusal(address.parse().unwrap()).is_some(),
-                "{address}"
-            );
+            assert!(address_refusal(address.parse().unwrap()).is_some(), "{address}");
         }
         for address in ["10.0.0.1", "1.1.1.1", "2001:db8::1", "64:ff9b::1.1.1.1"] {
-            assert!(
-                address_refusal(address.parse().unwrap()).is_none(),
-                "{address}"
-            );
+            assert!(address_refusal(address.parse().unwrap()).is_none(), "{address}");
         }
     }
 }

@@ -53,12 +53,7 @@ impl Head {
         // A weak tag does not guarantee equal bytes.
         let tag = text(header::ETAG).filter(|tag| !tag.starts_with("W/"));
         let validator = tag.or_else(|| text(header::LAST_MODIFIED));
-        Self {
-            status,
-            start,
-            total,
-            validator: validator.map(str::to_owned),
-        }
+        Self { status, start, total, validator: validator.map(str::to_owned) }
     }
 }
 
@@ -74,12 +69,7 @@ mod tests {
     use super::*;
 
     fn verdict(status: u16, start: Option<u64>, length: u64) -> Verdict {
-        let head = Head {
-            status,
-            start,
-            total: None,
-            validator: None,
-        };
+        let head = Head { status, start, total: None, validator: None };
         judge(&head, length)
     }
 

@@ -15,21 +15,13 @@ use crate::source::Packing;
 const SECONDS: u64 = 2;
 
 fn limits() -> Limits {
-    Limits {
-        unpacked: 10_000,
-        entries: 10,
-        ..Limits::default()
-    }
+    Limits { unpacked: 10_000, entries: 10, ..Limits::default() }
 }
 
 fn tar_seed() -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     let long = format!("{}/model.pt", "d".repeat(150));
-    for (name, data) in [
-        ("a/b.txt", &b"hello"[..]),
-        (long.as_str(), &[7; 600]),
-        ("c", b""),
-    ] {
+    for (name, data) in [("a/b.txt", &b"hello"[..]), (long.as_str(), &[7; 600]), ("c", b"")] {
         let mut header = tar::Header::new_gnu();
         header.set_size(data.len() as u64);
         header.set_mode(0o644);
@@ -40,11 +32,7 @@ fn tar_seed() -> Vec<u8> {
 
 fn zip_seed() -> Vec<u8> {
     let mut writer = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
-    for (name, data) in [
-        ("a/b.txt", &b"hello"[..]),
-        ("model.pt", &[7; 600]),
-        ("d/", b""),
-    ] {
+    for (name, data) in [("a/b.txt", &b"hello"[..]), ("model.pt", &[7; 600]), ("d/", b"")] {
         let options = zip::write::SimpleFileOptions::default();
         writer.start_file(name, options).unwrap();
         writer.write_all(data).unwrap();

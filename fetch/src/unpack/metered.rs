@@ -46,9 +46,7 @@ impl<R: Read> Read for Metered<R> {
         if left == 0 && !buffer.is_empty() {
             return Err(io::Error::other("more than may be read"));
         }
-        let most = usize::try_from(left)
-            .unwrap_or(usize::MAX)
-            .min(buffer.len());
+        let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
         let read = self.inner.read(&mut buffer[..most])?;
         self.allowance.0.set(left - read as u64);
         Ok(read)

@@ -52,10 +52,7 @@ fn zip_of(entries: &[(&str, &[u8])]) -> Vec<u8> {
 
 #[test]
 fn archives_are_unpacked() {
-    let (limits, tar) = (
-        Limits::default(),
-        tar_of("a/b.txt", tar::EntryType::Regular, b"hello"),
-    );
+    let (limits, tar) = (Limits::default(), tar_of("a/b.txt", tar::EntryType::Regular, b"hello"));
     let world = World::new();
     world.unpack(Packing::Tar, &tar, &limits).unwrap();
     assert_eq!(world.read("a/b.txt"), "hello");
@@ -63,18 +60,13 @@ fn archives_are_unpacked() {
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packed.write_all(&tar).unwrap();
     let world = World::new();
-    world
-        .unpack(Packing::TarGz, &packed.finish().unwrap(), &limits)
-        .unwrap();
+    world.unpack(Packing::TarGz, &packed.finish().unwrap(), &limits).unwrap();
     assert_eq!(world.read("a/b.txt"), "hello");
 
     let world = World::new();
     let zip = zip_of(&[("a/b.txt", b"hello"), ("c", b"there")]);
     world.unpack(Packing::Zip, &zip, &limits).unwrap();
-    assert_eq!(
-        (world.read("a/b.txt"), world.read("c")),
-        ("hello".into(), "there".into())
-    );
+    assert_eq!((world.read("a/b.txt"), world.read("c")), ("hello".into(), "there".into()));
 }
 
 #[test]
@@ -85,19 +77,11 @@ fn no_entry_leaves_the_directory() {
         let tar = tar_of(name, tar::EntryType::Regular, b"bad");
         let error = world.unpack(Packing::Tar, &tar, &limits).unwrap_err();
         assert!(error.contains("leads out of the directory"), "{error}");
-        let error = world
-            .unpack(Packing::Zip, &zip_of(&[(name, b"bad")]), &limits)
-            .unwrap_err();
+        let error = world.unpack(Packing::Zip, &zip_of(&[(name, b"bad")]), &limits).unwrap_err();
         assert!(error.contains("leads out of the directory"), "{error}");
     }
-    for kind in [
-        tar::EntryType::Symlink,
-        tar::EntryType::Link,
-        tar::EntryType::Fifo,
-    ] {
-        let error = world
-            .unpack(Packing::Tar, &tar_of("x", kind, b""), &limits)
-            .unwrap_err();
+    for kind in [tar::EntryType::Symlink, tar::EntryType::Link, tar::EntryType::Fifo] {
+        let error = world.unpack(Packing::Tar, &tar_of("x", kind, b""), &limits).unwrap_err();
         assert!(error.contains("neither a file nor a directory"), "{error}");
     }
     assert!(!world.0.path().join("x").exists());
@@ -105,13 +89,8 @@ fn no_entry_leaves_the_directory() {
 
 #[test]
 fn limits_hold_whatever_the_archive_says() {
-    let limits = Limits {
-        unpacked: 10,
-        entries: 2,
-        ..Limits::default()
-    };
-    let zip =
-        |entries: &[(&str, &[u8])]| World::new().unpack(Packing::Zip, &zip_of(entries), &limits);
+    let limits = Limits { unpacked: 10, entries: 2, ..Limits::default() };
+    let zip = |entries: &[(&str, &[u8])]| World::new().unpack(Packing::Zip, &zip_of(entries), &limits);
     assert_eq!(zip(&[("a", b"12345"), ("b", b"12345")]), Ok(()));
     let error = zip(&[("a", &[0; 1 << 20])]).unwrap_err();
     assert_eq!(error, "the size of the unpacked archive exceeds 10");
@@ -121,10 +100,7 @@ fn limits_hold_whatever_the_archive_says() {
 
 #[test]
 fn what_an_archive_only_implies_counts_too() {
-    let limits = Limits {
-        entries: 5,
-        ..Limits::default()
-    };
+    let limits = Limits { entries: 5, ..Limits::default() };
     let unpack = |tar: &[u8]| World::new().unpack(Packing::Tar, tar, &limits);
     let file = |name: &str| tar_of(name, tar::EntryType::Regular, b"x");
     let followed = |parts: &[&[u8]]| -> Vec<u8> {
@@ -158,13 +134,8 @@ fn what_precedes_a_file_is_bounded() {
     ] {
         let before = tar_of("before", kind, &vec![b'a'; 1 << 20]);
         let tar = [&before[..before.len() - 1024], &file].concat();
-        let error = World::new()
-            .unpack(Packing::Tar, &tar, &Limits::default())
-            .unwrap_err();
-        assert!(
-            error.ends_with("in the archive exceeds 262144"),
-            "{kind:?}: {error}"
-        );
+        let error = World::new().unpack(Packing::Tar, &tar, &Limits::default()).unwrap_err();
+        assert!(error.ends_with("in the archive exceeds 262144"), "{kind:?}: {error}");
     }
 }
 
@@ -174,28 +145,19 @@ fn long_names_are_read() {
     let mut header = tar::Header::new_gnu();
     header.set_size(5);
     let name = format!("{}/b", "a".repeat(200));
-    builder
-        .append_data(&mut header, &name, &b"hello"[..])
-        .unwrap();
+    builder.append_data(&mut header, &name, &b"hello"[..]).unwrap();
     let tar = builder.into_inner().unwrap();
     let world = World::new();
-    world
-        .unpack(Packing::Tar, &tar, &Limits::default())
-        .unwrap();
+    world.unpack(Packing::Tar, &tar, &Limits::default()).unwrap();
     assert_eq!(world.read(&name), "hello");
 }
 
 #[test]
 fn a_directory_of_a_zip_is_bounded() {
-    let names: Vec<String> = (0..30_000)
-        .map(|n| format!("{n}{}", "a".repeat(200)))
-        .collect();
+    let names: Vec<String> = (0..30_000).map(|n| format!("{n}{}", "a".repeat(200))).collect();
     let entries: Vec<(&str, &[u8])> = names.iter().map(|name| (&name[..], &b""[..])).collect();
     let error = World::new().unpack(Packing::Zip, &zip_of(&entries), &Limits::default());
-    assert_eq!(
-        error.unwrap_err(),
-        "the directory of the archive exceeds 6291456"
-    );
+    assert_eq!(error.unwrap_err(), "the directory of the archive exceeds 6291456");
 }
 
 #[test]

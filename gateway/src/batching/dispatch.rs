@@ -22,22 +22,13 @@ use crate::queue::RevisionQueue;
 use crate::upstream::Chunks;
 
 /// Dispatches all batches that are due.
-pub(super) fn dispatch(
-    batcher: &Arc<Batcher>,
-    queue: &Arc<RevisionQueue>,
-    settings: BatchSettings,
-) {
+pub(super) fn dispatch(batcher: &Arc<Batcher>, queue: &Arc<RevisionQueue>, settings: BatchSettings) {
     // If another gateway has become the queue's owner, the entries that wait here are still dispatched.
     let limits = settings.limits(queue.max_batches().unwrap_or(1));
     loop {
         let batch = batcher.update(queue, |batches| batches.next(&limits, now()));
         let Some(batch) = batch else { return };
-        let in_flight = InFlightBatch {
-            batcher: Arc::clone(batcher),
-            queue: Arc::clone(queue),
-            settings,
-            dispatch,
-        };
+        let in_flight = InFlightBatch { batcher: Arc::clone(batcher), queue: Arc::clone(queue), settings, dispatch };
         start(batch, in_flight);
     }
 }
@@ -82,9 +73,7 @@ async fn exchange(
     drop(buffered);
     let (head, body) = response.into_parts();
     let response = read(context, head, body).await;
-    Ok(response.map_or(BatchOutcome::Broken, |response| {
-        BatchOutcome::of(protocol, response)
-    }))
+    Ok(response.map_or(BatchOutcome::Broken, |response| BatchOutcome::of(protocol, response)))
 }
 
 /// Reads a response, whose bytes count until its clients have read theirs; `None` if it breaks off or exceeds the byte
@@ -105,12 +94,7 @@ async fn read(context: &Context, head: Parts, mut body: DownstreamBody) -> Optio
         [only] => only.clone(),
         several => several.concat().into(),
     };
-    Some(BatchResponse {
-        head,
-        body,
-        trailers,
-        permit: Arc::new(permit),
-    })
+    Some(BatchResponse { head, body, trailers, permit: Arc::new(permit) })
 }
 
 /// One request for all entries. Its queue time counts from the last arrival, and its deadline is the latest; an
@@ -124,16 +108,8 @@ fn form_batch(context: &Context, entries: &[BatchEntry]) -> (ProxyRequest, Buffe
     let last = arrivals.pop().unwrap_or(first.arrived);
     let deadlines: Option<Vec<Instant>> = entries.iter().map(|one| one.request.deadline).collect();
     let deadline = deadlines.and_then(|all| all.into_iter().max());
-    let request = first.for_batch(
-        batch_headers(first, &merged),
-        last,
-        deadline,
-        arrivals.into(),
-    );
-    (
-        request,
-        BufferedBody::from_chunks(merged.chunks, &context.budget),
-    )
+    let request = first.for_batch(batch_headers(first, &merged), last, deadline, arrivals.into());
+    (request, BufferedBody::from_chunks(merged.chunks, &context.budget))
 }
 
 /// Returns once every entry's client has disconnected.

@@ -41,30 +41,16 @@ impl BatchEntry {
         parsed: ParsedRequest,
         reply: oneshot::Sender<EntryResult>,
     ) -> Self {
-        Self {
-            request: Box::new(request),
-            buffered: Box::new(buffered),
-            parsed,
-            reply,
-        }
+        Self { request: Box::new(request), buffered: Box::new(buffered), parsed, reply }
     }
 
     /// Lets its task forward it unchanged. If the client has disconnected, the batch ends here.
     pub(super) fn forward_alone(self, in_flight: Option<InFlightBatch>) {
-        let Self {
-            mut request,
-            buffered,
-            reply,
-            ..
-        } = self;
+        let Self { mut request, buffered, reply, .. } = self;
         if in_flight.is_none() {
             request.count_as_waited();
         }
-        drop(reply.send(EntryResult::Alone {
-            request,
-            buffered,
-            in_flight,
-        }));
+        drop(reply.send(EntryResult::Alone { request, buffered, in_flight }));
     }
 
     pub(super) fn answer(self, response: Response<DownstreamBody>, verdict: Verdict) {

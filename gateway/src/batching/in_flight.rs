@@ -16,8 +16,7 @@ pub(super) struct InFlightBatch {
 
 impl Drop for InFlightBatch {
     fn drop(&mut self) {
-        self.batcher
-            .update(&self.queue, |batches| batches.complete());
+        self.batcher.update(&self.queue, |batches| batches.complete());
         (self.dispatch)(&self.batcher, &self.queue, self.settings);
     }
 }

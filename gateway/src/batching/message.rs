@@ -42,18 +42,11 @@ impl GrpcRequest {
     /// fit its shape.
     pub(super) fn read(message: Bytes) -> Option<Self> {
         let message = ModelInferRequest::decode(message).ok()?;
-        let is_of_sequence = message
-            .parameters
-            .keys()
-            .any(|key| key.starts_with("sequence_"));
+        let is_of_sequence = message.parameters.keys().any(|key| key.starts_with("sequence_"));
         let outputs = message.outputs.iter().map(|output| &output.parameters);
         let inputs = message.inputs.iter().map(|input| &input.parameters);
-        let keys = outputs
-            .chain(inputs)
-            .flat_map(|parameters| parameters.keys());
-        let is_shared = keys
-            .into_iter()
-            .any(|key| key.starts_with("shared_memory_"));
+        let keys = outputs.chain(inputs).flat_map(|parameters| parameters.keys());
+        let is_shared = keys.into_iter().any(|key| key.starts_with("shared_memory_"));
         let rows = rows(message.inputs.iter().map(|input| &*input.shape)).ok()?;
         let request = Self { message, rows };
         (!is_of_sequence && !is_shared && request.data_fits()).then_some(request)
@@ -65,14 +58,7 @@ impl GrpcRequest {
 
     /// The message without ids, rows and data: equal in all requests of a batch.
     pub(super) fn batch_key(&self) -> Vec<u8> {
-        let ModelInferRequest {
-            model_name,
-            model_version,
-            parameters,
-            inputs,
-            outputs,
-            ..
-        } = &self.message;
+        let ModelInferRequest { model_name, model_version, parameters, inputs, outputs, .. } = &self.message;
         let key = ModelInferRequest {
             model_name: model_name.clone(),
             model_version: model_version.clone(),
@@ -102,9 +88,7 @@ impl GrpcRequest {
             }
         }
         for (i, raw) in merged.raw_input_contents.iter_mut().enumerate() {
-            let parts = all
-                .iter()
-                .filter_map(|one| one.message.raw_input_contents.get(i));
+            let parts = all.iter().filter_map(|one| one.message.raw_input_contents.get(i));
             let parts: Vec<&[u8]> = parts.map(|part| &part[..]).collect();
             *raw = parts.concat().into();
         }
@@ -116,9 +100,7 @@ impl GrpcRequest {
         let mut inputs = self.message.inputs.iter();
         let fits = inputs.all(|input| match &input.contents {
             Some(contents) => fits(contents, &input.datatype, &input.shape),
-            None => raw
-                .next()
-                .is_some_and(|raw| row_slices(&input.datatype, &input.shape, raw).is_some()),
+            None => raw.next().is_some_and(|raw| row_slices(&input.datatype, &input.shape, raw).is_some()),
         });
         fits && raw.next().is_none()
     }
@@ -136,29 +118,19 @@ impl GrpcResponse {
             let output = message.outputs.get(i);
             output.map_or_else(|| "it has no output".to_owned(), not_batched)
         };
-        Ok(Self {
-            rows: rows.map_err(not_a_batch)?,
-            slices: output_slices(&message)?,
-            message,
-        })
+        Ok(Self { rows: rows.map_err(not_a_batch)?, slices: output_slices(&message)?, message })
     }
 
     /// Name of its first output.
     pub(super) fn name(&self) -> &str {
-        self.message
-            .outputs
-            .first()
-            .map_or("", |output| &output.name)
+        self.message.outputs.first().map_or("", |output| &output.name)
     }
 
     /// The response with these rows only, and with this id unless it is empty.
     pub(super) fn slice(&self, rows: &Range<usize>, id: &str) -> ModelInferResponse {
         let whole = &self.message;
         let id = if id.is_empty() { whole.id.as_str() } else { id };
-        let outputs = whole
-            .outputs
-            .iter()
-            .map(|output| slice(output, self.rows, rows));
+        let outputs = whole.outputs.iter().map(|output| slice(output, self.rows, rows));
         let raw = whole.raw_output_contents.iter().zip(&self.slices);
         let raw = raw.map(|(raw, slices)| match slices {
             Some(slices) => raw.slice(slices.bytes(rows)),
@@ -181,9 +153,7 @@ fn output_slices(message: &ModelInferResponse) -> Result<Vec<Option<RowSlices>>,
     let outputs = message.outputs.iter().map(|output| {
         let found = match (&output.contents, raw.next()) {
             (_, Some(raw)) => row_slices(&output.datatype, &output.shape, raw).map(Some),
-            (Some(contents), None) => {
-                fits(contents, &output.datatype, &output.shape).then_some(None)
-            }
+            (Some(contents), None) => fits(contents, &output.datatype, &output.shape).then_some(None),
             (None, None) => None,
         };
         found.ok_or_else(|| format!("the data of output {:?} do not fit its shape", output.name))
@@ -220,10 +190,7 @@ fn without_data(input: &InferInputTensor) -> InferInputTensor {
         shape,
         parameters: input.parameters.clone(),
         // Keeps whether it has typed contents.
-        contents: input
-            .contents
-            .as_ref()
-            .map(|_| InferTensorContents::default()),
+        contents: input.contents.as_ref().map(|_| InferTensorContents::default()),
     }
 }
 

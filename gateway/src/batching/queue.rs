@@ -67,13 +67,7 @@ struct WaitingEntry<T> {
 
 impl<K, T> Default for BatchQueue<K, T> {
     fn default() -> Self {
-        Self {
-            groups: HashMap::new(),
-            order: BTreeMap::new(),
-            full: VecDeque::new(),
-            tickets: 0,
-            in_flight: 0,
-        }
+        Self { groups: HashMap::new(), order: BTreeMap::new(), full: VecDeque::new(), tickets: 0, in_flight: 0 }
     }
 }
 
@@ -82,12 +76,7 @@ impl<K: Clone + Eq + Hash, T> BatchQueue<K, T> {
     ///
     /// # Errors
     /// The item itself, where the queue is full.
-    pub(crate) fn admit(
-        &mut self,
-        entry: NewEntry<K, T>,
-        now: Instant,
-        limits: &BatchLimits,
-    ) -> Result<u64, T> {
+    pub(crate) fn admit(&mut self, entry: NewEntry<K, T>, now: Instant, limits: &BatchLimits) -> Result<u64, T> {
         // While a replica is idle, the entry leaves the queue at once.
         if self.order.len() >= limits.max_queued && self.in_flight >= limits.max_in_flight {
             return Err(entry.item);
@@ -98,12 +87,7 @@ impl<K: Clone + Eq + Hash, T> BatchQueue<K, T> {
         self.order.insert(ticket, key.clone());
         let group = self.groups.entry(key.clone()).or_insert_with(Group::new);
         group.rows += rows;
-        group.entries.push_back(WaitingEntry {
-            ticket,
-            rows,
-            since: now,
-            item,
-        });
+        group.entries.push_back(WaitingEntry { ticket, rows, since: now, item });
         if group.rows >= limits.max_rows {
             self.full.push_back(key);
         }
@@ -194,9 +178,6 @@ impl<K: Clone + Eq + Hash, T> BatchQueue<K, T> {
 
 impl<T> Group<T> {
     fn new() -> Self {
-        Self {
-            entries: VecDeque::new(),
-            rows: 0,
-        }
+        Self { entries: VecDeque::new(), rows: 0 }
     }
 }

@@ -75,10 +75,7 @@ const PER_REQUEST_PREFIXES: [&str; 3] = ["x-b3-", "x-datadog-", "x-forwarded-"];
 impl ParsedRequest {
     /// Parses a request; `None` if it cannot share a batch. Malformed requests cannot: the replica answers them.
     pub(super) fn read(request: &ProxyRequest, buffered: &BufferedBody) -> Option<Self> {
-        if !buffered.is_whole()
-            || is_encoded(&request.headers)
-            || request.method != http::Method::POST
-        {
+        if !buffered.is_whole() || is_encoded(&request.headers) || request.method != http::Method::POST {
             return None;
         }
         let path = request.path.path();
@@ -86,9 +83,7 @@ impl ParsedRequest {
             Protocol::Grpc if path == MODEL_INFER => {
                 let message = grpc::only_message(buffered.charged_whole()?)?;
                 let has_room = buffered.charge(GrpcRequest::decoded_bytes(&message)?);
-                has_room
-                    .then(|| GrpcRequest::read(message))?
-                    .map(Self::Grpc)
+                has_room.then(|| GrpcRequest::read(message))?.map(Self::Grpc)
             }
             Protocol::Http if path.starts_with("/v1/models/") && path.ends_with(":predict") => {
                 Template::v1(buffered.charged_whole()?, BodyKind::Request).map(Self::V1)
@@ -114,9 +109,9 @@ impl ParsedRequest {
         match self {
             Self::V1(_) => None,
             Self::V2(template) => template.id(),
-            Self::Grpc(grpc_request) => Some(grpc_request.id())
-                .filter(|id| !id.is_empty())
-                .map(|id| Bytes::copy_from_slice(id.as_bytes())),
+            Self::Grpc(grpc_request) => {
+                Some(grpc_request.id()).filter(|id| !id.is_empty()).map(|id| Bytes::copy_from_slice(id.as_bytes()))
+            }
         }
     }
 
@@ -144,26 +139,16 @@ impl ParsedRequest {
     pub(super) fn merge(all: &[&Self]) -> MergedBody {
         match all.first() {
             Some(Self::Grpc(_)) => {
-                let all: Vec<&GrpcRequest> = all
-                    .iter()
-                    .filter_map(|parsed| parsed.grpc_request())
-                    .collect();
+                let all: Vec<&GrpcRequest> = all.iter().filter_map(|parsed| parsed.grpc_request()).collect();
                 let message = grpc::framed(&GrpcRequest::merge(&all));
-                MergedBody {
-                    chunks: std::iter::once(message).collect(),
-                    header_length: None,
-                }
+                MergedBody { chunks: std::iter::once(message).collect(), header_length: None }
             }
             Some(Self::V1(_) | Self::V2(_)) | None => {
-                let all: Vec<&Template> =
-                    all.iter().filter_map(|parsed| parsed.template()).collect();
+                let all: Vec<&Template> = all.iter().filter_map(|parsed| parsed.template()).collect();
                 let body = Template::merge(&all);
                 let header_length = (!body.blobs.is_empty()).then_some(body.json.len());
                 let blobs = body.blobs.into_iter().filter(|blob| !blob.is_empty());
-                MergedBody {
-                    chunks: std::iter::once(body.json).chain(blobs).collect(),
-                    header_length,
-                }
+                MergedBody { chunks: std::iter::once(body.json).chain(blobs).collect(), header_length }
             }
         }
     }
@@ -187,15 +172,10 @@ impl ParsedRequest {
 pub(super) fn shared_headers(all: &HeaderMap) -> HeaderMap {
     let is_per_request = |name: &HeaderName| {
         let name = name.as_str();
-        PER_REQUEST_HEADERS.contains(&name)
-            || PER_REQUEST_PREFIXES
-                .iter()
-                .any(|prefix| name.starts_with(prefix))
+        PER_REQUEST_HEADERS.contains(&name) || PER_REQUEST_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
     };
     let shared = all.iter().filter(|(name, _)| !is_per_request(name));
-    shared
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect()
+    shared.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// The headers of a batch.
@@ -223,7 +203,7 @@ pub(super) fn split_json(mut body: Bytes, headers: &HeaderMap) -> Option<(Bytes,
 pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
     let encoding = headers::text(headers, &CONTENT_ENCODING).unwrap_or_default();
     let kind = headers::text(headers, &CONTENT_TYPE).unwrap_or_default();
-    let is_other_grpc = kind.starts_with("application/grpc")
-        && !matches!(kind, "application/grpc" | "application/grpc+proto");
+    let is_other_grpc =
+        kind.starts_with("application/grpc") && !matches!(kind, "application/grpc" | "application/grpc+proto");
     is_other_grpc || !matches!(encoding, "" | "identity")
 }

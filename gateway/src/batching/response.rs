@@ -75,8 +75,7 @@ impl BatchOutcome {
 
     fn of_grpc(response: BatchResponse) -> Self {
         use tonic::Code;
-        let status =
-            grpc::status(&response.trailers).or_else(|| grpc::status(&response.head.headers));
+        let status = grpc::status(&response.trailers).or_else(|| grpc::status(&response.head.headers));
         match status {
             Some(Code::Ok) => Self::Rows(response),
             // Statuses that depend on the message; one beyond a server's size limit is `RESOURCE_EXHAUSTED`.
@@ -129,11 +128,7 @@ pub(super) fn distribute(entries: Vec<BatchEntry>, outcome: Result<BatchOutcome,
 }
 
 /// Sends each entry the whole response, which counts by the entry.
-fn answer_all(
-    entries: Vec<BatchEntry>,
-    response: &BatchResponse,
-    verdict: impl Fn(&BatchEntry) -> Verdict,
-) {
+fn answer_all(entries: Vec<BatchEntry>, response: &BatchResponse, verdict: impl Fn(&BatchEntry) -> Verdict) {
     let last = last_arrival(&entries);
     for entry in entries {
         let answer = response.answer(&entry, last, std::iter::once(response.body.clone()));
@@ -151,20 +146,14 @@ enum SplittableResponse {
 /// Splits a response by rows, or fails all entries if it has other rows than the batch.
 fn split(entries: Vec<BatchEntry>, response: &BatchResponse) {
     let rows: usize = entries.iter().map(|entry| entry.parsed.rows()).sum();
-    let splittable = entries
-        .first()
-        .map(|first| splittable(&first.parsed, response, rows));
+    let splittable = entries.first().map(|first| splittable(&first.parsed, response, rows));
     let splittable = match splittable {
         Some(Ok(splittable)) => splittable,
         Some(Err(because)) => {
             for entry in entries {
                 let revision = entry.request.queue.name.to_string();
                 let because = because.clone();
-                entry.fail(GatewayError::NoBatch {
-                    revision,
-                    rows,
-                    because,
-                });
+                entry.fail(GatewayError::NoBatch { revision, rows, because });
             }
             return;
         }
@@ -180,11 +169,7 @@ fn split(entries: Vec<BatchEntry>, response: &BatchResponse) {
 }
 
 /// Parses the response to a batch of this many rows.
-fn splittable(
-    like: &ParsedRequest,
-    response: &BatchResponse,
-    rows: usize,
-) -> Result<SplittableResponse, String> {
+fn splittable(like: &ParsedRequest, response: &BatchResponse, rows: usize) -> Result<SplittableResponse, String> {
     if is_encoded(&response.head.headers) {
         return Err("it is compressed, though the request did not accept that".to_owned());
     }
@@ -253,22 +238,13 @@ impl SplittableResponse {
 
 impl BatchResponse {
     /// An entry's response: the batch's head and trailers, with the entry's own body and queue time.
-    fn answer(
-        &self,
-        entry: &BatchEntry,
-        last: Instant,
-        body: impl Iterator<Item = Bytes>,
-    ) -> Response<DownstreamBody> {
+    fn answer(&self, entry: &BatchEntry, last: Instant, body: impl Iterator<Item = Bytes>) -> Response<DownstreamBody> {
         let mut headers = self.head.headers.clone();
         headers.remove(CONTENT_LENGTH);
         // A cookie is for one client, and a batch's would be everyone's.
         headers.remove(SET_COOKIE);
         let mut trailers = self.trailers.clone();
-        let times = if trailers.is_empty() {
-            &mut headers
-        } else {
-            &mut trailers
-        };
+        let times = if trailers.is_empty() { &mut headers } else { &mut trailers };
         headers::add_timing(times, last.saturating_duration_since(entry.request.arrived));
         let data = body.filter(|piece| !piece.is_empty());
         let data = data.map(|piece| held(piece, &self.permit)).collect();

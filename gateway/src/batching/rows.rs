@@ -72,16 +72,11 @@ mod tests {
     #[test]
     fn bytes_that_do_not_fit_the_shape_have_no_rows() {
         let shape = Shape::new(&[2, 2]).unwrap();
-        let slices = |bytes: &'static [u8]| {
-            RowSlices::of(DataType::Int16, &shape, &Bytes::from_static(bytes))
-        };
+        let slices = |bytes: &'static [u8]| RowSlices::of(DataType::Int16, &shape, &Bytes::from_static(bytes));
         assert_eq!(slices(b"12345678"), Some(RowSlices::Even(4)));
         assert_eq!(slices(b"1234567"), None);
         let scalar = Shape::new(&[]).unwrap();
-        assert_eq!(
-            RowSlices::of(DataType::Int8, &scalar, &Bytes::from_static(b"1")),
-            None
-        );
+        assert_eq!(RowSlices::of(DataType::Int8, &scalar, &Bytes::from_static(b"1")), None);
         let empty = Shape::new(&[0, 2]).unwrap();
         assert_eq!(RowSlices::of(DataType::Int8, &empty, &Bytes::new()), None);
     }

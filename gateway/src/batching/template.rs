@@ -112,12 +112,8 @@ impl Template {
             }
         });
         let tensors = 0..first.tensors.len();
-        let blobs =
-            tensors.flat_map(|tensor| all.iter().filter_map(move |one| one.blob_of(tensor)));
-        JsonBody {
-            json: json.into(),
-            blobs: blobs.cloned().collect(),
-        }
+        let blobs = tensors.flat_map(|tensor| all.iter().filter_map(move |one| one.blob_of(tensor)));
+        JsonBody { json: json.into(), blobs: blobs.cloned().collect() }
     }
 
     /// The body with these rows only, and with this id if there is one.
@@ -143,10 +139,7 @@ impl Template {
             },
         });
         blobs.retain(|blob| !blob.is_empty());
-        JsonBody {
-            json: json.into(),
-            blobs,
-        }
+        JsonBody { json: json.into(), blobs }
     }
 
     /// The text, with each hole's content written by `fill`.

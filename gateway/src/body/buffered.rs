@@ -122,8 +122,7 @@ impl BufferedBody {
         let is_large = body.size_hint().lower() > limits.size as u64;
         let most = if is_large { 0 } else { limits.size };
         let is_unread = is_large && limits.need == BufferNeed::Nothing;
-        let is_complete = body.is_end_stream()
-            || (!is_unread && buffered.read(&mut body, mode, most, limits).await?);
+        let is_complete = body.is_end_stream() || (!is_unread && buffered.read(&mut body, mode, most, limits).await?);
         if !is_complete {
             buffered.rest = Some(buffered.timed(body, mode, limits));
             buffered.upload = Some(UploadHandle::default());
@@ -132,12 +131,7 @@ impl BufferedBody {
     }
 
     /// The rest of a body, which is sent on as it comes.
-    fn timed(
-        &self,
-        rest: Incoming,
-        mode: BufferMode,
-        limits: &BufferLimits<'_>,
-    ) -> TimedBody<Incoming> {
+    fn timed(&self, rest: Incoming, mode: BufferMode, limits: &BufferLimits<'_>) -> TimedBody<Incoming> {
         let upload = Upload::new(limits.idle, limits.pace);
         let mut rest = match mode {
             BufferMode::Whole => TimedBody::whole(rest, upload),
@@ -384,9 +378,7 @@ const LINGER_PAUSE: Duration = Duration::from_secs(5);
 /// Reads and drops the rest of an upload whose response was sent before its end. Most clients read the response only
 /// after they have sent everything, and lose it if the connection closes before.
 pub(crate) async fn linger(mut body: Incoming) {
-    let read = async {
-        while let Ok(Some(Ok(_))) = tokio::time::timeout(LINGER_PAUSE, body.frame()).await {}
-    };
+    let read = async { while let Ok(Some(Ok(_))) = tokio::time::timeout(LINGER_PAUSE, body.frame()).await {} };
     // On a timeout the connection closes, as the client has had time to read the response.
     let _ = tokio::time::timeout(LINGER_TIMEOUT, read).await;
 }
@@ -399,9 +391,7 @@ mod tests {
 
     fn joined(pieces: &[Bytes]) -> Chunks {
         let mut chunks = Chunks::new();
-        pieces
-            .iter()
-            .for_each(|piece| join(&mut chunks, piece.clone()));
+        pieces.iter().for_each(|piece| join(&mut chunks, piece.clone()));
         chunks
     }
 

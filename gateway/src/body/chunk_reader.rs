@@ -14,11 +14,7 @@ pub(crate) struct ChunkReader<'a> {
 
 impl<'a> ChunkReader<'a> {
     pub(crate) fn new(chunks: &'a [Bytes]) -> Self {
-        let mut reader = Self {
-            chunks,
-            read: 0,
-            remaining: chunks.iter().map(Bytes::len).sum(),
-        };
+        let mut reader = Self { chunks, read: 0, remaining: chunks.iter().map(Bytes::len).sum() };
         // Past empty pieces: frames may be empty.
         reader.advance(0);
         reader
@@ -66,8 +62,7 @@ mod tests {
 
     #[test]
     fn pieces_are_read_as_one() {
-        let pieces =
-            ["", "ab", "", "", "cde", "f", ""].map(|piece| Bytes::from_static(piece.as_bytes()));
+        let pieces = ["", "ab", "", "", "cde", "f", ""].map(|piece| Bytes::from_static(piece.as_bytes()));
         let reader = ChunkReader::new(&pieces);
         assert_eq!(reader.remaining(), 6);
         assert_eq!(reader.clone().copy_to_bytes(6), "abcdef");

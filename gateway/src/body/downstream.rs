@@ -14,15 +14,9 @@ use weir_ops::byte_budget::BudgetPermit;
 /// A response body to a client.
 pub(crate) enum DownstreamBody {
     /// Made by the gateway.
-    Local {
-        data: Option<Bytes>,
-        trailers: Option<HeaderMap>,
-    },
+    Local { data: Option<Bytes>, trailers: Option<HeaderMap> },
     /// An entry's part of a batch's response.
-    Pieces {
-        data: VecDeque<Bytes>,
-        trailers: Option<HeaderMap>,
-    },
+    Pieces { data: VecDeque<Bytes>, trailers: Option<HeaderMap> },
     /// Relayed from a replica or another gateway, its beginning or all of it read already.
     Ahead {
         frames: VecDeque<io::Result<Frame<Bytes>>>,
@@ -39,17 +33,11 @@ pub(crate) enum DownstreamBody {
 
 impl DownstreamBody {
     pub(crate) fn local(data: Bytes) -> Self {
-        Self::Local {
-            data: (!data.is_empty()).then_some(data),
-            trailers: None,
-        }
+        Self::Local { data: (!data.is_empty()).then_some(data), trailers: None }
     }
 
     pub(crate) fn with_trailers(data: Bytes, trailers: HeaderMap) -> Self {
-        Self::Local {
-            data: Some(data),
-            trailers: Some(trailers),
-        }
+        Self::Local { data: Some(data), trailers: Some(trailers) }
     }
 }
 
@@ -63,10 +51,7 @@ impl Body for DownstreamBody {
     type Data = Bytes;
     type Error = io::Error;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match self.get_mut() {
             Self::Local { data, trailers } => {
                 let frame = data.take().map(Frame::data);
@@ -78,9 +63,7 @@ impl Body for DownstreamBody {
                 let frame = frame.or_else(|| trailers.take().map(Frame::trailers));
                 Poll::Ready(frame.map(Ok))
             }
-            Self::Ahead {
-                frames, rest, left, ..
-            } => {
+            Self::Ahead { frames, rest, left, .. } => {
                 let frame = match (frames.pop_front(), rest) {
                     (Some(frame), _) => Some(frame),
                     (None, Some(rest)) => ready!(Pin::new(rest).poll_frame(context)),
@@ -107,19 +90,12 @@ impl Body for DownstreamBody {
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Local { data, .. } => {
-                SizeHint::with_exact(data.as_ref().map_or(0, |data| data.len() as u64))
-            }
-            Self::Pieces { data, .. } => {
-                SizeHint::with_exact(data.iter().map(|piece| piece.len() as u64).sum())
-            }
-            Self::Ahead {
-                left: Some(left), ..
-            } => SizeHint::with_exact(*left),
+            Self::Local { data, .. } => SizeHint::with_exact(data.as_ref().map_or(0, |data| data.len() as u64)),
+            Self::Pieces { data, .. } => SizeHint::with_exact(data.iter().map(|piece| piece.len() as u64).sum()),
+            Self::Ahead { left: Some(left), .. } => SizeHint::with_exact(*left),
             Self::Ahead { frames, rest, .. } => {
                 // A length leaves no place for trailers.
-                let is_data =
-                    |frame: &io::Result<Frame<Bytes>>| frame.as_ref().is_ok_and(Frame::is_data);
+                let is_data = |frame: &io::Result<Frame<Bytes>>| frame.as_ref().is_ok_and(Frame::is_data);
                 if rest.is_none() && frames.iter().all(is_data) {
                     SizeHint::with_exact(frames.iter().map(length).sum())
                 } else {

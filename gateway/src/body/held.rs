@@ -19,8 +19,5 @@ impl AsRef<[u8]> for HeldBytes {
 
 /// The same bytes, which keep the permit for as long as any part of them is used.
 pub(crate) fn held(bytes: Bytes, permit: &Arc<BudgetPermit>) -> Bytes {
-    Bytes::from_owner(HeldBytes {
-        bytes,
-        _permit: Arc::clone(permit),
-    })
+    Bytes::from_owner(HeldBytes { bytes, _permit: Arc::clone(permit) })
 }

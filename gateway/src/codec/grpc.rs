@@ -81,11 +81,7 @@ pub(crate) fn verdict(status: tonic::Code) -> Verdict {
 
 /// The first message of a body's `head`, as far as it has arrived: without prefix, and decompressed up to `most`
 /// bytes. `None` while the prefix is incomplete, or for an unknown compression.
-pub(crate) fn first_message<'a>(
-    head: &'a [u8],
-    encoding: Option<&str>,
-    most: usize,
-) -> Option<Cow<'a, [u8]>> {
+pub(crate) fn first_message<'a>(head: &'a [u8], encoding: Option<&str>, most: usize) -> Option<Cow<'a, [u8]>> {
     let (prefix, rest) = head.split_at_checked(PREFIX)?;
     let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize;
     let message = &rest[..rest.len().min(length)];
@@ -176,10 +172,7 @@ mod tests {
     #[test]
     fn a_full_queue_is_resource_exhausted() {
         let response = error(Code::Overloaded, "full");
-        assert_eq!(
-            status(response.headers()),
-            Some(tonic::Code::ResourceExhausted)
-        );
+        assert_eq!(status(response.headers()), Some(tonic::Code::ResourceExhausted));
         assert_eq!(verdict(tonic::Code::NotFound), Verdict::Succeeded);
         assert_eq!(verdict(tonic::Code::Unimplemented), Verdict::Succeeded);
         assert_eq!(verdict(tonic::Code::ResourceExhausted), Verdict::Refused);

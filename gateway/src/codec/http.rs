@@ -30,11 +30,7 @@ pub(crate) fn json(body: bytes::Bytes) -> Response<DownstreamBody> {
 
 /// The verdict on a response with this status and these headers.
 pub(crate) fn verdict(status: StatusCode, headers: &HeaderMap) -> Verdict {
-    if is_refusal(status, headers) {
-        Verdict::Refused
-    } else {
-        super::counted(Code::of_http(status))
-    }
+    if is_refusal(status, headers) { Verdict::Refused } else { super::counted(Code::of_http(status)) }
 }
 
 /// Whether it is a 503 with `retry-after`.

@@ -25,8 +25,7 @@ use crate::headers;
 use crate::protocol::Protocol;
 use crate::queue::{Credit, Outcome, Verdict};
 use crate::upstream::{
-    Freshness, RequestBody, ResponseBody, Upstream, UpstreamError, UpstreamErrorKind,
-    UpstreamRequest,
+    Freshness, RequestBody, ResponseBody, Upstream, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
 
 /// Wait before a request is sent to a gateway again: gateways learn of each other at different moments, and until then
@@ -61,9 +60,7 @@ pub(super) async fn try_replica(
     // Boxed: most requests are here as a whole, and their futures have no room for it.
     let upload = buffered.upload();
     let mut lending = upload.map(|upload| Box::pin(lend_while_slow(&mut credit, upload)));
-    let sending = exchange(request.protocol, buffered, &upstream, |body| {
-        request.to_replica(body)
-    });
+    let sending = exchange(request.protocol, buffered, &upstream, |body| request.to_replica(body));
     let reply = tokio::select! {
         biased;
         reply = sending => Some(reply),
@@ -87,23 +84,16 @@ pub(super) async fn try_replica(
             credit.settle(outcome, Verdict::Open);
             Attempt::Failed(Failure::Refused)
         }
-        (Ok(reply), None) => {
-            Attempt::Answered(relayed(request, credit, reply, buffered, &context.shutdown))
-        }
+        (Ok(reply), None) => Attempt::Answered(relayed(request, credit, reply, buffered, &context.shutdown)),
         (Err(error), _) if error.kind == UpstreamErrorKind::RequestBodyFailed => {
             credit.settle(Outcome::Abandoned, Verdict::Open);
             upload_failed()
         }
-        (Err(error), _) if error.kind == UpstreamErrorKind::InvalidResponse => {
-            invalid_response(credit, error.because)
-        }
+        (Err(error), _) if error.kind == UpstreamErrorKind::InvalidResponse => invalid_response(credit, error.because),
         (Err(error), _) => {
             let held = now().saturating_duration_since(credit.since);
             credit.settle(Outcome::Failed, Verdict::Open);
-            let wait = ReportWait {
-                longest: terms.report_timeout,
-                deadline: request.deadline,
-            };
+            let wait = ReportWait { longest: terms.report_timeout, deadline: request.deadline };
             // Boxed, so that the future of an answered request has no room for it.
             let lost = LostAttempt::at_replica(&upstream, request.protocol, error, held, wait);
             Attempt::Failed(Failure::Lost(Box::pin(lost).await))
@@ -131,9 +121,7 @@ pub(super) async fn try_gateway(
         tokio::time::sleep(DISAGREEMENT).await;
         return Attempt::Failed(Failure::Unserved);
     };
-    let sending = exchange(request.protocol, buffered, &peer, |body| {
-        request.to_gateway(body)
-    });
+    let sending = exchange(request.protocol, buffered, &peer, |body| request.to_gateway(body));
     let reply = tokio::select! {
         biased;
         reply = sending => reply,
@@ -187,21 +175,14 @@ pub(super) async fn exchange<'a>(
     upstream: &Arc<Upstream>,
     request: impl Fn(RequestBody) -> UpstreamRequest<'a>,
 ) -> Result<Response<ResponseBody>, UpstreamError> {
-    let freshness = if buffered.is_whole() {
-        Freshness::Any
-    } else {
-        Freshness::Own
-    };
+    let freshness = if buffered.is_whole() { Freshness::Any } else { Freshness::Own };
     let begun = now();
-    let sent = upstream.send(protocol, freshness, || {
-        request(buffered.take_request_body())
-    });
+    let sent = upstream.send(protocol, freshness, || request(buffered.take_request_body()));
     match (sent.await, freshness) {
         // Not the replica's fault.
-        (Err(error), _) if buffered.has_upload_failed() => Err(UpstreamError {
-            kind: UpstreamErrorKind::RequestBodyFailed,
-            ..error
-        }),
+        (Err(error), _) if buffered.has_upload_failed() => {
+            Err(UpstreamError { kind: UpstreamErrorKind::RequestBodyFailed, ..error })
+        }
         (Err(error), Freshness::Any) if was_stale(&error, begun) => {
             let again = || request(buffered.take_request_body());
             let sent = Box::pin(upstream.send(protocol, Freshness::New, again)).await;
@@ -213,18 +194,14 @@ pub(super) async fn exchange<'a>(
 
 /// True if the connection was closed before the request came, which was sent at `begun`.
 fn was_stale(error: &UpstreamError, begun: Instant) -> bool {
-    error.kind == UpstreamErrorKind::StaleConnection
-        && now().saturating_duration_since(begun) < STALE_WITHIN
+    error.kind == UpstreamErrorKind::StaleConnection && now().saturating_duration_since(begun) < STALE_WITHIN
 }
 
 /// The error of a second attempt. A replica that listens no more may have ended by the first: then it is lost, and not one
 /// that never saw the request, or a request that ends replicas would be sent to all of them.
 fn perhaps_seen(error: UpstreamError) -> UpstreamError {
     match error.kind {
-        UpstreamErrorKind::ConnectFailed => UpstreamError {
-            kind: UpstreamErrorKind::Broken,
-            ..error
-        },
+        UpstreamErrorKind::ConnectFailed => UpstreamError { kind: UpstreamErrorKind::Broken, ..error },
         UpstreamErrorKind::StaleConnection
         | UpstreamErrorKind::Broken
         | UpstreamErrorKind::InvalidResponse
@@ -256,9 +233,7 @@ fn relayed(
         learn(&credit, &parts.headers);
         headers::add_timing(&mut parts.headers, credit.queued);
     }
-    parts
-        .headers
-        .insert(headers::REVISION, request.queue.header.clone());
+    parts.headers.insert(headers::REVISION, request.queue.header.clone());
     let end = RelayEnd::Replica { credit, verdict };
     let mut relay = Relay::new(body, request, buffered.upload(), end);
     if let Some(answers) = answers {
@@ -268,9 +243,7 @@ fn relayed(
 }
 
 fn upload_failed() -> Attempt {
-    Attempt::Over(GatewayError::Body(
-        "broke off while it was sent on".to_owned(),
-    ))
+    Attempt::Over(GatewayError::Body("broke off while it was sent on".to_owned()))
 }
 
 fn late(request: &ProxyRequest, replica: &Arc<str>, since: Instant) -> Attempt {

@@ -46,19 +46,12 @@ impl LostAttempt {
         wait: ReportWait,
     ) -> Self {
         let status = match error.kind {
-            UpstreamErrorKind::Broken | UpstreamErrorKind::StaleConnection => {
-                status(upstream, protocol, wait).await
-            }
+            UpstreamErrorKind::Broken | UpstreamErrorKind::StaleConnection => status(upstream, protocol, wait).await,
             UpstreamErrorKind::ConnectFailed
             | UpstreamErrorKind::InvalidResponse
             | UpstreamErrorKind::RequestBodyFailed => ReplicaStatus::Runs,
         };
-        Self {
-            name: Arc::clone(&upstream.name),
-            error,
-            held,
-            status,
-        }
+        Self { name: Arc::clone(&upstream.name), error, held, status }
     }
 }
 
@@ -86,9 +79,7 @@ pub(super) struct ReportWait {
 
 impl ReportWait {
     fn time(self, now: Instant) -> Duration {
-        let left = self
-            .deadline
-            .map(|deadline| deadline.saturating_duration_since(now) / 2);
+        let left = self.deadline.map(|deadline| deadline.saturating_duration_since(now) / 2);
         left.map_or(self.longest, |left| left.min(self.longest))
     }
 }

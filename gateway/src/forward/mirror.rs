@@ -26,12 +26,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 const MAX_READ: usize = 64 << 20;
 
 /// Sends a copy of a request whose body is buffered, in a task of its own.
-pub(crate) fn send(
-    context: &Arc<Context>,
-    target: MirrorTarget,
-    request: &ProxyRequest,
-    buffered: &BufferedBody,
-) {
+pub(crate) fn send(context: &Arc<Context>, target: MirrorTarget, request: &ProxyRequest, buffered: &BufferedBody) {
     let MirrorTarget { queue, counts } = target;
     if !buffered.is_whole() {
         return counts.count(MirrorOutcome::Streamed);

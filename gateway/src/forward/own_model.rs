@@ -15,11 +15,7 @@ use crate::queue::Verdict;
 use crate::router::model_of_path;
 
 /// The verdict on a replica's response, as far as its head determines it.
-pub(super) fn verdict(
-    request: &ProxyRequest,
-    buffered: &BufferedBody,
-    response: &Response<impl Sized>,
-) -> Verdict {
+pub(super) fn verdict(request: &ProxyRequest, buffered: &BufferedBody, response: &Response<impl Sized>) -> Verdict {
     let verdict = codec::verdict(request.protocol, response);
     match codec::code(request.protocol, response) {
         Some(Code::NotFound) if infers_own_model(request, buffered) => Verdict::Failed,

@@ -47,11 +47,7 @@ pub(crate) async fn read_ahead(
             Poll::Ready(None) => break None,
             Poll::Pending => break Some(Box::new(body)),
         };
-        let length = frame
-            .as_ref()
-            .ok()
-            .and_then(Frame::data_ref)
-            .map_or(0, Bytes::len);
+        let length = frame.as_ref().ok().and_then(Frame::data_ref).map_or(0, Bytes::len);
         size += length;
         let is_broken = frame.is_err();
         frames.push_back(frame);
@@ -62,33 +58,22 @@ pub(crate) async fn read_ahead(
             break Some(Box::new(body));
         }
     };
-    let body = DownstreamBody::Ahead {
-        frames,
-        rest,
-        left,
-        _permit: permit,
-    };
+    let body = DownstreamBody::Ahead { frames, rest, left, _permit: permit };
     Response::from_parts(parts, body)
 }
 
 /// The next frame; pending only where nobody waits for it.
 async fn next(body: &mut DownstreamBody, extent: Extent) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-    poll_fn(
-        |context| match (Pin::new(&mut *body).poll_frame(context), extent) {
-            (Poll::Ready(frame), _) => Poll::Ready(Poll::Ready(frame)),
-            (Poll::Pending, Extent::Whole) => Poll::Pending,
-            (Poll::Pending, Extent::Arrived) => Poll::Ready(Poll::Pending),
-        },
-    )
+    poll_fn(|context| match (Pin::new(&mut *body).poll_frame(context), extent) {
+        (Poll::Ready(frame), _) => Poll::Ready(Poll::Ready(frame)),
+        (Poll::Pending, Extent::Whole) => Poll::Pending,
+        (Poll::Pending, Extent::Arrived) => Poll::Ready(Poll::Pending),
+    })
     .await
 }
 
 /// How far a response is read; `None` for one that is long, or read already.
-fn extent(
-    response: &Response<DownstreamBody>,
-    protocol: Protocol,
-    mode: BufferMode,
-) -> Option<Extent> {
+fn extent(response: &Response<DownstreamBody>, protocol: Protocol, mode: BufferMode) -> Option<Extent> {
     let body = response.body();
     if body.is_end_stream() {
         return None;
@@ -97,8 +82,7 @@ fn extent(
         (Protocol::Http, _, Some(size)) => (size <= SHORT as u64).then_some(Extent::Whole),
         // A unary call's.
         (Protocol::Grpc, BufferMode::Whole, _) => Some(Extent::Whole),
-        (Protocol::Http, _, None)
-        | (Protocol::Grpc, BufferMode::FirstMessage | BufferMode::Stream, _) => {
+        (Protocol::Http, _, None) | (Protocol::Grpc, BufferMode::FirstMessage | BufferMode::Stream, _) => {
             Some(Extent::Arrived)
         }
     }

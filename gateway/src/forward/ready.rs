@@ -38,10 +38,7 @@ pub(crate) fn is_health_call(request: &ProxyRequest) -> bool {
 
 /// Answers a ready or live call. A replica that takes requests is asked itself; a revision that sleeps is ready, as the next
 /// request starts it.
-pub(crate) async fn answer(
-    request: &ProxyRequest,
-    buffered: &mut BufferedBody,
-) -> Response<DownstreamBody> {
+pub(crate) async fn answer(request: &ProxyRequest, buffered: &mut BufferedBody) -> Response<DownstreamBody> {
     let subject = subject(request).unwrap_or(HealthCall::Ready);
     let mut response = match request.queue.readiness() {
         Readiness::Serving(upstream) => match ask(request, buffered, &upstream).await {
@@ -82,13 +79,9 @@ fn of_path(path: &str) -> Option<HealthCall<'_>> {
     let rest = path.strip_prefix("/v2/models/")?.strip_suffix("/ready")?;
     let is_model = match rest.split_once('/') {
         None => true,
-        Some((_, version)) => version
-            .strip_prefix("versions/")
-            .is_some_and(|v| !v.contains('/')),
+        Some((_, version)) => version.strip_prefix("versions/").is_some_and(|v| !v.contains('/')),
     };
-    model_of_path(path)
-        .filter(|_| is_model)
-        .map(HealthCall::ModelReady)
+    model_of_path(path).filter(|_| is_model).map(HealthCall::ModelReady)
 }
 
 /// Asks a replica, without a credit: the answer costs it no work. The error is a clause.
@@ -97,9 +90,7 @@ async fn ask(
     buffered: &mut BufferedBody,
     upstream: &Arc<Upstream>,
 ) -> Result<Response<DownstreamBody>, String> {
-    let asking = exchange(request.protocol, buffered, upstream, |body| {
-        request.to_replica(body)
-    });
+    let asking = exchange(request.protocol, buffered, upstream, |body| request.to_replica(body));
     let reply = match tokio::time::timeout(TIMEOUT, asking).await {
         Ok(Ok(reply)) => reply,
         Ok(Err(error)) => return Err(format!("replica {}: {}", upstream.name, error.because)),
@@ -119,11 +110,7 @@ async fn ask(
 }
 
 /// The gateway's own answer; the error is the reason that the revision is not ready.
-fn local(
-    protocol: Protocol,
-    subject: &HealthCall<'_>,
-    ready: Result<(), &str>,
-) -> Response<DownstreamBody> {
+fn local(protocol: Protocol, subject: &HealthCall<'_>, ready: Result<(), &str>) -> Response<DownstreamBody> {
     match (protocol, subject) {
         (Protocol::Http, HealthCall::Live) => match ready {
             Ok(()) => json(rest::live(Health::Up)),
@@ -137,15 +124,11 @@ fn local(
             Ok(()) => json(rest::model_ready(name, Health::Up)),
             Err(because) => unavailable(rest::not_ready(Some(name), because)),
         },
-        (Protocol::Grpc, HealthCall::Live) => grpc::message(&proto::ServerLiveResponse {
-            live: ready.is_ok(),
-        }),
-        (Protocol::Grpc, HealthCall::Ready) => grpc::message(&proto::ServerReadyResponse {
-            ready: ready.is_ok(),
-        }),
-        (Protocol::Grpc, HealthCall::ModelReady(_)) => grpc::message(&proto::ModelReadyResponse {
-            ready: ready.is_ok(),
-        }),
+        (Protocol::Grpc, HealthCall::Live) => grpc::message(&proto::ServerLiveResponse { live: ready.is_ok() }),
+        (Protocol::Grpc, HealthCall::Ready) => grpc::message(&proto::ServerReadyResponse { ready: ready.is_ok() }),
+        (Protocol::Grpc, HealthCall::ModelReady(_)) => {
+            grpc::message(&proto::ModelReadyResponse { ready: ready.is_ok() })
+        }
     }
 }
 
@@ -165,16 +148,10 @@ mod tests {
             Some(HealthCall::ModelReady(name)) => Some(name.into_owned()),
             Some(HealthCall::Ready | HealthCall::Live) | None => None,
         };
-        assert!(matches!(
-            of_path("/v2/health/ready"),
-            Some(HealthCall::Ready)
-        ));
+        assert!(matches!(of_path("/v2/health/ready"), Some(HealthCall::Ready)));
         assert!(matches!(of_path("/v2/health/live"), Some(HealthCall::Live)));
         assert_eq!(model("/v2/models/a/ready").as_deref(), Some("a"));
-        assert_eq!(
-            model("/v2/models/a%2Eb/versions/1/ready").as_deref(),
-            Some("a.b")
-        );
+        assert_eq!(model("/v2/models/a%2Eb/versions/1/ready").as_deref(), Some("a.b"));
         for path in [
             "/v2/health",
             "/v2/models/ready",

@@ -48,12 +48,7 @@ pub(crate) enum RelayEnd {
 }
 
 impl Relay {
-    pub(crate) fn new(
-        body: ResponseBody,
-        request: &ProxyRequest,
-        upload: Option<UploadHandle>,
-        end: RelayEnd,
-    ) -> Self {
+    pub(crate) fn new(body: ResponseBody, request: &ProxyRequest, upload: Option<UploadHandle>, end: RelayEnd) -> Self {
         let sleep = |at: Instant| Box::pin(tokio::time::sleep_until(at.into()));
         let mut relay = Self {
             body: Some(body),
@@ -90,10 +85,7 @@ impl Relay {
         self.body.as_ref().is_none_or(ResponseBody::is_end_stream)
     }
 
-    fn poll_deadline(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let Some(deadline) = &mut self.deadline else {
             return Poll::Pending;
         };
@@ -103,28 +95,19 @@ impl Relay {
         let sentence = "deadline exceeded while the replica sent its response";
         // A client that leaves its stream open until its deadline has what it asked for.
         let is_answered = self.resting.as_ref().is_some_and(Resting::is_answered);
-        let missed = if is_answered {
-            Verdict::Uncounted
-        } else {
-            self.missed
-        };
+        let missed = if is_answered { Verdict::Uncounted } else { self.missed };
         let end = (Outcome::Abandoned, missed);
         Poll::Ready(Some(self.break_off(end, Code::DeadlineExceeded, sentence)))
     }
 
     fn poll_rest(&mut self, context: &mut Context<'_>) {
-        if let (Some(resting), Some(RelayEnd::Replica { credit, .. })) =
-            (&mut self.resting, &mut self.end)
-        {
+        if let (Some(resting), Some(RelayEnd::Replica { credit, .. })) = (&mut self.resting, &mut self.end) {
             resting.poll(credit, context);
         }
     }
 
     /// Ends a stream that waits for its client once the gateway shuts down: it has what it asked for.
-    fn poll_shutdown(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let Some(resting) = &mut self.resting else {
             return Poll::Pending;
         };
@@ -233,10 +216,7 @@ impl Body for Relay {
         body.map_or(SizeHint::with_exact(0), ResponseBody::size_hint)
     }
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let Some(body) = &mut self.body else {
             return Poll::Ready(None);
         };

@@ -45,27 +45,13 @@ pub(crate) struct ProxyRequest {
 }
 
 /// Headers that only gateways need, those of responses among them.
-static FOR_GATEWAYS: [HeaderName; 5] = [
-    headers::HOP,
-    headers::TAG,
-    headers::REVISION,
-    headers::REFUSED,
-    headers::UNSERVED,
-];
+static FOR_GATEWAYS: [HeaderName; 5] =
+    [headers::HOP, headers::TAG, headers::REVISION, headers::REFUSED, headers::UNSERVED];
 
 impl ProxyRequest {
-    pub(crate) fn new(
-        protocol: Protocol,
-        parts: &mut Parts,
-        target: Target,
-        deadline: Deadline,
-    ) -> Self {
+    pub(crate) fn new(protocol: Protocol, parts: &mut Parts, target: Target, deadline: Deadline) -> Self {
         let mut headers = std::mem::take(&mut parts.headers);
-        let origin = if header_names::has(&headers, &headers::HOP) {
-            Origin::Gateway
-        } else {
-            Origin::Client
-        };
+        let origin = if header_names::has(&headers, &headers::HOP) { Origin::Gateway } else { Origin::Client };
         headers::strip(&mut headers);
         let authority = match protocol {
             Protocol::Http => {
@@ -105,10 +91,7 @@ impl ProxyRequest {
             protocol: self.protocol,
             queue,
             arrived: self.arrived,
-            deadline: Some(
-                self.deadline
-                    .map_or(latest, |deadline| deadline.min(latest)),
-            ),
+            deadline: Some(self.deadline.map_or(latest, |deadline| deadline.min(latest))),
             // The other one is longer than any that is so short.
             missed: self.missed,
             activation: self.activation,
@@ -199,14 +182,9 @@ impl ProxyRequest {
         let mut upstream_request = self.upstream_request(&self.whole, &[], body);
         let hop = match self.missed {
             Verdict::Uncounted => headers::HOP_HASTY,
-            Verdict::Succeeded | Verdict::Failed | Verdict::Refused | Verdict::Open => {
-                headers::HOP_PLAIN
-            }
+            Verdict::Succeeded | Verdict::Failed | Verdict::Refused | Verdict::Open => headers::HOP_PLAIN,
         };
-        upstream_request.with.extend([
-            (headers::HOP, hop),
-            (headers::REVISION, self.queue.header.clone()),
-        ]);
+        upstream_request.with.extend([(headers::HOP, hop), (headers::REVISION, self.queue.header.clone())]);
         upstream_request
     }
 
@@ -276,11 +254,7 @@ fn origin_form(uri: &Uri) -> PathAndQuery {
 }
 
 fn authority(uri: &Uri, headers: &HeaderMap) -> Authority {
-    let of_header = || {
-        headers
-            .get(HOST)
-            .and_then(|host| host.to_str().ok()?.parse().ok())
-    };
+    let of_header = || headers.get(HOST).and_then(|host| host.to_str().ok()?.parse().ok());
     let authority = uri.authority().cloned().or_else(of_header);
     authority.unwrap_or(Authority::from_static("localhost"))
 }
@@ -307,9 +281,7 @@ mod tests {
 
     #[test]
     fn a_replica_sees_the_path_behind_the_prefix() {
-        let seen = |whole: &'static str, prefix| {
-            without_prefix(&PathAndQuery::from_static(whole), prefix).to_string()
-        };
+        let seen = |whole: &'static str, prefix| without_prefix(&PathAndQuery::from_static(whole), prefix).to_string();
         let whole = "/serving/n/m/v2/models?x=1";
         assert_eq!(seen(whole, 12), "/v2/models?x=1");
         assert_eq!(seen(whole, 0), whole);

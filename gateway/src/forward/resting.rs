@@ -39,11 +39,7 @@ impl AnswerCount {
     /// The number for the stream with this response head. A replica that reports its capacity is a runtime of ours, which
     /// gives one answer for each message.
     pub(super) fn of(head: &HeaderMap) -> Self {
-        if header_names::has(head, &headers::CAPACITY) {
-            Self::One
-        } else {
-            Self::Many
-        }
+        if header_names::has(head, &headers::CAPACITY) { Self::One } else { Self::Many }
     }
 
     /// Rest after which the stream lends its credit.
@@ -69,11 +65,7 @@ pub(super) struct Resting {
 }
 
 impl Resting {
-    pub(super) fn new(
-        upload: UploadHandle,
-        count: AnswerCount,
-        shutdown: &CancellationToken,
-    ) -> Self {
+    pub(super) fn new(upload: UploadHandle, count: AnswerCount, shutdown: &CancellationToken) -> Self {
         Self {
             upload,
             answers: MessageFraming::default(),
@@ -117,9 +109,7 @@ impl Resting {
         }
         let rest = self.count.rest().max(AT_THE_END);
         let until = self.since + rest;
-        let over = self
-            .over
-            .get_or_insert_with(|| Box::pin(sleep_until(until)));
+        let over = self.over.get_or_insert_with(|| Box::pin(sleep_until(until)));
         over.as_mut().poll(context)
     }
 }
@@ -140,10 +130,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_with_all_its_answers_is_over_at_the_shutdown() {
-        for (count, rest) in [
-            (AnswerCount::One, AT_THE_END),
-            (AnswerCount::Many, MANY_ANSWERS),
-        ] {
+        for (count, rest) in [(AnswerCount::One, AT_THE_END), (AnswerCount::Many, MANY_ANSWERS)] {
             let shutdown = CancellationToken::new();
             let mut resting = Resting::new(UploadHandle::default(), count, &shutdown);
             resting.answer(&ANSWER);

@@ -102,11 +102,7 @@ impl<'a> RetryState<'a> {
     pub(super) fn terms(&self) -> AttemptTerms {
         AttemptTerms {
             may_retry_refusal: self.can_resend && self.refused < MAX_REFUSALS,
-            report_timeout: if self.lost == 0 {
-                REPORT_TIMEOUT
-            } else {
-                LATER_REPORT_TIMEOUT
-            },
+            report_timeout: if self.lost == 0 { REPORT_TIMEOUT } else { LATER_REPORT_TIMEOUT },
         }
     }
 
@@ -137,11 +133,7 @@ impl<'a> RetryState<'a> {
         if lost.error.kind != UpstreamErrorKind::ConnectFailed {
             self.lost += 1;
         }
-        if may_retry && self.can_resend {
-            Ok(())
-        } else {
-            Err(self.lost_error(lost))
-        }
+        if may_retry && self.can_resend { Ok(()) } else { Err(self.lost_error(lost)) }
     }
 
     /// A failed connection costs no retry, only time: as much as a replica has to start.
@@ -151,9 +143,7 @@ impl<'a> RetryState<'a> {
                 let since = *self.first_connect_failure.get_or_insert_with(now);
                 now().saturating_duration_since(since) < self.request.activation
             }
-            UpstreamErrorKind::StaleConnection
-            | UpstreamErrorKind::Broken
-            | UpstreamErrorKind::RequestBodyFailed => {
+            UpstreamErrorKind::StaleConnection | UpstreamErrorKind::Broken | UpstreamErrorKind::RequestBodyFailed => {
                 self.lost < MAX_RETRIES && lost.held < LONGEST_HELD
             }
             // A gateway's: the replica behind it may have done the work.
@@ -172,12 +162,7 @@ impl<'a> RetryState<'a> {
     }
 
     fn lost_error(&self, lost: LostAttempt) -> GatewayError {
-        let LostAttempt {
-            name,
-            error,
-            status,
-            ..
-        } = lost;
+        let LostAttempt { name, error, status, .. } = lost;
         let revision = self.request.queue.name.to_string();
         let because = match status {
             ReplicaStatus::Failed(because) => because.to_string(),
@@ -194,11 +179,7 @@ impl<'a> RetryState<'a> {
                 };
             }
         };
-        GatewayError::ReplicaEnded {
-            revision,
-            replica: name,
-            because,
-        }
+        GatewayError::ReplicaEnded { revision, replica: name, because }
     }
 
     /// The work may have been done, and every replica's response may be invalid: one retry, at another replica.
@@ -206,11 +187,7 @@ impl<'a> RetryState<'a> {
         let may_retry = self.invalid.is_none() && self.can_resend && invalid.has_others;
         self.lost += 1;
         self.invalid = Some(invalid);
-        if may_retry {
-            Ok(())
-        } else {
-            Err(self.invalid_response())
-        }
+        if may_retry { Ok(()) } else { Err(self.invalid_response()) }
     }
 
     /// True if the credit is of the replica whose response was invalid.
@@ -224,11 +201,7 @@ impl<'a> RetryState<'a> {
     pub(super) fn decline(&mut self, credit: Credit) -> Result<(), GatewayError> {
         let has_others = credit.has_others();
         credit.settle(Outcome::Declined, Verdict::Open);
-        if has_others {
-            Ok(())
-        } else {
-            Err(self.invalid_response())
-        }
+        if has_others { Ok(()) } else { Err(self.invalid_response()) }
     }
 
     fn invalid_response(&mut self) -> GatewayError {

@@ -21,20 +21,13 @@ use crate::probe_services::call;
 use crate::protocol::Protocol;
 
 /// The calls, by their path at a server.
-const CALLS: [&str; 2] = [
-    "/grpc.health.v1.Health/Check",
-    "/grpc.health.v1.Health/Watch",
-];
+const CALLS: [&str; 2] = ["/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"];
 
 /// Time from one look at a watched service to the next: as often as gateways report.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The path, behind these first bytes of it, of a call of a service's health; `None` for any other request.
-pub(crate) fn path_of_call(
-    protocol: Protocol,
-    parts: &Parts,
-    prefix: usize,
-) -> Option<&'static str> {
+pub(crate) fn path_of_call(protocol: Protocol, parts: &Parts, prefix: usize) -> Option<&'static str> {
     let path = match protocol {
         Protocol::Grpc => parts.uri.path().get(prefix..)?,
         Protocol::Http => return None,
@@ -49,10 +42,7 @@ pub(crate) async fn answer(
     parts: &Parts,
     body: Incoming,
 ) -> http::Response<DownstreamBody> {
-    let health = ServiceHealth {
-        context: Arc::clone(context),
-        head: Arc::new(parts.clone()),
-    };
+    let health = ServiceHealth { context: Arc::clone(context), head: Arc::new(parts.clone()) };
     // One message: unlike the next of a stream it is due.
     let body = TimedBody::whole(body, context.options.connections.upload());
     let request = call::request(parts, Uri::from_static(path), body);
@@ -98,19 +88,13 @@ impl ServiceHealth {
 
 #[tonic::async_trait]
 impl Health for ServiceHealth {
-    async fn check(
-        &self,
-        _: Request<HealthCheckRequest>,
-    ) -> Result<Response<HealthCheckResponse>, Status> {
+    async fn check(&self, _: Request<HealthCheckRequest>) -> Result<Response<HealthCheckResponse>, Status> {
         Ok(Response::new(response(self.status())))
     }
 
     type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
 
-    async fn watch(
-        &self,
-        _: Request<HealthCheckRequest>,
-    ) -> Result<Response<Self::WatchStream>, Status> {
+    async fn watch(&self, _: Request<HealthCheckRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let changes = stream::unfold((self.clone(), None), |(health, last)| async move {
             let status = health.changed(last).await;
             Some((Ok(response(status)), (health, Some(status))))
@@ -120,9 +104,7 @@ impl Health for ServiceHealth {
 }
 
 fn response(status: ServingStatus) -> HealthCheckResponse {
-    HealthCheckResponse {
-        status: status.into(),
-    }
+    HealthCheckResponse { status: status.into() }
 }
 
 #[cfg(test)]
@@ -141,9 +123,6 @@ mod tests {
         assert_eq!(found(Protocol::Grpc, below, 23), Some(CALLS[1]));
         assert_eq!(found(Protocol::Grpc, below, 0), None);
         assert_eq!(found(Protocol::Http, check, 0), None);
-        assert_eq!(
-            found(Protocol::Grpc, "/grpc.health.v1.Health/List", 0),
-            None
-        );
+        assert_eq!(found(Protocol::Grpc, "/grpc.health.v1.Health/List", 0), None);
     }
 }

@@ -22,11 +22,7 @@ use crate::codec::grpc;
 const SHUTS_DOWN: &str = "the gateway shuts down";
 
 /// The request of a call with this head, under the path that the service knows it by.
-pub(crate) fn request(
-    parts: &Parts,
-    uri: Uri,
-    body: TimedBody<Incoming>,
-) -> Request<tonic::body::Body> {
+pub(crate) fn request(parts: &Parts, uri: Uri, body: TimedBody<Incoming>) -> Request<tonic::body::Body> {
     let mut request = Request::new(tonic::body::Body::new(body));
     *request.method_mut() = parts.method.clone();
     *request.uri_mut() = uri;
@@ -41,11 +37,7 @@ pub(crate) async fn answer<S>(
     shutdown: CancellationToken,
 ) -> Response<DownstreamBody>
 where
-    S: Service<
-            Request<tonic::body::Body>,
-            Response = Response<tonic::body::Body>,
-            Error = Infallible,
-        >,
+    S: Service<Request<tonic::body::Body>, Response = Response<tonic::body::Body>, Error = Infallible>,
 {
     let answer: Result<_, Infallible> = tokio::select! {
         biased;
@@ -72,10 +64,7 @@ impl Body for UntilShutdown {
     type Data = Bytes;
     type Error = io::Error;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let Some(body) = &mut self.body else {
             return Poll::Ready(None);
         };
@@ -95,8 +84,6 @@ impl Body for UntilShutdown {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body
-            .as_ref()
-            .map_or(SizeHint::with_exact(0), Body::size_hint)
+        self.body.as_ref().map_or(SizeHint::with_exact(0), Body::size_hint)
     }
 }

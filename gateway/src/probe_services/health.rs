@@ -33,10 +33,7 @@ impl GatewayHealth {
 
 #[tonic::async_trait]
 impl Health for GatewayHealth {
-    async fn check(
-        &self,
-        request: Request<HealthCheckRequest>,
-    ) -> Result<Response<HealthCheckResponse>, Status> {
+    async fn check(&self, request: Request<HealthCheckRequest>) -> Result<Response<HealthCheckResponse>, Status> {
         let status = self.status(&request.get_ref().service);
         if status == ServingStatus::ServiceUnknown {
             return Err(Status::not_found(UNKNOWN));
@@ -47,10 +44,7 @@ impl Health for GatewayHealth {
     type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
 
     /// Its stream stays open until the client or the gateway ends it.
-    async fn watch(
-        &self,
-        request: Request<HealthCheckRequest>,
-    ) -> Result<Response<Self::WatchStream>, Status> {
+    async fn watch(&self, request: Request<HealthCheckRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let told = |status| Ok::<_, Status>(response(status));
         let status = self.status(&request.get_ref().service);
         let first = stream::once(future::ready(told(status)));
@@ -68,7 +62,5 @@ impl Health for GatewayHealth {
 }
 
 fn response(status: ServingStatus) -> HealthCheckResponse {
-    HealthCheckResponse {
-        status: status.into(),
-    }
+    HealthCheckResponse { status: status.into() }
 }

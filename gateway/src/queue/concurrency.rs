@@ -81,11 +81,7 @@ mod tests {
 
     #[test]
     fn what_the_service_says_beats_what_the_replica_says() {
-        let full = Usage {
-            in_flight: 8,
-            allowed: 8,
-            gateways: 1,
-        };
+        let full = Usage { in_flight: 8, allowed: 8, gateways: 1 };
         let mut credits = ConcurrencyLimit::new(Some(3));
         credits.report(8);
         credits.refused(full);

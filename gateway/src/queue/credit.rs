@@ -84,10 +84,9 @@ impl Credit {
         let took = at.saturating_duration_since(self.since);
         let outcome = match (self.rest, verdict) {
             (Rest::Never, Verdict::Failed) => Outcome::AnsweredError(took),
-            (
-                Rest::Never,
-                Verdict::Succeeded | Verdict::Refused | Verdict::Uncounted | Verdict::Open,
-            ) => Outcome::Answered(took),
+            (Rest::Never, Verdict::Succeeded | Verdict::Refused | Verdict::Uncounted | Verdict::Open) => {
+                Outcome::Answered(took)
+            }
             (Rest::Now | Rest::Before, _) => Outcome::Abandoned,
         };
         self.close(outcome, verdict, at);

@@ -135,12 +135,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
     }
 
     /// Grants a request a credit, or queues it: `waiter` is called only then.
-    pub(crate) fn enter(
-        &mut self,
-        request: DispatchRequest,
-        now: Instant,
-        waiter: impl FnOnce() -> W,
-    ) -> Admission<R> {
+    pub(crate) fn enter(&mut self, request: DispatchRequest, now: Instant, waiter: impl FnOnce() -> W) -> Admission<R> {
         match (self.ownership(), request.origin) {
             (Ownership::NonOwner(owner), Origin::Client) => return Admission::HandOver(owner),
             (Ownership::NonOwner(_), Origin::Gateway) => return Admission::NotOwner,
@@ -160,12 +155,8 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         }
         self.next_sequence = self.next_sequence.max(sequence + 1);
         self.bytes += request.bytes;
-        let waiter = Queued {
-            waiter: waiter(),
-            bytes: request.bytes,
-            deadline: request.deadline,
-            origin: request.origin,
-        };
+        let waiter =
+            Queued { waiter: waiter(), bytes: request.bytes, deadline: request.deadline, origin: request.origin };
         self.waiting.insert(sequence, waiter);
         Admission::Queued(sequence)
     }
@@ -184,12 +175,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
     }
 
     /// Takes a credit back, with the outcome of its attempt.
-    pub(crate) fn settle(
-        &mut self,
-        id: EndpointId,
-        outcome: Outcome,
-        now: Instant,
-    ) -> DequeuedList<R, W> {
+    pub(crate) fn settle(&mut self, id: EndpointId, outcome: Outcome, now: Instant) -> DequeuedList<R, W> {
         if let Some(index) = self.endpoints.iter().position(|endpoint| endpoint.id == id) {
             let usage = self.usage(index);
             self.endpoints[index].settle(outcome, usage, now);
@@ -205,12 +191,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
     }
 
     /// Notes how many requests at once a replica reports to take.
-    pub(crate) fn report(
-        &mut self,
-        id: EndpointId,
-        capacity: u32,
-        now: Instant,
-    ) -> DequeuedList<R, W> {
+    pub(crate) fn report(&mut self, id: EndpointId, capacity: u32, now: Instant) -> DequeuedList<R, W> {
         let endpoint = self.endpoints.iter_mut().find(|endpoint| endpoint.id == id);
         match endpoint.filter(|endpoint| endpoint.credits.limit() != capacity) {
             Some(endpoint) => endpoint.credits.report(capacity),
@@ -241,9 +222,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         (self.limit, self.gateways) = (limit, gateways);
         let mut old = std::mem::take(&mut self.endpoints);
         for spec in replicas {
-            let same = old
-                .iter()
-                .position(|endpoint| endpoint.replica == spec.replica);
+            let same = old.iter().position(|endpoint| endpoint.replica == spec.replica);
             let endpoint = match same {
                 Some(index) => old.swap_remove(index).changed(spec),
                 None => {
@@ -304,8 +283,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
     }
 
     fn has_capacity(&self, bytes: usize) -> bool {
-        self.waiting.len() < self.limit.requests
-            && self.bytes.saturating_add(bytes) <= self.limit.bytes
+        self.waiting.len() < self.limit.requests && self.bytes.saturating_add(bytes) <= self.limit.bytes
     }
 
     fn allocation(&self) -> Allocation {
@@ -345,18 +323,13 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
             is_free.then(|| endpoint.load())
         };
         let endpoints = self.endpoints.iter().enumerate();
-        let best =
-            endpoints.filter_map(|(i, endpoint)| Some((free(endpoint)?, endpoint.granted, i)));
+        let best = endpoints.filter_map(|(i, endpoint)| Some((free(endpoint)?, endpoint.granted, i)));
         let (_, _, index) = best.min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)))?;
         self.grants += 1;
         let endpoint = &mut self.endpoints[index];
         endpoint.in_flight += 1;
         endpoint.granted = self.grants;
-        let granted = Granted {
-            id: endpoint.id,
-            sequence,
-            replica: endpoint.replica.clone(),
-        };
+        let granted = Granted { id: endpoint.id, sequence, replica: endpoint.replica.clone() };
         let usage = self.usage(index);
         self.endpoints[index].credits.sent(usage, now);
         Some(granted)
@@ -370,10 +343,6 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
             ConcurrencyLimit::Configured(limit) | ConcurrencyLimit::Reported(limit) => *limit,
             ConcurrencyLimit::Measured(_) => self.allowed(endpoint),
         };
-        Usage {
-            in_flight: endpoint.in_flight,
-            allowed,
-            gateways: self.gateways.count(),
-        }
+        Usage { in_flight: endpoint.in_flight, allowed, gateways: self.gateways.count() }
     }
 }

@@ -27,7 +27,6 @@ impl Credit {
     /// Logs that its replica failed the request that holds it.
     pub(crate) fn log_failure(&self, cause: &'static str, reason: &str) {
         let replica = &self.upstream.name;
-        self.queue()
-            .log_failure(cause, &format_args!("replica {replica}: {reason}"));
+        self.queue().log_failure(cause, &format_args!("replica {replica}: {reason}"));
     }
 }

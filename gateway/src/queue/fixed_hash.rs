@@ -13,9 +13,7 @@ const END: u8 = 0xff;
 /// The hash of texts in their order.
 pub(super) fn of<'a>(parts: impl IntoIterator<Item = &'a str>) -> u64 {
     let bytes = parts.into_iter().flat_map(|part| part.bytes().chain([END]));
-    let fnv = bytes.fold(OFFSET, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(PRIME)
-    });
+    let fnv = bytes.fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME));
     finalized(fnv)
 }
 
@@ -38,10 +36,7 @@ mod tests {
             (&["a"], 0x3aec_69d2_86fb_d39b),
             (&["ab", "c"], 0x04f3_60e5_0ae8_8219),
             (&["a", "bc"], 0x0b1a_b3f8_db79_4b96),
-            (
-                &["weir-gateway-7d9f-x2x4q", "digits-predictor-00001"],
-                0x42f9_2808_afcb_cd51,
-            ),
+            (&["weir-gateway-7d9f-x2x4q", "digits-predictor-00001"], 0x42f9_2808_afcb_cd51),
         ];
         for (parts, expected) in golden {
             assert_eq!(of(parts.iter().copied()), expected, "{parts:?}");
@@ -58,9 +53,6 @@ mod tests {
             let owner = (0..4).max_by_key(|at| scores[*at]).unwrap();
             owned[owner] += 1;
         }
-        assert!(
-            owned.iter().all(|count| (900..1100).contains(count)),
-            "{owned:?}"
-        );
+        assert!(owned.iter().all(|count| (900..1100).contains(count)), "{owned:?}");
     }
 }

@@ -70,18 +70,10 @@ pub(crate) enum Ownership {
 
 impl GatewaySet {
     /// The set of a gateway that is the only one.
-    pub(crate) const ALONE: Self = Self {
-        of: 1,
-        me: Some(0),
-        owner: 0,
-    };
+    pub(crate) const ALONE: Self = Self { of: 1, me: Some(0), owner: 0 };
 
     /// Those of these names, sorted, as `me` sees them; where there are none at all, it is alone.
-    pub(crate) fn new<'a>(
-        names: impl Iterator<Item = &'a str> + Clone,
-        me: &str,
-        revision: &str,
-    ) -> Self {
+    pub(crate) fn new<'a>(names: impl Iterator<Item = &'a str> + Clone, me: &str, revision: &str) -> Self {
         let me = names.clone().position(|name| name == me);
         let owner = names.clone().enumerate();
         let owner = owner.max_by_key(|(_, name)| score(name, revision));
@@ -167,10 +159,7 @@ mod tests {
     fn who_is_not_among_them_has_no_share() {
         let others = ["a", "b"];
         let gateways = GatewaySet::new(others.iter().copied(), "c", "r");
-        assert!(matches!(
-            gateways.ownership(100),
-            Ownership::NonOwner(0 | 1)
-        ));
+        assert!(matches!(gateways.ownership(100), Ownership::NonOwner(0 | 1)));
         assert_eq!(gateways.share(100, 7), 0);
     }
 

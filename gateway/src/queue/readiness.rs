@@ -10,11 +10,7 @@ use crate::upstream::probe::probe_until_ready;
 
 /// Probes the revision's replicas that were not probed yet, each in a task that ends with its replica, or
 /// notifies `is_ready`.
-pub(crate) fn probe_replicas(
-    queue: &Arc<RevisionQueue>,
-    revision: &Revision,
-    is_ready: &Arc<Notify>,
-) {
+pub(crate) fn probe_replicas(queue: &Arc<RevisionQueue>, revision: &Revision, is_ready: &Arc<Notify>) {
     for (upstream, _, _) in queue.replicas() {
         let mut replicas = revision.replicas.iter();
         let replica = replicas.find(|replica: &&Replica| upstream.is(replica));

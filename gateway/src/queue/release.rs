@@ -12,13 +12,7 @@ use crate::clock::{now, until};
 
 impl RevisionQueue {
     /// Takes a credit back, counts the end of its request, and dispatches queued requests.
-    pub(super) fn release(
-        self: &Arc<Self>,
-        credit: &Credit,
-        outcome: Outcome,
-        verdict: Verdict,
-        at: Instant,
-    ) {
+    pub(super) fn release(self: &Arc<Self>, credit: &Credit, outcome: Outcome, verdict: Verdict, at: Instant) {
         let mut state = self.state.lock();
         if !credit.is_batch() {
             state.count(verdict);

@@ -13,16 +13,8 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
-    pub(super) fn new(
-        queue: &Arc<RevisionQueue>,
-        sequence: u64,
-        wakeup: oneshot::Receiver<Wakeup>,
-    ) -> Self {
-        Self {
-            queue: Arc::clone(queue),
-            sequence,
-            wakeup,
-        }
+    pub(super) fn new(queue: &Arc<RevisionQueue>, sequence: u64, wakeup: oneshot::Receiver<Wakeup>) -> Self {
+        Self { queue: Arc::clone(queue), sequence, wakeup }
     }
 
     /// Waits until it is dequeued; `None` if its deadline passed, or the revision is gone.

@@ -33,17 +33,11 @@ impl Target {
     ///
     /// # Errors
     /// [`GatewayError::ControlClosed`].
-    pub(crate) fn check_message(
-        &self,
-        parts: &Parts,
-        body: &BufferedBody,
-    ) -> Result<(), GatewayError> {
+    pub(crate) fn check_message(&self, parts: &Parts, body: &BufferedBody) -> Result<(), GatewayError> {
         let path = parts.uri.path();
         let call = path.get(self.prefix..).unwrap_or(path);
         match self.route.control {
-            ControlRoutes::Closed
-                if is_control_without_model(call) && !names_model(parts, body) =>
-            {
+            ControlRoutes::Closed if is_control_without_model(call) && !names_model(parts, body) => {
                 Err(closed(call, &self.route))
             }
             ControlRoutes::Closed | ControlRoutes::Open => Ok(()),
@@ -67,8 +61,5 @@ fn names_model(parts: &Parts, body: &BufferedBody) -> bool {
 }
 
 fn closed(call: &str, route: &Route) -> GatewayError {
-    GatewayError::ControlClosed {
-        call: call.to_owned(),
-        service: route.service.to_string(),
-    }
+    GatewayError::ControlClosed { call: call.to_owned(), service: route.service.to_string() }
 }

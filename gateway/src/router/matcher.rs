@@ -81,32 +81,17 @@ impl RouteMatcher {
     pub(crate) fn by_address(&self, host: Option<&str>, path: &str) -> Option<RouteMatch<'_>> {
         let entry = host.and_then(|host| self.hosts.get(&*plain_host(host)));
         if let Some(entry) = entry {
-            return Some(RouteMatch {
-                route: &entry.route,
-                revision: entry.revision(),
-                prefix: 0,
-                scope: self.scope,
-            });
+            return Some(RouteMatch { route: &entry.route, revision: entry.revision(), prefix: 0, scope: self.scope });
         }
         let service = service_of_path(path)?;
         let route = self.services.get(service)?;
-        Some(RouteMatch {
-            route,
-            revision: None,
-            prefix: PREFIX.len() + service.len(),
-            scope: self.scope,
-        })
+        Some(RouteMatch { route, revision: None, prefix: PREFIX.len() + service.len(), scope: self.scope })
     }
 
     /// The service of this V2 model name; only where one machine is served.
     pub(crate) fn by_model(&self, model: &str) -> Option<RouteMatch<'_>> {
         let route = self.models.get(model)?;
-        Some(RouteMatch {
-            route,
-            revision: None,
-            prefix: 0,
-            scope: self.scope,
-        })
+        Some(RouteMatch { route, revision: None, prefix: 0, scope: self.scope })
     }
 
     /// Checks that a request asks for a service's host or for a known one, and comes from no other site.
@@ -144,10 +129,7 @@ impl RouteMatcher {
 
     /// The error of a gRPC call of a method that the gateway does not have, and whose host and path lead nowhere.
     pub(crate) fn no_method(&self, method: &str) -> GatewayError {
-        GatewayError::NoMethod {
-            method: method.to_owned(),
-            known: self.known(|| None),
-        }
+        GatewayError::NoMethod { method: method.to_owned(), known: self.known(|| None) }
     }
 
     fn no_route<'a>(&self, asked: String, meant: impl FnOnce() -> Option<&'a str>) -> GatewayError {
@@ -178,10 +160,7 @@ impl RouteMatcher {
 impl HostEntry {
     /// A host, and where it leads.
     fn of(claim: HostClaim<'_>) -> (Host, Self) {
-        let entry = Self {
-            route: claim.route.clone(),
-            tag: claim.tag,
-        };
+        let entry = Self { route: claim.route.clone(), tag: claim.tag };
         (claim.host.clone(), entry)
     }
 
@@ -208,9 +187,7 @@ impl<'a> RouteMatch<'a> {
         if let Some(pin) = pin {
             let known = || self.route.revisions();
             let found = known().find(|revision| revision.as_str() == pin);
-            return found.ok_or_else(|| {
-                self.unknown("revision", pin, listed(known().map(RevisionName::as_str)))
-            });
+            return found.ok_or_else(|| self.unknown("revision", pin, listed(known().map(RevisionName::as_str))));
         }
         if let Some(tag) = tag {
             let tags = || self.route.tags.iter();
@@ -234,12 +211,7 @@ impl<'a> RouteMatch<'a> {
             Scope::Local => format!("; there are: {known}"),
             Scope::Cluster => String::new(),
         };
-        GatewayError::NoRevision {
-            service: self.route.service.to_string(),
-            what,
-            asked: asked.to_owned(),
-            known,
-        }
+        GatewayError::NoRevision { service: self.route.service.to_string(), what, asked: asked.to_owned(), known }
     }
 }
 

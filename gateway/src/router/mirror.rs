@@ -50,20 +50,12 @@ impl Mirrors {
     }
 
     /// Permission for one more copy of this size, if the limits allow it.
-    pub(crate) fn try_acquire(
-        &self,
-        counts: &Arc<MirrorCounts>,
-        bytes: usize,
-    ) -> Option<MirrorPermit> {
+    pub(crate) fn try_acquire(&self, counts: &Arc<MirrorCounts>, bytes: usize) -> Option<MirrorPermit> {
         counts.try_acquire(self.bytes.permit(), bytes)
     }
 
     /// Runs one copy until it ends, or all are stopped, and counts its outcome.
-    pub(crate) fn spawn(
-        &self,
-        counts: Arc<MirrorCounts>,
-        copy: impl Future<Output = MirrorOutcome> + Send + 'static,
-    ) {
+    pub(crate) fn spawn(&self, counts: Arc<MirrorCounts>, copy: impl Future<Output = MirrorOutcome> + Send + 'static) {
         let stop = self.stop.clone();
         self.tasks.spawn(async move {
             let outcome = stop.run_until_cancelled(copy).await;
@@ -93,8 +85,5 @@ pub(crate) fn target(
     if !is_mirrored(mirror, chosen, choice, || counts.next_sample()) {
         return None;
     }
-    Some(MirrorTarget {
-        queue: Arc::clone(queues.get(&mirror.revision)?),
-        counts: Arc::clone(counts),
-    })
+    Some(MirrorTarget { queue: Arc::clone(queues.get(&mirror.revision)?), counts: Arc::clone(counts) })
 }

@@ -35,10 +35,8 @@ mod tests {
 
     fn split(weights: &[u32]) -> Split {
         let service = ServiceName::new("default", "digits").unwrap();
-        let target = |(i, weight): (usize, &u32)| Target {
-            revision: service.revision(i as u32 + 1).unwrap(),
-            weight: *weight,
-        };
+        let target =
+            |(i, weight): (usize, &u32)| Target { revision: service.revision(i as u32 + 1).unwrap(), weight: *weight };
         Split::new(weights.iter().enumerate().map(target).collect()).unwrap()
     }
 

@@ -66,12 +66,7 @@ impl RouteTable {
         split::sample(count.map_or(0, |count| count.fetch_add(1, Ordering::Relaxed)))
     }
 
-    fn queue(
-        &self,
-        name: &RevisionName,
-        limit: QueueLimit,
-        wake: &Arc<Notify>,
-    ) -> Arc<RevisionQueue> {
+    fn queue(&self, name: &RevisionName, limit: QueueLimit, wake: &Arc<Notify>) -> Arc<RevisionQueue> {
         match self.queues.get(name) {
             Some(queue) => {
                 queue.set_limit(limit);
@@ -83,8 +78,5 @@ impl RouteTable {
 }
 
 fn limit(route: &Route, options: &Options) -> QueueLimit {
-    QueueLimit {
-        requests: route.max_queue as usize,
-        bytes: options.queue_bytes,
-    }
+    QueueLimit { requests: route.max_queue as usize, bytes: options.queue_bytes }
 }

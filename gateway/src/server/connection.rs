@@ -17,21 +17,14 @@ use super::settings::{BoxError, ServerSettings};
 use super::sniff::{HttpVersion, WaitLimits, sniff};
 
 /// Serves a connection until it ends.
-pub(super) async fn serve<I, S>(
-    stream: I,
-    service: S,
-    traffic: &Arc<Traffic>,
-    settings: &ServerSettings,
-) where
+pub(super) async fn serve<I, S>(stream: I, service: S, traffic: &Arc<Traffic>, settings: &ServerSettings)
+where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     S: HttpService<Incoming, Future: Send + Unpin + 'static, Error: Into<BoxError>>,
     S::ResBody: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
 {
     let mut stream = Rewind::of(stream);
-    let limits = WaitLimits {
-        deadline: Instant::now() + settings.header_timeout,
-        stop: &settings.stop,
-    };
+    let limits = WaitLimits { deadline: Instant::now() + settings.header_timeout, stop: &settings.stop };
     match sniff(&mut stream, limits, HttpVersion::of).await {
         // Boxed, so that an idle connection's future has no room for it.
         Some(HttpVersion::Http2) => {
@@ -39,11 +32,7 @@ pub(super) async fn serve<I, S>(
         }
         Some(HttpVersion::Http1) => {
             let deadline = limits.deadline;
-            let connection = Http1Connection {
-                stream,
-                service,
-                deadline,
-            };
+            let connection = Http1Connection { stream, service, deadline };
             serve_http1(connection, traffic, settings).await;
         }
         None => Box::pin(close_idle(stream)).await,
@@ -51,20 +40,14 @@ pub(super) async fn serve<I, S>(
 }
 
 /// Serves HTTP/1.1, in turns with waiting idle for the next request.
-async fn serve_http1<I, S>(
-    mut connection: Http1Connection<I, S>,
-    traffic: &Arc<Traffic>,
-    settings: &ServerSettings,
-) where
+async fn serve_http1<I, S>(mut connection: Http1Connection<I, S>, traffic: &Arc<Traffic>, settings: &ServerSettings)
+where
     I: AsyncRead + AsyncWrite + Unpin,
     S: HttpService<Incoming, Future: Unpin, Error: Into<BoxError>>,
     S::ResBody: Body<Error: Into<BoxError>> + 'static,
 {
     loop {
-        let limits = WaitLimits {
-            deadline: connection.deadline,
-            stop: &settings.stop,
-        };
+        let limits = WaitLimits { deadline: connection.deadline, stop: &settings.stop };
         let size = sniff(&mut connection.stream, limits, HeadSize::of).await;
         if let Some((cause, answer)) = size.and_then(HeadSize::refusal) {
             settings.log_refusal(cause, &"the request's head is too long");
@@ -75,13 +58,8 @@ async fn serve_http1<I, S>(
             return;
         };
         connection = idle;
-        let limits = WaitLimits {
-            deadline: connection.deadline,
-            stop: &settings.stop,
-        };
-        let sniffed = sniff(&mut connection.stream, limits, |read| {
-            (!read.is_empty()).then_some(())
-        });
+        let limits = WaitLimits { deadline: connection.deadline, stop: &settings.stop };
+        let sniffed = sniff(&mut connection.stream, limits, |read| (!read.is_empty()).then_some(()));
         if sniffed.await.is_none() {
             return Box::pin(close_idle(connection.stream)).await;
         }

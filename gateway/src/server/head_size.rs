@@ -47,11 +47,7 @@ impl HeadSize {
     pub(super) fn refusal(self) -> Option<(&'static str, Bytes)> {
         let (cause, status, what) = match self {
             Self::Fits => return None,
-            Self::LongTarget => (
-                "long_target",
-                StatusCode::URI_TOO_LONG,
-                "the URL of the request is",
-            ),
+            Self::LongTarget => ("long_target", StatusCode::URI_TOO_LONG, "the URL of the request is"),
             Self::LongHead => (
                 "long_head",
                 StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
@@ -59,9 +55,7 @@ impl HeadSize {
             ),
         };
         let limit = MAX_HEAD >> 10;
-        let body = rest::error_body(&format!(
-            "{what} longer than {limit} KiB: send what is long in the body"
-        ));
+        let body = rest::error_body(&format!("{what} longer than {limit} KiB: send what is long in the body"));
         let mut answer = format!(
             "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
             body.len()

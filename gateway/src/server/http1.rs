@@ -94,19 +94,14 @@ where
     poll_fn(|context| match Pin::new(&mut *connection).poll(context) {
         Poll::Ready(ended) => Poll::Ready(ConnectionEvent::Ended(ended)),
         // A client that has not taken its whole answer is not idle.
-        Poll::Pending if idle.is_idle() && !traffic.is_blocked() => {
-            Poll::Ready(ConnectionEvent::Idle)
-        }
+        Poll::Pending if idle.is_idle() && !traffic.is_blocked() => Poll::Ready(ConnectionEvent::Idle),
         Poll::Pending => Poll::Pending,
     })
     .await
 }
 
 /// Releases hyper's state of an idle connection, and keeps its socket.
-fn release<I, S>(
-    connection: Connection<TokioIo<Rewind<I>>, S>,
-    settings: &ServerSettings,
-) -> Http1Connection<I, S>
+fn release<I, S>(connection: Connection<TokioIo<Rewind<I>>, S>, settings: &ServerSettings) -> Http1Connection<I, S>
 where
     I: AsyncRead + AsyncWrite + Unpin,
     S: HttpService<Incoming, Error: Into<BoxError>>,

@@ -16,20 +16,15 @@ use super::rewind::Rewind;
 use super::settings::{BoxError, ServerSettings};
 
 /// Serves an HTTP/2 connection until it ends.
-pub(super) async fn serve<I, S>(
-    stream: Rewind<I>,
-    service: S,
-    traffic: &Arc<Traffic>,
-    settings: &ServerSettings,
-) where
+pub(super) async fn serve<I, S>(stream: Rewind<I>, service: S, traffic: &Arc<Traffic>, settings: &ServerSettings)
+where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     S: HttpService<Incoming, Future: Send + Unpin + 'static, Error: Into<BoxError>>,
     S::ResBody: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
 {
     let socket = BufferedSocket::http2(stream);
     let flusher = socket.flusher();
-    let connection = builder(traffic.executor(&settings.streams))
-        .serve_connection(TokioIo::new(socket), service);
+    let connection = builder(traffic.executor(&settings.streams)).serve_connection(TokioIo::new(socket), service);
     let connection = pin!(Flushed::new(connection, flusher));
     let ended = socket::serve(
         connection,

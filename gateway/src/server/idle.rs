@@ -32,11 +32,7 @@ struct IdleState {
 impl IdleTimer {
     /// A timer for a connection that has begun to send its first head, and may take until `first` for it.
     pub(super) fn new(first: Instant) -> Self {
-        Self(Arc::new(IdleState {
-            first,
-            has_begun: AtomicBool::new(false),
-            is_idle: AtomicBool::new(false),
-        }))
+        Self(Arc::new(IdleState { first, has_begun: AtomicBool::new(false), is_idle: AtomicBool::new(false) }))
     }
 
     /// Whether the connection has waited for its next request for [`IDLE_AFTER`], and still does. Part of a head

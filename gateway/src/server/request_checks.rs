@@ -30,11 +30,7 @@ pub(super) fn check(protocol: Protocol, parts: &Parts) -> Result<(), GatewayErro
     }
     // Each server on the way would take a host of its own (RFC 9112, 3.2).
     if parts.version == Version::HTTP_11 && !names_host(parts) {
-        return Err(GatewayError::Header {
-            name: "host",
-            value: String::new(),
-            expected: "one host",
-        });
+        return Err(GatewayError::Header { name: "host", value: String::new(), expected: "one host" });
     }
     request_head::check(&parts.headers).map_err(refused)
 }
@@ -54,11 +50,7 @@ fn asks_for_websocket(headers: &HeaderMap) -> bool {
 }
 
 fn refused(ambiguous: Ambiguous) -> GatewayError {
-    GatewayError::Header {
-        name: ambiguous.name,
-        value: ambiguous.value,
-        expected: ambiguous.expected,
-    }
+    GatewayError::Header { name: ambiguous.name, value: ambiguous.value, expected: ambiguous.expected }
 }
 
 #[cfg(test)]
@@ -84,10 +76,7 @@ mod tests {
     fn tunnels_and_ambiguous_requests_are_refused() {
         assert_eq!(checked("POST", &["a.b"]), Ok(()));
         let error = checked("GET", &["a.b", "c.d"]).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "header host: \"a.b, c.d\" is not one host"
-        );
+        assert_eq!(error.to_string(), "header host: \"a.b, c.d\" is not one host");
         let error = checked("GET", &[]).unwrap_err();
         assert_eq!(error.to_string(), "header host: \"\" is not one host");
         let error = checked("CONNECT", &["a.b"]).unwrap_err();

@@ -33,11 +33,7 @@ impl ServerSettings {
 
     /// Bounds of the life of an HTTP/2 connection.
     pub(super) fn lifetime(&self) -> Lifetime<'_> {
-        Lifetime {
-            idle: self.header_timeout,
-            stop: &self.stop,
-            late_requests: Duration::ZERO,
-        }
+        Lifetime { idle: self.header_timeout, stop: &self.stop, late_requests: Duration::ZERO }
     }
 }
 

@@ -21,11 +21,7 @@ const REFUSAL_TIMEOUT: Duration = Duration::from_millis(200);
 /// A replica whose node is gone without a word is noticed after 40 s: before Kubernetes misses the node, after some 50 s,
 /// and early enough to send what it had to another within a minute. A server that is too busy to read a request that
 /// is larger than its socket's buffer has as long, so less would be too strict.
-const KEEPALIVE: Keepalive = Keepalive {
-    time: Duration::from_secs(10),
-    interval: Duration::from_secs(10),
-    probes: 3,
-};
+const KEEPALIVE: Keepalive = Keepalive { time: Duration::from_secs(10), interval: Duration::from_secs(10), probes: 3 };
 
 /// An open TCP or Unix socket.
 pub(crate) enum Socket {
@@ -37,9 +33,7 @@ pub(super) async fn dial(address: &Address) -> Result<Socket, UpstreamError> {
     let connecting = tokio::time::timeout(CONNECT_TIMEOUT, connect(address));
     match connecting.await {
         Ok(Ok(stream)) => Ok(stream),
-        Ok(Err(error)) => Err(UpstreamError::connect_failed(format!(
-            "connecting to {address}: {error}"
-        ))),
+        Ok(Err(error)) => Err(UpstreamError::connect_failed(format!("connecting to {address}: {error}"))),
         Err(_) => Err(UpstreamError::connect_failed(format!(
             "connecting to {address}: no answer within {} s",
             CONNECT_TIMEOUT.as_secs()
@@ -52,10 +46,7 @@ pub(super) async fn is_refused(address: &Address) -> bool {
     let connecting = tokio::time::timeout(REFUSAL_TIMEOUT, connect(address));
     match connecting.await {
         Ok(Ok(_)) | Err(_) => false,
-        Ok(Err(error)) => matches!(
-            error.kind(),
-            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound
-        ),
+        Ok(Err(error)) => matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound),
     }
 }
 
@@ -72,11 +63,7 @@ async fn connect(address: &Address) -> io::Result<Socket> {
 }
 
 impl AsyncRead for Socket {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
             Self::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
@@ -85,11 +72,7 @@ impl AsyncRead for Socket {
 }
 
 impl AsyncWrite for Socket {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
             Self::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
@@ -150,9 +133,6 @@ mod tests {
         assert_eq!(socket.tcp_keepalive_retries().unwrap(), KEEPALIVE.probes);
         // While a request is not acknowledged, there are no probes.
         #[cfg(target_os = "linux")]
-        assert_eq!(
-            socket.tcp_user_timeout().unwrap(),
-            Some(Duration::from_secs(40))
-        );
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(40)));
     }
 }

@@ -65,9 +65,7 @@ impl Http1Pool {
     /// Closes connections that were idle for [`IDLE_TIMEOUT`].
     pub(crate) fn trim(&self, now: Instant) {
         let mut idle = self.0.lock();
-        let fresh = idle
-            .iter()
-            .position(|(since, _)| now.saturating_duration_since(*since) < IDLE_TIMEOUT);
+        let fresh = idle.iter().position(|(since, _)| now.saturating_duration_since(*since) < IDLE_TIMEOUT);
         let old = fresh.unwrap_or(idle.len());
         let old: Vec<_> = idle.drain(..old).collect();
         // Closed without the lock: each close is a system call.
@@ -96,10 +94,7 @@ pub(super) async fn send<'a>(
     let (mut connection, failure) = match pooled {
         Some(connection) => (connection, UpstreamErrorKind::StaleConnection),
         // Boxed: most requests find a pooled connection, and need no room for connecting.
-        None => (
-            Box::pin(UpstreamConnection::open(address)).await?,
-            UpstreamErrorKind::Broken,
-        ),
+        None => (Box::pin(UpstreamConnection::open(address)).await?, UpstreamErrorKind::Broken),
     };
     connection.start(request());
     let head = poll_fn(|context| connection.poll_head(failure, context)).await;
@@ -110,17 +105,11 @@ pub(super) async fn send<'a>(
         }
     })?;
     let upstream = Arc::clone(upstream);
-    Ok(head.map(|()| Http1ResponseBody {
-        connection,
-        upstream,
-    }))
+    Ok(head.map(|()| Http1ResponseBody { connection, upstream }))
 }
 
 impl Http1ResponseBody {
-    pub(crate) fn poll_frame(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, String>>> {
+    pub(crate) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, String>>> {
         self.connection.poll_frame(context)
     }
 

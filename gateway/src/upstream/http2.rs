@@ -81,24 +81,17 @@ impl GrpcChannel {
                 (sender, UpstreamErrorKind::Broken)
             }
         };
-        let failed = |error: h2::Error| UpstreamError {
-            kind: error_kind(&error, fallback),
-            because: error.to_string(),
-        };
+        let failed =
+            |error: h2::Error| UpstreamError { kind: error_kind(&error, fallback), because: error.to_string() };
         let (head, body) = request().into_http2().into_parts();
         let head = Request::from_parts(head, ());
-        let (response, stream) = sender
-            .send_request(head, body.is_end_stream())
-            .map_err(failed)?;
+        let (response, stream) = sender.send_request(head, body.is_end_stream()).map_err(failed)?;
         let upload = Upload::new(body, stream);
         response_head(response, upload).await.map_err(failed)
     }
 
     /// A connection with a free stream, and the kind of error that a failure on it means.
-    async fn ready(
-        &self,
-        address: &Address,
-    ) -> Result<(SendRequest<Bytes>, UpstreamErrorKind), UpstreamError> {
+    async fn ready(&self, address: &Address) -> Result<(SendRequest<Bytes>, UpstreamErrorKind), UpstreamError> {
         if let Some((number, mut sender)) = self.sender() {
             match poll_fn(|context| sender.poll_ready(context)).await {
                 Ok(()) => return Ok((sender, UpstreamErrorKind::StaleConnection)),
@@ -109,10 +102,9 @@ impl GrpcChannel {
         let mut sender = Box::pin(self.connect(address)).await?;
         match poll_fn(|context| sender.poll_ready(context)).await {
             Ok(()) => Ok((sender, UpstreamErrorKind::Broken)),
-            Err(error) => Err(UpstreamError {
-                kind: error_kind(&error, UpstreamErrorKind::Broken),
-                because: error.to_string(),
-            }),
+            Err(error) => {
+                Err(UpstreamError { kind: error_kind(&error, UpstreamErrorKind::Broken), because: error.to_string() })
+            }
         }
     }
 
@@ -141,14 +133,9 @@ impl GrpcChannel {
         self.none_failed_since(failures)?;
         let opened = open(address).await;
         let mut connections = self.connections.lock();
-        let (sender, task) =
-            opened.inspect_err(|error| connections.note_failure(&error.because))?;
+        let (sender, task) = opened.inspect_err(|error| connections.note_failure(&error.because))?;
         connections.count += 1;
-        connections.open = Some(OpenConnection {
-            number: connections.count,
-            sender: sender.clone(),
-            task,
-        });
+        connections.open = Some(OpenConnection { number: connections.count, sender: sender.clone(), task });
         Ok(sender)
     }
 
@@ -181,9 +168,7 @@ impl Connections {
 }
 
 /// Opens a connection, and runs it in a task of its own.
-async fn open(
-    address: &Address,
-) -> Result<(SendRequest<Bytes>, AbortOnDropHandle<()>), UpstreamError> {
+async fn open(address: &Address) -> Result<(SendRequest<Bytes>, AbortOnDropHandle<()>), UpstreamError> {
     let socket = BufferedSocket::http2(dial(address).await?);
     let flusher = socket.flusher();
     let mut builder = Builder::new();
@@ -197,8 +182,7 @@ async fn open(
         .max_local_error_reset_streams(None)
         .enable_push(false);
     let handshake = builder.handshake(socket).await;
-    let (sender, connection) =
-        handshake.map_err(|error| UpstreamError::connect_failed(error.to_string()))?;
+    let (sender, connection) = handshake.map_err(|error| UpstreamError::connect_failed(error.to_string()))?;
     let task = tokio::spawn(async move {
         if let Err(error) = Flushed::new(connection, flusher).await {
             tracing::debug!(%error, "connection to a replica failed");

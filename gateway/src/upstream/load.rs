@@ -42,9 +42,6 @@ impl UpstreamLoad {
 
     /// The requests and streams at this moment.
     pub(crate) fn get(&self) -> ReplicaLoad {
-        ReplicaLoad {
-            streams: self.streams.load(Ordering::Relaxed),
-            requests: self.requests.load(Ordering::Relaxed),
-        }
+        ReplicaLoad { streams: self.streams.load(Ordering::Relaxed), requests: self.requests.load(Ordering::Relaxed) }
     }
 }

@@ -31,11 +31,7 @@ const READY: &str = "/v2/health/ready";
 
 /// Probes a replica until it is ready, then notifies `ready`; ends early if the replica leaves the cluster. The
 /// concurrency that it reports goes to `report_capacity`.
-pub(crate) async fn probe_until_ready(
-    upstream: Arc<Upstream>,
-    ready: Arc<Notify>,
-    report_capacity: impl Fn(u32),
-) {
+pub(crate) async fn probe_until_ready(upstream: Arc<Upstream>, ready: Arc<Notify>, report_capacity: impl Fn(u32)) {
     let since = now();
     let probing = async {
         while !probe(&upstream, &report_capacity).await {
@@ -51,11 +47,7 @@ pub(crate) async fn probe_until_ready(
 
 /// Interval before the next probe of a replica that was not ready for `elapsed`.
 fn interval(elapsed: Duration) -> Duration {
-    if elapsed < SMALL_MODEL {
-        INTERVAL
-    } else {
-        (elapsed / 10).min(MAX_INTERVAL)
-    }
+    if elapsed < SMALL_MODEL { INTERVAL } else { (elapsed / 10).min(MAX_INTERVAL) }
 }
 
 /// Sends one probe; true if the replica is ready.

@@ -26,28 +26,13 @@ pub(crate) struct UpstreamRequest<'a> {
 
 impl<'a> UpstreamRequest<'a> {
     /// A request with exactly these headers.
-    pub(crate) fn plain(
-        method: &'a Method,
-        path: &'a PathAndQuery,
-        headers: &'a HeaderMap,
-        body: RequestBody,
-    ) -> Self {
-        Self {
-            method,
-            path,
-            authority: None,
-            headers,
-            without: &[],
-            with: SmallVec::new(),
-            body,
-        }
+    pub(crate) fn plain(method: &'a Method, path: &'a PathAndQuery, headers: &'a HeaderMap, body: RequestBody) -> Self {
+        Self { method, path, authority: None, headers, without: &[], with: SmallVec::new(), body }
     }
 
     /// The headers that are sent.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
-        let stays = |name: &HeaderName| {
-            self.without.contains(name) || self.with.iter().any(|(other, _)| other == name)
-        };
+        let stays = |name: &HeaderName| self.without.contains(name) || self.with.iter().any(|(other, _)| other == name);
         let kept = self.headers.iter().filter(move |(name, _)| !stays(name));
         kept.chain(self.with.iter().map(|(name, value)| (name, value)))
     }
@@ -55,10 +40,7 @@ impl<'a> UpstreamRequest<'a> {
     /// The request in HTTP/2's form, without `content-length`: frames delimit the body.
     pub(crate) fn into_http2(self) -> Request<RequestBody> {
         let mut headers = HeaderMap::with_capacity(self.headers.len() + self.with.len());
-        let host = self
-            .headers
-            .get(HOST)
-            .and_then(|host| host.to_str().ok()?.parse().ok());
+        let host = self.headers.get(HOST).and_then(|host| host.to_str().ok()?.parse().ok());
         let is_sent = |name: &HeaderName| *name != CONTENT_LENGTH && *name != HOST;
         for (name, value) in self.lines().filter(|(name, _)| is_sent(name)) {
             headers.append(name, value.clone());
@@ -86,17 +68,10 @@ mod tests {
     #[test]
     fn headers_are_omitted_or_replaced() {
         let mut came = HeaderMap::new();
-        for (name, value) in [
-            ("accept", "a"),
-            ("weir-tag", "t"),
-            ("weir-waited-us", "9"),
-            ("accept", "b"),
-            ("content-length", "3"),
-        ] {
-            came.append(
-                HeaderName::from_static(name),
-                HeaderValue::from_static(value),
-            );
+        for (name, value) in
+            [("accept", "a"), ("weir-tag", "t"), ("weir-waited-us", "9"), ("accept", "b"), ("content-length", "3")]
+        {
+            came.append(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
         let path = PathAndQuery::from_static("/a.B/C");
         static WITHOUT: [HeaderName; 1] = [headers::TAG];
@@ -110,12 +85,7 @@ mod tests {
             text.collect()
         };
         let plain = lines(&mut upstream_request.lines());
-        let kept = [
-            "accept: a",
-            "accept: b",
-            "content-length: 3",
-            "weir-waited-us: 1",
-        ];
+        let kept = ["accept: a", "accept: b", "content-length: 3", "weir-waited-us: 1"];
         assert_eq!(plain, kept);
         let call = upstream_request.into_http2();
         assert_eq!(call.uri(), "http://localhost/a.B/C");

@@ -84,11 +84,7 @@ impl UploadHandle {
     pub(crate) async fn ended(&self) {
         poll_fn(|context| {
             self.wake(context.waker());
-            if self.messages().is_none() {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            }
+            if self.messages().is_none() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
     }
@@ -126,9 +122,7 @@ impl UploadHandle {
     /// Notes what came of a look for the next frame.
     fn record<E>(&self, polled: &Poll<Option<Result<Frame<Bytes>, E>>>) {
         let is_waited_for = polled.is_pending();
-        self.0
-            .waits_for_client
-            .store(is_waited_for, Ordering::Relaxed);
+        self.0.waits_for_client.store(is_waited_for, Ordering::Relaxed);
         match polled {
             Poll::Ready(Some(Ok(frame))) => {
                 let size = frame.data_ref().map_or(0, Bytes::len);
@@ -158,24 +152,12 @@ impl RequestBody {
 
     /// A body that is buffered whole.
     pub(crate) fn whole(chunks: Chunks, trailers: Option<HeaderMap>) -> Self {
-        Self {
-            chunks,
-            next: 0,
-            trailers,
-            rest: None,
-        }
+        Self { chunks, next: 0, trailers, rest: None }
     }
 
     /// A body whose rest still arrives.
-    pub(crate) fn streaming(
-        chunks: Chunks,
-        rest: TimedBody<Incoming>,
-        upload: UploadHandle,
-    ) -> Self {
-        upload
-            .0
-            .messages
-            .store(rest.messages_ended(), Ordering::Release);
+    pub(crate) fn streaming(chunks: Chunks, rest: TimedBody<Incoming>, upload: UploadHandle) -> Self {
+        upload.0.messages.store(rest.messages_ended(), Ordering::Release);
         let mut body = Self::whole(chunks, None);
         body.rest = Some((rest, upload));
         body
@@ -217,11 +199,7 @@ impl Body for RequestBody {
 
     fn is_end_stream(&self) -> bool {
         let is_sent = self.next >= self.chunks.len() && self.trailers.is_none();
-        is_sent
-            && self
-                .rest
-                .as_ref()
-                .is_none_or(|(rest, _)| rest.is_end_stream())
+        is_sent && self.rest.as_ref().is_none_or(|(rest, _)| rest.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {

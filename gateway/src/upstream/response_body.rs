@@ -18,10 +18,7 @@ pub(crate) enum ResponseBody {
 
 impl ResponseBody {
     /// Polls for the next frame. The error is a clause that says how the body broke off.
-    pub(crate) fn poll_frame(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, String>>> {
+    pub(crate) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, String>>> {
         match self {
             Self::Http1(body) => body.poll_frame(context),
             Self::Http2(body) => body.poll_frame(context),

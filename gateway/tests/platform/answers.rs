@@ -38,11 +38,7 @@ async fn the_beginning_of_an_answer_that_breaks_off_reaches_the_client() {
     let answer = raw(&world, request.as_bytes()).await;
     assert!(answer.contains("content-length: 100\r\n"), "{answer}");
     assert!(answer.ends_with("\r\n\r\nthe beginning"), "{answer}");
-    world
-        .activity(1, |activity| {
-            activity.failed == 1 && activity.in_flight == 0
-        })
-        .await;
+    world.activity(1, |activity| activity.failed == 1 && activity.in_flight == 0).await;
 }
 
 #[tokio::test]
@@ -63,18 +59,9 @@ async fn rest_reaches_a_replica_that_speaks_http2_only() {
     let world = World::new(1).await;
     let replica = TestReplica::start(Manner::Echo(std::time::Duration::ZERO)).await;
     world.serve(&[100], |_| {}).await;
-    let endpoints = Endpoints {
-        http: None,
-        grpc: Some(replica.address.into()),
-    };
-    let replica_of_h2c = Replica {
-        name: "a".into(),
-        phase: Phase::Ready,
-        endpoints,
-        restarts: 0,
-        failure: None,
-        last_exit: None,
-    };
+    let endpoints = Endpoints { http: None, grpc: Some(replica.address.into()) };
+    let replica_of_h2c =
+        Replica { name: "a".into(), phase: Phase::Ready, endpoints, restarts: 0, failure: None, last_exit: None };
     world.fake.put(&revision(1), replica_of_h2c).unwrap();
     world.settled().await;
     let answer = once(world.address(), post(HOST, "/v1/models/m:predict", "body")).await;
@@ -92,11 +79,7 @@ async fn a_head_that_is_too_long_is_refused_with_a_sentence() {
     let target = format!("GET /{long} HTTP/1.1\r\nhost: {HOST}\r\n\r\n");
     let lines = format!("GET / HTTP/1.1\r\nhost: {HOST}\r\nx-a: {long}\r\n\r\n");
     for (request, status, what) in [
-        (
-            target,
-            "414 URI Too Long",
-            "the URL of the request is longer than 64 KiB",
-        ),
+        (target, "414 URI Too Long", "the URL of the request is longer than 64 KiB"),
         (
             lines,
             "431 Request Header Fields Too Large",
@@ -104,10 +87,7 @@ async fn a_head_that_is_too_long_is_refused_with_a_sentence() {
         ),
     ] {
         let answer = raw(&world, request.as_bytes()).await;
-        assert!(
-            answer.starts_with(&format!("HTTP/1.1 {status}\r\n")),
-            "{answer}"
-        );
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{answer}");
         let body = format!("{{\"error\":\"{what}: send what is long in the body\"}}");
         assert!(answer.ends_with(&body), "{answer}");
     }

@@ -29,13 +29,8 @@ fn open(gate: &Semaphore) {
 
 async fn world(max_size: u32, max_latency: Duration) -> World {
     let world = World::new(1).await;
-    let batching = Batching {
-        max_size,
-        max_latency,
-    };
-    world
-        .serve(&[100], |route| route.batching = Some(batching))
-        .await;
+    let batching = Batching { max_size, max_latency };
+    world.serve(&[100], |route| route.batching = Some(batching)).await;
     world
 }
 
@@ -56,11 +51,7 @@ fn predict(world: &World, row: &str) -> JoinHandle<Answered> {
 }
 
 /// One that keeps the replica busy, and `others` that gather meanwhile.
-async fn gathered(
-    world: &World,
-    replica: &TestReplica,
-    rows: &[&str],
-) -> Vec<JoinHandle<Answered>> {
+async fn gathered(world: &World, replica: &TestReplica, rows: &[&str]) -> Vec<JoinHandle<Answered>> {
     let mut clients = vec![predict(world, "[100]")];
     replica.seen.until_busy(1).await;
     for (i, row) in rows.iter().enumerate() {
@@ -90,9 +81,7 @@ async fn one_bad_request_does_not_fail_its_neighbours() {
     assert_eq!(answers, [&sums[0], &sums[1], refused, &sums[3]]);
     // The first, the batch, and its three one by one.
     assert_eq!(replica.requests(), 5);
-    world
-        .activity(1, |a| (a.arrivals, a.succeeded, a.failed) == (4, 4, 0))
-        .await;
+    world.activity(1, |a| (a.arrivals, a.succeeded, a.failed) == (4, 4, 0)).await;
     // Each waited once, in the batch or before it was sent alone.
     world.activity(1, |a| a.queue_delay.count() == 4).await;
 }
@@ -110,14 +99,9 @@ async fn a_batch_survives_its_replica() {
     let answers = texts(clients).await;
     let sums = [100, 1, 2, 3, 4].map(|sum| format!("{{\"predictions\":[{sum}.0]}}"));
     assert_eq!(answers, sums);
-    assert_eq!(
-        (model::most_rows(&seen), model::most_rows(&heir.seen)),
-        (4, 4)
-    );
+    assert_eq!((model::most_rows(&seen), model::most_rows(&heir.seen)), (4, 4));
     assert_eq!(heir.requests(), 2);
-    world
-        .activity(1, |a| (a.succeeded, a.in_flight) == (5, 0))
-        .await;
+    world.activity(1, |a| (a.succeeded, a.in_flight) == (5, 0)).await;
     world.activity(1, |a| a.queue_delay.count() == 5).await;
 }
 
@@ -130,15 +114,9 @@ async fn who_leaves_takes_its_rows_along() {
     clients.remove(2).abort();
     world.activity(1, |a| a.queued == 2).await;
     open(&gate);
-    assert_eq!(
-        texts(clients).await[1..],
-        ["{\"predictions\":[1.0]}", "{\"predictions\":[3.0]}"]
-    );
+    assert_eq!(texts(clients).await[1..], ["{\"predictions\":[1.0]}", "{\"predictions\":[3.0]}"]);
     let bodies = replica.seen.bodies.lock().clone();
-    assert_eq!(
-        bodies,
-        ["{\"instances\":[[100]]}", "{\"instances\":[[1],[3]]}"]
-    );
+    assert_eq!(bodies, ["{\"instances\":[[100]]}", "{\"instances\":[[1],[3]]}"]);
 }
 
 #[tokio::test]
@@ -153,10 +131,7 @@ async fn a_batch_that_everybody_left_is_given_up() {
     replica.seen.until_busy(1).await;
     world.activity(1, |a| a.in_flight == 1).await;
     open(&gate);
-    assert_eq!(
-        texts(clients.into_iter().take(1).collect()).await,
-        ["{\"predictions\":[100.0]}"]
-    );
+    assert_eq!(texts(clients.into_iter().take(1).collect()).await, ["{\"predictions\":[100.0]}"]);
 }
 
 #[tokio::test]
@@ -181,9 +156,7 @@ async fn who_is_late_is_told_and_the_others_are_answered() {
     assert!(late.text().contains("deadline exceeded"), "{}", late.text());
     open(&gate);
     assert_eq!(texts(clients).await[1..], ["{\"predictions\":[1.0]}"]);
-    world
-        .activity(1, |a| (a.succeeded, a.failed, a.queued) == (2, 0, 0))
-        .await;
+    world.activity(1, |a| (a.succeeded, a.failed, a.queued) == (2, 0, 0)).await;
 }
 
 #[tokio::test]
@@ -217,9 +190,7 @@ async fn an_answer_that_is_no_batch_fails_with_its_reason() {
             }
         }
     }
-    world
-        .activity(1, |a| (a.succeeded, a.failed) == (1, 2))
-        .await;
+    world.activity(1, |a| (a.succeeded, a.failed) == (1, 2)).await;
 }
 
 #[tokio::test]
@@ -228,10 +199,7 @@ async fn a_full_gathering_refuses() {
     world
         .serve(&[100], |route| {
             route.max_queue = 1;
-            route.batching = Some(Batching {
-                max_size: 8,
-                max_latency: LONG,
-            });
+            route.batching = Some(Batching { max_size: 8, max_latency: LONG });
         })
         .await;
     let replica = replica(&world, "a", &gate, model::lenient).await;
@@ -240,9 +208,7 @@ async fn a_full_gathering_refuses() {
     assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
     open(&gate);
     assert_eq!(texts(clients).await[1..], ["{\"predictions\":[1.0]}"]);
-    world
-        .activity(1, |a| (a.arrivals, a.refused, a.succeeded) == (3, 1, 2))
-        .await;
+    world.activity(1, |a| (a.arrivals, a.refused, a.succeeded) == (3, 1, 2)).await;
 }
 
 #[tokio::test]
@@ -253,21 +219,13 @@ async fn what_cannot_be_merged_goes_as_it_came() {
     replica.seen.until_busy(1).await;
     let v2 = "/v2/models/digits/infer";
     let requests = [
-        (
-            post(HOST, "/v1/models/digits:predict", "{\"instances\":"),
-            "{\"instances\":",
-        ),
+        (post(HOST, "/v1/models/digits:predict", "{\"instances\":"), "{\"instances\":"),
         (post(HOST, v2, "{\"inputs\":[]}"), "{\"inputs\":[]}"),
         (post(HOST, "/v2/models/digits/generate", "{}"), "{}"),
-        (
-            with(post(HOST, v2, "packed"), "content-encoding", "gzip"),
-            "packed",
-        ),
+        (with(post(HOST, v2, "packed"), "content-encoding", "gzip"), "packed"),
     ];
-    let others: Vec<_> = requests
-        .into_iter()
-        .map(|(request, body)| (tokio::spawn(once(world.address(), request)), body))
-        .collect();
+    let others: Vec<_> =
+        requests.into_iter().map(|(request, body)| (tokio::spawn(once(world.address(), request)), body)).collect();
     // None of them waits for the first.
     replica.seen.until_busy(5).await;
     open(&gate);
@@ -288,10 +246,7 @@ async fn batches_are_counted() {
     texts(clients).await;
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
-    for line in [
-        "weir_gateway_batches_total 1\n",
-        "weir_gateway_batched_requests_total 3\n",
-    ] {
+    for line in ["weir_gateway_batches_total 1\n", "weir_gateway_batched_requests_total 3\n"] {
         assert!(text.contains(line), "{text}");
     }
     until("all batches to end", || replica.requests() == 2).await;

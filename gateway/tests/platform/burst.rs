@@ -30,25 +30,14 @@ pub(crate) struct Door {
 
 impl Door {
     fn new(address: SocketAddr) -> Arc<Self> {
-        Arc::new(Self {
-            address,
-            answered: AtomicUsize::new(0),
-            busy: AtomicUsize::new(0),
-        })
+        Arc::new(Self { address, answered: AtomicUsize::new(0), busy: AtomicUsize::new(0) })
     }
 }
 
 impl Doors {
     pub(crate) fn of(world: &World) -> Self {
-        let open = world
-            .gateways
-            .iter()
-            .map(|running| Door::new(running.address));
-        Self {
-            open: Mutex::new(open.collect()),
-            answered: AtomicUsize::new(0),
-            lead: AtomicUsize::new(0),
-        }
+        let open = world.gateways.iter().map(|running| Door::new(running.address));
+        Self { open: Mutex::new(open.collect()), answered: AtomicUsize::new(0), lead: AtomicUsize::new(0) }
     }
 
     /// From now on clients may use this one too.
@@ -70,12 +59,7 @@ impl Doors {
 
     /// So many clients send so many requests in all, one after the other, each to the door that is
     /// chosen by its number. Each must be answered with what it said; returns how many were.
-    pub(crate) async fn burst(
-        &self,
-        clients: usize,
-        requests: usize,
-        choose: impl Fn(usize) -> usize,
-    ) -> usize {
+    pub(crate) async fn burst(&self, clients: usize, requests: usize, choose: impl Fn(usize) -> usize) -> usize {
         let mut under_way = JoinSet::new();
         let mut idle: Vec<_> = (0..clients).map(Sender::new).collect();
         let mut answered = 0;
@@ -100,18 +84,13 @@ impl Doors {
         door
     }
 
-    fn take(
-        &self,
-        ended: Option<Result<Sender, tokio::task::JoinError>>,
-        answered: &mut usize,
-    ) -> Sender {
+    fn take(&self, ended: Option<Result<Sender, tokio::task::JoinError>>, answered: &mut usize) -> Sender {
         *answered += 1;
         self.answered.fetch_add(1, Ordering::SeqCst);
         let open = self.open.lock();
         let counts = open.iter().map(|door| door.answered.load(Ordering::SeqCst));
         let (least, most) = (counts.clone().min(), counts.max());
-        self.lead
-            .fetch_max(most.unwrap() - least.unwrap(), Ordering::SeqCst);
+        self.lead.fetch_max(most.unwrap() - least.unwrap(), Ordering::SeqCst);
         ended.unwrap().unwrap()
     }
 }
@@ -124,10 +103,7 @@ struct Sender {
 
 impl Sender {
     fn new(number: usize) -> Self {
-        Self {
-            number,
-            clients: HashMap::new(),
-        }
+        Self { number, clients: HashMap::new() }
     }
 
     async fn send(mut self, door: Arc<Door>, body: String) -> Self {

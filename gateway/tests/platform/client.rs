@@ -25,10 +25,7 @@ impl Answered {
 
     pub(crate) fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name);
-        value
-            .unwrap_or_else(|| panic!("no {name}: {self:?}"))
-            .to_str()
-            .unwrap()
+        value.unwrap_or_else(|| panic!("no {name}: {self:?}")).to_str().unwrap()
     }
 }
 
@@ -40,17 +37,11 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(address: SocketAddr) -> Self {
-        Self {
-            address,
-            sender: None,
-        }
+        Self { address, sender: None }
     }
 
     /// Sends on the same connection as before, if it is still open.
-    pub(crate) async fn send(
-        &mut self,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Answered, hyper::Error> {
+    pub(crate) async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Answered, hyper::Error> {
         let is_open = match &mut self.sender {
             Some(sender) => sender.ready().await.is_ok(),
             None => false,
@@ -85,9 +76,7 @@ where
     // Head and message leave apart; each call would wait for an acknowledgement.
     stream.set_nodelay(true).unwrap();
     let executor = TokioExecutor::new();
-    let (sender, connection) = http2::handshake(executor, TokioIo::new(stream))
-        .await
-        .unwrap();
+    let (sender, connection) = http2::handshake(executor, TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
     sender
 }
@@ -95,11 +84,7 @@ where
 pub(crate) async fn read(response: Response<Incoming>) -> Result<Answered, hyper::Error> {
     let (parts, body) = response.into_parts();
     let body = body.collect().await?.to_bytes();
-    Ok(Answered {
-        status: parts.status,
-        headers: parts.headers,
-        body,
-    })
+    Ok(Answered { status: parts.status, headers: parts.headers, body })
 }
 
 /// A POST to a host and path.
@@ -109,11 +94,7 @@ pub(crate) fn post(host: &str, path: &str, body: impl Into<Bytes>) -> Request<Fu
 }
 
 /// The same with a header more.
-pub(crate) fn with(
-    mut request: Request<Full<Bytes>>,
-    name: &'static str,
-    value: &str,
-) -> Request<Full<Bytes>> {
+pub(crate) fn with(mut request: Request<Full<Bytes>>, name: &'static str, value: &str) -> Request<Full<Bytes>> {
     request.headers_mut().insert(name, value.parse().unwrap());
     request
 }

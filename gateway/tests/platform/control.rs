@@ -42,12 +42,7 @@ const CONTROL: &[&str] = &[
 ];
 
 /// The same over gRPC.
-const USE_RPCS: &[&str] = &[
-    "ModelInfer",
-    "ModelMetadata",
-    "ModelConfig",
-    "ModelStatistics",
-];
+const USE_RPCS: &[&str] = &["ModelInfer", "ModelMetadata", "ModelConfig", "ModelStatistics"];
 const CONTROL_RPCS: &[&str] = &[
     "RepositoryIndex",
     "RepositoryModelLoad",
@@ -77,9 +72,7 @@ async fn asked(world: &World, host: &str, path: &str) -> Answered {
     let mut client = connect_h2(world.address()).await;
     let request = Request::post(format!("http://{host}{path}"));
     let request = request.body(Full::new(Bytes::from_static(b"x"))).unwrap();
-    let http2 = read(client.send_request(request).await.unwrap())
-        .await
-        .unwrap();
+    let http2 = read(client.send_request(request).await.unwrap()).await.unwrap();
     assert_eq!(answer.status, http2.status, "{host} {path}");
     answer
 }
@@ -165,11 +158,7 @@ async fn control_has_no_name_of_a_model() {
                 continue;
             }
             let answer = asked(&world, "localhost", path).await;
-            let expected = [
-                StatusCode::FORBIDDEN,
-                StatusCode::NOT_IMPLEMENTED,
-                StatusCode::NOT_FOUND,
-            ];
+            let expected = [StatusCode::FORBIDDEN, StatusCode::NOT_IMPLEMENTED, StatusCode::NOT_FOUND];
             assert!(expected.contains(&answer.status), "{path}: {answer:?}");
         }
         for rpc in CONTROL_RPCS.iter().filter(|rpc| **rpc != "RepositoryIndex") {
@@ -214,10 +203,7 @@ async fn strangers_over_grpc_in_a_cluster_learn_no_names() {
         let response = client.send_request(with(call, header, "nope")).await;
         let ended = grpc::ended(response.unwrap()).await;
         let (code, message) = grpc::status(&ended);
-        assert!(
-            code == "5" || code == "12",
-            "{host}{path}: {code} {message}"
-        );
+        assert!(code == "5" || code == "12", "{host}{path}: {code} {message}");
         assert!(!message.contains(secret), "{host}{path}: {message}");
     }
     assert_eq!(replica.requests(), 0);
@@ -243,19 +229,12 @@ async fn pages_that_were_led_to_this_machine_are_refused() {
         let rebound = once(world.address(), post("evil.example", path, "x")).await;
         assert_eq!(rebound.status, StatusCode::FORBIDDEN, "{path}");
         assert!(!rebound.text().contains("digits"), "{}", rebound.text());
-        let sent = with(
-            post("localhost", path, "x"),
-            "origin",
-            "http://evil.example",
-        );
+        let sent = with(post("localhost", path, "x"), "origin", "http://evil.example");
         let sent = once(world.address(), sent).await;
         assert_eq!(sent.status, StatusCode::FORBIDDEN, "{path}");
     }
     let sent = with(post(HOST, "/", "x"), "origin", "null");
-    assert_eq!(
-        once(world.address(), sent).await.status,
-        StatusCode::FORBIDDEN
-    );
+    assert_eq!(once(world.address(), sent).await.status, StatusCode::FORBIDDEN);
     assert_eq!(replica.requests(), 0);
     for host in [HOST, "localhost:1234", "127.0.0.1", "[::1]:80"] {
         let answer = once(world.address(), post(host, "/v2/models/digits/infer", "x")).await;
@@ -266,15 +245,7 @@ async fn pages_that_were_led_to_this_machine_are_refused() {
 /// A call of gRPC's health service: the status, and the messages that came within a moment.
 async fn health(world: &World, host: &str, call: &str, service: &str) -> (String, Vec<u8>) {
     let mut client = connect_h2(world.address()).await;
-    let mut message = vec![
-        0,
-        0,
-        0,
-        0,
-        service.len() as u8 + 2,
-        0x0a,
-        service.len() as u8,
-    ];
+    let mut message = vec![0, 0, 0, 0, service.len() as u8 + 2, 0x0a, service.len() as u8];
     message.extend_from_slice(service.as_bytes());
     let path = format!("/grpc.health.v1.Health/{call}");
     let request = grpc::call(host, &path, Full::new(Bytes::from(message)));
@@ -318,10 +289,7 @@ async fn a_load_balancer_asks_the_gateway_itself() {
         let running = &mut world.gateways[0];
         running.stop.cancel();
         let serving = running.serving.take().unwrap();
-        tokio::time::timeout(Duration::from_secs(10), serving)
-            .await
-            .unwrap()
-            .unwrap();
+        tokio::time::timeout(Duration::from_secs(10), serving).await.unwrap().unwrap();
         let told = response.into_body().collect().await.unwrap();
         assert_eq!(told.trailers().unwrap()["grpc-status"], "14");
         // It served, and then did not any more.

@@ -56,13 +56,8 @@ async fn replica(read: usize, then: Then) -> SocketAddr {
 /// Sends the whole body for a model at a host, as most clients do, and then reads the answer's status line.
 async fn upload(address: SocketAddr, (host, model): (&str, &str), chunked: bool) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let framing = if chunked {
-        "transfer-encoding: chunked".to_owned()
-    } else {
-        format!("content-length: {BODY}")
-    };
-    let head =
-        format!("POST /v2/models/{model}/infer HTTP/1.1\r\nhost: {host}\r\n{framing}\r\n\r\n");
+    let framing = if chunked { "transfer-encoding: chunked".to_owned() } else { format!("content-length: {BODY}") };
+    let head = format!("POST /v2/models/{model}/infer HTTP/1.1\r\nhost: {host}\r\n{framing}\r\n\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();
     let piece = vec![b'0'; 1 << 16];
     for _ in 0..BODY / piece.len() {
@@ -99,11 +94,7 @@ async fn an_early_answer_reaches_a_client_that_sends_everything_first() {
                 assert!(is_right, "{then:?} {read} {number}: {answer}");
             }
             // No failure of the replica: none counts, and it was not ejected.
-            world
-                .activity(1, |activity| {
-                    activity.succeeded == UPLOADS && activity.failed == 0
-                })
-                .await;
+            world.activity(1, |activity| activity.succeeded == UPLOADS && activity.failed == 0).await;
         }
     }
 }
@@ -129,10 +120,7 @@ async fn a_refusal_comes_instead_of_100_continue_and_ends_the_connection() {
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut answer = String::new();
     let read = stream.read_to_string(&mut answer);
-    tokio::time::timeout(TEST_TIMEOUT, read)
-        .await
-        .unwrap()
-        .unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, read).await.unwrap().unwrap();
     assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
     assert!(answer.contains("connection: close\r\n"), "{answer}");
 }

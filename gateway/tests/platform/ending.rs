@@ -37,10 +37,7 @@ pub(crate) async fn end(world: &mut World) {
     let began = Instant::now();
     running.stop.cancel();
     let serving = running.serving.take().unwrap();
-    tokio::time::timeout(TEST_TIMEOUT, serving)
-        .await
-        .unwrap()
-        .unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, serving).await.unwrap().unwrap();
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
 }
 
@@ -143,10 +140,7 @@ async fn a_stream_that_has_its_answers_is_told_to_go_elsewhere() {
         let mut client = connect_h2(world.address()).await;
         let (messages, body) = body();
         let message = grpc::infer("digits");
-        messages
-            .send(Ok(Frame::data(message.clone())))
-            .await
-            .unwrap();
+        messages.send(Ok(Frame::data(message.clone()))).await.unwrap();
         let path = format!("{}/ModelStreamInfer", grpc::SERVICE);
         let asked = client.send_request(grpc::call(HOST, &path, body));
         let mut answers = asked.await.unwrap().into_body();

@@ -28,26 +28,12 @@ async fn no_request_is_lost_when_replicas_die_under_load() {
         world.put(1, name, replica.address).await;
         replicas.push(Some(replica));
     }
-    let (stop, sent) = (
-        Arc::new(AtomicBool::new(false)),
-        Arc::new(AtomicUsize::new(0)),
-    );
-    let workers: Vec<_> = (0..16)
-        .map(|i| {
-            tokio::spawn(load(
-                world.address(),
-                i,
-                Arc::clone(&stop),
-                Arc::clone(&sent),
-            ))
-        })
-        .collect();
+    let (stop, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let workers: Vec<_> =
+        (0..16).map(|i| tokio::spawn(load(world.address(), i, Arc::clone(&stop), Arc::clone(&sent)))).collect();
     for round in 0..12 {
         let before = sent.load(Ordering::SeqCst);
-        until("some requests", || {
-            sent.load(Ordering::SeqCst) >= before + 100
-        })
-        .await;
+        until("some requests", || sent.load(Ordering::SeqCst) >= before + 100).await;
         let old = replicas[round % 4].take().unwrap();
         let (address, seen) = (old.address, Arc::clone(&old.seen));
         drop(old);
@@ -63,12 +49,7 @@ async fn no_request_is_lost_when_replicas_die_under_load() {
     }
 }
 
-async fn load(
-    address: std::net::SocketAddr,
-    worker: usize,
-    stop: Arc<AtomicBool>,
-    sent: Arc<AtomicUsize>,
-) {
+async fn load(address: std::net::SocketAddr, worker: usize, stop: Arc<AtomicBool>, sent: Arc<AtomicUsize>) {
     let mut client = Client::new(address);
     for number in 0.. {
         if stop.load(Ordering::SeqCst) {
@@ -113,8 +94,7 @@ impl Mortal {
 
     async fn answer(self: Arc<Self>, mut stream: TcpStream) {
         let mut text = [0; 4096];
-        while let Some(Ok(read @ 1..)) = self.ends.run_until_cancelled(stream.read(&mut text)).await
-        {
+        while let Some(Ok(read @ 1..)) = self.ends.run_until_cancelled(stream.read(&mut text)).await {
             let text = &text[..read];
             if text.ends_with(b"poison") {
                 self.ends.cancel();
@@ -143,10 +123,7 @@ async fn mortals(names: &[&'static str]) -> (World, Vec<Arc<Mortal>>) {
         world.put(1, name, address).await;
         replicas.push(replica);
     }
-    while replicas
-        .iter()
-        .any(|replica| replica.answered.load(Ordering::SeqCst) == 0)
-    {
+    while replicas.iter().any(|replica| replica.answered.load(Ordering::SeqCst) == 0) {
         let answer = once(world.address(), post(HOST, "/", "x")).await;
         assert_eq!(answer.status, StatusCode::OK);
     }
@@ -154,9 +131,7 @@ async fn mortals(names: &[&'static str]) -> (World, Vec<Arc<Mortal>>) {
 }
 
 fn ended(replicas: &[Arc<Mortal>]) -> usize {
-    let ended = replicas
-        .iter()
-        .filter(|replica| replica.ends.is_cancelled());
+    let ended = replicas.iter().filter(|replica| replica.ends.is_cancelled());
     ended.count()
 }
 
@@ -193,19 +168,13 @@ async fn repeat_until(mut step: impl FnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    tokio::time::timeout(crate::world::TEST_TIMEOUT, stepping)
-        .await
-        .unwrap();
+    tokio::time::timeout(crate::world::TEST_TIMEOUT, stepping).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_request_in_a_replica_that_crashed_is_not_sent_again() {
     let (answer, ended) = poisoned(139).await;
-    assert_eq!(
-        answer.status,
-        StatusCode::INTERNAL_SERVER_ERROR,
-        "{answer:?}"
-    );
+    assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR, "{answer:?}");
     let text = answer.text();
     assert!(text.contains("which is not sent again"), "{text}");
     assert!(text.contains("ended with 139"), "{text}");
@@ -215,21 +184,14 @@ async fn a_request_in_a_replica_that_crashed_is_not_sent_again() {
 #[tokio::test]
 async fn a_request_in_a_replica_that_was_killed_is_sent_again_once() {
     let (answer, ended) = poisoned(137).await;
-    assert_eq!(
-        answer.status,
-        StatusCode::INTERNAL_SERVER_ERROR,
-        "{answer:?}"
-    );
+    assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR, "{answer:?}");
     assert_eq!(ended, 2);
 }
 
 #[tokio::test]
 async fn what_a_vanished_replica_had_is_sent_to_another() {
     let world = World::new(1).await;
-    let (hangs, echoes) = (
-        TestReplica::start(Manner::Hang).await,
-        TestReplica::start(ECHO).await,
-    );
+    let (hangs, echoes) = (TestReplica::start(Manner::Hang).await, TestReplica::start(ECHO).await);
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", hangs.address).await;
     let asked = tokio::spawn(once(world.address(), post(HOST, "/", "body")));
@@ -248,11 +210,7 @@ async fn an_answer_that_breaks_off_breaks_off_for_its_client_only() {
     let response = client.send_request(post(HOST, "/", "")).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
     assert!(response.into_body().collect().await.is_err());
-    world
-        .activity(1, |activity| {
-            activity.failed == 1 && activity.in_flight == 0
-        })
-        .await;
+    world.activity(1, |activity| activity.failed == 1 && activity.in_flight == 0).await;
     let good = TestReplica::start(ECHO).await;
     world.put(1, "b", good.address).await;
     let answer = once(world.address(), post(HOST, "/", "x")).await;
@@ -285,20 +243,13 @@ async fn what_a_caller_brought_about_is_no_failure_of_the_revision() {
         assert_eq!(grpc::status(&ended).0, code);
         assert!(!ended.head.contains_key("weir-unserved"));
     }
-    world
-        .activity(1, |activity| {
-            (activity.succeeded, activity.refused, activity.failed) == (3, 1, 2)
-        })
-        .await;
+    world.activity(1, |activity| (activity.succeeded, activity.refused, activity.failed) == (3, 1, 2)).await;
 }
 
 #[tokio::test]
 async fn a_refusal_is_waited_over() {
     let world = World::new(1).await;
-    let (full, free) = (
-        TestReplica::start(Manner::Refuse).await,
-        TestReplica::start(ECHO).await,
-    );
+    let (full, free) = (TestReplica::start(Manner::Refuse).await, TestReplica::start(ECHO).await);
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", full.address).await;
     world.put(1, "b", free.address).await;
@@ -308,10 +259,7 @@ async fn a_refusal_is_waited_over() {
     }
     world.take(1, "b").await;
     let answer = once(world.address(), post(HOST, "/", "x")).await;
-    assert_eq!(
-        (answer.status, answer.text()),
-        (StatusCode::SERVICE_UNAVAILABLE, "full")
-    );
+    assert_eq!((answer.status, answer.text()), (StatusCode::SERVICE_UNAVAILABLE, "full"));
 }
 
 #[tokio::test]
@@ -320,19 +268,14 @@ async fn a_request_that_is_tried_again_has_waited_once() {
     let answer = once(world.address(), post(HOST, "/", "x")).await;
     assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(full.requests() > 1, "{}", full.requests());
-    world
-        .activity(1, |a| (a.arrivals, a.refused, a.in_flight) == (1, 1, 0))
-        .await;
+    world.activity(1, |a| (a.arrivals, a.refused, a.in_flight) == (1, 1, 0)).await;
     world.activity(1, |a| a.queue_delay.count() == 1).await;
 }
 
 #[tokio::test]
 async fn what_a_replica_marks_as_refused_goes_elsewhere_and_the_mark_is_not_passed_on() {
     let world = World::new(1).await;
-    let (full, free) = (
-        TestReplica::start(Manner::Say(Say::FullHttp)).await,
-        TestReplica::start(ECHO).await,
-    );
+    let (full, free) = (TestReplica::start(Manner::Say(Say::FullHttp)).await, TestReplica::start(ECHO).await);
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", full.address).await;
     world.put(1, "b", free.address).await;
@@ -380,20 +323,13 @@ async fn a_deadline_says_how_long_was_waited_and_where() {
     assert_eq!(queued.status, StatusCode::GATEWAY_TIMEOUT);
     let text = queued.text();
     let expected = "in the queue of revision default/digits-predictor-00001, 0 requests were ahead";
-    assert!(
-        text.contains("waited 0.2") && text.contains(expected),
-        "{text}"
-    );
+    assert!(text.contains("waited 0.2") && text.contains(expected), "{text}");
     let sent = first.await.unwrap();
     assert_eq!(sent.status, StatusCode::GATEWAY_TIMEOUT);
     assert!(sent.text().contains("for replica a"), "{sent:?}");
     assert!(begun.elapsed() >= Duration::from_millis(600));
     let head = replica.seen.heads.lock().pop().unwrap();
-    let left: u64 = head.headers["weir-timeout"]
-        .to_str()
-        .unwrap()
-        .parse()
-        .unwrap();
+    let left: u64 = head.headers["weir-timeout"].to_str().unwrap().parse().unwrap();
     assert!((500..=600).contains(&left), "{left}");
     replica.seen.until_busy(0).await;
     let bad = once(world.address(), request("soon")).await;
@@ -435,9 +371,7 @@ async fn a_short_deadline_that_a_client_chose_is_not_counted() {
     let late = once(world.address(), request("800")).await;
     assert_eq!(late.status, StatusCode::GATEWAY_TIMEOUT);
     world.activity(1, |activity| activity.failed > 0).await;
-    world
-        .activity(1, |activity| (activity.arrivals, activity.failed) == (4, 1))
-        .await;
+    world.activity(1, |activity| (activity.arrivals, activity.failed) == (4, 1)).await;
 }
 
 #[tokio::test]
@@ -453,11 +387,7 @@ async fn a_short_deadline_that_the_replica_saw_pass_is_not_counted() {
         assert!(answer.status.is_server_error(), "{answer:?}");
         assert!(!answer.headers.contains_key("weir-refused"), "{answer:?}");
     }
-    world
-        .activity(1, |a| {
-            (a.arrivals, a.failed, a.refused, a.in_flight) == (4, 2, 0, 0)
-        })
-        .await;
+    world.activity(1, |a| (a.arrivals, a.failed, a.refused, a.in_flight) == (4, 2, 0, 0)).await;
 }
 
 #[tokio::test]
@@ -483,9 +413,7 @@ async fn a_client_that_leaves_frees_its_place_at_once() {
 async fn a_full_queue_refuses_at_once() {
     let world = World::new(1).await;
     let replica = TestReplica::start(Manner::Hang).await;
-    world
-        .serve_limited(&[100], Some(1), |route| route.max_queue = 1)
-        .await;
+    world.serve_limited(&[100], Some(1), |route| route.max_queue = 1).await;
     world.put(1, "a", replica.address).await;
     let first = tokio::spawn(once(world.address(), post(HOST, "/", "")));
     replica.seen.until_busy(1).await;
@@ -509,15 +437,8 @@ async fn a_drained_gateway_answers_what_it_has() {
     world.gateways[0].stop.cancel();
     let serving = world.gateways[0].serving.take().unwrap();
     assert_eq!(asked.await.unwrap().text(), "body");
-    tokio::time::timeout(Duration::from_secs(20), serving)
-        .await
-        .unwrap()
-        .unwrap();
-    assert!(
-        tokio::net::TcpStream::connect(world.address())
-            .await
-            .is_err()
-    );
+    tokio::time::timeout(Duration::from_secs(20), serving).await.unwrap().unwrap();
+    assert!(tokio::net::TcpStream::connect(world.address()).await.is_err());
     drop(idle);
 }
 
@@ -537,8 +458,7 @@ async fn a_large_body_streams_and_a_small_one_is_kept() {
         assert_eq!(answer.body, body);
     }
     let (sender, receiver) = tokio::sync::mpsc::channel::<Result<_, std::io::Error>>(1);
-    let body =
-        http_body_util::StreamBody::new(tokio_stream::wrappers::ReceiverStream::new(receiver));
+    let body = http_body_util::StreamBody::new(tokio_stream::wrappers::ReceiverStream::new(receiver));
     let request = Request::post("/").header("host", HOST).body(body).unwrap();
     let mut client = connect(world.address()).await;
     let asked = tokio::spawn(client.send_request(request));
@@ -549,14 +469,6 @@ async fn a_large_body_streams_and_a_small_one_is_kept() {
     // It has not ended, but the replica has it.
     replica.seen.until_busy(1).await;
     drop(sender);
-    let body = asked
-        .await
-        .unwrap()
-        .unwrap()
-        .into_body()
-        .collect()
-        .await
-        .unwrap()
-        .to_bytes();
+    let body = asked.await.unwrap().unwrap().into_body().collect().await.unwrap().to_bytes();
     assert_eq!(body.len(), 200_000);
 }

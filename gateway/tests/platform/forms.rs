@@ -55,11 +55,7 @@ async fn a_client_that_breaks_off_a_long_body_is_no_failure_of_the_replica() {
     }
     let answer = once(world.address(), post(HOST, "/", "x")).await;
     assert_eq!((answer.status, answer.text()), (StatusCode::OK, "x"));
-    world
-        .activity(1, |activity| {
-            (activity.succeeded, activity.failed, activity.in_flight) == (1, 0, 0)
-        })
-        .await;
+    world.activity(1, |activity| (activity.succeeded, activity.failed, activity.in_flight) == (1, 0, 0)).await;
 }
 
 /// Is ready, answers 413 to whatever else begins, and reads no further.
@@ -138,8 +134,7 @@ async fn a_body_whose_stream_ends_without_an_error_code_is_not_whole() {
         let request = || Request::post(format!("http://{HOST}/")).body(()).unwrap();
         let mut sender = sender.ready().await.unwrap();
         let (answer, mut body) = sender.send_request(request(), false).unwrap();
-        body.send_data(Bytes::from_static(b"the first half of it"), false)
-            .unwrap();
+        body.send_data(Bytes::from_static(b"the first half of it"), false).unwrap();
         // Its window comes back once the gateway has read it.
         body.reserve_capacity(65_535);
         while body.capacity() < 65_535 {
@@ -160,29 +155,18 @@ async fn what_servers_could_understand_differently_is_refused() {
     let (world, replica) = world(|_| {}).await;
     let end = "connection: close\r\n\r\n";
     let cases = [
-        (
-            format!("GET / HTTP/1.1\r\nhost: {HOST}\r\nhost: b\r\n{end}"),
-            "400",
-        ),
+        (format!("GET / HTTP/1.1\r\nhost: {HOST}\r\nhost: b\r\n{end}"), "400"),
         (format!("GET / HTTP/1.1\r\n{end}"), "400"),
-        (
-            format!("CONNECT {HOST}:80 HTTP/1.1\r\nhost: {HOST}\r\n{end}"),
-            "405",
-        ),
+        (format!("CONNECT {HOST}:80 HTTP/1.1\r\nhost: {HOST}\r\n{end}"), "405"),
         (
             // The connection ends, though its client has not asked for that.
-            format!(
-                "POST / HTTP/1.1\r\nhost: {HOST}\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n"
-            ),
+            format!("POST / HTTP/1.1\r\nhost: {HOST}\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n"),
             "400",
         ),
     ];
     for (text, status) in cases {
         let answer = raw(&world, &text).await;
-        assert!(
-            answer.starts_with(&format!("HTTP/1.1 {status} ")),
-            "{answer}"
-        );
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
     }
     assert!(replica.seen.heads.lock().is_empty());
 }
@@ -194,10 +178,7 @@ async fn a_body_that_comes_slowly_ends_with_the_deadline() {
     let answer = raw(&world, &format!("{head}weir-timeout: 300\r\n\r\nonly this")).await;
     assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
     let told = "s for the request's body, of which 9 bytes came";
-    assert!(
-        answer.contains("deadline exceeded: waited 0.") && answer.contains(told),
-        "{answer}"
-    );
+    assert!(answer.contains("deadline exceeded: waited 0.") && answer.contains(told), "{answer}");
     let (_message, receiver) = mpsc::channel::<Result<Frame<Bytes>, io::Error>>(1);
     let body = StreamBody::new(ReceiverStream::new(receiver));
     let mut request = grpc::call(HOST, &format!("{}/ModelInfer", grpc::SERVICE), body);
@@ -218,9 +199,7 @@ async fn a_body_that_comes_slowly_ends_with_the_deadline() {
 async fn the_service_s_own_deadline_counts_while_a_body_comes() {
     let (world, _replica) = world(|options| options.connections.stall = 20 * TEST_TIMEOUT).await;
     let timeout = Duration::from_millis(300);
-    world
-        .serve(&[100], |route| route.timeout = Some(timeout))
-        .await;
+    world.serve(&[100], |route| route.timeout = Some(timeout)).await;
     let head = format!("POST / HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: 1000\r\n\r\n");
     let answer = raw(&world, &head).await;
     assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
@@ -234,30 +213,18 @@ async fn a_head_is_answered_without_a_body() {
         let request = request.header(http::header::HOST, host);
         request.body(Full::new(Bytes::new())).unwrap()
     };
-    for (path, status) in [
-        ("/v2/health/live", StatusCode::OK),
-        ("/", StatusCode::OK),
-        ("/nowhere", StatusCode::NOT_FOUND),
-    ] {
-        let got = once(
-            world.address(),
-            Request::get(path)
-                .header("host", "localhost")
-                .body(Full::default())
-                .unwrap(),
-        )
-        .await;
+    for (path, status) in
+        [("/v2/health/live", StatusCode::OK), ("/", StatusCode::OK), ("/nowhere", StatusCode::NOT_FOUND)]
+    {
+        let got =
+            once(world.address(), Request::get(path).header("host", "localhost").body(Full::default()).unwrap()).await;
         let mut client = connect_h2(world.address()).await;
         let response = client.send_request(head(path, "localhost")).await.unwrap();
         let h2 = read(response).await.unwrap();
         let h1 = once(world.address(), head(path, "localhost")).await;
         for answer in [h1, h2] {
             assert_eq!((answer.status, answer.text()), (status, ""), "{path}");
-            assert_eq!(
-                answer.header("content-length"),
-                got.text().len().to_string(),
-                "{path}"
-            );
+            assert_eq!(answer.header("content-length"), got.text().len().to_string(), "{path}");
         }
     }
 }
@@ -268,15 +235,9 @@ async fn two_lengths_of_json_are_refused() {
     let mut request = post(HOST, "/v2/models/m/infer", "{}1234");
     for length in ["2", "0"] {
         let name = "inference-header-content-length";
-        request
-            .headers_mut()
-            .append(name, HeaderValue::from_static(length));
+        request.headers_mut().append(name, HeaderValue::from_static(length));
     }
     let answer = once(world.address(), request).await;
-    let expected =
-        r#"{"error":"header inference-header-content-length: \"2, 0\" is not one length"}"#;
-    assert_eq!(
-        (answer.status, answer.text()),
-        (StatusCode::BAD_REQUEST, expected)
-    );
+    let expected = r#"{"error":"header inference-header-content-length: \"2, 0\" is not one length"}"#;
+    assert_eq!((answer.status, answer.text()), (StatusCode::BAD_REQUEST, expected));
 }

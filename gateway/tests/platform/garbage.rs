@@ -17,11 +17,7 @@ const ECHO: Manner = Manner::Echo(Duration::ZERO);
 async fn told_of_garbage(world: &World, wire: &str) -> String {
     if wire == "HTTP" {
         let answer = once(world.address(), post(HOST, "/", "")).await;
-        assert_eq!(
-            answer.status,
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "{answer:?}"
-        );
+        assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR, "{answer:?}");
         return answer.text().to_owned();
     }
     let path = format!("{}/ModelInfer", grpc::SERVICE);
@@ -50,10 +46,7 @@ async fn garbage_is_tried_once_more_at_most(wire: &str) {
         babblers.push(babbler);
     }
     let told = told_of_garbage(&world, wire).await;
-    assert!(
-        told.contains("tried 2 times, last replica babbler-"),
-        "{told}"
-    );
+    assert!(told.contains("tried 2 times, last replica babbler-"), "{told}");
     let mut asked: Vec<_> = babblers.iter().map(TestReplica::requests).collect();
     asked.sort_unstable();
     assert_eq!(asked, [0, 1, 1, 1]);
@@ -72,10 +65,7 @@ async fn garbage_over_grpc_is_tried_once_more_and_on_another_replica() {
 #[tokio::test]
 async fn who_meets_garbage_is_answered_by_another() {
     let world = World::new(1).await;
-    let (babbler, good) = (
-        TestReplica::babbling().await,
-        TestReplica::start(ECHO).await,
-    );
+    let (babbler, good) = (TestReplica::babbling().await, TestReplica::start(ECHO).await);
     world.serve_limited(&[100], Some(1), |_| {}).await;
     world.put(1, "babbler", babbler.address).await;
     world.put(1, "good", good.address).await;
@@ -92,10 +82,7 @@ const BUSY: Manner = Manner::Echo(Duration::from_millis(2500));
 #[tokio::test]
 async fn who_meets_garbage_waits_for_another_that_is_busy() {
     let world = World::new(1).await;
-    let (babbler, busy) = (
-        TestReplica::babbling().await,
-        TestReplica::start(BUSY).await,
-    );
+    let (babbler, busy) = (TestReplica::babbling().await, TestReplica::start(BUSY).await);
     world.serve_limited(&[100], Some(1), |_| {}).await;
     world.put(1, "busy", busy.address).await;
     let first = tokio::spawn(once(world.address(), post(HOST, "/", "x")));
@@ -129,8 +116,5 @@ async fn an_answer_may_have_many_headers_and_too_many_are_told() {
     let too_many = TestReplica::saying(with_headers(300)).await;
     world.put(1, "b", too_many.address).await;
     let told = told_of_garbage(&world, "HTTP").await;
-    assert!(
-        told.contains("b: its head has more than 256 lines"),
-        "{told}"
-    );
+    assert!(told.contains("b: its head has more than 256 lines"), "{told}");
 }

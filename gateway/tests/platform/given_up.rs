@@ -64,11 +64,7 @@ impl LateReplica {
             SETTINGS if flags == 0 => frame(SETTINGS, ACKNOWLEDGED, [0; 4], b""),
             HEADERS => {
                 self.calls.fetch_add(1, Ordering::SeqCst);
-                if self.is_prompt.load(Ordering::SeqCst) {
-                    answer(id)
-                } else {
-                    Vec::new()
-                }
+                if self.is_prompt.load(Ordering::SeqCst) { answer(id) } else { Vec::new() }
             }
             RESET => answer(id),
             _ => Vec::new(),
@@ -105,10 +101,7 @@ async fn calls_that_are_given_up_end_no_others() {
     for round in 1..=ROUNDS {
         let calls: Vec<_> = (0..CALLS).map(|_| sender.send_request(call())).collect();
         let calls: Vec<_> = calls.into_iter().map(tokio::spawn).collect();
-        until("the replica to have the calls", || {
-            replica.calls.load(Ordering::SeqCst) >= round * CALLS
-        })
-        .await;
+        until("the replica to have the calls", || replica.calls.load(Ordering::SeqCst) >= round * CALLS).await;
         calls.iter().for_each(tokio::task::JoinHandle::abort);
         world.activity(1, |activity| activity.in_flight == 0).await;
     }
@@ -138,9 +131,5 @@ async fn a_head_that_is_too_long_for_a_replica_is_its_clients_fault() {
     let mut sender = connect_h2(world.address()).await;
     let answer = sender.send_request(call).await.unwrap();
     assert_eq!(answer.status(), StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
-    world
-        .activity(1, |activity| {
-            (activity.succeeded, activity.failed) == (1, 0)
-        })
-        .await;
+    world.activity(1, |activity| (activity.succeeded, activity.failed) == (1, 0)).await;
 }

@@ -29,10 +29,7 @@ fn framed(message: &impl Message) -> Bytes {
 }
 
 pub(crate) fn infer(model: &str) -> Bytes {
-    framed(&proto::ModelInferRequest {
-        model_name: model.to_owned(),
-        ..Default::default()
-    })
+    framed(&proto::ModelInferRequest { model_name: model.to_owned(), ..Default::default() })
 }
 
 pub(crate) fn call<B>(host: &str, path: &str, body: B) -> Request<B> {
@@ -53,19 +50,12 @@ pub(crate) async fn ended(response: Response<Incoming>) -> Ended {
     let (parts, body) = response.into_parts();
     let body = body.collect().await.unwrap();
     let trailers = body.trailers().cloned();
-    Ended {
-        trailers: trailers.unwrap_or_else(|| parts.headers.clone()),
-        head: parts.headers,
-        data: body.to_bytes(),
-    }
+    Ended { trailers: trailers.unwrap_or_else(|| parts.headers.clone()), head: parts.headers, data: body.to_bytes() }
 }
 
 async fn unary(world: &World, host: &str, path: &str, body: Bytes) -> Ended {
     let mut sender = connect_h2(world.address()).await;
-    let response = sender
-        .send_request(call(host, path, Full::new(body)))
-        .await
-        .unwrap();
+    let response = sender.send_request(call(host, path, Full::new(body))).await.unwrap();
     ended(response).await
 }
 
@@ -83,11 +73,9 @@ async fn a_call_is_routed_by_host_path_and_model() {
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", replica.address).await;
     let path = format!("{SERVICE}/ModelInfer");
-    for (host, path) in [
-        (HOST, path.clone()),
-        ("localhost", format!("/serving/default/digits{path}")),
-        ("localhost", path.clone()),
-    ] {
+    for (host, path) in
+        [(HOST, path.clone()), ("localhost", format!("/serving/default/digits{path}")), ("localhost", path.clone())]
+    {
         let ended = unary(&world, host, &path, infer("digits")).await;
         assert_eq!(status(&ended).0, "0");
         assert_eq!(ended.data, infer("digits"));
@@ -101,13 +89,8 @@ async fn a_call_is_routed_by_host_path_and_model() {
     let lost = unary(&world, "localhost", &path, infer("other")).await;
     let (code, message) = status(&lost);
     assert_eq!(code, "5");
-    assert!(
-        message.contains("known services: default/digits"),
-        "{message}"
-    );
-    world
-        .activity(1, |a| a.succeeded == 3 && a.failed == 0 && a.in_flight == 0)
-        .await;
+    assert!(message.contains("known services: default/digits"), "{message}");
+    world.activity(1, |a| a.succeeded == 3 && a.failed == 0 && a.in_flight == 0).await;
 }
 
 #[tokio::test]
@@ -115,13 +98,7 @@ async fn calls_to_the_server_are_answered_for_all() {
     let world = World::new(1).await;
     world.serve(&[100], |_| {}).await;
     let at = |rpc: &str| format!("{SERVICE}/{rpc}");
-    let live = unary(
-        &world,
-        "localhost",
-        &at("ServerLive"),
-        framed(&proto::ServerLiveRequest {}),
-    )
-    .await;
+    let live = unary(&world, "localhost", &at("ServerLive"), framed(&proto::ServerLiveRequest {})).await;
     assert_eq!(status(&live).0, "0");
     let message = proto::ServerLiveResponse::decode(live.data.slice(5..)).unwrap();
     assert!(message.live);
@@ -129,13 +106,7 @@ async fn calls_to_the_server_are_answered_for_all() {
     let index = unary(&world, "localhost", &at("RepositoryIndex"), index).await;
     let index = proto::RepositoryIndexResponse::decode(index.data.slice(5..)).unwrap();
     assert_eq!(index.models[0].name, "digits");
-    let load = unary(
-        &world,
-        "localhost",
-        &at("RepositoryModelLoad"),
-        infer("digits"),
-    )
-    .await;
+    let load = unary(&world, "localhost", &at("RepositoryModelLoad"), infer("digits")).await;
     assert_eq!(status(&load).0, "12");
     let every = framed(&proto::ModelStatisticsRequest::default());
     let every = unary(&world, "localhost", &at("ModelStatistics"), every).await;
@@ -146,10 +117,7 @@ async fn calls_to_the_server_are_answered_for_all() {
 async fn a_model_that_nobody_has_is_not_ready() {
     let world = World::new(1).await;
     world.serve(&[100], |_| {}).await;
-    let asked = proto::ModelReadyRequest {
-        name: "other".to_owned(),
-        ..Default::default()
-    };
+    let asked = proto::ModelReadyRequest { name: "other".to_owned(), ..Default::default() };
     let path = format!("{SERVICE}/ModelReady");
     let told = unary(&world, "localhost", &path, framed(&asked)).await;
     assert_eq!(status(&told).0, "0");
@@ -161,10 +129,8 @@ async fn a_model_that_nobody_has_is_not_ready() {
 #[tokio::test]
 async fn a_model_is_found_behind_its_tensors() {
     let (world, replica) = World::with(Manner::Mirror).await;
-    let tensors = proto::ModelInferRequest {
-        raw_input_contents: vec![Bytes::from(vec![7_u8; 20_000])],
-        ..Default::default()
-    };
+    let tensors =
+        proto::ModelInferRequest { raw_input_contents: vec![Bytes::from(vec![7_u8; 20_000])], ..Default::default() };
     let message = [&tensors.encode_to_vec()[..], &infer("digits")[5..]].concat();
     let mut whole = BytesMut::new();
     whole.put_u8(0);
@@ -172,12 +138,7 @@ async fn a_model_is_found_behind_its_tensors() {
     whole.put_slice(&message);
     let whole = whole.freeze();
     for rpc in ["ModelInfer", "ModelStreamInfer"] {
-        let pieces = [
-            whole.slice(..3),
-            Bytes::new(),
-            whole.slice(3..17_000),
-            whole.slice(17_000..),
-        ];
+        let pieces = [whole.slice(..3), Bytes::new(), whole.slice(3..17_000), whole.slice(17_000..)];
         let frames = pieces.map(|piece| Ok::<_, io::Error>(Frame::data(piece)));
         let body = StreamBody::new(tokio_stream::iter(frames));
         let mut sender = connect_h2(world.address()).await;
@@ -231,10 +192,7 @@ async fn a_name_that_cannot_be_read_is_told_why() {
     let (code, message) = status(&refused);
     assert_eq!(code, "12", "{message}");
     assert!(message.contains("\"snappy\""), "{message}");
-    assert_eq!(
-        refused.head["grpc-accept-encoding"],
-        "identity,deflate,gzip"
-    );
+    assert_eq!(refused.head["grpc-accept-encoding"], "identity,deflate,gzip");
     let garbage = Bytes::from_static(b"\0\0\0\0\x01\x07");
     let told = unary(&world, "localhost", &path, garbage).await;
     assert_eq!(status(&told).0, "3");
@@ -245,11 +203,7 @@ async fn a_call_over_http1_is_told_that_it_needs_http2() {
     let (world, replica) = World::with(Manner::Mirror).await;
     for host in [HOST, "localhost"] {
         let request = post(host, &format!("{SERVICE}/ModelInfer"), infer("digits"));
-        let answer = once(
-            world.address(),
-            with(request, "content-type", "application/grpc"),
-        )
-        .await;
+        let answer = once(world.address(), with(request, "content-type", "application/grpc")).await;
         assert_eq!(answer.status, http::StatusCode::OK);
         assert_eq!(answer.header("content-type"), "application/grpc");
         assert_eq!((answer.header("grpc-status"), answer.text()), ("12", ""));
@@ -274,31 +228,19 @@ async fn both_directions_stream_at_once() {
         let mut sender = connect_h2(world.address()).await;
         let body = StreamBody::new(ReceiverStream::new(receiver));
         let asked = tokio::spawn(sender.send_request(call(host, &path, body)));
-        messages
-            .send(Ok(Frame::data(infer("digits"))))
-            .await
-            .unwrap();
+        messages.send(Ok(Frame::data(infer("digits")))).await.unwrap();
         let mut body = asked.await.unwrap().unwrap().into_body();
         let mut echoed = body.frame().await.unwrap().unwrap().into_data().unwrap();
         assert_eq!(echoed, infer("digits"), "{path}");
         for number in 0..5_u8 {
             let message = Bytes::from(vec![number; 100]);
-            messages
-                .send(Ok(Frame::data(message.clone())))
-                .await
-                .unwrap();
+            messages.send(Ok(Frame::data(message.clone()))).await.unwrap();
             echoed = body.frame().await.unwrap().unwrap().into_data().unwrap();
             assert_eq!(echoed.remaining(), 100);
             assert_eq!(echoed, message);
         }
         drop(messages);
-        let trailers = body
-            .frame()
-            .await
-            .unwrap()
-            .unwrap()
-            .into_trailers()
-            .unwrap();
+        let trailers = body.frame().await.unwrap().unwrap().into_trailers().unwrap();
         assert_eq!(trailers["grpc-status"], "0");
     }
 }
@@ -319,11 +261,7 @@ async fn failures_are_said_in_grpc() {
     assert_eq!(code, "4");
     assert!(message.contains("for replica a"), "{message}");
     let head = replica.seen.heads.lock().pop().unwrap();
-    let left = head.headers["grpc-timeout"]
-        .to_str()
-        .unwrap()
-        .strip_suffix('u')
-        .unwrap();
+    let left = head.headers["grpc-timeout"].to_str().unwrap().strip_suffix('u').unwrap();
     assert!(left.parse::<u64>().unwrap() <= 200_000);
     replica.seen.until_busy(0).await;
     world.take(1, "a").await;
@@ -344,10 +282,7 @@ async fn only_a_marked_refusal_is_tried_elsewhere() {
     let answer = unary(&world, HOST, &path, infer("digits")).await;
     assert_eq!((status(&answer).0, large.requests()), ("8", 1));
     world.take(1, "a").await;
-    let (full, free) = (
-        TestReplica::start(Manner::Say(Say::FullGrpc)).await,
-        TestReplica::start(Manner::Mirror).await,
-    );
+    let (full, free) = (TestReplica::start(Manner::Say(Say::FullGrpc)).await, TestReplica::start(Manner::Mirror).await);
     world.put(1, "b", full.address).await;
     world.put(1, "c", free.address).await;
     for _ in 0..4 {
@@ -401,8 +336,6 @@ async fn a_stream_that_its_client_leaves_open_until_its_deadline_is_no_failure()
     let mut client = connect_h2(world.address()).await;
     let ended = ended(client.send_request(request).await.unwrap()).await;
     assert_eq!((status(&ended).0, &ended.data), ("4", &infer("digits")));
-    world
-        .activity(1, |a| (a.arrivals, a.failed, a.in_flight) == (1, 0, 0))
-        .await;
+    world.activity(1, |a| (a.arrivals, a.failed, a.in_flight) == (1, 0, 0)).await;
     drop(messages);
 }

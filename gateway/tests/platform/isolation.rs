@@ -72,9 +72,7 @@ async fn good_call(world: &World) -> Duration {
         let response = client.send_request(request).await.unwrap();
         grpc::ended(response).await
     };
-    let ended = tokio::time::timeout(Duration::from_secs(60), answer)
-        .await
-        .unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(60), answer).await.unwrap();
     assert_eq!(ended.trailers["grpc-status"], "0");
     assert_eq!(ended.data.len(), size);
     begin.elapsed()
@@ -130,25 +128,17 @@ async fn uploads_that_are_not_read_hold_up_no_others() {
 }
 
 /// A short answer is read by the gateway, whatever its client does: the replica's only credit is free again.
-async fn short_answers_hold_no_credit(
-    (world, replica): (World, TestReplica),
-    path: &str,
-    kind: &'static str,
-) {
+async fn short_answers_hold_no_credit((world, replica): (World, TestReplica), path: &str, kind: &'static str) {
     let mut unread = Vec::new();
     for _ in 0..HOSTILE {
         let mut request = grpc::call(HOST, path, Full::new(message(1000)));
-        request
-            .headers_mut()
-            .insert("content-type", kind.parse().unwrap());
+        request.headers_mut().insert("content-type", kind.parse().unwrap());
         unread.push(leave_unread(&world, request).await);
     }
     let begin = Instant::now();
     let path = "/v2/models/digits/infer";
     let good = once(world.address(), post(HOST, path, message(1000)));
-    let good = tokio::time::timeout(Duration::from_secs(60), good)
-        .await
-        .unwrap();
+    let good = tokio::time::timeout(Duration::from_secs(60), good).await.unwrap();
     assert_eq!(good.status, StatusCode::OK);
     assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
     assert_eq!(replica.requests(), HOSTILE + 1);
@@ -166,10 +156,7 @@ async fn short_answers_over_grpc_hold_no_credit() {
 async fn short_answers_of_a_service_with_batches_hold_no_credit() {
     let world = World::new(1).await;
     let replica = TestReplica::start(Manner::Work(Duration::ZERO)).await;
-    let batching = Batching {
-        max_size: 8,
-        max_latency: Duration::ZERO,
-    };
+    let batching = Batching { max_size: 8, max_latency: Duration::ZERO };
     let batched = |route: &mut Route| route.batching = Some(batching);
     world.serve_limited(&[100], Some(1), batched).await;
     world.put(1, "a", replica.address).await;
@@ -206,10 +193,7 @@ async fn streams_without_a_message_hold_no_credit() {
     assert_eq!(replica.requests(), 1);
     // Its first message brings it to the replica.
     let (sender, asked) = resting.pop().unwrap();
-    sender
-        .send(Ok(http_body::Frame::data(message(9))))
-        .await
-        .unwrap();
+    sender.send(Ok(http_body::Frame::data(message(9)))).await.unwrap();
     let mut answer = asked.await.unwrap().unwrap().into_body();
     let frame = answer.frame().await.unwrap().unwrap();
     assert_eq!(frame.into_data().unwrap(), message(9));
@@ -239,9 +223,7 @@ async fn world_of_long_bodies(manner: Manner) -> (World, TestReplica) {
 
 /// A client that has sent a half of its body.
 async fn half_sent(world: &World) -> TcpStream {
-    let head = format!(
-        "POST /v2/models/digits/infer HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: {LONG}\r\n\r\n"
-    );
+    let head = format!("POST /v2/models/digits/infer HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: {LONG}\r\n\r\n");
     let mut stream = TcpStream::connect(world.address()).await.unwrap();
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.write_all(&[b'0'; LONG / 2]).await.unwrap();
@@ -283,10 +265,7 @@ async fn uploads_that_have_ended_hold_their_credit() {
     for stream in &mut slow {
         stream.write_all(&[b'0'; LONG / 2]).await.unwrap();
     }
-    until("the uploads to end", || {
-        replica.seen.bodies.lock().len() == 3
-    })
-    .await;
+    until("the uploads to end", || replica.seen.bodies.lock().len() == 3).await;
     let early = tokio::time::timeout(Duration::from_millis(500), short_post(&world));
     assert!(early.await.is_err(), "a credit in use was given to another");
     assert_eq!(replica.requests(), 3);
@@ -307,10 +286,7 @@ impl AnsweredStream {
         let frames = tokio_stream::wrappers::ReceiverStream::new(receiver);
         let request = grpc::call(HOST, &path, StreamBody::new(frames));
         let mut client = connect_h2(world.address()).await;
-        messages
-            .send(Ok(http_body::Frame::data(message(9))))
-            .await
-            .unwrap();
+        messages.send(Ok(http_body::Frame::data(message(9)))).await.unwrap();
         let answers = client.send_request(request).await.unwrap().into_body();
         let mut stream = Self { messages, answers };
         stream.read().await;
@@ -361,15 +337,9 @@ async fn a_message_that_waits_for_its_answer_holds_the_credit() {
     let gate = Arc::new(Semaphore::new(1));
     let (world, _replica) = world(Manner::Answer(Arc::clone(&gate)), 1).await;
     let mut first = AnsweredStream::open(&world).await;
-    let mut second = tokio::time::timeout(SOON, AnsweredStream::open(&world))
-        .await
-        .unwrap();
+    let mut second = tokio::time::timeout(SOON, AnsweredStream::open(&world)).await.unwrap();
     gate.forget_permits(1);
-    first
-        .messages
-        .send(Ok(http_body::Frame::data(message(9))))
-        .await
-        .unwrap();
+    first.messages.send(Ok(http_body::Frame::data(message(9)))).await.unwrap();
     let third = AnsweredStream::open(&world);
     let early = tokio::time::timeout(Duration::from_millis(500), third).await;
     assert!(early.is_err(), "a credit in use was given to another");

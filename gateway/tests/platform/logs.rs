@@ -74,9 +74,7 @@ impl Visit for Fields {
 async fn a_replica_that_refuses_each_connection_has_one_line_and_so_have_its_requests() {
     let world = World::new(1).await;
     let short = Duration::from_millis(100);
-    world
-        .serve(&[100], |route| route.activation_timeout = short)
-        .await;
+    world.serve(&[100], |route| route.activation_timeout = short).await;
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = gone.local_addr().unwrap();
     drop(gone);
@@ -86,16 +84,9 @@ async fn a_replica_that_refuses_each_connection_has_one_line_and_so_have_its_req
         let answer = once(world.address(), post(HOST, "/", "x")).await;
         assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{answer:?}");
     }
-    let (tries, requests) = (
-        warnings.with("cause=\"connect_failed\""),
-        warnings.with("cause=\"unavailable\""),
-    );
+    let (tries, requests) = (warnings.with("cause=\"connect_failed\""), warnings.with("cause=\"unavailable\""));
     assert_eq!((tries.len(), requests.len()), (1, 1), "{warnings:?}");
-    for part in [
-        "revision=default/digits-predictor-00001",
-        "left_out=0",
-        "replica a",
-    ] {
+    for part in ["revision=default/digits-predictor-00001", "left_out=0", "replica a"] {
         assert!(tries[0].contains(part), "{tries:?}");
     }
 }

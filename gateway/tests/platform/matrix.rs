@@ -38,29 +38,14 @@ type HttpCall = (Method, &'static str, End, End);
 
 const HTTP_CALLS: &[HttpCall] = &[
     (Method::POST, "/v2/models/digits/infer", Replica, Replica),
-    (
-        Method::POST,
-        "/v2/models/digits/versions/1/infer",
-        Replica,
-        Replica,
-    ),
+    (Method::POST, "/v2/models/digits/versions/1/infer", Replica, Replica),
     (Method::POST, "/v2/models/digits/generate", Replica, Replica),
-    (
-        Method::POST,
-        "/v2/models/digits/generate_stream",
-        Replica,
-        Replica,
-    ),
+    (Method::POST, "/v2/models/digits/generate_stream", Replica, Replica),
     (Method::POST, "/v1/models/digits:predict", Replica, Replica),
     (Method::GET, "/v2/models/digits", Replica, Replica),
     (Method::GET, "/v2/models/digits/config", Replica, Replica),
     (Method::GET, "/v2/models/digits/stats", Replica, Replica),
-    (
-        Method::GET,
-        "/v2/models/digits/versions/1/stats",
-        Replica,
-        Replica,
-    ),
+    (Method::GET, "/v2/models/digits/versions/1/stats", Replica, Replica),
     (Method::GET, "/v2/models/digits/ready", Service, Service),
     (Method::GET, "/v1/models/digits", Service, Service),
     (Method::GET, "/", Replica, Gateway),
@@ -70,62 +55,22 @@ const HTTP_CALLS: &[HttpCall] = &[
     (Method::GET, "/v2/health/live", Service, Gateway),
     (Method::GET, "/v2/health/ready", Service, Gateway),
     (Method::POST, "/v2/repository/index", Closed, Gateway),
-    (
-        Method::POST,
-        "/v2/repository/models/digits/load",
-        Closed,
-        OneService,
-    ),
-    (
-        Method::POST,
-        "/v2/repository/models/digits/unload",
-        Closed,
-        OneService,
-    ),
-    (
-        Method::POST,
-        "/v2/repository/r/models/digits/load",
-        Closed,
-        OneService,
-    ),
+    (Method::POST, "/v2/repository/models/digits/load", Closed, OneService),
+    (Method::POST, "/v2/repository/models/digits/unload", Closed, OneService),
+    (Method::POST, "/v2/repository/r/models/digits/load", Closed, OneService),
     (Method::GET, "/v2/models/stats", Closed, OneService),
     (Method::GET, "/v2/models/stats/", Closed, OneService),
     (Method::GET, "/v2/models/%73tats", Closed, OneService),
     (Method::GET, "/v2/logging", Closed, OneService),
     (Method::POST, "/v2/logging", Closed, OneService),
     (Method::GET, "/v2/trace/setting", Closed, OneService),
-    (
-        Method::POST,
-        "/v2/models/digits/trace/setting",
-        Closed,
-        OneService,
-    ),
-    (
-        Method::GET,
-        "/v2/systemsharedmemory/status",
-        Closed,
-        OneService,
-    ),
-    (
-        Method::POST,
-        "/v2/systemsharedmemory/region/a/register",
-        Closed,
-        OneService,
-    ),
-    (
-        Method::POST,
-        "/v2/cudasharedmemory/unregister",
-        Closed,
-        OneService,
-    ),
+    (Method::POST, "/v2/models/digits/trace/setting", Closed, OneService),
+    (Method::GET, "/v2/systemsharedmemory/status", Closed, OneService),
+    (Method::POST, "/v2/systemsharedmemory/region/a/register", Closed, OneService),
+    (Method::POST, "/v2/cudasharedmemory/unregister", Closed, OneService),
     (Method::POST, "/v2/%72epository/index", Closed, OneService),
     (Method::POST, "//v2/repository/index", Closed, OneService),
-    (
-        Method::POST,
-        "/v2/models/../repository/index",
-        Closed,
-        OneService,
-    ),
+    (Method::POST, "/v2/models/../repository/index", Closed, OneService),
     (Method::POST, "/V2/REPOSITORY/index", Closed, OneService),
     // A container may have paths of its own.
     (Method::POST, "/openai/v1/completions", Replica, OneService),
@@ -144,147 +89,32 @@ const NONE: &[u8] = b"";
 const LIST: &[u8] = b"\x3a\x01*";
 
 const GRPC_CALLS: &[GrpcCall] = &[
-    (
-        "/inference.GRPCInferenceService/ModelInfer",
-        FIRST,
-        Replica,
-        Replica,
-    ),
-    (
-        "/inference.GRPCInferenceService/ModelStreamInfer",
-        FIRST,
-        Replica,
-        Replica,
-    ),
-    (
-        "/inference.GRPCInferenceService/ModelMetadata",
-        FIRST,
-        Replica,
-        Replica,
-    ),
-    (
-        "/inference.GRPCInferenceService/ModelConfig",
-        FIRST,
-        Replica,
-        Replica,
-    ),
-    (
-        "/inference.GRPCInferenceService/ModelStatistics",
-        FIRST,
-        Replica,
-        Replica,
-    ),
-    (
-        "/inference.GRPCInferenceService/ModelStatistics",
-        NONE,
-        Closed,
-        OneService,
-    ),
-    (
-        "/inference.GRPCInferenceService/ModelStatistics",
-        b"\x12\x011",
-        Closed,
-        OneService,
-    ),
+    ("/inference.GRPCInferenceService/ModelInfer", FIRST, Replica, Replica),
+    ("/inference.GRPCInferenceService/ModelStreamInfer", FIRST, Replica, Replica),
+    ("/inference.GRPCInferenceService/ModelMetadata", FIRST, Replica, Replica),
+    ("/inference.GRPCInferenceService/ModelConfig", FIRST, Replica, Replica),
+    ("/inference.GRPCInferenceService/ModelStatistics", FIRST, Replica, Replica),
+    ("/inference.GRPCInferenceService/ModelStatistics", NONE, Closed, OneService),
+    ("/inference.GRPCInferenceService/ModelStatistics", b"\x12\x011", Closed, OneService),
     // Of a field that comes twice, servers take the last.
-    (
-        "/inference.GRPCInferenceService/ModelStatistics",
-        b"\x0a\x06digits\x0a\x00",
-        Closed,
-        Closed,
-    ),
-    (
-        "/inference.GRPCInferenceService/ModelReady",
-        FIRST,
-        Service,
-        Service,
-    ),
-    (
-        "/inference.GRPCInferenceService/ServerLive",
-        NONE,
-        Service,
-        Gateway,
-    ),
-    (
-        "/inference.GRPCInferenceService/ServerReady",
-        NONE,
-        Service,
-        Gateway,
-    ),
-    (
-        "/inference.GRPCInferenceService/ServerMetadata",
-        NONE,
-        Replica,
-        Gateway,
-    ),
-    (
-        "/inference.GRPCInferenceService/RepositoryIndex",
-        NONE,
-        Closed,
-        Gateway,
-    ),
-    (
-        "/inference.GRPCInferenceService/RepositoryModelLoad",
-        SECOND,
-        Closed,
-        OneService,
-    ),
-    (
-        "/inference.GRPCInferenceService/RepositoryModelUnload",
-        SECOND,
-        Closed,
-        OneService,
-    ),
-    (
-        "/inference.GRPCInferenceService/TraceSetting",
-        SECOND,
-        Closed,
-        OneService,
-    ),
-    (
-        "/inference.GRPCInferenceService/LogSettings",
-        NONE,
-        Closed,
-        OneService,
-    ),
-    (
-        "/inference.GRPCInferenceService/SystemSharedMemoryStatus",
-        NONE,
-        Closed,
-        OneService,
-    ),
-    (
-        "/inference.GRPCInferenceService/SystemSharedMemoryRegister",
-        NONE,
-        Closed,
-        OneService,
-    ),
-    (
-        "/inference.GRPCInferenceService/CudaSharedMemoryUnregister",
-        NONE,
-        Closed,
-        OneService,
-    ),
+    ("/inference.GRPCInferenceService/ModelStatistics", b"\x0a\x06digits\x0a\x00", Closed, Closed),
+    ("/inference.GRPCInferenceService/ModelReady", FIRST, Service, Service),
+    ("/inference.GRPCInferenceService/ServerLive", NONE, Service, Gateway),
+    ("/inference.GRPCInferenceService/ServerReady", NONE, Service, Gateway),
+    ("/inference.GRPCInferenceService/ServerMetadata", NONE, Replica, Gateway),
+    ("/inference.GRPCInferenceService/RepositoryIndex", NONE, Closed, Gateway),
+    ("/inference.GRPCInferenceService/RepositoryModelLoad", SECOND, Closed, OneService),
+    ("/inference.GRPCInferenceService/RepositoryModelUnload", SECOND, Closed, OneService),
+    ("/inference.GRPCInferenceService/TraceSetting", SECOND, Closed, OneService),
+    ("/inference.GRPCInferenceService/LogSettings", NONE, Closed, OneService),
+    ("/inference.GRPCInferenceService/SystemSharedMemoryStatus", NONE, Closed, OneService),
+    ("/inference.GRPCInferenceService/SystemSharedMemoryRegister", NONE, Closed, OneService),
+    ("/inference.GRPCInferenceService/CudaSharedMemoryUnregister", NONE, Closed, OneService),
     ("/grpc.health.v1.Health/Check", NONE, Service, Gateway),
-    (
-        "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
-        LIST,
-        Replica,
-        Gateway,
-    ),
-    (
-        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-        LIST,
-        Replica,
-        Gateway,
-    ),
+    ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", LIST, Replica, Gateway),
+    ("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", LIST, Replica, Gateway),
     ("/my.Service/Method", NONE, Replica, OneService),
-    (
-        "/inference.GRPCInferenceService/Method",
-        NONE,
-        Replica,
-        OneService,
-    ),
+    ("/inference.GRPCInferenceService/Method", NONE, Replica, OneService),
 ];
 
 /// A host, and what comes before the path.
@@ -321,14 +151,8 @@ async fn http(world: &World, wire: Wire, (host, prefix): Address, call: &HttpCal
             connect(world.address()).await.send_request(request).await
         }
         Wire::Http2 => {
-            let request = request
-                .uri(format!("http://{host}{path}"))
-                .body(body)
-                .unwrap();
-            connect_h2(world.address())
-                .await
-                .send_request(request)
-                .await
+            let request = request.uri(format!("http://{host}{path}")).body(body).unwrap();
+            connect_h2(world.address()).await.send_request(request).await
         }
     };
     read(response.unwrap()).await.unwrap().status.as_u16()
@@ -337,11 +161,7 @@ async fn http(world: &World, wire: Wire, (host, prefix): Address, call: &HttpCal
 async fn rpc(world: &World, (host, prefix): Address, call: &GrpcCall) -> (String, Bytes) {
     let (path, message, ..) = call;
     let framed = [&[0, 0, 0, 0, message.len() as u8][..], message].concat();
-    let request = grpc::call(
-        host,
-        &format!("{prefix}{path}"),
-        Full::new(Bytes::from(framed)),
-    );
+    let request = grpc::call(host, &format!("{prefix}{path}"), Full::new(Bytes::from(framed)));
     let mut client = connect_h2(world.address()).await;
     let response = client.send_request(request).await.unwrap();
     let ended = tokio::time::timeout(Duration::from_secs(10), grpc::ended(response));
@@ -375,10 +195,7 @@ async fn every_call_over_http_ends_as_it_should() {
                 let before = replica.requests();
                 let status = http(&world, wire, address, call).await;
                 let found = end(status, replica.requests() - before);
-                assert!(
-                    is(expected, found),
-                    "{call:?} {address:?} {wire:?}: {found:?}"
-                );
+                assert!(is(expected, found), "{call:?} {address:?} {wire:?}: {found:?}");
             }
         }
     }
@@ -433,10 +250,7 @@ async fn in_a_cluster_only_hosts_and_paths_lead_to_services() {
 #[tokio::test]
 async fn reflection_tells_of_the_inference_service() {
     let (world, _replica) = world(Scope::Cluster, Manner::Mirror).await;
-    for call in GRPC_CALLS
-        .iter()
-        .filter(|call| call.0.starts_with("/grpc.reflection"))
-    {
+    for call in GRPC_CALLS.iter().filter(|call| call.0.starts_with("/grpc.reflection")) {
         let (code, told) = rpc(&world, ("10.1.2.3", ""), call).await;
         let told = String::from_utf8_lossy(&told).into_owned();
         assert_eq!(code, "0");
@@ -452,19 +266,13 @@ async fn statistics_need_a_name_that_can_be_read() {
     let (world, replica) = world(Scope::Cluster, Manner::Mirror).await;
     let padding = [&b"\x12\x80\x80\x08"[..], &[b'1'; 1 << 17]].concat();
     let long = [&padding[..], FIRST].concat();
-    for (flag, encoding, message) in [
-        (0, None, &long[..]),
-        (1, None, FIRST),
-        (1, Some("snappy"), FIRST),
-    ] {
+    for (flag, encoding, message) in [(0, None, &long[..]), (1, None, FIRST), (1, Some("snappy"), FIRST)] {
         let length = (message.len() as u32).to_be_bytes();
         let framed = [&[flag][..], &length, message].concat();
         let path = "/inference.GRPCInferenceService/ModelStatistics";
         let mut request = grpc::call(HOST, path, Full::new(Bytes::from(framed)));
         if let Some(encoding) = encoding {
-            request
-                .headers_mut()
-                .insert("grpc-encoding", encoding.parse().unwrap());
+            request.headers_mut().insert("grpc-encoding", encoding.parse().unwrap());
         }
         let mut client = connect_h2(world.address()).await;
         let response = client.send_request(request).await.unwrap();

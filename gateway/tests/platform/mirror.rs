@@ -45,9 +45,7 @@ fn copies(world: &World) -> MirrorCounts {
             "{{namespace=\"default\",service=\"digits\",revision=\"{}\",outcome=\"{outcome}\"}} ",
             name.as_str()
         );
-        let mut lines = text
-            .lines()
-            .filter_map(|line| line.strip_prefix("weir_gateway_mirrored_total"));
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix("weir_gateway_mirrored_total"));
         let value = lines.find_map(|line| line.strip_prefix(&*labels));
         value.unwrap_or_else(|| panic!("{text}")).parse().unwrap()
     };
@@ -59,11 +57,7 @@ fn copies(world: &World) -> MirrorCounts {
     }
 }
 
-async fn until_copies(
-    world: &World,
-    what: &str,
-    is_so: impl Fn(&MirrorCounts) -> bool,
-) -> MirrorCounts {
+async fn until_copies(world: &World, what: &str, is_so: impl Fn(&MirrorCounts) -> bool) -> MirrorCounts {
     until(what, || is_so(&copies(world))).await;
     copies(world)
 }
@@ -76,11 +70,7 @@ async fn mirrored(gateways: usize, percent: u8) -> World {
 }
 
 /// A replica of the revision that users are answered by, and one of its mirror's.
-async fn user_and_mirror(
-    world: &World,
-    user: Manner,
-    mirror: Manner,
-) -> (TestReplica, TestReplica) {
+async fn user_and_mirror(world: &World, user: Manner, mirror: Manner) -> (TestReplica, TestReplica) {
     let user = TestReplica::start(user).await;
     let mirror = TestReplica::start(mirror).await;
     world.put(1, "a", user.address).await;
@@ -91,15 +81,8 @@ async fn user_and_mirror(
 async fn serve(world: &World, weights: &[u32], percent: u8) {
     world
         .serve(weights, |route| {
-            route.mirror = Some(Mirror {
-                revision: revision(2),
-                percent,
-            });
-            route.tags = vec![Tagged {
-                tag: Tag::new("stable").unwrap(),
-                hosts: Vec::new(),
-                revision: revision(1),
-            }];
+            route.mirror = Some(Mirror { revision: revision(2), percent });
+            route.tags = vec![Tagged { tag: Tag::new("stable").unwrap(), hosts: Vec::new(), revision: revision(1) }];
         })
         .await;
 }
@@ -129,8 +112,7 @@ async fn a_fifth_of_the_requests_reaches_the_mirror_over_http() {
                 let mut connection = Client::new(address);
                 for number in 0..125 {
                     let body = format!("{client}-{number}");
-                    let request =
-                        with(post(HOST, "/v2/x?y=z", body.clone()), "x-request-id", &body);
+                    let request = with(post(HOST, "/v2/x?y=z", body.clone()), "x-request-id", &body);
                     let answer = connection.send(request).await.unwrap();
                     assert_eq!((answer.status, answer.text()), (StatusCode::OK, &*body));
                 }
@@ -141,14 +123,8 @@ async fn a_fifth_of_the_requests_reaches_the_mirror_over_http() {
         client.await.unwrap();
     }
     assert_eq!(user.requests(), 1000);
-    let seen = until_copies(&world, "all copies", |copies| {
-        (192..=208).contains(&copies.all())
-    })
-    .await;
-    until("all copies to arrive", || {
-        mirror.requests() as u64 == seen.answered
-    })
-    .await;
+    let seen = until_copies(&world, "all copies", |copies| (192..=208).contains(&copies.all())).await;
+    until("all copies to arrive", || mirror.requests() as u64 == seen.answered).await;
     assert_eq!((seen.failed, seen.streamed), (0, 0), "{seen:?}");
     let mut ids: Vec<String> = mirror
         .seen
@@ -168,12 +144,8 @@ async fn a_fifth_of_the_requests_reaches_the_mirror_over_http() {
     assert_eq!(bodies, ids);
     let is_copy = |head: &http::request::Parts| head.headers.contains_key("weir-mirror");
     assert!(!user.seen.heads.lock().iter().any(is_copy));
-    world
-        .activity(1, |a| a.arrivals == 1000 && a.succeeded == 1000)
-        .await;
-    world
-        .activity(2, |a| a.arrivals == seen.answered && a.in_flight == 0)
-        .await;
+    world.activity(1, |a| a.arrivals == 1000 && a.succeeded == 1000).await;
+    world.activity(2, |a| a.arrivals == seen.answered && a.in_flight == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -189,10 +161,7 @@ async fn a_fifth_of_the_calls_reaches_the_mirror_over_grpc() {
         assert_eq!((status(&answer).0, &answer.data), ("0", &message));
     }
     assert_eq!(user.requests(), 1000);
-    let seen = until_copies(&world, "all copies", |copies| {
-        (192..=208).contains(&copies.all())
-    })
-    .await;
+    let seen = until_copies(&world, "all copies", |copies| (192..=208).contains(&copies.all())).await;
     assert_eq!((seen.failed, seen.streamed), (0, 0), "{seen:?}");
     assert_eq!(mirror.requests() as u64, seen.answered);
     let heads = mirror.seen.heads.lock();
@@ -209,13 +178,9 @@ async fn a_mirror_that_hangs_holds_no_more_than_its_bound_and_no_user() {
     assert_eq!((seen.answered, seen.dropped), (0, 300 - MOST), "{seen:?}");
     // A server that says nothing of itself is sent as many at once; all are let go with it.
     mirror.seen.until_busy(MOST as usize).await;
-    world
-        .activity(2, |a| u64::from(a.in_flight) == MOST && a.queued == 0)
-        .await;
+    world.activity(2, |a| u64::from(a.in_flight) == MOST && a.queued == 0).await;
     assert_eq!(mirror.seen.most.load(Ordering::SeqCst) as u64, MOST);
-    world
-        .activity(1, |a| a.succeeded == 300 && a.failed == 0)
-        .await;
+    world.activity(1, |a| a.succeeded == 300 && a.failed == 0).await;
 }
 
 #[tokio::test]
@@ -228,12 +193,8 @@ async fn a_mirror_that_fails_or_breaks_off_fails_no_user() {
         let seen = until_copies(&world, "all copies", |copies| copies.all() == count).await;
         assert_eq!((seen.answered, seen.streamed), (0, 0), "{seen:?}");
         assert!(seen.failed >= count.min(MOST), "{seen:?}");
-        world
-            .activity(1, |a| a.succeeded == count && a.failed == 0)
-            .await;
-        world
-            .activity(2, |a| a.in_flight == 0 && a.failed == seen.failed)
-            .await;
+        world.activity(1, |a| a.succeeded == count && a.failed == 0).await;
+        world.activity(2, |a| a.in_flight == 0 && a.failed == seen.failed).await;
     }
 }
 
@@ -243,18 +204,12 @@ async fn a_mirror_at_zero_is_woken_and_keeps_no_user_waiting() {
     let user = TestReplica::start(ECHO).await;
     world.put(1, "a", user.address).await;
     ask_in_order(&world, &user, 100).await;
-    world
-        .activity(2, |a| u64::from(a.queued) == MOST && a.woken == MOST)
-        .await;
+    world.activity(2, |a| u64::from(a.queued) == MOST && a.woken == MOST).await;
     world.fake.scale(&revision(2), 1).await.unwrap();
     let mirror = TestReplica::start(ECHO).await;
     world.put_in(2, "b", mirror.address, Phase::Starting);
     let seen = until_copies(&world, "all copies", |copies| copies.all() == 100).await;
-    let expected = MirrorCounts {
-        answered: MOST,
-        dropped: 100 - MOST,
-        ..MirrorCounts::default()
-    };
+    let expected = MirrorCounts { answered: MOST, dropped: 100 - MOST, ..MirrorCounts::default() };
     assert_eq!(seen, expected);
     let bodies = mirror.seen.bodies.lock().len() as u64;
     assert_eq!(bodies, MOST);
@@ -264,10 +219,7 @@ async fn a_mirror_at_zero_is_woken_and_keeps_no_user_waiting() {
 async fn what_was_aimed_or_streams_is_not_copied() {
     let world = mirrored(1, 100).await;
     let (_user, mirror) = user_and_mirror(&world, ECHO, ECHO).await;
-    for (name, value) in [
-        ("weir-tag", "stable"),
-        ("weir-revision", "digits-predictor-00001"),
-    ] {
+    for (name, value) in [("weir-tag", "stable"), ("weir-revision", "digits-predictor-00001")] {
         let answer = once(world.address(), with(post(HOST, "/", "x"), name, value)).await;
         assert_eq!(answer.status, StatusCode::OK, "{name}");
     }
@@ -282,10 +234,7 @@ async fn what_was_aimed_or_streams_is_not_copied() {
     for _ in 0..100 {
         once(world.address(), post(HOST, "/", "x")).await;
     }
-    until("every second one and copies of the others", || {
-        mirror.requests() == 100
-    })
-    .await;
+    until("every second one and copies of the others", || mirror.requests() == 100).await;
     let copied = |head: &&http::request::Parts| head.headers.contains_key("weir-mirror");
     let copied = mirror.seen.heads.lock().iter().filter(copied).count();
     assert!((46..=54).contains(&copied), "{copied}");
@@ -320,22 +269,14 @@ async fn a_copy_finds_the_gateway_that_has_its_queue_and_is_made_once() {
     let mirror = TestReplica::start(ECHO).await;
     world.put(2, "b", mirror.address).await;
     until("every copy", || mirror.seen.bodies.lock().len() == 10).await;
-    until("every copy's end", || {
-        mirror.seen.now.load(Ordering::SeqCst) == 0
-    })
-    .await;
+    until("every copy's end", || mirror.seen.now.load(Ordering::SeqCst) == 0).await;
     assert_eq!((user.requests(), mirror.requests()), (10, 10));
 }
 
 #[tokio::test]
 async fn a_drained_gateway_drops_copies_once_its_users_are_answered() {
     let mut world = mirrored(1, 100).await;
-    let (user, mirror) = user_and_mirror(
-        &world,
-        Manner::Echo(Duration::from_millis(300)),
-        Manner::Hang,
-    )
-    .await;
+    let (user, mirror) = user_and_mirror(&world, Manner::Echo(Duration::from_millis(300)), Manner::Hang).await;
     let idle = connect::<Full<Bytes>>(world.address()).await;
     let asked = tokio::spawn(once(world.address(), post(HOST, "/", "body")));
     user.seen.until_busy(1).await;
@@ -343,10 +284,7 @@ async fn a_drained_gateway_drops_copies_once_its_users_are_answered() {
     world.gateways[0].stop.cancel();
     let serving = world.gateways[0].serving.take().unwrap();
     assert_eq!(asked.await.unwrap().text(), "body");
-    tokio::time::timeout(TEST_TIMEOUT, serving)
-        .await
-        .unwrap()
-        .unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, serving).await.unwrap().unwrap();
     assert_eq!(copies(&world).dropped, 1);
     mirror.seen.until_busy(0).await;
     drop(idle);

@@ -65,9 +65,7 @@ async fn an_http1_client_that_does_not_read_gives_its_credit_back() {
     let request = format!("POST / HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: 0\r\n\r\n");
     client.write_all(request.as_bytes()).await.unwrap();
     replica.seen.until_busy(1).await;
-    tokio::time::timeout(TEST_TIMEOUT, flood(events))
-        .await
-        .unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, flood(events)).await.unwrap();
     replica.seen.until_busy(0).await;
     world.activity(1, |activity| activity.in_flight == 0).await;
     // What was under way is there; then the connection is closed.
@@ -95,9 +93,7 @@ async fn an_http2_stream_that_is_not_read_gives_its_credit_back() {
     // The connection serves its other streams: the gateway itself answers this one.
     let health = Request::get("http://localhost/v2/health/live");
     let health = health.body(Full::default()).unwrap();
-    let health = read(second.send_request(health).await.unwrap())
-        .await
-        .unwrap();
+    let health = read(second.send_request(health).await.unwrap()).await.unwrap();
     assert_eq!(health.status, StatusCode::OK);
     let body = answer.await.unwrap().unwrap().into_body();
     assert!(body.collect().await.is_err());
@@ -178,9 +174,9 @@ async fn who_reads_an_answer_late_has_all_of_it() {
     }
     tokio::time::sleep(LATE).await;
     // At once: on a busy machine the last of a row would read later than anybody may.
-    let reading = clients.into_iter().map(|(client, size)| {
-        tokio::spawn(tokio::time::timeout(TEST_TIMEOUT, read_raw(client, size)))
-    });
+    let reading = clients
+        .into_iter()
+        .map(|(client, size)| tokio::spawn(tokio::time::timeout(TEST_TIMEOUT, read_raw(client, size))));
     for read in reading.collect::<Vec<_>>() {
         read.await.unwrap().unwrap();
     }

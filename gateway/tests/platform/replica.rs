@@ -118,11 +118,7 @@ impl TestReplica {
         let address = listener.local_addr().unwrap();
         let alive = CancellationToken::new();
         tokio::spawn(serve(listener, manner, Arc::clone(&seen), alive.clone()));
-        Self {
-            address,
-            seen,
-            _alive: alive.drop_guard(),
-        }
+        Self { address, seen, _alive: alive.drop_guard() }
     }
 
     /// One that speaks no HTTP, whatever it is asked.
@@ -140,11 +136,7 @@ impl TestReplica {
         let says = say_to_all(listener, text, Arc::clone(&seen));
         let stop = alive.clone();
         tokio::spawn(async move { stop.run_until_cancelled(says).await });
-        Self {
-            address,
-            seen,
-            _alive: alive.drop_guard(),
-        }
+        Self { address, seen, _alive: alive.drop_guard() }
     }
 
     pub(crate) fn requests(&self) -> usize {
@@ -167,11 +159,7 @@ impl Seen {
             }
         };
         let waited = tokio::time::timeout(Duration::from_secs(20), wait).await;
-        assert!(
-            waited.is_ok(),
-            "{} busy, not {count}",
-            self.now.load(Ordering::SeqCst)
-        );
+        assert!(waited.is_ok(), "{} busy, not {count}", self.now.load(Ordering::SeqCst));
     }
 }
 
@@ -195,8 +183,7 @@ async fn serve(listener: TcpListener, manner: Manner, seen: Arc<Seen>, alive: Ca
         seen.connections.fetch_add(1, Ordering::SeqCst);
         let alive = alive.clone();
         tokio::spawn(async move {
-            let service =
-                service_fn(move |request| answer(manner.clone(), Arc::clone(&seen), request));
+            let service = service_fn(move |request| answer(manner.clone(), Arc::clone(&seen), request));
             let builder = auto::Builder::new(TokioExecutor::new());
             let connection = builder.serve_connection(TokioIo::new(stream), service);
             let _ = alive.run_until_cancelled(connection).await;
@@ -204,11 +191,7 @@ async fn serve(listener: TcpListener, manner: Manner, seen: Arc<Seen>, alive: Ca
     }
 }
 
-async fn answer(
-    manner: Manner,
-    seen: Arc<Seen>,
-    request: Request<Incoming>,
-) -> Result<Response<TestBody>, Infallible> {
+async fn answer(manner: Manner, seen: Arc<Seen>, request: Request<Incoming>) -> Result<Response<TestBody>, Infallible> {
     if request.uri().path() == "/v2/health/ready" {
         return Ok(Response::new(full("")));
     }
@@ -362,7 +345,5 @@ fn mirror(body: Incoming, busy: Busy, gate: Arc<Semaphore>) -> Response<TestBody
 }
 
 pub(crate) fn full(body: impl Into<Bytes>) -> TestBody {
-    Full::new(body.into())
-        .map_err(|never| match never {})
-        .boxed()
+    Full::new(body.into()).map_err(|never| match never {}).boxed()
 }

@@ -21,10 +21,8 @@ async fn listen(world: &World) -> (RemoteReports, AbortOnDropHandle<()>) {
     let address = listener.local_addr().unwrap();
     let registry = Arc::new(registry::with_process_metrics());
     let reports = world.gateways[0].gateway.reports();
-    let admin = Admin::new(listener, registry, Arc::new(|| Health::Serving)).with_service(
-        weir_cluster_reports::PATH,
-        weir_cluster_reports::service(reports),
-    );
+    let admin = Admin::new(listener, registry, Arc::new(|| Health::Serving))
+        .with_service(weir_cluster_reports::PATH, weir_cluster_reports::service(reports));
     let serving = AbortOnDropHandle::new(tokio::spawn(admin.serve(CancellationToken::new())));
     let member = weir_cluster::Gateway {
         name: "gateway-0".into(),

@@ -19,35 +19,16 @@ async fn a_service_is_reached_by_host_path_and_model() {
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", replica.address).await;
     for (host, path, seen) in [
-        (
-            HOST,
-            "/v2/models/digits/infer?x=1",
-            "/v2/models/digits/infer?x=1",
-        ),
-        (
-            "localhost",
-            "/serving/default/digits/v2/models/digits/infer",
-            "/v2/models/digits/infer",
-        ),
-        (
-            "localhost",
-            "/v2/models/digits/infer",
-            "/v2/models/digits/infer",
-        ),
+        (HOST, "/v2/models/digits/infer?x=1", "/v2/models/digits/infer?x=1"),
+        ("localhost", "/serving/default/digits/v2/models/digits/infer", "/v2/models/digits/infer"),
+        ("localhost", "/v2/models/digits/infer", "/v2/models/digits/infer"),
     ] {
         let answer = once(world.address(), post(host, path, "body")).await;
-        assert_eq!(
-            (answer.status, answer.text()),
-            (StatusCode::OK, "body"),
-            "{host} {path}"
-        );
+        assert_eq!((answer.status, answer.text()), (StatusCode::OK, "body"), "{host} {path}");
         assert_eq!(answer.header("weir-revision"), "digits-predictor-00001");
         assert_eq!(answer.header("x-request-id").len(), 32);
         let timing = answer.header("server-timing");
-        assert!(
-            timing.starts_with("queue;dur=1.") && timing.ends_with(", compute;dur=2.000"),
-            "{timing}"
-        );
+        assert!(timing.starts_with("queue;dur=1.") && timing.ends_with(", compute;dur=2.000"), "{timing}");
         let head = replica.seen.heads.lock().pop().unwrap();
         assert_eq!(head.uri.to_string(), seen);
         assert_eq!(head.headers["host"], host);
@@ -82,10 +63,7 @@ async fn a_request_id_is_kept() {
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", replica.address).await;
     let request = with(post(HOST, "/", ""), "x-request-id", "mine");
-    assert_eq!(
-        once(world.address(), request).await.header("x-request-id"),
-        "mine"
-    );
+    assert_eq!(once(world.address(), request).await.header("x-request-id"), "mine");
     let head = replica.seen.heads.lock().pop().unwrap();
     assert_eq!(head.headers["x-request-id"], "mine");
 }
@@ -99,15 +77,8 @@ async fn what_leads_nowhere_is_told_what_there_is() {
     assert_eq!(answer.header("content-type"), "application/json");
     let text = answer.text();
     assert!(text.contains("known services: default/digits"), "{text}");
-    let answer = once(
-        world.address(),
-        post("localhost", "/v2/models/other/infer", ""),
-    )
-    .await;
-    assert!(
-        answer.text().contains("known services: default/digits"),
-        "{answer:?}"
-    );
+    let answer = once(world.address(), post("localhost", "/v2/models/other/infer", "")).await;
+    assert!(answer.text().contains("known services: default/digits"), "{answer:?}");
 }
 
 #[tokio::test]
@@ -150,30 +121,14 @@ async fn calls_to_the_server_are_answered_for_all() {
     assert_eq!(early.status, StatusCode::SERVICE_UNAVAILABLE);
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", replica.address).await;
-    assert_eq!(
-        once(address, get("/v2/health/live")).await.text(),
-        "{\"live\":true}"
-    );
-    assert_eq!(
-        once(address, get("/v2/health/ready")).await.text(),
-        "{\"ready\":true}"
-    );
-    assert_eq!(
-        once(address, get("/v2/models")).await.text(),
-        "{\"models\":[\"digits\"]}"
-    );
+    assert_eq!(once(address, get("/v2/health/live")).await.text(), "{\"live\":true}");
+    assert_eq!(once(address, get("/v2/health/ready")).await.text(), "{\"ready\":true}");
+    assert_eq!(once(address, get("/v2/models")).await.text(), "{\"models\":[\"digits\"]}");
     let index = once(address, post("localhost", "/v2/repository/index", "")).await;
     assert_eq!(index.text(), "[{\"name\":\"digits\",\"state\":\"READY\"}]");
-    let load = once(
-        address,
-        post("localhost", "/v2/repository/models/digits/load", ""),
-    )
-    .await;
+    let load = once(address, post("localhost", "/v2/repository/models/digits/load", "")).await;
     assert_eq!(load.status, StatusCode::NOT_IMPLEMENTED);
-    for wrong in [
-        post("localhost", "/v2/health/live", ""),
-        get("/v2/repository/index"),
-    ] {
+    for wrong in [post("localhost", "/v2/health/live", ""), get("/v2/repository/index")] {
         let answer = once(address, wrong).await;
         assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED);
         assert_eq!(answer.text(), "{\"error\":\"Method Not Allowed\"}");
@@ -184,18 +139,9 @@ async fn calls_to_the_server_are_answered_for_all() {
 #[tokio::test]
 async fn traffic_is_split_by_weight_and_headers_override_it() {
     let world = World::new(1).await;
-    let (old, new) = (
-        TestReplica::start(ECHO).await,
-        TestReplica::start(ECHO).await,
-    );
-    let tagged = || Tagged {
-        tag: Tag::new("canary").unwrap(),
-        hosts: Vec::new(),
-        revision: revision(2),
-    };
-    world
-        .serve(&[80, 20], |route| route.tags.push(tagged()))
-        .await;
+    let (old, new) = (TestReplica::start(ECHO).await, TestReplica::start(ECHO).await);
+    let tagged = || Tagged { tag: Tag::new("canary").unwrap(), hosts: Vec::new(), revision: revision(2) };
+    world.serve(&[80, 20], |route| route.tags.push(tagged())).await;
     world.put(1, "a", old.address).await;
     world.put(2, "b", new.address).await;
     let mut client = Client::new(world.address());
@@ -206,18 +152,11 @@ async fn traffic_is_split_by_weight_and_headers_override_it() {
     assert!((17.0..=23.0).contains(&share), "{share} %");
     assert_eq!(old.requests() + new.requests(), 2000);
     // One to ask whether it is ready, one for all requests.
-    let connections = old
-        .seen
-        .connections
-        .load(std::sync::atomic::Ordering::SeqCst);
+    let connections = old.seen.connections.load(std::sync::atomic::Ordering::SeqCst);
     assert!(connections <= 2, "{connections} connections for one client");
     for (name, value, wanted) in [
         ("weir-tag", "canary", "digits-predictor-00002"),
-        (
-            "weir-revision",
-            "digits-predictor-00001",
-            "digits-predictor-00001",
-        ),
+        ("weir-revision", "digits-predictor-00001", "digits-predictor-00001"),
     ] {
         let request = with(post(HOST, "/", ""), name, value);
         let answer = client.send(request).await.unwrap();

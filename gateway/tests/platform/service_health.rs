@@ -73,8 +73,7 @@ async fn a_service_that_sleeps_serves_and_is_not_woken() {
     assert_eq!(checked[..], SERVING);
     let mut watch = watch(&world, HOST, "").await;
     assert_eq!(next(&mut watch).await[..], SERVING);
-    let told: serde_json::Value =
-        serde_json::from_str(&world.gateways[0].gateway.describe()).unwrap();
+    let told: serde_json::Value = serde_json::from_str(&world.gateways[0].gateway.describe()).unwrap();
     let queue = &told["revisions"][0];
     assert_eq!(queue["arrivals"], 0);
     assert_eq!(queue["queued"], 0);
@@ -100,11 +99,9 @@ async fn a_canary_that_is_down_does_not_take_its_service_with_it() {
     world.serve(&[90, 10], |_| {}).await;
     fail(&world, 2);
     world.settled().await;
-    for (pin, expected) in [
-        (None, SERVING),
-        (Some("digits-predictor-00001"), SERVING),
-        (Some("digits-predictor-00002"), NOT_SERVING),
-    ] {
+    for (pin, expected) in
+        [(None, SERVING), (Some("digits-predictor-00001"), SERVING), (Some("digits-predictor-00002"), NOT_SERVING)]
+    {
         let mut request = call(HOST, "/grpc.health.v1.Health/Check");
         if let Some(pin) = pin {
             let pinned = http::HeaderValue::from_static(pin);

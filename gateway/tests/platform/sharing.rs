@@ -55,10 +55,7 @@ async fn gateways_come_and_go_within_a_burst(replicas: u32) {
     let mut leaving = world.gateways.remove(0);
     leaving.resign();
     let door = doors.close(leaving.address);
-    until("what it has to be answered", || {
-        door.busy.load(Ordering::SeqCst) == 0
-    })
-    .await;
+    until("what it has to be answered", || door.busy.load(Ordering::SeqCst) == 0).await;
     leaving.stop.cancel();
     let served = tokio::time::timeout(TEST_TIMEOUT, leaving.serving.take().unwrap()).await;
     served.unwrap().unwrap();
@@ -83,9 +80,7 @@ async fn start(world: &World, replicas: u32) -> Vec<TestReplica> {
     let mut started = Vec::new();
     for number in 0..replicas {
         let replica = TestReplica::start(Manner::Work(Duration::from_millis(1))).await;
-        world
-            .put(1, &format!("replica-{number}"), replica.address)
-            .await;
+        world.put(1, &format!("replica-{number}"), replica.address).await;
         started.push(replica);
     }
     started
@@ -114,8 +109,7 @@ async fn gateways_share_many_credits_evenly() {
     seen.until_busy(4).await;
     for gateway in &world.gateways {
         until("its share", || {
-            let state: serde_json::Value =
-                serde_json::from_str(&gateway.gateway.describe()).unwrap();
+            let state: serde_json::Value = serde_json::from_str(&gateway.gateway.describe()).unwrap();
             let revision = &state["revisions"][0];
             revision["in_flight"] == 2 && revision["queued"] == 3
         })
@@ -129,14 +123,10 @@ async fn gateways_share_many_credits_evenly() {
 async fn a_cold_service_is_woken_by_one_gateway_only() {
     let world = World::new(2).await;
     world.serve_limited(&[100], Some(1), |_| {}).await;
-    let asked: Vec<_> = (0..8)
-        .map(|i| tokio::spawn(once(world.gateways[i % 2].address, post(HOST, "/", "x"))))
-        .collect();
+    let asked: Vec<_> =
+        (0..8).map(|i| tokio::spawn(once(world.gateways[i % 2].address, post(HOST, "/", "x")))).collect();
     let woken = || {
-        let reports = world
-            .gateways
-            .iter()
-            .map(|g| g.gateway.reports().borrow().clone());
+        let reports = world.gateways.iter().map(|g| g.gateway.reports().borrow().clone());
         let woken = reports.map(|r| r.revisions.values().map(|a| a.woken).sum::<u64>());
         woken.collect::<Vec<_>>()
     };
@@ -145,10 +135,7 @@ async fn a_cold_service_is_woken_by_one_gateway_only() {
     let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
     world.put_in(1, "a", replica.address, Phase::Starting);
     for asked in asked {
-        let answer = tokio::time::timeout(TEST_TIMEOUT, asked)
-            .await
-            .unwrap()
-            .unwrap();
+        let answer = tokio::time::timeout(TEST_TIMEOUT, asked).await.unwrap().unwrap();
         assert_eq!(answer.text(), "x");
     }
 }

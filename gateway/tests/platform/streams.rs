@@ -32,24 +32,12 @@ async fn asked() -> Stream {
     let mut client = connect::<Full<Bytes>>(world.address()).await;
     let asked = tokio::spawn(client.send_request(post(HOST, "/", "")));
     replica.seen.until_busy(1).await;
-    Stream {
-        world,
-        replica,
-        events,
-        client,
-        asked,
-    }
+    Stream { world, replica, events, client, asked }
 }
 
 #[tokio::test]
 async fn events_pass_through_one_by_one() {
-    let Stream {
-        world,
-        replica: _replica,
-        events,
-        client: _client,
-        asked,
-    } = asked().await;
+    let Stream { world, replica: _replica, events, client: _client, asked } = asked().await;
     let mut response = None;
     let mut asked = Some(asked);
     for number in 0..5 {
@@ -64,20 +52,12 @@ async fn events_pass_through_one_by_one() {
     world.activity(1, |activity| activity.in_flight == 1).await;
     drop(events);
     assert!(response.unwrap().frame().await.is_none());
-    world
-        .activity(1, |a| a.in_flight == 0 && a.succeeded == 1)
-        .await;
+    world.activity(1, |a| a.in_flight == 0 && a.succeeded == 1).await;
 }
 
 #[tokio::test]
 async fn a_report_lists_the_replica_that_sends_a_stream_until_the_stream_ends() {
-    let Stream {
-        world,
-        replica: _replica,
-        events,
-        client: _client,
-        asked,
-    } = asked().await;
+    let Stream { world, replica: _replica, events, client: _client, asked } = asked().await;
     let load = |activity: &Activity| {
         let loads: Vec<_> = activity.replica_loads.values().copied().collect();
         loads
@@ -89,24 +69,13 @@ async fn a_report_lists_the_replica_that_sends_a_stream_until_the_stream_ends() 
     world.activity(1, |activity| load(activity) == stream).await;
     drop(events);
     response.into_body().collect().await.unwrap();
-    world
-        .activity(1, |activity| load(activity).is_empty())
-        .await;
+    world.activity(1, |activity| load(activity).is_empty()).await;
 }
 
 #[tokio::test]
 async fn a_stream_whose_client_leaves_is_ended() {
-    let Stream {
-        world,
-        replica,
-        events,
-        client,
-        asked,
-    } = asked().await;
-    events
-        .send(Bytes::from_static(b"data: 1\n\n"))
-        .await
-        .unwrap();
+    let Stream { world, replica, events, client, asked } = asked().await;
+    events.send(Bytes::from_static(b"data: 1\n\n")).await.unwrap();
     let response = asked.await.unwrap().unwrap();
     drop(response);
     drop(client);

@@ -38,9 +38,7 @@ fn certificate() -> (CertificateDer<'static>, Arc<ServerConfig>) {
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth();
-    let mut config = config
-        .with_single_cert(vec![certificate.clone()], key)
-        .unwrap();
+    let mut config = config.with_single_cert(vec![certificate.clone()], key).unwrap();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     (certificate, Arc::new(config))
 }
@@ -55,11 +53,7 @@ impl Encrypted {
         let replica = TestReplica::start(manner).await;
         world.serve(&[100], |_| {}).await;
         world.put(1, "a", replica.address).await;
-        Self {
-            world,
-            certificate,
-            replica,
-        }
+        Self { world, certificate, replica }
     }
 
     /// Two gateways before a replica that takes one request at once: one of them owns its queue.
@@ -73,11 +67,7 @@ impl Encrypted {
         let replica = TestReplica::start(Manner::Work(Duration::from_millis(1))).await;
         world.serve_limited(&[100], Some(1), |_| {}).await;
         world.put(1, "a", replica.address).await;
-        Self {
-            world,
-            certificate,
-            replica,
-        }
+        Self { world, certificate, replica }
     }
 
     /// A connection of a client that speaks this protocol.

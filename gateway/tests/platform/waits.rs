@@ -41,10 +41,7 @@ async fn world(change: impl FnOnce(&mut Options)) -> (World, TestReplica) {
     let mut options = Options::new("gateway", Scope::Local);
     options.connections.idle = IDLE;
     options.connections.stall = IDLE;
-    options.connections.pace = Pace {
-        grace: IDLE,
-        rate: 1024,
-    };
+    options.connections.pace = Pace { grace: IDLE, rate: 1024 };
     change(&mut options);
     let mut world = World::new(0).await;
     world.add(options).await;
@@ -147,10 +144,7 @@ async fn a_body_that_crawls_over_http2_is_refused() {
     let request = Request::post(format!("http://{HOST}/")).body(crawling());
     let answer = client.send_request(request.unwrap());
     let answer = tokio::time::timeout(SOON, answer).await.unwrap().unwrap();
-    assert_eq!(
-        read(answer).await.unwrap().status,
-        StatusCode::REQUEST_TIMEOUT
-    );
+    assert_eq!(read(answer).await.unwrap().status, StatusCode::REQUEST_TIMEOUT);
     assert_eq!(replica.requests(), 0);
 }
 
@@ -171,8 +165,7 @@ async fn a_response_for_which_there_is_no_window_gives_its_credit_back() {
     client.initial_stream_window_size(0);
     let (mut sender, connection) = client.handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
-    let request =
-        Request::post(format!("http://{HOST}/")).body(Full::new(Bytes::from_static(b"x")));
+    let request = Request::post(format!("http://{HOST}/")).body(Full::new(Bytes::from_static(b"x")));
     let answer = sender.send_request(request.unwrap()).await.unwrap();
     world.activity(1, |activity| activity.in_flight == 0).await;
     let body = tokio::time::timeout(TEST_TIMEOUT, answer.into_body().collect());
@@ -192,16 +185,11 @@ async fn one_client_leaves_places_for_others() {
         held.push(TcpStream::connect(world.address()).await.unwrap());
     }
     let mut client = other_address(&world).await;
-    let request = format!(
-        "POST / HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: 2\r\nconnection: close\r\n\r\nhi"
-    );
+    let request = format!("POST / HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: 2\r\nconnection: close\r\n\r\nhi");
     client.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     let read = client.read_to_string(&mut answer);
-    tokio::time::timeout(TEST_TIMEOUT, read)
-        .await
-        .unwrap()
-        .unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, read).await.unwrap().unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     // Closed: those that wait for one of the same client's to end wait for a second.
     let deadline = tokio::time::Instant::now() + TEST_TIMEOUT;

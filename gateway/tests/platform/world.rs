@@ -10,8 +10,8 @@ use tokio::task::JoinHandle;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_util::sync::CancellationToken;
 use weir_cluster::{
-    Activity, Apply, Desired, Destination, Endpoints, Failure, FailureReason, Fake, Phase,
-    PodTemplate, Readiness, Replica, RevisionName, Route, ServiceName, Split, Target, Workload,
+    Activity, Apply, Desired, Destination, Endpoints, Failure, FailureReason, Fake, Phase, PodTemplate, Readiness,
+    Replica, RevisionName, Route, ServiceName, Split, Target, Workload,
 };
 use weir_gateway::{Encryption, Gateway, Options, Port, Scope};
 
@@ -55,10 +55,7 @@ impl Drop for Running {
 impl World {
     pub(crate) async fn new(gateways: usize) -> Self {
         let fake = Fake::new(Readiness::Manual);
-        let mut world = Self {
-            fake,
-            gateways: Vec::new(),
-        };
+        let mut world = Self { fake, gateways: Vec::new() };
         for number in 0..gateways {
             let options = Options::new(&format!("gateway-{number}"), Scope::Local);
             world.add(options).await;
@@ -97,10 +94,7 @@ impl World {
         if let Some(config) = tls {
             let (listener, address) = listener().await;
             let encryption = Encryption::Tls(config);
-            ports.push(Port {
-                listener,
-                encryption,
-            });
+            ports.push(Port { listener, encryption });
             encrypted = Some(address);
         }
         let gateway = Gateway::new(options);
@@ -111,11 +105,8 @@ impl World {
             tokio::spawn(Arc::clone(&gateway).report(CancellationToken::new())),
         ];
         let serving = tokio::spawn(Arc::clone(&gateway).serve(ports, stop.clone()));
-        let membership = self.fake.gateways().join(weir_cluster::Gateway {
-            name,
-            serving: address.into(),
-            admin: None,
-        });
+        let membership =
+            self.fake.gateways().join(weir_cluster::Gateway { name, serving: address.into(), admin: None });
         self.gateways.push(Running {
             gateway,
             address,
@@ -153,10 +144,8 @@ impl World {
             concurrency: concurrency.and_then(NonZeroU32::new),
             scaling: None,
         });
-        let targets = numbers.zip(weights).map(|(number, weight)| Target {
-            revision: revision(number),
-            weight: *weight,
-        });
+        let targets =
+            numbers.zip(weights).map(|(number, weight)| Target { revision: revision(number), weight: *weight });
         let split = Split::new(targets.collect()).unwrap();
         let mut route = Route::new(service(), Destination::Split(split));
         route.hosts = service().inside_hosts("cluster.local").unwrap();
@@ -169,18 +158,8 @@ impl World {
 
     /// Puts a replica there in this phase.
     pub(crate) fn put_in(&self, number: u32, name: &str, address: SocketAddr, phase: Phase) {
-        let endpoints = Endpoints {
-            http: Some(address.into()),
-            grpc: Some(address.into()),
-        };
-        let replica = Replica {
-            name: name.into(),
-            phase,
-            endpoints,
-            restarts: 0,
-            failure: None,
-            last_exit: None,
-        };
+        let endpoints = Endpoints { http: Some(address.into()), grpc: Some(address.into()) };
+        let replica = Replica { name: name.into(), phase, endpoints, restarts: 0, failure: None, last_exit: None };
         self.fake.put(&revision(number), replica).unwrap();
     }
 
@@ -188,10 +167,7 @@ impl World {
     pub(crate) fn end(&self, number: u32, name: &str, exit_code: i32) {
         let failure = Failure {
             exit_code: Some(exit_code),
-            ..Failure::new(
-                FailureReason::Exited,
-                format!("{name} ended with {exit_code}"),
-            )
+            ..Failure::new(FailureReason::Exited, format!("{name} ended with {exit_code}"))
         };
         let replica = Replica {
             name: name.into(),

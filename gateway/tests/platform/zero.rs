@@ -17,35 +17,22 @@ async fn five_hundred_at_once_wake_a_service_once_and_are_answered_in_order() {
     let mut reports = world.gateways[0].gateway.reports();
     let mut asked = Vec::new();
     for number in 0..500_u64 {
-        asked.push(tokio::spawn(once(
-            world.address(),
-            post(HOST, "/", number.to_string()),
-        )));
+        asked.push(tokio::spawn(once(world.address(), post(HOST, "/", number.to_string()))));
         // One after the other, so that their order is known.
         let name = revision(1);
         if number == 0 {
             // The first is reported at once, not at the next second.
             let woken = reports.wait_for(|r| r.revisions.get(&name).is_some_and(|a| a.woken == 1));
-            tokio::time::timeout(Duration::from_millis(500), woken)
-                .await
-                .unwrap()
-                .unwrap();
+            tokio::time::timeout(Duration::from_millis(500), woken).await.unwrap().unwrap();
         }
     }
-    world
-        .activity(1, |activity| {
-            activity.queued == 500 && activity.woken == 500
-        })
-        .await;
+    world.activity(1, |activity| activity.queued == 500 && activity.woken == 500).await;
     // The autoscaler's part, once.
     world.fake.scale(&revision(1), 1).await.unwrap();
     let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
     world.put_in(1, "a", replica.address, Phase::Starting);
     for asked in asked {
-        let answer = tokio::time::timeout(TEST_TIMEOUT, asked)
-            .await
-            .unwrap()
-            .unwrap();
+        let answer = tokio::time::timeout(TEST_TIMEOUT, asked).await.unwrap().unwrap();
         assert_eq!(answer.status, StatusCode::OK);
     }
     assert_eq!(replica.requests(), 500);
@@ -56,18 +43,10 @@ async fn five_hundred_at_once_wake_a_service_once_and_are_answered_in_order() {
     let times = replica.seen.times.lock().clone();
     let mut latest = None;
     for (head, at) in heads.iter().zip(times) {
-        let waited = head.headers["weir-waited-us"]
-            .to_str()
-            .unwrap()
-            .parse()
-            .unwrap();
+        let waited = head.headers["weir-waited-us"].to_str().unwrap().parse().unwrap();
         let came = at - Duration::from_micros(waited);
         let before = latest.unwrap_or(came);
-        assert!(
-            came + Duration::from_millis(150) >= before,
-            "overtaken by {:?}",
-            before - came
-        );
+        assert!(came + Duration::from_millis(150) >= before, "overtaken by {:?}", before - came);
         latest = Some(before.max(came));
     }
 }
@@ -85,10 +64,7 @@ async fn a_request_before_no_replica_is_reported_at_once_whatever_is_asked_for()
     let asked = tokio::spawn(once(world.address(), post(HOST, "/", "x")));
     let name = revision(1);
     let queued = reports.wait_for(|r| r.revisions.get(&name).is_some_and(|a| a.queued == 1));
-    tokio::time::timeout(Duration::from_millis(500), queued)
-        .await
-        .unwrap()
-        .unwrap();
+    tokio::time::timeout(Duration::from_millis(500), queued).await.unwrap().unwrap();
     asked.abort();
 }
 
@@ -101,10 +77,7 @@ async fn a_starting_replica_is_used_as_soon_as_it_says_that_it_is_ready() {
     let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
     // The platform never says that it is ready.
     world.put_in(1, "a", replica.address, Phase::Starting);
-    let answer = tokio::time::timeout(TEST_TIMEOUT, asked)
-        .await
-        .unwrap()
-        .unwrap();
+    let answer = tokio::time::timeout(TEST_TIMEOUT, asked).await.unwrap().unwrap();
     assert_eq!(answer.text(), "x");
 }
 
@@ -112,9 +85,7 @@ async fn a_starting_replica_is_used_as_soon_as_it_says_that_it_is_ready() {
 async fn a_revision_that_never_gets_ready_says_why() {
     let world = World::new(1).await;
     let short = Duration::from_millis(300);
-    world
-        .serve(&[100], |route| route.activation_timeout = short)
-        .await;
+    world.serve(&[100], |route| route.activation_timeout = short).await;
     let failure = Failure::new(FailureReason::StorageFailed, "no file /models/digits");
     world.fake.fail(&revision(1), failure).unwrap();
     world.settled().await;
@@ -122,10 +93,7 @@ async fn a_revision_that_never_gets_ready_says_why() {
     assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
     let text = answer.text();
     assert!(text.contains("waited 0.3"), "{text}");
-    assert!(
-        text.contains("StorageFailed: no file /models/digits"),
-        "{text}"
-    );
+    assert!(text.contains("StorageFailed: no file /models/digits"), "{text}");
 }
 
 /// A replica in this phase, after a start that failed for this reason.
@@ -165,15 +133,9 @@ async fn a_revision_that_cannot_start_fails_its_requests_at_once_with_the_cause(
         assert!(text.contains("CrashLoopBackOff: "), "{text}");
         assert!(text.contains(" exited with status 1"), "{text}");
     }
-    world
-        .activity(1, |a| (a.arrivals, a.failed, a.queued) == (2, 2, 0))
-        .await;
+    world.activity(1, |a| (a.arrivals, a.failed, a.queued) == (2, 2, 0)).await;
     // The next try may succeed, so that a request waits for it.
-    put(failed(
-        "a",
-        Phase::Starting,
-        FailureReason::CrashLoopBackOff,
-    ));
+    put(failed("a", Phase::Starting, FailureReason::CrashLoopBackOff));
     let deadline = with(post(HOST, "/", "x"), "weir-timeout", "300");
     let late = once(world.address(), deadline).await;
     assert_eq!(late.status, StatusCode::GATEWAY_TIMEOUT);

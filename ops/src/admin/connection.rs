@@ -33,13 +33,7 @@ impl Connections {
         reserved: ReservedPlaces,
         http: HttpConnections,
     ) -> Self {
-        Self {
-            service,
-            access,
-            services: services.into(),
-            reserved,
-            http,
-        }
+        Self { service, access, services: services.into(), reserved, http }
     }
 
     /// Serves one connection until it ends, or soon after the port closes.

@@ -31,18 +31,10 @@ async fn metrics_health_and_nothing_else() {
     assert!(metrics.starts_with("HTTP/1.1 200 OK"), "{metrics}");
     assert!(metrics.contains("content-type: text/plain; version=0.0.4; charset=utf-8"));
     assert!(metrics.contains("process_resident_memory_bytes"));
-    assert!(
-        ask(address, "GET /metrics/")
-            .await
-            .starts_with("HTTP/1.1 200")
-    );
+    assert!(ask(address, "GET /metrics/").await.starts_with("HTTP/1.1 200"));
     assert!(ask(address, "GET /health").await.ends_with("ok\n"));
     assert!(ask(address, "GET /x").await.starts_with("HTTP/1.1 404"));
-    assert!(
-        ask(address, "POST /metrics")
-            .await
-            .starts_with("HTTP/1.1 405")
-    );
+    assert!(ask(address, "POST /metrics").await.starts_with("HTTP/1.1 405"));
     stop.cancel();
     task.await.unwrap();
 }
@@ -51,8 +43,8 @@ async fn metrics_health_and_nothing_else() {
 async fn the_owner_adds_pages() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let registry = Arc::new(crate::registry::with_process_metrics());
-    let admin = Admin::new(listener, registry, Arc::new(|| Health::Serving))
-        .with_page("/status", Arc::new(|| "{}".to_owned()));
+    let admin =
+        Admin::new(listener, registry, Arc::new(|| Health::Serving)).with_page("/status", Arc::new(|| "{}".to_owned()));
     let address = admin.address().unwrap();
     let stop = CancellationToken::new();
     let task = tokio::spawn(admin.serve(stop.clone()));
@@ -72,11 +64,7 @@ async fn the_owner_adds_pages() {
 #[tokio::test]
 async fn a_draining_process_says_so() {
     let (address, stop, task) = start(Health::Draining).await;
-    assert!(
-        ask(address, "GET /health")
-            .await
-            .starts_with("HTTP/1.1 503")
-    );
+    assert!(ask(address, "GET /health").await.starts_with("HTTP/1.1 503"));
     stop.cancel();
     task.await.unwrap();
 }
@@ -99,8 +87,7 @@ async fn start_with_service() -> (SocketAddr, CancellationToken, tokio::task::Jo
         let text = format!("{} {:?}", request.uri().path(), request.version());
         Ok::<_, Infallible>(text.into_response())
     });
-    let admin =
-        Admin::new(listener, registry, Arc::new(|| Health::Serving)).with_service("/echo/", echo);
+    let admin = Admin::new(listener, registry, Arc::new(|| Health::Serving)).with_service("/echo/", echo);
     let address = admin.address().unwrap();
     let stop = CancellationToken::new();
     let task = tokio::spawn(admin.serve(stop.clone()));
@@ -141,13 +128,7 @@ async fn a_connection_that_says_too_little_is_closed() {
     const SETTINGS: &str = "\0\0\0\u{4}\0\0\0\0\0";
     let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     let with_settings = format!("{preface}{SETTINGS}");
-    for beginning in [
-        "",
-        "PRI * HT",
-        preface,
-        &with_settings,
-        "GET / HTTP/1.1\r\n",
-    ] {
+    for beginning in ["", "PRI * HT", preface, &with_settings, "GET / HTTP/1.1\r\n"] {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(beginning.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
@@ -179,8 +160,7 @@ async fn start_with_reader() -> (SocketAddr, CancellationToken, tokio::task::Joi
         };
         Ok::<_, Infallible>(text.into_response())
     });
-    let admin =
-        Admin::new(listener, registry, Arc::new(|| Health::Serving)).with_service("/read/", read);
+    let admin = Admin::new(listener, registry, Arc::new(|| Health::Serving)).with_service("/read/", read);
     let address = admin.address().unwrap();
     let stop = CancellationToken::new();
     let task = tokio::spawn(admin.serve(stop.clone()));
@@ -241,11 +221,7 @@ async fn metrics_may_need_a_key() {
         let answer = ask(address, &format!("GET {path}")).await;
         assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
     }
-    assert!(
-        ask(address, "GET /health")
-            .await
-            .starts_with("HTTP/1.1 200")
-    );
+    assert!(ask(address, "GET /health").await.starts_with("HTTP/1.1 200"));
     stop.cancel();
     task.await.unwrap();
 }

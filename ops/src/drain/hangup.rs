@@ -26,8 +26,7 @@ mod tests {
 
     #[test]
     fn the_mask_is_found_among_the_others() {
-        let status =
-            "Name:\tweir\nSigBlk:\t0000000000000002\nSigIgn:\t0000000000001001\nSigCgt:\t0\n";
+        let status = "Name:\tweir\nSigBlk:\t0000000000000002\nSigIgn:\t0000000000001001\nSigCgt:\t0\n";
         assert_eq!(ignored_signals(status), Some(0x1001));
         assert_eq!(ignored_signals("Name:\tweir\n"), None);
         assert_eq!(ignored_signals("SigIgn:\tmany\n"), None);

@@ -23,11 +23,7 @@ impl BodyEnd {
     /// The sign by which bodies of requests of this version end.
     #[must_use]
     pub fn of(version: Version) -> Self {
-        if version < Version::HTTP_2 {
-            Self::Framed
-        } else {
-            Self::Flagged
-        }
+        if version < Version::HTTP_2 { Self::Framed } else { Self::Flagged }
     }
 
     /// Checks that a body which yields no more frames was sent to its end.
@@ -40,10 +36,6 @@ impl BodyEnd {
             Self::Framed => true,
             Self::Flagged => body.is_end_stream(),
         };
-        if is_flagged && !is_announced {
-            Ok(())
-        } else {
-            Err(BrokenOff)
-        }
+        if is_flagged && !is_announced { Ok(()) } else { Err(BrokenOff) }
     }
 }

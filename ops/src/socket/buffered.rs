@@ -85,10 +85,7 @@ impl<S> BufferedSocket<S> {
 impl<C, S> Flushed<C, S> {
     /// Wraps a connection that uses the socket of `flusher`.
     pub fn new(connection: C, flusher: SocketFlusher<S>) -> Self {
-        Self {
-            connection,
-            flusher,
-        }
+        Self { connection, flusher }
     }
 
     /// Returns the wrapped connection.
@@ -126,11 +123,7 @@ impl<S> Socket<S> {
 }
 
 impl<S: AsyncRead + Unpin> Socket<S> {
-    fn read(
-        &mut self,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let Some(left) = self.reads_left.checked_sub(1) else {
             return next_turn(context);
         };
@@ -155,17 +148,9 @@ impl<S: AsyncRead + Unpin> Socket<S> {
     }
 
     /// Reads the rest of a large frame straight into the library's buffer.
-    fn pass(
-        &mut self,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn pass(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut rest = buffer.limit(self.frames.rest());
-        let read = ready!(poll_read_buf(
-            Pin::new(&mut self.stream),
-            context,
-            &mut rest
-        ))?;
+        let read = ready!(poll_read_buf(Pin::new(&mut self.stream), context, &mut rest))?;
         self.frames.pass(read);
         Poll::Ready(Ok(()))
     }
@@ -196,11 +181,7 @@ fn next_turn(context: &Context<'_>) -> Poll<io::Result<()>> {
 }
 
 impl<S: AsyncWrite + Unpin> Socket<S> {
-    fn write(
-        &mut self,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
+    fn write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let total: usize = slices.iter().map(|slice| slice.len()).sum();
         if let Some(broken) = self.broken {
             return Poll::Ready(Err(broken.into()));
@@ -239,21 +220,13 @@ impl<S: AsyncWrite + Unpin> Socket<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for BufferedSocket<S> {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.0.lock().read(context, buffer)
     }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for BufferedSocket<S> {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.0.lock().write(context, &[IoSlice::new(bytes)])
     }
 
@@ -334,11 +307,9 @@ mod tests {
             socket.shutdown().await.unwrap();
         };
         let mut back = Vec::new();
-        tokio::join!(
-            Flushed::new(echo, flusher),
-            async { far_out.write_all(&sent).await.unwrap() },
-            async { assert_eq!(far_in.read_to_end(&mut back).await.unwrap(), 700_000) },
-        );
+        tokio::join!(Flushed::new(echo, flusher), async { far_out.write_all(&sent).await.unwrap() }, async {
+            assert_eq!(far_in.read_to_end(&mut back).await.unwrap(), 700_000)
+        },);
         assert!(back == sent);
     }
 
@@ -412,11 +383,7 @@ mod tests {
     }
 
     impl AsyncWrite for Deep {
-        fn poll_write(
-            mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            bytes: &[u8],
-        ) -> Poll<io::Result<usize>> {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
             self.taken.extend_from_slice(bytes);
             Poll::Ready(Ok(bytes.len()))
         }
@@ -430,10 +397,7 @@ mod tests {
             Poll::Ready(Ok(()))
         }
 
-        fn poll_shutdown(
-            mut self: Pin<&mut Self>,
-            context: &mut Context<'_>,
-        ) -> Poll<io::Result<()>> {
+        fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
             ready!(self.as_mut().poll_flush(context))?;
             Pin::new(&mut self.stream).poll_shutdown(context)
         }
@@ -443,10 +407,7 @@ mod tests {
     async fn bytes_that_the_stream_buffers_are_flushed_too() {
         for length in [10, 1000, MAX_BUFFERED + 1] {
             let (near, mut far) = tokio::io::duplex(100);
-            let mut socket = BufferedSocket::http2(Deep {
-                stream: near,
-                taken: BytesMut::new(),
-            });
+            let mut socket = BufferedSocket::http2(Deep { stream: near, taken: BytesMut::new() });
             let flusher = socket.flusher();
             let sent = pattern(length);
             let (permission, permitted) = tokio::sync::oneshot::channel();

@@ -40,11 +40,7 @@ impl<S> FairSocket<S> {
     pub fn new(stream: S) -> Self {
         let mut frames = FrameBudget::default();
         frames.renew();
-        Self {
-            stream,
-            spoken: Spoken::Unknown(0),
-            frames,
-        }
+        Self { stream, spoken: Spoken::Unknown(0), frames }
     }
 }
 
@@ -68,11 +64,7 @@ impl Spoken {
 
 impl<S: AsyncRead + Unpin> FairSocket<S> {
     /// Reads no more than the turn may have, however small its frames.
-    fn read(
-        &mut self,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.frames.is_spent() {
             self.frames.renew();
             context.waker().wake_by_ref();
@@ -80,11 +72,7 @@ impl<S: AsyncRead + Unpin> FairSocket<S> {
         }
         let before = buffer.filled().len();
         let mut part = (&mut *buffer).limit(self.frames.least());
-        ready!(poll_read_buf(
-            Pin::new(&mut self.stream),
-            context,
-            &mut part
-        ))?;
+        ready!(poll_read_buf(Pin::new(&mut self.stream), context, &mut part))?;
         let bytes = &buffer.filled()[before..];
         self.spoken = self.spoken.after(bytes);
         self.frames.take(bytes);
@@ -93,11 +81,7 @@ impl<S: AsyncRead + Unpin> FairSocket<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for FairSocket<S> {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         match this.spoken {
             Spoken::Other => Pin::new(&mut this.stream).poll_read(context, buffer),
@@ -107,11 +91,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for FairSocket<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for FairSocket<S> {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
     }
 
@@ -153,8 +133,7 @@ mod tests {
             let mut space = [0; 8 << 10];
             loop {
                 let mut buffer = ReadBuf::new(&mut space);
-                if socket.read_any(context, &mut buffer).is_pending() || buffer.filled().is_empty()
-                {
+                if socket.read_any(context, &mut buffer).is_pending() || buffer.filled().is_empty() {
                     return Poll::Ready(());
                 }
                 read += buffer.filled().len();
@@ -165,11 +144,7 @@ mod tests {
     }
 
     impl<S: AsyncRead + Unpin> FairSocket<S> {
-        fn read_any(
-            &mut self,
-            context: &mut Context<'_>,
-            buffer: &mut ReadBuf<'_>,
-        ) -> Poll<io::Result<()>> {
+        fn read_any(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
             Pin::new(self).poll_read(context, buffer)
         }
     }
@@ -183,12 +158,7 @@ mod tests {
         assert_eq!(first_turn(&begun).await, turn);
         let other = [&b"POST / HTTP/1.1\r\n"[..], &frames].concat();
         assert_eq!(first_turn(&other).await, other.len());
-        let large = [
-            &begun[..24],
-            &b"\x03\xff\xf7\0\0\0\0\0\x01"[..],
-            &[0; 0x3_fff7],
-        ]
-        .concat();
+        let large = [&begun[..24], &b"\x03\xff\xf7\0\0\0\0\0\x01"[..], &[0; 0x3_fff7]].concat();
         assert_eq!(first_turn(&large).await, large.len());
     }
 

@@ -38,12 +38,7 @@ impl HttpConnections {
     /// Connections of at most `max_streams` HTTP/2 streams each, until `stop`.
     #[must_use]
     pub fn new(limits: ConnectionLimits, max_streams: u32, stop: CancellationToken) -> Self {
-        Self {
-            limits,
-            max_streams,
-            streams: StreamExecutor::new(TaskTracker::new(), &limits),
-            stop,
-        }
+        Self { limits, max_streams, streams: StreamExecutor::new(TaskTracker::new(), &limits), stop }
     }
 
     /// Cancelled when the port closes.
@@ -89,11 +84,7 @@ impl HttpConnections {
 
     fn builder(&self, traffic: &Traffic) -> auto::Builder<StreamExecutor> {
         let mut builder = auto::Builder::new(traffic.executor(&self.streams));
-        builder
-            .http1()
-            .timer(TokioTimer::new())
-            .header_read_timeout(self.limits.idle)
-            .max_buf_size(MAX_HEAD as usize);
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(self.limits.idle).max_buf_size(MAX_HEAD as usize);
         builder
             .http2()
             .timer(TokioTimer::new())

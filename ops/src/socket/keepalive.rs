@@ -32,10 +32,7 @@ impl Keepalive {
     /// The operating system's.
     pub fn set(self, socket: &impl AsFd) -> io::Result<()> {
         let socket = SockRef::from(socket);
-        let keepalive = TcpKeepalive::new()
-            .with_time(self.time)
-            .with_interval(self.interval)
-            .with_retries(self.probes);
+        let keepalive = TcpKeepalive::new().with_time(self.time).with_interval(self.interval).with_retries(self.probes);
         socket.set_tcp_keepalive(&keepalive)?;
         // While something that was sent is not acknowledged, Linux sends no probes.
         #[cfg(target_os = "linux")]

@@ -21,10 +21,7 @@ impl Default for Pace {
     /// Half a minute, as long as one pause may last; then 1 KiB/s, a fifth of what a phone has at the edge of the
     /// oldest networks in use (EDGE, some 40 kbit/s): who is slower holds a place, and is of no use to anybody.
     fn default() -> Self {
-        Self {
-            grace: Duration::from_secs(30),
-            rate: 1024,
-        }
+        Self { grace: Duration::from_secs(30), rate: 1024 }
     }
 }
 
@@ -51,12 +48,7 @@ impl Upload {
     /// An upload of which nothing has come.
     #[must_use]
     pub fn new(idle: Duration, pace: Pace) -> Self {
-        Self {
-            idle,
-            pace,
-            begun: None,
-            bytes: 0,
-        }
+        Self { idle, pace, begun: None, bytes: 0 }
     }
 
     /// Counts bytes that have come.
@@ -88,10 +80,7 @@ mod tests {
 
     use super::*;
 
-    const PACE: Pace = Pace {
-        grace: Duration::from_secs(30),
-        rate: 1024,
-    };
+    const PACE: Pace = Pace { grace: Duration::from_secs(30), rate: 1024 };
     const IDLE: Duration = Duration::from_secs(30);
 
     /// Seconds until an upload is given up that gets so many bytes each so many seconds.

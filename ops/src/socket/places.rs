@@ -113,17 +113,9 @@ impl PortPlaces {
             return None;
         }
         own.connections += 1;
-        let streams = ClientStreams {
-            open: Arc::clone(&own.streams),
-            limit: self.0.streams_per_client,
-        };
+        let streams = ClientStreams { open: Arc::clone(&own.streams), limit: self.0.streams_per_client };
         drop(held);
-        Some(Place {
-            places: self.clone(),
-            client,
-            streams,
-            _place: place,
-        })
+        Some(Place { places: self.clone(), client, streams, _place: place })
     }
 
     /// Waits until a client has given a place back since the last wait ended.
@@ -207,20 +199,11 @@ mod tests {
     #[test]
     fn streams_are_counted_over_all_connections_of_a_client() {
         let places = ports(10_000, 2_500);
-        let (one, two) = (
-            take(&places, "10.0.0.1").unwrap(),
-            take(&places, "10.0.0.1").unwrap(),
-        );
+        let (one, two) = (take(&places, "10.0.0.1").unwrap(), take(&places, "10.0.0.1").unwrap());
         let mut open: Vec<_> = std::iter::from_fn(|| one.streams().open()).collect();
         assert_eq!(open.len(), 10_000);
         assert!(two.streams().open().is_none());
-        assert!(
-            take(&places, "10.0.0.2")
-                .unwrap()
-                .streams()
-                .open()
-                .is_some()
-        );
+        assert!(take(&places, "10.0.0.2").unwrap().streams().open().is_some());
         open.pop();
         assert!(two.streams().open().is_some());
     }
@@ -250,10 +233,7 @@ mod tests {
     #[test]
     fn an_ipv6_network_is_one_client() {
         let places = ports(100, 2);
-        let held = [
-            take(&places, "2001:db8::1").unwrap(),
-            take(&places, "2001:db8::2").unwrap(),
-        ];
+        let held = [take(&places, "2001:db8::1").unwrap(), take(&places, "2001:db8::2").unwrap()];
         assert!(take(&places, "2001:db8::ffff:1:2:3").is_none());
         assert!(take(&places, "2001:db8:0:1::1").is_some());
         drop(held);

@@ -67,10 +67,7 @@ mod tests {
     #[test]
     fn an_exchanged_place_is_free_for_others() {
         let client = "10.0.0.1".parse().unwrap();
-        let (port, reserved) = (
-            PortPlaces::new(1, &limits(1)),
-            ReservedPlaces::new(&limits(1)),
-        );
+        let (port, reserved) = (PortPlaces::new(1, &limits(1)), ReservedPlaces::new(&limits(1)));
         let first = HeldPlace::new(port.try_give(client).unwrap());
         assert!(port.try_give(client).is_none());
         assert!(first.exchange(&reserved, client) && first.exchange(&reserved, client));

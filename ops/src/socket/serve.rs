@@ -57,10 +57,7 @@ pub async fn closed(stop: &CancellationToken, late_requests: Duration) {
 ///
 /// # Errors
 /// The connection's own.
-pub async fn close<E>(
-    connection: impl Future<Output = Result<(), E>>,
-    traffic: &Traffic,
-) -> Result<(), E> {
+pub async fn close<E>(connection: impl Future<Output = Result<(), E>>, traffic: &Traffic) -> Result<(), E> {
     tokio::select! {
         ended = connection => ended,
         () = traffic.ended() => Ok(()),
@@ -80,21 +77,10 @@ mod tests {
         for late_requests in [Duration::ZERO, LATE_REQUESTS] {
             let (traffic, stop) = (Traffic::default(), CancellationToken::new());
             stop.cancel();
-            let lifetime = Lifetime {
-                idle: Duration::from_secs(75),
-                stop: &stop,
-                late_requests,
-            };
+            let lifetime = Lifetime { idle: Duration::from_secs(75), stop: &stop, late_requests };
             let (begun, mut waited) = (Instant::now(), None);
             let connection = pin!(std::future::pending::<Result<(), ()>>());
-            serve(
-                connection,
-                |_| waited = Some(begun.elapsed()),
-                &traffic,
-                lifetime,
-            )
-            .await
-            .unwrap();
+            serve(connection, |_| waited = Some(begun.elapsed()), &traffic, lifetime).await.unwrap();
             let waited = waited.unwrap();
             let moment = Duration::from_millis(5);
             let is_right = (late_requests..late_requests + moment).contains(&waited);

@@ -55,21 +55,13 @@ const SMALL: usize = 8 << 10;
 
 impl Stream {
     /// Wraps an accepted connection. Answers are small and awaited, so Nagle's algorithm is off.
-    pub(super) fn new(
-        tcp: TcpStream,
-        place: Place,
-        stop: CancellationToken,
-        limits: &ConnectionLimits,
-    ) -> Self {
+    pub(super) fn new(tcp: TcpStream, place: Place, stop: CancellationToken, limits: &ConnectionLimits) -> Self {
         if let Err(error) = tcp.set_nodelay(true) {
             tracing::debug!(%error, "cannot set TCP_NODELAY");
         }
         Self {
             tcp,
-            port_end: Some(PortEnd {
-                stop: Box::pin(stop.cancelled_owned()),
-                late_requests: None,
-            }),
+            port_end: Some(PortEnd { stop: Box::pin(stop.cancelled_owned()), late_requests: None }),
             stall: limits.stall,
             pace: limits.pace,
             blocked: None,
@@ -106,11 +98,7 @@ impl Stream {
     }
 
     /// Records the result of a write.
-    fn after_write(
-        &mut self,
-        context: &mut Context<'_>,
-        written: Poll<io::Result<usize>>,
-    ) -> Poll<io::Result<usize>> {
+    fn after_write(&mut self, context: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         let Poll::Ready(result) = written else {
             return self.poll_blocked(context);
         };
@@ -134,10 +122,8 @@ impl Stream {
                 let spent = allowance.saturating_sub(self.pace.grace);
                 self.waited = self.waited.max(spent);
                 let left = allowance.saturating_sub(self.waited).min(self.stall);
-                self.blocked.insert(Box::new(BlockedWrite {
-                    since: Instant::now(),
-                    timer: Box::pin(tokio::time::sleep(left)),
-                }))
+                self.blocked
+                    .insert(Box::new(BlockedWrite { since: Instant::now(), timer: Box::pin(tokio::time::sleep(left)) }))
             }
         };
         let is_over = blocked.timer.as_mut().poll(context);
@@ -169,10 +155,7 @@ impl AsyncRead for Stream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        if Pin::new(&mut self.tcp)
-            .poll_read(context, buffer)?
-            .is_ready()
-        {
+        if Pin::new(&mut self.tcp).poll_read(context, buffer)?.is_ready() {
             self.port_end = None;
             self.traffic.add_read(buffer.filled().len() - before);
             return Poll::Ready(Ok(()));
@@ -186,11 +169,7 @@ impl AsyncRead for Stream {
 }
 
 impl AsyncWrite for Stream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.tcp).poll_write(context, bytes);
         self.after_write(context, written)
     }

@@ -56,19 +56,12 @@ impl StreamExecutor {
     /// An executor that resets a stream whose client takes its frames too slowly.
     #[must_use]
     pub fn new(tasks: TaskTracker, limits: &ConnectionLimits) -> Self {
-        Self {
-            tasks,
-            stall: limits.stall,
-            client: None,
-        }
+        Self { tasks, stall: limits.stall, client: None }
     }
 
     /// The same for a connection of this client, which has a limit on its streams: more are reset.
     pub(super) fn of(&self, client: Option<ClientStreams>) -> Self {
-        Self {
-            client,
-            ..self.clone()
-        }
+        Self { client, ..self.clone() }
     }
 }
 
@@ -85,12 +78,7 @@ where
             },
             None => None,
         };
-        let watched = WatchedStream {
-            stream,
-            timer: StallTimer::default(),
-            stall: self.stall,
-            opened,
-        };
+        let watched = WatchedStream { stream, timer: StallTimer::default(), stall: self.stall, opened };
         self.tasks.spawn(PROGRESS.scope(Cell::default(), watched));
     }
 }

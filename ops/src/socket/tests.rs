@@ -29,27 +29,15 @@ struct Server {
 }
 
 fn limits(stall: Duration) -> ConnectionLimits {
-    ConnectionLimits {
-        total: 10,
-        per_client: 10,
-        idle: LONG,
-        stall,
-        pace: Pace::default(),
-    }
+    ConnectionLimits { total: 10, per_client: 10, idle: LONG, stall, pace: Pace::default() }
 }
 
 /// A port, and a client that is connected to it.
 async fn server(stall: Duration) -> Server {
     let listener = bind((Ipv4Addr::LOCALHOST, 0).into(), PortUse::Exclusive).unwrap();
-    let client = TcpStream::connect(listener.local_addr().unwrap())
-        .await
-        .unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let stop = CancellationToken::new();
-    Server {
-        acceptor: Acceptor::new(listener, limits(stall), stop.clone()),
-        stop,
-        client,
-    }
+    Server { acceptor: Acceptor::new(listener, limits(stall), stop.clone()), stop, client }
 }
 
 /// Polls a future once.
@@ -69,8 +57,7 @@ async fn respond(stream: Stream, stop: CancellationToken, permission: Cancellati
             Ok::<_, Infallible>(exchange.track(response))
         }
     });
-    let connection =
-        hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let _ = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -89,11 +76,7 @@ fn an_address_that_cannot_be_bound_has_advice() {
 #[tokio::test]
 async fn half_a_head_does_not_hold_up_the_end() {
     let mut server = server(LONG).await;
-    server
-        .client
-        .write_all(b"GET / HTTP/1.1\r\nho")
-        .await
-        .unwrap();
+    server.client.write_all(b"GET / HTTP/1.1\r\nho").await.unwrap();
     let stream = server.acceptor.accept().await.unwrap();
     let answering = respond(stream, server.stop.clone(), CancellationToken::new());
     let mut answering = std::pin::pin!(answering);
@@ -186,21 +169,12 @@ async fn dead_peers_are_noticed() {
     assert_eq!(socket.tcp_keepalive_interval().unwrap(), CLIENTS.interval);
     assert_eq!(socket.tcp_keepalive_retries().unwrap(), CLIENTS.probes);
     #[cfg(target_os = "linux")]
-    assert_eq!(
-        socket.tcp_user_timeout().unwrap(),
-        Some(Duration::from_secs(60))
-    );
+    assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(60)));
 }
 
 #[tokio::test]
 async fn a_client_that_takes_a_little_now_and_then_is_dropped() {
-    let limits = ConnectionLimits {
-        pace: Pace {
-            grace: Duration::from_millis(400),
-            rate: 1 << 30,
-        },
-        ..limits(LONG)
-    };
+    let limits = ConnectionLimits { pace: Pace { grace: Duration::from_millis(400), rate: 1 << 30 }, ..limits(LONG) };
     let listener = bind((Ipv4Addr::LOCALHOST, 0).into(), PortUse::Exclusive).unwrap();
     let address = listener.local_addr().unwrap();
     let acceptor = Acceptor::new(listener, limits, CancellationToken::new());
@@ -226,16 +200,10 @@ async fn a_client_that_takes_a_little_now_and_then_is_dropped() {
 
 /// A port on which a client may have one connection.
 fn narrow_port() -> (Acceptor, std::net::SocketAddr) {
-    let limits = ConnectionLimits {
-        per_client: 1,
-        ..limits(LONG)
-    };
+    let limits = ConnectionLimits { per_client: 1, ..limits(LONG) };
     let listener = bind((Ipv4Addr::LOCALHOST, 0).into(), PortUse::Exclusive).unwrap();
     let address = listener.local_addr().unwrap();
-    (
-        Acceptor::new(listener, limits, CancellationToken::new()),
-        address,
-    )
+    (Acceptor::new(listener, limits, CancellationToken::new()), address)
 }
 
 #[tokio::test]
@@ -265,9 +233,7 @@ async fn one_too_many_is_closed_after_a_moment_and_those_beyond_at_once() {
     let mut beyond = TcpStream::connect(address).await.unwrap();
     let closed = async {
         beyond.read_u8().await.unwrap_err();
-        let pending = poll_once(std::pin::pin!(waits.read_u8()))
-            .await
-            .is_pending();
+        let pending = poll_once(std::pin::pin!(waits.read_u8())).await.is_pending();
         waits.read_u8().await.unwrap_err();
         pending
     };

@@ -41,13 +41,7 @@ impl<B> TimedBody<B> {
     }
 
     fn new(body: B, upload: Upload, framing: Option<MessageFraming>) -> Self {
-        Self {
-            body,
-            upload,
-            framing,
-            end: BodyEnd::default(),
-            timer: None,
-        }
+        Self { body, upload, framing, end: BodyEnd::default(), timer: None }
     }
 
     /// The body, of a request whose end is told in this way.
@@ -91,8 +85,7 @@ impl<B> TimedBody<B> {
             Some(timer) => timer,
             None => {
                 let pause = self.upload.longest_wait(Instant::now());
-                self.timer
-                    .insert((pause, Box::pin(tokio::time::sleep(pause))))
+                self.timer.insert((pause, Box::pin(tokio::time::sleep(pause))))
             }
         };
         timer.as_mut().poll(context).map(|()| Stalled(*pause))
@@ -124,9 +117,7 @@ where
                 }
                 Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
             }
-            Poll::Pending => self
-                .poll_late(context)
-                .map(|stalled| Some(Err(stalled.into()))),
+            Poll::Pending => self.poll_late(context).map(|stalled| Some(Err(stalled.into()))),
         }
     }
 
@@ -150,10 +141,7 @@ mod tests {
     use super::*;
 
     fn upload() -> Upload {
-        let pace = Pace {
-            grace: Duration::from_secs(30),
-            rate: 1024,
-        };
+        let pace = Pace { grace: Duration::from_secs(30), rate: 1024 };
         Upload::new(Duration::from_secs(30), pace)
     }
 

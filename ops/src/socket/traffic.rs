@@ -69,10 +69,7 @@ const LOOKS: u32 = 4;
 impl Traffic {
     /// The traffic of a connection of this client.
     pub(super) fn of(client: ClientStreams) -> Self {
-        Self {
-            client: Some(client),
-            ..Self::default()
-        }
+        Self { client: Some(client), ..Self::default() }
     }
 
     /// The executor for the streams of this connection: those of its client are counted.
@@ -136,8 +133,7 @@ impl Traffic {
     /// Returns once the connection was of no use for `limit`, or a quarter longer: no request was in flight or began,
     /// and its client took nothing of a response. Pings and settings are no use.
     pub async fn unused(&self, limit: Duration) {
-        self.quiet(limit / LOOKS, LOOKS, |traffic| traffic.is_blocked())
-            .await;
+        self.quiet(limit / LOOKS, LOOKS, |traffic| traffic.is_blocked()).await;
     }
 
     /// Returns when for [`GRACE`] no request was in flight and no client took any of a response.
@@ -173,11 +169,7 @@ impl Exchange {
     pub fn track<B>(self, response: Response<B>) -> Response<Counted<B>> {
         // From here on an HTTP/2 client may leave the response lie.
         streams::record(StreamProgress::Yielded);
-        response.map(|body| Counted {
-            body,
-            rest: None,
-            _exchange: self,
-        })
+        response.map(|body| Counted { body, rest: None, _exchange: self })
     }
 }
 
@@ -219,10 +211,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Counted<B> {
     type Data = Bytes;
     type Error = B::Error;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let polled = self.next(context);
         streams::record(match polled {
             Poll::Ready(_) => StreamProgress::Yielded,
@@ -283,16 +272,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn requests_and_slow_readers_are_use() {
-        assert_eq!(
-            unused_after(|traffic| drop(traffic.begin())).await,
-            u64::MAX
-        );
+        assert_eq!(unused_after(|traffic| drop(traffic.begin())).await, u64::MAX);
         let taken = |traffic: &Arc<Traffic>| traffic.add_written(1_000);
         assert_eq!(unused_after(taken).await, u64::MAX);
-        assert_eq!(
-            unused_after(|traffic| traffic.set_blocked()).await,
-            u64::MAX
-        );
+        assert_eq!(unused_after(|traffic| traffic.set_blocked()).await, u64::MAX);
     }
 
     #[tokio::test(start_paused = true)]

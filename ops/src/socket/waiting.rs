@@ -37,21 +37,14 @@ pub(super) struct Overflow<S> {
 impl<S> Waiting<S> {
     /// A connection of the client at that address.
     pub(super) fn new(stream: S, client: IpAddr) -> Self {
-        Self {
-            stream,
-            client,
-            until: Instant::now() + LONGEST,
-        }
+        Self { stream, client, until: Instant::now() + LONGEST }
     }
 }
 
 impl<S> Overflow<S> {
     /// Room for half of what one client may have, as many as it may close and open again at once.
     pub(super) fn beside(limits: &ConnectionLimits) -> Self {
-        Self {
-            waiting: Mutex::default(),
-            most: limits.per_client.div_ceil(2).min(MOST),
-        }
+        Self { waiting: Mutex::default(), most: limits.per_client.div_ceil(2).min(MOST) }
     }
 
     /// Lets a connection wait; false, and it is closed, if there is no room.
@@ -67,10 +60,7 @@ impl<S> Overflow<S> {
     /// Takes the first that may have a place now, and closes those that have waited for too long.
     pub(super) fn admit(&self, places: &PortPlaces) -> Option<(S, Place)> {
         let mut waiting = self.waiting.lock();
-        let admitted = waiting
-            .iter()
-            .enumerate()
-            .find_map(|(index, one)| Some((index, places.try_give(one.client)?)));
+        let admitted = waiting.iter().enumerate().find_map(|(index, one)| Some((index, places.try_give(one.client)?)));
         if let Some((index, place)) = admitted {
             return Some((waiting.remove(index).stream, place));
         }

@@ -17,19 +17,12 @@ pub(super) enum ContentsError {
 }
 
 /// Encodes the elements row-major and little-endian. Their count is checked later, against the shape.
-pub(super) fn encode(
-    contents: &InferTensorContents,
-    datatype: DataType,
-) -> Result<Bytes, ContentsError> {
+pub(super) fn encode(contents: &InferTensorContents, datatype: DataType) -> Result<Bytes, ContentsError> {
     if let Some(wrong) = wrong_field(contents, datatype) {
         return Err(ContentsError::WrongField(wrong));
     }
     match datatype {
-        DataType::Bool => Ok(contents
-            .bool_contents
-            .iter()
-            .map(|&x| u8::from(x))
-            .collect()),
+        DataType::Bool => Ok(contents.bool_contents.iter().map(|&x| u8::from(x)).collect()),
         DataType::Int8 => encode_narrowed(&contents.int_contents, i8::to_le_bytes),
         DataType::Int16 => encode_narrowed(&contents.int_contents, i16::to_le_bytes),
         DataType::Int32 => Ok(encode_all(&contents.int_contents, i32::to_le_bytes)),
@@ -48,9 +41,7 @@ pub(super) fn encode(
 
 /// Returns the first filled field of another datatype, by the datatype it is defined for.
 fn wrong_field(contents: &InferTensorContents, datatype: DataType) -> Option<&'static str> {
-    use DataType::{
-        Bool, Bytes, Fp32, Fp64, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64,
-    };
+    use DataType::{Bool, Bytes, Fp32, Fp64, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64};
     let InferTensorContents {
         bool_contents,
         int_contents,
@@ -71,10 +62,7 @@ fn wrong_field(contents: &InferTensorContents, datatype: DataType) -> Option<&'s
         (fp64_contents.is_empty(), "FP64", &[Fp64]),
         (bytes_contents.is_empty(), "BYTES", &[Bytes]),
     ];
-    fields
-        .into_iter()
-        .find(|(empty, _, fitting)| !empty && !fitting.contains(&datatype))
-        .map(|(_, name, _)| name)
+    fields.into_iter().find(|(empty, _, fitting)| !empty && !fitting.contains(&datatype)).map(|(_, name, _)| name)
 }
 
 fn encode_all<T: Copy, const N: usize>(values: &[T], write: fn(T) -> [u8; N]) -> Bytes {
@@ -87,10 +75,7 @@ fn encode_all<T: Copy, const N: usize>(values: &[T], write: fn(T) -> [u8; N]) ->
 
 /// Encodes values in a narrower type. Triton keeps the low bytes of a value that does not fit and
 /// computes with a wrong number; here it is an error.
-fn encode_narrowed<W, T, const N: usize>(
-    values: &[W],
-    write: fn(T) -> [u8; N],
-) -> Result<Bytes, ContentsError>
+fn encode_narrowed<W, T, const N: usize>(values: &[W], write: fn(T) -> [u8; N]) -> Result<Bytes, ContentsError>
 where
     W: Copy + Into<i64>,
     T: TryFrom<W>,

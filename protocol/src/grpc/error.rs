@@ -3,10 +3,7 @@
 use crate::{Code, Coded, ShapeError};
 
 /// An invalid gRPC inference request. The messages are Triton's where it has one.
-#[expect(
-    missing_docs,
-    reason = "most fields are explained by the variant's message"
-)]
+#[expect(missing_docs, reason = "most fields are explained by the variant's message")]
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum GrpcError {
     /// A version that is not a number.
@@ -16,18 +13,10 @@ pub enum GrpcError {
     Version(String),
     /// A datatype V2 does not have.
     #[error("input '{input}' for model '{model}' has the unknown datatype '{datatype}'")]
-    Datatype {
-        input: String,
-        model: String,
-        datatype: String,
-    },
+    Datatype { input: String, model: String, datatype: String },
     /// Dimensions that no tensor can have.
     #[error("input '{input}' for model '{model}': {cause}")]
-    Shape {
-        input: String,
-        model: String,
-        cause: ShapeError,
-    },
+    Shape { input: String, model: String, cause: ShapeError },
     /// Typed contents beside raw ones.
     #[error(
         "contents field must not be specified when using raw_input_contents for '{input}' for \
@@ -60,12 +49,7 @@ pub enum GrpcError {
         "value {value} of input tensor '{input}' for model '{model}' is out of range for datatype \
          '{datatype}'"
     )]
-    OutOfRange {
-        input: String,
-        model: String,
-        value: i64,
-        datatype: &'static str,
-    },
+    OutOfRange { input: String, model: String, value: i64, datatype: &'static str },
     /// A BYTES element longer than a length prefix of 32 bits can say.
     #[error("input tensor '{input}' for model '{model}' has an element that is too large")]
     ElementTooLarge { input: String, model: String },
@@ -82,9 +66,7 @@ pub enum GrpcError {
     )]
     ReservedParameter,
     /// A parameter without a value.
-    #[error(
-        "invalid value type for '{0}' parameter, expected int64_param, bool_param, or string_param."
-    )]
+    #[error("invalid value type for '{0}' parameter, expected int64_param, bool_param, or string_param.")]
     EmptyParameter(String),
     /// A reserved parameter with a value of another type.
     #[error("invalid value type for '{key}' parameter, expected {expected}.")]
@@ -95,10 +77,7 @@ pub enum GrpcError {
     },
     /// A reserved parameter with an impossible value.
     #[error("invalid value for '{key}', expected {expected}.")]
-    ParameterValue {
-        key: &'static str,
-        expected: &'static str,
-    },
+    ParameterValue { key: &'static str, expected: &'static str },
     /// A tensor's shared-memory parameter of another type.
     #[error("invalid value type for '{key}' parameter for tensor '{tensor}', expected {expected}.")]
     SharedType {
@@ -112,11 +91,7 @@ pub enum GrpcError {
     SharedNegative { key: &'static str, tensor: String },
     /// A range of shared memory with a parameter missing.
     #[error("'{given}' can not be specified without '{missing}' parameter for tensor '{tensor}'.")]
-    SharedIncomplete {
-        given: &'static str,
-        missing: &'static str,
-        tensor: String,
-    },
+    SharedIncomplete { given: &'static str, missing: &'static str, tensor: String },
     /// Classes cannot be written to shared memory.
     #[error(
         "'classification' can not be specified with 'shared_memory_region' parameter for tensor \

@@ -227,12 +227,8 @@ impl Footprint {
     fn field(&self, number: u64) -> Field {
         let message = self.open.last().map_or(self.root, |(message, _)| *message);
         match (message, number) {
-            (Message::Infer, 1..=3)
-            | (Message::Load | Message::Input, 1 | 2)
-            | (Message::Output, 1) => Field::Text,
-            (Message::Infer | Message::Input, 4) | (Message::Output, 2) | (Message::Load, 3) => {
-                Field::Parameter
-            }
+            (Message::Infer, 1..=3) | (Message::Load | Message::Input, 1 | 2) | (Message::Output, 1) => Field::Text,
+            (Message::Infer | Message::Input, 4) | (Message::Output, 2) | (Message::Load, 3) => Field::Parameter,
             (Message::Infer, 5) => Field::Message(Message::Input),
             (Message::Infer, 6) => Field::Message(Message::Output),
             (Message::Infer, 7) => Field::Raw,
@@ -249,9 +245,7 @@ impl Footprint {
 
     /// Takes a field whose length is known now.
     fn length(&mut self, field: u64, length: u64) -> Result<(), TooManyParts> {
-        let end = usize::try_from(length)
-            .ok()
-            .and_then(|length| self.offset.checked_add(length));
+        let end = usize::try_from(length).ok().and_then(|length| self.offset.checked_add(length));
         let outer = self.open.last().map_or(self.length, |(_, end)| *end);
         let Some(end) = end.filter(|end| *end <= outer) else {
             self.position = Position::Malformed;
@@ -265,11 +259,7 @@ impl Footprint {
             Field::Bytes => self.elements(1, size_of::<Bytes>()),
             Field::Text => self.decoded += length,
             Field::Parameter => {
-                count(
-                    &mut self.parameters,
-                    MAX_PARAMETERS,
-                    TooManyParts::Parameters,
-                )?;
+                count(&mut self.parameters, MAX_PARAMETERS, TooManyParts::Parameters)?;
                 self.decoded += PARAMETER + length;
             }
             Field::Raw => {
@@ -289,10 +279,7 @@ impl Footprint {
 
     fn begin(&mut self, message: Message) -> Result<(), TooManyParts> {
         let (tensors, size) = match message {
-            Message::Input => (
-                &mut self.inputs,
-                size_of::<InferInputTensor>() + SMALLEST_VECTORS,
-            ),
+            Message::Input => (&mut self.inputs, size_of::<InferInputTensor>() + SMALLEST_VECTORS),
             Message::Output => (&mut self.outputs, size_of::<InferRequestedOutputTensor>()),
             Message::Infer | Message::Contents | Message::Load => return Ok(()),
         };
@@ -308,9 +295,7 @@ impl Footprint {
     fn advance(&mut self, next: Position) {
         let is_left = match next {
             Position::Skip(left) | Position::Packed(left, _) => left > 0,
-            Position::Tag(_) | Position::Value(_) | Position::Length(..) | Position::Malformed => {
-                true
-            }
+            Position::Tag(_) | Position::Value(_) | Position::Length(..) | Position::Malformed => true,
         };
         if is_left {
             self.position = next;

@@ -38,9 +38,7 @@ pub fn encode_parameter(value: Parameter) -> InferParameter {
         Parameter::Double(value) => ParameterChoice::DoubleParam(value),
         Parameter::String(value) => ParameterChoice::StringParam(value),
     };
-    InferParameter {
-        parameter_choice: Some(choice),
-    }
+    InferParameter { parameter_choice: Some(choice) }
 }
 
 /// Decodes a request's parameters and checks those that the protocol defines.
@@ -87,30 +85,17 @@ fn check_not_negative(key: &'static str, value: i64) -> Result<(), GrpcError> {
 }
 
 /// Returns the range of shared memory that a tensor's parameters name, if any.
-pub(super) fn shared_range(
-    tensor: &str,
-    given: &ProtoParameters,
-) -> Result<Option<SharedRange>, GrpcError> {
+pub(super) fn shared_range(tensor: &str, given: &ProtoParameters) -> Result<Option<SharedRange>, GrpcError> {
     let region = region(tensor, given)?;
     let offset = unsigned(OFFSET, tensor, given)?;
     let size = unsigned(SIZE, tensor, given)?;
-    let incomplete = |given, missing| {
-        Err(GrpcError::SharedIncomplete {
-            given,
-            missing,
-            tensor: tensor.to_owned(),
-        })
-    };
+    let incomplete = |given, missing| Err(GrpcError::SharedIncomplete { given, missing, tensor: tensor.to_owned() });
     match (region, offset, size) {
         (None, None, None) => Ok(None),
         (None, Some(_), _) => incomplete(OFFSET, REGION),
         (None, None, Some(_)) => incomplete(SIZE, REGION),
         (Some(_), _, None) => incomplete(REGION, SIZE),
-        (Some(region), offset, Some(size)) => Ok(Some(SharedRange {
-            region,
-            offset: offset.unwrap_or(0),
-            size,
-        })),
+        (Some(region), offset, Some(size)) => Ok(Some(SharedRange { region, offset: offset.unwrap_or(0), size })),
     }
 }
 
@@ -118,35 +103,20 @@ fn region(tensor: &str, given: &ProtoParameters) -> Result<Option<String>, GrpcE
     match given.get(REGION).map(|value| &value.parameter_choice) {
         None => Ok(None),
         Some(Some(ParameterChoice::StringParam(region))) => Ok(Some(region.clone())),
-        Some(_) => Err(GrpcError::SharedType {
-            key: REGION,
-            tensor: tensor.to_owned(),
-            expected: "string_param",
-        }),
+        Some(_) => Err(GrpcError::SharedType { key: REGION, tensor: tensor.to_owned(), expected: "string_param" }),
     }
 }
 
-fn unsigned(
-    key: &'static str,
-    tensor: &str,
-    given: &ProtoParameters,
-) -> Result<Option<u64>, GrpcError> {
+fn unsigned(key: &'static str, tensor: &str, given: &ProtoParameters) -> Result<Option<u64>, GrpcError> {
     let tensor = || tensor.to_owned();
     match given.get(key).map(|value| &value.parameter_choice) {
         None => Ok(None),
         Some(Some(ParameterChoice::Uint64Param(value))) => Ok(Some(*value)),
         Some(Some(ParameterChoice::Int64Param(value))) => match u64::try_from(*value) {
             Ok(value) => Ok(Some(value)),
-            Err(_) => Err(GrpcError::SharedNegative {
-                key,
-                tensor: tensor(),
-            }),
+            Err(_) => Err(GrpcError::SharedNegative { key, tensor: tensor() }),
         },
-        Some(_) => Err(GrpcError::SharedType {
-            key,
-            tensor: tensor(),
-            expected: "int64_param",
-        }),
+        Some(_) => Err(GrpcError::SharedType { key, tensor: tensor(), expected: "int64_param" }),
     }
 }
 
@@ -159,18 +129,12 @@ pub(super) fn classes(given: &ProtoParameters) -> Result<Option<NonZeroUsize>, G
         Some(ParameterChoice::Int64Param(classes)) => usize::try_from(classes).ok(),
         Some(ParameterChoice::Uint64Param(classes)) => usize::try_from(classes).ok(),
         _ => {
-            return Err(GrpcError::ParameterType {
-                key: CLASSES,
-                expected: "int64_param",
-            });
+            return Err(GrpcError::ParameterType { key: CLASSES, expected: "int64_param" });
         }
     };
     match classes.and_then(NonZeroUsize::new) {
         Some(classes) => Ok(Some(classes)),
-        None => Err(GrpcError::ParameterValue {
-            key: CLASSES,
-            expected: "value > 0",
-        }),
+        None => Err(GrpcError::ParameterValue { key: CLASSES, expected: "value > 0" }),
     }
 }
 
@@ -179,10 +143,7 @@ pub(super) fn encode_shared(range: SharedRange, written: usize) -> ProtoParamete
     let int = |value| encode_parameter(Parameter::Int(value));
     let mut parameters = ProtoParameters::new();
     let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-    parameters.insert(
-        REGION.to_owned(),
-        encode_parameter(Parameter::String(range.region)),
-    );
+    parameters.insert(REGION.to_owned(), encode_parameter(Parameter::String(range.region)));
     parameters.insert(SIZE.to_owned(), int(signed(written as u64)));
     if range.offset > 0 {
         parameters.insert(OFFSET.to_owned(), int(signed(range.offset)));

@@ -38,8 +38,9 @@ impl NameField {
     #[must_use]
     pub fn of(rpc: &str) -> Option<Self> {
         match rpc {
-            "ModelReady" | "ModelMetadata" | "ModelInfer" | "ModelStreamInfer" | "ModelConfig"
-            | "ModelStatistics" => Some(Self(1)),
+            "ModelReady" | "ModelMetadata" | "ModelInfer" | "ModelStreamInfer" | "ModelConfig" | "ModelStatistics" => {
+                Some(Self(1))
+            }
             "RepositoryModelLoad" | "RepositoryModelUnload" | "TraceSetting" => Some(Self(2)),
             _ => None,
         }

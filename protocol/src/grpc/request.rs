@@ -19,19 +19,8 @@ use crate::{DataType, Delivery, InferRequest, Input, RequestedOutput, Shape, Sou
 /// # Errors
 /// [`GrpcError`], which names the wrong input, output or parameter.
 pub fn decode_request(given: ModelInferRequest) -> Result<InferRequest, GrpcError> {
-    let ModelInferRequest {
-        model_name,
-        model_version,
-        id,
-        parameters,
-        inputs,
-        outputs,
-        raw_input_contents,
-    } = given;
-    let raw = RawContents {
-        present: !raw_input_contents.is_empty(),
-        rest: raw_input_contents.into_iter(),
-    };
+    let ModelInferRequest { model_name, model_version, id, parameters, inputs, outputs, raw_input_contents } = given;
+    let raw = RawContents { present: !raw_input_contents.is_empty(), rest: raw_input_contents.into_iter() };
     Ok(InferRequest {
         version: decode_version(&model_version)?,
         parameters: parameters::decode_parameters(parameters)?,
@@ -66,11 +55,7 @@ struct RawContents {
     rest: std::vec::IntoIter<Bytes>,
 }
 
-fn decode_inputs(
-    model: &str,
-    given: Vec<InferInputTensor>,
-    mut raw: RawContents,
-) -> Result<Vec<Input>, GrpcError> {
+fn decode_inputs(model: &str, given: Vec<InferInputTensor>, mut raw: RawContents) -> Result<Vec<Input>, GrpcError> {
     let mut names = HashSet::with_capacity(given.len());
     let mut inputs = Vec::with_capacity(given.len());
     for input in given {
@@ -82,34 +67,17 @@ fn decode_inputs(
     Ok(inputs)
 }
 
-fn decode_input(
-    model: &str,
-    given: InferInputTensor,
-    raw: &mut RawContents,
-) -> Result<Input, GrpcError> {
+fn decode_input(model: &str, given: InferInputTensor, raw: &mut RawContents) -> Result<Input, GrpcError> {
     let Some(datatype) = DataType::parse(&given.datatype) else {
-        return Err(GrpcError::Datatype {
-            input: given.name,
-            model: model.to_owned(),
-            datatype: given.datatype,
-        });
+        return Err(GrpcError::Datatype { input: given.name, model: model.to_owned(), datatype: given.datatype });
     };
     let shape = match Shape::new(&given.shape) {
         Ok(shape) => shape,
         Err(cause) => {
-            return Err(GrpcError::Shape {
-                input: given.name,
-                model: model.to_owned(),
-                cause,
-            });
+            return Err(GrpcError::Shape { input: given.name, model: model.to_owned(), cause });
         }
     };
-    Ok(Input {
-        source: source(model, &given, datatype, raw)?,
-        name: given.name,
-        datatype,
-        shape,
-    })
+    Ok(Input { source: source(model, &given, datatype, raw)?, name: given.name, datatype, shape })
 }
 
 fn source(
@@ -123,57 +91,31 @@ fn source(
     if let Some(range) = parameters::shared_range(&given.name, &given.parameters)? {
         return match &given.contents {
             None => Ok(Source::Shared(range)),
-            Some(_) => Err(GrpcError::SharedContents {
-                input: input(),
-                model: model(),
-            }),
+            Some(_) => Err(GrpcError::SharedContents { input: input(), model: model() }),
         };
     }
     match &given.contents {
-        Some(_) if raw.present => Err(GrpcError::MixedContents {
-            input: input(),
-            model: model(),
-        }),
+        Some(_) if raw.present => Err(GrpcError::MixedContents { input: input(), model: model() }),
         Some(contents) => match contents::encode(contents, datatype) {
             Ok(data) => Ok(Source::Inline(data)),
             Err(error) => Err(contents_error(input(), model(), datatype, error)),
         },
         None => match raw.rest.next() {
             Some(data) => Ok(Source::Inline(data)),
-            None => Err(GrpcError::NoData {
-                input: input(),
-                model: model(),
-            }),
+            None => Err(GrpcError::NoData { input: input(), model: model() }),
         },
     }
 }
 
-fn contents_error(
-    input: String,
-    model: String,
-    datatype: DataType,
-    error: ContentsError,
-) -> GrpcError {
+fn contents_error(input: String, model: String, datatype: DataType, error: ContentsError) -> GrpcError {
     match error {
-        ContentsError::WrongField(given) => GrpcError::WrongContents {
-            input,
-            model,
-            given,
-            expected: datatype.name(),
-        },
-        ContentsError::OutOfRange(value) => GrpcError::OutOfRange {
-            input,
-            model,
-            value,
-            datatype: datatype.name(),
-        },
+        ContentsError::WrongField(given) => GrpcError::WrongContents { input, model, given, expected: datatype.name() },
+        ContentsError::OutOfRange(value) => GrpcError::OutOfRange { input, model, value, datatype: datatype.name() },
         ContentsError::ElementTooLarge => GrpcError::ElementTooLarge { input, model },
     }
 }
 
-fn decode_outputs(
-    given: Vec<InferRequestedOutputTensor>,
-) -> Result<Vec<RequestedOutput>, GrpcError> {
+fn decode_outputs(given: Vec<InferRequestedOutputTensor>) -> Result<Vec<RequestedOutput>, GrpcError> {
     let mut names = HashSet::with_capacity(given.len());
     let mut outputs = Vec::with_capacity(given.len());
     for output in given {
@@ -193,9 +135,5 @@ fn decode_output(given: InferRequestedOutputTensor) -> Result<RequestedOutput, G
         (Some(range), None) => Delivery::Shared(range),
         (None, _) => Delivery::Binary,
     };
-    Ok(RequestedOutput {
-        name,
-        delivery,
-        classes,
-    })
+    Ok(RequestedOutput { name, delivery, classes })
 }

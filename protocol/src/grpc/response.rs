@@ -11,22 +11,13 @@ use crate::{Delivery, InferResponse, Tensor};
 /// does; the entry is empty for an output in shared memory.
 #[must_use]
 pub fn encode_response(response: InferResponse) -> ModelInferResponse {
-    let InferResponse {
-        model,
-        version,
-        id,
-        parameters,
-        outputs,
-    } = response;
+    let InferResponse { model, version, id, parameters, outputs } = response;
     let (outputs, raw_output_contents) = outputs.into_iter().map(encode_output).unzip();
     ModelInferResponse {
         model_name: model,
         model_version: version,
         id,
-        parameters: parameters
-            .into_iter()
-            .map(|(key, value)| (key, encode_parameter(value)))
-            .collect(),
+        parameters: parameters.into_iter().map(|(key, value)| (key, encode_parameter(value))).collect(),
         outputs,
         raw_output_contents,
     }

@@ -15,11 +15,7 @@ pub struct TimeoutError;
 /// # Errors
 /// [`TimeoutError`] for anything but one to eight ASCII digits and one unit.
 pub fn parse_timeout(text: &str) -> Result<Duration, TimeoutError> {
-    let (digits, unit) = text
-        .len()
-        .checked_sub(1)
-        .and_then(|end| text.split_at_checked(end))
-        .ok_or(TimeoutError)?;
+    let (digits, unit) = text.len().checked_sub(1).and_then(|end| text.split_at_checked(end)).ok_or(TimeoutError)?;
     let amount = parse_amount(digits)?;
     match unit {
         "H" => Ok(Duration::from_secs(amount * 3600)),
@@ -76,23 +72,9 @@ mod tests {
 
     #[test]
     fn other_spellings_are_refused() {
-        for text in [
-            "",
-            "m",
-            "S",
-            "1",
-            "1x",
-            "5x",
-            "123456789m",
-            "000000001S",
-            "-1m",
-            "+1m",
-            "1.5S",
-            " 1S",
-            "1é",
-            "5é",
-            "٣S",
-        ] {
+        for text in
+            ["", "m", "S", "1", "1x", "5x", "123456789m", "000000001S", "-1m", "+1m", "1.5S", " 1S", "1é", "5é", "٣S"]
+        {
             assert_eq!(parse_timeout(text), Err(TimeoutError), "{text:?}");
         }
     }

@@ -33,8 +33,8 @@ const EXACT_DIGITS: usize = 19;
 
 /// The powers of ten that an `f64` holds exactly: 5^22 < 2^53.
 const POWERS: [f64; 23] = [
-    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
-    1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20,
+    1e21, 1e22,
 ];
 
 /// Exponents beyond this are all the same to an `f64`; stopping here keeps the sums from wrapping.
@@ -65,14 +65,8 @@ impl<'a> Number<'a> {
             kind = NumberKind::Decimal;
             (exponent, end) = decimal(text, end, &mut digits)?;
         }
-        let number = Self {
-            text: &text[at..end],
-            kind,
-            negative,
-            mantissa: digits.value,
-            digits: digits.count,
-            exponent,
-        };
+        let number =
+            Self { text: &text[at..end], kind, negative, mantissa: digits.value, digits: digits.count, exponent };
         Ok(Some((number, end)))
     }
 
@@ -151,11 +145,7 @@ impl<'a> Number<'a> {
         }
         let power = *POWERS.get(self.exponent.unsigned_abs() as usize)?;
         let mantissa = self.mantissa as f64;
-        Some(if self.exponent < 0 {
-            mantissa / power
-        } else {
-            mantissa * power
-        })
+        Some(if self.exponent < 0 { mantissa / power } else { mantissa * power })
     }
 
     #[inline(always)]
@@ -263,30 +253,15 @@ fn power(text: &[u8], at: usize) -> Result<(i32, usize), JsonError> {
 
 /// Scans the bare words for NaN and the infinities.
 #[cold]
-fn non_finite(
-    text: &[u8],
-    at: usize,
-    negative: bool,
-) -> Result<Option<(Number<'_>, usize)>, JsonError> {
+fn non_finite(text: &[u8], at: usize, negative: bool) -> Result<Option<(Number<'_>, usize)>, JsonError> {
     let first = at + usize::from(negative);
     let rest = text.get(first..).unwrap_or_default();
     // The longer word first: `Inf` begins it.
-    let words = [
-        ("NaN", NumberKind::NotANumber),
-        ("Infinity", NumberKind::Infinite),
-        ("Inf", NumberKind::Infinite),
-    ];
+    let words = [("NaN", NumberKind::NotANumber), ("Infinity", NumberKind::Infinite), ("Inf", NumberKind::Infinite)];
     for (word, kind) in words {
         if rest.starts_with(word.as_bytes()) {
             let end = first + word.len();
-            let number = Number {
-                text: &text[at..end],
-                kind,
-                negative,
-                mantissa: 0,
-                digits: 0,
-                exponent: 0,
-            };
+            let number = Number { text: &text[at..end], kind, negative, mantissa: 0, digits: 0, exponent: 0 };
             return Ok(Some((number, end)));
         }
     }

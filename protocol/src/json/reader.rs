@@ -46,30 +46,17 @@ impl<'a> Reader<'a> {
     /// Starts before the first value of `text`, which may begin with a byte order mark (RFC 8259, 8.1).
     pub(crate) fn new(text: &'a [u8]) -> Self {
         let marked = text.starts_with(BYTE_ORDER_MARK);
-        Self {
-            text,
-            at: if marked { BYTE_ORDER_MARK.len() } else { 0 },
-            depth: 0,
-            entered: false,
-        }
+        Self { text, at: if marked { BYTE_ORDER_MARK.len() } else { 0 }, depth: 0, entered: false }
     }
 
     /// Starts where `mark` was taken, in the same text.
     pub(crate) fn resume(text: &'a [u8], mark: Mark) -> Self {
-        Self {
-            text,
-            at: mark.at,
-            depth: mark.depth,
-            entered: false,
-        }
+        Self { text, at: mark.at, depth: mark.depth, entered: false }
     }
 
     /// Returns the position of the next value.
     pub(crate) fn mark(&self) -> Mark {
-        Mark {
-            at: self.at,
-            depth: self.depth,
-        }
+        Mark { at: self.at, depth: self.depth }
     }
 
     /// Returns how many objects and arrays enclose the next value.
@@ -105,9 +92,7 @@ impl<'a> Reader<'a> {
             Some(b'-' | b'0'..=b'9' | b'N' | b'I') => Ok(Kind::Number),
             Some(b't' | b'f') => Ok(Kind::Bool),
             Some(b'n') => Ok(Kind::Null),
-            None if self.text.iter().all(u8::is_ascii_whitespace) => {
-                Err(self.syntax(rapidjson::EMPTY))
-            }
+            None if self.text.iter().all(u8::is_ascii_whitespace) => Err(self.syntax(rapidjson::EMPTY)),
             Some(_) | None => Err(self.syntax(rapidjson::VALUE)),
         }
     }
@@ -262,10 +247,7 @@ impl<'a> Reader<'a> {
 
     /// Reads a number and converts it; the error has the byte range of one that does not fit.
     #[inline(always)]
-    pub(crate) fn ranged<T>(
-        &mut self,
-        convert: impl FnOnce(&Number<'a>) -> Option<T>,
-    ) -> Result<T, JsonError> {
+    pub(crate) fn ranged<T>(&mut self, convert: impl FnOnce(&Number<'a>) -> Option<T>) -> Result<T, JsonError> {
         self.next_byte();
         let start = self.at;
         let number = self.number()?;
@@ -338,9 +320,6 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn syntax(&self, message: &'static str) -> JsonError {
-        JsonError::Syntax {
-            message,
-            offset: self.at,
-        }
+        JsonError::Syntax { message, offset: self.at }
     }
 }

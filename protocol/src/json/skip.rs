@@ -33,11 +33,7 @@ impl Reader<'_> {
                 if self.depth == outside {
                     return Ok(());
                 }
-                let more = if objects >> self.depth & 1 == 1 {
-                    self.key()?.is_some()
-                } else {
-                    self.element()?
-                };
+                let more = if objects >> self.depth & 1 == 1 { self.key()?.is_some() } else { self.element()? };
                 if more {
                     break;
                 }

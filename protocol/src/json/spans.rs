@@ -110,10 +110,7 @@ pub fn rows(text: &[u8], rows: usize, scalars: usize) -> Option<(RowLayout, Vec<
             _ => found.last_mut()?.end = reader.at,
         }
         inside += count;
-        if inside > scalars
-            || found.len() > rows
-            || found_layout == RowLayout::Nested && inside != scalars
-        {
+        if inside > scalars || found.len() > rows || found_layout == RowLayout::Nested && inside != scalars {
             return None;
         }
         inside %= scalars;
@@ -204,15 +201,7 @@ mod tests {
 
     #[test]
     fn text_that_is_not_whole_json_is_refused() {
-        for text in [
-            "",
-            "{",
-            "{}x",
-            "[]",
-            r#"{"a":1,"a":2}"#,
-            r#"{"a":}"#,
-            r#"{"a":01}"#,
-        ] {
+        for text in ["", "{", "{}x", "[]", r#"{"a":1,"a":2}"#, r#"{"a":}"#, r#"{"a":01}"#] {
             assert_eq!(members(text.as_bytes()), None, "{text}");
         }
         for text in ["", "[1,]", "[1 2]", "[1],2", "{}", "[1,,2]", "[[1]"] {
@@ -224,10 +213,7 @@ mod tests {
     fn rows_are_found_flat_and_nested() {
         let flat = "[1, 2,3 ,4]";
         let (layout, found) = rows(flat.as_bytes(), 2, 2).unwrap();
-        assert_eq!(
-            (layout, texts(flat, &found)),
-            (RowLayout::Flat, vec!["1, 2", "3 ,4"])
-        );
+        assert_eq!((layout, texts(flat, &found)), (RowLayout::Flat, vec!["1, 2", "3 ,4"]));
         let nested = "[[[1],[2]],[[3],[4]]]";
         let (layout, found) = rows(nested.as_bytes(), 2, 2).unwrap();
         assert_eq!(layout, RowLayout::Nested);
@@ -236,13 +222,7 @@ mod tests {
 
     #[test]
     fn a_row_that_is_too_long_or_too_short_is_no_row() {
-        for text in [
-            "[1,2,3]",
-            "[1,2,3,4,5]",
-            "[[1,2],[3]]",
-            "[[1],[2,3,4]]",
-            "[[1,2],3,4]",
-        ] {
+        for text in ["[1,2,3]", "[1,2,3,4,5]", "[[1,2],[3]]", "[[1],[2,3,4]]", "[[1,2],3,4]"] {
             assert_eq!(rows(text.as_bytes(), 2, 2), None, "{text}");
         }
         assert_eq!(rows(b"[{},{},{},{}]", 2, 2), None);

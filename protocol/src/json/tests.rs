@@ -36,34 +36,18 @@ fn documents_are_accepted() {
 fn syntax_errors_have_their_offset() {
     refused("", "The document is empty.", 0);
     refused("  \n", "The document is empty.", 3);
-    refused(
-        "{} x",
-        "The document root must not be followed by other values.",
-        3,
-    );
+    refused("{} x", "The document root must not be followed by other values.", 3);
     refused("[1,]", "Invalid value.", 3);
     refused("[,1]", "Invalid value.", 1);
     refused("\u{feff}", "Invalid value.", 3);
     refused("[\u{feff}1]", "Invalid value.", 1);
     refused("[1 2]", "Missing a comma or ] after an array element.", 3);
     refused("[1", "Missing a comma or ] after an array element.", 2);
-    refused(
-        "{\"a\"}",
-        "Missing a colon after a name of object member.",
-        4,
-    );
+    refused("{\"a\"}", "Missing a colon after a name of object member.", 4);
     refused("{\"a\":1,}", "Missing a name for object member.", 7);
     refused("{a:1}", "Missing a name for object member.", 1);
-    refused(
-        "{\"a\":1 \"b\":2}",
-        "Missing a comma or } after an object member.",
-        7,
-    );
-    refused(
-        "{\"a\":1",
-        "Missing a comma or } after an object member.",
-        6,
-    );
+    refused("{\"a\":1 \"b\":2}", "Missing a comma or } after an object member.", 7);
+    refused("{\"a\":1", "Missing a comma or } after an object member.", 6);
     refused("{", "Missing a comma or } after an object member.", 1);
 }
 
@@ -71,23 +55,11 @@ fn syntax_errors_have_their_offset() {
 fn syntax_errors_in_strings_and_numbers_have_their_offset() {
     refused("\"abc", "Missing a closing quotation mark in string.", 4);
     refused("\"\\x\"", "Invalid escape character in string.", 1);
-    refused(
-        "\"\\u12g4\"",
-        "Incorrect hex digit after \\u escape in string.",
-        1,
-    );
-    refused(
-        "\"\\u12",
-        "Incorrect hex digit after \\u escape in string.",
-        1,
-    );
+    refused("\"\\u12g4\"", "Incorrect hex digit after \\u escape in string.", 1);
+    refused("\"\\u12", "Incorrect hex digit after \\u escape in string.", 1);
     refused("\"\\ud800\"", "The surrogate pair in string is invalid.", 1);
     refused("\"\\udc00\"", "The surrogate pair in string is invalid.", 1);
-    refused(
-        "\"\\ud800\\u0041\"",
-        "The surrogate pair in string is invalid.",
-        1,
-    );
+    refused("\"\\ud800\\u0041\"", "The surrogate pair in string is invalid.", 1);
     refused("\"a\nb\"", "Invalid encoding in string.", 2);
     refused("1.", "Miss fraction part in number.", 2);
     refused("1.e5", "Miss fraction part in number.", 2);
@@ -107,10 +79,7 @@ fn syntax_errors_in_strings_and_numbers_have_their_offset() {
 #[test]
 fn invalid_utf8_is_found() {
     let mut reader = Reader::new(b"\"ab\xff\"");
-    let expected = Err(JsonError::Syntax {
-        message: "Invalid encoding in string.",
-        offset: 3,
-    });
+    let expected = Err(JsonError::Syntax { message: "Invalid encoding in string.", offset: 3 });
     assert_eq!(reader.skip(), expected);
 }
 
@@ -133,9 +102,7 @@ fn strings_are_unescaped() {
     ] {
         assert_eq!(Reader::new(text.as_bytes()).string().unwrap(), expected);
         let mut out = Vec::new();
-        Reader::new(text.as_bytes())
-            .append_string(&mut out)
-            .unwrap();
+        Reader::new(text.as_bytes()).append_string(&mut out).unwrap();
         assert_eq!(out, expected.as_bytes());
     }
 }
@@ -167,10 +134,7 @@ fn floats_beyond_range_are_refused_and_tiny_ones_vanish() {
     assert_eq!(scan("3.4028235e38").float(), Some(f32::MAX));
     assert_eq!(scan("1e-400").double(), Some(0.0));
     assert_eq!(scan("-1e-99999999999999").float(), Some(0.0));
-    assert_eq!(
-        scan("-0.0").float().map(f32::to_bits),
-        Some((-0.0_f32).to_bits())
-    );
+    assert_eq!(scan("-0.0").float().map(f32::to_bits), Some((-0.0_f32).to_bits()));
     assert_eq!(scan("-Inf").float(), Some(f32::NEG_INFINITY));
     assert!(scan("-NaN").double().unwrap().is_nan());
 }
@@ -189,11 +153,7 @@ fn floats_round_once() {
         ("7.006492321624085e-46", 0.0),
         ("7.006492321624086e-46", 1e-45),
     ] {
-        assert_eq!(
-            scan(text).float().map(f32::to_bits),
-            Some(expected.to_bits()),
-            "{text}"
-        );
+        assert_eq!(scan(text).float().map(f32::to_bits), Some(expected.to_bits()), "{text}");
     }
 }
 
@@ -203,12 +163,8 @@ fn numeral() -> impl Strategy<Value = String> {
     prop_oneof![
         short,
         long,
-        any::<f64>()
-            .prop_filter("finite", |f| f.is_finite())
-            .prop_map(|f| format!("{f:e}")),
-        any::<f32>()
-            .prop_filter("finite", |f| f.is_finite())
-            .prop_map(|f| f64::from(f).to_string()),
+        any::<f64>().prop_filter("finite", |f| f.is_finite()).prop_map(|f| format!("{f:e}")),
+        any::<f32>().prop_filter("finite", |f| f.is_finite()).prop_map(|f| f64::from(f).to_string()),
         // Exactly between two neighbours, and one digit to each side of it.
         (any::<u32>(), -1_i64..=1).prop_map(|(bits, off)| {
             let low = f64::from(f32::from_bits(bits & 0x4fff_ffff | 0x2000_0000));

@@ -12,21 +12,14 @@ pub fn parse_header_length(value: &str, body_len: usize) -> Result<usize, RestEr
     let text = value.trim();
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(RestError::HeaderLength {
-            value: value.to_owned(),
-        });
+        return Err(RestError::HeaderLength { value: value.to_owned() });
     }
     let Ok(length) = text.parse::<i32>() else {
-        return Err(RestError::HeaderLengthRange {
-            value: value.to_owned(),
-        });
+        return Err(RestError::HeaderLengthRange { value: value.to_owned() });
     };
     match usize::try_from(length) {
         Ok(length) if length <= body_len => Ok(length),
-        Ok(_) | Err(_) => Err(RestError::HeaderLengthBody {
-            body: body_len,
-            value: value.to_owned(),
-        }),
+        Ok(_) | Err(_) => Err(RestError::HeaderLengthBody { body: body_len, value: value.to_owned() }),
     }
 }
 
@@ -38,10 +31,7 @@ pub(super) fn split(
 ) -> Result<(Bytes, Blobs), RestError> {
     let length = header_length.unwrap_or(body.len());
     if length > limits.max_json {
-        return Err(RestError::JsonTooLarge {
-            size: length,
-            limit: limits.max_json,
-        });
+        return Err(RestError::JsonTooLarge { size: length, limit: limits.max_json });
     }
     if let Some(missing) = length.checked_sub(body.len())
         && missing > 0
@@ -74,12 +64,6 @@ impl Blobs {
 
     /// Checks that every byte belongs to an input.
     pub(super) fn finish(self, model: &str) -> Result<(), RestError> {
-        if self.rest.is_empty() {
-            Ok(())
-        } else {
-            Err(RestError::SurplusInput {
-                model: model.to_owned(),
-            })
-        }
+        if self.rest.is_empty() { Ok(()) } else { Err(RestError::SurplusInput { model: model.to_owned() }) }
     }
 }

@@ -176,12 +176,7 @@ pub fn model_list(names: &[String]) -> Bytes {
 }
 
 fn index_entry(out: &mut Vec<u8>, entry: &IndexEntry) {
-    let IndexEntry {
-        name,
-        version,
-        state,
-        reason,
-    } = entry;
+    let IndexEntry { name, version, state, reason } = entry;
     out.push(b'{');
     member(out, "name", name);
     for (key, value) in [("version", version), ("state", state), ("reason", reason)] {

@@ -8,11 +8,7 @@ use crate::json::{self, JsonError, Number, Reader};
 /// Reads one scalar and appends it to `out`, little-endian. Inlined with a constant datatype it is as
 /// fast as a reader written for that type.
 #[inline(always)]
-pub(super) fn read(
-    reader: &mut Reader<'_>,
-    datatype: DataType,
-    out: &mut Vec<u8>,
-) -> Result<(), JsonError> {
+pub(super) fn read(reader: &mut Reader<'_>, datatype: DataType, out: &mut Vec<u8>) -> Result<(), JsonError> {
     match datatype {
         DataType::Bool => out.push(u8::from(reader.boolean()?)),
         DataType::Uint8 => out.extend_from_slice(&reader.narrow_unsigned::<u8>()?.to_le_bytes()),
@@ -76,12 +72,7 @@ pub(super) fn write_all(out: &mut Vec<u8>, datatype: DataType, data: &[u8]) {
         DataType::Int32 => each(out, data, i32::from_le_bytes, json::integer),
         DataType::Int64 => each(out, data, i64::from_le_bytes, json::integer),
         DataType::Fp16 => each(out, data, |le| f16::from_le_bytes(le).to_f32(), json::float),
-        DataType::Bf16 => each(
-            out,
-            data,
-            |le| bf16::from_le_bytes(le).to_f32(),
-            json::float,
-        ),
+        DataType::Bf16 => each(out, data, |le| bf16::from_le_bytes(le).to_f32(), json::float),
         DataType::Fp32 => each(out, data, f32::from_le_bytes, json::float),
         DataType::Fp64 => each(out, data, f64::from_le_bytes, json::double),
         // Strings have no fixed size; callers write them from `Tensor::strings`.

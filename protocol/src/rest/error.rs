@@ -4,10 +4,7 @@ use crate::json::JsonError;
 use crate::{Code, Coded, DataType, ShapeError};
 
 /// A body that cannot be decoded, or a response that cannot be encoded as the client asked.
-#[expect(
-    missing_docs,
-    reason = "most fields are explained by the variant's message"
-)]
+#[expect(missing_docs, reason = "most fields are explained by the variant's message")]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RestError {
     /// Text that is not JSON.
@@ -52,11 +49,7 @@ pub enum RestError {
     #[error(
         "JSON input '{input}' has a byte_size ({size} bytes) that exceeds the maximum allowed value of {limit} bytes. Use --http-max-input-size to increase the limit."
     )]
-    DataTooLarge {
-        input: String,
-        size: usize,
-        limit: usize,
-    },
+    DataTooLarge { input: String, size: usize, limit: usize },
     /// A raw body larger than [`Limits::max_json`](super::Limits::max_json).
     #[error(
         "Raw input has a byte_size ({size} bytes) that exceeds the maximum allowed value of {limit} bytes. Use --http-max-input-size to increase the limit."
@@ -69,36 +62,24 @@ pub enum RestError {
     #[error("shape of input '{input}' has more than {limit} dimensions")]
     TooManyDims { input: String, limit: usize },
     /// A dimension beyond 63 bits.
-    #[error(
-        "invalid shape for input '{input}': shape {shape} contains one or more invalid dimensions"
-    )]
+    #[error("invalid shape for input '{input}': shape {shape} contains one or more invalid dimensions")]
     InvalidDims { input: String, shape: String },
     /// A product of dimensions over the limit on elements.
     #[error(
         "invalid shape for input '{input}': shape {shape} causes total element count to exceed maximum size of {limit}"
     )]
-    ElementOverflow {
-        input: String,
-        shape: String,
-        limit: u64,
-    },
+    ElementOverflow { input: String, shape: String, limit: u64 },
     /// An element count that overflows when multiplied by the element's size.
     #[error(
         "byte size overflow for input '{input}': element count ({elements}) * data type size ({size}) exceeds maximum allowed size ({})",
         i64::MAX
     )]
-    ByteOverflow {
-        input: String,
-        elements: u64,
-        size: usize,
-    },
+    ByteOverflow { input: String, elements: u64, size: usize },
     /// A datatype V2 does not have.
     #[error("invalid datatype '{datatype}' for input {input}")]
     Datatype { input: String, datatype: String },
     /// More or fewer scalars than the shape has elements.
-    #[error(
-        "Unable to parse 'data': Shape does not match true shape of 'data' field for input '{input}'"
-    )]
+    #[error("Unable to parse 'data': Shape does not match true shape of 'data' field for input '{input}'")]
     DataCount { input: String },
     /// Brackets that say another shape than the input's.
     #[error(
@@ -125,9 +106,7 @@ pub enum RestError {
         input: String,
     },
     /// An input in half precision as JSON.
-    #[error(
-        "receiving {datatype} data via JSON is not supported. Please use the binary data format for input {input}"
-    )]
+    #[error("receiving {datatype} data via JSON is not supported. Please use the binary data format for input {input}")]
     HalfInput { datatype: DataType, input: String },
     /// An input with no source of data, or with several.
     #[error(
@@ -141,14 +120,8 @@ pub enum RestError {
     #[error("Output can't set both 'shared_memory_region' and '{other}'")]
     OutputConflict { other: &'static str },
     /// Fewer bytes after the JSON than announced.
-    #[error(
-        "unexpected size for input '{input}', expecting {missing} additional bytes for model '{model}'"
-    )]
-    ShortInput {
-        input: String,
-        missing: usize,
-        model: String,
-    },
+    #[error("unexpected size for input '{input}', expecting {missing} additional bytes for model '{model}'")]
+    ShortInput { input: String, missing: usize, model: String },
     /// More bytes after the JSON than announced.
     #[error("unexpected additional input data for model '{model}'")]
     SurplusInput { model: String },
@@ -162,9 +135,7 @@ pub enum RestError {
     #[error("parameter '{key}' has invalid type. It should be either 'int', 'bool', or 'string'.")]
     ParameterType { key: String },
     /// A parameter with a reserved prefix.
-    #[error(
-        "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified."
-    )]
+    #[error("parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified.")]
     ReservedParameter,
     /// A raw body for a model of several inputs.
     #[error(
@@ -189,9 +160,7 @@ pub enum RestError {
     #[error("{0}")]
     Repository(String),
     /// An output in half precision, requested as JSON.
-    #[error(
-        "sending {datatype} data via JSON is not supported. Please use the binary data format for output {output}"
-    )]
+    #[error("sending {datatype} data via JSON is not supported. Please use the binary data format for output {output}")]
     HalfOutput { datatype: DataType, output: String },
     /// Strings that are not UTF-8, requested as JSON. Triton writes a broken document instead.
     #[error(
@@ -210,10 +179,7 @@ impl RestError {
     /// Converts a reader's error while reading `field`.
     pub(super) fn from_json(field: &str, error: &JsonError) -> Self {
         match error {
-            JsonError::Syntax { message, offset } => Self::Syntax {
-                message,
-                offset: *offset,
-            },
+            JsonError::Syntax { message, offset } => Self::Syntax { message, offset: *offset },
             JsonError::TooDeep => Self::TooDeep,
             JsonError::Mismatch(expected) => Self::field(field, expected.reason()),
             JsonError::OutOfRange(_) => Self::field(field, "number is out of range"),
@@ -228,10 +194,7 @@ impl RestError {
 
     /// A field with an invalid value.
     pub(super) fn field(field: &str, reason: impl Into<String>) -> Self {
-        Self::Field {
-            field: field.to_owned(),
-            reason: reason.into(),
-        }
+        Self::Field { field: field.to_owned(), reason: reason.into() }
     }
 }
 

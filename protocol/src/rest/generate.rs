@@ -21,16 +21,9 @@ use crate::{Delivery, InferRequest, InferResponse, Input, Parameter, Shape, Sour
 /// # Errors
 /// Not a JSON object, data of the wrong type or of a size that does not fill the input's dimensions,
 /// or invalid parameters.
-pub fn decode_generate(
-    target: &TargetModel<'_>,
-    body: &[u8],
-    limits: &Limits,
-) -> Result<InferRequest, RestError> {
+pub fn decode_generate(target: &TargetModel<'_>, body: &[u8], limits: &Limits) -> Result<InferRequest, RestError> {
     if body.len() > limits.max_json {
-        return Err(RestError::JsonTooLarge {
-            size: body.len(),
-            limit: limits.max_json,
-        });
+        return Err(RestError::JsonTooLarge { size: body.len(), limit: limits.max_json });
     }
     let mut reader = Reader::new(body);
     let mut draft = GenerateDraft {
@@ -125,17 +118,11 @@ fn shape(spec: &TensorSpec, count: usize, nesting: &Nesting) -> Result<Shape, Re
         return Ok(Shape::new(&dims)?);
     }
     let shape = fill(spec, count)?;
-    if nesting.fits(shape.dims()) {
-        Ok(shape)
-    } else {
-        Err(unfitting(spec))
-    }
+    if nesting.fits(shape.dims()) { Ok(shape) } else { Err(unfitting(spec)) }
 }
 
 fn unfitting(spec: &TensorSpec) -> RestError {
-    RestError::UnfittingShape {
-        input: spec.name.clone(),
-    }
+    RestError::UnfittingShape { input: spec.name.clone() }
 }
 
 /// Distributes elements over an input's dimensions: the fixed ones take theirs, the innermost
@@ -156,11 +143,7 @@ fn fill(spec: &TensorSpec, count: usize) -> Result<Shape, RestError> {
         *dim = std::mem::replace(&mut left, 1);
     }
     let shape = Shape::new(&dims)?;
-    if shape.elements() == count {
-        Ok(shape)
-    } else {
-        Err(error())
-    }
+    if shape.elements() == count { Ok(shape) } else { Err(error()) }
 }
 
 /// Encodes a generate response: outputs and response parameters as members, in order of their names;

@@ -16,8 +16,7 @@ const LIST: usize = 3;
 pub fn most_json_bytes(response: &InferResponse) -> usize {
     let outputs = response.outputs.iter();
     let json = outputs.filter(|(_, delivery)| matches!(delivery, Delivery::Json));
-    json.map(|(tensor, _)| most_bytes(tensor))
-        .fold(0, usize::saturating_add)
+    json.map(|(tensor, _)| most_bytes(tensor)).fold(0, usize::saturating_add)
 }
 
 fn most_bytes(tensor: &Tensor) -> usize {
@@ -27,8 +26,7 @@ fn most_bytes(tensor: &Tensor) -> usize {
         Some(_) => 0,
         None => tensor.data().len().saturating_sub(elements * LENGTH),
     };
-    each.saturating_add(text.saturating_mul(ESCAPED))
-        .saturating_add(most_nesting(tensor))
+    each.saturating_add(text.saturating_mul(ESCAPED)).saturating_add(most_nesting(tensor))
 }
 
 /// Brackets of a tensor that is nested by its shape, and its name in each row.
@@ -92,18 +90,13 @@ mod tests {
                 continue;
             };
             // Words that begin with each byte: extremes, and long fractions.
-            let data = (0..=255)
-                .flat_map(|byte: u8| (0..size).map(move |i| byte.wrapping_add(7 * i as u8)));
+            let data = (0..=255).flat_map(|byte: u8| (0..size).map(move |i| byte.wrapping_add(7 * i as u8)));
             let response = response(datatype, &[256, 1, 1], data.collect());
             let most = most_json_bytes(&response) + AROUND;
             let nested = encode_predict(&response).unwrap().len();
             assert!(nested <= most, "{datatype}: {nested} of {most}");
             if let Ok(flat) = encode_response(&response) {
-                assert!(
-                    flat.json.len() <= most,
-                    "{datatype}: {} of {most}",
-                    flat.json.len()
-                );
+                assert!(flat.json.len() <= most, "{datatype}: {} of {most}", flat.json.len());
             }
         }
     }

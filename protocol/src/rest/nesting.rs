@@ -33,10 +33,7 @@ struct OpenArray {
 impl Nesting {
     /// An array begins after so many scalars.
     pub(super) fn open(&mut self, count: usize) {
-        self.open.push(OpenArray {
-            begin: count,
-            ..OpenArray::default()
-        });
+        self.open.push(OpenArray { begin: count, ..OpenArray::default() });
     }
 
     /// The innermost array ends after so many scalars.

@@ -20,16 +20,9 @@ pub use self::write::encode_predict;
 /// # Errors
 /// Neither or both of `instances` and `inputs`, ragged arrays, unknown input names, rows that differ in
 /// names, or values of the wrong type.
-pub fn decode_predict(
-    target: &TargetModel<'_>,
-    body: &[u8],
-    limits: &Limits,
-) -> Result<InferRequest, RestError> {
+pub fn decode_predict(target: &TargetModel<'_>, body: &[u8], limits: &Limits) -> Result<InferRequest, RestError> {
     if body.len() > limits.max_json {
-        return Err(RestError::JsonTooLarge {
-            size: body.len(),
-            limit: limits.max_json,
-        });
+        return Err(RestError::JsonTooLarge { size: body.len(), limit: limits.max_json });
     }
     let mut reader = Reader::new(body);
     let mut columns = None;
@@ -41,9 +34,7 @@ pub fn decode_predict(
             continue;
         }
         if columns.is_some() {
-            return Err(predict_error(
-                "request must have either 'instances' or 'inputs'",
-            ));
+            return Err(predict_error("request must have either 'instances' or 'inputs'"));
         }
         let mut read = Columns::new(target, limits);
         if key == "instances" {
@@ -54,8 +45,7 @@ pub fn decode_predict(
         columns = Some(read);
     }
     reader.finish().field("request")?;
-    let columns =
-        columns.ok_or_else(|| predict_error("request has neither 'instances' nor 'inputs'"))?;
+    let columns = columns.ok_or_else(|| predict_error("request has neither 'instances' nor 'inputs'"))?;
     Ok(request(target, columns.finish()?, Delivery::Json))
 }
 

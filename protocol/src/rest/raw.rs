@@ -13,22 +13,12 @@ use crate::{Batching, DataType, Delivery, InferRequest, Input, Shape, Source, Te
 /// # Errors
 /// A model with other than one input, a shape that cannot be deduced from the size, a body beyond
 /// [`Limits::max_json`].
-pub fn decode_raw(
-    target: &TargetModel<'_>,
-    body: Bytes,
-    limits: &Limits,
-) -> Result<InferRequest, RestError> {
+pub fn decode_raw(target: &TargetModel<'_>, body: Bytes, limits: &Limits) -> Result<InferRequest, RestError> {
     let [spec] = target.inputs else {
-        return Err(RestError::RawInputs {
-            count: target.inputs.len(),
-            model: target.model.to_owned(),
-        });
+        return Err(RestError::RawInputs { count: target.inputs.len(), model: target.model.to_owned() });
     };
     if body.len() > limits.max_json {
-        return Err(RestError::RawTooLarge {
-            size: body.len(),
-            limit: limits.max_json,
-        });
+        return Err(RestError::RawTooLarge { size: body.len(), limit: limits.max_json });
     }
     let (dims, data) = match spec.datatype.size() {
         Some(size) => (deduce(target, spec, body.len() / size)?, body),
@@ -44,11 +34,7 @@ pub fn decode_raw(
 }
 
 /// Makes a request of nothing but its inputs.
-pub(super) fn request(
-    target: &TargetModel<'_>,
-    inputs: Vec<Input>,
-    default_delivery: Delivery,
-) -> InferRequest {
+pub(super) fn request(target: &TargetModel<'_>, inputs: Vec<Input>, default_delivery: Delivery) -> InferRequest {
     InferRequest {
         model: target.model.to_owned(),
         version: target.version.to_owned(),
@@ -72,11 +58,7 @@ fn single_row(target: &TargetModel<'_>, spec: &TensorSpec) -> Vec<i64> {
 
 /// Computes the variable dimension from the count of elements. Bytes left over are found later, when
 /// every input's size is compared with its shape.
-fn deduce(
-    target: &TargetModel<'_>,
-    spec: &TensorSpec,
-    elements: usize,
-) -> Result<Vec<i64>, RestError> {
+fn deduce(target: &TargetModel<'_>, spec: &TensorSpec, elements: usize) -> Result<Vec<i64>, RestError> {
     let mut dims = single_row(target, spec);
     let fixed = dims.iter().filter(|dim| **dim >= 0);
     let fixed = fixed.fold(1_i64, |product, dim| product.saturating_mul(*dim));
@@ -86,22 +68,14 @@ fn deduce(
         *dim = elements.checked_div(fixed).unwrap_or(0);
     }
     if variable.next().is_some() {
-        return Err(RestError::RawShape {
-            input: spec.name.clone(),
-        });
+        return Err(RestError::RawShape { input: spec.name.clone() });
     }
     Ok(dims)
 }
 
-fn one_string(
-    target: &TargetModel<'_>,
-    spec: &TensorSpec,
-    body: &Bytes,
-) -> Result<(Vec<i64>, Bytes), RestError> {
+fn one_string(target: &TargetModel<'_>, spec: &TensorSpec, body: &Bytes) -> Result<(Vec<i64>, Bytes), RestError> {
     debug_assert_eq!(spec.datatype, DataType::Bytes);
-    let error = || RestError::RawBytes {
-        input: spec.name.clone(),
-    };
+    let error = || RestError::RawBytes { input: spec.name.clone() };
     let dims = single_row(target, spec);
     if dims.iter().any(|dim| *dim != 1) {
         return Err(error());

@@ -130,10 +130,7 @@ fn members(
     reader.begin_object().field(object)?;
     while let Some(key) = reader.key().field(object)? {
         if !seen.insert(key.to_string()) {
-            return Err(RestError::DuplicateKey {
-                key: key.into_owned(),
-                object,
-            });
+            return Err(RestError::DuplicateKey { key: key.into_owned(), object });
         }
         member(reader, &key)?;
     }

@@ -111,10 +111,7 @@ pub(super) fn once<T>(
     value: Option<T>,
 ) -> Result<(), RestError> {
     if slot.is_some() {
-        return Err(RestError::DuplicateKey {
-            key: key.to_owned(),
-            object,
-        });
+        return Err(RestError::DuplicateKey { key: key.to_owned(), object });
     }
     *slot = value;
     Ok(())
@@ -131,10 +128,7 @@ fn list<'a, T>(
     let mut items = Vec::new();
     while reader.element().field(field)? {
         if items.len() == limits.max_tensors {
-            return Err(RestError::TooMany {
-                list: field,
-                limit: limits.max_tensors,
-            });
+            return Err(RestError::TooMany { list: field, limit: limits.max_tensors });
         }
         // The error names the list, because the object has no key of its own.
         if reader.kind().field(field)? != Kind::Object {
@@ -146,11 +140,7 @@ fn list<'a, T>(
 }
 
 /// Joins each input with its data.
-fn attach_data(
-    heads: Vec<InputHead>,
-    blobs: &mut Blobs,
-    model: &str,
-) -> Result<Vec<Input>, RestError> {
+fn attach_data(heads: Vec<InputHead>, blobs: &mut Blobs, model: &str) -> Result<Vec<Input>, RestError> {
     let mut inputs = Vec::with_capacity(heads.len());
     for head in heads {
         let source = match head.data {
@@ -158,12 +148,7 @@ fn attach_data(
             InputData::Blob(size) => Source::Inline(blobs.take(size, &head.name, model)?),
             InputData::Shared(range) => Source::Shared(range),
         };
-        inputs.push(Input {
-            name: head.name,
-            datatype: head.datatype,
-            shape: head.shape,
-            source,
-        });
+        inputs.push(Input { name: head.name, datatype: head.datatype, shape: head.shape, source });
     }
     Ok(inputs)
 }

@@ -54,13 +54,7 @@ impl Encoded {
 /// # Errors
 /// FP16 and BF16 outputs, or strings that are not UTF-8, with a delivery as JSON.
 pub fn encode_response(response: &InferResponse) -> Result<Encoded, RestError> {
-    let InferResponse {
-        model,
-        version,
-        id,
-        parameters,
-        outputs,
-    } = response;
+    let InferResponse { model, version, id, parameters, outputs } = response;
     let mut out = Vec::with_capacity(256);
     let mut blobs = Vec::new();
     out.push(b'{');
@@ -83,11 +77,7 @@ pub fn encode_response(response: &InferResponse) -> Result<Encoded, RestError> {
         write_output(&mut out, &mut blobs, tensor, delivery)?;
     }
     out.extend_from_slice(b"]}");
-    Ok(Encoded {
-        header_length: (!blobs.is_empty()).then_some(out.len()),
-        json: out.into(),
-        blobs,
-    })
+    Ok(Encoded { header_length: (!blobs.is_empty()).then_some(out.len()), json: out.into(), blobs })
 }
 
 fn write_output(
@@ -134,10 +124,7 @@ fn write_output(
 /// Refuses half precision, which V2 has in binary only.
 pub(super) fn refuse_half(tensor: &Tensor) -> Result<(), RestError> {
     if matches!(tensor.datatype(), DataType::Fp16 | DataType::Bf16) {
-        return Err(RestError::HalfOutput {
-            datatype: tensor.datatype(),
-            output: tensor.name().to_owned(),
-        });
+        return Err(RestError::HalfOutput { datatype: tensor.datatype(), output: tensor.name().to_owned() });
     }
     Ok(())
 }
@@ -153,9 +140,7 @@ pub(super) fn write_elements(out: &mut Vec<u8>, tensor: &Tensor) -> Result<(), R
         if i > 0 {
             out.push(b',');
         }
-        let text = std::str::from_utf8(element).map_err(|_| RestError::NotUtf8 {
-            output: tensor.name().to_owned(),
-        })?;
+        let text = std::str::from_utf8(element).map_err(|_| RestError::NotUtf8 { output: tensor.name().to_owned() })?;
         json::string(out, text);
     }
     Ok(())

@@ -37,11 +37,7 @@ impl From<JsonError> for ElementsError {
 impl DataDecoder<'_> {
     /// Decodes an array of exactly as many scalars as the shape has elements. V2 lets clients send tensors flat or
     /// nested; brackets that say another shape than the request are refused.
-    pub(super) fn decode_array(
-        &self,
-        reader: &mut Reader<'_>,
-        shape: &Shape,
-    ) -> Result<Bytes, RestError> {
+    pub(super) fn decode_array(&self, reader: &mut Reader<'_>, shape: &Shape) -> Result<Bytes, RestError> {
         let elements = shape.elements();
         self.refuse_half()?;
         let size = self.datatype.size();
@@ -57,26 +53,17 @@ impl DataDecoder<'_> {
         if count == elements && !nesting.fits(shape.dims()) {
             return Err(self.nesting_error());
         }
-        if count == elements {
-            Ok(data.into())
-        } else {
-            Err(self.count_error())
-        }
+        if count == elements { Ok(data.into()) } else { Err(self.count_error()) }
     }
 
     /// Decodes a scalar, or an array of any length, and returns the bytes with the count of scalars and their nesting.
-    pub(super) fn decode_any(
-        &self,
-        reader: &mut Reader<'_>,
-    ) -> Result<(Bytes, usize, Nesting), RestError> {
+    pub(super) fn decode_any(&self, reader: &mut Reader<'_>) -> Result<(Bytes, usize, Nesting), RestError> {
         self.refuse_half()?;
         let (mut data, mut nesting) = (Vec::new(), Nesting::default());
         let count = if reader.at_array() {
             self.decode_elements(reader, usize::MAX, &mut nesting, &mut data)
         } else {
-            elements::read(reader, self.datatype, &mut data)
-                .map(|()| 1)
-                .map_err(ElementsError::Json)
+            elements::read(reader, self.datatype, &mut data).map(|()| 1).map_err(ElementsError::Json)
         };
         let count = count.map_err(|error| self.rest_error(reader.text(), error))?;
         self.check_size(data.len())?;
@@ -84,11 +71,7 @@ impl DataDecoder<'_> {
     }
 
     /// Decodes one scalar, for V1, where nesting matters.
-    pub(super) fn decode_scalar(
-        &self,
-        reader: &mut Reader<'_>,
-        data: &mut Vec<u8>,
-    ) -> Result<(), RestError> {
+    pub(super) fn decode_scalar(&self, reader: &mut Reader<'_>, data: &mut Vec<u8>) -> Result<(), RestError> {
         elements::read(reader, self.datatype, data)
             .map_err(|error| self.rest_error(reader.text(), ElementsError::Json(error)))?;
         self.check_size(data.len())
@@ -155,47 +138,34 @@ impl DataDecoder<'_> {
     }
 
     fn nesting_error(&self) -> RestError {
-        RestError::DataNesting {
-            input: self.name.to_owned(),
-        }
+        RestError::DataNesting { input: self.name.to_owned() }
     }
 
     fn refuse_half(&self) -> Result<(), RestError> {
         if matches!(self.datatype, DataType::Fp16 | DataType::Bf16) {
-            return Err(RestError::HalfInput {
-                datatype: self.datatype,
-                input: self.name.to_owned(),
-            });
+            return Err(RestError::HalfInput { datatype: self.datatype, input: self.name.to_owned() });
         }
         Ok(())
     }
 
     fn check_size(&self, size: usize) -> Result<(), RestError> {
         if size > self.max_bytes {
-            return Err(RestError::DataTooLarge {
-                input: self.name.to_owned(),
-                size,
-                limit: self.max_bytes,
-            });
+            return Err(RestError::DataTooLarge { input: self.name.to_owned(), size, limit: self.max_bytes });
         }
         Ok(())
     }
 
     fn count_error(&self) -> RestError {
-        RestError::DataCount {
-            input: self.name.to_owned(),
-        }
+        RestError::DataCount { input: self.name.to_owned() }
     }
 
     #[cold]
     fn rest_error(&self, text: &[u8], error: ElementsError) -> RestError {
         match error {
             ElementsError::TooMany => self.count_error(),
-            ElementsError::TooLarge(size) => RestError::DataTooLarge {
-                input: self.name.to_owned(),
-                size,
-                limit: self.max_bytes,
-            },
+            ElementsError::TooLarge(size) => {
+                RestError::DataTooLarge { input: self.name.to_owned(), size, limit: self.max_bytes }
+            }
             ElementsError::Json(JsonError::OutOfRange(range)) => RestError::OutOfRange {
                 field: self.field.to_owned(),
                 value: excerpt(text.get(range).unwrap_or_default()),

@@ -81,10 +81,7 @@ pub(crate) struct Corpus {
 
 impl Corpus {
     pub(crate) fn new(seeds: &[&[u8]]) -> Self {
-        Self {
-            inputs: seeds.iter().map(|seed| seed.to_vec()).collect(),
-            seen: HashSet::new(),
-        }
+        Self { inputs: seeds.iter().map(|seed| seed.to_vec()).collect(), seen: HashSet::new() }
     }
 
     /// Keeps an input whose outcome is new, apart from digits.

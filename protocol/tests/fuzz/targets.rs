@@ -2,13 +2,11 @@
 
 use bytes::Bytes;
 use weir_protocol::rest::{
-    Limits, RestError, TargetModel, decode_generate, decode_index, decode_load, decode_predict,
-    decode_raw, decode_request, decode_unload, encode_generate, encode_predict, encode_response,
-    parse_header_length,
+    Limits, RestError, TargetModel, decode_generate, decode_index, decode_load, decode_predict, decode_raw,
+    decode_request, decode_unload, encode_generate, encode_predict, encode_response, parse_header_length,
 };
 use weir_protocol::{
-    Batching, DataType, Delivery, InferRequest, InferResponse, Parameters, Source, Tensor,
-    TensorSpec,
+    Batching, DataType, Delivery, InferRequest, InferResponse, Parameters, Source, Tensor, TensorSpec,
 };
 
 /// A decoder under test, with its seeds.
@@ -20,36 +18,12 @@ pub(crate) struct FuzzTarget {
 
 /// All decoders of bytes from clients.
 pub(crate) const TARGETS: &[FuzzTarget] = &[
-    FuzzTarget {
-        name: "request",
-        seeds: REQUESTS,
-        check: request,
-    },
-    FuzzTarget {
-        name: "binary",
-        seeds: BINARY,
-        check: binary,
-    },
-    FuzzTarget {
-        name: "reader",
-        seeds: DOCUMENTS,
-        check: reader,
-    },
-    FuzzTarget {
-        name: "generate",
-        seeds: GENERATE,
-        check: generate,
-    },
-    FuzzTarget {
-        name: "predict",
-        seeds: PREDICT,
-        check: predict,
-    },
-    FuzzTarget {
-        name: "small",
-        seeds: SMALL,
-        check: small,
-    },
+    FuzzTarget { name: "request", seeds: REQUESTS, check: request },
+    FuzzTarget { name: "binary", seeds: BINARY, check: binary },
+    FuzzTarget { name: "reader", seeds: DOCUMENTS, check: reader },
+    FuzzTarget { name: "generate", seeds: GENERATE, check: generate },
+    FuzzTarget { name: "predict", seeds: PREDICT, check: predict },
+    FuzzTarget { name: "small", seeds: SMALL, check: small },
 ];
 
 const REQUESTS: &[&[u8]] = &[
@@ -88,10 +62,7 @@ const SMALL: &[&[u8]] = &[
 ];
 
 fn limits() -> Limits {
-    Limits {
-        max_json: 3000,
-        max_tensors: 8,
-    }
+    Limits { max_json: 3000, max_tensors: 8 }
 }
 
 fn outcome<T>(result: Result<T, RestError>) -> String {
@@ -106,9 +77,7 @@ fn request(body: &[u8]) -> String {
     let decoded = decode_request("m", "1", body.clone(), None, &limits());
     if let Ok(decoded) = &decoded {
         // Only blobs may differ in size from what their shapes need.
-        let json_only = !body
-            .windows(6)
-            .any(|window| window == b"binary" || window.contains(&b'\\'));
+        let json_only = !body.windows(6).any(|window| window == b"binary" || window.contains(&b'\\'));
         round_trip(decoded, json_only);
     }
     outcome(decoded)
@@ -140,9 +109,7 @@ fn binary(body: &[u8]) -> String {
 fn round_trip(request: &InferRequest, all_fit: bool) {
     let tensors = tensors(request, all_fit);
     for delivery in [Delivery::Binary, Delivery::Json] {
-        let outputs = tensors
-            .iter()
-            .map(|tensor| (tensor.clone(), delivery.clone()));
+        let outputs = tensors.iter().map(|tensor| (tensor.clone(), delivery.clone()));
         let Ok(encoded) = encode_response(&response(outputs.collect())) else {
             assert_eq!(delivery, Delivery::Json);
             continue;
@@ -157,10 +124,7 @@ fn round_trip(request: &InferRequest, all_fit: bool) {
         }
         // JSON has one true and one NaN, so there the text is compared.
         let outputs = again.into_iter().map(|tensor| (tensor, delivery.clone()));
-        assert_eq!(
-            encode_response(&self::response(outputs.collect())).unwrap(),
-            encoded
-        );
+        assert_eq!(encode_response(&self::response(outputs.collect())).unwrap(), encoded);
     }
 }
 
@@ -201,29 +165,17 @@ fn reader(document: &[u8]) -> String {
         Ok(_) => assert!(!comparable || !syntax, "serde_json accepts it: {ours:?}"),
         Err(error) if error.to_string().contains("number out of range") => {}
         // A document may close the object around it; then our error can be about a member before it.
-        Err(error) => assert!(
-            !comparable || ours.is_err(),
-            "serde_json refuses it: {error}"
-        ),
+        Err(error) => assert!(!comparable || ours.is_err(), "serde_json refuses it: {error}"),
     }
     outcome(ours)
 }
 
 fn target(inputs: &[TensorSpec]) -> TargetModel<'_> {
-    TargetModel {
-        model: "m",
-        version: "",
-        inputs,
-        batching: Batching::FirstDimension,
-    }
+    TargetModel { model: "m", version: "", inputs, batching: Batching::FirstDimension }
 }
 
 fn spec(name: &str, datatype: DataType, shape: &[i64]) -> TensorSpec {
-    TensorSpec {
-        name: name.to_owned(),
-        datatype,
-        shape: shape.to_vec(),
-    }
+    TensorSpec { name: name.to_owned(), datatype, shape: shape.to_vec() }
 }
 
 fn generate(body: &[u8]) -> String {
@@ -235,10 +187,7 @@ fn generate(body: &[u8]) -> String {
     let decoded = decode_generate(&target(&specs), body, &limits());
     if let Ok(decoded) = &decoded {
         let tensors = tensors(decoded, true);
-        let outputs: Vec<_> = tensors
-            .iter()
-            .map(|t| (t.clone(), Delivery::Json))
-            .collect();
+        let outputs: Vec<_> = tensors.iter().map(|t| (t.clone(), Delivery::Json)).collect();
         let body = encode_generate(&response(outputs)).unwrap();
         let again = decode_generate(&target(&specs), &body, &Limits::DEFAULT).unwrap();
         let mut again = self::tensors(&again, true);
@@ -249,11 +198,8 @@ fn generate(body: &[u8]) -> String {
 }
 
 fn predict(body: &[u8]) -> String {
-    let several = [
-        spec("x", DataType::Fp32, &[-1, 2]),
-        spec("s", DataType::Bytes, &[-1]),
-        spec("h", DataType::Bf16, &[-1]),
-    ];
+    let several =
+        [spec("x", DataType::Fp32, &[-1, 2]), spec("s", DataType::Bytes, &[-1]), spec("h", DataType::Bf16, &[-1])];
     let mut outcomes = outcome(echo_predict(body, &several));
     for only in &several {
         outcomes.push_str(&outcome(echo_predict(body, std::slice::from_ref(only))));
@@ -265,27 +211,16 @@ fn predict(body: &[u8]) -> String {
 fn echo_predict(body: &[u8], specs: &[TensorSpec]) -> Result<(), RestError> {
     let decoded = decode_predict(&target(specs), body, &limits())?;
     let tensors = tensors(&decoded, true);
-    let outputs = tensors
-        .iter()
-        .map(|t| (t.clone(), Delivery::Json))
-        .collect();
+    let outputs = tensors.iter().map(|t| (t.clone(), Delivery::Json)).collect();
     let Ok(body) = encode_predict(&response(outputs)) else {
         return Ok(());
     };
     if tensors.is_empty() || tensors.iter().any(|tensor| tensor.shape().elements() == 0) {
         return Ok(());
     }
-    let body = [
-        b"{\"instances\":",
-        body.strip_prefix(b"{\"predictions\":").unwrap(),
-    ]
-    .concat();
+    let body = [b"{\"instances\":", body.strip_prefix(b"{\"predictions\":").unwrap()].concat();
     let names: Vec<&str> = tensors.iter().map(Tensor::name).collect();
-    let specs: Vec<TensorSpec> = specs
-        .iter()
-        .filter(|spec| names.contains(&spec.name.as_str()))
-        .cloned()
-        .collect();
+    let specs: Vec<TensorSpec> = specs.iter().filter(|spec| names.contains(&spec.name.as_str())).cloned().collect();
     let again = decode_predict(&target(&specs), &body, &Limits::DEFAULT).unwrap();
     assert_eq!(self::tensors(&again, true), tensors);
     Ok(())
@@ -293,11 +228,5 @@ fn echo_predict(body: &[u8], specs: &[TensorSpec]) -> Result<(), RestError> {
 
 fn small(body: &[u8]) -> String {
     let length = parse_header_length(&String::from_utf8_lossy(body), 100);
-    [
-        outcome(decode_index(body)),
-        outcome(decode_load(body)),
-        outcome(decode_unload(body)),
-        outcome(length),
-    ]
-    .join(" ")
+    [outcome(decode_index(body)), outcome(decode_load(body)), outcome(decode_unload(body)), outcome(length)].join(" ")
 }

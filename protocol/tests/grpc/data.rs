@@ -75,9 +75,7 @@ fn typed_contents_become_the_raw_bytes_of_every_datatype() {
         let mut one = input("x", datatype.name(), &[2]);
         one.contents = Some(contents);
         let decoded = decode_request(request(vec![one], &[])).unwrap();
-        let [x] = decoded.inputs.as_slice() else {
-            panic!("{decoded:?}")
-        };
+        let [x] = decoded.inputs.as_slice() else { panic!("{decoded:?}") };
         assert_eq!(x.source, Source::Inline(bytes.clone().into()), "{datatype}");
         let shape = Shape::new(&[2]).unwrap();
         Tensor::new("x".to_owned(), datatype, shape, bytes.into()).expect("fits its shape");
@@ -90,9 +88,7 @@ fn raw_contents_are_shared_with_the_message_not_copied() {
     let sent = Bytes::from(sent);
     let message = ModelInferRequest::decode(sent.clone()).unwrap();
     let decoded = decode_request(message).unwrap();
-    let Source::Inline(data) = &decoded.inputs[0].source else {
-        panic!("inline")
-    };
+    let Source::Inline(data) = &decoded.inputs[0].source else { panic!("inline") };
     assert_eq!(data.as_ref(), b"abcd");
     assert!(sent.as_ptr_range().contains(&data.as_ptr()));
 }
@@ -108,18 +104,10 @@ fn inputs_in_shared_memory_take_no_raw_entry_and_surplus_is_ignored() {
     let inputs = vec![input("a", "INT8", &[1]), shared, input("b", "INT8", &[1])];
     let decoded = decode_request(request(inputs, &[b"a", b"b", b"surplus"])).unwrap();
     let sources: Vec<&Source> = decoded.inputs.iter().map(|input| &input.source).collect();
-    let range = SharedRange {
-        region: "r".to_owned(),
-        offset: 4,
-        size: 2,
-    };
+    let range = SharedRange { region: "r".to_owned(), offset: 4, size: 2 };
     assert_eq!(
         sources,
-        [
-            &Source::Inline(Bytes::from_static(b"a")),
-            &Source::Shared(range),
-            &Source::Inline(Bytes::from_static(b"b")),
-        ]
+        [&Source::Inline(Bytes::from_static(b"a")), &Source::Shared(range), &Source::Inline(Bytes::from_static(b"b")),]
     );
 }
 
@@ -132,10 +120,7 @@ fn filled(fill: fn(&mut InferTensorContents)) -> Option<InferTensorContents> {
 /// An input whose data lies in shared memory and in the message.
 fn twice(contents: Option<InferTensorContents>) -> Vec<InferInputTensor> {
     let mut inputs = with("FP32", contents);
-    inputs[0].parameters = map([
-        ("shared_memory_region", text("r")),
-        ("shared_memory_byte_size", int(4)),
-    ]);
+    inputs[0].parameters = map([("shared_memory_region", text("r")), ("shared_memory_byte_size", int(4))]);
     inputs
 }
 
@@ -169,22 +154,13 @@ fn data_is_refused_in_tritons_words() {
             "unexpected explicit tensor data for input tensor 'x' for model 'm' of type 'FP32', \
              expected datatype 'FP16'",
         ),
+        (request(with("FP32", None), &[]), "unable to find data for input tensor 'x' for model 'm' in request."),
         (
-            request(with("FP32", None), &[]),
-            "unable to find data for input tensor 'x' for model 'm' in request.",
-        ),
-        (
-            request(
-                with("INT8", filled(|some| some.int_contents = vec![128])),
-                &[],
-            ),
+            request(with("INT8", filled(|some| some.int_contents = vec![128])), &[]),
             "value 128 of input tensor 'x' for model 'm' is out of range for datatype 'INT8'",
         ),
         (
-            request(
-                with("UINT16", filled(|some| some.uint_contents = vec![65536])),
-                &[],
-            ),
+            request(with("UINT16", filled(|some| some.uint_contents = vec![65536])), &[]),
             "value 65536 of input tensor 'x' for model 'm' is out of range for datatype 'UINT16'",
         ),
     ];
@@ -218,10 +194,7 @@ fn impossible_tensors_are_refused_by_name() {
             ),
         ),
         (
-            request(
-                vec![input("x", "INT8", &[1]), input("x", "INT8", &[1])],
-                &[b"a", b"b"],
-            ),
+            request(vec![input("x", "INT8", &[1]), input("x", "INT8", &[1])], &[b"a", b"b"]),
             "input 'x' already exists in request".to_owned(),
         ),
     ];

@@ -35,9 +35,7 @@ fn request(inputs: Vec<InferInputTensor>, raw: &[&'static [u8]]) -> ModelInferRe
 }
 
 fn given(choice: ParameterChoice) -> InferParameter {
-    InferParameter {
-        parameter_choice: Some(choice),
-    }
+    InferParameter { parameter_choice: Some(choice) }
 }
 
 fn text(value: &str) -> InferParameter {

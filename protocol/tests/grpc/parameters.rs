@@ -17,25 +17,13 @@ fn parameters_outputs_and_version_are_read() {
         ("priority", given(ParameterChoice::Uint64Param(u64::MAX))),
         ("timeout", int(5)),
         ("sequence_id", text("s")),
-        (
-            "triton_enable_empty_final_response",
-            given(ParameterChoice::BoolParam(true)),
-        ),
+        ("triton_enable_empty_final_response", given(ParameterChoice::BoolParam(true))),
         ("mine", given(ParameterChoice::DoubleParam(0.5))),
     ]);
-    let output = |name: &str, parameters| InferRequestedOutputTensor {
-        name: name.to_owned(),
-        parameters,
-    };
+    let output = |name: &str, parameters| InferRequestedOutputTensor { name: name.to_owned(), parameters };
     sent.outputs = vec![
         output("p", map([("classification", int(3))])),
-        output(
-            "q",
-            map([
-                ("shared_memory_region", text("r")),
-                ("shared_memory_byte_size", int(8)),
-            ]),
-        ),
+        output("q", map([("shared_memory_region", text("r")), ("shared_memory_byte_size", int(8))])),
     ];
     let decoded = decode_request(sent).unwrap();
     assert_eq!((decoded.id.as_str(), decoded.version.as_str()), ("7", "3"));
@@ -43,11 +31,7 @@ fn parameters_outputs_and_version_are_read() {
     assert_eq!(decoded.parameters["mine"], Parameter::Double(0.5));
     assert_eq!(decoded.outputs[0].classes.unwrap().get(), 3);
     assert_eq!(decoded.outputs[0].delivery, Delivery::Binary);
-    let range = SharedRange {
-        region: "r".to_owned(),
-        offset: 0,
-        size: 8,
-    };
+    let range = SharedRange { region: "r".to_owned(), offset: 0, size: 8 };
     assert_eq!(decoded.outputs[1].delivery, Delivery::Shared(range));
     assert_eq!(decoded.default_delivery, Delivery::Binary);
 }
@@ -77,36 +61,16 @@ fn parameters_are_refused_in_tritons_words() {
             "invalid value type for 'x' parameter, expected int64_param, bool_param, or \
              string_param.",
         ),
-        (
-            "priority",
-            text("1"),
-            "invalid value type for 'priority' parameter, expected int64_param or uint64_param.",
-        ),
-        (
-            "priority",
-            int(-1),
-            "invalid value for 'priority', expected value >= 0.",
-        ),
-        (
-            "timeout",
-            bool_param(),
-            "invalid value type for 'timeout' parameter, expected int64_param.",
-        ),
+        ("priority", text("1"), "invalid value type for 'priority' parameter, expected int64_param or uint64_param."),
+        ("priority", int(-1), "invalid value for 'priority', expected value >= 0."),
+        ("timeout", bool_param(), "invalid value type for 'timeout' parameter, expected int64_param."),
         (
             "sequence_id",
             bool_param(),
             "invalid value type for 'sequence_id' parameter, expected int64_param or string_param.",
         ),
-        (
-            "sequence_start",
-            int(1),
-            "invalid value type for 'sequence_start' parameter, expected bool_param.",
-        ),
-        (
-            "sequence_end",
-            int(1),
-            "invalid value type for 'sequence_end' parameter, expected bool_param.",
-        ),
+        ("sequence_start", int(1), "invalid value type for 'sequence_start' parameter, expected bool_param."),
+        ("sequence_end", int(1), "invalid value type for 'sequence_end' parameter, expected bool_param."),
         (
             "triton_enable_empty_final_response",
             int(1),
@@ -126,10 +90,7 @@ fn output_parameters_are_refused_by_name() {
     let region = || ("shared_memory_region", text("r"));
     let size = |value| ("shared_memory_byte_size", int(value));
     let cases = [
-        (
-            map([("classification", int(0))]),
-            "invalid value for 'classification', expected value > 0.",
-        ),
+        (map([("classification", int(0))]), "invalid value for 'classification', expected value > 0."),
         (
             map([("classification", text("1"))]),
             "invalid value type for 'classification' parameter, expected int64_param.",
@@ -172,20 +133,14 @@ fn output_parameters_are_refused_by_name() {
     ];
     for (parameters, sentence) in cases {
         let mut sent = request(vec![], &[]);
-        sent.outputs = vec![InferRequestedOutputTensor {
-            name: "y".to_owned(),
-            parameters,
-        }];
+        sent.outputs = vec![InferRequestedOutputTensor { name: "y".to_owned(), parameters }];
         assert_eq!(refusal(sent), sentence);
     }
 }
 
 #[test]
 fn names_and_versions_are_refused() {
-    let output = InferRequestedOutputTensor {
-        name: "y".to_owned(),
-        ..Default::default()
-    };
+    let output = InferRequestedOutputTensor { name: "y".to_owned(), ..Default::default() };
     let mut twice = request(vec![], &[]);
     twice.outputs = vec![output.clone(), output];
     assert_eq!(refusal(twice), "output 'y' already exists in request");

@@ -17,10 +17,7 @@ fn the_model_name_is_found_at_the_start_of_a_message() {
     assert_eq!(peek_model_name(field, b"\x0f"), Peek::Malformed);
     assert_eq!(peek_model_name(field, &[0xff; 11]), Peek::Malformed);
     let load = NameField::of("RepositoryModelLoad").unwrap();
-    assert_eq!(
-        peek_model_name(load, b"\x0a\x04repo\x12\x01m"),
-        Peek::Found("m")
-    );
+    assert_eq!(peek_model_name(load, b"\x0a\x04repo\x12\x01m"), Peek::Found("m"));
     assert_eq!(NameField::of("ServerLive"), None);
 }
 
@@ -47,10 +44,7 @@ fn a_name_behind_long_fields_is_found() {
     for end in [0, 1, 4000, body.len() - 1] {
         assert_eq!(find_model_name(field, &body[..end]), None, "{end}");
     }
-    assert_eq!(
-        find_model_name(field, &b"\x0a\x01a\x0a\x01b"[..]).as_deref(),
-        Some("b")
-    );
+    assert_eq!(find_model_name(field, &b"\x0a\x01a\x0a\x01b"[..]).as_deref(), Some("b"));
     for broken in [&b"\x0a\x01\xff"[..], b"\x0f", &[0xff; 11]] {
         assert_eq!(find_model_name(field, broken), None, "{broken:?}");
     }

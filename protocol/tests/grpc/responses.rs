@@ -6,9 +6,7 @@ use prost::Message;
 use weir_protocol::grpc::proto::ModelInferRequest;
 use weir_protocol::grpc::proto::infer_parameter::ParameterChoice;
 use weir_protocol::grpc::{GrpcError, decode_request, encode_response, status};
-use weir_protocol::{
-    DataType, Delivery, InferResponse, Parameter, Parameters, Shape, SharedRange, Source, Tensor,
-};
+use weir_protocol::{DataType, Delivery, InferResponse, Parameter, Parameters, Shape, SharedRange, Source, Tensor};
 
 use super::{given, input, int, map, request, text};
 
@@ -33,19 +31,9 @@ fn a_status_fits_what_clients_take_as_metadata() {
 fn responses_are_raw_and_shared_outputs_leave_an_empty_entry() {
     let tensor = |name: &str| {
         let shape = Shape::new(&[1, 2]).unwrap();
-        Tensor::new(
-            name.to_owned(),
-            DataType::Int8,
-            shape,
-            Bytes::from_static(b"ab"),
-        )
-        .unwrap()
+        Tensor::new(name.to_owned(), DataType::Int8, shape, Bytes::from_static(b"ab")).unwrap()
     };
-    let range = SharedRange {
-        region: "r".to_owned(),
-        offset: 16,
-        size: 64,
-    };
+    let range = SharedRange { region: "r".to_owned(), offset: 16, size: 64 };
     let answer = InferResponse {
         model: "m".to_owned(),
         version: "1".to_owned(),
@@ -59,23 +47,9 @@ fn responses_are_raw_and_shared_outputs_leave_an_empty_entry() {
     };
     let message = encode_response(answer);
     assert_eq!(message.raw_output_contents, ["ab", "", "ab"]);
-    assert_eq!(
-        message.parameters,
-        map([("k", given(ParameterChoice::BoolParam(true)))])
-    );
-    assert!(
-        message
-            .outputs
-            .iter()
-            .all(|output| output.contents.is_none())
-    );
-    assert_eq!(
-        (
-            message.outputs[0].datatype.as_str(),
-            &message.outputs[0].shape[..]
-        ),
-        ("INT8", &[1, 2][..])
-    );
+    assert_eq!(message.parameters, map([("k", given(ParameterChoice::BoolParam(true)))]));
+    assert!(message.outputs.iter().all(|output| output.contents.is_none()));
+    assert_eq!((message.outputs[0].datatype.as_str(), &message.outputs[0].shape[..]), ("INT8", &[1, 2][..]));
     let place = map([
         ("shared_memory_region", text("r")),
         ("shared_memory_byte_size", int(2)),

@@ -1,8 +1,7 @@
 use weir_protocol::DataType;
 use weir_protocol::rest::{
-    Health, IndexEntry, ModelMetadata, ServerMetadata, decode_index, decode_load, decode_region,
-    decode_unload, error_body, live, model_list, model_metadata, model_ready, ready,
-    repository_index, server_metadata,
+    Health, IndexEntry, ModelMetadata, ServerMetadata, decode_index, decode_load, decode_region, decode_unload,
+    error_body, live, model_list, model_metadata, model_ready, ready, repository_index, server_metadata,
 };
 
 use crate::{refused, spec};
@@ -11,10 +10,7 @@ use crate::{refused, spec};
 fn health() {
     assert_eq!(live(Health::Up), "{\"live\":true}");
     assert_eq!(ready(Health::Down), "{\"ready\":false}");
-    assert_eq!(
-        model_ready("m\"", Health::Up),
-        "{\"name\":\"m\\\"\",\"ready\":true}"
-    );
+    assert_eq!(model_ready("m\"", Health::Up), "{\"name\":\"m\\\"\",\"ready\":true}");
     assert_eq!(error_body("a \"b\"\n"), "{\"error\":\"a \\\"b\\\"\\n\"}");
 }
 
@@ -29,15 +25,8 @@ fn an_error_repeats_no_megabytes() {
 
 #[test]
 fn metadata() {
-    let server = ServerMetadata {
-        name: "triton",
-        version: "2.0",
-        extensions: &["statistics", "logging"],
-    };
-    assert_eq!(
-        server_metadata(&server),
-        r#"{"name":"triton","version":"2.0","extensions":["statistics","logging"]}"#
-    );
+    let server = ServerMetadata { name: "triton", version: "2.0", extensions: &["statistics", "logging"] };
+    assert_eq!(server_metadata(&server), r#"{"name":"triton","version":"2.0","extensions":["statistics","logging"]}"#);
     let model = ModelMetadata {
         name: "m",
         versions: &["1".to_owned()],
@@ -49,10 +38,7 @@ fn metadata() {
         model_metadata(&model),
         r#"{"name":"m","versions":["1"],"platform":"pytorch_libtorch","inputs":[{"name":"x","datatype":"FP32","shape":[-1,3]}],"outputs":[]}"#
     );
-    assert_eq!(
-        model_list(&["a".to_owned(), "b".to_owned()]),
-        "{\"models\":[\"a\",\"b\"]}"
-    );
+    assert_eq!(model_list(&["a".to_owned(), "b".to_owned()]), "{\"models\":[\"a\",\"b\"]}");
 }
 
 #[test]
@@ -64,10 +50,7 @@ fn index() {
             state: Some("UNAVAILABLE".to_owned()),
             reason: Some("unloaded".to_owned()),
         },
-        IndexEntry {
-            name: "b".to_owned(),
-            ..IndexEntry::default()
-        },
+        IndexEntry { name: "b".to_owned(), ..IndexEntry::default() },
     ];
     assert_eq!(
         repository_index(&entries),
@@ -76,29 +59,17 @@ fn index() {
     assert!(!decode_index(b"").unwrap().ready);
     assert!(!decode_index(b"{}").unwrap().ready);
     assert!(decode_index(b"{\"x\":[1],\"ready\":true}").unwrap().ready);
-    refused(
-        decode_index(b"{\"ready\":1}"),
-        "Invalid value for 'ready': expected a boolean",
-    );
-    refused(
-        decode_index(b"[]"),
-        "Unable to parse 'request': attempt to access JSON non-object as object",
-    );
+    refused(decode_index(b"{\"ready\":1}"), "Invalid value for 'ready': expected a boolean");
+    refused(decode_index(b"[]"), "Unable to parse 'request': attempt to access JSON non-object as object");
 }
 
 #[test]
 fn load() {
-    assert_eq!(
-        decode_load(b"").unwrap(),
-        decode_load(b"{\"parameters\":null}").unwrap()
-    );
+    assert_eq!(decode_load(b"").unwrap(), decode_load(b"{\"parameters\":null}").unwrap());
     let body = br#"{"parameters":{"config":"{\"a\":1}","file:1/model.pt":"AP8="},"other":[1]}"#;
     let request = decode_load(body).unwrap();
     assert_eq!(request.config.as_deref(), Some("{\"a\":1}"));
-    assert_eq!(
-        request.files,
-        [("1/model.pt".to_owned(), b"\0\xff"[..].to_vec().into())]
-    );
+    assert_eq!(request.files, [("1/model.pt".to_owned(), b"\0\xff"[..].to_vec().into())]);
     let broken = br#"{"parameters":{"file:1/model.pt":"A\nP8\r\n=\n"}}"#;
     assert_eq!(decode_load(broken).unwrap().files, request.files);
     refused(
@@ -109,23 +80,14 @@ fn load() {
         decode_load(b"{\"parameters\":{\"file:1/x\":\"=\"}}"),
         "Unable to parse 'file:1/x': Invalid symbol 61, offset 0.",
     );
-    refused(
-        decode_load(b"{\"parameters\":{\"other\":\"x\"}}"),
-        "unrecognized load parameter 'other'.",
-    );
+    refused(decode_load(b"{\"parameters\":{\"other\":\"x\"}}"), "unrecognized load parameter 'other'.");
     refused(
         decode_load(b"{\"parameters\":{\"config\":\"{}\",\"config\":\"{ }\"}}"),
         "duplicate key 'config' in parameters",
     );
-    refused(
-        decode_load(b"{\"parameters\":{},\"parameters\":{}}"),
-        "duplicate key 'parameters' in request",
-    );
+    refused(decode_load(b"{\"parameters\":{},\"parameters\":{}}"), "duplicate key 'parameters' in request");
     let deep = "{\"parameters\":".repeat(200);
-    refused(
-        decode_load(deep.as_bytes()),
-        "unrecognized load parameter 'parameters'.",
-    );
+    refused(decode_load(deep.as_bytes()), "unrecognized load parameter 'parameters'.");
 }
 
 #[test]
@@ -138,24 +100,16 @@ fn unload() {
         "Unable to parse 'unload_dependents': attempt to access JSON non-boolean as boolean",
     );
     let deep = format!("{{\"x\":{}", "[".repeat(200));
-    refused(
-        decode_unload(deep.as_bytes()),
-        "JSON nesting depth exceeds maximum allowed limit (100)",
-    );
+    refused(decode_unload(deep.as_bytes()), "JSON nesting depth exceeds maximum allowed limit (100)");
 }
 
 #[test]
 fn regions() {
     let region = decode_region(b"{\"key\":\"/k\",\"byte_size\":64,\"x\":[]}").unwrap();
-    assert_eq!(
-        (region.key.as_str(), region.offset, region.byte_size),
-        ("/k", 0, 64)
-    );
+    assert_eq!((region.key.as_str(), region.offset, region.byte_size), ("/k", 0, 64));
     let region = decode_region(b"{\"key\":\"/k\",\"offset\":8,\"byte_size\":64}").unwrap();
     assert_eq!(region.offset, 8);
-    let missing = |name| {
-        format!("Unable to parse '{name}': attempt to access non-existing object member '{name}'")
-    };
+    let missing = |name| format!("Unable to parse '{name}': attempt to access non-existing object member '{name}'");
     refused(decode_region(b""), &missing("key"));
     refused(decode_region(b"{\"key\":\"/k\"}"), &missing("byte_size"));
     refused(
@@ -166,8 +120,5 @@ fn regions() {
         decode_region(b"{\"key\":\"/k\",\"byte_size\":64,\"byte_size\":8}"),
         "duplicate key 'byte_size' in request",
     );
-    refused(
-        decode_region(b"[\"/k\",0,64]"),
-        "Unable to parse 'request': attempt to access JSON non-object as object",
-    );
+    refused(decode_region(b"[\"/k\",0,64]"), "Unable to parse 'request': attempt to access JSON non-object as object");
 }

@@ -11,27 +11,14 @@ fn classes(
     labels: &[&str],
 ) -> Result<(Vec<usize>, Vec<String>), ClassificationError> {
     let labels: Vec<String> = labels.iter().map(|&label| label.to_owned()).collect();
-    let best = classification(
-        scores,
-        batching,
-        NonZeroUsize::new(classes).unwrap(),
-        &labels,
-    )?;
-    assert_eq!(
-        (best.name(), best.datatype()),
-        (scores.name(), DataType::Bytes)
-    );
-    let strings = best
-        .strings()
-        .map(|text| String::from_utf8_lossy(text).into_owned());
+    let best = classification(scores, batching, NonZeroUsize::new(classes).unwrap(), &labels)?;
+    assert_eq!((best.name(), best.datatype()), (scores.name(), DataType::Bytes));
+    let strings = best.strings().map(|text| String::from_utf8_lossy(text).into_owned());
     Ok((best.shape().dims().to_vec(), strings.collect()))
 }
 
 fn floats(dims: &[i64], values: &[f32]) -> Tensor {
-    let data: Vec<u8> = values
-        .iter()
-        .flat_map(|value| value.to_le_bytes())
-        .collect();
+    let data: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     tensor("y", DataType::Fp32, dims, &data)
 }
 
@@ -40,10 +27,7 @@ fn the_best_come_first_in_each_row() {
     let scores = floats(&[2, 3], &[0.1, 0.7, 0.2, 5.0, -1.0, 5.0]);
     let (dims, strings) = classes(&scores, Batching::FirstDimension, 2, &["a", "b"]).unwrap();
     assert_eq!(dims, [2, 2]);
-    assert_eq!(
-        strings,
-        ["0.700000:1:b", "0.200000:2", "5.000000:0:a", "5.000000:2"]
-    );
+    assert_eq!(strings, ["0.700000:1:b", "0.200000:2", "5.000000:0:a", "5.000000:2"]);
 }
 
 #[test]
@@ -65,11 +49,7 @@ fn an_empty_label_is_none() {
 fn few_of_many_are_the_first_of_all() {
     // Each score several times, and some that are none.
     let score = |i: i32| {
-        if i % 97 == 0 {
-            f32::NAN
-        } else {
-            (i * 7919 % 101) as f32
-        }
+        if i % 97 == 0 { f32::NAN } else { (i * 7919 % 101) as f32 }
     };
     let scores: Vec<f32> = (0..1000).map(score).collect();
     let mut order: Vec<usize> = (0..1000).collect();
@@ -78,9 +58,7 @@ fn few_of_many_are_the_first_of_all() {
     for count in [1, 2, 30, 985, 999, 1000, 1001] {
         let scores = floats(&[1000], &scores);
         let (_, strings) = classes(&scores, Batching::None, count, &[]).unwrap();
-        let indices = strings
-            .iter()
-            .map(|text| text.split(':').nth(1).unwrap().parse::<usize>().unwrap());
+        let indices = strings.iter().map(|text| text.split(':').nth(1).unwrap().parse::<usize>().unwrap());
         let expected = &order[..count.min(1000)];
         assert_eq!(indices.collect::<Vec<_>>(), expected, "{count}");
     }
@@ -104,16 +82,10 @@ fn rows_without_scores_have_no_classes() {
 
 #[test]
 fn datatypes_without_order_are_refused() {
-    for datatype in [
-        DataType::Bool,
-        DataType::Fp16,
-        DataType::Bf16,
-        DataType::Bytes,
-    ] {
+    for datatype in [DataType::Bool, DataType::Fp16, DataType::Bf16, DataType::Bytes] {
         let scores = tensor("y", datatype, &[1, 0], &[]);
         let error = classes(&scores, Batching::FirstDimension, 1, &[]).unwrap_err();
-        let words =
-            format!("class result not available for output due to unsupported type '{datatype}'");
+        let words = format!("class result not available for output due to unsupported type '{datatype}'");
         assert_eq!(error.to_string(), words);
     }
     let scores = tensor("y", DataType::Uint8, &[1, 1_000_001], &vec![0; 1_000_001]);

@@ -14,11 +14,8 @@ fn bytes_of(datatype: &str, shape: &str, data: &str) -> Vec<u8> {
 /// Errors in `data` are found before and after the other members.
 #[test]
 fn early_data_is_checked_as_well() {
-    let early = |data: &str| {
-        with_input(&format!(
-            "\"data\":{data},\"name\":\"x\",\"datatype\":\"BYTES\",\"shape\":[2]"
-        ))
-    };
+    let early =
+        |data: &str| with_input(&format!("\"data\":{data},\"name\":\"x\",\"datatype\":\"BYTES\",\"shape\":[2]"));
     let request = decode(&early(r#"["]\"[", "\\"]"#)).unwrap();
     let expected = b"\x03\0\0\0]\"[\x01\0\0\0\\";
     assert_eq!(inline_data(&request.inputs[0].source), expected);
@@ -28,18 +25,12 @@ fn early_data_is_checked_as_well() {
     check("[\"a\"}", &format!("{parse}{comma} at 23"));
     check("[\"a\" \"b\"]", &format!("{parse}{comma} at 24"));
     check("[\"a\",[}]", &format!("{parse}Invalid value. at 25"));
-    check(
-        "[\"a",
-        &format!("{parse}Missing a closing quotation mark in string. at 67"),
-    );
+    check("[\"a", &format!("{parse}Missing a closing quotation mark in string. at 67"));
     check("truth", &format!("{parse}Invalid value. at 19"));
     let array = "Unable to parse 'data': attempt to access JSON non-array as array for input 'x'";
     check("true", array);
     let deep = "[".repeat(120);
-    check(
-        &deep,
-        "JSON nesting depth exceeds maximum allowed limit (100)",
-    );
+    check(&deep, "JSON nesting depth exceeds maximum allowed limit (100)");
 }
 
 #[test]
@@ -49,45 +40,18 @@ fn scalars_become_little_endian_bytes() {
     assert_eq!(bytes_of("INT8", "[2]", "[-128,127]"), [128, 127]);
     assert_eq!(bytes_of("UINT16", "[1]", "[65535]"), u16::MAX.to_le_bytes());
     assert_eq!(bytes_of("INT16", "[1]", "[-32768]"), i16::MIN.to_le_bytes());
-    assert_eq!(
-        bytes_of("UINT32", "[1]", "[4294967295]"),
-        u32::MAX.to_le_bytes()
-    );
-    assert_eq!(
-        bytes_of("INT32", "[1]", "[-2147483648]"),
-        i32::MIN.to_le_bytes()
-    );
-    assert_eq!(
-        bytes_of("UINT64", "[1]", "[18446744073709551615]"),
-        u64::MAX.to_le_bytes()
-    );
-    assert_eq!(
-        bytes_of("INT64", "[1]", "[-9223372036854775808]"),
-        i64::MIN.to_le_bytes()
-    );
+    assert_eq!(bytes_of("UINT32", "[1]", "[4294967295]"), u32::MAX.to_le_bytes());
+    assert_eq!(bytes_of("INT32", "[1]", "[-2147483648]"), i32::MIN.to_le_bytes());
+    assert_eq!(bytes_of("UINT64", "[1]", "[18446744073709551615]"), u64::MAX.to_le_bytes());
+    assert_eq!(bytes_of("INT64", "[1]", "[-9223372036854775808]"), i64::MIN.to_le_bytes());
     assert_eq!(bytes_of("FP32", "[1]", "[0.1]"), 0.1_f32.to_le_bytes());
     assert_eq!(bytes_of("FP32", "[1]", "[3]"), 3_f32.to_le_bytes());
-    assert_eq!(
-        bytes_of("FP64", "[1]", "[-1e-3]"),
-        (-1e-3_f64).to_le_bytes()
-    );
-    assert_eq!(
-        bytes_of("FP32", "[1]", "[-Infinity]"),
-        f32::NEG_INFINITY.to_le_bytes()
-    );
-    assert_eq!(
-        bytes_of("FP64", "[1]", "[Inf]"),
-        f64::INFINITY.to_le_bytes()
-    );
+    assert_eq!(bytes_of("FP64", "[1]", "[-1e-3]"), (-1e-3_f64).to_le_bytes());
+    assert_eq!(bytes_of("FP32", "[1]", "[-Infinity]"), f32::NEG_INFINITY.to_le_bytes());
+    assert_eq!(bytes_of("FP64", "[1]", "[Inf]"), f64::INFINITY.to_le_bytes());
     assert_eq!(bytes_of("FP64", "[1]", "[NaN]"), f64::NAN.to_le_bytes());
-    assert_eq!(
-        bytes_of("BYTES", "[3]", r#"["a","é",""]"#),
-        b"\x01\0\0\0a\x02\0\0\0\xc3\xa9\0\0\0\0"
-    );
-    assert_eq!(
-        bytes_of("BYTES", "[1]", r#"["a\u0000\n"]"#),
-        b"\x03\0\0\0a\0\n"
-    );
+    assert_eq!(bytes_of("BYTES", "[3]", r#"["a","é",""]"#), b"\x01\0\0\0a\x02\0\0\0\xc3\xa9\0\0\0\0");
+    assert_eq!(bytes_of("BYTES", "[1]", r#"["a\u0000\n"]"#), b"\x03\0\0\0a\0\n");
 }
 
 #[test]
@@ -105,18 +69,12 @@ fn data_is_flat_or_nested_like_its_shape() {
     let deep = format!("{}123{}", "[".repeat(50), "]".repeat(50));
     assert_eq!(bytes_of("INT8", "[1,1]", &deep), [123]);
     let deep = format!("{}123{}", "[".repeat(120), "]".repeat(120));
-    refuses_data(
-        "INT8",
-        "[1,1]",
-        &deep,
-        "JSON nesting depth exceeds maximum allowed limit (100)",
-    );
+    refuses_data("INT8", "[1,1]", &deep, "JSON nesting depth exceeds maximum allowed limit (100)");
 }
 
 #[test]
 fn wrong_counts_are_refused() {
-    let words =
-        "Unable to parse 'data': Shape does not match true shape of 'data' field for input 'x'";
+    let words = "Unable to parse 'data': Shape does not match true shape of 'data' field for input 'x'";
     refuses_data("INT8", "[2]", "[1]", words);
     refuses_data("INT8", "[2]", "[1,2,3]", words);
     refuses_data("INT8", "[0]", "[1]", words);
@@ -127,11 +85,11 @@ fn wrong_counts_are_refused() {
 
 #[test]
 fn wrong_scalars_are_refused() {
-    let bool_words =
-        "Unable to parse 'data': attempt to access JSON non-boolean as boolean for input 'x'";
+    let bool_words = "Unable to parse 'data': attempt to access JSON non-boolean as boolean for input 'x'";
     refuses_data("BOOL", "[1]", "[1]", bool_words);
     refuses_data("BOOL", "[1]", "[\"true\"]", bool_words);
-    let unsigned = "Unable to parse 'data': attempt to access JSON non-unsigned-integer as unsigned-integer for input 'x'";
+    let unsigned =
+        "Unable to parse 'data': attempt to access JSON non-unsigned-integer as unsigned-integer for input 'x'";
     refuses_data("UINT8", "[1]", "[-1]", unsigned);
     refuses_data("UINT64", "[1]", "[1.5]", unsigned);
     refuses_data("UINT64", "[1]", "[18446744073709551616]", unsigned);
@@ -139,12 +97,10 @@ fn wrong_scalars_are_refused() {
     let signed = "Unable to parse 'data': attempt to access JSON non-signed-integer as signed-integer for input 'x'";
     refuses_data("INT32", "[1]", "[1e3]", signed);
     refuses_data("INT64", "[1]", "[9223372036854775808]", signed);
-    let number =
-        "Unable to parse 'data': attempt to access JSON non-number as double for input 'x'";
+    let number = "Unable to parse 'data': attempt to access JSON non-number as double for input 'x'";
     refuses_data("FP32", "[1]", "[\"1\"]", number);
     refuses_data("FP64", "[1]", "[{}]", number);
-    let string =
-        "Unable to parse 'data': attempt to access JSON non-string as string for input 'x'";
+    let string = "Unable to parse 'data': attempt to access JSON non-string as string for input 'x'";
     refuses_data("BYTES", "[1]", "[1]", string);
     let array = "Unable to parse 'data': attempt to access JSON non-array as array for input 'x'";
     refuses_data("FP32", "[1]", "1", array);
@@ -153,13 +109,10 @@ fn wrong_scalars_are_refused() {
 #[test]
 fn numbers_out_of_range_are_refused() {
     let check = |datatype: &str, value: &str| {
-        let words =
-            format!("Unable to parse 'data': {value} is out of range for {datatype} input 'x'");
+        let words = format!("Unable to parse 'data': {value} is out of range for {datatype} input 'x'");
         refuses_data(datatype, "[1]", &format!("[{value}]"), &words);
         // The same where the datatype comes after the data.
-        let json = with_input(&format!(
-            "\"data\":[{value}],\"name\":\"x\",\"shape\":[1],\"datatype\":\"{datatype}\""
-        ));
+        let json = with_input(&format!("\"data\":[{value}],\"name\":\"x\",\"shape\":[1],\"datatype\":\"{datatype}\""));
         refuses(&json, &words);
     };
     check("INT8", "300");
@@ -185,8 +138,7 @@ fn half_precision_is_binary_only() {
 
 #[test]
 fn shapes_are_bounded() {
-    let shape =
-        "Unable to parse 'shape': attempt to access JSON non-unsigned-integer as unsigned-integer";
+    let shape = "Unable to parse 'shape': attempt to access JSON non-unsigned-integer as unsigned-integer";
     refuses_data("FP32", "[-1,4]", "[1]", shape);
     refuses_data("FP32", "[1.0]", "[1]", shape);
     let array = "Unable to parse 'shape': attempt to access JSON non-array as array";
@@ -216,20 +168,12 @@ fn shapes_are_bounded() {
         "invalid shape for input 'x': shape [9223372036854775808] contains one or more invalid dimensions",
     );
     let long = format!("[{}1]", "1,".repeat(64));
-    refuses_data(
-        "UINT8",
-        &long,
-        "[1]",
-        "shape of input 'x' has more than 64 dimensions",
-    );
+    refuses_data("UINT8", &long, "[1]", "shape of input 'x' has more than 64 dimensions");
 }
 
 #[test]
 fn json_tensors_are_held_to_the_limit() {
-    let limits = Limits {
-        max_json: 200,
-        max_tensors: 2,
-    };
+    let limits = Limits { max_json: 200, max_tensors: 2 };
     let check = |json: &str, words: &str| {
         let body = Bytes::copy_from_slice(json.as_bytes());
         refused(decode_request("m", "", body, None, &limits), words);

@@ -15,10 +15,8 @@ fn decode(json: &str) -> Result<InferRequest, weir_protocol::rest::RestError> {
 
 #[test]
 fn members_are_inputs_or_parameters() {
-    let request = decode(
-        r#"{"id":"7","TEXT":"hi","temperature":0.5,"stop":false,"parameters":{"k":1,"N":[1,2,3,4]}}"#,
-    )
-    .unwrap();
+    let request =
+        decode(r#"{"id":"7","TEXT":"hi","temperature":0.5,"stop":false,"parameters":{"k":1,"N":[1,2,3,4]}}"#).unwrap();
     assert_eq!(request.id, "7");
     assert_eq!(request.inputs[0].shape.dims(), [1, 1]);
     assert_eq!(inline_data(&request.inputs[0].source), b"\x02\0\0\0hi");
@@ -42,10 +40,7 @@ fn arrays_fill_the_variable_dimensions() {
     assert_eq!(shape("{\"TEXT\":[\"a\",\"b\"]}").unwrap(), [2, 1]);
     assert_eq!(shape("{\"N\":[1,2]}").unwrap(), [1, 2, 1]);
     assert_eq!(shape("{\"N\":[]}").unwrap(), [1, 2, 0]);
-    refused(
-        shape("{\"N\":[1,2,3]}"),
-        "The schema can not convert input 'N' to tensor with proper shape",
-    );
+    refused(shape("{\"N\":[1,2,3]}"), "The schema can not convert input 'N' to tensor with proper shape");
 }
 
 #[test]
@@ -66,63 +61,24 @@ fn brackets_say_the_shape_or_are_refused() {
 #[test]
 fn wrong_bodies_are_refused() {
     let check = |json: &str, words: &str| refused(decode(json), words);
-    check(
-        "[]",
-        "Unable to parse 'request': attempt to access JSON non-object as object",
-    );
-    check(
-        "{",
-        "failed to parse the request JSON buffer: Missing a comma or } after an object member. at 1",
-    );
-    check(
-        "{\"TEXT\":1}",
-        "Unable to parse 'TEXT': attempt to access JSON non-string as string for input 'TEXT'",
-    );
-    check(
-        "{\"N\":[1,3000000000]}",
-        "Unable to parse 'N': 3000000000 is out of range for INT32 input 'N'",
-    );
-    check(
-        "{\"TEXT\":\"a\",\"TEXT\":\"b\"}",
-        "input 'TEXT' already exists in request",
-    );
-    check(
-        "{\"TEXT\":\"a\",\"parameters\":{\"TEXT\":\"b\"}}",
-        "input 'TEXT' already exists in request",
-    );
-    check(
-        "{\"a\":[1]}",
-        "parameter 'a' has invalid type. It should be either 'int', 'bool', or 'string'.",
-    );
-    check(
-        "{\"a\":1,\"parameters\":{\"a\":1}}",
-        "duplicate key 'a' in parameters",
-    );
-    check(
-        "{\"id\":\"a\",\"id\":\"b\"}",
-        "duplicate key 'id' in request",
-    );
-    check(
-        "{\"parameters\":{\"a\":1},\"parameters\":{\"b\":1}}",
-        "duplicate key 'parameters' in request",
-    );
-    check(
-        "{\"H\":1}",
-        "receiving FP16 data via JSON is not supported. Please use the binary data format for input H",
-    );
+    check("[]", "Unable to parse 'request': attempt to access JSON non-object as object");
+    check("{", "failed to parse the request JSON buffer: Missing a comma or } after an object member. at 1");
+    check("{\"TEXT\":1}", "Unable to parse 'TEXT': attempt to access JSON non-string as string for input 'TEXT'");
+    check("{\"N\":[1,3000000000]}", "Unable to parse 'N': 3000000000 is out of range for INT32 input 'N'");
+    check("{\"TEXT\":\"a\",\"TEXT\":\"b\"}", "input 'TEXT' already exists in request");
+    check("{\"TEXT\":\"a\",\"parameters\":{\"TEXT\":\"b\"}}", "input 'TEXT' already exists in request");
+    check("{\"a\":[1]}", "parameter 'a' has invalid type. It should be either 'int', 'bool', or 'string'.");
+    check("{\"a\":1,\"parameters\":{\"a\":1}}", "duplicate key 'a' in parameters");
+    check("{\"id\":\"a\",\"id\":\"b\"}", "duplicate key 'id' in request");
+    check("{\"parameters\":{\"a\":1},\"parameters\":{\"b\":1}}", "duplicate key 'parameters' in request");
+    check("{\"H\":1}", "receiving FP16 data via JSON is not supported. Please use the binary data format for input H");
 }
 
 #[test]
 fn answers_are_flat() {
     let outputs = vec![
-        (
-            tensor("b", DataType::Fp32, &[1, 2], &[0; 8]),
-            Delivery::Json,
-        ),
-        (
-            tensor("a", DataType::Bytes, &[1, 1], b"\x02\0\0\0hi"),
-            Delivery::Json,
-        ),
+        (tensor("b", DataType::Fp32, &[1, 2], &[0; 8]), Delivery::Json),
+        (tensor("a", DataType::Bytes, &[1, 1], b"\x02\0\0\0hi"), Delivery::Json),
     ];
     let answer = InferResponse {
         id: "7".to_owned(),
@@ -133,10 +89,7 @@ fn answers_are_flat() {
         encode_generate(&answer).unwrap(),
         r#"{"a":"hi","b":[0.0,0.0],"id":"7","model_name":"m","model_version":"1","p":3}"#
     );
-    let half = response(vec![(
-        tensor("h", DataType::Fp16, &[1], &[0; 2]),
-        Delivery::Json,
-    )]);
+    let half = response(vec![(tensor("h", DataType::Fp16, &[1], &[0; 2]), Delivery::Json)]);
     refused(
         encode_generate(&half),
         "sending FP16 data via JSON is not supported. Please use the binary data format for output h",
@@ -155,10 +108,7 @@ fn outputs_are_not_lost_to_members_of_their_names() {
         parameters: Parameters::from([("p".to_owned(), Parameter::Uint(3))]),
         ..response(outputs.into())
     };
-    assert_eq!(
-        encode_generate(&answer).unwrap(),
-        r#"{"id":9,"model_name":9,"model_version":"1","p":9}"#
-    );
+    assert_eq!(encode_generate(&answer).unwrap(), r#"{"id":9,"model_name":9,"model_version":"1","p":9}"#);
 }
 
 #[test]

@@ -1,9 +1,5 @@
 //! The HTTP bodies: which are accepted, which are refused, and with which message.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod blobs;
 mod bodies;
@@ -22,13 +18,7 @@ use weir_protocol::{Batching, DataType, InferRequest, Source, TensorSpec};
 
 /// Decodes a body that is all JSON.
 fn decode(json: &str) -> Result<InferRequest, RestError> {
-    decode_request(
-        "m",
-        "",
-        Bytes::copy_from_slice(json.as_bytes()),
-        None,
-        &Limits::DEFAULT,
-    )
+    decode_request("m", "", Bytes::copy_from_slice(json.as_bytes()), None, &Limits::DEFAULT)
 }
 
 /// Checks that a body is refused with a message that contains `words`.
@@ -45,20 +35,11 @@ fn inline_data(source: &Source) -> &[u8] {
 }
 
 fn spec(name: &str, datatype: DataType, shape: &[i64]) -> TensorSpec {
-    TensorSpec {
-        name: name.to_owned(),
-        datatype,
-        shape: shape.to_vec(),
-    }
+    TensorSpec { name: name.to_owned(), datatype, shape: shape.to_vec() }
 }
 
 fn batching(inputs: &[TensorSpec]) -> TargetModel<'_> {
-    TargetModel {
-        model: "m",
-        version: "",
-        inputs,
-        batching: Batching::FirstDimension,
-    }
+    TargetModel { model: "m", version: "", inputs, batching: Batching::FirstDimension }
 }
 
 /// A request with one input of these members.
@@ -68,9 +49,7 @@ fn with_input(members: &str) -> String {
 
 /// A request whose input has this datatype, shape and data.
 fn with_data(datatype: &str, shape: &str, data: &str) -> String {
-    with_input(&format!(
-        "\"name\":\"x\",\"datatype\":\"{datatype}\",\"shape\":{shape},\"data\":{data}"
-    ))
+    with_input(&format!("\"name\":\"x\",\"datatype\":\"{datatype}\",\"shape\":{shape},\"data\":{data}"))
 }
 
 /// A request with one good input and these members besides.

@@ -1,8 +1,6 @@
 use bytes::Bytes;
 use weir_protocol::rest::{Encoded, RestError, encode_response};
-use weir_protocol::{
-    DataType, Delivery, InferResponse, Parameter, Parameters, Shape, SharedRange, Tensor,
-};
+use weir_protocol::{DataType, Delivery, InferResponse, Parameter, Parameters, Shape, SharedRange, Tensor};
 
 use crate::refused;
 
@@ -49,39 +47,19 @@ fn elements_are_written_flat() {
     writes(DataType::Int16, &i16::MIN.to_le_bytes(), "-32768");
     writes(DataType::Uint32, &u32::MAX.to_le_bytes(), "4294967295");
     writes(DataType::Int32, &i32::MIN.to_le_bytes(), "-2147483648");
-    writes(
-        DataType::Uint64,
-        &u64::MAX.to_le_bytes(),
-        "18446744073709551615",
-    );
-    writes(
-        DataType::Int64,
-        &i64::MIN.to_le_bytes(),
-        "-9223372036854775808",
-    );
+    writes(DataType::Uint64, &u64::MAX.to_le_bytes(), "18446744073709551615");
+    writes(DataType::Int64, &i64::MIN.to_le_bytes(), "-9223372036854775808");
     writes(DataType::Fp32, &0.1_f32.to_le_bytes(), "0.1");
     writes(DataType::Fp64, &0.1_f64.to_le_bytes(), "0.1");
-    writes(
-        DataType::Bytes,
-        b"\x01\0\0\0a\0\0\0\0\x03\0\0\0\"\n\x01",
-        "\"a\",\"\",\"\\\"\\n\\u0001\"",
-    );
+    writes(DataType::Bytes, b"\x01\0\0\0a\0\0\0\0\x03\0\0\0\"\n\x01", "\"a\",\"\",\"\\\"\\n\\u0001\"");
 }
 
 #[test]
 fn non_finite_numbers_are_bare_words() {
     let data = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY].map(f32::to_le_bytes);
-    writes(
-        DataType::Fp32,
-        data.as_flattened(),
-        "NaN,Infinity,-Infinity",
-    );
+    writes(DataType::Fp32, data.as_flattened(), "NaN,Infinity,-Infinity");
     let data = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY].map(f64::to_le_bytes);
-    writes(
-        DataType::Fp64,
-        data.as_flattened(),
-        "NaN,Infinity,-Infinity",
-    );
+    writes(DataType::Fp64, data.as_flattened(), "NaN,Infinity,-Infinity");
 }
 
 #[test]
@@ -103,17 +81,10 @@ fn binary_outputs_follow_the_json() {
     let a = tensor("a", DataType::Fp16, &[2], &[1, 2, 3, 4]);
     let b = tensor("b", DataType::Uint8, &[1], &[7]);
     let c = tensor("c", DataType::Uint8, &[1], &[9]);
-    let outputs = vec![
-        (a.clone(), Delivery::Binary),
-        (b, Delivery::Json),
-        (c, Delivery::Binary),
-    ];
+    let outputs = vec![(a.clone(), Delivery::Binary), (b, Delivery::Json), (c, Delivery::Binary)];
     let encoded = encode_response(&InferResponse {
         id: "i".to_owned(),
-        parameters: Parameters::from([
-            ("k".to_owned(), Parameter::Int(-1)),
-            ("b".to_owned(), Parameter::Bool(false)),
-        ]),
+        parameters: Parameters::from([("k".to_owned(), Parameter::Int(-1)), ("b".to_owned(), Parameter::Bool(false))]),
         ..response(outputs)
     })
     .unwrap();
@@ -141,17 +112,9 @@ fn without_blobs_there_is_no_header_length() {
 
 #[test]
 fn shared_outputs_have_no_parameters() {
-    let range = SharedRange {
-        region: "r".to_owned(),
-        offset: 16,
-        size: 4,
-    };
+    let range = SharedRange { region: "r".to_owned(), offset: 16, size: 4 };
     let a = tensor("a", DataType::Fp32, &[1], &[0; 4]);
     let encoded = encode_response(&response(vec![(a, Delivery::Shared(range))])).unwrap();
     assert_eq!(encoded.header_length, None);
-    assert!(
-        encoded
-            .json
-            .ends_with(b"\"datatype\":\"FP32\",\"shape\":[1]}]}")
-    );
+    assert!(encoded.json.ends_with(b"\"datatype\":\"FP32\",\"shape\":[1]}]}"));
 }

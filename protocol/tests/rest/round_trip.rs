@@ -16,9 +16,7 @@ fn tensors() -> impl Strategy<Value = Tensor> {
         let elements = dims.iter().product::<i64>() as usize;
         let data = match datatype.size() {
             Some(size) => proptest::collection::vec(any::<u8>(), elements * size).boxed(),
-            None => proptest::collection::vec(any::<String>(), elements)
-                .prop_map(|strings| join(&strings))
-                .boxed(),
+            None => proptest::collection::vec(any::<String>(), elements).prop_map(|strings| join(&strings)).boxed(),
         };
         data.prop_map(move |data| tensor("x", datatype, &dims, &canonical(datatype, data)))
     })
@@ -75,10 +73,7 @@ fn check(tensor: &Tensor, delivery: Delivery) {
     let encoded = encode_response(&response(vec![(tensor.clone(), delivery)])).unwrap();
     let request = echo(encoded);
     let input = &request.inputs[0];
-    assert_eq!(
-        (input.datatype, &input.shape),
-        (tensor.datatype(), tensor.shape())
-    );
+    assert_eq!((input.datatype, &input.shape), (tensor.datatype(), tensor.shape()));
     assert_eq!(inline_data(&input.source), tensor.data());
 }
 

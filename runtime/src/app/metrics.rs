@@ -17,14 +17,7 @@ pub(super) fn register(
     body_budget: ByteBudget,
     options: Options,
 ) -> Requests {
-    metrics::register(
-        registry,
-        Arc::new(ServerSources {
-            server,
-            body_budget,
-        }),
-        options,
-    )
+    metrics::register(registry, Arc::new(ServerSources { server, body_budget }), options)
 }
 
 struct ServerSources {
@@ -47,10 +40,7 @@ impl Sources for ServerSources {
             ModelSample {
                 name: version.model,
                 version: version.version,
-                tags: tags
-                    .iter()
-                    .map(|(key, value)| (key.clone(), value.clone()))
-                    .collect(),
+                tags: tags.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
                 snapshot: version.served.engine.snapshot(),
                 predicted_wait: version.served.engine.predicted_wait(),
                 load: version.served.load,
@@ -62,10 +52,7 @@ impl Sources for ServerSources {
     }
 
     fn request_bodies(&self) -> Pool {
-        Pool {
-            total: self.body_budget.limit() as u64,
-            used: self.body_budget.in_use() as u64,
-        }
+        Pool { total: self.body_budget.limit() as u64, used: self.body_budget.in_use() as u64 }
     }
 
     fn gpus(&self) -> Vec<GpuSample> {

@@ -33,16 +33,9 @@ pub(super) struct Ports {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PortError {
     #[error("port {} is taken ({flag}): another process listens on it. Choose another port with {flag}, or find the process with `ss -ltnp 'sport = :{}'`", .address.port(), .address.port())]
-    Taken {
-        flag: &'static str,
-        address: SocketAddr,
-    },
+    Taken { flag: &'static str, address: SocketAddr },
     #[error("cannot listen on {address} ({flag}): {source}{}", socket::advice(.source))]
-    Other {
-        flag: &'static str,
-        address: SocketAddr,
-        source: io::Error,
-    },
+    Other { flag: &'static str, address: SocketAddr, source: io::Error },
 }
 
 impl PortError {
@@ -56,58 +49,27 @@ impl PortError {
 
 impl Ports {
     pub(super) fn bind(config: &Config) -> Result<Self, PortError> {
-        let http = config
-            .http
-            .as_ref()
-            .map(|http| bind("--http-port", http.address, port_use(http.reuse_port)));
-        let grpc = config
-            .grpc
-            .as_ref()
-            .map(|grpc| bind("--grpc-port", grpc.address, port_use(grpc.reuse_port)));
-        let metrics = config
-            .metrics
-            .map(|metrics| bind("--metrics-port", metrics.address, PortUse::Exclusive));
-        Ok(Self {
-            http: http.transpose()?,
-            grpc: grpc.transpose()?,
-            metrics: metrics.transpose()?,
-        })
+        let http = config.http.as_ref().map(|http| bind("--http-port", http.address, port_use(http.reuse_port)));
+        let grpc = config.grpc.as_ref().map(|grpc| bind("--grpc-port", grpc.address, port_use(grpc.reuse_port)));
+        let metrics = config.metrics.map(|metrics| bind("--metrics-port", metrics.address, PortUse::Exclusive));
+        Ok(Self { http: http.transpose()?, grpc: grpc.transpose()?, metrics: metrics.transpose()? })
     }
 
     /// Serves every port until `stop`.
-    pub(super) fn spawn(
-        self,
-        config: &Config,
-        server: &Arc<Server>,
-        tasks: &TaskTracker,
-        stop: &CancellationToken,
-    ) {
+    pub(super) fn spawn(self, config: &Config, server: &Arc<Server>, tasks: &TaskTracker, stop: &CancellationToken) {
         let mut registry = registry::with_process_metrics();
-        let optional = config
-            .metrics
-            .map(|metrics| metrics.options)
-            .unwrap_or_default();
+        let optional = config.metrics.map(|metrics| metrics.options).unwrap_or_default();
         let body_budget = server.memory().budget().clone();
         let shared = Arc::clone(server);
         let requests = metrics::register(&mut registry, shared, body_budget.clone(), optional);
         if let (Some(listener), Some(http)) = (self.http, &config.http) {
-            let http = Http::new(
-                Arc::clone(server),
-                http_options(http, config, body_budget.clone()),
-                requests.clone(),
-            );
+            let http = Http::new(Arc::clone(server), http_options(http, config, body_budget.clone()), requests.clone());
             tasks.spawn(http::serve(listener, Arc::new(http), stop.clone()));
         }
         if let (Some(listener), Some(grpc)) = (self.grpc, &config.grpc) {
             let front = Grpc::new(Arc::clone(server), grpc_options(grpc, config, body_budget));
             let options = listen_options(grpc, config);
-            tasks.spawn(grpc::serve(
-                listener,
-                front,
-                requests,
-                options,
-                stop.clone(),
-            ));
+            tasks.spawn(grpc::serve(listener, front, requests, options, stop.clone()));
         }
         if let Some(listener) = self.metrics {
             let rules = config.http.as_ref().map(|http| http.restricted.clone());
@@ -121,11 +83,7 @@ impl Ports {
 fn bind(flag: &'static str, address: SocketAddr, port: PortUse) -> Result<TcpListener, PortError> {
     let listener = socket::bind(address, port).map_err(|source| match source.kind() {
         io::ErrorKind::AddrInUse => PortError::Taken { flag, address },
-        _ => PortError::Other {
-            flag,
-            address,
-            source,
-        },
+        _ => PortError::Other { flag, address, source },
     })?;
     // The actual port, where port 0 asked for any.
     let bound = listener.local_addr().unwrap_or(address);
@@ -134,11 +92,7 @@ fn bind(flag: &'static str, address: SocketAddr, port: PortUse) -> Result<TcpLis
 }
 
 fn port_use(reuse: bool) -> PortUse {
-    if reuse {
-        PortUse::Shared
-    } else {
-        PortUse::Exclusive
-    }
+    if reuse { PortUse::Shared } else { PortUse::Exclusive }
 }
 
 fn health(server: &Arc<Server>) -> HealthCheck {

@@ -29,9 +29,7 @@ impl Watchdog {
                 }
             }
         };
-        std::thread::Builder::new()
-            .name("weir-watchdog".to_owned())
-            .spawn(watch)?;
+        std::thread::Builder::new().name("weir-watchdog".to_owned()).spawn(watch)?;
         Ok(Self { _ends: sender })
     }
 }
@@ -42,10 +40,7 @@ fn end(batch: &StuckBatch) -> ! {
     std::process::abort()
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the age of a batch is counted from its start on this clock"
-)]
+#[expect(clippy::disallowed_methods, reason = "the age of a batch is counted from its start on this clock")]
 pub(super) fn now() -> Instant {
     Instant::now()
 }

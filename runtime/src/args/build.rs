@@ -29,14 +29,7 @@ use crate::settings::trace::TraceSettings;
 /// # Errors
 /// All errors, a sentence each.
 pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
-    let Args {
-        models,
-        device: DeviceArgs { device },
-        http,
-        grpc,
-        limits,
-        logs,
-    } = args;
+    let Args { models, device: DeviceArgs { device }, http, grpc, limits, logs } = args;
     let mut errors = given.refused;
     let control = control(&models, &mut errors);
     check_models(&models, &mut errors);
@@ -44,10 +37,7 @@ pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
     let metrics = metrics(&http, &mut errors);
     let (threads, connections) = (http.http_thread_count, connection_limits(&http, &limits));
     let max_decompressed = http.http_max_input_size.get();
-    let (http, grpc) = (
-        http_config(http, &mut errors),
-        grpc_config(grpc, max_decompressed, &mut errors),
-    );
+    let (http, grpc) = (http_config(http, &mut errors), grpc_config(grpc, max_decompressed, &mut errors));
     check_ports(http.as_ref(), grpc.as_ref(), metrics.as_ref(), &mut errors);
     check_limits(&limits, &mut errors);
     let trace = trace(&logs.trace_config, &mut errors);
@@ -81,11 +71,7 @@ pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
         logs: log_settings(logs),
         notes,
     };
-    if errors.is_empty() {
-        Ok(config)
-    } else {
-        Err(errors)
-    }
+    if errors.is_empty() { Ok(config) } else { Err(errors) }
 }
 
 fn control(models: &ModelArgs, errors: &mut Vec<String>) -> ControlMode {
@@ -119,7 +105,10 @@ fn batch_limit(limits: &LimitArgs) -> BatchLimit {
 
 fn check_models(models: &ModelArgs, errors: &mut Vec<String>) {
     if models.model_repository.is_empty() {
-        errors.push("--model-repository PATH is missing: name a model file, a model directory or a directory of models".to_owned());
+        errors.push(
+            "--model-repository PATH is missing: name a model file, a model directory or a directory of models"
+                .to_owned(),
+        );
     }
     if models.model_name.is_some() && models.model_repository.len() > 1 {
         errors.push("--model-name works with one --model-repository only".to_owned());
@@ -127,19 +116,11 @@ fn check_models(models: &ModelArgs, errors: &mut Vec<String>) {
 }
 
 fn readiness(models: &ModelArgs) -> ReadinessPolicy {
-    if models.strict_readiness {
-        ReadinessPolicy::Strict
-    } else {
-        ReadinessPolicy::Lenient
-    }
+    if models.strict_readiness { ReadinessPolicy::Strict } else { ReadinessPolicy::Lenient }
 }
 
 fn on_load_error(models: &ModelArgs) -> OnLoadError {
-    if models.exit_on_error {
-        OnLoadError::Exit
-    } else {
-        OnLoadError::Serve
-    }
+    if models.exit_on_error { OnLoadError::Exit } else { OnLoadError::Serve }
 }
 
 fn warm_up_failures(models: &ModelArgs) -> WarmUpFailures {
@@ -159,23 +140,14 @@ fn auto_complete(models: &ModelArgs) -> AutoComplete {
 
 /// Sentences for the log about flags without effect.
 fn notes(accepted: Vec<String>, models: &ModelArgs, http: &HttpArgs) -> Vec<String> {
-    [
-        accepted,
-        backend_notes(models),
-        summary_notes(&http.metrics_config),
-    ]
-    .concat()
+    [accepted, backend_notes(models), summary_notes(&http.metrics_config)].concat()
 }
 
 /// A sentence for each `--backend-config`: Triton's libtorch backend has no such settings either.
 fn backend_notes(models: &ModelArgs) -> Vec<String> {
     let given = models.backend_config.iter();
     let note = |setting: &BackendSetting| {
-        let BackendSetting {
-            backend,
-            key,
-            value,
-        } = setting;
+        let BackendSetting { backend, key, value } = setting;
         format!(
             "--backend-config {backend},{key}={value} accepted without effect: a model's settings are parameters of \
              its config.pbtxt"
@@ -186,9 +158,7 @@ fn backend_notes(models: &ModelArgs) -> Vec<String> {
 
 /// A sentence for summaries that are asked for.
 fn summary_notes(metrics_config: &[(String, String)]) -> Vec<String> {
-    let asks = |(key, value): &(String, String)| {
-        key == "summary_latencies" && super::values::switch(value) == Ok(true)
-    };
+    let asks = |(key, value): &(String, String)| key == "summary_latencies" && super::values::switch(value) == Ok(true);
     let note = "--metrics-config summary_latencies=true accepted without effect: summaries of several replicas cannot be \
                 added up; ask for histogram_latencies=true";
     let asked = metrics_config.iter().any(asks);
@@ -207,16 +177,8 @@ fn http_config(args: HttpArgs, errors: &mut Vec<String>) -> Option<HttpConfig> {
     })
 }
 
-fn grpc_config(
-    args: GrpcArgs,
-    max_decompressed: usize,
-    errors: &mut Vec<String>,
-) -> Option<GrpcConfig> {
-    check_rules(
-        "--grpc-restricted-protocol",
-        &args.grpc_restricted_protocol,
-        errors,
-    );
+fn grpc_config(args: GrpcArgs, max_decompressed: usize, errors: &mut Vec<String>) -> Option<GrpcConfig> {
+    check_rules("--grpc-restricted-protocol", &args.grpc_restricted_protocol, errors);
     args.allow_grpc.then(|| GrpcConfig {
         address: SocketAddr::new(args.grpc_address, args.grpc_port),
         reuse_port: args.reuse_grpc_port,
@@ -240,50 +202,31 @@ fn connection_limits(http: &HttpArgs, limits: &LimitArgs) -> ConnectionLimits {
         per_client: per_client.map_or(ConnectionLimits::share_of(total), NonZeroUsize::get),
         idle: http.http_header_timeout_secs,
         stall: http.http_body_timeout_secs,
-        pace: Pace {
-            grace: http.http_body_timeout_secs,
-            ..Pace::default()
-        },
+        pace: Pace { grace: http.http_body_timeout_secs, ..Pace::default() },
     }
 }
 
 fn check_rules(flag: &str, rules: &[Restriction], errors: &mut Vec<String>) {
     for group in restrict::twice(rules) {
-        errors.push(format!(
-            "{flag} restricts group '{}' more than once",
-            group.name()
-        ));
+        errors.push(format!("{flag} restricts group '{}' more than once", group.name()));
     }
 }
 
 fn metrics(args: &HttpArgs, errors: &mut Vec<String>) -> Option<MetricsConfig> {
-    let mut options = metrics::Options {
-        cpu: args.allow_cpu_metrics,
-        gpu: args.allow_gpu_metrics,
-        ..metrics::Options::default()
-    };
+    let mut options =
+        metrics::Options { cpu: args.allow_cpu_metrics, gpu: args.allow_gpu_metrics, ..metrics::Options::default() };
     for (key, value) in &args.metrics_config {
         metrics_option(key, value, &mut options, errors);
     }
     let ip = args.metrics_address.unwrap_or(args.http_address);
-    args.allow_metrics.then(|| MetricsConfig {
-        address: SocketAddr::new(ip, args.metrics_port),
-        options,
-    })
+    args.allow_metrics.then(|| MetricsConfig { address: SocketAddr::new(ip, args.metrics_port), options })
 }
 
-fn metrics_option(
-    key: &str,
-    value: &str,
-    options: &mut metrics::Options,
-    errors: &mut Vec<String>,
-) {
+fn metrics_option(key: &str, value: &str, options: &mut metrics::Options, errors: &mut Vec<String>) {
     let Ok(on) = super::values::switch(value) else {
         // Quantiles are a list, and without effect without summaries.
         if key != "summary_quantiles" {
-            errors.push(format!(
-                "--metrics-config {key}={value}: expected true or false"
-            ));
+            errors.push(format!("--metrics-config {key}={value}: expected true or false"));
         }
         return;
     };
@@ -292,9 +235,8 @@ fn metrics_option(
         "histogram_latencies" => options.histogram_latencies = on,
         // A note says that it has no effect.
         "summary_latencies" => {}
-        unknown => errors.push(format!(
-            "--metrics-config {unknown}: unknown, expected counter_latencies or histogram_latencies"
-        )),
+        unknown => errors
+            .push(format!("--metrics-config {unknown}: unknown, expected counter_latencies or histogram_latencies")),
     }
 }
 
@@ -319,10 +261,7 @@ fn check_ports(
         }
     }
     if http.is_none() && grpc.is_none() {
-        errors.push(
-            "--allow-http false and --allow-grpc false leave nothing to serve: drop one of them"
-                .to_owned(),
-        );
+        errors.push("--allow-http false and --allow-grpc false leave nothing to serve: drop one of them".to_owned());
     }
 }
 

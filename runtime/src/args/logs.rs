@@ -44,9 +44,7 @@ pub(super) enum LogFormat {
 fn verbosity(text: &str) -> Result<u32, String> {
     match values::switch(text) {
         Ok(on) => Ok(on.into()),
-        Err(_) => text
-            .parse()
-            .map_err(|_| "expected a number from 0".to_owned()),
+        Err(_) => text.parse().map_err(|_| "expected a number from 0".to_owned()),
     }
 }
 

@@ -23,13 +23,7 @@ pub(super) struct ModelArgs {
     pub(super) model_control_mode: ModeFlag,
     /// Whether clients may load and unload models, register shared memory and change trace and log settings: closed
     /// refuses these calls, as a platform's replica does
-    #[arg(
-        long,
-        env = "WEIR_CONTROL_ROUTES",
-        value_enum,
-        default_value = "open",
-        value_name = "USE"
-    )]
+    #[arg(long, env = "WEIR_CONTROL_ROUTES", value_enum, default_value = "open", value_name = "USE")]
     pub(super) control_routes: ControlRoutes,
     /// Time between two looks at the repository in mode poll
     #[arg(long, default_value = "15", value_name = "SECONDS", value_parser = values::seconds)]
@@ -103,11 +97,6 @@ pub(super) struct BackendSetting {
 
 fn backend_setting(text: &str) -> Result<BackendSetting, String> {
     let (backend, setting) = text.split_once(',').unwrap_or(("", text));
-    let (key, value) =
-        values::pair(setting).map_err(|_| "expected BACKEND,KEY=VALUE or ,KEY=VALUE".to_owned())?;
-    Ok(BackendSetting {
-        backend: backend.to_owned(),
-        key,
-        value,
-    })
+    let (key, value) = values::pair(setting).map_err(|_| "expected BACKEND,KEY=VALUE or ,KEY=VALUE".to_owned())?;
+    Ok(BackendSetting { backend: backend.to_owned(), key, value })
 }

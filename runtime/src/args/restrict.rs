@@ -21,19 +21,14 @@ fn rule(text: &str, prefix: &str, others: &[ApiGroup]) -> Result<Restriction, St
         return Err(wrong());
     }
     Ok(Restriction {
-        groups: groups
-            .split(',')
-            .map(|name| group(name, others))
-            .collect::<Result<_, _>>()?,
+        groups: groups.split(',').map(|name| group(name, others)).collect::<Result<_, _>>()?,
         header: format!("{prefix}{name}").to_ascii_lowercase(),
         value: value.to_owned(),
     })
 }
 
 fn group(name: &str, others: &[ApiGroup]) -> Result<ApiGroup, String> {
-    let mut here = ApiGroup::ALL
-        .into_iter()
-        .filter(|group| !others.contains(group));
+    let mut here = ApiGroup::ALL.into_iter().filter(|group| !others.contains(group));
     let known: Vec<_> = here.clone().map(ApiGroup::name).collect();
     here.find(|group| group.name() == name).ok_or_else(|| {
         let known = known.join(", ");
@@ -43,14 +38,6 @@ fn group(name: &str, others: &[ApiGroup]) -> Result<ApiGroup, String> {
 
 /// Groups with more than one rule: only one of the keys could open them.
 pub(super) fn twice(rules: &[Restriction]) -> impl Iterator<Item = ApiGroup> + '_ {
-    let closed = |group: &ApiGroup| {
-        rules
-            .iter()
-            .flat_map(|rule| &rule.groups)
-            .filter(|other| *other == group)
-            .count()
-    };
-    ApiGroup::ALL
-        .into_iter()
-        .filter(move |group| closed(group) > 1)
+    let closed = |group: &ApiGroup| rules.iter().flat_map(|rule| &rule.groups).filter(|other| *other == group).count();
+    ApiGroup::ALL.into_iter().filter(move |group| closed(group) > 1)
 }

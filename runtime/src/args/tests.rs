@@ -31,19 +31,8 @@ fn the_command_is_sound() {
 
 #[test]
 fn a_command_for_the_entry_point_of_tritons_image_is_taken() {
-    let port = |argv: &str| {
-        parse(argv.split_whitespace())
-            .unwrap()
-            .http
-            .unwrap()
-            .address
-            .port()
-    };
-    for name in [
-        "tritonserver",
-        "/opt/tritonserver/bin/tritonserver",
-        "weir-runtime",
-    ] {
+    let port = |argv: &str| parse(argv.split_whitespace()).unwrap().http.unwrap().address.port();
+    for name in ["tritonserver", "/opt/tritonserver/bin/tritonserver", "weir-runtime"] {
         let argv = format!("weir-runtime {name} --model-store=/m --http-port=8080");
         assert_eq!(port(&argv), 8080, "{name}");
     }
@@ -72,10 +61,7 @@ fn defaults_are_tritons() {
     assert_eq!(config.readiness, ReadinessPolicy::Strict);
     assert_eq!(config.on_load_error, OnLoadError::Exit);
     assert_eq!(config.shared_memory, None);
-    assert_eq!(
-        (config.id.as_str(), config.device),
-        ("triton", DeviceChoice::Auto)
-    );
+    assert_eq!((config.id.as_str(), config.device), ("triton", DeviceChoice::Auto));
     assert!(config.notes.is_empty());
 }
 
@@ -93,10 +79,7 @@ fn booleans_take_tritons_forms() {
 #[test]
 fn repositories_repeat_and_have_an_old_name() {
     let config = config("--model-store /n");
-    assert_eq!(
-        config.repositories,
-        [std::path::Path::new("/m"), "/n".as_ref()]
-    );
+    assert_eq!(config.repositories, [std::path::Path::new("/m"), "/n".as_ref()]);
 }
 
 #[test]
@@ -139,26 +122,16 @@ fn all_errors_are_listed_at_once() {
 
 #[test]
 fn numbers_are_taken_as_helm_and_yaml_print_them() {
-    let polled = |seconds: &str| {
-        config(&format!(
-            "--model-control-mode poll --repository-poll-secs={seconds}"
-        ))
-        .control
-    };
+    let polled = |seconds: &str| config(&format!("--model-control-mode poll --repository-poll-secs={seconds}")).control;
     let poll = |ms| ControlMode::Poll(std::time::Duration::from_millis(ms));
     assert_eq!(polled("600.0"), poll(600_000));
     assert_eq!(polled("6e+02"), poll(600_000));
     assert_eq!(polled("0.5"), poll(500));
     for wrong in ["-1", "nan", "inf", "5e9", "1s", ""] {
         let told = usage(&format!("--repository-poll-secs={wrong}"));
-        assert!(
-            told.contains("expected seconds from 0 to 4294967295"),
-            "{told}"
-        );
+        assert!(told.contains("expected seconds from 0 to 4294967295"), "{told}");
     }
-    let limits = config(
-        "--max-inflight-bytes=1.073741824e+09 --max-queue 16.0 --model-load-retry-count=2.0",
-    );
+    let limits = config("--max-inflight-bytes=1.073741824e+09 --max-queue 16.0 --model-load-retry-count=2.0");
     assert_eq!((limits.max_inflight, limits.max_queue.get()), (1 << 30, 16));
     assert_eq!(limits.load_retries, 2);
     assert!(usage("--max-queue 16.5").contains("invalid digit"));
@@ -167,17 +140,10 @@ fn numbers_are_taken_as_helm_and_yaml_print_them() {
 
 #[test]
 fn summaries_are_accepted_without_effect() {
-    let notes = config(
-        "--metrics-config summary_latencies=true --metrics-config summary_quantiles=0.5:0.05",
-    )
-    .notes;
+    let notes = config("--metrics-config summary_latencies=true --metrics-config summary_quantiles=0.5:0.05").notes;
     assert_eq!(notes.len(), 1);
     assert!(notes[0].contains("histogram_latencies=true"), "{notes:?}");
-    assert!(
-        config("--metrics-config summary_latencies=false")
-            .notes
-            .is_empty()
-    );
+    assert!(config("--metrics-config summary_latencies=false").notes.is_empty());
 }
 
 #[test]
@@ -192,10 +158,7 @@ fn a_path_without_its_flag_is_told_the_flag() {
 fn refused_flags_may_be_switched_off() {
     let flags = "--grpc-use-ssl=false --allow-sagemaker 0 --rate-limit=off --allow-vertex-ai=False";
     assert!(config(flags).notes.is_empty());
-    assert_eq!(
-        errors("--model-repository /m --rate-limit=execution_count").len(),
-        1
-    );
+    assert_eq!(errors("--model-repository /m --rate-limit=execution_count").len(), 1);
 }
 
 #[test]
@@ -231,28 +194,18 @@ fn restrictions_name_groups_and_headers() {
     );
     let rule = &config.http.unwrap().restricted[0];
     assert_eq!(rule.groups, [ApiGroup::Health, ApiGroup::SharedMemory]);
-    assert_eq!(
-        (rule.header.as_str(), rule.value.as_str()),
-        ("x-key", "a=b")
-    );
+    assert_eq!((rule.header.as_str(), rule.value.as_str()), ("x-key", "a=b"));
     let rule = &config.grpc.unwrap().restricted[0];
     assert_eq!(rule.header, "triton-grpc-protocol-infer-key");
     assert!(usage("--http-restricted-api=everything:a=b").contains("unknown group 'everything'"));
-    let twice =
-        "--model-repository /m --http-restricted-api=health:a=b --http-restricted-api=health:c=d";
-    assert_eq!(
-        errors(twice),
-        ["--http-restricted-api restricts group 'health' more than once"]
-    );
+    let twice = "--model-repository /m --http-restricted-api=health:a=b --http-restricted-api=health:c=d";
+    assert_eq!(errors(twice), ["--http-restricted-api restricts group 'health' more than once"]);
 }
 
 #[test]
 fn the_help_of_restrictions_names_every_group_that_they_take() {
     let command = command();
-    let flags = [
-        ("http_restricted_api", ApiGroup::Reflection),
-        ("grpc_restricted_protocol", ApiGroup::Metrics),
-    ];
+    let flags = [("http_restricted_api", ApiGroup::Reflection), ("grpc_restricted_protocol", ApiGroup::Metrics)];
     for (flag, other) in flags {
         let mut args = command.get_arguments();
         let help = args.find(|arg| arg.get_id() == flag).unwrap().get_help();
@@ -266,11 +219,7 @@ fn the_help_of_restrictions_names_every_group_that_they_take() {
 
 #[test]
 fn forwarded_headers_match_in_any_place_and_case() {
-    let forward = config("--http-header-forward-pattern=^X-.")
-        .http
-        .unwrap()
-        .forward
-        .unwrap();
+    let forward = config("--http-header-forward-pattern=^X-.").http.unwrap().forward.unwrap();
     assert!(forward.is_match("x-abc") && !forward.is_match("a-x-a"));
 }
 
@@ -286,10 +235,7 @@ fn settings_of_backends_metrics_and_traces_are_read() {
             "--backend-config {setting} accepted without effect: a model's settings are parameters of its config.pbtxt"
         )
     };
-    let settings = [
-        "pytorch,inter_op_thread_count=2",
-        ",default-max-batch-size=8",
-    ];
+    let settings = ["pytorch,inter_op_thread_count=2", ",default-max-batch-size=8"];
     assert_eq!(config.notes, settings.map(note));
     assert!(config.metrics.unwrap().options.histogram_latencies);
     assert_eq!(config.trace.rate, 5);
@@ -298,11 +244,7 @@ fn settings_of_backends_metrics_and_traces_are_read() {
 
 #[test]
 fn exits_are_by_contract() {
-    let exit = |flags: &str| {
-        parse(format!("weir-runtime {flags}").split_whitespace())
-            .unwrap_err()
-            .exit()
-    };
+    let exit = |flags: &str| parse(format!("weir-runtime {flags}").split_whitespace()).unwrap_err().exit();
     assert_eq!(exit("--help"), Exit::Done);
     assert_eq!(exit("--nonsense"), Exit::Usage);
     assert_eq!(exit(""), Exit::Usage);

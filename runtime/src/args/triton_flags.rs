@@ -15,125 +15,53 @@ const fn flag(name: &'static str, reason: &'static str) -> TritonFlag {
 /// Flags ignored with a note: they size what Weir does not have, or sizes itself.
 const IGNORED: [TritonFlag; 30] = [
     flag("backend-directory", "backends are built in"),
-    flag(
-        "buffer-manager-thread-count",
-        "the engine copies on its own threads",
-    ),
+    flag("buffer-manager-thread-count", "the engine copies on its own threads"),
     flag("cache-config", "there is no response cache"),
     flag("cache-directory", "there is no response cache"),
     flag("cuda-memory-pool-byte-size", "libtorch manages GPU memory"),
     flag("cuda-virtual-address-size", "libtorch manages GPU memory"),
     flag("enable-peer-access", "libtorch manages GPU memory"),
-    flag(
-        "grpc-http2-max-ping-strikes",
-        "the HTTP/2 library counts pings",
-    ),
-    flag(
-        "grpc-http2-max-pings-without-data",
-        "the HTTP/2 library counts pings",
-    ),
-    flag(
-        "grpc-http2-min-recv-ping-interval-without-data",
-        "the HTTP/2 library counts pings",
-    ),
+    flag("grpc-http2-max-ping-strikes", "the HTTP/2 library counts pings"),
+    flag("grpc-http2-max-pings-without-data", "the HTTP/2 library counts pings"),
+    flag("grpc-http2-min-recv-ping-interval-without-data", "the HTTP/2 library counts pings"),
     flag("grpc-infer-allocation-pool-size", "requests are not pooled"),
-    flag(
-        "grpc-infer-thread-count",
-        "one set of threads serves HTTP and gRPC",
-    ),
-    flag(
-        "grpc-keepalive-permit-without-calls",
-        "pings are answered in any case",
-    ),
+    flag("grpc-infer-thread-count", "one set of threads serves HTTP and gRPC"),
+    flag("grpc-keepalive-permit-without-calls", "pings are answered in any case"),
     flag("grpc-max-response-pool-size", "responses are not pooled"),
     flag("host-policy", "the operating system places threads"),
     flag("metrics-interval-ms", "metrics are current at each scrape"),
-    flag(
-        "min-supported-compute-capability",
-        "libtorch decides which GPUs it can use",
-    ),
+    flag("min-supported-compute-capability", "libtorch decides which GPUs it can use"),
     flag("model-load-gpu-limit", "libtorch manages GPU memory"),
-    flag(
-        "pinned-memory-pool-byte-size",
-        "pinned memory grows with the batches",
-    ),
-    flag(
-        "rate-limit-resource",
-        "instances run without a rate limiter",
-    ),
-    flag(
-        "repoagent-directory",
-        "repository agents are not supported; a model that names one is refused",
-    ),
+    flag("pinned-memory-pool-byte-size", "pinned memory grows with the batches"),
+    flag("rate-limit-resource", "instances run without a rate limiter"),
+    flag("repoagent-directory", "repository agents are not supported; a model that names one is refused"),
     flag("response-cache-byte-size", "there is no response cache"),
-    flag(
-        "sagemaker-port",
-        "Amazon SageMaker's interface is not served",
-    ),
-    flag(
-        "sagemaker-safe-port-range",
-        "Amazon SageMaker's interface is not served",
-    ),
-    flag(
-        "sagemaker-thread-count",
-        "Amazon SageMaker's interface is not served",
-    ),
+    flag("sagemaker-port", "Amazon SageMaker's interface is not served"),
+    flag("sagemaker-safe-port-range", "Amazon SageMaker's interface is not served"),
+    flag("sagemaker-thread-count", "Amazon SageMaker's interface is not served"),
     flag("trace-log-frequency", "traces go to the log as they end"),
     flag("vertex-ai-address", "Vertex AI's interface is not served"),
     flag("vertex-ai-port", "Vertex AI's interface is not served"),
-    flag(
-        "vertex-ai-thread-count",
-        "Vertex AI's interface is not served",
-    ),
-    flag(
-        "vertex-ai-default-model",
-        "Vertex AI's interface is not served",
-    ),
+    flag("vertex-ai-thread-count", "Vertex AI's interface is not served"),
+    flag("vertex-ai-default-model", "Vertex AI's interface is not served"),
 ];
 
 /// Flags refused unless given as `false`, `0` or `off`: ignoring them would change what the user gets.
 const REFUSED: [TritonFlag; 15] = [
-    flag(
-        "allow-sagemaker",
-        "Amazon SageMaker's interface is not served; use the V2 protocol",
-    ),
-    flag(
-        "allow-vertex-ai",
-        "Vertex AI's interface is not served; use the V2 protocol",
-    ),
-    flag(
-        "grpc-root-cert",
-        "TLS is not served here; end it at the gateway in front",
-    ),
-    flag(
-        "grpc-server-cert",
-        "TLS is not served here; end it at the gateway in front",
-    ),
-    flag(
-        "grpc-server-key",
-        "TLS is not served here; end it at the gateway in front",
-    ),
-    flag(
-        "grpc-use-ssl",
-        "TLS is not served here; end it at the gateway in front",
-    ),
-    flag(
-        "grpc-use-ssl-mutual",
-        "TLS is not served here; end it at the gateway in front",
-    ),
-    flag(
-        "model-namespacing",
-        "two models of one name cannot be served; rename one",
-    ),
+    flag("allow-sagemaker", "Amazon SageMaker's interface is not served; use the V2 protocol"),
+    flag("allow-vertex-ai", "Vertex AI's interface is not served; use the V2 protocol"),
+    flag("grpc-root-cert", "TLS is not served here; end it at the gateway in front"),
+    flag("grpc-server-cert", "TLS is not served here; end it at the gateway in front"),
+    flag("grpc-server-key", "TLS is not served here; end it at the gateway in front"),
+    flag("grpc-use-ssl", "TLS is not served here; end it at the gateway in front"),
+    flag("grpc-use-ssl-mutual", "TLS is not served here; end it at the gateway in front"),
+    flag("model-namespacing", "two models of one name cannot be served; rename one"),
     flag("rate-limit", "instances run without a rate limiter"),
     flag("trace-count", "use --trace-config count=N"),
     flag("trace-file", "traces go to the log; use --log-file"),
     flag("trace-level", "use --trace-config level=LEVEL"),
     flag("trace-rate", "use --trace-config rate=N"),
-    flag(
-        "tf-allow-soft-placement",
-        "TensorFlow models are not served",
-    ),
+    flag("tf-allow-soft-placement", "TensorFlow models are not served"),
     flag("tf-gpu-memory-fraction", "TensorFlow models are not served"),
 ];
 
@@ -156,23 +84,15 @@ pub(super) fn add_to(command: Command) -> Command {
 
 fn arg(flag: &TritonFlag) -> Arg {
     let arg = Arg::new(flag.name).long(flag.name).help(flag.reason);
-    arg.num_args(0..=1)
-        .value_name("VALUE")
-        .action(ArgAction::Append)
+    arg.num_args(0..=1).value_name("VALUE").action(ArgAction::Append)
 }
 
 pub(super) fn given(matches: &ArgMatches) -> Given {
     let ignored = IGNORED.iter().filter(|flag| matches.contains_id(flag.name));
-    let refused = REFUSED
-        .iter()
-        .filter(|flag| is_requested(matches, flag.name));
+    let refused = REFUSED.iter().filter(|flag| is_requested(matches, flag.name));
     Given {
-        accepted: ignored
-            .map(|flag| format!("--{} accepted without effect: {}", flag.name, flag.reason))
-            .collect(),
-        refused: refused
-            .map(|flag| format!("--{} is not supported: {}", flag.name, flag.reason))
-            .collect(),
+        accepted: ignored.map(|flag| format!("--{} accepted without effect: {}", flag.name, flag.reason)).collect(),
+        refused: refused.map(|flag| format!("--{} is not supported: {}", flag.name, flag.reason)).collect(),
     }
 }
 

@@ -17,9 +17,7 @@ pub(super) fn switch(text: &str) -> Result<bool, String> {
 
 /// Parses a count. A whole number may be written as Helm and YAML print it, `600.0` or `4.194304e+06`.
 pub(super) fn count<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
-    whole(text)
-        .parse()
-        .map_err(|error: T::Err| error.to_string())
+    whole(text).parse().map_err(|error: T::Err| error.to_string())
 }
 
 /// Parses a time in seconds, of which a part may be given: `0.5`.
@@ -33,9 +31,7 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) fn milliseconds(text: &str) -> Result<Duration, String> {
-    let ms: u64 = whole(text)
-        .parse()
-        .map_err(|_| "expected whole milliseconds".to_owned())?;
+    let ms: u64 = whole(text).parse().map_err(|_| "expected whole milliseconds".to_owned())?;
     Ok(Duration::from_millis(ms))
 }
 
@@ -44,9 +40,7 @@ fn whole(text: &str) -> Cow<'_, str> {
     /// All whole numbers up to here are 64-bit floating-point numbers.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match text.parse::<f64>() {
-        Ok(number)
-            if text.contains(['.', 'e', 'E']) && number.fract() == 0.0 && number.abs() < EXACT =>
-        {
+        Ok(number) if text.contains(['.', 'e', 'E']) && number.fract() == 0.0 && number.abs() < EXACT => {
             Cow::Owned(format!("{number:.0}"))
         }
         Ok(_) | Err(_) => Cow::Borrowed(text),
@@ -59,16 +53,13 @@ pub(super) fn address(text: &str) -> Result<IpAddr, String> {
         return Ok(IpAddr::V4(Ipv4Addr::LOCALHOST));
     }
     let bare = text.trim_start_matches('[').trim_end_matches(']');
-    bare.parse()
-        .map_err(|_| "expected an IP address such as 0.0.0.0 or ::, or localhost".to_owned())
+    bare.parse().map_err(|_| "expected an IP address such as 0.0.0.0 or ::, or localhost".to_owned())
 }
 
 /// Parses a pattern for header names. As in Triton it may match any part of a name; case is ignored, for
 /// names arrive in lower case.
 pub(super) fn pattern(text: &str) -> Result<regex::Regex, String> {
-    let pattern = regex::RegexBuilder::new(text)
-        .case_insensitive(true)
-        .build();
+    let pattern = regex::RegexBuilder::new(text).case_insensitive(true).build();
     pattern.map_err(|error| error.to_string())
 }
 

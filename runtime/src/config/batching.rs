@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use weir_batcher::{QueuePolicy, TimeoutAction};
 use weir_protocol::grpc::proto::model_config::SchedulingChoice;
-use weir_protocol::grpc::proto::{
-    ModelConfig, ModelDynamicBatching, ModelQueuePolicy, model_queue_policy,
-};
+use weir_protocol::grpc::proto::{ModelConfig, ModelDynamicBatching, ModelQueuePolicy, model_queue_policy};
 
 use super::ConfigError;
 
@@ -47,11 +45,7 @@ pub(super) fn parse(
         preserve_ordering: given.preserve_ordering,
         priority_levels: given.priority_levels,
         default_priority_level: given.default_priority_level,
-        queue: given
-            .default_queue_policy
-            .as_ref()
-            .map(queue_policy)
-            .unwrap_or_default(),
+        queue: given.default_queue_policy.as_ref().map(queue_policy).unwrap_or_default(),
         level_queues: level_queues(given),
     }))
 }
@@ -64,9 +58,7 @@ fn preferred(
     let mut sizes = Vec::with_capacity(given.preferred_batch_size.len());
     for &size in &given.preferred_batch_size {
         let Ok(size @ 1..) = usize::try_from(size) else {
-            return Err(ConfigError::Invalid(format!(
-                "dynamic batching preferred size must be positive for {model}"
-            )));
+            return Err(ConfigError::Invalid(format!("dynamic batching preferred size must be positive for {model}")));
         };
         if max_batch_size.is_some_and(|max| size > max) {
             return Err(ConfigError::Invalid(format!(
@@ -87,15 +79,9 @@ fn check_priorities(given: &ModelDynamicBatching, model: &str) -> Result<(), Con
     }
     let known = 1..=levels;
     if !known.contains(&given.default_priority_level) {
-        return Err(ConfigError::Invalid(format!(
-            "default priority level must be in range [1, {levels}] for {model}"
-        )));
+        return Err(ConfigError::Invalid(format!("default priority level must be in range [1, {levels}] for {model}")));
     }
-    if !given
-        .priority_queue_policy
-        .keys()
-        .all(|level| known.contains(level))
-    {
+    if !given.priority_queue_policy.keys().all(|level| known.contains(level)) {
         return Err(ConfigError::Invalid(format!(
             "priority queue policy must have priority level in range [1, {levels}] for {model}"
         )));
@@ -107,9 +93,7 @@ fn check_priorities(given: &ModelDynamicBatching, model: &str) -> Result<(), Con
 fn level_queues(given: &ModelDynamicBatching) -> BTreeMap<u64, QueuePolicy> {
     let has_levels = given.priority_levels > 0;
     let policies = given.priority_queue_policy.iter().filter(|_| has_levels);
-    policies
-        .map(|(level, policy)| (*level, queue_policy(policy)))
-        .collect()
+    policies.map(|(level, policy)| (*level, queue_policy(policy))).collect()
 }
 
 /// Refuses `preserve_ordering` together with settings that let requests overtake each other.
@@ -152,13 +136,6 @@ fn queue_policy(given: &ModelQueuePolicy) -> QueuePolicy {
         allow_timeout_override: given.allow_timeout_override,
         max_queue_size: given.max_queue_size as usize,
     };
-    let unset = QueuePolicy {
-        allow_timeout_override: false,
-        ..QueuePolicy::default()
-    };
-    if policy == unset {
-        QueuePolicy::default()
-    } else {
-        policy
-    }
+    let unset = QueuePolicy { allow_timeout_override: false, ..QueuePolicy::default() };
+    if policy == unset { QueuePolicy::default() } else { policy }
 }

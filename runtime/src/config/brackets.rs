@@ -51,10 +51,7 @@ pub(super) fn prepare(text: &str) -> Result<Prepared, TooDeep> {
         }
         after_word = byte.is_ascii_alphanumeric() || byte == b'_';
     }
-    Ok(Prepared {
-        text: insert_colons(text, &inserted),
-        inserted,
-    })
+    Ok(Prepared { text: insert_colons(text, &inserted), inserted })
 }
 
 fn insert_colons(text: &str, places: &[usize]) -> String {

@@ -31,9 +31,7 @@ pub(crate) enum ConfigError {
 impl Coded for ConfigError {
     fn code(&self) -> Code {
         match self {
-            Self::Syntax { .. } | Self::Invalid(_) | Self::Unsupported { .. } => {
-                Code::InvalidArgument
-            }
+            Self::Syntax { .. } | Self::Invalid(_) | Self::Unsupported { .. } => Code::InvalidArgument,
         }
     }
 }

@@ -43,9 +43,7 @@ impl InstanceGroup {
             DeviceKind::Auto | DeviceKind::Cpu => vec![Device::Cpu],
         };
         let count = self.count.get();
-        devices
-            .into_iter()
-            .flat_map(move |device| std::iter::repeat_n(device, count))
+        devices.into_iter().flat_map(move |device| std::iter::repeat_n(device, count))
     }
 }
 
@@ -69,43 +67,26 @@ pub(super) fn parse(config: &ModelConfig) -> Result<Vec<InstanceGroup>, ConfigEr
 }
 
 fn parse_group(group: &ModelInstanceGroup, model: &str) -> Result<InstanceGroup, ConfigError> {
-    let fail = |what: String| {
-        ConfigError::Invalid(format!(
-            "instance group {} of model {model} {what}",
-            group.name
-        ))
-    };
+    let fail = |what: String| ConfigError::Invalid(format!("instance group {} of model {model} {what}", group.name));
     let kind = match group.kind() {
         Kind::Auto | Kind::Model => DeviceKind::Auto,
         Kind::Gpu => DeviceKind::Gpu,
         Kind::Cpu => DeviceKind::Cpu,
     };
     if kind == DeviceKind::Cpu && !group.gpus.is_empty() {
-        return Err(fail(
-            "has kind KIND_CPU but specifies one or more GPUs".to_owned(),
-        ));
+        return Err(fail("has kind KIND_CPU but specifies one or more GPUs".to_owned()));
     }
-    let count = usize::try_from(group.count)
-        .ok()
-        .and_then(NonZeroUsize::new);
+    let count = usize::try_from(group.count).ok().and_then(NonZeroUsize::new);
     let Some(count) = count else {
-        return Err(fail(format!(
-            "has count {}, which must be at least 1",
-            group.count
-        )));
+        return Err(fail(format!("has count {}, which must be at least 1", group.count)));
     };
     let mut gpus = Vec::with_capacity(group.gpus.len());
     for &gpu in &group.gpus {
-        let index = usize::try_from(gpu)
-            .map_err(|_| fail(format!("specifies invalid or unsupported gpu id {gpu}.")))?;
+        let index =
+            usize::try_from(gpu).map_err(|_| fail(format!("specifies invalid or unsupported gpu id {gpu}.")))?;
         gpus.push(index);
     }
-    Ok(InstanceGroup {
-        name: group.name.clone(),
-        kind,
-        count,
-        gpus,
-    })
+    Ok(InstanceGroup { name: group.name.clone(), kind, count, gpus })
 }
 
 /// Chooses kinds and GPUs that the configuration leaves open, given the indices of the usable GPUs.
@@ -116,17 +97,9 @@ pub(super) fn place(config: &mut ModelConfig, gpus: &[usize]) -> Result<(), Conf
     Ok(())
 }
 
-fn place_group(
-    group: &mut ModelInstanceGroup,
-    model: &str,
-    gpus: &[usize],
-) -> Result<(), ConfigError> {
+fn place_group(group: &mut ModelInstanceGroup, model: &str, gpus: &[usize]) -> Result<(), ConfigError> {
     if group.kind() == Kind::Auto {
-        let kind = if gpus.is_empty() && group.gpus.is_empty() {
-            Kind::Cpu
-        } else {
-            Kind::Gpu
-        };
+        let kind = if gpus.is_empty() && group.gpus.is_empty() { Kind::Cpu } else { Kind::Gpu };
         group.set_kind(kind);
     }
     if group.kind() != Kind::Gpu {
@@ -142,20 +115,13 @@ fn place_group(
     if group.gpus.is_empty() {
         group.gpus = usable().collect();
     }
-    match group
-        .gpus
-        .iter()
-        .find(|gpu| !usable().any(|usable| usable == **gpu))
-    {
+    match group.gpus.iter().find(|gpu| !usable().any(|usable| usable == **gpu)) {
         None => Ok(()),
         Some(gpu) => Err(ConfigError::Invalid(format!(
             "instance group {} of model {model} specifies invalid or unsupported gpu id {gpu}. \
              GPUs that can be used are: {}",
             group.name,
-            usable()
-                .map(|gpu| gpu.to_string())
-                .collect::<Vec<_>>()
-                .join(", ")
+            usable().map(|gpu| gpu.to_string()).collect::<Vec<_>>().join(", ")
         ))),
     }
 }

@@ -74,9 +74,7 @@ fn default_text(field: &mut String, default: &str) {
 
 fn version_policy(config: &mut ModelConfig) {
     let newest = PolicyChoice::Latest(Latest { num_versions: 1 });
-    let policy = config.version_policy.get_or_insert(ModelVersionPolicy {
-        policy_choice: Some(newest),
-    });
+    let policy = config.version_policy.get_or_insert(ModelVersionPolicy { policy_choice: Some(newest) });
     // As in Triton, one that is there and says nothing means all.
     let all = PolicyChoice::All(All {});
     if let PolicyChoice::Latest(latest) = policy.policy_choice.get_or_insert(all) {
@@ -130,14 +128,8 @@ pub(super) fn op_libraries(config: &ModelConfig) -> Result<(), ConfigError> {
 }
 
 /// Refuses file names that lead out of the directory they are looked up in.
-pub(super) fn check_inside(
-    name: &str,
-    field: &str,
-    config: &ModelConfig,
-) -> Result<(), ConfigError> {
-    let inside = Path::new(name)
-        .components()
-        .all(|component| matches!(component, Component::Normal(_)));
+pub(super) fn check_inside(name: &str, field: &str, config: &ModelConfig) -> Result<(), ConfigError> {
+    let inside = Path::new(name).components().all(|component| matches!(component, Component::Normal(_)));
     if inside && !name.contains('\0') {
         return Ok(());
     }

@@ -31,16 +31,8 @@ pub(super) fn backend_parameters(config: &ModelConfig) -> BTreeMap<String, Strin
 }
 
 /// Reads the padding, if configured. `inputs` is empty while they are unknown.
-pub(super) fn parse(
-    config: &ModelConfig,
-    inputs: &[TensorConfig],
-) -> Result<Option<Padding>, ConfigError> {
-    let given = |key| {
-        config
-            .parameters
-            .get(key)
-            .map(|value| value.string_value.as_str())
-    };
+pub(super) fn parse(config: &ModelConfig, inputs: &[TensorConfig]) -> Result<Option<Padding>, ConfigError> {
+    let given = |key| config.parameters.get(key).map(|value| value.string_value.as_str());
     let fail = |key: &str, what: &str| {
         let model = &config.name;
         ConfigError::Invalid(format!("parameter '{key}' of model '{model}' {what}"))
@@ -52,34 +44,19 @@ pub(super) fn parse(
         };
     };
     let Some(buckets) = parse_buckets(buckets) else {
-        return Err(fail(
-            BUCKETS,
-            "must be ascending lengths, such as '16,32,64'",
-        ));
+        return Err(fail(BUCKETS, "must be ascending lengths, such as '16,32,64'"));
     };
-    let values = parse_values(given(VALUES).unwrap_or_default(), inputs)
-        .map_err(|what| fail(VALUES, &what))?;
-    if !inputs.is_empty()
-        && inputs
-            .iter()
-            .all(|input| variable_axis(&input.dims).is_none())
-    {
+    let values = parse_values(given(VALUES).unwrap_or_default(), inputs).map_err(|what| fail(VALUES, &what))?;
+    if !inputs.is_empty() && inputs.iter().all(|input| variable_axis(&input.dims).is_none()) {
         return Err(fail(BUCKETS, "needs an input with a dimension of -1"));
     }
     let is_padded = |input: &&TensorConfig| variable_axis(model_dims(input)).is_some();
-    if let Some(text) = inputs
-        .iter()
-        .filter(is_padded)
-        .find(|input| input.datatype == DataType::Bytes)
-    {
+    if let Some(text) = inputs.iter().filter(is_padded).find(|input| input.datatype == DataType::Bytes) {
         let what = format!("is for numbers, and input '{}' has TYPE_STRING", text.name);
         return Err(fail(BUCKETS, &what));
     }
     let longest = buckets.last().copied().unwrap_or(0);
-    if inputs
-        .iter()
-        .any(|input| row_bytes(input, longest) > MAX_ROW)
-    {
+    if inputs.iter().any(|input| row_bytes(input, longest) > MAX_ROW) {
         let what = format!("has the length {longest}, with which a row has over {MAX_ROW} bytes");
         return Err(fail(BUCKETS, &what));
     }
@@ -93,9 +70,7 @@ fn row_bytes(input: &TensorConfig, length: usize) -> u64 {
     }
     let fixed = input.dims.iter().filter(|dim| **dim > 0);
     let size = input.datatype.size().unwrap_or(4) as u64;
-    fixed.fold(size.saturating_mul(length as u64), |bytes, dim| {
-        bytes.saturating_mul(dim.unsigned_abs())
-    })
+    fixed.fold(size.saturating_mul(length as u64), |bytes, dim| bytes.saturating_mul(dim.unsigned_abs()))
 }
 
 fn parse_buckets(text: &str) -> Option<Vec<usize>> {
@@ -109,9 +84,7 @@ fn parse_buckets(text: &str) -> Option<Vec<usize>> {
 fn parse_values(text: &str, inputs: &[TensorConfig]) -> Result<BTreeMap<String, f64>, String> {
     let mut values = BTreeMap::new();
     for pair in text.split(',').filter(|pair| !pair.trim().is_empty()) {
-        let (name, value) = pair
-            .split_once('=')
-            .ok_or_else(|| format!("has '{pair}', expected INPUT=NUMBER"))?;
+        let (name, value) = pair.split_once('=').ok_or_else(|| format!("has '{pair}', expected INPUT=NUMBER"))?;
         let name = name.trim();
         let value: f64 = value
             .trim()

@@ -22,18 +22,13 @@ pub(super) fn check(config: &ModelConfig) -> Result<(), ConfigError> {
         .or_else(|| config.instance_group.iter().find_map(group));
     match unsupported {
         None => Ok(()),
-        Some(feature) => Err(ConfigError::Unsupported {
-            model: config.name.clone(),
-            feature,
-        }),
+        Some(feature) => Err(ConfigError::Unsupported { model: config.name.clone(), feature }),
     }
 }
 
 /// An unsupported value of `platform` or `runtime`.
 fn platform_or_runtime(config: &ModelConfig) -> Option<String> {
-    let ModelConfig {
-        platform, runtime, ..
-    } = config;
+    let ModelConfig { platform, runtime, .. } = config;
     if ["ensemble", "torch_aoti"].contains(&platform.as_str()) {
         return Some(format!("platform '{platform}'"));
     }
@@ -51,20 +46,13 @@ fn model_field(config: &ModelConfig) -> Option<String> {
     let agents = config.model_repository_agents.as_ref();
     let operations = config.model_operations.as_ref();
     let fields = [
-        (
-            transactions.is_some_and(|policy| policy.decoupled),
-            "model_transaction_policy.decoupled",
-        ),
+        (transactions.is_some_and(|policy| policy.decoupled), "model_transaction_policy.decoupled"),
         (!config.batch_input.is_empty(), "batch_input"),
         (!config.batch_output.is_empty(), "batch_output"),
         (!config.cc_model_filenames.is_empty(), "cc_model_filenames"),
+        (agents.is_some_and(|some| !some.agents.is_empty()), "model_repository_agents"),
         (
-            agents.is_some_and(|some| !some.agents.is_empty()),
-            "model_repository_agents",
-        ),
-        (
-            config.backend != PYTORCH
-                && operations.is_some_and(|some| !some.op_library_filename.is_empty()),
+            config.backend != PYTORCH && operations.is_some_and(|some| !some.op_library_filename.is_empty()),
             "model_operations.op_library_filename of another backend than pytorch",
         ),
     ];
@@ -81,10 +69,8 @@ fn input(input: &ModelInput) -> Option<String> {
 }
 
 fn output(output: &ModelOutput) -> Option<String> {
-    let fields = [
-        (output.is_shape_tensor, "is_shape_tensor"),
-        (output.is_non_linear_format_io, "is_non_linear_format_io"),
-    ];
+    let fields =
+        [(output.is_shape_tensor, "is_shape_tensor"), (output.is_non_linear_format_io, "is_non_linear_format_io")];
     first_set(&fields).map(|field| format!("{field} of output '{}'", output.name))
 }
 
@@ -99,8 +85,5 @@ fn group(group: &ModelInstanceGroup) -> Option<String> {
 
 /// The first field that is set.
 fn first_set(fields: &[(bool, &'static str)]) -> Option<&'static str> {
-    fields
-        .iter()
-        .find(|(is_set, _)| *is_set)
-        .map(|(_, field)| *field)
+    fields.iter().find(|(is_set, _)| *is_set).map(|(_, field)| *field)
 }

@@ -8,35 +8,26 @@ use weir_protocol::grpc::proto;
 /// Largest edit distance of a suggestion.
 const MAX_EDITS: usize = 3;
 
-#[expect(
-    clippy::expect_used,
-    reason = "the descriptors are built in; any test that reads a configuration proves them"
-)]
-static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
-    DescriptorPool::decode(proto::FILE_DESCRIPTOR_SET).expect("built-in descriptors decode")
-});
+#[expect(clippy::expect_used, reason = "the descriptors are built in; any test that reads a configuration proves them")]
+static POOL: LazyLock<DescriptorPool> =
+    LazyLock::new(|| DescriptorPool::decode(proto::FILE_DESCRIPTOR_SET).expect("built-in descriptors decode"));
 
 #[expect(clippy::expect_used, reason = "as above")]
 pub(super) fn model_config() -> MessageDescriptor {
-    POOL.get_message_by_name("inference.ModelConfig")
-        .expect("the schema has ModelConfig")
+    POOL.get_message_by_name("inference.ModelConfig").expect("the schema has ModelConfig")
 }
 
 /// The field of that message with the name most similar to `written`.
 pub(super) fn nearest_field(message: &str, written: &str) -> Option<String> {
     let message = POOL.get_message_by_name(message)?;
-    nearest(
-        message.fields().map(|field| field.name().to_owned()),
-        written,
-    )
+    nearest(message.fields().map(|field| field.name().to_owned()), written)
 }
 
 /// Like [`nearest_field`] over all messages of a configuration, because JSON errors do not name theirs.
 pub(super) fn nearest_field_anywhere(written: &str) -> Option<String> {
     let messages = messages().into_iter();
-    let fields = messages
-        .filter(|message| !message.is_map_entry())
-        .flat_map(|message| message.fields().collect::<Vec<_>>());
+    let fields =
+        messages.filter(|message| !message.is_map_entry()).flat_map(|message| message.fields().collect::<Vec<_>>());
     nearest(fields.map(|field| field.name().to_owned()), written)
 }
 
@@ -60,10 +51,7 @@ fn messages() -> Vec<MessageDescriptor> {
 /// The value of that enum with the name most similar to `written`.
 pub(super) fn nearest_value(name: &str, written: &str) -> Option<String> {
     let values = POOL.get_enum_by_name(name)?;
-    nearest(
-        values.values().map(|value| value.name().to_owned()),
-        written,
-    )
+    nearest(values.values().map(|value| value.name().to_owned()), written)
 }
 
 fn nearest(candidates: impl Iterator<Item = String>, written: &str) -> Option<String> {

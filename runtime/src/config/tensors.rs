@@ -14,27 +14,17 @@ use crate::backend::TensorConfig;
 /// schema cannot tell 0 from nothing said.
 pub(super) fn max_batch_size(config: &ModelConfig) -> Result<Option<usize>, ConfigError> {
     let Ok(size) = usize::try_from(config.max_batch_size) else {
-        return Err(ConfigError::Invalid(format!(
-            "'max_batch_size' must be non-negative value for {}",
-            config.name
-        )));
+        return Err(ConfigError::Invalid(format!("'max_batch_size' must be non-negative value for {}", config.name)));
     };
     let open = size == 0 && config.input.is_empty() && config.output.is_empty();
     Ok((!open).then_some(size))
 }
 
-pub(super) fn inputs(
-    config: &ModelConfig,
-    max_batch_size: Option<usize>,
-) -> Result<Vec<TensorConfig>, ConfigError> {
+pub(super) fn inputs(config: &ModelConfig, max_batch_size: Option<usize>) -> Result<Vec<TensorConfig>, ConfigError> {
     let mut names = HashSet::new();
     let mut inputs = Vec::with_capacity(config.input.len());
     for input in &config.input {
-        let row = Row {
-            kind: "input",
-            name: &input.name,
-            model: &config.name,
-        };
+        let row = Row { kind: "input", name: &input.name, model: &config.name };
         row.check_name(&mut names)?;
         if input.format() != Format::None && input.dims.len() != 3 {
             return Err(row.fail("NHWC/NCHW require 3 dims"));
@@ -50,18 +40,11 @@ pub(super) fn inputs(
     Ok(inputs)
 }
 
-pub(super) fn outputs(
-    config: &ModelConfig,
-    max_batch_size: Option<usize>,
-) -> Result<Vec<TensorConfig>, ConfigError> {
+pub(super) fn outputs(config: &ModelConfig, max_batch_size: Option<usize>) -> Result<Vec<TensorConfig>, ConfigError> {
     let mut names = HashSet::new();
     let mut outputs = Vec::with_capacity(config.output.len());
     for output in &config.output {
-        let row = Row {
-            kind: "output",
-            name: &output.name,
-            model: &config.name,
-        };
+        let row = Row { kind: "output", name: &output.name, model: &config.name };
         row.check_name(&mut names)?;
         outputs.push(TensorConfig {
             name: output.name.clone(),
@@ -75,15 +58,9 @@ pub(super) fn outputs(
 }
 
 /// The label file of each output that has one.
-pub(super) fn label_filenames(
-    config: &ModelConfig,
-) -> Result<BTreeMap<String, String>, ConfigError> {
+pub(super) fn label_filenames(config: &ModelConfig) -> Result<BTreeMap<String, String>, ConfigError> {
     let mut files = BTreeMap::new();
-    for output in config
-        .output
-        .iter()
-        .filter(|output| !output.label_filename.is_empty())
-    {
+    for output in config.output.iter().filter(|output| !output.label_filename.is_empty()) {
         check_inside(&output.label_filename, "label_filename", config)?;
         files.insert(output.name.clone(), output.label_filename.clone());
     }
@@ -121,9 +98,7 @@ fn proto_reshape(tensor: &TensorConfig) -> Option<ModelTensorReshape> {
 /// The datatype of that number in the schema.
 pub(super) fn datatype(number: i32) -> Option<DataType> {
     let number = proto::DataType::try_from(number).ok()?;
-    DataType::ALL
-        .into_iter()
-        .find(|datatype| proto_datatype(*datatype) == number)
+    DataType::ALL.into_iter().find(|datatype| proto_datatype(*datatype) == number)
 }
 
 const fn proto_datatype(datatype: DataType) -> proto::DataType {
@@ -156,9 +131,7 @@ impl Row<'_> {
     /// Triton's sentence first, then what it leaves out.
     fn fail(&self, what: &str) -> ConfigError {
         let Self { kind, name, model } = self;
-        ConfigError::Invalid(format!(
-            "model {kind} {what} for '{name}' of model '{model}'"
-        ))
+        ConfigError::Invalid(format!("model {kind} {what} for '{name}' of model '{model}'"))
     }
 
     fn check_name(&self, names: &mut HashSet<String>) -> Result<(), ConfigError> {
@@ -180,9 +153,7 @@ impl Row<'_> {
             return Err(self.fail("must specify 'dims'"));
         }
         if dims.iter().any(|dim| *dim < 1 && *dim != -1) {
-            return Err(self.fail(
-                "dimension must be integer >= 1, or -1 to indicate a variable-size dimension",
-            ));
+            return Err(self.fail("dimension must be integer >= 1, or -1 to indicate a variable-size dimension"));
         }
         if element_count(dims).is_none() {
             return Err(self.fail("'dims' are too large"));
@@ -213,9 +184,7 @@ impl Row<'_> {
         }
         let (from, to) = (runs(dims), runs(shape));
         if from.len() != to.len() {
-            return Err(
-                self.fail("has different number of variable-size dimensions for dims and reshape")
-            );
+            return Err(self.fail("has different number of variable-size dimensions for dims and reshape"));
         }
         if from != to {
             return Err(self.fail("has different size for dims and reshape"));
@@ -227,9 +196,7 @@ impl Row<'_> {
 /// Elements of the fixed dimensions; `None` where they overflow a tensor.
 fn element_count(dims: &[i64]) -> Option<usize> {
     let fixed: Vec<i64> = dims.iter().copied().filter(|dim| *dim > 0).collect();
-    weir_protocol::Shape::new(&fixed)
-        .ok()
-        .map(|shape| shape.elements())
+    weir_protocol::Shape::new(&fixed).ok().map(|shape| shape.elements())
 }
 
 /// Element counts of the fixed dimensions between the variable ones. A reshape must keep them: otherwise it

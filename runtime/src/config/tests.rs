@@ -12,11 +12,7 @@ use weir_protocol::{Code, Coded, DataType};
 use crate::backend::{Leeway, Signature, TensorConfig};
 use crate::config::{ModelConfig, Origin};
 
-const ORIGIN: Origin<'_> = Origin {
-    model: "m",
-    file: "config.pbtxt",
-    backend: None,
-};
+const ORIGIN: Origin<'_> = Origin { model: "m", file: "config.pbtxt", backend: None };
 
 fn read(text: &str) -> ModelConfig {
     match ModelConfig::from_text(text, ORIGIN) {

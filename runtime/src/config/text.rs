@@ -30,15 +30,12 @@ pub(super) fn parse(text: &str, file: &str) -> Result<proto::ModelConfig, Config
         let message = format!("nested deeper than {MAX_DEPTH} levels");
         fail(Some(offset), message)
     })?;
-    let mut message = DynamicMessage::parse_text_format(schema::model_config(), &prepared.text)
-        .map_err(|error| {
-            let offset = prepared.original_offset(offset(&error, &prepared.text));
-            fail(Some(offset), explain(&error.to_string()))
-        })?;
+    let mut message = DynamicMessage::parse_text_format(schema::model_config(), &prepared.text).map_err(|error| {
+        let offset = prepared.original_offset(offset(&error, &prepared.text));
+        fail(Some(offset), explain(&error.to_string()))
+    })?;
     drop_empty_entries(&mut message);
-    message
-        .transcode_to()
-        .map_err(|error| fail(None, error.to_string()))
+    message.transcode_to().map_err(|error| fail(None, error.to_string()))
 }
 
 /// Drops the entries that `{}` makes in maps. In JSON, as the config endpoint prints it, that is a map without entries; in
@@ -66,8 +63,7 @@ fn is_empty_entry(field: &FieldDescriptor, key: &MapKey, value: &Value) -> bool 
     let kind = field.kind();
     let entry = kind.as_message();
     let is_empty_name = matches!(key, MapKey::String(name) if name.is_empty());
-    is_empty_name
-        && entry.is_some_and(|entry| value.is_default(&entry.map_entry_value_field().kind()))
+    is_empty_name && entry.is_some_and(|entry| value.is_default(&entry.map_entry_value_field().kind()))
 }
 
 /// Offset at which the parser stopped; the end of the text if it expected more.
@@ -82,12 +78,8 @@ fn explain(message: &str) -> String {
     // tests, because only the sentence carries the names.
     let parts: Vec<&str> = message.split('\'').collect();
     let meant = match parts.as_slice() {
-        ["field ", field, " not found for message ", message, ""] => {
-            schema::nearest_field(message, field)
-        }
-        ["value ", value, " was not found for enum ", name, ""] => {
-            schema::nearest_value(name, value)
-        }
+        ["field ", field, " not found for message ", message, ""] => schema::nearest_field(message, field),
+        ["value ", value, " was not found for enum ", name, ""] => schema::nearest_value(name, value),
         _ => None,
     };
     match meant {

@@ -30,21 +30,13 @@ impl VersionPolicy {
 
 /// Reads a normalised configuration's policy.
 pub(super) fn parse(config: &ModelConfig) -> Result<VersionPolicy, ConfigError> {
-    let choice = config
-        .version_policy
-        .as_ref()
-        .and_then(|policy| policy.policy_choice.as_ref());
+    let choice = config.version_policy.as_ref().and_then(|policy| policy.policy_choice.as_ref());
     match choice {
         None => Ok(VersionPolicy::Latest(1)),
         Some(PolicyChoice::All(_)) => Ok(VersionPolicy::All),
-        Some(PolicyChoice::Latest(latest)) => {
-            Ok(VersionPolicy::Latest(latest.num_versions.max(1) as usize))
-        }
+        Some(PolicyChoice::Latest(latest)) => Ok(VersionPolicy::Latest(latest.num_versions.max(1) as usize)),
         Some(PolicyChoice::Specific(specific)) => {
-            let versions = specific
-                .versions
-                .iter()
-                .map(|&version| u64::try_from(version));
+            let versions = specific.versions.iter().map(|&version| u64::try_from(version));
             match versions.collect::<Result<BTreeSet<_>, _>>() {
                 Ok(versions) if !versions.is_empty() => Ok(VersionPolicy::Specific(versions)),
                 Ok(_) | Err(_) => Err(ConfigError::Invalid(format!(

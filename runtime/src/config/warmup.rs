@@ -75,12 +75,7 @@ pub(super) fn parse(
         let count = given.count.max(1) as usize;
         let inputs = parse_inputs(config, given, inputs)?;
         if let Some(batch_size) = rows {
-            warmups.push(Warmup {
-                name: given.name.clone(),
-                batch_size,
-                count,
-                inputs,
-            });
+            warmups.push(Warmup { name: given.name.clone(), batch_size, count, inputs });
         }
     }
     Ok(warmups)
@@ -134,16 +129,11 @@ fn parse_input(config: &ModelConfig, given: &model_warmup::Input) -> Result<Warm
         Some(InputDataType::ZeroData(_)) => WarmupData::Zero,
         Some(InputDataType::RandomData(_)) => WarmupData::Random,
         Some(InputDataType::InputDataFile(file)) => {
-            check_inside(file, "input_data_file", config)
-                .map_err(|error| format!("with bad data: {error}"))?;
+            check_inside(file, "input_data_file", config).map_err(|error| format!("with bad data: {error}"))?;
             WarmupData::File(file.clone())
         }
     };
-    Ok(WarmupInput {
-        datatype,
-        shape,
-        data,
-    })
+    Ok(WarmupInput { datatype, shape, data })
 }
 
 /// Refuses an input that is made in memory for its rows and has too many bytes.
@@ -152,16 +142,11 @@ fn check_bytes(input: WarmupInput, batch_size: u32) -> Result<WarmupInput, Strin
     let row = input.shape.elements() as u64 * input.datatype.size().unwrap_or(4) as u64;
     let bytes = row.saturating_mul(u64::from(batch_size.max(1)));
     if bytes > MAX_WARMUP_BYTES {
-        return Err(format!(
-            "of {bytes} bytes, which is over {MAX_WARMUP_BYTES}"
-        ));
+        return Err(format!("of {bytes} bytes, which is over {MAX_WARMUP_BYTES}"));
     }
     Ok(input)
 }
 
 fn fail(config: &ModelConfig, given: &ModelWarmup, what: &str) -> ConfigError {
-    ConfigError::Invalid(format!(
-        "warm-up '{}' of model '{}' {what}",
-        given.name, config.name
-    ))
+    ConfigError::Invalid(format!("warm-up '{}' of model '{}' {what}", given.name, config.name))
 }

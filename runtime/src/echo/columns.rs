@@ -32,10 +32,7 @@ fn fits(part: &Part, column: &Column) -> bool {
 
 fn padded(column: &Column) -> Result<Bytes, ModelError> {
     let Some(element) = pad_element(column.datatype, column.pad) else {
-        return Err(ModelError::Failed(format!(
-            "input '{}' is {} and cannot be padded",
-            column.name, column.datatype
-        )));
+        return Err(ModelError::Failed(format!("input '{}' is {} and cannot be padded", column.name, column.datatype)));
     };
     let mut data = element.repeat(column.shape.elements());
     let row = element.len() * column.shape.dims().iter().skip(1).product::<usize>();
@@ -53,13 +50,7 @@ fn padded(column: &Column) -> Result<Bytes, ModelError> {
 
 /// Copies a part run by run: a run is one line of the innermost dimension, which lies together in
 /// both. `None` when the part is larger than its place.
-fn fill(
-    place: &mut [u8],
-    source: &[u8],
-    place_inner: &[usize],
-    part: &Part,
-    element: usize,
-) -> Option<()> {
+fn fill(place: &mut [u8], source: &[u8], place_inner: &[usize], part: &Part, element: usize) -> Option<()> {
     let dims = part.shape.dims();
     let inner = dims.get(1..)?;
     let line = inner.last()? * element;
@@ -90,10 +81,7 @@ fn line_start(mut index: usize, inner: &[usize], place_inner: &[usize]) -> Optio
 }
 
 fn misfit(column: &Column) -> ModelError {
-    ModelError::Failed(format!(
-        "a part of input '{}' is larger than its place {}",
-        column.name, column.shape
-    ))
+    ModelError::Failed(format!("a part of input '{}' is larger than its place {}", column.name, column.shape))
 }
 
 /// The padding value as one element; `None` for BYTES, whose elements have no fixed size.

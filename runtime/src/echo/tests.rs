@@ -29,10 +29,7 @@ fn part(dims: &[i64], values: &[f32]) -> Part {
     Part {
         datatype: DataType::Fp32,
         shape: Shape::new(dims).unwrap(),
-        data: values
-            .iter()
-            .flat_map(|value| value.to_le_bytes())
-            .collect(),
+        data: values.iter().flat_map(|value| value.to_le_bytes()).collect(),
     }
 }
 
@@ -40,10 +37,7 @@ fn batch(dims: &[i64], parts: Vec<Part>) -> Batch {
     let mut parameters = Parameters::new();
     parameters.insert("k".to_owned(), Parameter::Int(5));
     let parameters = Arc::new(parameters);
-    let info = |part: &Part| RequestInfo {
-        rows: part.shape.dims()[0],
-        parameters: Arc::clone(&parameters),
-    };
+    let info = |part: &Part| RequestInfo { rows: part.shape.dims()[0], parameters: Arc::clone(&parameters) };
     Batch {
         rows: usize::try_from(dims[0]).unwrap(),
         requests: parts.iter().map(info).collect(),
@@ -64,9 +58,7 @@ fn run(parameters: &[(&str, &str)], batch: &Batch) -> Answer {
 
 fn floats(data: &Bytes) -> Vec<f32> {
     let chunks = data.chunks_exact(4);
-    chunks
-        .map(|chunk| f32::from_le_bytes(chunk.try_into().unwrap()))
-        .collect()
+    chunks.map(|chunk| f32::from_le_bytes(chunk.try_into().unwrap())).collect()
 }
 
 #[test]
@@ -81,16 +73,10 @@ fn a_single_part_comes_back_without_a_copy() {
 
 #[test]
 fn parts_come_back_row_after_row() {
-    let parts = vec![
-        part(&[1, 2], &[1.0, 2.0]),
-        part(&[2, 2], &[3.0, 4.0, 5.0, 6.0]),
-    ];
+    let parts = vec![part(&[1, 2], &[1.0, 2.0]), part(&[2, 2], &[3.0, 4.0, 5.0, 6.0])];
     let answer = run(&[], &batch(&[3, 2], parts));
     assert_eq!(answer.outputs[0].shape().to_string(), "[3,2]");
-    assert_eq!(
-        floats(answer.outputs[0].data()),
-        [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
-    );
+    assert_eq!(floats(answer.outputs[0].data()), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
 }
 
 #[test]
@@ -115,10 +101,7 @@ fn a_part_larger_than_its_place_is_an_error() {
     let model = EchoBackend.load(&source(&[])).unwrap();
     let mut instance = model.instance(Device::Cpu).unwrap();
     let error = instance.run(&too_wide).unwrap_err();
-    assert!(
-        error.to_string().contains("larger than its place [1,2]"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("larger than its place [1,2]"), "{error}");
 }
 
 #[test]
@@ -132,16 +115,10 @@ fn request_parameters_come_back_when_asked_for() {
 #[test]
 fn service_time_is_read_and_checked() {
     let behaviour = |text| behaviour(&source(&[("service_time_ms", text)]));
-    assert_eq!(
-        behaviour("2.5").unwrap().per_batch,
-        Duration::from_micros(2500)
-    );
+    assert_eq!(behaviour("2.5").unwrap().per_batch, Duration::from_micros(2500));
     for bad in ["-1", "NaN", "soon", "1e300"] {
         let error = behaviour(bad).unwrap_err().to_string();
-        assert!(
-            error.starts_with("parameter 'service_time_ms' is '"),
-            "{error}"
-        );
+        assert!(error.starts_with("parameter 'service_time_ms' is '"), "{error}");
     }
 }
 
@@ -151,15 +128,9 @@ fn pairs_must_agree() {
     wrong.inputs = vec![vector("A")];
     wrong.outputs = vec![vector("B"), vector("C")];
     assert!(EchoBackend.load(&wrong).is_err());
-    wrong.outputs = vec![TensorConfig {
-        datatype: DataType::Int8,
-        ..vector("B")
-    }];
+    wrong.outputs = vec![TensorConfig { datatype: DataType::Int8, ..vector("B") }];
     let error = EchoBackend.load(&wrong).err().unwrap().to_string();
-    assert!(
-        error.contains("output 'B' is INT8 but echoes input 'A'"),
-        "{error}"
-    );
+    assert!(error.contains("output 'B' is INT8 but echoes input 'A'"), "{error}");
 }
 
 #[test]

@@ -50,19 +50,12 @@ const MARGIN: u32 = 8;
 impl Prefetch {
     /// After a batch that the device began on at `begun`; starting it took `preparing`.
     fn after(begun: Instant, expected: Duration, preparing: Duration) -> Self {
-        Self {
-            free_at: begun + expected,
-            prepare: preparing + expected / MARGIN,
-        }
+        Self { free_at: begun + expected, prepare: preparing + expected / MARGIN }
     }
 }
 
 /// Serves until the queue is closed and empty.
-pub(super) fn serve(
-    runner: &Mutex<Runner>,
-    context: &InstanceContext,
-    worker: Worker<Job, JobResult>,
-) {
+pub(super) fn serve(runner: &Mutex<Runner>, context: &InstanceContext, worker: Worker<Job, JobResult>) {
     // Without room: a batch is handed over when the one before is answered.
     let (hand_over, under_way) = sync_channel(0);
     std::thread::scope(|scope| {
@@ -108,15 +101,7 @@ fn start<'a>(
     let (taken, run) = (context.take(&work), context.begin(work.items(), begun));
     let mut runner = runner.lock();
     match runner.begin(work.items()) {
-        Ok((started, rows)) => Some(BatchInFlight {
-            work,
-            taken,
-            run,
-            waits,
-            rows,
-            started,
-            begun,
-        }),
+        Ok((started, rows)) => Some(BatchInFlight { work, taken, run, waits, rows, started, begun }),
         Err(error) => {
             drop(run);
             let outcomes = runner.recover(work.items(), &waits, error, begun.elapsed());
@@ -127,11 +112,7 @@ fn start<'a>(
     }
 }
 
-fn answer_all(
-    runner: &Mutex<Runner>,
-    context: &InstanceContext,
-    under_way: Receiver<BatchInFlight<'_>>,
-) {
+fn answer_all(runner: &Mutex<Runner>, context: &InstanceContext, under_way: Receiver<BatchInFlight<'_>>) {
     let mut free_since: Option<Instant> = None;
     for batch in under_way {
         free_since = Some(answer(runner, context, batch, free_since));
@@ -145,15 +126,7 @@ fn answer(
     batch: BatchInFlight<'_>,
     free_since: Option<Instant>,
 ) -> Instant {
-    let BatchInFlight {
-        work,
-        taken: _taken,
-        run,
-        waits,
-        rows,
-        started,
-        begun,
-    } = batch;
+    let BatchInFlight { work, taken: _taken, run, waits, rows, started, begun } = batch;
     let finished = finish(context, started, rows);
     drop(run);
     let ended = now();

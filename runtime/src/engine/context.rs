@@ -43,11 +43,7 @@ impl InstanceContext {
 
     /// Logs a failed request, unless one of the same cause was logged within the last minute.
     pub(super) fn log_failure(&self, error: &ServeError, now: Instant) {
-        let cause = if matches!(error, ServeError::OutOfMemory(_)) {
-            "out_of_memory"
-        } else {
-            error.code().label()
-        };
+        let cause = if matches!(error, ServeError::OutOfMemory(_)) { "out_of_memory" } else { error.code().label() };
         let Some(left_out) = self.failures.lock().note(cause, now) else {
             return;
         };

@@ -25,11 +25,7 @@ pub(super) struct StartedInstance {
 impl InstanceContext {
     /// Makes and warms the instance on a thread of its own: OpenMP's and cuDNN's state belongs to the
     /// thread. Returns when it is ready.
-    pub(super) fn start(
-        self,
-        model: Arc<dyn Model>,
-        plan: Arc<WarmUpPlan>,
-    ) -> Result<StartedInstance, LoadError> {
+    pub(super) fn start(self, model: Arc<dyn Model>, plan: Arc<WarmUpPlan>) -> Result<StartedInstance, LoadError> {
         let (ready, wait) = sync_channel(1);
         let name = format!("{}/{}", self.interface.model, self.index);
         let thread = std::thread::Builder::new()
@@ -50,12 +46,7 @@ impl InstanceContext {
         }
     }
 
-    fn run(
-        self,
-        model: &dyn Model,
-        plan: &WarmUpPlan,
-        ready: &SyncSender<Result<Option<SharedRunner>, LoadError>>,
-    ) {
+    fn run(self, model: &dyn Model, plan: &WarmUpPlan, ready: &SyncSender<Result<Option<SharedRunner>, LoadError>>) {
         let made = model.instance(self.device).and_then(|mut instance| {
             warm_up(plan, &self.interface, instance.as_mut(), &self.batcher)?;
             instance.finish_warm_up();
@@ -76,10 +67,7 @@ impl InstanceContext {
             Affinity::None => self.batcher.inline_worker(self.index),
         };
         let context = Arc::new(self);
-        let runner = Arc::new(Mutex::new(Runner {
-            context: Arc::clone(&context),
-            instance,
-        }));
+        let runner = Arc::new(Mutex::new(Runner { context: Arc::clone(&context), instance }));
         let shared = (affinity == Affinity::None).then(|| Arc::clone(&runner));
         let _ = ready.send(Ok(shared));
         match overlap {

@@ -59,20 +59,16 @@ impl Runner {
         elapsed: Duration,
     ) -> Vec<JobResult> {
         if jobs.len() == 1 {
-            self.context
-                .record(jobs, waits, elapsed, BatchOutcome::Failed);
+            self.context.record(jobs, waits, elapsed, BatchOutcome::Failed);
             let error = self.context.interface.blame(error);
             self.context.log_failure(&error, now());
             return vec![Err(error)];
         }
-        self.context
-            .record(jobs, waits, elapsed, BatchOutcome::Retried);
+        self.context.record(jobs, waits, elapsed, BatchOutcome::Retried);
         let no_memory = matches!(error, ServeError::OutOfMemory(_));
         let part = if no_memory { jobs.len().div_ceil(2) } else { 1 };
         let parts = jobs.chunks(part).zip(waits.chunks(part));
-        parts
-            .flat_map(|(jobs, waits)| self.run(jobs, waits))
-            .collect()
+        parts.flat_map(|(jobs, waits)| self.run(jobs, waits)).collect()
     }
 
     fn attempt(&mut self, jobs: &[Job]) -> (Result<Answer, ServeError>, Duration) {
@@ -101,12 +97,7 @@ impl Runner {
 }
 
 impl InstanceContext {
-    pub(super) fn succeed(
-        &self,
-        jobs: &[Job],
-        waits: &[Duration],
-        answer: Answer,
-    ) -> Vec<JobResult> {
+    pub(super) fn succeed(&self, jobs: &[Job], waits: &[Duration], answer: Answer) -> Vec<JobResult> {
         let rows = jobs.iter().map(|job| job.rows).sum();
         let compute = answer.timing;
         let spent = compute.input + compute.infer + compute.output;
@@ -133,14 +124,7 @@ impl InstanceContext {
                 length: job.length,
             };
             first_row += job.rows;
-            Ok(JobReply {
-                slice,
-                cost: Cost {
-                    queue,
-                    steps: compute,
-                    batch_rows: rows,
-                },
-            })
+            Ok(JobReply { slice, cost: Cost { queue, steps: compute, batch_rows: rows } })
         };
         jobs.iter().zip(waits).enumerate().map(reply).collect()
     }
@@ -162,10 +146,7 @@ impl InstanceContext {
 
 /// The times of a batch's requests, if the batch took `spent`.
 fn requests(waits: &[Duration], spent: Duration) -> Vec<RequestRecord> {
-    let record = |&queue| RequestRecord {
-        queue,
-        total: queue + spent,
-    };
+    let record = |&queue| RequestRecord { queue, total: queue + spent };
     waits.iter().map(record).collect()
 }
 
@@ -187,24 +168,15 @@ pub(super) fn panicked(panic: &(dyn std::any::Any + Send)) -> ServeError {
 /// The text of a panic.
 pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no message")
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an instance's thread owns the clock of its batches"
-)]
+#[expect(clippy::disallowed_methods, reason = "an instance's thread owns the clock of its batches")]
 pub(super) fn now() -> Instant {
     Instant::now()
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "statistics carry the wall-clock time of a batch"
-)]
+#[expect(clippy::disallowed_methods, reason = "statistics carry the wall-clock time of a batch")]
 fn unix_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_millis() as u64)
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

@@ -58,9 +58,8 @@ pub(super) fn warm_up(
 ) -> Result<(), LoadError> {
     for sample in &plan.samples {
         for _ in 0..sample.count.max(1) {
-            run(interface, instance, &sample.job).map_err(|error| {
-                LoadError::Warmup(format!("warm-up sample '{}' failed: {error}", sample.name))
-            })?;
+            run(interface, instance, &sample.job)
+                .map_err(|error| LoadError::Warmup(format!("warm-up sample '{}' failed: {error}", sample.name)))?;
         }
     }
     match &plan.sizes {
@@ -110,12 +109,7 @@ fn measure_sizes(
             let elapsed = match measure(interface, instance, &job) {
                 Ok(elapsed) => elapsed,
                 Err(reason) => {
-                    tracing::warn!(
-                        model = interface.model,
-                        rows,
-                        reason,
-                        "a warm-up run of these rows fails"
-                    );
+                    tracing::warn!(model = interface.model, rows, reason, "a warm-up run of these rows fails");
                     break;
                 }
             };
@@ -136,11 +130,7 @@ fn measure_sizes(
 }
 
 /// Time of a run that is not the first, or why the model rejects the input.
-fn measure(
-    interface: &Interface,
-    instance: &mut dyn Instance,
-    job: &Job,
-) -> Result<Duration, String> {
+fn measure(interface: &Interface, instance: &mut dyn Instance, job: &Job) -> Result<Duration, String> {
     let mut timed = || {
         let started = now();
         run(interface, instance, job)?;
@@ -161,9 +151,7 @@ fn measure(
 }
 
 fn run(interface: &Interface, instance: &mut dyn Instance, job: &Job) -> Result<(), String> {
-    let batch = interface
-        .gather(std::slice::from_ref(job))
-        .map_err(|error| error.to_string())?;
+    let batch = interface.gather(std::slice::from_ref(job)).map_err(|error| error.to_string())?;
     let answer = instance.run(&batch).map_err(|error| error.to_string())?;
     let checked = interface.check_whole(answer, job.rows, job.length);
     checked.map_err(|error| error.to_string())
@@ -172,17 +160,13 @@ fn run(interface: &Interface, instance: &mut dyn Instance, job: &Job) -> Result<
 /// 1, 2, 4, … and the largest; one run for a model without batch dimension.
 fn sizes(max_batch_size: usize) -> Vec<usize> {
     let max = max_batch_size.max(1);
-    let mut sizes: Vec<usize> = std::iter::successors(Some(1), |size| Some(size * 2))
-        .take_while(|size| *size < max)
-        .collect();
+    let mut sizes: Vec<usize> =
+        std::iter::successors(Some(1), |size| Some(size * 2)).take_while(|size| *size < max).collect();
     sizes.push(max);
     sizes
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "warm-up measures what each batch size costs"
-)]
+#[expect(clippy::disallowed_methods, reason = "warm-up measures what each batch size costs")]
 fn now() -> Instant {
     Instant::now()
 }

@@ -43,11 +43,7 @@ pub(crate) struct StuckBatch {
 }
 
 impl EngineWatch {
-    pub(super) fn new(
-        (model, version): (String, u64),
-        batcher: Batcher<Job, JobResult>,
-        instances: usize,
-    ) -> Self {
+    pub(super) fn new((model, version): (String, u64), batcher: Batcher<Job, JobResult>, instances: usize) -> Self {
         Self {
             model,
             version,
@@ -113,15 +109,7 @@ impl EngineWatch {
 
     fn stuck(&self, instance: usize, run: StuckRun, limit: Duration) -> StuckBatch {
         let StuckRun { age, rows, thread } = run;
-        StuckBatch {
-            model: self.model.clone(),
-            version: self.version,
-            instance,
-            rows,
-            thread,
-            age,
-            limit,
-        }
+        StuckBatch { model: self.model.clone(), version: self.version, instance, rows, thread, age, limit }
     }
 
     /// True while it runs a batch that is not stuck.

@@ -69,17 +69,8 @@ impl BudgetedBody {
     /// The body of a call to `path`, counted in `permit`. A message larger than `limit` bytes is refused.
     pub(super) fn new(inner: Body, path: &str, limit: usize, permit: Arc<BudgetPermit>) -> Self {
         let content = Content::of(path);
-        let extent = if path.ends_with("/ModelStreamInfer") {
-            Extent::Message
-        } else {
-            Extent::Call(0)
-        };
-        Self {
-            inner,
-            permit,
-            extent,
-            messages: Messages::new(content, limit),
-        }
+        let extent = if path.ends_with("/ModelStreamInfer") { Extent::Message } else { Extent::Call(0) };
+        Self { inner, permit, extent, messages: Messages::new(content, limit) }
     }
 
     fn count(&mut self, data: &[u8]) -> Result<(), Status> {
@@ -92,9 +83,7 @@ impl BudgetedBody {
             Extent::Message if unfinished == 0 => 0,
             Extent::Message => unfinished + self.messages.decoded_bytes(),
         };
-        self.permit
-            .resize(held)
-            .map_err(|exhausted| super::status(&exhausted.into()))
+        self.permit.resize(held).map_err(|exhausted| super::status(&exhausted.into()))
     }
 }
 
@@ -118,13 +107,7 @@ impl Content {
 
 impl Messages {
     fn new(content: Content, limit: usize) -> Self {
-        Self {
-            content,
-            limit,
-            arrived: 0,
-            length: 0,
-            footprint: None,
-        }
+        Self { content, limit, arrived: 0, length: 0, footprint: None }
     }
 
     /// Bytes that the message at hand takes decoded, so far.
@@ -170,9 +153,7 @@ impl Messages {
     }
 
     fn read(&mut self, message: &[u8]) -> Result<(), TooManyParts> {
-        self.footprint
-            .as_mut()
-            .map_or(Ok(()), |footprint| footprint.feed(message))
+        self.footprint.as_mut().map_or(Ok(()), |footprint| footprint.feed(message))
     }
 }
 
@@ -180,10 +161,7 @@ impl HttpBody for BudgetedBody {
     type Data = Bytes;
     type Error = Status;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let polled = Pin::new(&mut self.inner).poll_frame(context);
         if let Poll::Ready(Some(Ok(frame))) = &polled
             && let Some(data) = frame.data_ref()
@@ -233,11 +211,7 @@ mod tests {
         // Empty inputs: two bytes each.
         body.count(&[0, 0, 0, 4, 0]).unwrap();
         body.count(&[0x2a, 0].repeat(50)).unwrap();
-        assert!(
-            (10_000..50_000).contains(&budget.in_use()),
-            "{}",
-            budget.in_use()
-        );
+        assert!((10_000..50_000).contains(&budget.in_use()), "{}", budget.in_use());
         let refused = body.count(&[0x2a, 0].repeat(450)).unwrap_err();
         assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
     }

@@ -53,10 +53,7 @@ enum CallKind {
 
 impl Calls {
     /// Answers one call; every failure becomes a status. (An `async fn` would hold the request twice.)
-    pub(super) fn answer(
-        self: Arc<Self>,
-        request: Request<Incoming>,
-    ) -> impl Future<Output = Response<ReplyBody>> {
+    pub(super) fn answer(self: Arc<Self>, request: Request<Incoming>) -> impl Future<Output = Response<ReplyBody>> {
         let kind = self.kind(&request);
         async move {
             match kind {
@@ -123,20 +120,12 @@ impl Calls {
         answer.unwrap_or_else(Status::into_http)
     }
 
-    async fn infer_message(
-        &self,
-        headers: HeaderMap,
-        body: Incoming,
-    ) -> Result<Response<ReplyBody>, Status> {
+    async fn infer_message(&self, headers: HeaderMap, body: Incoming) -> Result<Response<ReplyBody>, Status> {
         let deadline = super::deadline(&headers).map_err(|error| status(&error))?;
         // Until the request is answered: tensors lie in the message's own bytes.
         let permit = self.grpc.options.body_budget.permit();
         let message = unary::read(body, self.limits(), &permit).await?;
-        let received = Received {
-            message,
-            headers,
-            permit,
-        };
+        let received = Received { message, headers, permit };
         let (loaded, request, permit) = received.decoded(&self.grpc).await?;
         let server = &self.grpc.server;
         let inferred = server.infer(&loaded.engine, request, deadline).await;
@@ -196,11 +185,7 @@ fn written(
     let outputs = response.raw_output_contents.iter();
     let is_large = outputs.map(Bytes::len).sum::<usize>() > LARGE;
     let write = move || unary::write(&response, trailers, limit, permit);
-    if is_large {
-        Either::Right(aside(write))
-    } else {
-        Either::Left(ready(write()))
-    }
+    if is_large { Either::Right(aside(write)) } else { Either::Left(ready(write())) }
 }
 
 /// A message of more bytes is decoded or written off the reactor: numbers in fields of their own, at some 200 MB/s, would

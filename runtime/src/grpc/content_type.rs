@@ -14,18 +14,13 @@ pub(super) const SENTENCE: &str = "this port speaks gRPC, whose content-type is 
 /// True if these headers are those of a gRPC call. Translated by no proxy, gRPC-Web is none.
 pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-    kind.is_some_and(|kind| {
-        kind.starts_with(b"application/grpc") && !kind.starts_with(b"application/grpc-web")
-    })
+    kind.is_some_and(|kind| kind.starts_with(b"application/grpc") && !kind.starts_with(b"application/grpc-web"))
 }
 
 /// The response to a request that is no gRPC call.
 pub(super) fn refusal() -> Response<ReplyBody> {
     let body = rest::error_body(SENTENCE);
-    let mut response = Response::new(ReplyBody::Message {
-        data: Some(body),
-        trailers: None,
-    });
+    let mut response = Response::new(ReplyBody::Message { data: Some(body), trailers: None });
     *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, json);

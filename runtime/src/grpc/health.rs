@@ -21,19 +21,13 @@ const WATCH_PERIOD: Duration = Duration::from_millis(200);
 
 #[tonic::async_trait]
 impl Health for Readiness {
-    async fn check(
-        &self,
-        _: Request<HealthCheckRequest>,
-    ) -> Result<Response<HealthCheckResponse>, Status> {
+    async fn check(&self, _: Request<HealthCheckRequest>) -> Result<Response<HealthCheckResponse>, Status> {
         Ok(Response::new(serving(&self.0)))
     }
 
     type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
 
-    async fn watch(
-        &self,
-        _: Request<HealthCheckRequest>,
-    ) -> Result<Response<Self::WatchStream>, Status> {
+    async fn watch(&self, _: Request<HealthCheckRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let state = (Arc::clone(&self.0), None);
         let changes = stream::unfold(state, |(server, last)| async move {
             loop {
@@ -52,12 +46,6 @@ impl Health for Readiness {
 }
 
 fn serving(server: &Server) -> HealthCheckResponse {
-    let status = if server.ready() {
-        ServingStatus::Serving
-    } else {
-        ServingStatus::NotServing
-    };
-    HealthCheckResponse {
-        status: status.into(),
-    }
+    let status = if server.ready() { ServingStatus::Serving } else { ServingStatus::NotServing };
+    HealthCheckResponse { status: status.into() }
 }

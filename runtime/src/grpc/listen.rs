@@ -16,9 +16,7 @@ use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
 use weir_ops::http2::{CONNECTION_WINDOW, MAX_FRAME, MAX_REPLICA_HEAD, MAX_STREAMS, STREAM_WINDOW};
-use weir_ops::socket::{
-    self, Acceptor, BufferedSocket, ConnectionLimits, Flushed, Lifetime, Stream, StreamExecutor,
-};
+use weir_ops::socket::{self, Acceptor, BufferedSocket, ConnectionLimits, Flushed, Lifetime, Stream, StreamExecutor};
 use weir_protocol::grpc::proto::FILE_DESCRIPTOR_SET;
 use weir_protocol::grpc::proto::grpc_inference_service_server::GrpcInferenceServiceServer;
 
@@ -61,15 +59,8 @@ pub(crate) async fn serve(
 ) {
     let calls = Arc::new(calls(grpc, requests, &options));
     let acceptor = Acceptor::new(listener, options.connections, stop.clone());
-    let port = Port {
-        calls,
-        options,
-        streams: StreamExecutor::new(TaskTracker::new(), &options.connections),
-        stop,
-    };
-    acceptor
-        .serve(|stream| serve_connection(stream, port.clone()))
-        .await;
+    let port = Port { calls, options, streams: StreamExecutor::new(TaskTracker::new(), &options.connections), stop };
+    acceptor.serve(|stream| serve_connection(stream, port.clone())).await;
 }
 
 /// What the port's connections share.
@@ -82,12 +73,7 @@ struct Port {
 }
 
 async fn serve_connection(stream: Stream, port: Port) {
-    let Port {
-        calls,
-        options,
-        streams,
-        stop,
-    } = port;
+    let Port { calls, options, streams, stop } = port;
     if http1::begins(&stream, &stop).await {
         return http1::refuse(stream).await;
     }
@@ -112,11 +98,7 @@ async fn serve_connection(stream: Stream, port: Port) {
     let flusher = socket.flusher();
     let connection = builder.serve_connection(TokioIo::new(socket), service);
     let mut connection = pin!(Flushed::new(connection, flusher));
-    let lifetime = Lifetime {
-        idle: options.connections.idle,
-        stop: &stop,
-        late_requests: Duration::ZERO,
-    };
+    let lifetime = Lifetime { idle: options.connections.idle, stop: &stop, late_requests: Duration::ZERO };
     let ended = tokio::select! {
         ended = socket::serve(connection.as_mut(), |connection| connection.connection().graceful_shutdown(), &traffic, lifetime) => Some(ended),
         () = sleep_or_forever(options.max_connection_age) => {
@@ -152,19 +134,14 @@ fn calls(grpc: Grpc, requests: Requests, options: &GrpcListenOptions) -> Calls {
         service = service.send_compressed(CompressionEncoding::Gzip);
     }
     let mut routes = Routes::builder();
-    routes
-        .add_service(service)
-        .add_service(HealthServer::new(Readiness(server)));
+    routes.add_service(service).add_service(HealthServer::new(Readiness(server)));
     if let Ok(service) = reflection().build_v1() {
         routes.add_service(service);
     }
     if let Ok(service) = reflection().build_v1alpha() {
         routes.add_service(service);
     }
-    let limits = MessageLimits {
-        size: options.max_message,
-        decompressed: options.max_decompressed,
-    };
+    let limits = MessageLimits { size: options.max_message, decompressed: options.max_decompressed };
     let routes = routes.routes().prepare();
     Calls {
         grpc,

@@ -39,8 +39,7 @@ fn is_said<B>(response: &Response<B>) -> bool {
     };
     let message = headers.get("grpc-message").map(HeaderValue::as_bytes);
     let message = percent_decode(message.unwrap_or_default()).decode_utf8_lossy();
-    Code::from_bytes(status.as_bytes()) == Code::Internal
-        && SAID.iter().any(|said| message.starts_with(said))
+    Code::from_bytes(status.as_bytes()) == Code::Internal && SAID.iter().any(|said| message.starts_with(said))
 }
 
 #[cfg(test)]

@@ -39,14 +39,8 @@ impl Trailers {
                 headers.insert(HeaderName::from_static(name), value);
             }
         };
-        insert(
-            "server-timing",
-            HeaderValue::try_from(serving_headers::server_timing(cost)),
-        );
-        insert(
-            "weir-batch",
-            HeaderValue::try_from(serving_headers::batch(cost)),
-        );
+        insert("server-timing", HeaderValue::try_from(serving_headers::server_timing(cost)));
+        insert("weir-batch", HeaderValue::try_from(serving_headers::batch(cost)));
         insert("weir-capacity", Ok(HeaderValue::from(capacity)));
         Self(headers)
     }
@@ -62,28 +56,15 @@ pub(super) struct Middleware<S> {
 }
 
 impl<S> Middleware<S> {
-    pub(super) fn new(
-        inner: S,
-        options: Arc<GrpcOptions>,
-        requests: Requests,
-        limits: MessageLimits,
-    ) -> Self {
-        Self {
-            inner,
-            options,
-            requests,
-            limits,
-        }
+    pub(super) fn new(inner: S, options: Arc<GrpcOptions>, requests: Requests, limits: MessageLimits) -> Self {
+        Self { inner, options, requests, limits }
     }
 
     /// The request, its messages whole, decompressed and counted in `permit`.
     fn receive(&self, request: Request<Body>, permit: Arc<BudgetPermit>) -> Request<Body> {
         let (mut parts, body) = request.into_parts();
         let path = parts.uri.path();
-        let limits = MessageLimits {
-            size: budgeted_body::longest_message(path, self.limits.size),
-            ..self.limits
-        };
+        let limits = MessageLimits { size: budgeted_body::longest_message(path, self.limits.size), ..self.limits };
         let coding = whole_messages::take_coding(&mut parts.headers);
         let own = self.options.body_budget.permit();
         let body = Body::new(WholeMessages::new(body, coding, limits, own));
@@ -118,9 +99,7 @@ where
         let held = Arc::clone(&permit);
         let request = self.receive(request, held);
         let inner = self.inner.call(request);
-        let answer = with_timeout(timeout, async move {
-            inner.await.map_err(|never| match never {})
-        });
+        let answer = with_timeout(timeout, async move { inner.await.map_err(|never| match never {}) });
         Box::pin(async move {
             let response = malformed::correct(answer.await.unwrap_or_else(Status::into_http));
             drop(permit);
@@ -157,9 +136,7 @@ pub(super) fn refusal(options: &GrpcOptions, path: &str, headers: &HeaderMap) ->
     }
     let given = |name: &str| headers.get(name)?.to_str().ok();
     let header = restriction::missing_key(&options.restricted, group, given)?;
-    Some(Status::unavailable(format!(
-        "This protocol is restricted, expecting header '{header}'"
-    )))
+    Some(Status::unavailable(format!("This protocol is restricted, expecting header '{header}'")))
 }
 
 /// The group a method is in; `None` for services that are never restricted.
@@ -176,9 +153,7 @@ fn group(path: &str) -> Option<ApiGroup> {
         "ModelInfer" | "ModelStreamInfer" => ApiGroup::Inference,
         "ModelConfig" => ApiGroup::ModelConfig,
         "ModelStatistics" => ApiGroup::Statistics,
-        "RepositoryIndex" | "RepositoryModelLoad" | "RepositoryModelUnload" => {
-            ApiGroup::ModelRepository
-        }
+        "RepositoryIndex" | "RepositoryModelLoad" | "RepositoryModelUnload" => ApiGroup::ModelRepository,
         "TraceSetting" => ApiGroup::Trace,
         "LogSettings" => ApiGroup::Logging,
         name if name.contains("SharedMemory") => ApiGroup::SharedMemory,
@@ -195,12 +170,7 @@ fn failure(response: &Response<Body>) -> Option<Code> {
 
 fn with_trailers(mut response: Response<Body>) -> Response<Body> {
     match response.extensions_mut().remove::<Trailers>() {
-        Some(Trailers(extra)) => response.map(|inner| {
-            Body::new(WithTrailers {
-                inner,
-                extra: Some(extra),
-            })
-        }),
+        Some(Trailers(extra)) => response.map(|inner| Body::new(WithTrailers { inner, extra: Some(extra) })),
         None => response,
     }
 }
@@ -215,10 +185,7 @@ impl HttpBody for WithTrailers {
     type Data = Bytes;
     type Error = Status;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let frame = match Pin::new(&mut self.inner).poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => frame,
             other => return other,

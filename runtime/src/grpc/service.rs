@@ -19,27 +19,16 @@ fn answer<T>(result: Result<T, ServeError>) -> RpcResult<T> {
 
 #[tonic::async_trait]
 impl GrpcInferenceService for Grpc {
-    async fn server_live(
-        &self,
-        _: Request<proto::ServerLiveRequest>,
-    ) -> RpcResult<proto::ServerLiveResponse> {
+    async fn server_live(&self, _: Request<proto::ServerLiveRequest>) -> RpcResult<proto::ServerLiveResponse> {
         let live = self.server.live().is_ok();
         answer(Ok(proto::ServerLiveResponse { live }))
     }
 
-    async fn server_ready(
-        &self,
-        _: Request<proto::ServerReadyRequest>,
-    ) -> RpcResult<proto::ServerReadyResponse> {
-        answer(Ok(proto::ServerReadyResponse {
-            ready: self.server.ready(),
-        }))
+    async fn server_ready(&self, _: Request<proto::ServerReadyRequest>) -> RpcResult<proto::ServerReadyResponse> {
+        answer(Ok(proto::ServerReadyResponse { ready: self.server.ready() }))
     }
 
-    async fn model_ready(
-        &self,
-        request: Request<proto::ModelReadyRequest>,
-    ) -> RpcResult<proto::ModelReadyResponse> {
+    async fn model_ready(&self, request: Request<proto::ModelReadyRequest>) -> RpcResult<proto::ModelReadyResponse> {
         let proto::ModelReadyRequest { name, version } = request.into_inner();
         let ready = self.find(&name, &version).is_ok();
         answer(Ok(proto::ModelReadyResponse { ready }))
@@ -53,11 +42,7 @@ impl GrpcInferenceService for Grpc {
         answer(Ok(proto::ServerMetadataResponse {
             name: identity.name.clone(),
             version: identity.version.clone(),
-            extensions: identity
-                .extensions
-                .iter()
-                .map(|&name| name.to_owned())
-                .collect(),
+            extensions: identity.extensions.iter().map(|&name| name.to_owned()).collect(),
         }))
     }
 
@@ -66,8 +51,7 @@ impl GrpcInferenceService for Grpc {
         request: Request<proto::ModelMetadataRequest>,
     ) -> RpcResult<proto::ModelMetadataResponse> {
         let proto::ModelMetadataRequest { name, version } = request.into_inner();
-        let model = decode_version(&version)
-            .and_then(|version| self.server.model_metadata(&name, &version));
+        let model = decode_version(&version).and_then(|version| self.server.model_metadata(&name, &version));
         answer(model.map(|model| proto::ModelMetadataResponse {
             name: model.name,
             versions: model.versions,
@@ -77,10 +61,7 @@ impl GrpcInferenceService for Grpc {
         }))
     }
 
-    async fn model_infer(
-        &self,
-        request: Request<proto::ModelInferRequest>,
-    ) -> RpcResult<proto::ModelInferResponse> {
+    async fn model_infer(&self, request: Request<proto::ModelInferRequest>) -> RpcResult<proto::ModelInferResponse> {
         let (metadata, _, request) = request.into_parts();
         let metadata = metadata.into_headers();
         let deadline = deadline(&metadata).map_err(|error| status(&error))?;
@@ -90,10 +71,7 @@ impl GrpcInferenceService for Grpc {
 
     type ModelStreamInferStream = Responses;
 
-    async fn model_stream_infer(
-        &self,
-        request: Request<Streaming<proto::ModelInferRequest>>,
-    ) -> RpcResult<Responses> {
+    async fn model_stream_infer(&self, request: Request<Streaming<proto::ModelInferRequest>>) -> RpcResult<Responses> {
         let (metadata, _, requests) = request.into_parts();
         let mut response = Response::new(self.stream(requests, metadata.into_headers()));
         // At the head, for a gateway: it tells that each message has one answer.
@@ -102,16 +80,11 @@ impl GrpcInferenceService for Grpc {
         Ok(response)
     }
 
-    async fn model_config(
-        &self,
-        request: Request<proto::ModelConfigRequest>,
-    ) -> RpcResult<proto::ModelConfigResponse> {
+    async fn model_config(&self, request: Request<proto::ModelConfigRequest>) -> RpcResult<proto::ModelConfigResponse> {
         let proto::ModelConfigRequest { name, version } = request.into_inner();
         answer(
             self.find(&name, &version)
-                .map(|loaded| proto::ModelConfigResponse {
-                    config: Some(loaded.proto().clone()),
-                }),
+                .map(|loaded| proto::ModelConfigResponse { config: Some(loaded.proto().clone()) }),
         )
     }
 
@@ -124,15 +97,12 @@ impl GrpcInferenceService for Grpc {
             let allowed = self.options.control.check_all_models();
             allowed.map_err(|error| status(&error))?;
         }
-        let models =
-            decode_version(&version).and_then(|version| self.server.statistics(&name, &version));
+        let models = decode_version(&version).and_then(|version| self.server.statistics(&name, &version));
         answer(models.map(|models| {
             let stats = |(name, version, snapshot): (String, u64, crate::statistics::Snapshot)| {
                 snapshot.to_proto(&name, version)
             };
-            proto::ModelStatisticsResponse {
-                model_stats: models.into_iter().map(stats).collect(),
-            }
+            proto::ModelStatisticsResponse { model_stats: models.into_iter().map(stats).collect() }
         }))
     }
 
@@ -140,27 +110,17 @@ impl GrpcInferenceService for Grpc {
         &self,
         request: Request<proto::RepositoryIndexRequest>,
     ) -> RpcResult<proto::RepositoryIndexResponse> {
-        let proto::RepositoryIndexRequest {
-            repository_name,
-            ready,
-        } = request.into_inner();
-        let listing = if ready {
-            IndexFilter::Ready
-        } else {
-            IndexFilter::All
-        };
+        let proto::RepositoryIndexRequest { repository_name, ready } = request.into_inner();
+        let listing = if ready { IndexFilter::Ready } else { IndexFilter::All };
         answer(unnamed(&repository_name).map(|()| {
-            let models = self.server.index(listing).into_iter().map(|entry| {
-                proto::repository_index_response::ModelIndex {
+            let models =
+                self.server.index(listing).into_iter().map(|entry| proto::repository_index_response::ModelIndex {
                     name: entry.name,
                     version: entry.version.unwrap_or_default(),
                     state: entry.state.map_or("", IndexState::as_str).to_owned(),
                     reason: entry.reason,
-                }
-            });
-            proto::RepositoryIndexResponse {
-                models: models.collect(),
-            }
+                });
+            proto::RepositoryIndexResponse { models: models.collect() }
         }))
     }
 
@@ -169,9 +129,7 @@ impl GrpcInferenceService for Grpc {
         request: Request<proto::RepositoryModelLoadRequest>,
     ) -> RpcResult<proto::RepositoryModelLoadResponse> {
         let request = request.into_inner();
-        let loaded = match unnamed(&request.repository_name)
-            .and_then(|()| load_options(request.parameters))
-        {
+        let loaded = match unnamed(&request.repository_name).and_then(|()| load_options(request.parameters)) {
             Ok(options) => self.server.load(&request.model_name, options).await,
             Err(error) => Err(error),
         };
@@ -183,8 +141,7 @@ impl GrpcInferenceService for Grpc {
         request: Request<proto::RepositoryModelUnloadRequest>,
     ) -> RpcResult<proto::RepositoryModelUnloadResponse> {
         let request = request.into_inner();
-        let checked = unnamed(&request.repository_name)
-            .and_then(|()| check_unload_parameters(&request.parameters));
+        let checked = unnamed(&request.repository_name).and_then(|()| check_unload_parameters(&request.parameters));
         let unloaded = match checked {
             Ok(()) => self.server.unload(&request.model_name).await,
             Err(error) => Err(error),
@@ -198,36 +155,18 @@ impl GrpcInferenceService for Grpc {
     ) -> RpcResult<proto::SystemSharedMemoryStatusResponse> {
         let name = request.into_inner().name;
         let regions = self.server.memory().status(some(&name));
-        answer(
-            regions
-                .map_err(|error| ServeError::codec(&error))
-                .map(|regions| {
-                    let regions = regions
-                        .iter()
-                        .map(|region| (region.name.clone(), region.to_proto()));
-                    proto::SystemSharedMemoryStatusResponse {
-                        regions: regions.collect(),
-                    }
-                }),
-        )
+        answer(regions.map_err(|error| ServeError::codec(&error)).map(|regions| {
+            let regions = regions.iter().map(|region| (region.name.clone(), region.to_proto()));
+            proto::SystemSharedMemoryStatusResponse { regions: regions.collect() }
+        }))
     }
 
     async fn system_shared_memory_register(
         &self,
         request: Request<proto::SystemSharedMemoryRegisterRequest>,
     ) -> RpcResult<proto::SystemSharedMemoryRegisterResponse> {
-        let proto::SystemSharedMemoryRegisterRequest {
-            name,
-            key,
-            offset,
-            byte_size,
-        } = request.into_inner();
-        let region = RegionStatus {
-            name,
-            key,
-            offset,
-            byte_size,
-        };
+        let proto::SystemSharedMemoryRegisterRequest { name, key, offset, byte_size } = request.into_inner();
+        let region = RegionStatus { name, key, offset, byte_size };
         let registered = self.server.memory().register(region);
         let registered = registered.map_err(|error| ServeError::codec(&error));
         answer(registered.map(|()| proto::SystemSharedMemoryRegisterResponse {}))
@@ -246,10 +185,7 @@ impl GrpcInferenceService for Grpc {
         &self,
         request: Request<proto::CudaSharedMemoryStatusRequest>,
     ) -> RpcResult<proto::CudaSharedMemoryStatusResponse> {
-        let none = self
-            .server
-            .memory()
-            .status_cuda(some(&request.into_inner().name));
+        let none = self.server.memory().status_cuda(some(&request.into_inner().name));
         let none = none.map_err(|error| ServeError::codec(&error));
         answer(none.map(|()| proto::CudaSharedMemoryStatusResponse::default()))
     }
@@ -283,30 +219,16 @@ impl GrpcInferenceService for Grpc {
         let model = model.map_err(|error| status(&error))?;
         let (model, update) = (model.as_deref(), trace::update_from_proto(request));
         let updated = self.server.trace().update(model, &update);
-        answer(
-            updated
-                .map(|trace| trace.to_proto())
-                .map_err(|error| ServeError::codec(&error)),
-        )
+        answer(updated.map(|trace| trace.to_proto()).map_err(|error| ServeError::codec(&error)))
     }
 
-    async fn log_settings(
-        &self,
-        request: Request<proto::LogSettingsRequest>,
-    ) -> RpcResult<proto::LogSettingsResponse> {
-        let updated = log::update_from_proto(request.into_inner())
-            .and_then(|update| self.server.log().update(&update));
-        answer(
-            updated
-                .map(|log| log.to_proto())
-                .map_err(|error| ServeError::codec(&error)),
-        )
+    async fn log_settings(&self, request: Request<proto::LogSettingsRequest>) -> RpcResult<proto::LogSettingsResponse> {
+        let updated = log::update_from_proto(request.into_inner()).and_then(|update| self.server.log().update(&update));
+        answer(updated.map(|log| log.to_proto()).map_err(|error| ServeError::codec(&error)))
     }
 }
 
-fn tensor_metadata(
-    spec: weir_protocol::TensorSpec,
-) -> proto::model_metadata_response::TensorMetadata {
+fn tensor_metadata(spec: weir_protocol::TensorSpec) -> proto::model_metadata_response::TensorMetadata {
     proto::model_metadata_response::TensorMetadata {
         name: spec.name,
         datatype: spec.datatype.name().to_owned(),
@@ -332,9 +254,7 @@ fn unnamed(repository: &str) -> Result<(), ServeError> {
     if repository.is_empty() {
         return Ok(());
     }
-    Err(ServeError::Unimplemented(
-        "'repository_name' specification is not supported".to_owned(),
-    ))
+    Err(ServeError::Unimplemented("'repository_name' specification is not supported".to_owned()))
 }
 
 fn load_options(
@@ -346,9 +266,7 @@ fn load_options(
         match (key.as_str(), parameter.parameter_choice) {
             ("config", Some(ParameterChoice::StringParam(config))) => options.config = Some(config),
             (file, Some(ParameterChoice::BytesParam(content))) if file.starts_with("file:") => {
-                options
-                    .files
-                    .push((file["file:".len()..].to_owned(), content));
+                options.files.push((file["file:".len()..].to_owned(), content));
             }
             ("config", _) => return Err(wrong_load_parameter(&key, "string_param")),
             (file, _) if file.starts_with("file:") => {
@@ -371,14 +289,10 @@ fn check_unload_parameters(
     let key = "unload_dependents";
     match parameters.get(key).map(|given| &given.parameter_choice) {
         None | Some(Some(ParameterChoice::BoolParam(_))) => Ok(()),
-        Some(_) => Err(ServeError::Invalid(format!(
-            "invalid value type for '{key}' parameter, expected bool_param."
-        ))),
+        Some(_) => Err(ServeError::Invalid(format!("invalid value type for '{key}' parameter, expected bool_param."))),
     }
 }
 
 fn wrong_load_parameter(key: &str, expected: &str) -> ServeError {
-    ServeError::Invalid(format!(
-        "invalid value type for load parameter '{key}', expected {expected}."
-    ))
+    ServeError::Invalid(format!("invalid value type for load parameter '{key}', expected {expected}."))
 }

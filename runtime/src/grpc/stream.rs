@@ -16,8 +16,7 @@ use crate::error::ServeError;
 use crate::held_bytes;
 
 /// The responses of a stream.
-pub(super) type Responses =
-    Pin<Box<dyn Stream<Item = Result<proto::ModelStreamInferResponse, Status>> + Send>>;
+pub(super) type Responses = Pin<Box<dyn Stream<Item = Result<proto::ModelStreamInferResponse, Status>> + Send>>;
 
 /// Requests of one stream that run at once. Answers keep their order, so more would only let a
 /// fast client fill memory behind one slow request.
@@ -33,15 +32,8 @@ enum OnError {
 }
 
 impl Grpc {
-    pub(super) fn stream(
-        &self,
-        requests: Streaming<proto::ModelInferRequest>,
-        metadata: HeaderMap,
-    ) -> Responses {
-        let on_error = match metadata
-            .get("triton_grpc_error")
-            .map(|value| value.as_bytes())
-        {
+    pub(super) fn stream(&self, requests: Streaming<proto::ModelInferRequest>, metadata: HeaderMap) -> Responses {
+        let on_error = match metadata.get("triton_grpc_error").map(|value| value.as_bytes()) {
             Some(b"true") => OnError::End,
             _ => OnError::Report,
         };
@@ -105,25 +97,19 @@ impl Grpc {
         match answer {
             Ok(mut response) => {
                 mark_final(&mut response);
-                Ok(proto::ModelStreamInferResponse {
-                    error_message: String::new(),
-                    infer_response: Some(response),
-                })
+                Ok(proto::ModelStreamInferResponse { error_message: String::new(), infer_response: Some(response) })
             }
             Err(error) if on_error == OnError::End => Err(status(&error)),
-            Err(error) => Ok(proto::ModelStreamInferResponse {
-                error_message: error.to_string(),
-                infer_response: Some(asked),
-            }),
+            Err(error) => {
+                Ok(proto::ModelStreamInferResponse { error_message: error.to_string(), infer_response: Some(asked) })
+            }
         }
     }
 }
 
 /// The status of a stream that the server ended: its client opens another, which another replica serves.
 async fn exiting<T>(ended: CancellationToken) -> Option<Result<T, Status>> {
-    ended
-        .is_cancelled()
-        .then(|| Err(status(&ServeError::Exiting)))
+    ended.is_cancelled().then(|| Err(status(&ServeError::Exiting)))
 }
 
 /// Marks a response as the last of its request: here every request has one.

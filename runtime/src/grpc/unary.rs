@@ -33,11 +33,7 @@ const RESERVED: usize = 1 << 20;
 /// # Errors
 /// A status, in tonic's words: invalid argument for no message, and for one that breaks off or is compressed; out of
 /// range for one larger than the limit.
-pub(super) async fn read(
-    mut body: Incoming,
-    limits: BodyLimits<'_>,
-    permit: &BudgetPermit,
-) -> Result<Bytes, Status> {
+pub(super) async fn read(mut body: Incoming, limits: BodyLimits<'_>, permit: &BudgetPermit) -> Result<Bytes, Status> {
     let mut upload = limits.upload();
     let Some(first) = next(&mut body, &mut upload, &limits).await? else {
         return Err(Status::invalid_argument("Missing request message."));
@@ -78,11 +74,7 @@ pub(super) fn too_many_parts(error: TooManyParts) -> Status {
     Status::invalid_argument(error.to_string())
 }
 
-async fn next(
-    body: &mut Incoming,
-    upload: &mut Upload,
-    limits: &BodyLimits<'_>,
-) -> Result<Option<Bytes>, Status> {
+async fn next(body: &mut Incoming, upload: &mut Upload, limits: &BodyLimits<'_>) -> Result<Option<Bytes>, Status> {
     let next = request_body::next_chunk(body, upload, limits).await;
     next.map_err(|error| super::status(&error))
 }
@@ -165,10 +157,7 @@ impl Gathered {
 /// The body of a gRPC answer.
 pub(super) enum ReplyBody {
     /// One message, then trailers.
-    Message {
-        data: Option<Bytes>,
-        trailers: Option<HeaderMap>,
-    },
+    Message { data: Option<Bytes>, trailers: Option<HeaderMap> },
     /// A call that tonic answers, its bytes counted until they are sent.
     Routed { body: Body, budget: ByteBudget },
 }
@@ -193,28 +182,21 @@ pub(super) fn write(
     let mut data = BytesMut::with_capacity(PREFIX + length);
     data.put_u8(0);
     data.put_u32(length as u32);
-    message
-        .encode(&mut data)
-        .map_err(|error| Status::internal(error.to_string()))?;
+    message.encode(&mut data).map_err(|error| Status::internal(error.to_string()))?;
     trailers.insert(Status::GRPC_STATUS, HeaderValue::from_static("0"));
     let mut response = Response::new(ReplyBody::Message {
         data: Some(held_bytes::held(data.freeze(), permit)),
         trailers: Some(trailers),
     });
     let grpc = HeaderValue::from_static("application/grpc");
-    response
-        .headers_mut()
-        .insert(http::header::CONTENT_TYPE, grpc);
+    response.headers_mut().insert(http::header::CONTENT_TYPE, grpc);
     Ok(response)
 }
 
 impl Default for ReplyBody {
     /// Nothing, as where the headers say it all.
     fn default() -> Self {
-        Self::Message {
-            data: None,
-            trailers: None,
-        }
+        Self::Message { data: None, trailers: None }
     }
 }
 
@@ -222,17 +204,11 @@ impl HttpBody for ReplyBody {
     type Data = Bytes;
     type Error = Status;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         match self.get_mut() {
             Self::Message { data, trailers } => {
                 let data = data.take().map(Frame::data);
-                Poll::Ready(
-                    data.or_else(|| trailers.take().map(Frame::trailers))
-                        .map(Ok),
-                )
+                Poll::Ready(data.or_else(|| trailers.take().map(Frame::trailers)).map(Ok))
             }
             Self::Routed { body, budget } => {
                 let polled = Pin::new(body).poll_frame(context);
@@ -306,10 +282,7 @@ mod tests {
         }
         let large = refused(&[0, 0, 0, 0, 11]);
         assert_eq!(large.code(), tonic::Code::OutOfRange);
-        assert_eq!(
-            large.message(),
-            "Error, decoded message length too large: found 11 bytes, the limit is: 10 bytes"
-        );
+        assert_eq!(large.message(), "Error, decoded message length too large: found 11 bytes, the limit is: 10 bytes");
         assert_eq!(length(&[0, 0, 0, 0], 10).unwrap(), None);
     }
 

@@ -44,9 +44,7 @@ pub(super) struct MessageLimits {
 /// something unknown, which tonic refuses.
 pub(super) fn take_coding(headers: &mut HeaderMap) -> Coding {
     let name = headers.get(ENCODING).and_then(|name| name.to_str().ok());
-    let coding = [Coding::Gzip, Coding::Deflate]
-        .into_iter()
-        .find(|coding| Some(coding.name()) == name);
+    let coding = [Coding::Gzip, Coding::Deflate].into_iter().find(|coding| Some(coding.name()) == name);
     if coding.is_some() {
         headers.remove(ENCODING);
     }
@@ -54,12 +52,7 @@ pub(super) fn take_coding(headers: &mut HeaderMap) -> Coding {
 }
 
 impl WholeMessages {
-    pub(super) fn new(
-        inner: Body,
-        coding: Coding,
-        limits: MessageLimits,
-        permit: BudgetPermit,
-    ) -> Self {
+    pub(super) fn new(inner: Body, coding: Coding, limits: MessageLimits, permit: BudgetPermit) -> Self {
         Self {
             inner,
             coding,
@@ -127,10 +120,7 @@ impl HttpBody for WholeMessages {
     type Data = Bytes;
     type Error = Status;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         loop {
             if let Some(message) = self.message.take() {
                 return Poll::Ready(Some(Ok(Frame::data(message))));
@@ -138,8 +128,7 @@ impl HttpBody for WholeMessages {
             if let Some(task) = &mut self.decompressing {
                 let message = ready!(Pin::new(task).poll(context));
                 self.decompressing = None;
-                let message =
-                    message.unwrap_or_else(|error| Err(Status::internal(error.to_string())));
+                let message = message.unwrap_or_else(|error| Err(Status::internal(error.to_string())));
                 let prefix = message.and_then(|message| self.begin(message));
                 return Poll::Ready(Some(prefix.map(Frame::data)));
             }
@@ -180,10 +169,7 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: MessageLimits = MessageLimits {
-        size: 10_000,
-        decompressed: 100_000,
-    };
+    const LIMITS: MessageLimits = MessageLimits { size: 10_000, decompressed: 100_000 };
 
     fn framed(flag: u8, message: &[u8]) -> Vec<u8> {
         let length = (message.len() as u32).to_be_bytes();
@@ -225,21 +211,13 @@ mod tests {
 
     #[tokio::test]
     async fn what_says_that_it_is_compressed_without_a_coding_is_for_tonic_to_refuse() {
-        assert_eq!(
-            pieces(&[b"\x01\0\0\0\x01x"]).await,
-            [&b"\x01\0\0\0\x01x"[..]]
-        );
+        assert_eq!(pieces(&[b"\x01\0\0\0\x01x"]).await, [&b"\x01\0\0\0\x01x"[..]]);
     }
 
     #[tokio::test]
     async fn messages_come_out_as_they_were() {
         let budget = ByteBudget::new(1_000_000);
-        let messages = [
-            compressed(&[7; 5_000]),
-            framed(0, b"plain"),
-            compressed(b""),
-        ]
-        .concat();
+        let messages = [compressed(&[7; 5_000]), framed(0, b"plain"), compressed(b"")].concat();
         let plain = [framed(0, &[7; 5_000]), framed(0, b"plain"), framed(0, b"")].concat();
         assert_eq!(read(messages, &budget).await.unwrap(), plain);
         assert_eq!(read(vec![1, 0, 0], &budget).await.unwrap(), [1, 0, 0]);

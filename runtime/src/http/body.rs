@@ -53,9 +53,7 @@ impl Body {
             return self.buffers.pop_front().unwrap_or_default();
         }
         let mut joined = BytesMut::with_capacity(self.remaining as usize);
-        self.buffers
-            .iter()
-            .for_each(|buffer| joined.extend_from_slice(buffer));
+        self.buffers.iter().for_each(|buffer| joined.extend_from_slice(buffer));
         joined.freeze()
     }
 }
@@ -72,10 +70,7 @@ impl http_body::Body for Body {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let next = self.buffers.pop_front();
         self.remaining -= next.as_ref().map_or(0, |buffer| buffer.len() as u64);
         Poll::Ready(next.map(|buffer| Ok(Frame::data(buffer))))
@@ -167,9 +162,7 @@ async fn read_frames(
             return Err(too_large(limits));
         }
         if exact.is_none() && are_too_many(chunks, joined.len()) {
-            return Err(ServeError::Invalid(format!(
-                "request body has more than {MAX_CHUNKS} chunks"
-            )));
+            return Err(ServeError::Invalid(format!("request body has more than {MAX_CHUNKS} chunks")));
         }
         permit.resize(joined.len() + piece.len())?;
         joined.extend_from_slice(&piece);
@@ -188,10 +181,7 @@ fn too_large(limits: BodyLimits<'_>) -> ServeError {
     } else {
         "Only calls of inference and load may have more, up to --http-max-body-size."
     };
-    ServeError::TooLarge(format!(
-        "request body exceeds the maximum allowed size of {} bytes. {advice}",
-        limits.size
-    ))
+    ServeError::TooLarge(format!("request body exceeds the maximum allowed size of {} bytes. {advice}", limits.size))
 }
 
 #[cfg(test)]

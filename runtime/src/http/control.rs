@@ -21,10 +21,7 @@ impl Http {
             Route::V1Live => self.live().map(|_| json(rest::alive())),
             Route::Ready => self.ready(),
             Route::ModelReady(target) => self.model_ready(target),
-            Route::V1Ready(model) => self.model_ready(&Target {
-                model: model.clone(),
-                version: "",
-            }),
+            Route::V1Ready(model) => self.model_ready(&Target { model: model.clone(), version: "" }),
             Route::ServerMetadata => Ok(self.server_metadata()),
             Route::Models | Route::V1Models => Ok(json(rest::model_list(&self.server.models()))),
             Route::ModelMetadata(target) => self.model_metadata(target),
@@ -34,31 +31,23 @@ impl Http {
             Route::Trace(access, model) => self.trace(*access, model.as_deref(), &received.body),
             Route::Logging(access) => self.logging(*access, &received.body),
             Route::RegionStatus(Memory::System, region) => self.region_status(region.as_deref()),
-            Route::RegionRegister(Memory::System, region) => {
-                self.region_register(region, &received.body)
-            }
-            Route::RegionUnregister(Memory::System, region) => {
-                self.region_unregister(region.as_deref())
-            }
+            Route::RegionRegister(Memory::System, region) => self.region_register(region, &received.body),
+            Route::RegionUnregister(Memory::System, region) => self.region_unregister(region.as_deref()),
             Route::RegionStatus(Memory::Cuda, region) => {
                 let none = self.server.memory().status_cuda(region.as_deref());
-                none.map(|()| json("[]"))
-                    .map_err(|error| ServeError::codec(&error))
+                none.map(|()| json("[]")).map_err(|error| ServeError::codec(&error))
             }
             Route::RegionUnregister(Memory::Cuda, _) => {
                 let none = self.server.memory().unregister_cuda();
-                none.map(|()| empty())
-                    .map_err(|error| ServeError::codec(&error))
+                none.map(|()| empty()).map_err(|error| ServeError::codec(&error))
             }
             Route::RegionRegister(Memory::Cuda, _) => {
                 let refused = self.server.memory().register_cuda();
-                refused
-                    .map(|()| empty())
-                    .map_err(|error| ServeError::codec(&error))
+                refused.map(|()| empty()).map_err(|error| ServeError::codec(&error))
             }
-            Route::NamedRepository => Err(ServeError::Unimplemented(
-                "'repository_name' specification is not supported".to_owned(),
-            )),
+            Route::NamedRepository => {
+                Err(ServeError::Unimplemented("'repository_name' specification is not supported".to_owned()))
+            }
             Route::Infer(_)
             | Route::Generate(_)
             | Route::GenerateStream(_)
@@ -88,10 +77,7 @@ impl Http {
         Ok(self.with_capacity(response))
     }
 
-    fn with_capacity(
-        &self,
-        mut response: http::Response<super::Body>,
-    ) -> http::Response<super::Body> {
+    fn with_capacity(&self, mut response: http::Response<super::Body>) -> http::Response<super::Body> {
         let capacity = self.server.capacity().into();
         response.headers_mut().insert(CAPACITY, capacity);
         response
@@ -119,29 +105,21 @@ impl Http {
 
     fn model_config(&self, target: &Target<'_>) -> HttpResult {
         let loaded = self.server.find(&target.model, target.version)?;
-        let config = crate::config::to_json(loaded.proto())
-            .map_err(|error| ServeError::Model(error.to_string()))?;
+        let config = crate::config::to_json(loaded.proto()).map_err(|error| ServeError::Model(error.to_string()))?;
         Ok(json(config))
     }
 
     fn statistics(&self, target: Option<&Target<'_>>) -> HttpResult {
         let (model, version) = target.map_or(("", ""), |target| (&target.model, target.version));
         let models = self.server.statistics(model, version)?;
-        let body = statistics_body(
-            models
-                .iter()
-                .map(|(name, version, snapshot)| (name.as_str(), *version, snapshot.clone())),
-        );
+        let body =
+            statistics_body(models.iter().map(|(name, version, snapshot)| (name.as_str(), *version, snapshot.clone())));
         Ok(json(body.to_string()))
     }
 
     fn index(&self, body: &Bytes) -> HttpResult {
         let request = rest::decode_index(body).map_err(|error| ServeError::codec(&error))?;
-        let listing = if request.ready {
-            IndexFilter::Ready
-        } else {
-            IndexFilter::All
-        };
+        let listing = if request.ready { IndexFilter::Ready } else { IndexFilter::All };
         let entries: Vec<rest::IndexEntry> = self
             .server
             .index(listing)
@@ -165,10 +143,7 @@ impl Http {
             rest::decode_load(&body)
         };
         let request = decoded.map_err(|error| ServeError::codec(&error))?;
-        let options = LoadOptions {
-            config: request.config,
-            files: request.files,
-        };
+        let options = LoadOptions { config: request.config, files: request.files };
         self.server.load(model, options).await.map(|()| empty())
     }
 
@@ -211,21 +186,10 @@ impl Http {
 
     fn region_register(&self, name: &str, body: &Bytes) -> HttpResult {
         let given = rest::decode_region(body).map_err(|error| ServeError::codec(&error))?;
-        let rest::RegionRequest {
-            key,
-            offset,
-            byte_size,
-        } = given;
-        let region = RegionStatus {
-            name: name.to_owned(),
-            key,
-            offset,
-            byte_size,
-        };
+        let rest::RegionRequest { key, offset, byte_size } = given;
+        let region = RegionStatus { name: name.to_owned(), key, offset, byte_size };
         let registered = self.server.memory().register(region);
-        registered
-            .map(|()| empty())
-            .map_err(|error| ServeError::codec(&error))
+        registered.map(|()| empty()).map_err(|error| ServeError::codec(&error))
     }
 
     fn region_unregister(&self, region: Option<&str>) -> HttpResult {
@@ -234,8 +198,6 @@ impl Http {
             Some(name) => memory.unregister(name),
             None => memory.unregister_all(),
         };
-        unregistered
-            .map(|()| empty())
-            .map_err(|error| ServeError::codec(&error))
+        unregistered.map(|()| empty()).map_err(|error| ServeError::codec(&error))
     }
 }

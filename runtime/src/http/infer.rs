@@ -34,17 +34,9 @@ impl Http {
     pub(super) async fn infer(&self, target: &Target<'_>, received: Received) -> HttpResult {
         let loaded = self.server.find(&target.model, target.version)?;
         let deadline = deadline(&received)?;
-        let Received {
-            headers,
-            body,
-            permit,
-            ..
-        } = received;
+        let Received { headers, body, permit, .. } = received;
         let held = Arc::clone(&permit);
-        let body = CountedBody {
-            bytes: body,
-            permit,
-        };
+        let body = CountedBody { bytes: body, permit };
         let decoded = self.decode(&loaded.engine, target, &headers, body);
         let mut request = decoded.await?;
         self.forward_headers(&mut request, &headers)?;
@@ -61,16 +53,10 @@ impl Http {
         let encoded = encoded.map_err(|error| ServeError::codec(&error))?;
         let mut body = Body::from(encoded.json);
         encoded.blobs.into_iter().for_each(|blob| body.push(blob));
-        let content_type = if encoded.header_length.is_some() {
-            OCTETS
-        } else {
-            JSON
-        };
+        let content_type = if encoded.header_length.is_some() { OCTETS } else { JSON };
         let mut response = respond::typed(content_type, body);
         if let Some(length) = encoded.header_length {
-            response
-                .headers_mut()
-                .insert(HEADER_LENGTH, HeaderValue::from(length));
+            response.headers_mut().insert(HEADER_LENGTH, HeaderValue::from(length));
         }
         respond::add_cost(&mut response, &inferred.cost, self.server.capacity());
         Ok(response)
@@ -83,10 +69,7 @@ impl Http {
         headers: &HeaderMap,
         body: CountedBody,
     ) -> Result<InferRequest, ServeError> {
-        let CountedBody {
-            bytes: body,
-            permit,
-        } = body;
+        let CountedBody { bytes: body, permit } = body;
         let (model, version) = (target.model.as_ref(), target.version);
         let header_length = match headers.get(HEADER_LENGTH) {
             None => None,
@@ -104,10 +87,7 @@ impl Http {
             rest::decode_raw(&rest_target(engine, target, &inputs), body, &limits)
         } else if json > LARGE {
             let (model, version) = (model.to_owned(), version.to_owned());
-            off_reactor(move || {
-                rest::decode_request(&model, &version, body, header_length, &limits)
-            })
-            .await?
+            off_reactor(move || rest::decode_request(&model, &version, body, header_length, &limits)).await?
         } else {
             rest::decode_request(model, version, body, header_length, &limits)
         };
@@ -124,46 +104,27 @@ impl Http {
         body: CountedBody,
         decode: Decode,
     ) -> Result<InferRequest, ServeError> {
-        let CountedBody {
-            bytes: body,
-            permit,
-        } = body;
+        let CountedBody { bytes: body, permit } = body;
         let (size, limits) = (body.len(), self.limits());
         reserve(&permit, size, size)?;
         let (model, version) = (target.model.clone().into_owned(), target.version.to_owned());
         let (inputs, batching) = (inputs(engine), engine.interface().batching());
         let work = move || {
-            let target = rest::TargetModel {
-                model: &model,
-                version: &version,
-                inputs: &inputs,
-                batching,
-            };
+            let target = rest::TargetModel { model: &model, version: &version, inputs: &inputs, batching };
             decode(&target, &body, &limits)
         };
-        let decoded = if size > LARGE {
-            off_reactor(work).await?
-        } else {
-            work()
-        };
+        let decoded = if size > LARGE { off_reactor(work).await? } else { work() };
         let request = decoded.map_err(|error| ServeError::codec(&error))?;
         permit.resize(size + decoded_bytes(&request, 0))?;
         Ok(request)
     }
 
     fn limits(&self) -> Limits {
-        Limits {
-            max_json: self.options.max_input,
-            ..Limits::DEFAULT
-        }
+        Limits { max_json: self.options.max_input, ..Limits::DEFAULT }
     }
 
     /// Request headers that `--http-header-forward-pattern` names become parameters.
-    fn forward_headers(
-        &self,
-        request: &mut InferRequest,
-        headers: &HeaderMap,
-    ) -> Result<(), ServeError> {
+    fn forward_headers(&self, request: &mut InferRequest, headers: &HeaderMap) -> Result<(), ServeError> {
         let Some(pattern) = &self.options.forward else {
             return Ok(());
         };
@@ -176,19 +137,11 @@ impl Http {
         Ok(())
     }
 
-    pub(super) async fn generate(
-        &self,
-        target: &Target<'_>,
-        received: Received,
-        framing: Framing,
-    ) -> HttpResult {
+    pub(super) async fn generate(&self, target: &Target<'_>, received: Received, framing: Framing) -> HttpResult {
         let loaded = self.server.find(&target.model, target.version)?;
         let deadline = deadline(&received)?;
         let held = Arc::clone(&received.permit);
-        let body = CountedBody {
-            bytes: received.body,
-            permit: received.permit,
-        };
+        let body = CountedBody { bytes: received.body, permit: received.permit };
         let decoded = self.decode_untyped(&loaded.engine, target, body, rest::decode_generate);
         let mut request = decoded.await?;
         self.forward_headers(&mut request, &received.headers)?;
@@ -206,15 +159,9 @@ impl Http {
     pub(super) async fn predict(&self, model: &str, received: Received) -> HttpResult {
         let loaded = self.server.find(model, "")?;
         let deadline = deadline(&received)?;
-        let target = Target {
-            model: model.into(),
-            version: "",
-        };
+        let target = Target { model: model.into(), version: "" };
         let held = Arc::clone(&received.permit);
-        let body = CountedBody {
-            bytes: received.body,
-            permit: received.permit,
-        };
+        let body = CountedBody { bytes: received.body, permit: received.permit };
         let decoded = self.decode_untyped(&loaded.engine, &target, body, rest::decode_predict);
         let mut request = decoded.await?;
         self.forward_headers(&mut request, &received.headers)?;
@@ -272,11 +219,7 @@ async fn encode_json(
     encode: fn(&InferResponse) -> Result<Bytes, RestError>,
 ) -> Result<(Bytes, Cost), ServeError> {
     let (is_large, response) = (output_bytes(&inferred) > LARGE, inferred.response);
-    let encoded = if is_large {
-        off_reactor(move || encode(&response)).await?
-    } else {
-        encode(&response)
-    };
+    let encoded = if is_large { off_reactor(move || encode(&response)).await? } else { encode(&response) };
     let json = encoded.map_err(|error| ServeError::codec(&error))?;
     Ok((json, inferred.cost))
 }
@@ -287,11 +230,8 @@ fn deadline(received: &Received) -> Result<Option<Instant>, ServeError> {
         None => None,
         Some(_) => {
             let ms = text(&received.headers, TIMEOUT).and_then(|value| value.parse().ok());
-            let ms = ms.ok_or_else(|| {
-                ServeError::Invalid(format!(
-                    "header '{TIMEOUT}' must be a number of milliseconds"
-                ))
-            })?;
+            let ms =
+                ms.ok_or_else(|| ServeError::Invalid(format!("header '{TIMEOUT}' must be a number of milliseconds")))?;
             received.at.checked_add(Duration::from_millis(ms))
         }
     })
@@ -299,32 +239,14 @@ fn deadline(received: &Received) -> Result<Option<Instant>, ServeError> {
 
 fn inputs(engine: &Engine) -> Vec<TensorSpec> {
     let signature = &engine.interface().signature;
-    signature
-        .inputs
-        .iter()
-        .map(|input| input.spec(signature.max_batch_size))
-        .collect()
+    signature.inputs.iter().map(|input| input.spec(signature.max_batch_size)).collect()
 }
 
 /// The model's names and types, for bodies without them.
-fn rest_target<'a>(
-    engine: &Engine,
-    target: &'a Target<'_>,
-    inputs: &'a [TensorSpec],
-) -> rest::TargetModel<'a> {
-    rest::TargetModel {
-        model: &target.model,
-        version: target.version,
-        inputs,
-        batching: engine.interface().batching(),
-    }
+fn rest_target<'a>(engine: &Engine, target: &'a Target<'_>, inputs: &'a [TensorSpec]) -> rest::TargetModel<'a> {
+    rest::TargetModel { model: &target.model, version: target.version, inputs, batching: engine.interface().batching() }
 }
 
 fn output_bytes(inferred: &Inferred) -> usize {
-    inferred
-        .response
-        .outputs
-        .iter()
-        .map(|(tensor, _)| tensor.data().len())
-        .sum()
+    inferred.response.outputs.iter().map(|(tensor, _)| tensor.data().len()).sum()
 }

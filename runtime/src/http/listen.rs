@@ -12,9 +12,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weir_ops::http2::{MAX_REPLICA_HEAD, MAX_STREAMS};
-use weir_ops::socket::{
-    self, Acceptor, FairSocket, LATE_REQUESTS, Lifetime, Stream, StreamExecutor,
-};
+use weir_ops::socket::{self, Acceptor, FairSocket, LATE_REQUESTS, Lifetime, Stream, StreamExecutor};
 
 use super::Http;
 
@@ -28,12 +26,7 @@ pub(crate) async fn serve(listener: TcpListener, http: Arc<Http>, stop: Cancella
     acceptor.serve(serve).await;
 }
 
-async fn serve_connection(
-    stream: Stream,
-    http: Arc<Http>,
-    streams: StreamExecutor,
-    stop: CancellationToken,
-) {
+async fn serve_connection(stream: Stream, http: Arc<Http>, streams: StreamExecutor, stop: CancellationToken) {
     let idle = http.options.connections.idle;
     let traffic = stream.traffic();
     let seen = Arc::clone(&traffic);
@@ -43,22 +36,10 @@ async fn serve_connection(
         answer.map(|response| Ok::<_, Infallible>(exchange.track(response)))
     });
     let mut builder = auto::Builder::new(traffic.executor(&streams));
-    builder
-        .http1()
-        .max_buf_size(READ_AT_ONCE)
-        .timer(TokioTimer::new())
-        .header_read_timeout(idle);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_header_list_size(MAX_REPLICA_HEAD)
-        .max_concurrent_streams(MAX_STREAMS);
+    builder.http1().max_buf_size(READ_AT_ONCE).timer(TokioTimer::new()).header_read_timeout(idle);
+    builder.http2().timer(TokioTimer::new()).max_header_list_size(MAX_REPLICA_HEAD).max_concurrent_streams(MAX_STREAMS);
     let connection = pin!(builder.serve_connection(TokioIo::new(FairSocket::new(stream)), service));
-    let lifetime = Lifetime {
-        idle,
-        stop: &stop,
-        late_requests: LATE_REQUESTS,
-    };
+    let lifetime = Lifetime { idle, stop: &stop, late_requests: LATE_REQUESTS };
     let shut_down = auto::Connection::graceful_shutdown;
     let ended = socket::serve(connection, shut_down, &traffic, lifetime);
     if let Err(error) = ended.await {

@@ -64,14 +64,9 @@ pub(super) fn end_connection(response: &mut Response<Body>, version: Version) {
 /// One of gRPC-Web reads HTTP's status, and would take 200 for a success.
 pub(super) fn of_caller(error: ServeError, headers: &HeaderMap) -> ServeError {
     let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-    let is_grpc = kind.is_some_and(|kind| {
-        kind.starts_with(b"application/grpc") && !kind.starts_with(b"application/grpc-web")
-    });
-    if is_grpc {
-        ServeError::GrpcAtHttpPort
-    } else {
-        error
-    }
+    let is_grpc =
+        kind.is_some_and(|kind| kind.starts_with(b"application/grpc") && !kind.starts_with(b"application/grpc-web"));
+    if is_grpc { ServeError::GrpcAtHttpPort } else { error }
 }
 
 /// Turns an error into a response; the only place that does.
@@ -84,9 +79,7 @@ pub(super) fn error(error: &ServeError) -> Response<Body> {
     *response.status_mut() = code.http();
     if let Some(refused) = error.refusal() {
         let label = HeaderValue::from_static(refused.label());
-        response
-            .headers_mut()
-            .insert(serving_headers::REFUSED, label);
+        response.headers_mut().insert(serving_headers::REFUSED, label);
     }
     if let ServeError::MethodNotAllowed { allowed } = error {
         let allowed = HeaderValue::from_static(allowed);
@@ -95,9 +88,7 @@ pub(super) fn error(error: &ServeError) -> Response<Body> {
     match code {
         // One second: a queue that refuses is some batches deep, never minutes.
         Code::Overloaded => {
-            response
-                .headers_mut()
-                .insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         Code::UnknownCoding => {
             let codings = HeaderValue::from_static("gzip, deflate");
@@ -159,11 +150,7 @@ mod tests {
         assert_eq!(grpc.headers()["grpc-status"], "12");
         let message = grpc.headers()["grpc-message"].to_str().unwrap();
         assert!(message.contains("gRPC%20port"), "{message}");
-        for other in [
-            "application/json",
-            "application/grpc-web+proto",
-            "application/grpc-web-text",
-        ] {
+        for other in ["application/json", "application/grpc-web+proto", "application/grpc-web-text"] {
             assert_eq!(of(other).status(), 404, "{other}");
         }
     }
@@ -178,11 +165,7 @@ mod tests {
         assert_eq!(exiting.headers()["weir-refused"], "1");
         let (predicted_ms, allowed_ms) = (9, 5);
         for (bound, label) in [(Bound::Policy, "1"), (Bound::Item, "0")] {
-            let late = error(&ServeError::PredictedWait {
-                predicted_ms,
-                allowed_ms,
-                bound,
-            });
+            let late = error(&ServeError::PredictedWait { predicted_ms, allowed_ms, bound });
             assert_eq!(late.headers()["weir-refused"], label, "{bound:?}");
         }
         let own = Some(Duration::from_millis(999));
@@ -190,9 +173,7 @@ mod tests {
         assert_eq!(hasty.headers()["weir-refused"], "3");
         for worked in [
             ServeError::QueueTimeout { own: None },
-            ServeError::QueueTimeout {
-                own: Some(Duration::from_secs(1)),
-            },
+            ServeError::QueueTimeout { own: Some(Duration::from_secs(1)) },
             ServeError::TooLarge("x".to_owned()),
         ] {
             assert!(!error(&worked).headers().contains_key("weir-refused"));

@@ -86,25 +86,15 @@ impl<'a> Route<'a> {
     /// The group of calls that a restriction names it by.
     pub(crate) fn group(&self) -> ApiGroup {
         match self {
-            Self::Live | Self::Ready | Self::ModelReady(_) | Self::V1Live | Self::V1Ready(_) => {
-                ApiGroup::Health
-            }
-            Self::ServerMetadata | Self::Models | Self::ModelMetadata(_) | Self::V1Models => {
-                ApiGroup::Metadata
-            }
-            Self::Infer(_) | Self::Generate(_) | Self::GenerateStream(_) | Self::V1Predict(_) => {
-                ApiGroup::Inference
-            }
+            Self::Live | Self::Ready | Self::ModelReady(_) | Self::V1Live | Self::V1Ready(_) => ApiGroup::Health,
+            Self::ServerMetadata | Self::Models | Self::ModelMetadata(_) | Self::V1Models => ApiGroup::Metadata,
+            Self::Infer(_) | Self::Generate(_) | Self::GenerateStream(_) | Self::V1Predict(_) => ApiGroup::Inference,
             Self::ModelConfig(_) => ApiGroup::ModelConfig,
             Self::Statistics(_) => ApiGroup::Statistics,
             Self::Trace(..) => ApiGroup::Trace,
             Self::Logging(_) => ApiGroup::Logging,
-            Self::Index | Self::Load(_) | Self::Unload(_) | Self::NamedRepository => {
-                ApiGroup::ModelRepository
-            }
-            Self::RegionStatus(..) | Self::RegionRegister(..) | Self::RegionUnregister(..) => {
-                ApiGroup::SharedMemory
-            }
+            Self::Index | Self::Load(_) | Self::Unload(_) | Self::NamedRepository => ApiGroup::ModelRepository,
+            Self::RegionStatus(..) | Self::RegionRegister(..) | Self::RegionUnregister(..) => ApiGroup::SharedMemory,
         }
     }
 
@@ -134,20 +124,13 @@ fn v2<'a>(method: &Method, rest: &[&'a str]) -> Result<Route<'a>, ServeError> {
     }
 }
 
-fn of_model<'a>(
-    method: &Method,
-    model: &'a str,
-    rest: &[&'a str],
-) -> Result<Route<'a>, ServeError> {
+fn of_model<'a>(method: &Method, model: &'a str, rest: &[&'a str]) -> Result<Route<'a>, ServeError> {
     let (version, call) = match rest {
         ["versions", version, call @ ..] if is_number(version) => (plain(version), call),
         ["versions", ..] => return Err(not_found()),
         call => ("", call),
     };
-    let target = Target {
-        model: decoded(model)?,
-        version,
-    };
+    let target = Target { model: decoded(model)?, version };
     match call {
         ["infer"] => post(method, Route::Infer(target)),
         [] => get(method, Route::ModelMetadata(target)),
@@ -178,9 +161,7 @@ fn region<'a>(method: &Method, kind: Memory, rest: &[&'a str]) -> Result<Route<'
         ["region", name, "status"] => get(method, Route::RegionStatus(kind, Some(decoded(name)?))),
         ["region", name, "register"] => post(method, Route::RegionRegister(kind, decoded(name)?)),
         ["unregister"] => post(method, Route::RegionUnregister(kind, None)),
-        ["region", name, "unregister"] => {
-            post(method, Route::RegionUnregister(kind, Some(decoded(name)?)))
-        }
+        ["region", name, "unregister"] => post(method, Route::RegionUnregister(kind, Some(decoded(name)?))),
         _ => Err(not_found()),
     }
 }
@@ -196,9 +177,7 @@ fn v1<'a>(method: &Method, rest: &[&'a str]) -> Result<Route<'a>, ServeError> {
 /// A call to a model, with its verb. Some clients encode the colon before it, so that it is looked for in what is decoded.
 fn v1_of_model<'a>(method: &Method, named: Cow<'a, str>) -> Result<Route<'a>, ServeError> {
     if named.ends_with(":explain") {
-        return Err(ServeError::Unimplemented(
-            "this server has no explainer: ask for :predict".to_owned(),
-        ));
+        return Err(ServeError::Unimplemented("this server has no explainer: ask for :predict".to_owned()));
     }
     let model = named.strip_suffix(":predict").map(str::len);
     match (model, named) {
@@ -213,19 +192,11 @@ fn v1_of_model<'a>(method: &Method, named: Cow<'a, str>) -> Result<Route<'a>, Se
 
 /// A call that reads; `HEAD` asks for what `GET` would say of it (RFC 9110, 9.1).
 fn get<'a>(method: &Method, route: Route<'a>) -> Result<Route<'a>, ServeError> {
-    if matches!(*method, Method::GET | Method::HEAD) {
-        Ok(route)
-    } else {
-        Err(not_allowed("GET, HEAD"))
-    }
+    if matches!(*method, Method::GET | Method::HEAD) { Ok(route) } else { Err(not_allowed("GET, HEAD")) }
 }
 
 fn post<'a>(method: &Method, route: Route<'a>) -> Result<Route<'a>, ServeError> {
-    if method == Method::POST {
-        Ok(route)
-    } else {
-        Err(not_allowed("POST"))
-    }
+    if method == Method::POST { Ok(route) } else { Err(not_allowed("POST")) }
 }
 
 fn not_allowed(allowed: &'static str) -> ServeError {
@@ -262,15 +233,11 @@ fn plain(number: &str) -> &str {
 /// The error of a path of another protocol, which says so where it is a common one.
 fn other_protocol(segments: &[&str]) -> ServeError {
     match segments {
-        ["openai", ..] | ["v1", "chat" | "completions" | "embeddings" | "responses", ..] => {
-            ServeError::NotFound(
-                "this server has no OpenAI API: ask POST /v2/models/NAME/infer or /v2/models/NAME/generate"
-                    .to_owned(),
-            )
-        }
+        ["openai", ..] | ["v1", "chat" | "completions" | "embeddings" | "responses", ..] => ServeError::NotFound(
+            "this server has no OpenAI API: ask POST /v2/models/NAME/infer or /v2/models/NAME/generate".to_owned(),
+        ),
         ["inference.GRPCInferenceService", ..] => ServeError::NotFound(
-            "a gRPC call came as HTTP: its content-type is application/grpc, and it goes to the gRPC port"
-                .to_owned(),
+            "a gRPC call came as HTTP: its content-type is application/grpc, and it goes to the gRPC port".to_owned(),
         ),
         _ => not_found(),
     }
@@ -285,10 +252,7 @@ mod tests {
     use super::*;
 
     fn target(model: &str, version: &'static str) -> Target<'static> {
-        Target {
-            model: model.to_owned().into(),
-            version,
-        }
+        Target { model: model.to_owned().into(), version }
     }
 
     fn check(method: Method, path: &str, want: Result<Route<'_>, ServeError>) {
@@ -297,51 +261,24 @@ mod tests {
 
     #[test]
     fn paths_of_models() {
-        check(
-            Method::POST,
-            "/v2/models/m/infer",
-            Ok(Route::Infer(target("m", ""))),
-        );
-        check(
-            Method::POST,
-            "/v2/models/m/versions/3/infer",
-            Ok(Route::Infer(target("m", "3"))),
-        );
-        check(
-            Method::GET,
-            "/v2/models/a%2Fb.c",
-            Ok(Route::ModelMetadata(target("a/b.c", ""))),
-        );
+        check(Method::POST, "/v2/models/m/infer", Ok(Route::Infer(target("m", ""))));
+        check(Method::POST, "/v2/models/m/versions/3/infer", Ok(Route::Infer(target("m", "3"))));
+        check(Method::GET, "/v2/models/a%2Fb.c", Ok(Route::ModelMetadata(target("a/b.c", ""))));
         check(Method::GET, "/v2/models/m/versions/abc", Err(not_found()));
         for (written, version) in [("01", "1"), ("000", "0"), ("10", "10")] {
             let path = format!("/v2/models/m/versions/{written}");
-            check(
-                Method::GET,
-                &path,
-                Ok(Route::ModelMetadata(target("m", version))),
-            );
+            check(Method::GET, &path, Ok(Route::ModelMetadata(target("m", version))));
         }
         check(Method::GET, "/v2/models/m/infer", Err(not_allowed("POST")));
         check(Method::HEAD, "/v2", Ok(Route::ServerMetadata));
         check(Method::HEAD, "/v2/models/m/infer", Err(not_allowed("POST")));
         check(Method::GET, "/v2/models/stats", Ok(Route::Statistics(None)));
-        for path in [
-            "/v2/models/m/trace/setting",
-            "/v2/models/m/versions/2/trace/setting",
-        ] {
+        for path in ["/v2/models/m/trace/setting", "/v2/models/m/versions/2/trace/setting"] {
             let trace = Route::Trace(Access::Read, Some("m".into()));
             check(Method::GET, path, Ok(trace));
         }
-        check(
-            Method::POST,
-            "/v1/models/m:predict",
-            Ok(Route::V1Predict("m".into())),
-        );
-        check(
-            Method::POST,
-            "/v1/models/a%20b%3Apredict",
-            Ok(Route::V1Predict("a b".into())),
-        );
+        check(Method::POST, "/v1/models/m:predict", Ok(Route::V1Predict("m".into())));
+        check(Method::POST, "/v1/models/a%20b%3Apredict", Ok(Route::V1Predict("a b".into())));
         check(Method::GET, "/v1/models/m", Ok(Route::V1Ready("m".into())));
     }
 
@@ -351,16 +288,8 @@ mod tests {
         check(Method::GET, "/", Ok(Route::V1Live));
         check(Method::GET, "/v2/", Ok(Route::ServerMetadata));
         check(Method::GET, "/v2/unknown", Err(not_found()));
-        check(
-            Method::POST,
-            "/v2/health/live",
-            Err(not_allowed("GET, HEAD")),
-        );
-        check(
-            Method::POST,
-            "/v2/repository/r/index",
-            Ok(Route::NamedRepository),
-        );
+        check(Method::POST, "/v2/health/live", Err(not_allowed("GET, HEAD")));
+        check(Method::POST, "/v2/repository/r/index", Ok(Route::NamedRepository));
         let all = Route::RegionUnregister(Memory::System, None);
         check(Method::POST, "/v2/systemsharedmemory/unregister", Ok(all));
         check(Method::GET, "/a/b/c/d/e/f/g/h/i/j", Err(not_found()));

@@ -18,10 +18,7 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 ///
 /// # Errors
 /// [`LoadError::File`] naming the file, and the line or field at fault.
-pub(super) fn read(
-    source: &VersionSource,
-    flag: Option<&Path>,
-) -> Result<Option<Vec<Tensor>>, LoadError> {
+pub(super) fn read(source: &VersionSource, flag: Option<&Path>) -> Result<Option<Vec<Tensor>>, LoadError> {
     let Some(path) = find(source, flag) else {
         return Ok(None);
     };
@@ -46,8 +43,7 @@ fn find(source: &VersionSource, flag: Option<&Path>) -> Option<PathBuf> {
 
 fn text(path: &Path) -> Result<Bytes, String> {
     let text = small_file::read(path, Limits::DEFAULT.max_json as u64);
-    text.map(Bytes::from)
-        .map_err(|error| format!("cannot read it: {error}"))
+    text.map(Bytes::from).map_err(|error| format!("cannot read it: {error}"))
 }
 
 /// The inputs of a request in JSON.
@@ -63,12 +59,9 @@ fn inputs(mut text: Bytes, model: &str) -> Result<Vec<Tensor>, String> {
 fn tensor(input: Input) -> Result<Tensor, String> {
     let name = input.name;
     let Source::Inline(data) = input.source else {
-        return Err(format!(
-            "input '{name}' lies in shared memory: write its data into the file"
-        ));
+        return Err(format!("input '{name}' lies in shared memory: write its data into the file"));
     };
-    Tensor::new(name.clone(), input.datatype, input.shape, data)
-        .map_err(|error| format!("input '{name}': {error}"))
+    Tensor::new(name.clone(), input.datatype, input.shape, data).map_err(|error| format!("input '{name}': {error}"))
 }
 
 /// The error, with a line in place of an offset.
@@ -106,23 +99,11 @@ mod tests {
     #[test]
     fn errors_name_the_line_or_the_field() {
         for (text, said) in [
-            (
-                "{\n\"inputs\": [\n  {\"name\" \"x\"}]}",
-                "line 3: Missing a colon",
-            ),
+            ("{\n\"inputs\": [\n  {\"name\" \"x\"}]}", "line 3: Missing a colon"),
             ("{}", "'inputs'"),
-            (
-                r#"{"inputs": [{"name": "x", "shape": [1], "data": [1]}]}"#,
-                "datatype",
-            ),
-            (
-                r#"{"inputs": [{"name": "x", "datatype": "FP31", "shape": [1], "data": [1]}]}"#,
-                "FP31",
-            ),
-            (
-                r#"{"inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "data": [1]}]}"#,
-                "'x'",
-            ),
+            (r#"{"inputs": [{"name": "x", "shape": [1], "data": [1]}]}"#, "datatype"),
+            (r#"{"inputs": [{"name": "x", "datatype": "FP31", "shape": [1], "data": [1]}]}"#, "FP31"),
+            (r#"{"inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "data": [1]}]}"#, "'x'"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(said), "{said}: {error}");

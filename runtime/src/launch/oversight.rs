@@ -18,11 +18,7 @@ pub(crate) struct Oversight {
 impl Oversight {
     /// An oversight of no engine yet.
     pub(super) fn new(limit: BatchLimit) -> Self {
-        Self {
-            limit,
-            engines: Mutex::default(),
-            stuck: Mutex::default(),
-        }
+        Self { limit, engines: Mutex::default(), stuck: Mutex::default() }
     }
 
     /// Adds an engine; it is watched for as long as it exists or runs a batch.
@@ -49,19 +45,8 @@ impl Oversight {
         for batch in missing_from(&before, &stuck) {
             log_stuck(batch);
         }
-        for StuckBatch {
-            model,
-            version,
-            instance,
-            ..
-        } in missing_from(&stuck, &before)
-        {
-            tracing::warn!(
-                model,
-                version,
-                instance,
-                "a stuck batch has ended after all"
-            );
+        for StuckBatch { model, version, instance, .. } in missing_from(&stuck, &before) {
+            tracing::warn!(model, version, instance, "a stuck batch has ended after all");
         }
         let is_at_work = engines.iter().any(|engine| engine.is_at_work());
         let mut known = stuck.iter().filter(|batch| is_same_as_any(batch, &before));
@@ -87,10 +72,7 @@ fn must_end(batch: &StuckBatch, is_at_work: bool) -> bool {
 }
 
 /// Those of `batches` whose instances have none in `others`.
-fn missing_from<'a>(
-    others: &'a [StuckBatch],
-    batches: &'a [StuckBatch],
-) -> impl Iterator<Item = &'a StuckBatch> {
+fn missing_from<'a>(others: &'a [StuckBatch], batches: &'a [StuckBatch]) -> impl Iterator<Item = &'a StuckBatch> {
     let batches = batches.iter();
     batches.filter(|batch| !is_same_as_any(batch, others))
 }

@@ -7,10 +7,7 @@ use crate::config::{DynamicBatching, ModelConfig};
 /// The policy of a completed configuration. Without `dynamic_batching` a model that can batch does,
 /// with no delay and the usual limits.
 pub(super) fn of(config: &ModelConfig, max_queued: usize) -> Policy {
-    let plain = Policy {
-        max_queued,
-        ..Policy::new(config.max_batch_size.unwrap_or(0).max(1))
-    };
+    let plain = Policy { max_queued, ..Policy::new(config.max_batch_size.unwrap_or(0).max(1)) };
     match &config.batching {
         None => plain,
         Some(batching) => with(plain, batching),
@@ -24,17 +21,11 @@ fn with(plain: Policy, batching: &DynamicBatching) -> Policy {
         delay: batching.max_delay,
         // Normalised, "no preferred sizes" reads as the largest alone: what the batcher does anyway.
         preferred: batching.preferred.clone(),
-        ordering: if batching.preserve_ordering {
-            Ordering::Admission
-        } else {
-            Ordering::Completion
-        },
+        ordering: if batching.preserve_ordering { Ordering::Admission } else { Ordering::Completion },
         levels: level(batching.priority_levels.max(1)),
         default_level: level(batching.default_priority_level.max(1)),
         default_queue_policy: batching.queue,
-        level_policies: levels
-            .map(|(number, policy)| (level(*number), *policy))
-            .collect(),
+        level_policies: levels.map(|(number, policy)| (level(*number), *policy)).collect(),
         ..plain
     }
 }

@@ -17,13 +17,8 @@ use crate::small_file;
 const FOLDER: &str = "warmup";
 
 /// Turns a sample into a job, checked like any client's request.
-pub(super) fn sample(
-    warmup: &Warmup,
-    interface: &Interface,
-    model_dir: &Path,
-) -> Result<Sample, LoadError> {
-    let failed =
-        |what: String| LoadError::Warmup(format!("warm-up sample '{}' {what}", warmup.name));
+pub(super) fn sample(warmup: &Warmup, interface: &Interface, model_dir: &Path) -> Result<Sample, LoadError> {
+    let failed = |what: String| LoadError::Warmup(format!("warm-up sample '{}' {what}", warmup.name));
     let mut inputs = Vec::with_capacity(warmup.inputs.len());
     for (name, input) in &warmup.inputs {
         let input = self::input(name, input, warmup.batch_size, model_dir);
@@ -41,31 +36,17 @@ pub(super) fn sample(
     let accepted = interface
         .accept(request, &NoSharedMemory)
         .map_err(|error| failed(format!("does not fit the model: {error}")))?;
-    Ok(Sample {
-        name: warmup.name.clone(),
-        count: warmup.count,
-        job: Arc::new(accepted.job),
-    })
+    Ok(Sample { name: warmup.name.clone(), count: warmup.count, job: Arc::new(accepted.job) })
 }
 
-fn input(
-    name: &str,
-    given: &WarmupInput,
-    batch_size: usize,
-    model_dir: &Path,
-) -> Result<Input, String> {
+fn input(name: &str, given: &WarmupInput, batch_size: usize, model_dir: &Path) -> Result<Input, String> {
     let rows = (batch_size > 0).then_some(batch_size as i64);
     let dims: Vec<i64> = rows.into_iter().chain(given.shape.signed()).collect();
     let shape = Shape::new(&dims).map_err(|error| error.to_string())?;
     let row = row(given, model_dir)?;
     let data = Bytes::from(row.repeat(batch_size.max(1)));
     let source = Source::Inline(data);
-    Ok(Input {
-        name: name.to_owned(),
-        datatype: given.datatype,
-        shape,
-        source,
-    })
+    Ok(Input { name: name.to_owned(), datatype: given.datatype, shape, source })
 }
 
 fn row(given: &WarmupInput, model_dir: &Path) -> Result<Vec<u8>, String> {
@@ -76,8 +57,7 @@ fn row(given: &WarmupInput, model_dir: &Path) -> Result<Vec<u8>, String> {
         WarmupData::Random => Ok(random(given.datatype, given.shape.elements())),
         WarmupData::File(file) => {
             let path = model_dir.join(FOLDER).join(file);
-            small_file::read(&path, MAX_WARMUP_BYTES)
-                .map_err(|error| format!("from '{}': {error}", path.display()))
+            small_file::read(&path, MAX_WARMUP_BYTES).map_err(|error| format!("from '{}': {error}", path.display()))
         }
     }
 }
@@ -97,8 +77,5 @@ fn random(datatype: DataType, elements: usize) -> Vec<u8> {
         DataType::Bytes => &[1, 0, 0, 0, b'1'],
     };
     let zero = vec![0; datatype.size().unwrap_or(4)];
-    (0..elements)
-        .flat_map(|i| if i % 3 == 0 { one } else { &zero[..] })
-        .copied()
-        .collect()
+    (0..elements).flat_map(|i| if i % 3 == 0 { one } else { &zero[..] }).copied().collect()
 }

@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use prometheus_client::collector;
-use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, NoLabelSet,
-};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
 use super::families::{COUNTS, DURATIONS, GAUGES, GPU_GAUGES};
@@ -26,34 +24,20 @@ pub(super) struct Collector {
 
 impl Collector {
     pub(super) fn new(sources: Arc<dyn Sources>, options: Options) -> Self {
-        Self {
-            sources,
-            options,
-            utilization: Mutex::new(host::Utilization::begin()),
-        }
+        Self { sources, options, utilization: Mutex::new(host::Utilization::begin()) }
     }
 
-    fn durations(
-        &self,
-        print: &mut Printer<'_, '_>,
-        models: &[LabelledModel],
-    ) -> Result<(), Error> {
+    fn durations(&self, print: &mut Printer<'_, '_>, models: &[LabelledModel]) -> Result<(), Error> {
         if self.options.counter_latencies {
             for family in &DURATIONS {
-                let samples = models
-                    .iter()
-                    .map(|model| (&model.labels, (family.value)(&model.sample)));
+                let samples = models.iter().map(|model| (&model.labels, (family.value)(&model.sample)));
                 print.triton_counter(family.name, family.help, samples)?;
             }
         }
         Ok(())
     }
 
-    fn first_response(
-        &self,
-        print: &mut Printer<'_, '_>,
-        models: &[LabelledModel],
-    ) -> Result<(), Error> {
+    fn first_response(&self, print: &mut Printer<'_, '_>, models: &[LabelledModel]) -> Result<(), Error> {
         if !self.options.histogram_latencies {
             return Ok(());
         }
@@ -66,26 +50,14 @@ impl Collector {
         let (bodies, pinned) = (self.sources.request_bodies(), self.sources.pinned_pool());
         let none = Labels::new();
         for (name, help, value) in [
-            (
-                "weir_runtime_request_body_bytes",
-                "Bytes that request bodies under way hold together",
-                bodies.used,
-            ),
+            ("weir_runtime_request_body_bytes", "Bytes that request bodies under way hold together", bodies.used),
             (
                 "weir_runtime_request_body_limit_bytes",
                 "Bytes that they may hold; more are refused (--max-inflight-bytes)",
                 bodies.total,
             ),
-            (
-                "nv_pinned_memory_pool_total_bytes",
-                "Pinned host memory pool",
-                pinned.total,
-            ),
-            (
-                "nv_pinned_memory_pool_used_bytes",
-                "Pinned host memory taken",
-                pinned.used,
-            ),
+            ("nv_pinned_memory_pool_total_bytes", "Pinned host memory pool", pinned.total),
+            ("nv_pinned_memory_pool_used_bytes", "Pinned host memory taken", pinned.used),
         ] {
             print.gauge(name, help, [(&none, value)])?;
         }
@@ -99,8 +71,7 @@ impl Collector {
         let none = Labels::new();
         if let Some(now) = host::Processor::read() {
             let share = self.utilization.lock().at(now);
-            let help =
-                "Share of time the machine's processors were busy since the last scrape, 0 to 1";
+            let help = "Share of time the machine's processors were busy since the last scrape, 0 to 1";
             print.gauge("nv_cpu_utilization", help, [(&none, share)])?;
         }
         if let Some(memory) = host::memory() {
@@ -117,10 +88,7 @@ impl Collector {
         if !self.options.gpu || gpus.is_empty() {
             return Ok(());
         }
-        let labels: Vec<Labels> = gpus
-            .iter()
-            .map(|gpu| vec![label("gpu_uuid", &gpu.uuid)])
-            .collect();
+        let labels: Vec<Labels> = gpus.iter().map(|gpu| vec![label("gpu_uuid", &gpu.uuid)]).collect();
         for family in &GPU_GAUGES {
             let told = labels.iter().zip(gpus.iter().map(family.value));
             let samples = told.filter_map(|(labels, value)| Some((labels, value?)));
@@ -135,12 +103,7 @@ impl Collector {
 
 impl collector::Collector for Collector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        let models: Vec<LabelledModel> = self
-            .sources
-            .models()
-            .into_iter()
-            .map(LabelledModel::new)
-            .collect();
+        let models: Vec<LabelledModel> = self.sources.models().into_iter().map(LabelledModel::new).collect();
         let mut print = Printer(&mut encoder);
         counts(&mut print, &models)?;
         self.durations(&mut print, &models)?;
@@ -161,10 +124,7 @@ struct LabelledModel {
 
 impl LabelledModel {
     fn new(sample: ModelSample) -> Self {
-        let mut labels = vec![
-            label("model", &sample.name),
-            label("version", &sample.version.to_string()),
-        ];
+        let mut labels = vec![label("model", &sample.name), label("version", &sample.version.to_string())];
         labels.extend(sample.tags.iter().cloned());
         Self { sample, labels }
     }
@@ -188,9 +148,7 @@ fn counts(print: &mut Printer<'_, '_>, models: &[LabelledModel]) -> Result<(), E
     let help = "Requests failed, by reason; refused ones are REJECTED";
     print.triton_counter("nv_inference_request_failure", help, failures)?;
     for family in &COUNTS {
-        let samples = models
-            .iter()
-            .map(|model| (&model.labels, (family.value)(&model.sample)));
+        let samples = models.iter().map(|model| (&model.labels, (family.value)(&model.sample)));
         print.triton_counter(family.name, family.help, samples)?;
     }
     Ok(())
@@ -198,9 +156,7 @@ fn counts(print: &mut Printer<'_, '_>, models: &[LabelledModel]) -> Result<(), E
 
 fn gauges(print: &mut Printer<'_, '_>, models: &[LabelledModel]) -> Result<(), Error> {
     for family in &GAUGES {
-        let samples = models
-            .iter()
-            .map(|model| (&model.labels, (family.value)(&model.sample)));
+        let samples = models.iter().map(|model| (&model.labels, (family.value)(&model.sample)));
         print.gauge(family.name, family.help, samples)?;
     }
     Ok(())
@@ -212,36 +168,16 @@ fn weir_series(print: &mut Printer<'_, '_>, models: &[LabelledModel]) -> Result<
         let counts = Refusal::ALL.into_iter().zip(model.sample.snapshot.refusals);
         counts.map(|(refusal, count)| (model.with("cause", refusal.label()), count))
     });
-    print.counter(
-        "weir_runtime_refused",
-        "Requests refused before they were queued, by cause",
-        refusals,
-    )?;
+    print.counter("weir_runtime_refused", "Requests refused before they were queued, by cause", refusals)?;
     let busy = models.iter().flat_map(|model| {
         let instances = model.sample.snapshot.busy.iter().enumerate();
-        instances.map(|(index, busy)| {
-            (
-                model.with("instance", &index.to_string()),
-                busy.as_secs_f64(),
-            )
-        })
+        instances.map(|(index, busy)| (model.with("instance", &index.to_string()), busy.as_secs_f64()))
     });
-    print.counter(
-        "weir_runtime_instance_busy_seconds",
-        "Time an instance spent on batches",
-        busy,
-    )?;
+    print.counter("weir_runtime_instance_busy_seconds", "Time an instance spent on batches", busy)?;
     let help = "Time requests waited in the queue";
-    print.histogram(
-        "weir_runtime_queue_delay_seconds",
-        help,
-        models,
-        |snapshot| &snapshot.queue_delay,
-    )?;
+    print.histogram("weir_runtime_queue_delay_seconds", help, models, |snapshot| &snapshot.queue_delay)?;
     let help = "Rows per executed batch";
-    print.histogram("weir_runtime_batch_size", help, models, |snapshot| {
-        &snapshot.batch_size
-    })
+    print.histogram("weir_runtime_batch_size", help, models, |snapshot| &snapshot.batch_size)
 }
 
 /// Writes one family at a time.
@@ -295,9 +231,7 @@ impl Printer<'_, '_> {
         help: &str,
         samples: impl IntoIterator<Item = (Labels, impl EncodeCounterValue)>,
     ) -> Result<(), Error> {
-        let mut metric = self
-            .0
-            .encode_descriptor(name, help, None, MetricType::Counter)?;
+        let mut metric = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (labels, value) in samples {
             let mut series = metric.encode_family(&labels)?;
             series.encode_counter::<NoLabelSet, _, f64>(&value, None)?;
@@ -312,19 +246,12 @@ impl Printer<'_, '_> {
         models: &[LabelledModel],
         pick: fn(&Snapshot) -> &Histogram,
     ) -> Result<(), Error> {
-        let mut metric = self
-            .0
-            .encode_descriptor(name, help, None, MetricType::Histogram)?;
+        let mut metric = self.0.encode_descriptor(name, help, None, MetricType::Histogram)?;
         for model in models {
             let histogram = pick(&model.sample.snapshot);
             let buckets: Vec<(f64, u64)> = histogram.buckets().collect();
             let mut series = metric.encode_family(&model.labels)?;
-            series.encode_histogram::<NoLabelSet>(
-                histogram.sum(),
-                histogram.count(),
-                &buckets,
-                None,
-            )?;
+            series.encode_histogram::<NoLabelSet>(histogram.sum(), histogram.count(), &buckets, None)?;
         }
         Ok(())
     }

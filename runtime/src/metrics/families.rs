@@ -110,26 +110,10 @@ pub(super) const GPU_GAUGES: [GpuGauge; 5] = [
         help: "Share of time the GPU was busy, 0 to 1",
         value: |gpu| gpu.utilization,
     },
-    GpuGauge {
-        name: "nv_gpu_memory_total_bytes",
-        help: "GPU memory",
-        value: |gpu| Some(gpu.memory?.total as f64),
-    },
-    GpuGauge {
-        name: "nv_gpu_memory_used_bytes",
-        help: "GPU memory taken",
-        value: |gpu| Some(gpu.memory?.used as f64),
-    },
-    GpuGauge {
-        name: "nv_gpu_power_usage",
-        help: "Watts the GPU draws",
-        value: |gpu| gpu.power,
-    },
-    GpuGauge {
-        name: "nv_gpu_power_limit",
-        help: "Watts the GPU may draw",
-        value: |gpu| gpu.power_limit,
-    },
+    GpuGauge { name: "nv_gpu_memory_total_bytes", help: "GPU memory", value: |gpu| Some(gpu.memory?.total as f64) },
+    GpuGauge { name: "nv_gpu_memory_used_bytes", help: "GPU memory taken", value: |gpu| Some(gpu.memory?.used as f64) },
+    GpuGauge { name: "nv_gpu_power_usage", help: "Watts the GPU draws", value: |gpu| gpu.power },
+    GpuGauge { name: "nv_gpu_power_limit", help: "Watts the GPU may draw", value: |gpu| gpu.power_limit },
 ];
 
 fn microseconds(tally: Tally) -> u64 {

@@ -43,13 +43,8 @@ impl GpuMeter {
                 }
             }
         };
-        std::thread::Builder::new()
-            .name("weir-gpus".to_owned())
-            .spawn(follow)?;
-        Ok(Self {
-            latest,
-            _ends: Some(sender),
-        })
+        std::thread::Builder::new().name("weir-gpus".to_owned()).spawn(follow)?;
+        Ok(Self { latest, _ends: Some(sender) })
     }
 
     /// The last state that was read.

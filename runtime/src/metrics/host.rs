@@ -25,19 +25,11 @@ impl Processor {
     /// part of user time already.
     fn parse(stat: &str) -> Option<Self> {
         let line = stat.lines().next()?.strip_prefix("cpu ")?;
-        let fields: Option<Vec<u64>> = line
-            .split_whitespace()
-            .take(8)
-            .map(|field| field.parse().ok())
-            .collect();
+        let fields: Option<Vec<u64>> = line.split_whitespace().take(8).map(|field| field.parse().ok()).collect();
         let fields = fields?;
         let total = fields.iter().sum();
         let idle: u64 = fields.get(3..5)?.iter().sum();
-        Some(Self {
-            busy: total - idle,
-            total,
-            count: each(stat).count() as u64,
-        })
+        Some(Self { busy: total - idle, total, count: each(stat).count() as u64 })
     }
 
     /// True if less than a second has passed since `before`.
@@ -50,11 +42,7 @@ impl Processor {
     pub(super) fn utilization_since(self, before: Self) -> f64 {
         let total = self.total.saturating_sub(before.total);
         let busy = self.busy.saturating_sub(before.busy);
-        if total == 0 {
-            0.0
-        } else {
-            (busy as f64 / total as f64).min(1.0)
-        }
+        if total == 0 { 0.0 } else { (busy as f64 / total as f64).min(1.0) }
     }
 }
 
@@ -74,10 +62,7 @@ pub(super) struct Utilization {
 impl Utilization {
     /// A share of which nothing is known yet.
     pub(super) fn begin() -> Self {
-        Self {
-            since: Processor::read(),
-            share: 0.0,
-        }
+        Self { since: Processor::read(), share: 0.0 }
     }
 
     /// The share since the last reading. If that was less than a second ago its own is told again: two that scrape at
@@ -107,10 +92,7 @@ fn parse_memory(meminfo: &str) -> Option<Pool> {
         Some(kilobytes * 1024)
     };
     let total = bytes("MemTotal:")?;
-    Some(Pool {
-        total,
-        used: total.saturating_sub(bytes("MemAvailable:")?),
-    })
+    Some(Pool { total, used: total.saturating_sub(bytes("MemAvailable:")?) })
 }
 
 #[cfg(test)]
@@ -119,19 +101,12 @@ mod tests {
 
     /// A reading of two processors.
     fn processor(busy: u64, total: u64) -> Processor {
-        Processor {
-            busy,
-            total,
-            count: 2,
-        }
+        Processor { busy, total, count: 2 }
     }
 
     #[test]
     fn a_scrape_soon_after_another_has_its_share() {
-        let mut utilization = Utilization {
-            since: Some(processor(0, 1000)),
-            share: 0.0,
-        };
+        let mut utilization = Utilization { since: Some(processor(0, 1000)), share: 0.0 };
         // Two processors have 200 ticks in a second.
         assert_eq!(utilization.at(processor(300, 2000)), 0.3);
         assert_eq!(utilization.at(processor(300, 2001)), 0.3);
@@ -155,12 +130,6 @@ mod tests {
     #[test]
     fn memory_taken_is_what_is_not_available() {
         let pool = parse_memory("MemTotal: 100 kB\nMemFree: 1 kB\nMemAvailable: 40 kB\n");
-        assert_eq!(
-            pool,
-            Some(Pool {
-                total: 102_400,
-                used: 61_440
-            })
-        );
+        assert_eq!(pool, Some(Pool { total: 102_400, used: 61_440 }));
     }
 }

@@ -63,10 +63,7 @@ impl Requests {
         let help = "Calls of any kind under way at the front-end, by protocol";
         registry.register("weir_runtime_requests_in_flight", help, open.clone());
         let counts = |protocol| Arc::new(Counts::new(protocol, &ended, &open));
-        Self {
-            http: counts(Protocol::Http),
-            grpc: counts(Protocol::Grpc),
-        }
+        Self { http: counts(Protocol::Http), grpc: counts(Protocol::Grpc) }
     }
 
     /// Counts a request that begins.
@@ -77,10 +74,7 @@ impl Requests {
             Protocol::Grpc => &self.grpc,
         };
         counts.open.inc();
-        InFlight {
-            counts: Arc::clone(counts),
-            code: Some(Code::Cancelled),
-        }
+        InFlight { counts: Arc::clone(counts), code: Some(Code::Cancelled) }
     }
 }
 

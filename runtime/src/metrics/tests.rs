@@ -1,9 +1,7 @@
 use weir_protocol::Code;
 
 use super::*;
-use crate::statistics::{
-    BatchOutcome, BatchRecord, Reason, Refusal, RequestRecord, Snapshot, Statistics,
-};
+use crate::statistics::{BatchOutcome, BatchRecord, Reason, Refusal, RequestRecord, Snapshot, Statistics};
 
 #[derive(Debug)]
 struct Fixture {
@@ -13,10 +11,7 @@ struct Fixture {
 impl Sources for Fixture {
     fn models(&self) -> Vec<ModelSample> {
         let statistics = Statistics::new(2);
-        let request = RequestRecord {
-            queue: Duration::from_millis(3),
-            total: Duration::from_millis(9),
-        };
+        let request = RequestRecord { queue: Duration::from_millis(3), total: Duration::from_millis(9) };
         statistics.record_batch(&BatchRecord {
             instance: 1,
             rows: 5,
@@ -33,10 +28,7 @@ impl Sources for Fixture {
             name: "m".to_owned(),
             version: 1,
             tags: vec![("team".to_owned(), "a\"b".to_owned())],
-            snapshot: Snapshot {
-                pending: 4,
-                ..statistics.snapshot()
-            },
+            snapshot: Snapshot { pending: 4, ..statistics.snapshot() },
             predicted_wait: Duration::from_millis(1500),
             load: Duration::from_secs(2),
             running_batch: Duration::from_millis(2500),
@@ -53,10 +45,7 @@ fn gpu() -> GpuSample {
     GpuSample {
         uuid: "GPU-1".to_owned(),
         utilization: Some(0.5),
-        memory: Some(Pool {
-            total: 100,
-            used: 10,
-        }),
+        memory: Some(Pool { total: 100, used: 10 }),
         power: None,
         power_limit: Some(300.0),
         energy: Some(7.0),
@@ -75,42 +64,22 @@ fn printed(options: Options, gpus: Vec<GpuSample>) -> (String, Requests) {
 }
 
 fn has(text: &str, line: &str) {
-    assert!(
-        text.lines().any(|found| found == line),
-        "no line {line} in\n{text}"
-    );
+    assert!(text.lines().any(|found| found == line), "no line {line} in\n{text}");
 }
 
 #[test]
 fn triton_names_have_no_suffix() {
     let (text, _) = printed(Options::default(), Vec::new());
     has(&text, "# TYPE nv_inference_count counter");
-    has(
-        &text,
-        r#"nv_inference_count{model="m",version="1",team="a\"b"} 5"#,
-    );
-    has(
-        &text,
-        r#"nv_inference_queue_duration_us{model="m",version="1",team="a\"b"} 3000"#,
-    );
+    has(&text, r#"nv_inference_count{model="m",version="1",team="a\"b"} 5"#);
+    has(&text, r#"nv_inference_queue_duration_us{model="m",version="1",team="a\"b"} 3000"#);
     has(&text, "# TYPE nv_inference_pending_request_count gauge");
     has(&text, "nv_pinned_memory_pool_total_bytes 0");
-    for (reason, count) in [
-        ("REJECTED", 1),
-        ("CANCELED", 0),
-        ("BACKEND", 1),
-        ("OTHER", 0),
-    ] {
+    for (reason, count) in [("REJECTED", 1), ("CANCELED", 0), ("BACKEND", 1), ("OTHER", 0)] {
         let labels = format!(r#"model="m",version="1",team="a\"b",reason="{reason}""#);
-        has(
-            &text,
-            &format!("nv_inference_request_failure{{{labels}}} {count}"),
-        );
+        has(&text, &format!("nv_inference_request_failure{{{labels}}} {count}"));
     }
-    assert!(
-        !text.contains("nv_gpu_") && !text.contains("first_response"),
-        "{text}"
-    );
+    assert!(!text.contains("nv_gpu_") && !text.contains("first_response"), "{text}");
 }
 
 #[test]
@@ -118,54 +87,22 @@ fn ours_are_printed_beside_them() {
     let (text, _) = printed(Options::default(), Vec::new());
     let labels = r#"model="m",version="1",team="a\"b""#;
     has(&text, "# TYPE weir_runtime_refused_total counter");
-    has(
-        &text,
-        &format!(r#"weir_runtime_refused_total{{{labels},cause="queue_full"}} 1"#),
-    );
-    has(
-        &text,
-        &format!(r#"weir_runtime_instance_busy_seconds_total{{{labels},instance="0"}} 0.0"#),
-    );
-    has(
-        &text,
-        &format!(r#"weir_runtime_instance_busy_seconds_total{{{labels},instance="1"}} 0.004"#),
-    );
-    has(
-        &text,
-        &format!("weir_runtime_predicted_wait_seconds{{{labels}}} 1.5"),
-    );
-    has(
-        &text,
-        &format!(r#"weir_runtime_queue_delay_seconds_bucket{{le="0.005",{labels}}} 1"#),
-    );
-    has(
-        &text,
-        &format!(r#"weir_runtime_batch_size_bucket{{le="+Inf",{labels}}} 1"#),
-    );
-    has(
-        &text,
-        r#"weir_runtime_requests_total{protocol="http",code="not_found"} 1"#,
-    );
-    has(
-        &text,
-        r#"weir_runtime_requests_in_flight{protocol="grpc"} 1"#,
-    );
+    has(&text, &format!(r#"weir_runtime_refused_total{{{labels},cause="queue_full"}} 1"#));
+    has(&text, &format!(r#"weir_runtime_instance_busy_seconds_total{{{labels},instance="0"}} 0.0"#));
+    has(&text, &format!(r#"weir_runtime_instance_busy_seconds_total{{{labels},instance="1"}} 0.004"#));
+    has(&text, &format!("weir_runtime_predicted_wait_seconds{{{labels}}} 1.5"));
+    has(&text, &format!(r#"weir_runtime_queue_delay_seconds_bucket{{le="0.005",{labels}}} 1"#));
+    has(&text, &format!(r#"weir_runtime_batch_size_bucket{{le="+Inf",{labels}}} 1"#));
+    has(&text, r#"weir_runtime_requests_total{protocol="http",code="not_found"} 1"#);
+    has(&text, r#"weir_runtime_requests_in_flight{protocol="grpc"} 1"#);
 }
 
 #[test]
 fn options_choose_what_is_printed() {
-    let none = Options {
-        counter_latencies: false,
-        histogram_latencies: false,
-        cpu: false,
-        gpu: false,
-    };
+    let none = Options { counter_latencies: false, histogram_latencies: false, cpu: false, gpu: false };
     let (text, _) = printed(none, vec![gpu()]);
     assert!(!text.contains("duration_us") && !text.contains("nv_cpu") && !text.contains("nv_gpu"));
-    let all = Options {
-        histogram_latencies: true,
-        ..Options::default()
-    };
+    let all = Options { histogram_latencies: true, ..Options::default() };
     let (text, _) = printed(all, vec![gpu()]);
     has(&text, r#"nv_gpu_memory_used_bytes{gpu_uuid="GPU-1"} 10.0"#);
     has(&text, "# TYPE nv_energy_consumption counter");
@@ -183,12 +120,6 @@ fn a_request_dropped_unfinished_was_cancelled() {
     let requests = register(&mut registry, sources, Options::default());
     drop(requests.begin(Protocol::Grpc));
     let text = weir_ops::registry::text(&registry).unwrap();
-    has(
-        &text,
-        r#"weir_runtime_requests_total{protocol="grpc",code="cancelled"} 1"#,
-    );
-    has(
-        &text,
-        r#"weir_runtime_requests_in_flight{protocol="grpc"} 0"#,
-    );
+    has(&text, r#"weir_runtime_requests_total{protocol="grpc",code="cancelled"} 1"#);
+    has(&text, r#"weir_runtime_requests_in_flight{protocol="grpc"} 0"#);
 }

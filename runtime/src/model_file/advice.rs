@@ -31,52 +31,28 @@ const FROM_SOURCE: &str = "this runtime serves TorchScript: export the model's P
 pub(super) const UNPACK: &str = "unpack it, and serve the model file inside";
 
 /// Format of ONNX files.
-pub(super) const ONNX: Format = Format {
-    what: "an ONNX model",
-    remedy: FROM_SOURCE,
-};
+pub(super) const ONNX: Format = Format { what: "an ONNX model", remedy: FROM_SOURCE };
 
 /// Format of TensorFlow's exported graphs.
-pub(super) const SAVED_MODEL: Format = Format {
-    what: "a TensorFlow SavedModel",
-    remedy: FROM_SOURCE,
-};
+pub(super) const SAVED_MODEL: Format = Format { what: "a TensorFlow SavedModel", remedy: FROM_SOURCE };
 
 /// Format of TensorFlow Lite.
-pub(super) const TFLITE: Format = Format {
-    what: "a TensorFlow Lite model",
-    remedy: FROM_SOURCE,
-};
+pub(super) const TFLITE: Format = Format { what: "a TensorFlow Lite model", remedy: FROM_SOURCE };
 
 /// Format of HDF5, which Keras writes.
-pub(super) const HDF5: Format = Format {
-    what: "an HDF5 file, such as Keras writes",
-    remedy: FROM_SOURCE,
-};
+pub(super) const HDF5: Format = Format { what: "an HDF5 file, such as Keras writes", remedy: FROM_SOURCE };
 
 /// Format of Keras 3.
-pub(super) const KERAS: Format = Format {
-    what: "a Keras model",
-    remedy: FROM_SOURCE,
-};
+pub(super) const KERAS: Format = Format { what: "a Keras model", remedy: FROM_SOURCE };
 
 /// Format of TensorRT's built engines.
-pub(super) const TENSORRT: Format = Format {
-    what: "a TensorRT engine",
-    remedy: FROM_SOURCE,
-};
+pub(super) const TENSORRT: Format = Format { what: "a TensorRT engine", remedy: FROM_SOURCE };
 
 /// Format of llama.cpp's models.
-pub(super) const GGUF: Format = Format {
-    what: "a GGUF model",
-    remedy: FROM_SOURCE,
-};
+pub(super) const GGUF: Format = Format { what: "a GGUF model", remedy: FROM_SOURCE };
 
 /// Format of ExecuTorch programs.
-pub(super) const EXECUTORCH: Format = Format {
-    what: "an ExecuTorch program",
-    remedy: FROM_SOURCE,
-};
+pub(super) const EXECUTORCH: Format = Format { what: "an ExecuTorch program", remedy: FROM_SOURCE };
 
 /// Format that `torch.export.save` writes.
 pub(super) const EXPORTED: Format = Format {
@@ -92,22 +68,15 @@ pub(super) const MAR: Format = Format {
 };
 
 /// Format that `torch.package` writes.
-pub(super) const PACKAGE: Format = Format {
-    what: "a torch.package archive",
-    remedy: FROM_MODULE,
-};
+pub(super) const PACKAGE: Format = Format { what: "a torch.package archive", remedy: FROM_MODULE };
 
 /// Format of the library safetensors.
-pub(super) const SAFETENSORS: Format = Format {
-    what: "a safetensors file (weights without code)",
-    remedy: FROM_WEIGHTS,
-};
+pub(super) const SAFETENSORS: Format =
+    Format { what: "a safetensors file (weights without code)", remedy: FROM_WEIGHTS };
 
 /// Format of `torch.save` with a state_dict or a checkpoint.
-pub(super) const STATE_DICT: Format = Format {
-    what: "a state_dict or checkpoint of torch.save (weights without code)",
-    remedy: FROM_WEIGHTS,
-};
+pub(super) const STATE_DICT: Format =
+    Format { what: "a state_dict or checkpoint of torch.save (weights without code)", remedy: FROM_WEIGHTS };
 
 /// Format of Git's stand-ins for large files.
 pub(super) const LFS_POINTER: Format = Format {
@@ -116,10 +85,7 @@ pub(super) const LFS_POINTER: Format = Format {
 };
 
 /// Format of NumPy arrays.
-pub(super) const NUMPY: Format = Format {
-    what: "a file of NumPy arrays (weights without code)",
-    remedy: FROM_WEIGHTS,
-};
+pub(super) const NUMPY: Format = Format { what: "a file of NumPy arrays (weights without code)", remedy: FROM_WEIGHTS };
 
 impl Format {
     /// The sentence about a file of this format.
@@ -130,10 +96,7 @@ impl Format {
 
 impl From<&Format> for Advice {
     fn from(format: &Format) -> Self {
-        Self {
-            what: format.what.to_owned(),
-            remedy: format.remedy,
-        }
+        Self { what: format.what.to_owned(), remedy: format.remedy }
     }
 }
 

@@ -6,40 +6,26 @@ use super::advice::{Advice, FROM_MODULE, STATE_DICT};
 const LONGEST_NAME: usize = 120;
 
 /// Start of the packages whose classes a state_dict or a checkpoint consists of.
-const TENSOR_PACKAGES: [&str; 8] = [
-    "collections",
-    "torch._utils",
-    "torch._tensor",
-    "torch.storage",
-    "builtins",
-    "__builtin__",
-    "_codecs",
-    "numpy",
-];
+const TENSOR_PACKAGES: [&str; 8] =
+    ["collections", "torch._utils", "torch._tensor", "torch.storage", "builtins", "__builtin__", "_codecs", "numpy"];
 
 /// Advice for a pickle by its start, the one in a zip archive of `torch.save` included.
 pub(super) fn advice(start: &[u8]) -> Advice {
     let classes = classes(start);
-    let foreign = classes
-        .iter()
-        .find(|(module, name)| !is_tensor(module, name));
-    let tensors = classes
-        .iter()
-        .any(|(module, _)| module.starts_with("torch"));
+    let foreign = classes.iter().find(|(module, name)| !is_tensor(module, name));
+    let tensors = classes.iter().any(|(module, _)| module.starts_with("torch"));
     match foreign {
-        Some((module, name)) if tensors => Advice {
-            what: format!("a pickled nn.Module of torch.save ({module}.{name})"),
-            remedy: FROM_MODULE,
-        },
+        Some((module, name)) if tensors => {
+            Advice { what: format!("a pickled nn.Module of torch.save ({module}.{name})"), remedy: FROM_MODULE }
+        }
         Some((module, name)) => Advice {
             what: format!("a Python pickle ({module}.{name})"),
             remedy: "load it in Python; only models saved with torch.jit.save can be served",
         },
         None if tensors => Advice::from(&STATE_DICT),
-        None => Advice {
-            what: "a Python pickle".to_owned(),
-            remedy: "only models saved with torch.jit.save can be served",
-        },
+        None => {
+            Advice { what: "a Python pickle".to_owned(), remedy: "only models saved with torch.jit.save can be served" }
+        }
     }
 }
 
@@ -50,10 +36,7 @@ fn is_tensor(module: &str, name: &str) -> bool {
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
     let storage = module == "torch" && !name.starts_with("nn");
-    storage
-        || TENSOR_PACKAGES.iter().any(package)
-        || name == "Parameter"
-        || name.starts_with("_rebuild")
+    storage || TENSOR_PACKAGES.iter().any(package) || name == "Parameter" || name.starts_with("_rebuild")
 }
 
 /// The modules and classes of `GLOBAL` (`c`, two lines) and `STACK_GLOBAL` (two short strings before it), in
@@ -84,10 +67,7 @@ fn global(pickle: &[u8]) -> Option<Found> {
 }
 
 fn line(bytes: &[u8]) -> Option<(String, &[u8])> {
-    let end = bytes
-        .iter()
-        .take(LONGEST_NAME)
-        .position(|byte| *byte == b'\n')?;
+    let end = bytes.iter().take(LONGEST_NAME).position(|byte| *byte == b'\n')?;
     Some((identifier(&bytes[..end])?, &bytes[end + 1..]))
 }
 
@@ -104,19 +84,14 @@ fn short_text(bytes: &[u8]) -> Option<(String, &[u8])> {
         return None;
     };
     let (text, rest) = rest.split_at_checked(usize::from(*length))?;
-    Some((
-        identifier(text)?,
-        rest.strip_prefix(b"\x94").unwrap_or(rest),
-    ))
+    Some((identifier(text)?, rest.strip_prefix(b"\x94").unwrap_or(rest)))
 }
 
 /// A dotted name of Python.
 fn identifier(bytes: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(bytes).ok()?;
     let starts = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
-    let inside = text
-        .chars()
-        .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.');
+    let inside = text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.');
     (starts && inside && text.len() <= LONGEST_NAME).then(|| text.to_owned())
 }
 
@@ -129,14 +104,9 @@ mod tests {
         let ordered = b"\x80\x02ccollections\nOrderedDict\nq\x00)Rq\x01(X\x08\x00\x00\x000.weightq\x02\
             ctorch._utils\n_rebuild_tensor_v2\nq\x03((X\x07\x00\x00\x00storageq\x04ctorch\nFloatStorage\n";
         assert!(advice(ordered).what.starts_with("a state_dict"));
-        let module =
-            b"\x80\x02c__main__\nNet\nq\x00)\x81q\x01}q\x02(ctorch._utils\n_rebuild_parameter\n";
-        assert_eq!(
-            advice(module).what,
-            "a pickled nn.Module of torch.save (__main__.Net)"
-        );
-        let sequential =
-            b"\x80\x02}q\x00(X\x05\x00\x00\x00modelq\x01ctorch.nn.modules.container\nSequential\n";
+        let module = b"\x80\x02c__main__\nNet\nq\x00)\x81q\x01}q\x02(ctorch._utils\n_rebuild_parameter\n";
+        assert_eq!(advice(module).what, "a pickled nn.Module of torch.save (__main__.Net)");
+        let sequential = b"\x80\x02}q\x00(X\x05\x00\x00\x00modelq\x01ctorch.nn.modules.container\nSequential\n";
         assert!(advice(sequential).what.contains("container.Sequential"));
         let sklearn = b"\x80\x04\x95&\x00\x00\x00\x00\x00\x00\x00\x8c\x08sklearn_\x94\x8c\x03SVC\x94\x93\x94)";
         assert_eq!(advice(sklearn).what, "a Python pickle (sklearn_.SVC)");

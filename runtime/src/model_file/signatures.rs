@@ -1,8 +1,8 @@
 //! Files that are no zip archives, known by their first bytes.
 
 use super::advice::{
-    Advice, EXECUTORCH, Format, GGUF, HDF5, LFS_POINTER, NUMPY, ONNX, SAFETENSORS, SAVED_MODEL,
-    TENSORRT, TFLITE, UNPACK,
+    Advice, EXECUTORCH, Format, GGUF, HDF5, LFS_POINTER, NUMPY, ONNX, SAFETENSORS, SAVED_MODEL, TENSORRT, TFLITE,
+    UNPACK,
 };
 use super::pickle;
 
@@ -34,19 +34,12 @@ const LONGEST_SAFETENSORS: u64 = 100_000_000;
 
 /// Advice for a file that is no zip archive, by its first bytes and its size.
 pub(super) fn advice(start: &[u8], size: u64) -> Advice {
-    let at = |offset: usize, magic: &[u8]| {
-        start
-            .get(offset..)
-            .is_some_and(|rest| rest.starts_with(magic))
-    };
+    let at = |offset: usize, magic: &[u8]| start.get(offset..).is_some_and(|rest| rest.starts_with(magic));
     if let Some((_, _, format)) = MAGIC.iter().find(|(offset, magic, _)| at(*offset, magic)) {
         return Advice::from(*format);
     }
     if let Some((_, _, what)) = PACKED.iter().find(|(offset, magic, _)| at(*offset, magic)) {
-        return Advice {
-            what: (*what).to_owned(),
-            remedy: UNPACK,
-        };
+        return Advice { what: (*what).to_owned(), remedy: UNPACK };
     }
     if is_safetensors(start, size) {
         return Advice::from(&SAFETENSORS);
@@ -54,10 +47,7 @@ pub(super) fn advice(start: &[u8], size: u64) -> Advice {
     if start.first() == Some(&0x80) {
         return pickle::advice(start);
     }
-    protobuf(start)
-        .map(Advice::from)
-        .or_else(|| text(start))
-        .unwrap_or_else(unknown)
+    protobuf(start).map(Advice::from).or_else(|| text(start)).unwrap_or_else(unknown)
 }
 
 /// The length of a JSON header, little-endian, then the header.
@@ -75,12 +65,7 @@ fn protobuf(start: &[u8]) -> Option<&'static Format> {
     match start {
         [0x08, 1, 0x12, ..] => Some(&SAVED_MODEL),
         // producer_name, producer_version, domain, model_version, doc_string, graph, opset_import
-        [
-            0x08,
-            3..=32,
-            0x12 | 0x1a | 0x22 | 0x28 | 0x32 | 0x3a | 0x42,
-            ..,
-        ] => Some(&ONNX),
+        [0x08, 3..=32, 0x12 | 0x1a | 0x22 | 0x28 | 0x32 | 0x3a | 0x42, ..] => Some(&ONNX),
         _ => None,
     }
 }
@@ -90,9 +75,7 @@ fn text(start: &[u8]) -> Option<Advice> {
     let shown = &start[..start.len().min(512)];
     let text = match std::str::from_utf8(shown) {
         Ok(text) => text,
-        Err(error) if error.error_len().is_none() => {
-            std::str::from_utf8(&shown[..error.valid_up_to()]).ok()?
-        }
+        Err(error) if error.error_len().is_none() => std::str::from_utf8(&shown[..error.valid_up_to()]).ok()?,
         Err(_) => return None,
     };
     let printable = |c: char| !c.is_control() || c.is_ascii_whitespace();
@@ -108,22 +91,13 @@ fn text(start: &[u8]) -> Option<Advice> {
              at what comes",
         )
     } else if head.starts_with('<') {
-        (
-            "an XML text",
-            "if it is a storage's error, its download failed: check address and credentials",
-        )
+        ("an XML text", "if it is a storage's error, its download failed: check address and credentials")
     } else if head.starts_with('{') || head.starts_with('[') {
-        (
-            "a JSON text",
-            "if it is a storage's error, its download failed: check address and credentials",
-        )
+        ("a JSON text", "if it is a storage's error, its download failed: check address and credentials")
     } else {
         ("a text", "save the model with torch.jit.save")
     };
-    Some(Advice {
-        what: what.to_owned(),
-        remedy,
-    })
+    Some(Advice { what: what.to_owned(), remedy })
 }
 
 fn unknown() -> Advice {
@@ -141,10 +115,7 @@ mod tests {
     fn formats_are_known_by_their_first_bytes() {
         let tar = [vec![b'a'; 257], b"ustar\0".to_vec()].concat();
         for (start, what) in [
-            (
-                b"version https://git-lfs.github.com/spec/v1\noid".as_slice(),
-                "Git LFS",
-            ),
+            (b"version https://git-lfs.github.com/spec/v1\noid".as_slice(), "Git LFS"),
             (b"\x89HDF\r\n\x1a\n\0", "HDF5"),
             (b"GGUF\x03", "GGUF"),
             (b"ftrt\0\0", "TensorRT"),

@@ -59,10 +59,7 @@ impl ZipDirectory {
         let directory = read_at(&mut file, offset, LONGEST.min(size - offset))?;
         let mut hasher = DefaultHasher::new();
         directory.hash(&mut hasher);
-        Ok(Some(Self {
-            entries: entries(&directory),
-            hash: hasher.finish(),
-        }))
+        Ok(Some(Self { entries: entries(&directory), hash: hasher.finish() }))
     }
 
     /// True if it has the constants that every TorchScript file has, and a file of `torch.save` has not.
@@ -74,10 +71,7 @@ impl ZipDirectory {
     pub(super) fn advice(&self) -> Option<Advice> {
         let inner = |name: &str| self.has_inner(name);
         let known = [
-            (
-                inner("archive_format") || inner("serialized_exported_program.json"),
-                &EXPORTED,
-            ),
+            (inner("archive_format") || inner("serialized_exported_program.json"), &EXPORTED),
             (inner("MANIFEST.json") && self.any("MAR-INF/"), &MAR),
             (inner("model.weights.h5"), &KERAS),
             (inner(".data/extern_modules"), &PACKAGE),
@@ -90,24 +84,15 @@ impl ZipDirectory {
             return None;
         }
         let model = [".pt", ".pth", ".onnx", ".safetensors"];
-        let inside = self
-            .entries
-            .iter()
-            .find(|entry| model.iter().any(|end| entry.name.ends_with(end)));
+        let inside = self.entries.iter().find(|entry| model.iter().any(|end| entry.name.ends_with(end)));
         let shown = |entry: &Entry| format!(" that holds '{}'", printable(&entry.name));
-        Some(Advice {
-            what: format!("a zip archive{}", inside.map(shown).unwrap_or_default()),
-            remedy: UNPACK,
-        })
+        Some(Advice { what: format!("a zip archive{}", inside.map(shown).unwrap_or_default()), remedy: UNPACK })
     }
 
     /// The first bytes of the archive's `data.pkl`, if it is stored as it is.
     pub(super) fn pickle_start(&self, path: &Path, longest: u64) -> io::Result<Vec<u8>> {
         let is_pickle = |entry: &&Entry| {
-            let name = entry
-                .name
-                .rsplit_once('/')
-                .map_or(&*entry.name, |(_, name)| name);
+            let name = entry.name.rsplit_once('/').map_or(&*entry.name, |(_, name)| name);
             name == "data.pkl" && !entry.compressed
         };
         let Some(entry) = self.entries.iter().find(is_pickle) else {
@@ -115,13 +100,8 @@ impl ZipDirectory {
         };
         let mut file = File::open(path)?;
         let head = read_at(&mut file, entry.offset, ENTRY_SIZE as u64)?;
-        let skip = usize::from(u16_at(&head, 26).unwrap_or(0))
-            + usize::from(u16_at(&head, 28).unwrap_or(0));
-        read_at(
-            &mut file,
-            entry.offset + (ENTRY_SIZE + skip) as u64,
-            longest,
-        )
+        let skip = usize::from(u16_at(&head, 26).unwrap_or(0)) + usize::from(u16_at(&head, 28).unwrap_or(0));
+        read_at(&mut file, entry.offset + (ENTRY_SIZE + skip) as u64, longest)
     }
 
     /// True if it has an entry of this name, by itself or in the one folder into which `torch.save` and
@@ -135,9 +115,7 @@ impl ZipDirectory {
     }
 
     fn any(&self, prefix: &str) -> bool {
-        self.entries
-            .iter()
-            .any(|entry| entry.name.starts_with(prefix))
+        self.entries.iter().any(|entry| entry.name.starts_with(prefix))
     }
 
     fn all_end_with(&self, end: &str) -> bool {
@@ -190,23 +168,15 @@ fn entry(directory: &[u8]) -> Option<(Entry, &[u8])> {
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes
-        .get(at..)?
-        .first_chunk::<2>()
-        .map(|bytes| u16::from_le_bytes(*bytes))
+    bytes.get(at..)?.first_chunk::<2>().map(|bytes| u16::from_le_bytes(*bytes))
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes
-        .get(at..)?
-        .first_chunk::<4>()
-        .map(|bytes| u32::from_le_bytes(*bytes))
+    bytes.get(at..)?.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes))
 }
 
 fn rfind(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    bytes
-        .windows(wanted.len())
-        .rposition(|window| window == wanted)
+    bytes.windows(wanted.len()).rposition(|window| window == wanted)
 }
 
 /// A name of the archive, fit for a log line.
@@ -249,26 +219,15 @@ mod tests {
     #[test]
     fn archives_are_known_by_their_names() {
         for (names, what) in [
-            (
-                ["x/models/model.json", "x/archive_format"].as_slice(),
-                ".pt2",
-            ),
+            (["x/models/model.json", "x/archive_format"].as_slice(), ".pt2"),
             (&["MAR-INF/MANIFEST.json", "model.pt"], ".mar"),
             (&["config.json", "model.weights.h5"], "Keras"),
             (&["x/.data/extern_modules", "x/data.pkl"], "torch.package"),
             (&["a.npy", "b.npy"], "NumPy"),
-            (
-                &["folder/model.pt", "folder/README"],
-                "holds 'folder/model.pt'",
-            ),
+            (&["folder/model.pt", "folder/README"], "holds 'folder/model.pt'"),
         ] {
             let found = read(&archive(names)).unwrap().advice();
-            assert!(
-                found
-                    .as_ref()
-                    .is_some_and(|found| found.what.contains(what)),
-                "{what}: {found:?}"
-            );
+            assert!(found.as_ref().is_some_and(|found| found.what.contains(what)), "{what}: {found:?}");
         }
         let own = read(&archive(&["m/data.pkl", "m/constants.pkl", "m/version"])).unwrap();
         assert_eq!((own.advice(), own.has_constants()), (None, true));

@@ -82,22 +82,10 @@ pub(super) fn check_found(catalog: &Catalog, options: &ScanOptions) -> Result<()
 /// The model that a repository path itself is. It answers to `--model-name` and to its own name.
 fn single(path: &Path, layout: Layout, options: &ScanOptions) -> Result<CatalogEntry, String> {
     let own = config_file::declared_name(own_name(path, layout)?, (path, layout), options);
-    let location = Ok(ModelLocation {
-        path: path.to_owned(),
-        layout,
-        naming: Naming::Free,
-    });
+    let location = Ok(ModelLocation { path: path.to_owned(), layout, naming: Naming::Free });
     Ok(match &options.model_name {
-        Some(name) if *name != own => CatalogEntry {
-            name: name.clone(),
-            alias: Some(own),
-            location,
-        },
-        Some(_) | None => CatalogEntry {
-            name: own,
-            alias: None,
-            location,
-        },
+        Some(name) if *name != own => CatalogEntry { name: name.clone(), alias: Some(own), location },
+        Some(_) | None => CatalogEntry { name: own, alias: None, location },
     })
 }
 
@@ -106,21 +94,15 @@ fn own_name(path: &Path, layout: Layout) -> Result<String, String> {
     let resolved = match path.components().next_back() {
         Some(Component::Normal(_)) => path.to_owned(),
         // `.` and `..` have no name of their own, what they point to has.
-        _ => path
-            .canonicalize()
-            .map_err(|error| layout::unreadable(path, &error))?,
+        _ => path.canonicalize().map_err(|error| layout::unreadable(path, &error))?,
     };
     let name = match layout {
         Layout::File => resolved.file_stem(),
         Layout::Versioned | Layout::Bare => resolved.file_name(),
     };
     let name = name.and_then(|name| name.to_str());
-    name.map(str::to_owned).ok_or_else(|| {
-        format!(
-            "'{}' is no usable model name: set one with --model-name",
-            path.display()
-        )
-    })
+    name.map(str::to_owned)
+        .ok_or_else(|| format!("'{}' is no usable model name: set one with --model-name", path.display()))
 }
 
 fn list_directory(catalog: &mut Catalog, directory: &Path) -> Result<(), String> {
@@ -143,30 +125,21 @@ fn in_directory(child: &Child) -> Option<CatalogEntry> {
         return None;
     }
     let location = match layout::detect(&child.path) {
-        Ok(PathContents::Model(layout)) => Ok(ModelLocation {
-            path: child.path.clone(),
-            layout,
-            naming: Naming::Directory,
-        }),
+        Ok(PathContents::Model(layout)) => {
+            Ok(ModelLocation { path: child.path.clone(), layout, naming: Naming::Directory })
+        }
         Ok(PathContents::Directory) => {
             tell_ignored(&child.path);
             return None;
         }
         Err(reason) => Err(reason),
     };
-    Some(CatalogEntry {
-        name,
-        alias: None,
-        location,
-    })
+    Some(CatalogEntry { name, alias: None, location })
 }
 
 fn tell_ignored(path: &Path) {
     match no_model::misplaced(path) {
-        Some(reason) => tracing::warn!(
-            reason,
-            "ignored: a directory of the repository that is no model"
-        ),
+        Some(reason) => tracing::warn!(reason, "ignored: a directory of the repository that is no model"),
         None => {
             tracing::debug!(path = %path.display(), "ignored: no config.pbtxt, version or model.pt");
         }
@@ -188,10 +161,7 @@ fn add(catalog: &mut Catalog, found: CatalogEntry) {
         Err(reason) => reason.clone(),
     };
     let (first, second) = (shown(&other.location), shown(&found.location));
-    other.location = Err(format!(
-        "model '{}' is in more than one repository: '{first}' and '{second}'",
-        found.name
-    ));
+    other.location = Err(format!("model '{}' is in more than one repository: '{first}' and '{second}'", found.name));
 }
 
 /// Lets the only model of a repository answer to `--model-name` too.
@@ -206,9 +176,7 @@ fn apply_model_name(catalog: &mut Catalog, options: &ScanOptions) {
     {
         entry.alias = Some(model_name.to_owned());
     }
-    let answers = |entry: &CatalogEntry| {
-        entry.name == model_name || entry.alias.as_deref() == Some(model_name)
-    };
+    let answers = |entry: &CatalogEntry| entry.name == model_name || entry.alias.as_deref() == Some(model_name);
     // That there is none at all is reported when the server is ready.
     if !catalog.is_empty() && !catalog.values().any(answers) {
         tracing::warn!(

@@ -37,11 +37,7 @@ pub(super) struct FoundVersions<F> {
 
 /// Versions to load, new or changed, in ascending order. A version that stands in for a wanted one that
 /// failed is kept up to date like a wanted one.
-pub(super) fn to_load<F: PartialEq>(
-    attempts: &Attempts<F>,
-    found: &FoundVersions<F>,
-    retry: Retry,
-) -> Vec<u64> {
+pub(super) fn to_load<F: PartialEq>(attempts: &Attempts<F>, found: &FoundVersions<F>, retry: Retry) -> Vec<u64> {
     let is_current = |version: &u64, fingerprint: &F| {
         attempts.get(version).is_some_and(|(last, outcome)| {
             last.as_ref() == Some(fingerprint)
@@ -65,18 +61,15 @@ pub(super) fn to_load<F: PartialEq>(
 /// each at all where nothing that is wanted serves.
 pub(super) fn to_unload<F>(attempts: &Attempts<F>, found: &FoundVersions<F>) -> Vec<u64> {
     let serves = |version: &u64| {
-        attempts
-            .get(version)
-            .is_some_and(|(_, outcome)| match outcome {
-                LoadOutcome::Loaded | LoadOutcome::Kept => true,
-                LoadOutcome::Failed => false,
-            })
+        attempts.get(version).is_some_and(|(_, outcome)| match outcome {
+            LoadOutcome::Loaded | LoadOutcome::Kept => true,
+            LoadOutcome::Failed => false,
+        })
     };
     let all_serve = found.wanted.iter().all(serves);
     let none_serves = !found.wanted.iter().any(serves);
-    let stands_in = |version: &u64| {
-        serves(version) && !all_serve && (none_serves || found.fingerprints.contains_key(version))
-    };
+    let stands_in =
+        |version: &u64| serves(version) && !all_serve && (none_serves || found.fingerprints.contains_key(version));
     let unneeded = |version: &&u64| !found.wanted.contains(*version) && !stands_in(version);
     attempts.keys().filter(unneeded).copied().collect()
 }
@@ -92,17 +85,12 @@ mod tests {
     use super::{Attempts, FoundVersions, LoadOutcome, Retry, to_load, to_unload};
 
     fn attempts(of: &[(u64, char, LoadOutcome)]) -> Attempts<char> {
-        let attempts = of
-            .iter()
-            .map(|&(version, fingerprint, outcome)| (version, (Some(fingerprint), outcome)));
+        let attempts = of.iter().map(|&(version, fingerprint, outcome)| (version, (Some(fingerprint), outcome)));
         attempts.collect()
     }
 
     fn found(fingerprints: &[(u64, char)], wanted: &[u64]) -> FoundVersions<char> {
-        FoundVersions {
-            fingerprints: fingerprints.iter().copied().collect(),
-            wanted: wanted.iter().copied().collect(),
-        }
+        FoundVersions { fingerprints: fingerprints.iter().copied().collect(), wanted: wanted.iter().copied().collect() }
     }
 
     #[test]
@@ -174,10 +162,7 @@ mod tests {
     #[test]
     fn a_removed_version_goes_where_another_wanted_one_serves() {
         let after = attempts(&[(1, 'a', Loaded), (2, 'a', Loaded), (3, 'a', Failed)]);
-        assert_eq!(
-            to_unload(&after, &found(&[(2, 'a'), (3, 'a')], &[2, 3])),
-            [1]
-        );
+        assert_eq!(to_unload(&after, &found(&[(2, 'a'), (3, 'a')], &[2, 3])), [1]);
         let there = found(&[(1, 'a'), (2, 'a'), (3, 'a')], &[2, 3]);
         assert!(to_unload(&after, &there).is_empty());
     }

@@ -29,17 +29,13 @@ pub fn check_models(path: &Path) -> Vec<String> {
 fn check_children(directory: &Path) -> Vec<String> {
     // A directory that cannot be read was reported by its detection.
     let children = layout::children(directory).unwrap_or_default();
-    let children = children
-        .iter()
-        .filter(|child| !child.is_hidden() && child.path.is_dir());
-    let errors = children
-        .take(MAX_MODELS)
-        .flat_map(|child| match layout::detect(&child.path) {
-            Ok(PathContents::Model(layout)) => check_model(&child.path, layout),
-            // Other directories may lie beside models.
-            Ok(PathContents::Directory) => Vec::new(),
-            Err(error) => vec![error],
-        });
+    let children = children.iter().filter(|child| !child.is_hidden() && child.path.is_dir());
+    let errors = children.take(MAX_MODELS).flat_map(|child| match layout::detect(&child.path) {
+        Ok(PathContents::Model(layout)) => check_model(&child.path, layout),
+        // Other directories may lie beside models.
+        Ok(PathContents::Directory) => Vec::new(),
+        Err(error) => vec![error],
+    });
     errors.collect()
 }
 
@@ -56,9 +52,7 @@ fn check_model(path: &Path, layout: Layout) -> Vec<String> {
         Ok(files) => files,
         Err(error) => return vec![error],
     };
-    let errors = files
-        .iter()
-        .filter_map(|file| model_file::check(file).err());
+    let errors = files.iter().filter_map(|file| model_file::check(file).err());
     errors.collect()
 }
 
@@ -67,18 +61,13 @@ fn model_files(path: &Path, layout: Layout, config: &ModelConfig) -> Result<Vec<
     let file = match layout {
         Layout::File => return Ok(vec![path.to_owned()]),
         Layout::Bare => BARE_FILE,
-        Layout::Versioned => config
-            .default_model_filename
-            .as_deref()
-            .unwrap_or(BARE_FILE),
+        Layout::Versioned => config.default_model_filename.as_deref().unwrap_or(BARE_FILE),
     };
     let versions = layout::version_dirs(path)?;
     if versions.is_empty() || layout == Layout::Bare {
         return Ok(vec![path.join(file)]);
     }
-    let files = versions
-        .into_iter()
-        .map(|(_, directory)| directory.join(file));
+    let files = versions.into_iter().map(|(_, directory)| directory.join(file));
     Ok(files.collect())
 }
 
@@ -114,20 +103,14 @@ mod tests {
 
     #[test]
     fn files_of_every_layout_are_recognised() {
-        for files in [
-            ["model.pt"].as_slice(),
-            &["1/model.pt", "2/model.pt"],
-            &["one/model.pt", "other/7/model.pt"],
-        ] {
+        for files in [["model.pt"].as_slice(), &["1/model.pt", "2/model.pt"], &["one/model.pt", "other/7/model.pt"]] {
             let all: Vec<_> = files.iter().map(|name| (*name, ONNX)).collect();
             let folder = folder(&all);
             let errors = check_models(folder.path());
             assert_eq!(errors.len(), files.len(), "{errors:?}");
             for (error, file) in errors.iter().zip(files) {
-                let begin = format!(
-                    "model file '{}' is an ONNX model, not TorchScript: ",
-                    folder.path().join(file).display()
-                );
+                let begin =
+                    format!("model file '{}' is an ONNX model, not TorchScript: ", folder.path().join(file).display());
                 assert!(error.starts_with(&begin), "{error}");
             }
             let single = check_models(&folder.path().join(files[0]));
@@ -137,10 +120,7 @@ mod tests {
 
     #[test]
     fn a_configuration_with_an_error_is_reported_in_place_of_its_files() {
-        let folder = folder(&[
-            ("m/config.pbtxt", b"max_batch_sise: 1"),
-            ("m/1/model.pt", ONNX),
-        ]);
+        let folder = folder(&[("m/config.pbtxt", b"max_batch_sise: 1"), ("m/1/model.pt", ONNX)]);
         let errors = check_models(folder.path());
         assert_eq!(errors.len(), 1, "{errors:?}");
         assert!(errors[0].contains("max_batch_sise"), "{errors:?}");
@@ -148,11 +128,8 @@ mod tests {
 
     #[test]
     fn a_model_of_another_backend_and_files_beside_models_are_left_alone() {
-        let folder = folder(&[
-            ("m/config.pbtxt", b"backend: \"echo\""),
-            ("m/1/model.pt", ONNX),
-            ("notes/readme.txt", b"text"),
-        ]);
+        let folder =
+            folder(&[("m/config.pbtxt", b"backend: \"echo\""), ("m/1/model.pt", ONNX), ("notes/readme.txt", b"text")]);
         assert_eq!(check_models(folder.path()), Vec::<String>::new());
     }
 }

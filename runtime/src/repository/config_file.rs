@@ -29,21 +29,13 @@ const PYTORCH: &str = "pytorch";
 ///
 /// # Errors
 /// A sentence that names the file.
-pub(super) fn read(
-    name: &str,
-    (path, layout): (&Path, Layout),
-    options: &ScanOptions,
-) -> Result<ModelConfig, String> {
+pub(super) fn read(name: &str, (path, layout): (&Path, Layout), options: &ScanOptions) -> Result<ModelConfig, String> {
     let file = match layout {
         Layout::Versioned => file(path, options.config_name.as_deref()),
         Layout::File | Layout::Bare => path.with_file_name(CONFIG_FILE),
     };
     let guess = guess_backend(path, layout)?;
-    let origin = Origin {
-        model: name,
-        file: &file.to_string_lossy(),
-        backend: guess,
-    };
+    let origin = Origin { model: name, file: &file.to_string_lossy(), backend: guess };
     let config = match (layout, options.auto_complete) {
         (Layout::Versioned, AutoComplete::On) if !is_there(&file) && guess.is_none() => {
             return Err(no_model::sentence(path)?);
@@ -62,30 +54,16 @@ pub(super) fn read(
 ///
 /// # Errors
 /// A sentence that names the field.
-pub(super) fn given(
-    name: &str,
-    (path, layout): (&Path, Layout),
-    json: &str,
-) -> Result<ModelConfig, String> {
+pub(super) fn given(name: &str, (path, layout): (&Path, Layout), json: &str) -> Result<ModelConfig, String> {
     let backend = guess_backend(path, layout)?;
-    let origin = Origin {
-        model: name,
-        file: "config",
-        backend,
-    };
+    let origin = Origin { model: name, file: "config", backend };
     ModelConfig::from_json(json, origin).map_err(|error| error.to_string())
 }
 
 /// The name in a single model's configuration. Faults of the configuration are reported when it loads.
-pub(super) fn declared_name(
-    name: String,
-    (path, layout): (&Path, Layout),
-    options: &ScanOptions,
-) -> String {
+pub(super) fn declared_name(name: String, (path, layout): (&Path, Layout), options: &ScanOptions) -> String {
     match layout {
-        Layout::Versioned => {
-            read(&name, (path, layout), options).map_or(name, |config| config.name)
-        }
+        Layout::Versioned => read(&name, (path, layout), options).map_or(name, |config| config.name),
         Layout::File | Layout::Bare => name,
     }
 }
@@ -98,9 +76,7 @@ fn empty(origin: Origin<'_>) -> Result<ModelConfig, crate::config::ConfigError> 
 /// `configs/<name>.pbtxt` where asked for and there, else `config.pbtxt`.
 fn file(directory: &Path, config_name: Option<&str>) -> PathBuf {
     let named = config_name.map(|name| directory.join(CONFIGS).join(format!("{name}.pbtxt")));
-    named
-        .filter(|path| is_there(path))
-        .unwrap_or_else(|| directory.join(CONFIG_FILE))
+    named.filter(|path| is_there(path)).unwrap_or_else(|| directory.join(CONFIG_FILE))
 }
 
 /// Checks for an entry of that name, even a link that leads nowhere: a model is never served without
@@ -116,8 +92,7 @@ fn guess_backend(path: &Path, layout: Layout) -> Result<Option<&'static str>, St
         Layout::Versioned => {
             let versions = layout::version_dirs(path)?;
             let mut directories = versions.iter().map(|(_, directory)| directory.as_path());
-            path.join(BARE_FILE).is_file()
-                || directories.any(|directory| directory.join(BARE_FILE).is_file())
+            path.join(BARE_FILE).is_file() || directories.any(|directory| directory.join(BARE_FILE).is_file())
         }
     };
     Ok(looks_like_torch.then_some(PYTORCH))
@@ -125,8 +100,7 @@ fn guess_backend(path: &Path, layout: Layout) -> Result<Option<&'static str>, St
 
 /// The text of the file, which is waited for where the file was emptied just now.
 fn text(path: &Path) -> Result<String, String> {
-    let read =
-        || small_file::read_text(path, LONGEST).map_err(|error| layout::unreadable(path, &error));
+    let read = || small_file::read_text(path, LONGEST).map_err(|error| layout::unreadable(path, &error));
     for _ in 0..LOOKS {
         let text = read()?;
         if !text.is_empty() || is_settled(path) {

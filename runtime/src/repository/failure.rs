@@ -13,14 +13,8 @@ pub(crate) enum LoadFailure {
     #[error("load failed for model '{model}': {reason}")]
     Model { model: String, reason: String },
     /// The version did not load.
-    #[error(
-        "load failed for model '{model}': version {version} is at UNAVAILABLE state: {reason};"
-    )]
-    Version {
-        model: String,
-        version: u64,
-        reason: String,
-    },
+    #[error("load failed for model '{model}': version {version} is at UNAVAILABLE state: {reason};")]
+    Version { model: String, version: u64, reason: String },
     /// `--load-model` names a model that no repository path holds.
     #[error("failed to load '{model}', failed to poll from model repository: it holds {held}")]
     Absent { model: String, held: String },
@@ -49,13 +43,8 @@ pub(super) fn load_failed(name: &str, failures: &[LoadFailure]) -> ServeError {
     let mut message = format!("load failed for model '{name}': ");
     for failure in failures {
         let _ = match failure {
-            LoadFailure::Version {
-                version, reason, ..
-            } => {
-                write!(
-                    message,
-                    "version {version} is at UNAVAILABLE state: {reason};"
-                )
+            LoadFailure::Version { version, reason, .. } => {
+                write!(message, "version {version} is at UNAVAILABLE state: {reason};")
             }
             LoadFailure::Model { reason, .. } | LoadFailure::Repository { reason } => {
                 write!(message, "{reason}")
@@ -63,10 +52,7 @@ pub(super) fn load_failed(name: &str, failures: &[LoadFailure]) -> ServeError {
             LoadFailure::Absent { .. } => return absent(name),
         };
     }
-    ServeError::Repository {
-        message,
-        code: Code::InvalidArgument,
-    }
+    ServeError::Repository { message, code: Code::InvalidArgument }
 }
 
 /// The error for a load of one model that cannot be inspected.
@@ -78,10 +64,7 @@ pub(super) fn model_failed(name: &str, reason: String) -> ServeError {
 /// The error for a model that no repository path holds.
 pub(super) fn absent(name: &str) -> ServeError {
     let message = format!("failed to load '{name}', failed to poll from model repository");
-    ServeError::Repository {
-        message,
-        code: Code::NotFound,
-    }
+    ServeError::Repository { message, code: Code::NotFound }
 }
 
 /// `file:` parameters say nothing of how to serve what they load_changes.
@@ -90,37 +73,24 @@ pub(super) fn files_without_config(name: &str) -> ServeError {
         "failed to load '{name}', failed to poll from model repository: \
          'file:' parameters need a 'config' parameter"
     );
-    ServeError::Repository {
-        message,
-        code: Code::InvalidArgument,
-    }
+    ServeError::Repository { message, code: Code::InvalidArgument }
 }
 
 /// The error for a load or unload outside of mode explicit.
 pub(super) fn not_explicit() -> ServeError {
     let message = "explicit model load / unload is not allowed if polling is enabled".to_owned();
-    ServeError::Repository {
-        message,
-        code: Code::Unavailable,
-    }
+    ServeError::Repository { message, code: Code::Unavailable }
 }
 
 /// The error for a load while a repository path cannot be read.
 pub(super) fn unreadable(name: &str, reason: &str) -> ServeError {
-    let message =
-        format!("failed to load '{name}', failed to poll from model repository: {reason}");
-    ServeError::Repository {
-        message,
-        code: Code::Internal,
-    }
+    let message = format!("failed to load '{name}', failed to poll from model repository: {reason}");
+    ServeError::Repository { message, code: Code::Internal }
 }
 
 /// The error for a `--model-repository` that cannot be read.
 pub(super) fn unreadable_paths(message: String) -> ServeError {
-    ServeError::Repository {
-        message,
-        code: Code::Internal,
-    }
+    ServeError::Repository { message, code: Code::Internal }
 }
 
 #[cfg(test)]

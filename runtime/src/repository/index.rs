@@ -40,22 +40,12 @@ impl IndexState {
 
 impl IndexEntry {
     pub(super) fn model(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            version: None,
-            state: None,
-            reason: String::new(),
-        }
+        Self { name: name.to_owned(), version: None, state: None, reason: String::new() }
     }
 
     pub(super) fn failed_model(name: &str, reason: &str) -> Self {
         let state = Some(IndexState::Unavailable);
-        Self {
-            name: name.to_owned(),
-            version: None,
-            state,
-            reason: reason.to_owned(),
-        }
+        Self { name: name.to_owned(), version: None, state, reason: reason.to_owned() }
     }
 
     /// The line of a version. `kept` is the reason why it would serve what was loaded before, `doubt` the reason why it
@@ -76,12 +66,7 @@ impl IndexEntry {
             VersionState::Unloaded => (IndexState::Unavailable, "unloaded".to_owned()),
             VersionState::Failed { reason } => (IndexState::Unavailable, reason.clone()),
         };
-        Self {
-            name: name.to_owned(),
-            version: Some(version.to_string()),
-            state: Some(state),
-            reason,
-        }
+        Self { name: name.to_owned(), version: Some(version.to_string()), state: Some(state), reason }
     }
 }
 

@@ -88,11 +88,7 @@ impl Inspected {
 
     /// Whether the files lay still since. Blocks on the file system.
     pub(super) fn stillness(surroundings: &Surroundings) -> Stillness {
-        if surroundings.are_unchanged() {
-            Stillness::Still
-        } else {
-            Stillness::Moved
-        }
+        if surroundings.are_unchanged() { Stillness::Still } else { Stillness::Moved }
     }
 }
 
@@ -110,48 +106,27 @@ impl Inspector<'_> {
         let surroundings = surroundings(location)?;
         let config = self.config(name, location, source)?;
         let found = self.found_versions(location, &config)?;
-        let wanted = config
-            .version_policy
-            .choose(&found.keys().copied().collect());
+        let wanted = config.version_policy.choose(&found.keys().copied().collect());
         if wanted.is_empty() {
-            return Err(format!(
-                "at least one version must be available under the version policy of model '{name}'"
-            ));
+            return Err(format!("at least one version must be available under the version policy of model '{name}'"));
         }
-        let looked_at = found
-            .iter()
-            .filter(|(version, _)| wanted.contains(version) || self.in_service.contains(version));
+        let looked_at =
+            found.iter().filter(|(version, _)| wanted.contains(version) || self.in_service.contains(version));
         let scrutiny = self.options.scrutiny;
         let fingerprints = fingerprints((location, scrutiny), &config, looked_at)?;
-        let versions = FoundVersions {
-            fingerprints,
-            wanted,
-        };
+        let versions = FoundVersions { fingerprints, wanted };
         let dir = directory(location).to_owned();
-        Ok(Inspected {
-            config: Arc::new(config),
-            dir,
-            versions,
-            surroundings,
-            uploaded: None,
-        })
+        Ok(Inspected { config: Arc::new(config), dir, versions, surroundings, uploaded: None })
     }
 
-    fn config(
-        &self,
-        name: &str,
-        location: &ModelLocation,
-        source: ConfigSource,
-    ) -> Result<ModelConfig, String> {
+    fn config(&self, name: &str, location: &ModelLocation, source: ConfigSource) -> Result<ModelConfig, String> {
         let files = (location.path.as_path(), location.layout);
         let mut config = match source {
             ConfigSource::Given(json) => config_file::given(name, files, &json)?,
             ConfigSource::File => config_file::read(name, files, self.options)?,
         };
         match location.naming {
-            Naming::Directory => config
-                .check_directory(name)
-                .map_err(|error| error.to_string())?,
+            Naming::Directory => config.check_directory(name).map_err(|error| error.to_string())?,
             Naming::Free => {
                 name.clone_into(&mut config.name);
                 name.clone_into(&mut config.proto.name);
@@ -161,11 +136,7 @@ impl Inspector<'_> {
     }
 
     /// All versions in the directory, wanted or not.
-    fn found_versions(
-        &self,
-        location: &ModelLocation,
-        config: &ModelConfig,
-    ) -> Result<BTreeMap<u64, Files>, String> {
+    fn found_versions(&self, location: &ModelLocation, config: &ModelConfig) -> Result<BTreeMap<u64, Files>, String> {
         // Called in any case: it fails for a backend that does not exist.
         let usual = (self.default_filename)(&config.backend).map_err(|error| error.to_string())?;
         let file = match location.layout {
@@ -181,14 +152,8 @@ impl Inspector<'_> {
         if dirs.is_empty() {
             return Ok(without_versions(within(&location.path)));
         }
-        let files = |directory: PathBuf| Files {
-            model: within(&directory),
-            stamped: directory,
-        };
-        Ok(dirs
-            .into_iter()
-            .map(|(version, directory)| (version, files(directory)))
-            .collect())
+        let files = |directory: PathBuf| Files { model: within(&directory), stamped: directory };
+        Ok(dirs.into_iter().map(|(version, directory)| (version, files(directory))).collect())
     }
 }
 
@@ -202,22 +167,12 @@ struct Files {
 
 /// The versions of a model without version directories: one.
 fn only(file: PathBuf) -> BTreeMap<u64, Files> {
-    BTreeMap::from([(
-        ONLY_VERSION,
-        Files {
-            stamped: file.clone(),
-            model: file,
-        },
-    )])
+    BTreeMap::from([(ONLY_VERSION, Files { stamped: file.clone(), model: file })])
 }
 
 /// A model directory without version directories is itself version 1, if the model is there.
 fn without_versions(model: PathBuf) -> BTreeMap<u64, Files> {
-    if model.exists() {
-        only(model)
-    } else {
-        BTreeMap::new()
-    }
+    if model.exists() { only(model) } else { BTreeMap::new() }
 }
 
 fn fingerprints<'a>(
@@ -225,10 +180,7 @@ fn fingerprints<'a>(
     config: &ModelConfig,
     versions: impl Iterator<Item = (&'a u64, &'a Files)>,
 ) -> Result<BTreeMap<u64, Fingerprint>, String> {
-    let config = Arc::new(proto::ModelConfig {
-        version_policy: None,
-        ..config.proto.clone()
-    });
+    let config = Arc::new(proto::ModelConfig { version_policy: None, ..config.proto.clone() });
     let shared = Arc::new(shared_stamp(location, scrutiny)?);
     let mut fingerprints = BTreeMap::new();
     for (version, Files { model, stamped }) in versions {

@@ -25,12 +25,7 @@ pub(super) fn read(mut source: VersionSource) -> Result<VersionSource, LoadError
 }
 
 fn lines(path: &Path) -> Result<Vec<String>, LoadError> {
-    let failed = |reason: String| {
-        LoadError::File(format!(
-            "failed to read label file '{}': {reason}",
-            path.display()
-        ))
-    };
+    let failed = |reason: String| LoadError::File(format!("failed to read label file '{}': {reason}", path.display()));
     let text = small_file::read_text(path, LONGEST).map_err(|error| failed(error.to_string()))?;
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&text);
     Ok(text.lines().map(str::to_owned).collect())

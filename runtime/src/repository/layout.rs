@@ -49,11 +49,7 @@ pub(super) fn detect(path: &Path) -> Result<PathContents, String> {
         return Ok(PathContents::Model(Layout::File));
     }
     let children = children(path)?;
-    let holds_file = |name: &str| {
-        children
-            .iter()
-            .any(|child| child.is(name) && child.path.is_file())
-    };
+    let holds_file = |name: &str| children.iter().any(|child| child.is(name) && child.path.is_file());
     let has_config = children.iter().any(|child| child.is(CONFIG_FILE));
     if has_config || children.iter().any(Child::is_version) {
         Ok(PathContents::Model(Layout::Versioned))
@@ -113,9 +109,7 @@ impl Child {
     /// True for names that begin with a dot: programs that copy files write to such a name first and rename
     /// it, and Kubernetes keeps what its volumes' links point to under one.
     pub(super) fn is_hidden(&self) -> bool {
-        self.name
-            .as_deref()
-            .is_some_and(|name| name.starts_with('.'))
+        self.name.as_deref().is_some_and(|name| name.starts_with('.'))
     }
 
     /// True for a directory that no model's directory has in it: a number's with versions of its own, or any other with
@@ -147,10 +141,7 @@ pub(super) fn children(directory: &Path) -> Result<Vec<Child>, String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).map_err(|error| unreadable(directory, &error))? {
         let entry = entry.map_err(|error| unreadable(directory, &error))?;
-        found.push(Child {
-            name: entry.file_name().into_string().ok(),
-            path: entry.path(),
-        });
+        found.push(Child { name: entry.file_name().into_string().ok(), path: entry.path() });
     }
     found.sort_unstable_by(|left, right| left.path.cmp(&right.path));
     Ok(found)

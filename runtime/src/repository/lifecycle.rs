@@ -60,11 +60,7 @@ impl<L: Launch> ModelLifecycle<L> {
     }
 
     /// Loads a model at a client's request.
-    pub(super) async fn load(
-        self: &Arc<Self>,
-        name: &str,
-        options: LoadOptions,
-    ) -> Result<(), ServeError> {
+    pub(super) async fn load(self: &Arc<Self>, name: &str, options: LoadOptions) -> Result<(), ServeError> {
         let name = self.registry.load().canonical(name).to_owned();
         let lock = self.locks.acquire(&name).await;
         let lifecycle = Arc::clone(self);
@@ -76,27 +72,15 @@ impl<L: Launch> ModelLifecycle<L> {
         load.await.unwrap_or(Err(ServeError::Exiting))
     }
 
-    async fn load_locked(
-        self: &Arc<Self>,
-        name: &str,
-        options: LoadOptions,
-    ) -> Result<(), ServeError> {
+    async fn load_locked(self: &Arc<Self>, name: &str, options: LoadOptions) -> Result<(), ServeError> {
         self.check_running()?;
         let inspected = self.inspect_requested(name, options).await?;
         let failures = self.load_changes(name, &inspected, Retry::Failed).await;
-        if failures.is_empty() {
-            Ok(())
-        } else {
-            Err(failure::load_failed(name, &failures))
-        }
+        if failures.is_empty() { Ok(()) } else { Err(failure::load_failed(name, &failures)) }
     }
 
     /// Inspects what a load call is about: the files it brings, or the model in the repository.
-    async fn inspect_requested(
-        &self,
-        name: &str,
-        options: LoadOptions,
-    ) -> Result<Inspected, ServeError> {
+    async fn inspect_requested(&self, name: &str, options: LoadOptions) -> Result<Inspected, ServeError> {
         let LoadOptions { config, files } = options;
         match config {
             Some(config) if !files.is_empty() => {
@@ -113,8 +97,7 @@ impl<L: Launch> ModelLifecycle<L> {
             }
             None => {
                 let inspected = self.inspect_in_repository(name, ConfigSource::File).await?;
-                inspected
-                    .map_err(|reason| failure::load_failed(name, &[self.mark_failed(name, reason)]))
+                inspected.map_err(|reason| failure::load_failed(name, &[self.mark_failed(name, reason)]))
             }
         }
     }
@@ -124,10 +107,7 @@ impl<L: Launch> ModelLifecycle<L> {
         name: &str,
         source: ConfigSource,
     ) -> Result<Result<Inspected, String>, ServeError> {
-        let mut catalog = self
-            .scan()
-            .await
-            .map_err(|reason| failure::unreadable(name, &reason))?;
+        let mut catalog = self.scan().await.map_err(|reason| failure::unreadable(name, &reason))?;
         let entry = catalog.remove(name).ok_or_else(|| failure::absent(name))?;
         Ok(match entry.location {
             Ok(location) => self.inspect(name, location, source).await,
@@ -170,8 +150,7 @@ impl<L: Launch> ModelLifecycle<L> {
 
     /// Unloads everything and waits for every task.
     pub(super) async fn retire_all(self: &Arc<Self>) {
-        self.registry
-            .update(|registry| registry.phase = RepositoryPhase::Exiting);
+        self.registry.update(|registry| registry.phase = RepositoryPhase::Exiting);
         self.tasks.close();
         self.unload_all();
         self.tasks.wait().await;
@@ -188,30 +167,15 @@ impl<L: Launch> ModelLifecycle<L> {
         found: &Inspected,
         retry: Retry,
     ) -> Vec<LoadFailure> {
-        let versions = self
-            .registry
-            .update(|registry| registry.model_mut(name).begin_load(found, retry));
-        let loads = versions
-            .iter()
-            .map(|version| self.load_version(name, *version, found));
-        let failures: Vec<_> = join_all(loads)
-            .await
-            .into_iter()
-            .filter_map(Result::err)
-            .collect();
-        let retiring = self
-            .registry
-            .update(|registry| registry.model_mut(name).finish_loads(&found.versions));
+        let versions = self.registry.update(|registry| registry.model_mut(name).begin_load(found, retry));
+        let loads = versions.iter().map(|version| self.load_version(name, *version, found));
+        let failures: Vec<_> = join_all(loads).await.into_iter().filter_map(Result::err).collect();
+        let retiring = self.registry.update(|registry| registry.model_mut(name).finish_loads(&found.versions));
         self.retire_each(retiring);
         failures
     }
 
-    async fn load_version(
-        self: &Arc<Self>,
-        name: &str,
-        version: u64,
-        found: &Inspected,
-    ) -> Result<(), LoadFailure> {
+    async fn load_version(self: &Arc<Self>, name: &str, version: u64, found: &Inspected) -> Result<(), LoadFailure> {
         let started = Instant::now();
         tracing::info!(model = name, version, "loading");
         let loaded = self.loader.load(name, version, found).await;
@@ -220,9 +184,8 @@ impl<L: Launch> ModelLifecycle<L> {
             Ok(served) => {
                 let doubt = L::doubt(&served).map(str::to_owned);
                 let served = (Arc::new(served), doubt);
-                let replaced = self
-                    .registry
-                    .update(|registry| registry.model_mut(name).finish_load(version, from, served));
+                let replaced =
+                    self.registry.update(|registry| registry.model_mut(name).finish_load(version, from, served));
                 self.retire_each(replaced);
                 let ms = started.elapsed().as_millis() as u64;
                 tracing::info!(model = name, version, ms, "ready");
@@ -242,47 +205,32 @@ impl<L: Launch> ModelLifecycle<L> {
         tracing::error!(model = name, version, reason, "load failed");
         let model = name.to_owned();
         self.registry.update(|registry| {
-            registry
-                .model_mut(name)
-                .fail_load(version, from, reason.clone());
+            registry.model_mut(name).fail_load(version, from, reason.clone());
         });
-        LoadFailure::Version {
-            model,
-            version,
-            reason,
-        }
+        LoadFailure::Version { model, version, reason }
     }
 
     /// Marks a model whose directory cannot be used.
     pub(super) fn mark_failed(&self, name: &str, reason: String) -> LoadFailure {
-        let is_new = self
-            .registry
-            .update(|registry| registry.model_mut(name).mark_failed(&reason));
+        let is_new = self.registry.update(|registry| registry.model_mut(name).mark_failed(&reason));
         if is_new {
             tracing::error!(model = name, reason, "load failed");
         } else {
             tracing::debug!(model = name, reason, "load still fails");
         }
-        LoadFailure::Model {
-            model: name.to_owned(),
-            reason,
-        }
+        LoadFailure::Model { model: name.to_owned(), reason }
     }
 
     /// Takes versions out of service and retires them in the background.
     pub(super) fn unload_versions(self: &Arc<Self>, name: &str, selection: VersionSelection<'_>) {
-        let retiring = self
-            .registry
-            .update(|registry| registry.model_mut(name).begin_unload(selection));
+        let retiring = self.registry.update(|registry| registry.model_mut(name).begin_unload(selection));
         self.retire_each(retiring);
     }
 
     fn unload_all(self: &Arc<Self>) {
         let retiring: Vec<_> = self.registry.update(|registry| {
             let models = registry.models_mut();
-            models
-                .flat_map(|model| model.begin_unload(VersionSelection::All))
-                .collect()
+            models.flat_map(|model| model.begin_unload(VersionSelection::All)).collect()
         });
         self.retire_each(retiring);
     }
@@ -290,25 +238,19 @@ impl<L: Launch> ModelLifecycle<L> {
     fn retire_each(self: &Arc<Self>, retiring: impl IntoIterator<Item = Retiring<L::Served>>) {
         for retiring in retiring {
             let lifecycle = Arc::clone(self);
-            self.tasks
-                .spawn(async move { lifecycle.retire(retiring).await });
+            self.tasks.spawn(async move { lifecycle.retire(retiring).await });
         }
     }
 
     async fn retire(&self, retiring: Retiring<L::Served>) {
-        let Retiring {
-            model,
-            version,
-            served,
-        } = retiring;
+        let Retiring { model, version, served } = retiring;
         let drained = AssertUnwindSafe(self.launch.retire(Arc::clone(&served))).catch_unwind();
         match timeout(self.options.retire_limit, drained).await {
             Ok(Ok(())) => tracing::info!(model = &*model, version, "retired"),
             Ok(Err(_)) => tracing::error!(model = &*model, version, "retiring panicked"),
             Err(_) => tracing::warn!(model = &*model, version, "still busy, not waited for"),
         }
-        self.registry
-            .update(|registry| registry.model_mut(&model).finish_unload(version, &served));
+        self.registry.update(|registry| registry.model_mut(&model).finish_unload(version, &served));
         // Freeing weights takes its time, which requests on this thread should not wait for. An
         // error says that the runtime ends, which drops it too.
         let _ = tokio::task::spawn_blocking(move || drop(served)).await;

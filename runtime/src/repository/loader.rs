@@ -24,23 +24,14 @@ impl<L: Launch> Loader<L> {
     /// A loader with as many threads and retries as the options say.
     pub(super) fn new(launch: Arc<L>, options: &RepositoryOptions) -> Self {
         let threads = Semaphore::new(options.load_threads.get());
-        Self {
-            launch,
-            threads,
-            retries: options.retries,
-        }
+        Self { launch, threads, retries: options.retries }
     }
 
     /// Loads one version once a thread is free.
     ///
     /// # Errors
     /// The reason, for the index and the client.
-    pub(super) async fn load(
-        &self,
-        name: &str,
-        version: u64,
-        from: &Inspected,
-    ) -> Result<L::Served, String> {
+    pub(super) async fn load(&self, name: &str, version: u64, from: &Inspected) -> Result<L::Served, String> {
         // The semaphore is never closed, so there is always a permit inside.
         let _thread = self.threads.acquire().await;
         let mut attempts_left = self.retries;
@@ -48,25 +39,14 @@ impl<L: Launch> Loader<L> {
             match self.attempt(name, version, from).await {
                 Err(reason) if attempts_left > 0 => {
                     attempts_left -= 1;
-                    tracing::warn!(
-                        model = name,
-                        version,
-                        reason,
-                        attempts_left,
-                        "load failed, retrying"
-                    );
+                    tracing::warn!(model = name, version, reason, attempts_left, "load failed, retrying");
                 }
                 outcome => return outcome,
             }
         }
     }
 
-    async fn attempt(
-        &self,
-        name: &str,
-        version: u64,
-        from: &Inspected,
-    ) -> Result<L::Served, String> {
+    async fn attempt(&self, name: &str, version: u64, from: &Inspected) -> Result<L::Served, String> {
         let Some(fingerprint) = from.versions.fingerprints.get(&version) else {
             return Err(format!("no version {version}"));
         };
@@ -80,9 +60,7 @@ impl<L: Launch> Loader<L> {
         };
         let launch = Arc::clone(&self.launch);
         let thread = tokio::task::spawn_blocking(move || launch_guarded(launch.as_ref(), source));
-        thread
-            .await
-            .unwrap_or_else(|_| Err("the server stopped while the model loaded".to_owned()))
+        thread.await.unwrap_or_else(|_| Err("the server stopped while the model loaded".to_owned()))
     }
 }
 
@@ -91,24 +69,17 @@ fn launch_guarded<L: Launch>(launch: &L, source: VersionSource) -> Result<L::Ser
     let launched = || {
         let source = labels::read(source)?;
         if !source.path.exists() {
-            return Err(LoadError::File(format!(
-                "no file '{}'",
-                source.path.display()
-            )));
+            return Err(LoadError::File(format!("no file '{}'", source.path.display())));
         }
         launch.launch(&source)
     };
     match catch_unwind(AssertUnwindSafe(launched)) {
         Ok(outcome) => outcome.map_err(|error| error.to_string()),
-        Err(payload) => Err(format!(
-            "the model library panicked: {}",
-            panic_text(payload.as_ref())
-        )),
+        Err(payload) => Err(format!("the model library panicked: {}", panic_text(payload.as_ref()))),
     }
 }
 
 fn panic_text(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
-    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no reason given")
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no reason given")
 }

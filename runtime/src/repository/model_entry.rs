@@ -56,13 +56,7 @@ pub(super) struct Retiring<S> {
 
 impl<S> Clone for ModelEntry<S> {
     fn clone(&self) -> Self {
-        let Self {
-            name,
-            versions,
-            latest,
-            failure,
-            maturity,
-        } = self;
+        let Self { name, versions, latest, failure, maturity } = self;
         Self {
             name: Arc::clone(name),
             versions: versions.clone(),
@@ -75,13 +69,7 @@ impl<S> Clone for ModelEntry<S> {
 
 impl<S> Clone for Version<S> {
     fn clone(&self) -> Self {
-        let Self {
-            state,
-            attempt,
-            kept,
-            doubt,
-            uploaded,
-        } = self;
+        let Self { state, attempt, kept, doubt, uploaded } = self;
         Self {
             state: state.clone(),
             attempt: attempt.clone(),
@@ -94,26 +82,14 @@ impl<S> Clone for Version<S> {
 
 impl<S> Default for Version<S> {
     fn default() -> Self {
-        Self {
-            state: VersionState::Unloaded,
-            attempt: None,
-            kept: None,
-            doubt: None,
-            uploaded: None,
-        }
+        Self { state: VersionState::Unloaded, attempt: None, kept: None, doubt: None, uploaded: None }
     }
 }
 
 impl<S> ModelEntry<S> {
     /// A model of which nothing was loaded.
     pub(super) fn new(name: &Arc<str>) -> Self {
-        Self {
-            name: Arc::clone(name),
-            versions: BTreeMap::new(),
-            latest: None,
-            failure: None,
-            maturity: Maturity::New,
-        }
+        Self { name: Arc::clone(name), versions: BTreeMap::new(), latest: None, failure: None, maturity: Maturity::New }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -132,9 +108,7 @@ impl<S> ModelEntry<S> {
 
     /// The versions that accept requests, in ascending order.
     pub(super) fn serving(&self) -> impl Iterator<Item = (u64, &Arc<S>)> {
-        self.versions
-            .iter()
-            .filter_map(|(number, version)| Some((*number, version.state.serving()?)))
+        self.versions.iter().filter_map(|(number, version)| Some((*number, version.state.serving()?)))
     }
 
     /// True if no load was ever attempted.
@@ -172,9 +146,7 @@ impl<S> ModelEntry<S> {
             IndexFilter::All => true,
             IndexFilter::Ready => version.state.serving().is_some(),
         });
-        let mut lines: Vec<_> = lines
-            .map(|(number, version)| self.line(*number, version))
-            .collect();
+        let mut lines: Vec<_> = lines.map(|(number, version)| self.line(*number, version)).collect();
         match (filter, &self.failure) {
             (IndexFilter::All, Some(reason)) if self.latest.is_none() => {
                 lines.insert(0, IndexEntry::failed_model(&self.name, reason));
@@ -196,11 +168,7 @@ impl<S> ModelEntry<S> {
         let to_load = changes::to_load(&self.attempts(), &found.versions, retry);
         self.failure = None;
         for version in &to_load {
-            self.versions
-                .entry(*version)
-                .or_default()
-                .state
-                .begin_load();
+            self.versions.entry(*version).or_default().state.begin_load();
         }
         to_load
     }
@@ -214,8 +182,7 @@ impl<S> ModelEntry<S> {
 
     fn attempts(&self) -> Attempts<Fingerprint> {
         let versions = self.versions.iter();
-        let attempts =
-            versions.filter_map(|(number, version)| Some((*number, version.attempt.clone()?)));
+        let attempts = versions.filter_map(|(number, version)| Some((*number, version.attempt.clone()?)));
         attempts.collect()
     }
 
@@ -233,20 +200,11 @@ impl<S> ModelEntry<S> {
         entry.uploaded.clone_from(&from.uploaded);
         let replaced = entry.state.finish_load(served);
         self.update_service();
-        replaced.map(|served| Retiring {
-            model: Arc::clone(&self.name),
-            version,
-            served,
-        })
+        replaced.map(|served| Retiring { model: Arc::clone(&self.name), version, served })
     }
 
     /// Marks a version whose load failed.
-    pub(super) fn fail_load(
-        &mut self,
-        version: u64,
-        (from, stillness): (&Inspected, Stillness),
-        reason: String,
-    ) {
+    pub(super) fn fail_load(&mut self, version: u64, (from, stillness): (&Inspected, Stillness), reason: String) {
         let entry = self.versions.entry(version).or_default();
         let outcome = match entry.state.serving() {
             Some(_) => LoadOutcome::Kept,
@@ -298,11 +256,7 @@ impl<S> ModelEntry<S> {
 
     /// Notes what the versions' states mean for the model as a whole.
     fn update_service(&mut self) {
-        let highest = self
-            .versions
-            .values()
-            .rev()
-            .find_map(|version| version.state.serving());
+        let highest = self.versions.values().rev().find_map(|version| version.state.serving());
         self.latest = highest.cloned();
         self.maturity = match self.latest {
             None => Maturity::New,

@@ -15,22 +15,13 @@ pub(super) fn check(name: &str) -> Result<(), ServeError> {
     let message = if name.trim().is_empty() {
         "Model name cannot be empty. Please enter a valid name to deploy.".to_owned()
     } else if name.len() > LONGEST {
-        format!(
-            "invalid model name of {} bytes, at most {LONGEST} are allowed",
-            name.len()
-        )
+        format!("invalid model name of {} bytes, at most {LONGEST} are allowed", name.len())
     } else if leaves_its_directory(name) {
-        format!(
-            "invalid model name '{}', model name must not contain path traversal characters",
-            name.escape_debug()
-        )
+        format!("invalid model name '{}', model name must not contain path traversal characters", name.escape_debug())
     } else {
         return Ok(());
     };
-    Err(ServeError::Repository {
-        message,
-        code: Code::InvalidArgument,
-    })
+    Err(ServeError::Repository { message, code: Code::InvalidArgument })
 }
 
 fn leaves_its_directory(name: &str) -> bool {
@@ -51,15 +42,9 @@ mod tests {
 
     #[test]
     fn invalid_names() {
-        refused(
-            "",
-            "Model name cannot be empty. Please enter a valid name to deploy.",
-        );
+        refused("", "Model name cannot be empty. Please enter a valid name to deploy.");
         refused(" \t", "Model name cannot be empty.");
-        refused(
-            "..",
-            "invalid model name '..', model name must not contain path traversal",
-        );
+        refused("..", "invalid model name '..', model name must not contain path traversal");
         refused(".", "path traversal characters");
         refused("a/../b", "path traversal characters");
         refused("a\\b", "path traversal characters");
@@ -69,14 +54,7 @@ mod tests {
 
     #[test]
     fn valid_names() {
-        for name in [
-            "digits",
-            "a.b",
-            "a..b",
-            "größe",
-            "with space",
-            &"x".repeat(255),
-        ] {
+        for name in ["digits", "a.b", "a..b", "größe", "with space", &"x".repeat(255)] {
             assert_eq!(check(name), Ok(()), "{name}");
         }
     }

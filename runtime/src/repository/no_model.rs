@@ -44,10 +44,7 @@ pub(super) fn sentence(directory: &Path) -> Result<String, String> {
         }
         None => advice(&shown, &entries),
     };
-    Ok(format!(
-        "no model in '{shown}': {}; {advice}",
-        found(&entries)
-    ))
+    Ok(format!("no model in '{shown}': {}; {advice}", found(&entries)))
 }
 
 /// The sentence about a directory that is no model, but holds a file that looks like one; `None` for all others, which
@@ -71,11 +68,7 @@ fn entries(directory: &Path) -> Result<Vec<String>, String> {
         if within.is_empty() {
             entries.push(format!("{name}/"));
         }
-        entries.extend(
-            within
-                .iter()
-                .map(|file| format!("{name}/{}", shown_name(file))),
-        );
+        entries.extend(within.iter().map(|file| format!("{name}/{}", shown_name(file))));
     }
     Ok(entries)
 }
@@ -105,23 +98,15 @@ fn found(entries: &[String]) -> String {
 
 /// What to do about it. A file that looks like a model is the one that is meant.
 fn advice(directory: &str, entries: &[String]) -> String {
-    let candidates: Vec<&str> = entries
-        .iter()
-        .map(String::as_str)
-        .filter(|entry| is_torch(entry))
-        .collect();
+    let candidates: Vec<&str> = entries.iter().map(String::as_str).filter(|entry| is_torch(entry)).collect();
     match candidates[..] {
-        [] => format!(
-            "put a TorchScript file there as {BARE_FILE}, or as 1/{BARE_FILE} for version 1"
-        ),
-        [only] => format!(
-            "rename {only} to {}, or let the path lead to the file itself: {directory}/{only}",
-            renamed(only)
-        ),
-        [first, ..] if first.contains('/') => format!(
-            "name the one to serve {}, or let the path lead to it: {directory}/{first}",
-            renamed(first)
-        ),
+        [] => format!("put a TorchScript file there as {BARE_FILE}, or as 1/{BARE_FILE} for version 1"),
+        [only] => {
+            format!("rename {only} to {}, or let the path lead to the file itself: {directory}/{only}", renamed(only))
+        }
+        [first, ..] if first.contains('/') => {
+            format!("name the one to serve {}, or let the path lead to it: {directory}/{first}", renamed(first))
+        }
         [first, ..] => format!(
             "give each model a directory of its own, as {}/{BARE_FILE}, or let the path lead to the one to serve: \
              {directory}/{first}",
@@ -141,19 +126,12 @@ fn is_model(entry: &str) -> bool {
 fn has_extension(entry: &str, known: &[&str]) -> bool {
     let extension = Path::new(entry).extension();
     let extension = extension.and_then(|extension| extension.to_str());
-    extension.is_some_and(|extension| {
-        known
-            .iter()
-            .any(|known| extension.eq_ignore_ascii_case(known))
-    })
+    extension.is_some_and(|extension| known.iter().any(|known| extension.eq_ignore_ascii_case(known)))
 }
 
 /// The name that a model of this file would have.
 fn stem(file: &str) -> &str {
-    Path::new(file)
-        .file_stem()
-        .and_then(|stem| stem.to_str())
-        .unwrap_or(file)
+    Path::new(file).file_stem().and_then(|stem| stem.to_str()).unwrap_or(file)
 }
 
 /// The name under which the file would be found, in the directory that it is in if that is a version's.
@@ -216,10 +194,7 @@ mod tests {
         assert_eq!(misplaced(folder.path()), None);
         fs::write(folder.path().join("01/model.pt"), "").unwrap();
         let said = misplaced(folder.path()).unwrap();
-        assert!(
-            said.contains("; rename 01/model.pt to 1/model.pt, or let"),
-            "{said}"
-        );
+        assert!(said.contains("; rename 01/model.pt to 1/model.pt, or let"), "{said}");
     }
 
     #[test]
@@ -228,8 +203,7 @@ mod tests {
         let version = folder.path().join("1");
         fs::create_dir(&version).unwrap();
         let said = || sentence(folder.path()).unwrap();
-        let words =
-            "; 1/model.pt has the name of a model, but is no file or a link that leads to none";
+        let words = "; 1/model.pt has the name of a model, but is no file or a link that leads to none";
         std::os::unix::fs::symlink("/nowhere", version.join("model.pt")).unwrap();
         assert!(said().ends_with(words), "{}", said());
         fs::remove_file(version.join("model.pt")).unwrap();

@@ -20,7 +20,8 @@ use super::options::ControlMode;
 const LOOKS: u32 = 8;
 
 /// The reason for the index where a model's directory is left without a model.
-const EMPTY_MODEL: &str = "its directory holds no config.pbtxt, version or model.pt any more; to unload the model, remove the directory";
+const EMPTY_MODEL: &str =
+    "its directory holds no config.pbtxt, version or model.pt any more; to unload the model, remove the directory";
 
 /// The value of `--load-model` that stands for every model.
 const ALL_MODELS: &str = "*";
@@ -32,8 +33,7 @@ impl<L: Launch> ModelLifecycle<L> {
             Ok(catalog) => self.start_from(catalog).await,
             Err(reason) => vec![LoadFailure::Repository { reason }],
         };
-        self.registry
-            .update(|registry| registry.phase = registry.phase.after_start());
+        self.registry.update(|registry| registry.phase = registry.phase.after_start());
         failures
     }
 
@@ -57,10 +57,7 @@ impl<L: Launch> ModelLifecycle<L> {
         let names: BTreeSet<_> = names.iter().map(|name| registry.canonical(name)).collect();
         let absent = names.iter().filter(|name| !catalog.contains_key(**name));
         let failures = absent
-            .map(|name| LoadFailure::Absent {
-                model: (*name).to_owned(),
-                held: failure::some_names(catalog.keys()),
-            })
+            .map(|name| LoadFailure::Absent { model: (*name).to_owned(), held: failure::some_names(catalog.keys()) })
             .collect();
         catalog.retain(|name, _| names.contains(name.as_str()));
         (catalog, failures)
@@ -123,11 +120,7 @@ impl<L: Launch> ModelLifecycle<L> {
 
     /// Unloads the models that have gone, if they had at the poll before: a directory that is replaced by
     /// another is away for a moment. Returns those that have gone.
-    async fn unload_removed(
-        self: &Arc<Self>,
-        catalog: &Catalog,
-        missing: &BTreeSet<String>,
-    ) -> BTreeSet<String> {
+    async fn unload_removed(self: &Arc<Self>, catalog: &Catalog, missing: &BTreeSet<String>) -> BTreeSet<String> {
         let mut gone = self.registry.load().loaded_but(catalog);
         for name in gone.clone() {
             let _lock = self.locks.acquire(&name).await;
@@ -151,24 +144,14 @@ impl<L: Launch> ModelLifecycle<L> {
     async fn load_all(self: &Arc<Self>, catalog: Catalog) -> Vec<LoadFailure> {
         let loads = catalog.into_values().map(|entry| {
             let lifecycle = Arc::clone(self);
-            self.tasks
-                .spawn(async move { lifecycle.load_entry(entry).await })
+            self.tasks.spawn(async move { lifecycle.load_entry(entry).await })
         });
         let loads: Vec<_> = loads.collect();
-        join_all(loads)
-            .await
-            .into_iter()
-            .filter_map(Result::ok)
-            .flatten()
-            .collect()
+        join_all(loads).await.into_iter().filter_map(Result::ok).flatten().collect()
     }
 
     async fn load_entry(self: &Arc<Self>, entry: CatalogEntry) -> Vec<LoadFailure> {
-        let CatalogEntry {
-            name,
-            alias: _,
-            location,
-        } = entry;
+        let CatalogEntry { name, alias: _, location } = entry;
         let _lock = self.locks.acquire(&name).await;
         if self.check_running().is_err() {
             return Vec::new();

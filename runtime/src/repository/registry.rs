@@ -47,16 +47,8 @@ pub(super) struct Registry<S> {
 
 impl<S> Clone for Registry<S> {
     fn clone(&self) -> Self {
-        let Self {
-            phase,
-            models,
-            aliases,
-        } = self;
-        Self {
-            phase: *phase,
-            models: models.clone(),
-            aliases: aliases.clone(),
-        }
+        let Self { phase, models, aliases } = self;
+        Self { phase: *phase, models: models.clone(), aliases: aliases.clone() }
     }
 }
 
@@ -90,9 +82,7 @@ impl<S> Registry<S> {
     /// The model of that name or alias.
     pub(super) fn model(&self, name: &str) -> Option<&ModelEntry<S>> {
         let model = self.models.get(name);
-        model
-            .or_else(|| self.models.get(self.aliases.get(name)?))
-            .map(AsRef::as_ref)
+        model.or_else(|| self.models.get(self.aliases.get(name)?)).map(AsRef::as_ref)
     }
 
     /// The name by which the model that answers to `name` is known here.
@@ -111,9 +101,9 @@ impl<S> Registry<S> {
 
     /// Names of the models that were loaded and are not in the catalog.
     pub(super) fn loaded_but(&self, catalog: &Catalog) -> BTreeSet<String> {
-        let gone = self.models().filter(|model| {
-            !catalog.contains_key(model.name()) && !model.is_never_loaded() && !model.is_unloaded()
-        });
+        let gone = self
+            .models()
+            .filter(|model| !catalog.contains_key(model.name()) && !model.is_never_loaded() && !model.is_unloaded());
         gone.map(|model| model.name().to_owned()).collect()
     }
 
@@ -133,19 +123,13 @@ impl<S> Registry<S> {
     pub(super) fn index(&self, filter: IndexFilter) -> Vec<IndexEntry> {
         let mut models: Vec<_> = self.models().collect();
         models.sort_unstable_by(|left, right| left.name().cmp(right.name()));
-        models
-            .into_iter()
-            .flat_map(|model| model.index(filter))
-            .collect()
+        models.into_iter().flat_map(|model| model.index(filter)).collect()
     }
 
     /// The model of that name for a change; added if it is new.
     pub(super) fn model_mut(&mut self, name: &str) -> &mut ModelEntry<S> {
         let name: Arc<str> = name.into();
-        let model = self
-            .models
-            .entry(name)
-            .or_insert_with_key(|name| Arc::new(ModelEntry::new(name)));
+        let model = self.models.entry(name).or_insert_with_key(|name| Arc::new(ModelEntry::new(name)));
         Arc::make_mut(model)
     }
 
@@ -157,8 +141,7 @@ impl<S> Registry<S> {
     /// True if [`apply`](Self::apply) of this catalog would change nothing.
     pub(super) fn matches(&self, catalog: &Catalog) -> bool {
         let known = |name: &String| self.models.contains_key(name.as_str());
-        let kept =
-            |model: &ModelEntry<S>| !model.is_never_loaded() || catalog.contains_key(model.name());
+        let kept = |model: &ModelEntry<S>| !model.is_never_loaded() || catalog.contains_key(model.name());
         self.aliases == aliases(catalog) && catalog.keys().all(known) && self.models().all(kept)
     }
 
@@ -170,8 +153,7 @@ impl<S> Registry<S> {
                 self.model_mut(name);
             }
         }
-        self.models
-            .retain(|name, model| catalog.contains_key(&**name) || !model.is_never_loaded());
+        self.models.retain(|name, model| catalog.contains_key(&**name) || !model.is_never_loaded());
     }
 
     /// The error for a request that finds no version: an exiting server says that first.
@@ -187,26 +169,14 @@ impl<S> Registry<S> {
 fn aliases(catalog: &Catalog) -> HashMap<Arc<str>, Arc<str>> {
     let models = catalog.values();
     let aliased = models.filter_map(|entry| Some((entry.alias.as_deref()?, entry.name.as_str())));
-    aliased
-        .map(|(alias, name)| (alias.into(), name.into()))
-        .collect()
+    aliased.map(|(alias, name)| (alias.into(), name.into())).collect()
 }
 
-fn find_version<'a, S>(
-    model: &'a ModelEntry<S>,
-    name: &str,
-    version: &str,
-) -> Result<&'a Arc<S>, ServeError> {
+fn find_version<'a, S>(model: &'a ModelEntry<S>, name: &str, version: &str) -> Result<&'a Arc<S>, ServeError> {
     let (model_name, asked) = (name.to_owned(), version.to_owned());
     match versions::number(version).and_then(|number| model.state(number)) {
-        None => Err(ServeError::UnknownVersion {
-            model: model_name,
-            version: asked,
-        }),
-        Some(state) => state.serving().ok_or(ServeError::VersionNotReady {
-            model: model_name,
-            version: asked,
-        }),
+        None => Err(ServeError::UnknownVersion { model: model_name, version: asked }),
+        Some(state) => state.serving().ok_or(ServeError::VersionNotReady { model: model_name, version: asked }),
     }
 }
 
@@ -223,16 +193,8 @@ pub(super) struct SharedRegistry<S> {
 impl<S> SharedRegistry<S> {
     /// A registry without models.
     pub(super) fn new() -> Self {
-        let registry = Registry {
-            phase: RepositoryPhase::Starting,
-            models: HashMap::new(),
-            aliases: HashMap::new(),
-        };
-        Self {
-            current: ArcSwap::from_pointee(registry),
-            changes: watch::Sender::new(0),
-            writing: Mutex::new(()),
-        }
+        let registry = Registry { phase: RepositoryPhase::Starting, models: HashMap::new(), aliases: HashMap::new() };
+        Self { current: ArcSwap::from_pointee(registry), changes: watch::Sender::new(0), writing: Mutex::new(()) }
     }
 
     /// The current registry, without waiting.

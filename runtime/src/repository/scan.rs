@@ -21,10 +21,7 @@ pub(super) struct Scanner<L> {
 
 impl<L: Launch> Scanner<L> {
     pub(super) fn new(options: ScanOptions, launch: Arc<L>) -> Self {
-        Self {
-            options: Arc::new(options),
-            launch,
-        }
+        Self { options: Arc::new(options), launch }
     }
 
     /// The models that the repository paths hold now.
@@ -52,12 +49,7 @@ impl<L: Launch> Scanner<L> {
         let name = name.to_owned();
         blocking(move || {
             let default_filename = &|backend: &str| launch.default_filename(backend);
-            Inspector {
-                options: &options,
-                in_service: &in_service,
-                default_filename,
-            }
-            .inspect(&name, &location, source)
+            Inspector { options: &options, in_service: &in_service, default_filename }.inspect(&name, &location, source)
         })
         .await
     }
@@ -88,24 +80,14 @@ impl<L: Launch> Scanner<L> {
     ) -> Result<Result<Inspected, String>, ServeError> {
         let written = tokio::task::spawn_blocking(move || upload::write(&files, max_bytes)).await;
         let uploaded = written.unwrap_or(Err(ServeError::Exiting))?;
-        let location = ModelLocation {
-            path: uploaded.path().to_owned(),
-            layout: Layout::Versioned,
-            naming: Naming::Directory,
-        };
-        let inspected = self
-            .inspect(name, location, ConfigSource::Given(config), BTreeSet::new())
-            .await;
-        Ok(inspected.map(|inspected| Inspected {
-            uploaded: Some(Arc::new(uploaded)),
-            ..inspected
-        }))
+        let location =
+            ModelLocation { path: uploaded.path().to_owned(), layout: Layout::Versioned, naming: Naming::Directory };
+        let inspected = self.inspect(name, location, ConfigSource::Given(config), BTreeSet::new()).await;
+        Ok(inspected.map(|inspected| Inspected { uploaded: Some(Arc::new(uploaded)), ..inspected }))
     }
 }
 
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, String> + Send + 'static,
-) -> Result<T, String> {
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, String> + Send + 'static) -> Result<T, String> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| Err(format!("the repository could not be read: {error}")))
 }

@@ -83,10 +83,7 @@ impl Stamp {
 
     /// Collects a stamp that a later change cannot leave as it is: a change in the tick of the last one
     /// would, so it waits until that tick is over.
-    fn settled(
-        scrutiny: Scrutiny,
-        collect: impl Fn(&mut Self) -> Result<(), String>,
-    ) -> Result<Self, String> {
+    fn settled(scrutiny: Scrutiny, collect: impl Fn(&mut Self) -> Result<(), String>) -> Result<Self, String> {
         let mut stamp = Self::default();
         for _ in 0..MOST_LOOKS {
             stamp.0.clear();
@@ -106,10 +103,7 @@ impl Stamp {
     fn is_fresh(&self, now: Duration) -> bool {
         let changed = |file: &FileStamp| {
             let (seconds, nanos) = file.changed;
-            Duration::new(
-                seconds.try_into().unwrap_or(0),
-                nanos.try_into().unwrap_or(0),
-            )
+            Duration::new(seconds.try_into().unwrap_or(0), nanos.try_into().unwrap_or(0))
         };
         // A time to come is that of another machine's clock: waiting for it would help nothing.
         let age = |file| now.checked_sub(changed(file));
@@ -138,20 +132,14 @@ impl Stamp {
         }
         self.0.push(FileStamp::new(path, &metadata));
         if self.0.len() > MOST_FILES {
-            return Err(format!(
-                "'{}' is one of over {MOST_FILES} files",
-                path.display()
-            ));
+            return Err(format!("'{}' is one of over {MOST_FILES} files", path.display()));
         }
         Ok(())
     }
 
     fn add_below(&mut self, directory: &Path, depth: usize) -> Result<(), String> {
         if depth == 0 {
-            return Err(format!(
-                "'{}' is over {DEEPEST} levels deep",
-                directory.display()
-            ));
+            return Err(format!("'{}' is over {DEEPEST} levels deep", directory.display()));
         }
         layout::children(directory)?
             .iter()
@@ -209,14 +197,9 @@ fn digest(path: &Path) -> io::Result<u64> {
 }
 
 /// Time since 1970, which is what files' times count.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the times of files are compared with the clock they are taken from"
-)]
+#[expect(clippy::disallowed_methods, reason = "the times of files are compared with the clock they are taken from")]
 fn now() -> Duration {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -254,13 +237,10 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let (path, other) = (folder.path().join("model.pt"), folder.path().join("other"));
         write(&path, "one");
-        for replace in [
-            (|path: &Path, _: &Path| write(path, "two")) as fn(&Path, &Path),
-            |path, other| {
-                write(other, "six");
-                fs::rename(other, path).unwrap();
-            },
-        ] {
+        for replace in [(|path: &Path, _: &Path| write(path, "two")) as fn(&Path, &Path), |path, other| {
+            write(other, "six");
+            fs::rename(other, path).unwrap();
+        }] {
             let before = stamp(&path);
             replace(&path, &other);
             assert_ne!(before, stamp(&path));

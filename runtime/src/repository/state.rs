@@ -31,9 +31,7 @@ impl<S> Clone for VersionState<S> {
             Self::Unloaded => Self::Unloaded,
             Self::Loading => Self::Loading,
             Self::Ready(served) => Self::Ready(Arc::clone(served)),
-            Self::Failed { reason } => Self::Failed {
-                reason: reason.clone(),
-            },
+            Self::Failed { reason } => Self::Failed { reason: reason.clone() },
             Self::Unloading(served) => Self::Unloading(Arc::clone(served)),
         }
     }

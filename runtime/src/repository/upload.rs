@@ -37,16 +37,8 @@ pub(super) fn write(files: &[(String, Bytes)], limit: usize) -> Result<TempDir, 
         )));
     }
     let files = checked(files)?;
-    let disk = |error: std::io::Error| {
-        refusal(
-            format!("cannot store the uploaded files: {error}"),
-            Code::Internal,
-        )
-    };
-    let directory = tempfile::Builder::new()
-        .prefix("weir-model-")
-        .tempdir()
-        .map_err(disk)?;
+    let disk = |error: std::io::Error| refusal(format!("cannot store the uploaded files: {error}"), Code::Internal);
+    let directory = tempfile::Builder::new().prefix("weir-model-").tempdir().map_err(disk)?;
     for (path, content) in files {
         write_file(&directory.path().join(path), content).map_err(disk)?;
     }
@@ -66,10 +58,7 @@ fn checked(files: &[(String, Bytes)]) -> Result<Vec<(PathBuf, &Bytes)>, ServeErr
     }
     let mut above = seen.iter().flat_map(|path| path.ancestors().skip(1));
     match above.find(|directory| seen.contains(*directory)) {
-        Some(both) => Err(invalid(format!(
-            "'{}' is both a file and a directory",
-            both.display()
-        ))),
+        Some(both) => Err(invalid(format!("'{}' is both a file and a directory", both.display()))),
         None => Ok(checked),
     }
 }
@@ -77,11 +66,7 @@ fn checked(files: &[(String, Bytes)]) -> Result<Vec<(PathBuf, &Bytes)>, ServeErr
 /// A parameter's name as a path below the model's directory.
 fn relative(name: &str) -> Result<PathBuf, ServeError> {
     let path = Path::new(name.strip_prefix(PREFIX).unwrap_or(name));
-    let shown: String = name
-        .chars()
-        .take(LONGEST_NAME)
-        .flat_map(char::escape_debug)
-        .collect();
+    let shown: String = name.chars().take(LONGEST_NAME).flat_map(char::escape_debug).collect();
     let refuse = |why: String| Err(invalid(format!("invalid file path '{shown}', {why}")));
     if path.as_os_str().is_empty() {
         return refuse("it names no file".to_owned());
@@ -94,9 +79,9 @@ fn relative(name: &str) -> Result<PathBuf, ServeError> {
         return refuse("file path must not contain path traversal characters".to_owned());
     }
     match path.components().map(|part| part.as_os_str().len()).max() {
-        Some(length @ LONGER_THAN_A_NAME..) => refuse(format!(
-            "a name in it has {length} bytes, at most {LONGEST_NAME} are allowed"
-        )),
+        Some(length @ LONGER_THAN_A_NAME..) => {
+            refuse(format!("a name in it has {length} bytes, at most {LONGEST_NAME} are allowed"))
+        }
         Some(_) | None => Ok(path.components().collect()),
     }
 }
@@ -124,10 +109,7 @@ mod tests {
     use super::write;
 
     fn files(names: &[&str]) -> Vec<(String, Bytes)> {
-        names
-            .iter()
-            .map(|name| ((*name).to_owned(), Bytes::from_static(b"weights")))
-            .collect()
+        names.iter().map(|name| ((*name).to_owned(), Bytes::from_static(b"weights"))).collect()
     }
 
     fn refused(names: &[&str], words: &str) {
@@ -148,13 +130,7 @@ mod tests {
 
     #[test]
     fn paths_that_lead_out() {
-        for name in [
-            "file:../x",
-            "file:1/../../x",
-            "file:/etc/passwd",
-            "file:./x",
-            "file:1\\x",
-        ] {
+        for name in ["file:../x", "file:1/../../x", "file:/etc/passwd", "file:./x", "file:1\\x"] {
             refused(&[name], "must not contain path traversal characters");
         }
     }
@@ -163,14 +139,8 @@ mod tests {
     fn paths_that_are_no_files() {
         refused(&["file:"], "names no file");
         refused(&["file:1/x", "1/x"], "given twice");
-        refused(
-            &["file:1", "file:1/model.pt"],
-            "'1' is both a file and a directory",
-        );
-        refused(
-            &[&format!("file:1/{}", "x".repeat(256))],
-            "256 bytes, at most 255",
-        );
+        refused(&["file:1", "file:1/model.pt"], "'1' is both a file and a directory");
+        refused(&[&format!("file:1/{}", "x".repeat(256))], "256 bytes, at most 255");
     }
 
     #[test]

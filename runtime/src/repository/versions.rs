@@ -18,19 +18,7 @@ mod tests {
         assert_eq!(number("0"), Some(0));
         assert_eq!(number("1"), Some(1));
         assert_eq!(number("9223372036854775807"), Some(i64::MAX as u64));
-        for name in [
-            "",
-            "00",
-            "01",
-            "x",
-            "1x",
-            "+1",
-            "-1",
-            "1.0",
-            " 1",
-            "9223372036854775808",
-            "٣",
-        ] {
+        for name in ["", "00", "01", "x", "1x", "+1", "-1", "1.0", " 1", "9223372036854775808", "٣"] {
             assert_eq!(number(name), None, "{name}");
         }
     }

@@ -13,24 +13,14 @@ impl Interface {
             let names: Vec<String> = names.into_iter().map(|name| format!("'{name}'")).collect();
             format!("[{}]", names.join(","))
         };
-        let got: Vec<&str> = slots
-            .iter()
-            .flatten()
-            .map(|input| input.name.as_str())
-            .collect();
-        let missing = known
-            .iter()
-            .zip(slots)
-            .filter(|(c, slot)| slot.is_none() && !c.optional);
+        let got: Vec<&str> = slots.iter().flatten().map(|input| input.name.as_str()).collect();
+        let missing = known.iter().zip(slots).filter(|(c, slot)| slot.is_none() && !c.optional);
         let missing: Vec<&str> = missing.map(|(config, _)| config.name.as_str()).collect();
         let required = known.iter().filter(|config| !config.optional).count();
         let expected = if required == known.len() {
             format!("expected {required} inputs")
         } else {
-            format!(
-                "expected number of inputs between {required} and {}",
-                known.len()
-            )
+            format!("expected number of inputs between {required} and {}", known.len())
         };
         invalid(format!(
             "{expected} but got {} inputs for model '{}'. Got input(s) {}, but missing required \
@@ -132,13 +122,7 @@ mod tests {
     use crate::backend::Signature;
 
     fn tensor(name: &str, datatype: DataType) -> TensorConfig {
-        TensorConfig {
-            name: name.to_owned(),
-            datatype,
-            dims: vec![-1],
-            reshape: None,
-            optional: false,
-        }
+        TensorConfig { name: name.to_owned(), datatype, dims: vec![-1], reshape: None, optional: false }
     }
 
     /// Sends `elements` zeros or empty strings to a model whose only input is a guess.
@@ -178,11 +162,7 @@ mod tests {
         for sent in DataType::ALL {
             for elements in [0, 1, 3] {
                 let answer = ask(DataType::Fp32, sent, elements);
-                assert_eq!(
-                    answer.is_err(),
-                    sent == DataType::Bytes,
-                    "{sent}: {answer:?}"
-                );
+                assert_eq!(answer.is_err(), sent == DataType::Bytes, "{sent}: {answer:?}");
             }
         }
         assert_eq!(
@@ -197,16 +177,9 @@ mod tests {
     fn guessed_strings_take_no_tensor() {
         for sent in DataType::ALL {
             let answer = ask(DataType::Bytes, sent, 3);
-            assert_eq!(
-                answer.is_ok(),
-                sent == DataType::Bytes,
-                "{sent}: {answer:?}"
-            );
+            assert_eq!(answer.is_ok(), sent == DataType::Bytes, "{sent}: {answer:?}");
         }
         let error = ask(DataType::Bytes, DataType::Fp16, 1).unwrap_err();
-        assert!(
-            error.contains("'x' data-type is 'FP16', but model 'm' expects 'BYTES' (guessed"),
-            "{error}"
-        );
+        assert!(error.contains("'x' data-type is 'FP16', but model 'm' expects 'BYTES' (guessed"), "{error}");
     }
 }

@@ -76,28 +76,14 @@ impl LogSettings {
         let settings = [
             ("log_file", ParameterChoice::StringParam(self.file.clone())),
             ("log_info", ParameterChoice::BoolParam(self.levels.info)),
-            (
-                "log_warning",
-                ParameterChoice::BoolParam(self.levels.warning),
-            ),
+            ("log_warning", ParameterChoice::BoolParam(self.levels.warning)),
             ("log_error", ParameterChoice::BoolParam(self.levels.error)),
-            (
-                "log_verbose_level",
-                ParameterChoice::Uint32Param(self.levels.verbose),
-            ),
-            (
-                "log_format",
-                ParameterChoice::StringParam(self.format.name().to_owned()),
-            ),
+            ("log_verbose_level", ParameterChoice::Uint32Param(self.levels.verbose)),
+            ("log_format", ParameterChoice::StringParam(self.format.name().to_owned())),
         ];
-        let value = |choice| SettingValue {
-            parameter_choice: Some(choice),
-        };
+        let value = |choice| SettingValue { parameter_choice: Some(choice) };
         proto::LogSettingsResponse {
-            settings: settings
-                .into_iter()
-                .map(|(key, choice)| (key.to_owned(), value(choice)))
-                .collect(),
+            settings: settings.into_iter().map(|(key, choice)| (key.to_owned(), value(choice))).collect(),
         }
     }
 
@@ -110,10 +96,7 @@ impl LogSettings {
             "log_format" => self.format = value.format(key)?,
             "log_file" => return Err(SettingsError::File("log")),
             unknown => {
-                return Err(SettingsError::Unknown {
-                    kind: "log",
-                    key: excerpt(unknown),
-                });
+                return Err(SettingsError::Unknown { kind: "log", key: excerpt(unknown) });
             }
         }
         Ok(())
@@ -148,9 +131,7 @@ impl LogValue {
         match self {
             Self::Text(text) if text == "default" => Ok(LogTimeFormat::Default),
             Self::Text(text) if text == "ISO8601" => Ok(LogTimeFormat::Iso8601),
-            Self::Bool(_) | Self::Uint(_) | Self::Text(_) => {
-                Err(invalid(key, self, "'default' or 'ISO8601'"))
-            }
+            Self::Bool(_) | Self::Uint(_) | Self::Text(_) => Err(invalid(key, self, "'default' or 'ISO8601'")),
         }
     }
 }
@@ -168,10 +149,7 @@ impl std::fmt::Display for LogValue {
 impl LogStore {
     /// A store with the settings at start.
     pub(crate) fn new(at_start: LogSettings, apply: ApplyLevels) -> Self {
-        Self {
-            current: Mutex::new(at_start),
-            apply,
-        }
+        Self { current: Mutex::new(at_start), apply }
     }
 
     /// The settings in force.
@@ -205,16 +183,13 @@ pub(crate) fn update_from_json(body: &[u8]) -> Result<LogUpdate, SettingsError> 
         let read = match &value {
             Value::Bool(on) => Some(LogValue::Bool(*on)),
             Value::Number(number) => {
-                let number = number
-                    .as_u64()
-                    .and_then(|number| u32::try_from(number).ok());
+                let number = number.as_u64().and_then(|number| u32::try_from(number).ok());
                 number.map(LogValue::Uint)
             }
             Value::String(text) => Some(LogValue::Text(text.clone())),
             Value::Null | Value::Array(_) | Value::Object(_) => None,
         };
-        let read =
-            read.ok_or_else(|| invalid(&key, &value, "a boolean, an integer from 0 or a string"))?;
+        let read = read.ok_or_else(|| invalid(&key, &value, "a boolean, an integer from 0 or a string"))?;
         update.insert(key, read);
     }
     Ok(update)
@@ -224,9 +199,7 @@ pub(crate) fn update_from_json(body: &[u8]) -> Result<LogUpdate, SettingsError> 
 ///
 /// # Errors
 /// [`SettingsError::Value`] for a setting without value.
-pub(crate) fn update_from_proto(
-    request: proto::LogSettingsRequest,
-) -> Result<LogUpdate, SettingsError> {
+pub(crate) fn update_from_proto(request: proto::LogSettingsRequest) -> Result<LogUpdate, SettingsError> {
     use proto::log_settings_request::setting_value::ParameterChoice;
     let mut update = LogUpdate::new();
     for (key, setting) in request.settings {

@@ -66,12 +66,7 @@ struct OwnSettings {
 
 impl Default for TraceSettings {
     fn default() -> Self {
-        Self {
-            level: TraceLevel::Off,
-            rate: 1000,
-            count: None,
-            log_frequency: 0,
-        }
+        Self { level: TraceLevel::Off, rate: 1000, count: None, log_frequency: 0 }
     }
 }
 
@@ -79,9 +74,7 @@ impl TraceSettings {
     /// True if the request of that ordinal, counted from 0 since the settings changed, is traced.
     pub(crate) fn should_trace(&self, ordinal: u64) -> bool {
         let rate = u64::from(self.rate.max(1));
-        let left = self
-            .count
-            .is_none_or(|count| ordinal / rate < u64::from(count));
+        let left = self.count.is_none_or(|count| ordinal / rate < u64::from(count));
         self.level != TraceLevel::Off && ordinal.is_multiple_of(rate) && left
     }
 
@@ -106,10 +99,7 @@ impl TraceSettings {
             "trace_mode" => return Err(SettingsError::Mode(excerpt(value))),
             "trace_file" => return Err(SettingsError::File("trace")),
             unknown => {
-                return Err(SettingsError::Unknown {
-                    kind: "trace",
-                    key: excerpt(unknown),
-                });
+                return Err(SettingsError::Unknown { kind: "trace", key: excerpt(unknown) });
             }
         }
         Ok(())
@@ -125,18 +115,14 @@ impl TraceSettings {
             "trace_mode" => {}
             "trace_file" => return Err(SettingsError::File("trace")),
             unknown => {
-                return Err(SettingsError::Unknown {
-                    kind: "trace",
-                    key: excerpt(unknown),
-                });
+                return Err(SettingsError::Unknown { kind: "trace", key: excerpt(unknown) });
             }
         }
         Ok(())
     }
 
     fn count_text(&self) -> String {
-        self.count
-            .map_or_else(|| "-1".to_owned(), |count| count.to_string())
+        self.count.map_or_else(|| "-1".to_owned(), |count| count.to_string())
     }
 
     /// The settings as HTTP shows them: every value a string.
@@ -155,10 +141,7 @@ impl TraceSettings {
     pub(crate) fn to_proto(self) -> proto::TraceSettingResponse {
         let one = |text: String| vec![text];
         let settings = [
-            (
-                "trace_level",
-                self.level.names().iter().map(ToString::to_string).collect(),
-            ),
+            ("trace_level", self.level.names().iter().map(ToString::to_string).collect()),
             ("trace_rate", one(self.rate.to_string())),
             ("trace_count", one(self.count_text())),
             ("log_frequency", one(self.log_frequency.to_string())),
@@ -167,10 +150,7 @@ impl TraceSettings {
         ];
         let value = |value| proto::trace_setting_response::SettingValue { value };
         proto::TraceSettingResponse {
-            settings: settings
-                .into_iter()
-                .map(|(key, values)| (key.to_owned(), value(values)))
-                .collect(),
+            settings: settings.into_iter().map(|(key, values)| (key.to_owned(), value(values))).collect(),
         }
     }
 }
@@ -203,11 +183,7 @@ impl TraceStore {
     pub(crate) fn new(at_start: TraceSettings) -> Self {
         Self {
             at_start,
-            state: Mutex::new(TraceState {
-                all: at_start,
-                seen: 0,
-                models: HashMap::new(),
-            }),
+            state: Mutex::new(TraceState { all: at_start, seen: 0, models: HashMap::new() }),
             tracing: AtomicBool::new(at_start.level != TraceLevel::Off),
         }
     }
@@ -229,11 +205,7 @@ impl TraceStore {
     ///
     /// # Errors
     /// [`SettingsError`]; nothing is changed then.
-    pub(crate) fn update(
-        &self,
-        model: Option<&str>,
-        update: &TraceUpdate,
-    ) -> Result<TraceSettings, SettingsError> {
+    pub(crate) fn update(&self, model: Option<&str>, update: &TraceUpdate) -> Result<TraceSettings, SettingsError> {
         let mut state = self.state.lock();
         match model {
             // A question what is in force, which over gRPC is the same call.
@@ -262,11 +234,7 @@ impl TraceState {
         let seen = own.unwrap_or(&mut self.seen);
         let ordinal = *seen;
         *seen += 1;
-        if trace.should_trace(ordinal) {
-            trace.level
-        } else {
-            TraceLevel::Off
-        }
+        if trace.should_trace(ordinal) { trace.level } else { TraceLevel::Off }
     }
 
     fn current(&self, model: Option<&str>) -> TraceSettings {
@@ -279,11 +247,7 @@ impl TraceState {
         trace
     }
 
-    fn update_all(
-        &mut self,
-        update: &TraceUpdate,
-        at_start: &TraceSettings,
-    ) -> Result<(), SettingsError> {
+    fn update_all(&mut self, update: &TraceUpdate, at_start: &TraceSettings) -> Result<(), SettingsError> {
         let mut all = self.all;
         for (key, values) in update {
             match values {
@@ -316,11 +280,7 @@ impl TraceState {
         } else if self.models.len() < MAX_MODELS || self.models.contains_key(model) {
             self.models.insert(model.to_owned(), own);
         } else {
-            return Err(invalid(
-                "model_name",
-                model,
-                "fewer models with settings of their own",
-            ));
+            return Err(invalid("model_name", model, "fewer models with settings of their own"));
         }
         Ok(())
     }
@@ -339,9 +299,7 @@ pub(crate) fn update_from_json(body: &[u8]) -> Result<TraceUpdate, SettingsError
                 let texts: Result<Vec<_>, _> = list.iter().map(|item| text(&key, item)).collect();
                 Some(texts?)
             }
-            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
-                Some(vec![text(&key, &value)?])
-            }
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => Some(vec![text(&key, &value)?]),
         };
         update.insert(key, values);
     }
@@ -351,11 +309,7 @@ pub(crate) fn update_from_json(body: &[u8]) -> Result<TraceUpdate, SettingsError
 /// Reads a `TraceSetting` request: a setting without values is cleared.
 pub(crate) fn update_from_proto(request: proto::TraceSettingRequest) -> TraceUpdate {
     let given = |values: Vec<String>| (!values.is_empty()).then_some(values);
-    request
-        .settings
-        .into_iter()
-        .map(|(key, setting)| (key, given(setting.value)))
-        .collect()
+    request.settings.into_iter().map(|(key, setting)| (key, given(setting.value))).collect()
 }
 
 fn text(key: &str, value: &Value) -> Result<String, SettingsError> {
@@ -397,15 +351,11 @@ fn count(value: &str) -> Result<Option<u32>, SettingsError> {
         return Ok(None);
     }
     let count = value.parse();
-    count
-        .map(Some)
-        .map_err(|_| invalid("trace_count", value, "an integer from -1"))
+    count.map(Some).map_err(|_| invalid("trace_count", value, "an integer from -1"))
 }
 
 fn frequency(value: &str) -> Result<u32, SettingsError> {
-    value
-        .parse()
-        .map_err(|_| invalid("log_frequency", value, "an integer from 0"))
+    value.parse().map_err(|_| invalid("log_frequency", value, "an integer from 0"))
 }
 
 #[cfg(test)]

@@ -7,9 +7,7 @@ use weir_protocol::{Code, Coded};
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SharedMemoryError {
     /// The server does not let clients register memory.
-    #[error(
-        "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."
-    )]
+    #[error("Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.")]
     Disabled,
     #[error("CUDA shared memory is not supported: register system shared memory")]
     Cuda,
@@ -27,20 +25,12 @@ pub(crate) enum SharedMemoryError {
     NoName,
     /// The key is not the name of an object, or one clients may not touch.
     #[error("invalid shared memory key '{key}' for region '{name}': {why}")]
-    Key {
-        name: String,
-        key: String,
-        why: &'static str,
-    },
+    Key { name: String, key: String, why: &'static str },
     /// The key is of an object that belongs to the server.
     #[error(
         "cannot register shared memory region '{name}' with key '{key}' as the key contains the reserved prefix '{prefix}'"
     )]
-    Reserved {
-        name: String,
-        key: String,
-        prefix: &'static str,
-    },
+    Reserved { name: String, key: String, prefix: &'static str },
     /// The object is missing or may not be opened.
     #[error("Unable to open shared memory region: '{key}'")]
     Open { key: String, source: std::io::Error },
@@ -51,22 +41,13 @@ pub(crate) enum SharedMemoryError {
     #[error(
         "outputs '{first}' and '{second}' overwrite each other in shared memory region '{region}': give each its own 'shared_memory_offset'"
     )]
-    Overlap {
-        first: String,
-        second: String,
-        region: String,
-    },
+    Overlap { first: String, second: String, region: String },
     /// The limit on regions is reached.
-    #[error(
-        "cannot register shared memory region '{name}': {limit} regions are registered already"
-    )]
+    #[error("cannot register shared memory region '{name}': {limit} regions are registered already")]
     Full { name: String, limit: usize },
     /// Reading or writing failed: the object was truncated since.
     #[error("cannot access shared memory region '{name}': {source}")]
-    Access {
-        name: String,
-        source: std::io::Error,
-    },
+    Access { name: String, source: std::io::Error },
     /// Inputs in regions, request bodies and answers use up their memory budget.
     #[error("{0}")]
     Budget(#[from] BudgetExhausted),

@@ -32,9 +32,7 @@ pub(crate) fn check_apart(outputs: &[(Tensor, Delivery)]) -> Result<(), SharedMe
 
 /// Two ranges of bytes overlap where each begins before the other ends.
 fn overlap(first: (&SharedRange, &Tensor), second: (&SharedRange, &Tensor)) -> bool {
-    let end = |(range, tensor): (&SharedRange, &Tensor)| {
-        range.offset.saturating_add(tensor.data().len() as u64)
-    };
+    let end = |(range, tensor): (&SharedRange, &Tensor)| range.offset.saturating_add(tensor.data().len() as u64);
     first.0.region == second.0.region
         && first.0.offset < end(second)
         && second.0.offset < end(first)
@@ -54,11 +52,7 @@ mod tests {
         let shape = Shape::new(&[bytes as i64]).unwrap();
         let data = Bytes::from(vec![0; bytes]);
         let tensor = Tensor::new(name.to_owned(), DataType::Uint8, shape, data).unwrap();
-        let range = SharedRange {
-            region: "r".to_owned(),
-            offset,
-            size: 100,
-        };
+        let range = SharedRange { region: "r".to_owned(), offset, size: 100 };
         (tensor, Delivery::Shared(range))
     }
 
@@ -84,13 +78,7 @@ mod tests {
             range.region = "other".to_owned();
         }
         let (inline, _) = output("e", 0, 4);
-        let outputs = [
-            output("a", 0, 4),
-            output("b", 4, 4),
-            output("c", 2, 0),
-            elsewhere,
-            (inline, Delivery::Binary),
-        ];
+        let outputs = [output("a", 0, 4), output("b", 4, 4), output("c", 2, 0), elsewhere, (inline, Delivery::Binary)];
         assert!(check_apart(&outputs).is_ok());
     }
 }

@@ -67,17 +67,8 @@ impl SharedMemory {
         Self::in_directory(limit, PathBuf::from("/dev/shm"), budget)
     }
 
-    pub(super) fn in_directory(
-        limit: Option<NonZeroUsize>,
-        directory: PathBuf,
-        budget: ByteBudget,
-    ) -> Self {
-        Self {
-            limit,
-            directory,
-            budget,
-            regions: RwLock::default(),
-        }
+    pub(super) fn in_directory(limit: Option<NonZeroUsize>, directory: PathBuf, budget: ByteBudget) -> Self {
+        Self { limit, directory, budget, regions: RwLock::default() }
     }
 
     /// Opens an object and registers a range of it as a region.
@@ -136,10 +127,7 @@ impl SharedMemory {
                 Some(region) => Ok(vec![region.status.clone()]),
                 None => Err(no_status("system", name)),
             },
-            None => Ok(regions
-                .values()
-                .map(|region| region.status.clone())
-                .collect()),
+            None => Ok(regions.values().map(|region| region.status.clone()).collect()),
         }
     }
 
@@ -227,10 +215,7 @@ impl SharedMemory {
 
     fn open(&self, region: &RegionStatus) -> Result<File, Error> {
         let object = object_name(region)?;
-        let failed = |source| Error::Open {
-            key: region.key.clone(),
-            source,
-        };
+        let failed = |source| Error::Open { key: region.key.clone(), source };
         let mut options = OpenOptions::new();
         options.read(true).write(true).custom_flags(OPEN_FLAGS);
         let file = options.open(self.directory.join(object)).map_err(failed)?;
@@ -271,11 +256,7 @@ impl Region {
     }
 
     fn check_object(&self, start: u64, size: u64) -> Result<(), Error> {
-        let length = self
-            .file
-            .metadata()
-            .map_err(|source| self.access_error(source))?
-            .len();
+        let length = self.file.metadata().map_err(|source| self.access_error(source))?.len();
         if start + size > length {
             return Err(self.range_error());
         }
@@ -287,10 +268,7 @@ impl Region {
     }
 
     fn access_error(&self, source: std::io::Error) -> Error {
-        Error::Access {
-            name: self.status.name.clone(),
-            source,
-        }
+        Error::Access { name: self.status.name.clone(), source }
     }
 }
 
@@ -324,20 +302,10 @@ fn no_status(kind: &'static str, name: &str) -> Error {
 /// The file's name for a key as given to `shm_open`: one leading slash is allowed, no other.
 fn object_name(region: &RegionStatus) -> Result<&str, Error> {
     let key = &region.key;
-    let wrong = |why| {
-        Err(Error::Key {
-            name: region.name.clone(),
-            key: key.clone(),
-            why,
-        })
-    };
+    let wrong = |why| Err(Error::Key { name: region.name.clone(), key: key.clone(), why });
     let object = key.strip_prefix('/').unwrap_or(key);
     if object.starts_with(RESERVED_PREFIX) {
-        Err(Error::Reserved {
-            name: region.name.clone(),
-            key: key.clone(),
-            prefix: RESERVED_PREFIX,
-        })
+        Err(Error::Reserved { name: region.name.clone(), key: key.clone(), prefix: RESERVED_PREFIX })
     } else if object.is_empty() || object == "." || object == ".." {
         wrong("it names no object")
     } else if object.contains(['/', '\0']) {

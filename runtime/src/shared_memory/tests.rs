@@ -18,29 +18,16 @@ fn table(limit: usize) -> (SharedMemory, tempfile::TempDir) {
 }
 
 fn region(name: &str, key: &str, offset: u64, byte_size: u64) -> RegionStatus {
-    RegionStatus {
-        name: name.to_owned(),
-        key: key.to_owned(),
-        offset,
-        byte_size,
-    }
+    RegionStatus { name: name.to_owned(), key: key.to_owned(), offset, byte_size }
 }
 
 fn range(region: &str, offset: u64, size: u64) -> SharedRange {
-    SharedRange {
-        region: region.to_owned(),
-        offset,
-        size,
-    }
+    SharedRange { region: region.to_owned(), offset, size }
 }
 
 /// An output that goes to that region.
 fn output(region: &str) -> RequestedOutput {
-    RequestedOutput {
-        name: "y".to_owned(),
-        delivery: Delivery::Shared(range(region, 0, 1)),
-        classes: None,
-    }
+    RequestedOutput { name: "y".to_owned(), delivery: Delivery::Shared(range(region, 0, 1)), classes: None }
 }
 
 /// Writes an output as a request that begins now.
@@ -200,10 +187,7 @@ fn cuda_memory_is_refused_by_name() {
     let (table, _directory) = table(4);
     assert_eq!(refused(table.register_cuda()).0, Code::Unimplemented);
     let text = "Unable to find cuda shared memory region: 'x'".to_owned();
-    assert_eq!(
-        refused(table.status_cuda(Some("x"))),
-        (Code::NotFound, text)
-    );
+    assert_eq!(refused(table.status_cuda(Some("x"))), (Code::NotFound, text));
     assert!(table.status_cuda(None).is_ok());
     assert!(table.unregister_cuda().is_ok());
 }

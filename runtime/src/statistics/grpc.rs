@@ -38,10 +38,7 @@ impl Snapshot {
             empty_response: Some(Tally::default().into()),
             cancel: Some(of.cancel.into()),
         });
-        responses
-            .map(|of| (FIRST_RESPONSE.to_owned(), of))
-            .into_iter()
-            .collect()
+        responses.map(|of| (FIRST_RESPONSE.to_owned(), of)).into_iter().collect()
     }
 
     fn infer_statistics(&self) -> proto::InferStatistics {
@@ -67,10 +64,6 @@ impl From<Tally> for proto::StatisticDuration {
 
 impl From<&MemoryUsage> for proto::MemoryUsage {
     fn from(usage: &MemoryUsage) -> Self {
-        Self {
-            r#type: usage.kind.to_owned(),
-            id: usage.id,
-            byte_size: usage.bytes,
-        }
+        Self { r#type: usage.kind.to_owned(), id: usage.id, byte_size: usage.bytes }
     }
 }

@@ -13,11 +13,7 @@ impl Histogram {
     /// An empty histogram. Bounds must ascend.
     #[must_use]
     pub fn new(bounds: &[f64]) -> Self {
-        Self {
-            bounds: bounds.into(),
-            counts: vec![0; bounds.len() + 1].into(),
-            sum: 0.0,
-        }
+        Self { bounds: bounds.into(), counts: vec![0; bounds.len() + 1].into(), sum: 0.0 }
     }
 
     /// Counts one value in the first bucket whose bound is not below it.

@@ -5,13 +5,9 @@ use serde_json::{Value, json};
 use super::{FIRST_RESPONSE, MemoryUsage, Snapshot, Tally};
 
 /// The body of `GET …/stats`: one entry per model version.
-pub(crate) fn statistics_body<'a>(
-    models: impl IntoIterator<Item = (&'a str, u64, Snapshot)>,
-) -> Value {
-    let models: Vec<Value> = models
-        .into_iter()
-        .map(|(name, version, snapshot)| snapshot.to_json(name, version))
-        .collect();
+pub(crate) fn statistics_body<'a>(models: impl IntoIterator<Item = (&'a str, u64, Snapshot)>) -> Value {
+    let models: Vec<Value> =
+        models.into_iter().map(|(name, version, snapshot)| snapshot.to_json(name, version)).collect();
     json!({ "model_stats": models })
 }
 

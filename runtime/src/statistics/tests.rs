@@ -18,14 +18,8 @@ fn record(requests: &[RequestRecord], outcome: BatchOutcome) -> BatchRecord<'_> 
 }
 
 const TWO: [RequestRecord; 2] = [
-    RequestRecord {
-        queue: Duration::from_millis(4),
-        total: Duration::from_millis(10),
-    },
-    RequestRecord {
-        queue: Duration::from_millis(6),
-        total: Duration::from_millis(12),
-    },
+    RequestRecord { queue: Duration::from_millis(4), total: Duration::from_millis(10) },
+    RequestRecord { queue: Duration::from_millis(6), total: Duration::from_millis(12) },
 ];
 
 #[test]
@@ -36,35 +30,11 @@ fn a_batch_counts_rows_executions_and_requests() {
     assert_eq!(snapshot.inference_count, 3);
     assert_eq!(snapshot.execution_count, 1);
     assert_eq!(snapshot.last_inference_ms, 1_700_000_000_123);
-    assert_eq!(
-        snapshot.success,
-        Tally {
-            count: 2,
-            ns: 22_000_000
-        }
-    );
-    assert_eq!(
-        snapshot.queue,
-        Tally {
-            count: 2,
-            ns: 10_000_000
-        }
-    );
+    assert_eq!(snapshot.success, Tally { count: 2, ns: 22_000_000 });
+    assert_eq!(snapshot.queue, Tally { count: 2, ns: 10_000_000 });
     // Each request is charged its whole batch, as Triton does.
-    assert_eq!(
-        snapshot.compute_infer,
-        Tally {
-            count: 2,
-            ns: 4_000_000
-        }
-    );
-    assert_eq!(
-        snapshot.batches[&3].compute_output,
-        Tally {
-            count: 1,
-            ns: 3_000_000
-        }
-    );
+    assert_eq!(snapshot.compute_infer, Tally { count: 2, ns: 4_000_000 });
+    assert_eq!(snapshot.batches[&3].compute_output, Tally { count: 1, ns: 3_000_000 });
     assert_eq!(snapshot.busy, [ms(6), ms(0)]);
     assert_eq!(snapshot.queue_delay.count(), 2);
     assert_eq!(snapshot.batch_size.sum(), 3.0);
@@ -77,13 +47,7 @@ fn a_failed_batch_fails_its_requests_and_keeps_the_instance_busy() {
     statistics.record_batch(&record(&TWO, BatchOutcome::Retried));
     let snapshot = statistics.snapshot();
     assert_eq!(snapshot.execution_count, 0);
-    assert_eq!(
-        snapshot.fail,
-        Tally {
-            count: 2,
-            ns: 22_000_000
-        }
-    );
+    assert_eq!(snapshot.fail, Tally { count: 2, ns: 22_000_000 });
     assert_eq!(snapshot.failures, [0, 0, 2, 0]);
     assert_eq!(snapshot.busy, [ms(12)]);
 }
@@ -96,13 +60,7 @@ fn a_refusal_is_a_rejection_with_a_cause() {
     let snapshot = statistics.snapshot();
     assert_eq!(snapshot.failures, [1, 1, 0, 0]);
     assert_eq!(snapshot.refusals, [0, 1, 0, 0, 0]);
-    assert_eq!(
-        snapshot.fail,
-        Tally {
-            count: 2,
-            ns: 3_000_000
-        }
-    );
+    assert_eq!(snapshot.fail, Tally { count: 2, ns: 3_000_000 });
 }
 
 #[test]
@@ -130,26 +88,15 @@ fn a_value_on_a_bound_belongs_to_it() {
 fn the_json_body_has_every_key_and_exact_integers() {
     let statistics = Statistics::new(1);
     statistics.record_batch(&record(&TWO, BatchOutcome::Succeeded));
-    statistics.set_memory(vec![MemoryUsage {
-        kind: "CPU",
-        id: 0,
-        bytes: u64::MAX,
-    }]);
+    statistics.set_memory(vec![MemoryUsage { kind: "CPU", id: 0, bytes: u64::MAX }]);
     let body = statistics_body([("m", 7, statistics.snapshot())]);
     let model = &body["model_stats"][0];
     assert_eq!(model["name"], "m");
     assert_eq!(model["version"], "7");
     assert_eq!(model["last_inference"], 1_700_000_000_123_u64);
-    for key in [
-        "success",
-        "fail",
-        "queue",
-        "compute_input",
-        "compute_infer",
-        "compute_output",
-        "cache_hit",
-        "cache_miss",
-    ] {
+    for key in
+        ["success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss"]
+    {
         let tally = &model["inference_stats"][key];
         assert!(tally["count"].is_u64() && tally["ns"].is_u64(), "{key}");
     }
@@ -165,10 +112,7 @@ fn the_message_says_what_the_body_says() {
     let statistics = Statistics::new(1);
     statistics.record_batch(&record(&TWO, BatchOutcome::Succeeded));
     let message = statistics.snapshot().to_proto("m", 7);
-    assert_eq!(
-        (message.name.as_str(), message.version.as_str()),
-        ("m", "7")
-    );
+    assert_eq!((message.name.as_str(), message.version.as_str()), ("m", "7"));
     assert_eq!(message.inference_count, 3);
     let stats = message.inference_stats.unwrap();
     assert_eq!(stats.queue.unwrap().ns, 10_000_000);

@@ -2,10 +2,7 @@
 //! tensors that are allocated and freed on one thread. Request bodies are allocated and freed on all threads;
 //! for them the C library would keep up to 64 MiB free per thread, even after `malloc_trim`.
 
-#![expect(
-    unsafe_code,
-    reason = "jemalloc reads its settings from a symbol of a fixed name"
-)]
+#![expect(unsafe_code, reason = "jemalloc reads its settings from a symbol of a fixed name")]
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

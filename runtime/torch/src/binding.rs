@@ -26,11 +26,7 @@ pub(crate) enum Binding {
 
 /// Binds inputs to arguments: by name if all inputs are named like arguments, by index if all are named
 /// `NAME__INDEX`, otherwise in order.
-pub(crate) fn inputs(
-    model: &str,
-    arguments: &[Argument],
-    inputs: &[TensorConfig],
-) -> Result<Binding, LoadError> {
+pub(crate) fn inputs(model: &str, arguments: &[Argument], inputs: &[TensorConfig]) -> Result<Binding, LoadError> {
     if let [argument] = arguments
         && argument.kind == ArgumentKind::TensorDict
     {
@@ -50,10 +46,7 @@ pub(crate) fn inputs(
         check_argument(model, arguments, &bindable, input, index)?;
     }
     check_bound_once(model, arguments, &argument_of)?;
-    Ok(Binding::Positional {
-        argument_of,
-        arguments: arguments.len(),
-    })
+    Ok(Binding::Positional { argument_of, arguments: arguments.len() })
 }
 
 fn dict(inputs: &[TensorConfig]) -> Result<Binding, LoadError> {
@@ -64,9 +57,8 @@ fn dict(inputs: &[TensorConfig]) -> Result<Binding, LoadError> {
                 "input '{name}' is a TYPE_STRING, but the model takes a Dict[str, Tensor]"
             )));
         }
-        CString::new(input.name.as_str()).map_err(|_| {
-            LoadError::Config(format!("input name {:?} contains a NUL byte", input.name))
-        })
+        CString::new(input.name.as_str())
+            .map_err(|_| LoadError::Config(format!("input name {:?} contains a NUL byte", input.name)))
     });
     Ok(Binding::Dict(keys.collect::<Result<_, _>>()?))
 }
@@ -83,9 +75,7 @@ fn bindable(model: &str, arguments: &[Argument]) -> Result<Vec<usize>, LoadError
             | ArgumentKind::Numbers(_) => bindable.push(index),
             ArgumentKind::TensorDict | ArgumentKind::Other if argument.optional => {}
             ArgumentKind::TensorDict | ArgumentKind::Other => {
-                let Argument {
-                    name, type_text, ..
-                } = argument;
+                let Argument { name, type_text, .. } = argument;
                 return Err(LoadError::Config(format!(
                     "unable to load model '{model}', argument '{name}' of forward is of type {type_text}: \
                      only tensors, numbers, strings, lists of these or a single Dict[str, Tensor] are supported; \
@@ -103,10 +93,7 @@ fn check_count(
     bindable: &[usize],
     inputs: &[TensorConfig],
 ) -> Result<(), LoadError> {
-    let required = bindable
-        .iter()
-        .filter(|index| !arguments[**index].optional)
-        .count();
+    let required = bindable.iter().filter(|index| !arguments[**index].optional).count();
     if (required..=bindable.len()).contains(&inputs.len()) {
         return Ok(());
     }
@@ -153,11 +140,7 @@ fn check_order(
 }
 
 fn by_name(arguments: &[Argument], inputs: &[TensorConfig]) -> Option<Vec<usize>> {
-    let position = |input: &TensorConfig| {
-        arguments
-            .iter()
-            .position(|argument| argument.name == input.name)
-    };
+    let position = |input: &TensorConfig| arguments.iter().position(|argument| argument.name == input.name);
     inputs.iter().map(position).collect()
 }
 
@@ -190,23 +173,17 @@ fn check_argument(
 /// Checks whether elements of that datatype can become the argument.
 pub(crate) fn takes(kind: ArgumentKind, datatype: DataType) -> bool {
     match kind {
-        ArgumentKind::Strings | ArgumentKind::Scalar(ScalarKind::Str) => {
-            datatype == DataType::Bytes
-        }
+        ArgumentKind::Strings | ArgumentKind::Scalar(ScalarKind::Str) => datatype == DataType::Bytes,
         ArgumentKind::Scalar(kind) | ArgumentKind::Numbers(kind) => is_number(kind, datatype),
-        ArgumentKind::Tensor
-        | ArgumentKind::TensorList
-        | ArgumentKind::TensorDict
-        | ArgumentKind::Other => datatype != DataType::Bytes,
+        ArgumentKind::Tensor | ArgumentKind::TensorList | ArgumentKind::TensorDict | ArgumentKind::Other => {
+            datatype != DataType::Bytes
+        }
     }
 }
 
 /// Checks whether every element of that datatype is a number of the kind. An unsigned one of 64 bits may be none.
 fn is_number(kind: ScalarKind, datatype: DataType) -> bool {
-    use DataType::{
-        Bf16, Bool, Bytes, Fp16, Fp32, Fp64, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32,
-        Uint64,
-    };
+    use DataType::{Bf16, Bool, Bytes, Fp16, Fp32, Fp64, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64};
     match datatype {
         Bool => kind == ScalarKind::Bool,
         Int8 | Int16 | Int32 | Int64 | Uint8 | Uint16 | Uint32 => kind == ScalarKind::Int,
@@ -238,21 +215,15 @@ fn check_dims(model: &str, argument: &Argument, input: &TensorConfig) -> Result<
 }
 
 /// Checks that no argument is bound twice, and every required one once.
-fn check_bound_once(
-    model: &str,
-    arguments: &[Argument],
-    chosen: &[usize],
-) -> Result<(), LoadError> {
+fn check_bound_once(model: &str, arguments: &[Argument], chosen: &[usize]) -> Result<(), LoadError> {
     let distinct: BTreeSet<usize> = chosen.iter().copied().collect();
     if distinct.len() < chosen.len() {
         return Err(LoadError::Config(format!(
             "unable to load model '{model}', two inputs of the configuration are bound to one argument of forward"
         )));
     }
-    let missing = arguments
-        .iter()
-        .enumerate()
-        .find(|(index, argument)| !argument.optional && !distinct.contains(index));
+    let missing =
+        arguments.iter().enumerate().find(|(index, argument)| !argument.optional && !distinct.contains(index));
     match missing {
         None => Ok(()),
         Some((_, argument)) => Err(LoadError::Config(format!(
@@ -335,10 +306,7 @@ mod tests {
         let arguments = [argument("texts", ArgumentKind::Strings, false)];
         assert!(inputs("m", &arguments, &tensors(&["x"], DataType::Bytes)).is_ok());
         let error = inputs("m", &arguments, &tensors(&["x"], DataType::Fp32)).unwrap_err();
-        assert!(
-            error.to_string().contains("TYPE_FP32 for input 'x'"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("TYPE_FP32 for input 'x'"), "{error}");
     }
 
     #[test]
@@ -381,14 +349,7 @@ mod tests {
             argument("steps", ArgumentKind::Scalar(ScalarKind::Int), true),
             argument("mask", ArgumentKind::Tensor, true),
         ];
-        let found = inputs(
-            "m",
-            &arguments,
-            &tensors(&["first", "second"], DataType::Fp32),
-        );
-        assert!(
-            matches!(&found, Ok(Binding::Positional { argument_of, .. }) if *argument_of == [0, 2]),
-            "{found:?}"
-        );
+        let found = inputs("m", &arguments, &tensors(&["first", "second"], DataType::Fp32));
+        assert!(matches!(&found, Ok(Binding::Positional { argument_of, .. }) if *argument_of == [0, 2]), "{found:?}");
     }
 }

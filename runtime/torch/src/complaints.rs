@@ -1,8 +1,6 @@
 //! The complaints of a model about inputs that were made up for it, and whether they speak against its configuration.
 
-use weir_runtime::backend::{
-    LoadError, ModelError, ModelSource, Signature, TensorConfig, WarmUpFailures,
-};
+use weir_runtime::backend::{LoadError, ModelError, ModelSource, Signature, TensorConfig, WarmUpFailures};
 
 use crate::remark::Remark;
 
@@ -56,10 +54,7 @@ pub(crate) struct Complaints {
 impl Complaints {
     pub(crate) fn new(signature: &Signature) -> Self {
         let fixed = |input: &TensorConfig| input.dims.iter().all(|dim| *dim >= 0);
-        Self {
-            different: Vec::new(),
-            fixed: signature.inputs.iter().all(fixed),
-        }
+        Self { different: Vec::new(), fixed: signature.inputs.iter().all(fixed) }
     }
 
     pub(crate) fn add(&mut self, inputs: &[TensorConfig], error: ModelError) {
@@ -74,9 +69,7 @@ impl Complaints {
     pub(crate) fn is_certain(&self) -> bool {
         let certain = |(text, _): &(String, String)| match text.split_once(RAISED) {
             None => !text.starts_with("out of memory"),
-            Some((_, raised)) => {
-                is_of(raised, &OF_TYPES) || (self.fixed && is_of(raised, &OF_SHAPES))
-            }
+            Some((_, raised)) => is_of(raised, &OF_TYPES) || (self.fixed && is_of(raised, &OF_SHAPES)),
         };
         !self.different.is_empty() && self.different.iter().all(certain)
     }
@@ -105,9 +98,7 @@ impl Complaints {
     /// The complaints, each with the shapes of the inputs.
     pub(crate) fn text(&self) -> String {
         let shown = self.different.iter().take(MOST);
-        let shown: Vec<String> = shown
-            .map(|(text, shapes)| format!("{text} ({shapes})"))
-            .collect();
+        let shown: Vec<String> = shown.map(|(text, shapes)| format!("{text} ({shapes})")).collect();
         match shown.as_slice() {
             [] => "its inputs are too large to be made up".to_owned(),
             [..] => shown.join("; "),
@@ -125,13 +116,7 @@ fn is_of(raised: &str, words: &[&str]) -> bool {
 }
 
 fn shapes(inputs: &[TensorConfig]) -> String {
-    let one = |input: &TensorConfig| {
-        format!(
-            "{} of {:?}",
-            input.name,
-            input.reshape.as_ref().unwrap_or(&input.dims)
-        )
-    };
+    let one = |input: &TensorConfig| format!("{} of {:?}", input.name, input.reshape.as_ref().unwrap_or(&input.dims));
     inputs.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
@@ -157,10 +142,7 @@ mod tests {
             leeway: Leeway::None,
         });
         for text in texts {
-            complaints.add(
-                std::slice::from_ref(&input),
-                ModelError::Failed((*text).to_owned()),
-            );
+            complaints.add(std::slice::from_ref(&input), ModelError::Failed((*text).to_owned()));
         }
         complaints
     }
@@ -168,11 +150,11 @@ mod tests {
     #[test]
     fn only_what_no_request_could_change_is_certain() {
         let shape = "PyTorch execute failure: RuntimeError: mat1 and mat2 shapes cannot be multiplied (1x12 and 16x4)";
-        let kind = "PyTorch execute failure: RuntimeError: mat1 and mat2 must have the same dtype, but got Long and Float";
+        let kind =
+            "PyTorch execute failure: RuntimeError: mat1 and mat2 must have the same dtype, but got Long and Float";
         let own = "PyTorch execute failure: ValueError: the magic number is missing";
         let told = "PyTorch execute failure: ValueError: size mismatch of what I want";
-        let answer =
-            "configuration expects datatype TYPE_INT64 for output 'y', model provides TYPE_FP32";
+        let answer = "configuration expects datatype TYPE_INT64 for output 'y', model provides TYPE_FP32";
         for (dims, texts, certain) in [
             (&[12][..], &[shape][..], true),
             (&[-1], &[shape], false),
@@ -185,11 +167,7 @@ mod tests {
             (&[12], &["out of memory: 8 GiB"], false),
             (&[12], &[], false),
         ] {
-            assert_eq!(
-                complaints(dims, texts).is_certain(),
-                certain,
-                "{dims:?} {texts:?}"
-            );
+            assert_eq!(complaints(dims, texts).is_certain(), certain, "{dims:?} {texts:?}");
         }
     }
 
@@ -197,9 +175,6 @@ mod tests {
     fn each_complaint_is_told_once_with_its_shapes() {
         let text = complaints(&[3], &["one", "other", "one"]).text();
         assert_eq!(text, "one (x of [3]); other (x of [3])");
-        assert_eq!(
-            complaints(&[3], &[]).text(),
-            "its inputs are too large to be made up"
-        );
+        assert_eq!(complaints(&[3], &[]).text(), "its inputs are too large to be made up");
     }
 }

@@ -52,8 +52,9 @@ fn find() -> Found {
 
 fn choose(choice: DeviceChoice, found: Found) -> Result<Vec<usize>, String> {
     match (choice, found) {
-        (DeviceChoice::Only(Device::Cpu), _)
-        | (DeviceChoice::Auto, Found::NoDriver(_) | Found::Devices(0)) => Ok(Vec::new()),
+        (DeviceChoice::Only(Device::Cpu), _) | (DeviceChoice::Auto, Found::NoDriver(_) | Found::Devices(0)) => {
+            Ok(Vec::new())
+        }
         (_, Found::Unusable(why)) => Err(format!(
             "this machine has a CUDA driver, but libtorch_cuda cannot be used: {why}; \
              run the image whose tag ends in -cuda, install the CUDA libraries of libtorch 2.11, or choose --device cpu"
@@ -68,14 +69,10 @@ fn choose(choice: DeviceChoice, found: Found) -> Result<Vec<usize>, String> {
                 .to_owned())
         }
         (DeviceChoice::Only(Device::Cuda(index)), Found::Devices(count)) if index >= count => {
-            Err(format!(
-                "--device asks for CUDA device {index}, but the driver shows {count}, numbered from 0"
-            ))
+            Err(format!("--device asks for CUDA device {index}, but the driver shows {count}, numbered from 0"))
         }
         (DeviceChoice::Only(Device::Cuda(index)), Found::Devices(_)) => Ok(vec![index]),
-        (DeviceChoice::Auto | DeviceChoice::AllCuda, Found::Devices(count)) => {
-            Ok((0..count).collect())
-        }
+        (DeviceChoice::Auto | DeviceChoice::AllCuda, Found::Devices(count)) => Ok((0..count).collect()),
     }
 }
 
@@ -102,11 +99,7 @@ mod tests {
         for (choice, found, reason) in [
             (DeviceChoice::Auto, broken(), "libcudnn"),
             (DeviceChoice::AllCuda, no_driver(), "libcuda.so.1"),
-            (
-                DeviceChoice::AllCuda,
-                no_driver(),
-                "`runtimeClassName: nvidia`",
-            ),
+            (DeviceChoice::AllCuda, no_driver(), "`runtimeClassName: nvidia`"),
             (DeviceChoice::AllCuda, broken(), "-cuda"),
             (CUDA_0, broken(), "libcudnn"),
             (DeviceChoice::AllCuda, Found::Devices(0), "no device"),

@@ -26,13 +26,8 @@ struct StreamPair {
 impl CudaStreams {
     /// Takes two streams of the device from libtorch's pool.
     pub(crate) fn new(device: usize) -> Result<Self, Fault> {
-        let pair = StreamPair {
-            upload: Stream::new(device)?,
-            compute: Stream::new(device)?,
-        };
-        Ok(Self {
-            pair: Arc::new(pair),
-        })
+        let pair = StreamPair { upload: Stream::new(device)?, compute: Stream::new(device)? };
+        Ok(Self { pair: Arc::new(pair) })
     }
 
     /// Gathers a tensor in page-locked memory and queues its copy to the device. `fill` must write every byte.
@@ -73,9 +68,7 @@ impl DeviceStreams for CudaStreams {
 
     fn download(&self, output: Output) -> Result<Output, Fault> {
         match output {
-            Output::Tensor(tensor) if !tensor.is_on_cpu() => {
-                tensor.download(self.compute()).map(Output::Tensor)
-            }
+            Output::Tensor(tensor) if !tensor.is_on_cpu() => tensor.download(self.compute()).map(Output::Tensor),
             output @ (Output::Tensor(_) | Output::Strings { .. }) => Ok(output),
         }
     }

@@ -23,18 +23,12 @@ const TYPES: [(DataType, i32); 13] = [
 
 /// Returns the element type of a datatype; `None` for BYTES.
 pub(crate) fn element_type(datatype: DataType) -> Option<i32> {
-    TYPES
-        .iter()
-        .find(|(candidate, _)| *candidate == datatype)
-        .map(|(_, element)| *element)
+    TYPES.iter().find(|(candidate, _)| *candidate == datatype).map(|(_, element)| *element)
 }
 
 /// Returns the datatype of an element type; `None` for complex, quantised and 8-bit float ones.
 pub(crate) fn datatype(element_type: i32) -> Option<DataType> {
-    TYPES
-        .iter()
-        .find(|(_, element)| *element == element_type)
-        .map(|(datatype, _)| *datatype)
+    TYPES.iter().find(|(_, element)| *element == element_type).map(|(datatype, _)| *datatype)
 }
 
 /// Returns the name in model configurations, such as `TYPE_FP32`.
@@ -81,12 +75,9 @@ pub(crate) fn decode(datatype: DataType, data: &[u8]) -> Vec<f64> {
 fn decode_one(datatype: DataType, bytes: [u8; 8]) -> f64 {
     let bits = u64::from_le_bytes(bytes);
     match datatype {
-        DataType::Bool
-        | DataType::Uint8
-        | DataType::Uint16
-        | DataType::Uint32
-        | DataType::Uint64
-        | DataType::Bytes => bits as f64,
+        DataType::Bool | DataType::Uint8 | DataType::Uint16 | DataType::Uint32 | DataType::Uint64 | DataType::Bytes => {
+            bits as f64
+        }
         DataType::Int8 => f64::from(bits as i8),
         DataType::Int16 => f64::from(bits as i16),
         DataType::Int32 => f64::from(bits as i32),
@@ -114,17 +105,11 @@ mod tests {
 
     #[test]
     fn encoded_elements_decode_to_the_same_numbers() {
-        for datatype in DataType::ALL
-            .into_iter()
-            .filter(|datatype| datatype.size().is_some())
-        {
+        for datatype in DataType::ALL.into_iter().filter(|datatype| datatype.size().is_some()) {
             let bytes = [encode(datatype, 1.0), encode(datatype, 0.0)].concat();
             assert_eq!(decode(datatype, &bytes), [1.0, 0.0], "{datatype}");
         }
-        assert_eq!(
-            decode(DataType::Int8, &encode(DataType::Int8, -5.0)),
-            [-5.0]
-        );
+        assert_eq!(decode(DataType::Int8, &encode(DataType::Int8, -5.0)), [-5.0]);
     }
 
     #[test]

@@ -5,9 +5,7 @@ mod verdicts;
 use std::sync::Arc;
 
 use weir_runtime::args::DeviceChoice;
-use weir_runtime::backend::{
-    Device, Leeway, LoadError, ModelSource, STACK_OF_MODELS, Signature, WarmUpInput,
-};
+use weir_runtime::backend::{Device, Leeway, LoadError, ModelSource, STACK_OF_MODELS, Signature, WarmUpInput};
 
 use crate::infer::{Inferred, independence};
 use crate::instance::{Plan, TorchInstance};
@@ -47,20 +45,14 @@ const INSTEAD: &str = "a request with such values would end the server: let the 
 ///
 /// # Errors
 /// [`LoadError`]: the model cannot be served, or the server is stopping.
-pub(crate) fn examine(
-    sandbox: &Sandbox,
-    verdicts: &Verdicts,
-    source: &ModelSource,
-) -> Result<Verdict, LoadError> {
+pub(crate) fn examine(sandbox: &Sandbox, verdicts: &Verdicts, source: &ModelSource) -> Result<Verdict, LoadError> {
     let mut request = Request::new(source);
     let key = Key::of(&request);
     if let Some(verdict) = key.and_then(|key| verdicts.find(key)) {
         return Ok(verdict);
     }
     let (mut verdict, stage) = match attempt(sandbox, &request) {
-        Err(LoadError::Device(reason)) if is_on_gpu(source) => {
-            on_processor(sandbox, &request, reason)?
-        }
+        Err(LoadError::Device(reason)) if is_on_gpu(source) => on_processor(sandbox, &request, reason)?,
         done => done?,
     };
     if stage == Stage::Batches && verdict.signature.is_none() {
@@ -79,11 +71,7 @@ fn is_on_gpu(source: &ModelSource) -> bool {
 }
 
 /// Tries the model on the processor, where a child gets no GPU: the server may have it for itself, or all its memory.
-fn on_processor(
-    sandbox: &Sandbox,
-    request: &Request,
-    reason: String,
-) -> Result<(Verdict, Stage), LoadError> {
+fn on_processor(sandbox: &Sandbox, request: &Request, reason: String) -> Result<(Verdict, Stage), LoadError> {
     let mut request = request.clone();
     request.source.devices = vec![Device::Cpu];
     let Ok((mut verdict, stage)) = attempt(sandbox, &request) else {
@@ -106,9 +94,7 @@ fn attempt(sandbox: &Sandbox, request: &Request) -> Result<(Verdict, Stage), Loa
             return Err(LoadError::File("the server is stopping".to_owned()));
         }
         (End::Died(how), Stage::Load) => {
-            return Err(LoadError::File(format!(
-                "model file '{file}' cannot be loaded: the trial of it {how}"
-            )));
+            return Err(LoadError::File(format!("model file '{file}' cannot be loaded: the trial of it {how}")));
         }
         (End::Died(how), Stage::Inputs | Stage::Batches | Stage::WarmUp) => {
             verdict.remarks.push(in_doubt(&how));
@@ -191,10 +177,7 @@ fn examine_here(request: Request) -> Result<(), LoadError> {
     process::set_profiling(&source.devices);
     // All devices run the same code.
     let first = source.devices.first().copied().unwrap_or(Device::Cpu);
-    let source = ModelSource {
-        devices: vec![first],
-        ..source
-    };
+    let source = ModelSource { devices: vec![first], ..source };
     let weights = Weights::load(&source, &settings)?;
     let runner = plan::runner(&settings, weights.on(first)?, first)?;
     enter(Stage::Inputs);

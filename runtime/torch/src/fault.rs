@@ -21,12 +21,7 @@ pub(crate) enum Fault {
 
 /// Texts of libtorch's out-of-memory errors, for exceptions that the interpreter has turned into text: of device
 /// or page-locked memory, of host memory, and of cuBLAS, cuDNN and similar libraries.
-const OUT_OF_MEMORY: [&str; 4] = [
-    "out of memory",
-    "can't allocate memory",
-    "std::bad_alloc",
-    "_STATUS_ALLOC_FAILED",
-];
+const OUT_OF_MEMORY: [&str; 4] = ["out of memory", "can't allocate memory", "std::bad_alloc", "_STATUS_ALLOC_FAILED"];
 
 /// Faults of a file and their remedies, by the words in which libtorch reports them.
 const CAUSES: [(&str, &str); 2] = [
@@ -56,13 +51,8 @@ impl Fault {
 
     fn of_text(status: i32, text: &str) -> Self {
         let text = reason(text);
-        let no_memory = status == ffi::OUT_OF_MEMORY
-            || OUT_OF_MEMORY.iter().any(|phrase| text.contains(phrase));
-        if no_memory {
-            Self::OutOfMemory(text)
-        } else {
-            Self::Raised(text)
-        }
+        let no_memory = status == ffi::OUT_OF_MEMORY || OUT_OF_MEMORY.iter().any(|phrase| text.contains(phrase));
+        if no_memory { Self::OutOfMemory(text) } else { Self::Raised(text) }
     }
 
     /// Converts to the failure of a batch, with Triton's message.
@@ -80,9 +70,7 @@ impl Fault {
                 Some(cause) => format!("failed to load {what}: {cause} ({text})"),
                 None => format!("failed to load {what}: {text}"),
             }),
-            Self::OutOfMemory(text) => {
-                LoadError::Device(format!("out of memory while loading {what}: {text}"))
-            }
+            Self::OutOfMemory(text) => LoadError::Device(format!("out of memory while loading {what}: {text}")),
         }
     }
 }
@@ -109,9 +97,7 @@ pub(crate) fn take(text: *mut c_char) -> Option<String> {
 /// Extracts the message, as one line, without the model's source, which the interpreter quotes, and without
 /// a C++ backtrace.
 fn reason(text: &str) -> String {
-    let text = text
-        .rfind(TRACEBACK)
-        .map_or(text, |at| message(&text[at..]));
+    let text = text.rfind(TRACEBACK).map_or(text, |at| message(&text[at..]));
     let text = text.split("\nException raised from").next().unwrap_or(text);
     let text = text.strip_prefix("builtins.").unwrap_or(text);
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
@@ -123,12 +109,7 @@ fn message(traceback: &str) -> &str {
     let lines = traceback.split_inclusive('\n').skip(1);
     let mut rest = traceback.split_once('\n').map_or("", |(_, rest)| rest);
     for line in lines {
-        let is_class = |name: &str| {
-            !name.is_empty()
-                && name
-                    .chars()
-                    .all(|c| c.is_alphanumeric() || "._".contains(c))
-        };
+        let is_class = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "._".contains(c));
         if line.split_once(':').is_some_and(|(name, _)| is_class(name)) {
             return rest;
         }
@@ -158,10 +139,7 @@ mod tests {
         let text = "Traceback of TorchScript, original code (most recent call last):\n\
                     torch/jit/_trace.py(1216): trace_module\n<stdin>(3): <module>\n\
                     RuntimeError: shape '[1, 4]' is invalid for input of size 8\n";
-        assert_eq!(
-            reason(text),
-            "RuntimeError: shape '[1, 4]' is invalid for input of size 8"
-        );
+        assert_eq!(reason(text), "RuntimeError: shape '[1, 4]' is invalid for input of size 8");
     }
 
     #[test]
@@ -171,19 +149,10 @@ mod tests {
             (ffi::OUT_OF_MEMORY, "any text"),
             (1, out_of_memory),
             (1, "CUDA error: out of memory"),
-            (
-                1,
-                "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
-            ),
-            (
-                1,
-                "[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory",
-            ),
+            (1, "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+            (1, "[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory"),
         ] {
-            assert!(
-                matches!(Fault::of_text(status, text), Fault::OutOfMemory(_)),
-                "{text}"
-            );
+            assert!(matches!(Fault::of_text(status, text), Fault::OutOfMemory(_)), "{text}");
         }
         let other = "CUDA error: an illegal memory access was encountered";
         assert!(matches!(Fault::of_text(1, other), Fault::Raised(_)));
@@ -191,16 +160,9 @@ mod tests {
 
     #[test]
     fn says_what_to_do_about_files_that_cannot_be_loaded() {
-        let error = |text: &str| {
-            Fault::of_text(1, text)
-                .of_load("model file 'm.pt'")
-                .to_string()
-        };
+        let error = |text: &str| Fault::of_text(1, text).of_load("model file 'm.pt'").to_string();
         let optimised = error("required keyword attribute 'value' is undefined");
-        assert!(
-            optimised.contains("torch.jit.optimize_for_inference"),
-            "{optimised}"
-        );
+        assert!(optimised.contains("torch.jit.optimize_for_inference"), "{optimised}");
         assert!(error("Unknown builtin op: a::b.").contains("op_library_filename"));
         assert_eq!(error("other"), "failed to load model file 'm.pt': other");
     }

@@ -1,10 +1,7 @@
 //! The C functions of `shim/weir_torch.h`, which documents them. Only `tensor`, `module`, `stream`, `gpu_meter` and
 //! `process` call them; each wraps them in safe functions.
 
-#![expect(
-    unsafe_code,
-    reason = "declares foreign functions; the SAFETY notes are at their calls"
-)]
+#![expect(unsafe_code, reason = "declares foreign functions; the SAFETY notes are at their calls")]
 
 use std::ffi::{c_char, c_void};
 
@@ -151,16 +148,9 @@ unsafe extern "C" {
     pub(crate) fn weir_module_names_cuda(module: *const RawModule) -> i32;
     pub(crate) fn weir_module_writes(module: *const RawModule, place: *mut *const c_char) -> i32;
     pub(crate) fn weir_module_trains(module: *const RawModule) -> i32;
-    pub(crate) fn weir_module_bytes(
-        module: *const RawModule,
-        bytes: *mut u64,
-        error: *mut *mut c_char,
-    ) -> i32;
-    pub(crate) fn weir_module_copy(
-        module: *const RawModule,
-        copy: *mut *mut RawModule,
-        error: *mut *mut c_char,
-    ) -> i32;
+    pub(crate) fn weir_module_bytes(module: *const RawModule, bytes: *mut u64, error: *mut *mut c_char) -> i32;
+    pub(crate) fn weir_module_copy(module: *const RawModule, copy: *mut *mut RawModule, error: *mut *mut c_char)
+    -> i32;
     pub(crate) fn weir_module_load_optimized(
         path: *const c_char,
         module: *mut *mut RawModule,
@@ -172,11 +162,7 @@ unsafe extern "C" {
         count: *mut usize,
     );
     pub(crate) fn weir_module_result(module: *const RawModule) -> RawResult;
-    pub(crate) fn weir_module_parameters(
-        module: *const RawModule,
-        shapes: *mut *const RawShape,
-        count: *mut usize,
-    );
+    pub(crate) fn weir_module_parameters(module: *const RawModule, shapes: *mut *const RawShape, count: *mut usize);
     pub(crate) fn weir_module_hints(
         module: *mut RawModule,
         hints: *mut *const RawHint,
@@ -202,11 +188,7 @@ unsafe extern "C" {
         is_script: *mut i32,
         error: *mut *mut c_char,
     ) -> i32;
-    pub(crate) fn weir_tensor_empty(
-        shape: RawShape,
-        tensor: *mut *mut RawTensor,
-        error: *mut *mut c_char,
-    ) -> i32;
+    pub(crate) fn weir_tensor_empty(shape: RawShape, tensor: *mut *mut RawTensor, error: *mut *mut c_char) -> i32;
     pub(crate) fn weir_tensor_borrow(
         data: *const c_void,
         shape: RawShape,
@@ -215,11 +197,7 @@ unsafe extern "C" {
         tensor: *mut *mut RawTensor,
         error: *mut *mut c_char,
     ) -> i32;
-    pub(crate) fn weir_tensor_pinned(
-        shape: RawShape,
-        tensor: *mut *mut RawTensor,
-        error: *mut *mut c_char,
-    ) -> i32;
+    pub(crate) fn weir_tensor_pinned(shape: RawShape, tensor: *mut *mut RawTensor, error: *mut *mut c_char) -> i32;
     pub(crate) fn weir_tensor_upload(
         pinned: *const RawTensor,
         on: *const RawStream,
@@ -244,18 +222,9 @@ unsafe extern "C" {
     pub(crate) fn weir_cuda_devices(count: *mut i32, error: *mut *mut c_char) -> i32;
     pub(crate) fn weir_gpu_read(index: i32, gpu: *mut RawGpu) -> i32;
     pub(crate) fn weir_cuda_empty_cache(error: *mut *mut c_char) -> i32;
-    pub(crate) fn weir_stream_new(
-        device: i32,
-        stream: *mut *mut RawStream,
-        error: *mut *mut c_char,
-    ) -> i32;
-    pub(crate) fn weir_stream_wait(
-        stream: *const RawStream,
-        event: *const RawEvent,
-        error: *mut *mut c_char,
-    ) -> i32;
-    pub(crate) fn weir_stream_synchronize(stream: *const RawStream, error: *mut *mut c_char)
-    -> i32;
+    pub(crate) fn weir_stream_new(device: i32, stream: *mut *mut RawStream, error: *mut *mut c_char) -> i32;
+    pub(crate) fn weir_stream_wait(stream: *const RawStream, event: *const RawEvent, error: *mut *mut c_char) -> i32;
+    pub(crate) fn weir_stream_synchronize(stream: *const RawStream, error: *mut *mut c_char) -> i32;
     pub(crate) fn weir_stream_free(stream: *mut RawStream);
     pub(crate) fn weir_stream_record(
         stream: *const RawStream,

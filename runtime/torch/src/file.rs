@@ -30,13 +30,9 @@ fn check_archive(path: &Path) -> Result<(), String> {
 }
 
 fn check_unpacked(unpacked: u64, size: u64) -> Result<(), String> {
-    let most = size
-        .saturating_mul(MAX_UNPACKED_PER_BYTE)
-        .saturating_add(UNPACKED_FLOOR);
+    let most = size.saturating_mul(MAX_UNPACKED_PER_BYTE).saturating_add(UNPACKED_FLOOR);
     if unpacked > most {
-        return Err(format!(
-            "has {size} bytes but declares {unpacked} unpacked: refused as a possible zip bomb"
-        ));
+        return Err(format!("has {size} bytes but declares {unpacked} unpacked: refused as a possible zip bomb"));
     }
     Ok(())
 }

@@ -29,10 +29,7 @@ pub(crate) fn check(column: &Column, element_size: usize) -> Result<(), String> 
     }
     if rows > rows_of(whole) {
         let name = &column.name;
-        return Err(format!(
-            "input '{name}' has {rows} rows for a batch of shape {}",
-            column.shape
-        ));
+        return Err(format!("input '{name}' has {rows} rows for a batch of shape {}", column.shape));
     }
     Ok(())
 }
@@ -92,19 +89,13 @@ fn place_part(target: &mut [MaybeUninit<u8>], inner: &[usize], part: &Part, pad:
     }
     fill(target, pad);
     let rows = rows_of(part.shape.dims());
-    let (Some(to), Some(from)) = (
-        target.len().checked_div(rows),
-        part.data.len().checked_div(rows),
-    ) else {
+    let (Some(to), Some(from)) = (target.len().checked_div(rows), part.data.len().checked_div(rows)) else {
         return;
     };
     if from == 0 {
         return;
     }
-    for (target, data) in target
-        .chunks_exact_mut(to)
-        .zip(part.data.chunks_exact(from))
-    {
+    for (target, data) in target.chunks_exact_mut(to).zip(part.data.chunks_exact(from)) {
         place(target, inner, data, own);
     }
 }

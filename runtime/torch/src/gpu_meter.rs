@@ -35,10 +35,7 @@ fn sample(raw: &RawGpu) -> Option<GpuSample> {
     Some(GpuSample {
         uuid: uuid.to_owned(),
         utilization: told(raw.utilization),
-        memory: memory.map(|(total, used)| Pool {
-            total: total as u64,
-            used: used as u64,
-        }),
+        memory: memory.map(|(total, used)| Pool { total: total as u64, used: used as u64 }),
         power: told(raw.power),
         power_limit: told(raw.power_limit),
         energy: told(raw.energy),
@@ -58,10 +55,7 @@ mod tests {
         let expected = GpuSample {
             uuid: "GPU-1".to_owned(),
             utilization: None,
-            memory: Some(Pool {
-                total: 100,
-                used: 10,
-            }),
+            memory: Some(Pool { total: 100, used: 10 }),
             power: None,
             power_limit: None,
             energy: Some(0.0),

@@ -33,11 +33,7 @@ extern "C" fn prepare() {
         libc::mallopt(libc::M_TOP_PAD, FILLED as libc::c_int);
         let first = libc::malloc(1);
         let start = (first as usize).next_multiple_of(HUGE_PAGE);
-        libc::madvise(
-            start as *mut libc::c_void,
-            FILLED - HUGE_PAGE,
-            libc::MADV_HUGEPAGE,
-        );
+        libc::madvise(start as *mut libc::c_void, FILLED - HUGE_PAGE, libc::MADV_HUGEPAGE);
         libc::free(first);
         libc::mallopt(libc::M_TOP_PAD, GROWTH);
     }

@@ -41,21 +41,13 @@ pub(crate) struct Inferred {
 impl Inferred {
     /// A signature that no run has shown.
     pub(crate) fn of(signature: Signature) -> Self {
-        Self {
-            signature,
-            ran: None,
-            remarks: Vec::new(),
-        }
+        Self { signature, ran: None, remarks: Vec::new() }
     }
 }
 
 /// Infers the signature; whatever the configuration has is kept. `doubt` is the reason not to try batches, in words that
 /// follow "the trial".
-pub(crate) fn signature(
-    source: &ModelSource,
-    runner: &Runner,
-    doubt: Option<&str>,
-) -> Result<Inferred, LoadError> {
+pub(crate) fn signature(source: &ModelSource, runner: &Runner, doubt: Option<&str>) -> Result<Inferred, LoadError> {
     let mut search = Search::new(source, runner, doubt);
     if may_batch(source, runner, doubt) {
         let candidates = match source.inputs.as_slice() {
@@ -82,11 +74,7 @@ pub(crate) fn signature(
 }
 
 /// The inputs of the configuration, with sizes for open dimensions; `rows` is 1 where examples have a batch dimension.
-fn configured(
-    source: &ModelSource,
-    runner: &Runner,
-    rows: usize,
-) -> Result<Vec<Candidate>, LoadError> {
+fn configured(source: &ModelSource, runner: &Runner, rows: usize) -> Result<Vec<Candidate>, LoadError> {
     let sized = sizes::of_inputs(source, &runner.module, (&source.inputs, rows))?;
     Ok(sized.into_iter().map(Candidate::of).collect())
 }
@@ -126,11 +114,7 @@ fn batched(
     signature.max_batch_size = source.max_batch_size.unwrap_or(DEFAULT_MAX_BATCH_SIZE);
     let signature = leeway::with(source, runner, trial, signature);
     enter(Stage::Inputs);
-    Ok(Inferred {
-        signature,
-        ran: Some(inputs.clone()),
-        remarks: remark.into_iter().collect(),
-    })
+    Ok(Inferred { signature, ran: Some(inputs.clone()), remarks: remark.into_iter().collect() })
 }
 
 fn whole(
@@ -151,22 +135,14 @@ fn whole(
 }
 
 /// A signature without any run, where the trials did not survive one.
-pub(crate) fn in_doubt(
-    source: &ModelSource,
-    runner: &Runner,
-    doubt: &str,
-) -> Result<Signature, LoadError> {
+pub(crate) fn in_doubt(source: &ModelSource, runner: &Runner, doubt: &str) -> Result<Signature, LoadError> {
     let complaint = Complaint::Run(format!("the trial {doubt}"));
     without_trial(source, runner, Some(complaint)).map(|inferred| inferred.signature)
 }
 
 /// Takes a configuration that is complete but for the batch size. Otherwise the shapes are left open, unless the
 /// model ran and its outputs cannot be served; the error says what to add.
-fn without_trial(
-    source: &ModelSource,
-    runner: &Runner,
-    complaint: Option<Complaint>,
-) -> Result<Inferred, LoadError> {
+fn without_trial(source: &ModelSource, runner: &Runner, complaint: Option<Complaint>) -> Result<Inferred, LoadError> {
     if !source.inputs.is_empty() && !source.outputs.is_empty() {
         return Ok(Inferred::of(Signature {
             inputs: source.inputs.clone(),
@@ -175,8 +151,7 @@ fn without_trial(
             leeway: Leeway::None,
         }));
     }
-    if let (Some(_), [], Some(complaint)) = (&source.example, source.inputs.as_slice(), &complaint)
-    {
+    if let (Some(_), [], Some(complaint)) = (&source.example, source.inputs.as_slice(), &complaint) {
         return Err(LoadError::Config(format!(
             "model '{}' does not answer its own example: {}",
             source.name,
@@ -192,15 +167,11 @@ fn without_trial(
         None => ("no candidate for its inputs was found".to_owned(), None),
     };
     if let Some(signature) = open {
-        return Ok(Inferred {
-            remarks: vec![open::remark(&reason)],
-            ..Inferred::of(signature)
-        });
+        return Ok(Inferred { remarks: vec![open::remark(&reason)], ..Inferred::of(signature) });
     }
     let arguments = runner.module.arguments().iter();
-    let arguments: Vec<String> = arguments
-        .map(|argument| format!("{}: {}", argument.name, argument.type_text))
-        .collect();
+    let arguments: Vec<String> =
+        arguments.map(|argument| format!("{}: {}", argument.name, argument.type_text)).collect();
     Err(LoadError::Config(format!(
         "the inputs and outputs of model '{}' cannot be inferred: forward takes ({}), and the trial run that got \
          furthest failed: {reason}. Add them to config.pbtxt, each with name, data_type and dims, or put a request \

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use weir_protocol::{DataType, Tensor};
 use weir_runtime::backend::{
-    Affinity, Answer, Batch, Column, Instance, Leeway, LoadError, ModelError, Overlap, Pending,
-    Signature, Started, TensorConfig, Timing,
+    Affinity, Answer, Batch, Column, Instance, Leeway, LoadError, ModelError, Overlap, Pending, Signature, Started,
+    TensorConfig, Timing,
 };
 
 use crate::binding::Binding;
@@ -85,15 +85,8 @@ impl Instance for TorchInstance {
 
     fn start(&mut self, batch: &Batch) -> Result<Started, ModelError> {
         let inputs = &self.plan.signature.inputs;
-        let columns: Vec<Option<&Column>> = inputs
-            .iter()
-            .map(|input| {
-                batch
-                    .columns
-                    .iter()
-                    .find(|column| *column.name == *input.name)
-            })
-            .collect();
+        let columns: Vec<Option<&Column>> =
+            inputs.iter().map(|input| batch.columns.iter().find(|column| *column.name == *input.name)).collect();
         match self.runner.start(&self.plan.binding, &columns)? {
             StartedRun::Done(run_outputs, timing) => {
                 let bytes = columns.iter().flatten().map(|column| gather::bytes(column));
@@ -103,11 +96,9 @@ impl Instance for TorchInstance {
                 let answer = self.plan.answer(&run_outputs, batch.rows, timing);
                 answer.map(Started::Done)
             }
-            StartedRun::Queued(run) => Ok(Started::Pending(Box::new(QueuedBatch {
-                plan: Arc::clone(&self.plan),
-                run,
-                rows: batch.rows,
-            }))),
+            StartedRun::Queued(run) => {
+                Ok(Started::Pending(Box::new(QueuedBatch { plan: Arc::clone(&self.plan), run, rows: batch.rows })))
+            }
         }
     }
 }
@@ -127,35 +118,21 @@ impl Pending for QueuedBatch {
 }
 
 impl Plan {
-    fn answer(
-        &self,
-        run_outputs: &[RunOutput],
-        rows: usize,
-        mut timing: Timing,
-    ) -> Result<Answer, ModelError> {
+    fn answer(&self, run_outputs: &[RunOutput], rows: usize, mut timing: Timing) -> Result<Answer, ModelError> {
         let mut stopwatch = Stopwatch::start();
         let outputs = self.name_outputs(run_outputs, rows)?;
         timing.output += stopwatch.lap();
-        Ok(Answer {
-            outputs,
-            parameters: Vec::new(),
-            timing,
-        })
+        Ok(Answer { outputs, parameters: Vec::new(), timing })
     }
 
     /// Selects the signature's outputs and checks them against it.
-    fn name_outputs(
-        &self,
-        run_outputs: &[RunOutput],
-        rows: usize,
-    ) -> Result<Vec<Tensor>, ModelError> {
+    fn name_outputs(&self, run_outputs: &[RunOutput], rows: usize) -> Result<Vec<Tensor>, ModelError> {
         let rows = (self.signature.max_batch_size > 0).then_some(rows);
         let chosen = self.outputs.choose(&self.signature.outputs, run_outputs)?;
         let outputs = self.signature.outputs.iter().zip(chosen);
         outputs
             .map(|(output, run_output)| {
-                let run_output =
-                    run_output.map_or_else(|| outputs::empty(output, rows), Clone::clone);
+                let run_output = run_output.map_or_else(|| outputs::empty(output, rows), Clone::clone);
                 name_output(output, run_output, (rows, self.signature.leeway))
             })
             .collect()
@@ -215,14 +192,10 @@ fn check_rows(output: &TensorConfig, sizes: &[i64], rows: Option<usize>) -> Resu
         return Ok(()); // a scalar is as good as any other
     };
     let Some(&first) = sizes.first() else {
-        return Err(ModelError::Failed(format!(
-            "output '{name}' is a scalar which is not supported."
-        )));
+        return Err(ModelError::Failed(format!("output '{name}' is a scalar which is not supported.")));
     };
     if rows as i64 != first {
-        return Err(ModelError::Failed(format!(
-            "output '{name}' has {first} rows for a batch of {rows}"
-        )));
+        return Err(ModelError::Failed(format!("output '{name}' has {first} rows for a batch of {rows}")));
     }
     Ok(())
 }

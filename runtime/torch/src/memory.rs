@@ -29,10 +29,7 @@ impl Cap {
                 "the weights take {weights} bytes and leave none of the {limit} of GPU_MEM_LIMIT: increase it"
             ));
         }
-        Ok(Self {
-            per_run,
-            too_large: AtomicU64::new(u64::MAX),
-        })
+        Ok(Self { per_run, too_large: AtomicU64::new(u64::MAX) })
     }
 
     /// Refuses a batch as large as one that exceeded the limit before.

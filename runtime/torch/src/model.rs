@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use weir_runtime::backend::{
-    Backend, Device, Instance, LoadError, Model, ModelSource, Signature, WarmUp, WarmUpInput,
-};
+use weir_runtime::backend::{Backend, Device, Instance, LoadError, Model, ModelSource, Signature, WarmUp, WarmUpInput};
 
 use crate::examine::{self, Verdict, Verdicts};
 use crate::file;
@@ -41,10 +39,7 @@ impl TorchBackend {
     }
 
     fn of(sandbox: Sandbox) -> Self {
-        Self {
-            sandbox,
-            verdicts: Verdicts::default(),
-        }
+        Self { sandbox, verdicts: Verdicts::default() }
     }
 }
 
@@ -84,9 +79,7 @@ impl Backend for TorchBackend {
             weights,
             settings,
             warm_up: verdict.warm_up.into(),
-            doubt: verdict
-                .doubt
-                .map(|how| format!("in doubt: the trial {how}")),
+            doubt: verdict.doubt.map(|how| format!("in doubt: the trial {how}")),
             _trim: trim,
         }))
     }
@@ -151,11 +144,7 @@ fn warn_in_training(source: &ModelSource, runner: &Runner) {
 }
 
 /// The signature that trials have shown, or one that the model has without them.
-fn signature_of(
-    source: &ModelSource,
-    runner: &Runner,
-    verdict: &Verdict,
-) -> Result<Signature, LoadError> {
+fn signature_of(source: &ModelSource, runner: &Runner, verdict: &Verdict) -> Result<Signature, LoadError> {
     match &verdict.signature {
         Some(signature) => Ok(signature.clone()),
         None => infer::in_doubt(source, runner, verdict.doubt.as_deref().unwrap_or_default()),

@@ -57,15 +57,7 @@ impl Module {
         };
         let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: both texts are NUL-terminated, and both results are valid for writes.
-        let status = unsafe {
-            ffi::weir_module_load(
-                path.as_ptr(),
-                c_method.as_ptr(),
-                index,
-                &mut raw,
-                &mut error,
-            )
-        };
+        let status = unsafe { ffi::weir_module_load(path.as_ptr(), c_method.as_ptr(), index, &mut raw, &mut error) };
         Fault::check(status, error)?;
         // SAFETY: the module was just loaded.
         let returned = unsafe { returned(ffi::weir_module_result(raw)) };
@@ -98,8 +90,7 @@ impl Module {
         let path = c_path(path)?;
         let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: `path` is NUL-terminated, and both results are valid for writes.
-        let status =
-            unsafe { ffi::weir_module_load_optimized(path.as_ptr(), &mut raw, &mut error) };
+        let status = unsafe { ffi::weir_module_load_optimized(path.as_ptr(), &mut raw, &mut error) };
         Fault::check(status, error)?;
         Ok(Self {
             raw,
@@ -128,10 +119,7 @@ impl Module {
         // SAFETY: the array lives as long as the module; it is copied at once.
         unsafe {
             ffi::weir_module_parameters(self.raw, &mut first, &mut count);
-            slice(first, count)
-                .iter()
-                .filter_map(|shape| example(*shape))
-                .collect()
+            slice(first, count).iter().filter_map(|shape| example(*shape)).collect()
         }
     }
 

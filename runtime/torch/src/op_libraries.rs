@@ -24,10 +24,7 @@ pub(crate) fn open(model: &str, libraries: &[PathBuf]) -> Result<(), LoadError> 
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     for path in libraries {
         open_one(&mut open, path).map_err(|reason| {
-            LoadError::File(format!(
-                "op library '{}' of model '{model}' {reason}",
-                path.display()
-            ))
+            LoadError::File(format!("op library '{}' of model '{model}' {reason}", path.display()))
         })?;
     }
     Ok(())
@@ -55,10 +52,7 @@ fn read(path: &Path) -> Result<Contents, String> {
     })?;
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);
-    Ok(Contents {
-        size: bytes.len(),
-        hash: hasher.finish(),
-    })
+    Ok(Contents { size: bytes.len(), hash: hasher.finish() })
 }
 
 /// Says what to do about a library that cannot be opened, before the loader's own reason.
@@ -69,17 +63,9 @@ fn explain(reason: &str, open: &BTreeMap<Contents, PathBuf>) -> String {
          with TORCH_LIBRARY of torch/library.h"
             .to_owned()
     } else if any(&["_cuda", "libcud", "libcublas", "libnv"]) {
-        "needs CUDA libraries that are not here: build it for the processor, or run it where a GPU is used"
-            .to_owned()
-    } else if any(&[
-        "multiple times",
-        "Only a single TORCH_LIBRARY",
-        "already registered",
-    ]) {
-        let others: Vec<String> = open
-            .values()
-            .map(|path| path.display().to_string())
-            .collect();
+        "needs CUDA libraries that are not here: build it for the processor, or run it where a GPU is used".to_owned()
+    } else if any(&["multiple times", "Only a single TORCH_LIBRARY", "already registered"]) {
+        let others: Vec<String> = open.values().map(|path| path.display().to_string()).collect();
         format!(
             "registers operators that are registered already, by {}: a process can hold one library of each, so \
              restart the server with this one alone",
@@ -105,30 +91,15 @@ mod tests {
     #[test]
     fn the_reason_comes_with_what_to_do() {
         for (reason, said) in [
-            (
-                "libtorch_python.so: cannot open shared object file",
-                "needs Python",
-            ),
+            ("libtorch_python.so: cannot open shared object file", "needs Python"),
             ("a.so: undefined symbol: PyLong_FromLong", "needs Python"),
             ("a.so: undefined symbol: _PyObject_New", "needs Python"),
-            (
-                "libcudart.so.13: cannot open shared object file",
-                "needs CUDA",
-            ),
-            (
-                "libc10_cuda.so: cannot open shared object file",
-                "needs CUDA",
-            ),
-            (
-                "Tried to register an operator (x) multiple times",
-                "restart",
-            ),
+            ("libcudart.so.13: cannot open shared object file", "needs CUDA"),
+            ("libc10_cuda.so: cannot open shared object file", "needs CUDA"),
+            ("Tried to register an operator (x) multiple times", "restart"),
             ("a.so: undefined symbol: _ZN3c105ErrorC2E", "same version"),
             ("a.so: invalid ELF header", "not a shared library"),
-            (
-                "libmine.so: cannot open shared object file",
-                "cannot be opened",
-            ),
+            ("libmine.so: cannot open shared object file", "cannot be opened"),
         ] {
             let text = explain(reason, &BTreeMap::new());
             assert!(text.contains(said) && text.contains(reason), "{text}");

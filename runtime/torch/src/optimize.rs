@@ -39,11 +39,7 @@ const MIN_DIFFERENCE: f64 = 0.05;
 const TOLERANCE: f64 = 1e-4;
 
 /// Returns the optimised module if it is faster and has the same outputs.
-pub(crate) fn faster_module(
-    source: &ModelSource,
-    runner: &Runner,
-    found: &RunnableInput,
-) -> Option<Arc<Module>> {
+pub(crate) fn faster_module(source: &ModelSource, runner: &Runner, found: &RunnableInput) -> Option<Arc<Module>> {
     let on_cpu = matches!(runner.placement, Placement::Processor);
     // What a module writes to cannot become constants of its code.
     let writes = runner.module.self_writes().reason().is_some();
@@ -75,22 +71,14 @@ fn compare(
         return Ok(None);
     }
     let module = runner.module.load_optimized(&source.path);
-    let other = Runner {
-        module: Arc::new(module.map_err(|fault| fault.to_string())?),
-        ..runner.clone()
-    };
+    let other = Runner { module: Arc::new(module.map_err(|fault| fault.to_string())?), ..runner.clone() };
     let (as_saved, optimised) = (trial(source, runner, found)?, trial(source, &other, found)?);
     let (other_outputs, other_time) = warm_up_and_run(&optimised, columns, threads)?;
     let (time, other_time) = least_times([&as_saved, &optimised], [time, other_time], |trial| {
         run(trial, columns, threads).map(|(_, time)| time)
     })?;
     drop(optimised);
-    tracing::debug!(
-        model = source.name,
-        ?time,
-        ?other_time,
-        "compared with the module optimised for inference"
-    );
+    tracing::debug!(model = source.name, ?time, ?other_time, "compared with the module optimised for inference");
     let better = is_faster(time, other_time) && outputs_match(&outputs, &other_outputs);
     Ok(better.then_some(other.module))
 }
@@ -110,21 +98,13 @@ fn least_times(
     Ok((time, other_time))
 }
 
-fn trial<'a>(
-    source: &'a ModelSource,
-    runner: &'a Runner,
-    found: &'a RunnableInput,
-) -> Result<Trial<'a>, String> {
+fn trial<'a>(source: &'a ModelSource, runner: &'a Runner, found: &'a RunnableInput) -> Result<Trial<'a>, String> {
     let trial = Trial::of(source, runner, &found.inputs, found.fill);
     trial.map_err(|error| error.to_string())
 }
 
 /// Returns the outputs and the time of a run after the warm-up.
-fn warm_up_and_run(
-    trial: &Trial<'_>,
-    columns: &[Column],
-    threads: i32,
-) -> Result<(Vec<RunOutput>, Duration), String> {
+fn warm_up_and_run(trial: &Trial<'_>, columns: &[Column], threads: i32) -> Result<(Vec<RunOutput>, Duration), String> {
     for _ in 0..WARM_UP_RUNS {
         trial.run_on(columns)?;
     }
@@ -133,11 +113,7 @@ fn warm_up_and_run(
 
 /// Returns the outputs and the time of a run: with one thread its processor time, which other load does not
 /// lengthen; with several the wall time.
-fn run(
-    trial: &Trial<'_>,
-    columns: &[Column],
-    threads: i32,
-) -> Result<(Vec<RunOutput>, Duration), String> {
+fn run(trial: &Trial<'_>, columns: &[Column], threads: i32) -> Result<(Vec<RunOutput>, Duration), String> {
     let before = stopwatch::thread_time();
     let (outcomes, elapsed) = trial.run_on(columns)?;
     let time = match threads {
@@ -171,25 +147,17 @@ fn is_same(one: &RunOutput, other: &RunOutput) -> bool {
     let Some(datatype) = one.datatype.filter(|datatype| is_float(*datatype)) else {
         return one.data == other.data;
     };
-    let (one, other) = (
-        element::decode(datatype, &one.data),
-        element::decode(datatype, &other.data),
-    );
+    let (one, other) = (element::decode(datatype, &one.data), element::decode(datatype, &other.data));
     let finite = one.iter().filter(|element| element.is_finite());
     let largest = finite.fold(0.0, |largest: f64, element| largest.max(element.abs()));
     let near = |(left, right): (&f64, &f64)| {
-        left == right
-            || (left.is_nan() && right.is_nan())
-            || (left - right).abs() <= TOLERANCE * largest
+        left == right || (left.is_nan() && right.is_nan()) || (left - right).abs() <= TOLERANCE * largest
     };
     one.len() == other.len() && one.iter().zip(&other).all(near)
 }
 
 fn is_float(datatype: DataType) -> bool {
-    matches!(
-        datatype,
-        DataType::Fp16 | DataType::Bf16 | DataType::Fp32 | DataType::Fp64
-    )
+    matches!(datatype, DataType::Fp16 | DataType::Bf16 | DataType::Fp32 | DataType::Fp64)
 }
 
 #[cfg(test)]

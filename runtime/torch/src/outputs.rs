@@ -55,9 +55,7 @@ pub(crate) fn bind(
         Returned::Fixed(paths) => fixed(model, paths, outputs).map(OutputBinding::Fixed),
         Returned::List => Ok(OutputBinding::List(by_triton(), rest)),
         Returned::Keyed => Ok(OutputBinding::Keyed(rest)),
-        Returned::Unservable(reason) => Err(LoadError::Config(format!(
-            "unable to load model '{model}': {reason}"
-        ))),
+        Returned::Unservable(reason) => Err(LoadError::Config(format!("unable to load model '{model}': {reason}"))),
     }
 }
 
@@ -73,18 +71,13 @@ impl OutputBinding {
                 let pairs = outputs.iter().zip(indices);
                 let chosen = pairs.map(|(output, &index)| {
                     let found = run_outputs.get(index);
-                    found
-                        .map(Some)
-                        .ok_or_else(|| absent(output, run_outputs.len()))
+                    found.map(Some).ok_or_else(|| absent(output, run_outputs.len()))
                 });
                 chosen.collect()
             }
             Self::List(indices, rest) => {
                 check_length(indices, run_outputs, *rest)?;
-                Ok(indices
-                    .iter()
-                    .map(|&index| run_outputs.get(index))
-                    .collect())
+                Ok(indices.iter().map(|&index| run_outputs.get(index)).collect())
             }
             Self::Keyed(rest) => choose_by_name(outputs, run_outputs, *rest),
         }
@@ -102,19 +95,11 @@ pub(crate) fn empty(output: &TensorConfig, rows: Option<usize>) -> RunOutput {
         }
     }
     sizes.splice(0..0, rows.map(|rows| rows as i64));
-    RunOutput {
-        datatype: Some(output.datatype),
-        sizes,
-        data: bytes::Bytes::new(),
-        path: None,
-    }
+    RunOutput { datatype: Some(output.datatype), sizes, data: bytes::Bytes::new(), path: None }
 }
 
 fn fixed(model: &str, paths: &[String], outputs: &[TensorConfig]) -> Result<Vec<usize>, LoadError> {
-    let found: Vec<Option<usize>> = outputs
-        .iter()
-        .map(|output| find(paths, &output.name))
-        .collect();
+    let found: Vec<Option<usize>> = outputs.iter().map(|output| find(paths, &output.name)).collect();
     if let Some(found) = found.iter().copied().collect() {
         return Ok(found);
     }
@@ -122,10 +107,7 @@ fn fixed(model: &str, paths: &[String], outputs: &[TensorConfig]) -> Result<Vec<
     let nested = paths.iter().any(|path| path.contains('.'));
     let by_index = by_index(outputs);
     if found.iter().flatten().any(named) || (nested && by_index.is_some()) {
-        let unknown = outputs
-            .iter()
-            .zip(&found)
-            .find(|(_, found)| found.is_none());
+        let unknown = outputs.iter().zip(&found).find(|(_, found)| found.is_none());
         let name = unknown.map_or("", |(output, _)| &output.name);
         return Err(LoadError::Config(format!(
             "unable to load model '{model}': it has no output '{name}'; its outputs are {}",
@@ -171,11 +153,7 @@ fn no_such_index(output: &TensorConfig, count: usize) -> String {
     )
 }
 
-fn check_length(
-    indices: &[usize],
-    run_outputs: &[RunOutput],
-    rest: Rest,
-) -> Result<(), ModelError> {
+fn check_length(indices: &[usize], run_outputs: &[RunOutput], rest: Rest) -> Result<(), ModelError> {
     match rest {
         Rest::Unexpected if run_outputs.len() > indices.len() => Err(ModelError::Failed(format!(
             "the model returned a list of {} tensors, more than the {} that it returned when it was loaded: \
@@ -200,10 +178,7 @@ fn choose_by_name<'a>(
     let found = outputs.iter().map(|output| {
         find(&paths, &output.name).ok_or_else(|| {
             let name = &output.name;
-            ModelError::Failed(format!(
-                "the model returned no output '{name}' for this input, only {}",
-                names()
-            ))
+            ModelError::Failed(format!("the model returned no output '{name}' for this input, only {}", names()))
         })
     });
     let found = found.collect::<Result<Vec<usize>, _>>()?;
@@ -215,9 +190,7 @@ fn choose_by_name<'a>(
             display(&paths[index]),
             names()
         ))),
-        (Rest::Unexpected | Rest::Dropped, _) => {
-            Ok(found.iter().map(|&index| run_outputs.get(index)).collect())
-        }
+        (Rest::Unexpected | Rest::Dropped, _) => Ok(found.iter().map(|&index| run_outputs.get(index)).collect()),
     }
 }
 
@@ -256,9 +229,7 @@ fn names_of(paths: &[String]) -> Vec<String> {
             let same = |other: &&String| self::key(other) == Some(*key);
             paths.iter().filter(same).count() == 1
         };
-        key(path)
-            .filter(alone)
-            .map_or_else(|| format!("OUTPUT__{shown}"), str::to_owned)
+        key(path).filter(alone).map_or_else(|| format!("OUTPUT__{shown}"), str::to_owned)
     };
     paths.iter().map(name).collect()
 }
@@ -266,9 +237,7 @@ fn names_of(paths: &[String]) -> Vec<String> {
 /// The path without the marks of its positions.
 fn display(path: &str) -> String {
     let steps = path.split('.');
-    let steps: Vec<&str> = steps
-        .map(|step| step.strip_prefix('#').unwrap_or(step))
-        .collect();
+    let steps: Vec<&str> = steps.map(|step| step.strip_prefix('#').unwrap_or(step)).collect();
     steps.join(".")
 }
 

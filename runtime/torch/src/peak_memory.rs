@@ -30,11 +30,7 @@ pub(crate) struct PeakMemory {
 impl Default for PeakMemory {
     /// Allows the first trim at once.
     fn default() -> Self {
-        Self {
-            peak: 0,
-            small_batches: 0,
-            worked: MIN_WORK,
-        }
+        Self { peak: 0, small_batches: 0, worked: MIN_WORK }
     }
 }
 
@@ -53,11 +49,7 @@ impl PeakMemory {
         if self.small_batches < MIN_SMALL_BATCHES || self.worked < MIN_WORK {
             return false;
         }
-        *self = Self {
-            peak: 0,
-            small_batches: 0,
-            worked: Duration::ZERO,
-        };
+        *self = Self { peak: 0, small_batches: 0, worked: Duration::ZERO };
         true
     }
 }

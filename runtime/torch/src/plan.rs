@@ -13,11 +13,7 @@ use crate::settings::Settings;
 use crate::weights::LoadedModule;
 
 /// Makes the runner of a module on its device.
-pub(crate) fn runner(
-    settings: &Settings,
-    loaded: LoadedModule,
-    device: Device,
-) -> Result<Runner, LoadError> {
+pub(crate) fn runner(settings: &Settings, loaded: LoadedModule, device: Device) -> Result<Runner, LoadError> {
     let placement = match device {
         Device::Cpu => Placement::Processor,
         Device::Cuda(index) => Placement::Cuda(Gpu {
@@ -26,28 +22,16 @@ pub(crate) fn runner(
             cache: settings.cache,
         }),
     };
-    Ok(Runner {
-        module: loaded.module,
-        placement,
-        options: settings.run,
-        intra_op_threads: settings.intra_op_threads,
-    })
+    Ok(Runner { module: loaded.module, placement, options: settings.run, intra_op_threads: settings.intra_op_threads })
 }
 
 /// Takes the signature from the configuration if it is complete, otherwise infers the rest.
 ///
 /// # Errors
 /// [`LoadError`] also where the model returns what no output can hold.
-pub(crate) fn signature(
-    source: &ModelSource,
-    runner: &Runner,
-    doubt: Option<&str>,
-) -> Result<Inferred, LoadError> {
+pub(crate) fn signature(source: &ModelSource, runner: &Runner, doubt: Option<&str>) -> Result<Inferred, LoadError> {
     if let Returned::Unservable(reason) = runner.module.returned() {
-        return Err(LoadError::Config(format!(
-            "unable to load model '{}': {reason}",
-            source.name
-        )));
+        return Err(LoadError::Config(format!("unable to load model '{}': {reason}", source.name)));
     }
     match source.max_batch_size {
         Some(max_batch_size) if !source.inputs.is_empty() && !source.outputs.is_empty() => {
@@ -63,11 +47,7 @@ pub(crate) fn signature(
 }
 
 /// Binds the signature's inputs and outputs to the module's.
-pub(crate) fn bind(
-    source: &ModelSource,
-    runner: &Runner,
-    signature: Signature,
-) -> Result<Plan, LoadError> {
+pub(crate) fn bind(source: &ModelSource, runner: &Runner, signature: Signature) -> Result<Plan, LoadError> {
     let (module, name) = (&runner.module, &source.name);
     let rest = match source.outputs.as_slice() {
         [] => Rest::Unexpected,

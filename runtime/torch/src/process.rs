@@ -35,57 +35,20 @@ thread_local! {
 
 /// Applies the settings that no model has set before; warns of the others if they differ.
 pub(crate) fn apply(model: &str, settings: ProcessSettings) {
-    let ProcessSettings {
-        inter_op_threads,
-        jit_executor,
-        jit_profiling,
-        tensor_fuser,
-        disable_cudnn,
-    } = settings;
+    let ProcessSettings { inter_op_threads, jit_executor, jit_profiling, tensor_fuser, disable_cudnn } = settings;
     let mut applied = APPLIED.lock().unwrap_or_else(PoisonError::into_inner);
-    let switch =
-        |name, applied: &mut Option<bool>, value, set: unsafe extern "C" fn(i32), invert| {
-            apply_once(model, name, applied, value, |value: bool| {
-                // SAFETY: the shim's switches take any number and write an atomic.
-                unsafe { set((value != invert).into()) }
-            });
-        };
-    switch(
-        "ENABLE_JIT_EXECUTOR",
-        &mut applied.jit_executor,
-        jit_executor,
-        ffi::weir_set_jit_executor,
-        false,
-    );
-    switch(
-        "ENABLE_JIT_PROFILING",
-        &mut applied.jit_profiling,
-        jit_profiling,
-        ffi::weir_set_jit_profiling,
-        false,
-    );
-    switch(
-        "ENABLE_TENSOR_FUSER",
-        &mut applied.tensor_fuser,
-        tensor_fuser,
-        ffi::weir_set_tensor_fuser,
-        false,
-    );
-    switch(
-        "DISABLE_CUDNN",
-        &mut applied.disable_cudnn,
-        disable_cudnn,
-        ffi::weir_set_cudnn,
-        true,
-    );
+    let switch = |name, applied: &mut Option<bool>, value, set: unsafe extern "C" fn(i32), invert| {
+        apply_once(model, name, applied, value, |value: bool| {
+            // SAFETY: the shim's switches take any number and write an atomic.
+            unsafe { set((value != invert).into()) }
+        });
+    };
+    switch("ENABLE_JIT_EXECUTOR", &mut applied.jit_executor, jit_executor, ffi::weir_set_jit_executor, false);
+    switch("ENABLE_JIT_PROFILING", &mut applied.jit_profiling, jit_profiling, ffi::weir_set_jit_profiling, false);
+    switch("ENABLE_TENSOR_FUSER", &mut applied.tensor_fuser, tensor_fuser, ffi::weir_set_tensor_fuser, false);
+    switch("DISABLE_CUDNN", &mut applied.disable_cudnn, disable_cudnn, ffi::weir_set_cudnn, true);
     let threads = &mut applied.inter_op_threads;
-    apply_once(
-        model,
-        "INTER_OP_THREAD_COUNT",
-        threads,
-        inter_op_threads,
-        set_inter_op_threads,
-    );
+    apply_once(model, "INTER_OP_THREAD_COUNT", threads, inter_op_threads, set_inter_op_threads);
 }
 
 /// Sets the JIT's profiling of first runs, unless a model has set `ENABLE_JIT_PROFILING`: on once a model is on
@@ -129,8 +92,7 @@ pub(crate) fn open_library(name: &str) -> Result<(), String> {
 /// Opens a library of operators, permanently. It is opened in a child process first, so that one that throws or
 /// crashes as it is opened harms only that.
 pub(crate) fn open_operators(path: &Path) -> Result<(), Fault> {
-    let path = CString::new(path.as_os_str().as_bytes())
-        .map_err(|error| Fault::Raised(error.to_string()))?;
+    let path = CString::new(path.as_os_str().as_bytes()).map_err(|error| Fault::Raised(error.to_string()))?;
     let mut error = ptr::null_mut();
     // SAFETY: `path` is NUL-terminated and `error` valid for writes. The library's initialisers are the user's
     // code, as the model is; a child process has run them without harm.

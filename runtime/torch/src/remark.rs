@@ -15,21 +15,11 @@ pub(crate) struct Remark {
 
 impl Remark {
     pub(crate) fn new(message: &str, reason: impl Into<String>, instead: &str) -> Self {
-        Self {
-            message: message.to_owned(),
-            reason: reason.into(),
-            instead: instead.to_owned(),
-        }
+        Self { message: message.to_owned(), reason: reason.into(), instead: instead.to_owned() }
     }
 
     /// Warns the operator of the model.
     pub(crate) fn log(&self, model: &str) {
-        tracing::warn!(
-            model,
-            reason = self.reason,
-            instead = self.instead,
-            "{}",
-            self.message
-        );
+        tracing::warn!(model, reason = self.reason, instead = self.instead, "{}", self.message);
     }
 }

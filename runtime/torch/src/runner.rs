@@ -90,10 +90,7 @@ impl Runner {
         if self.module.self_writes().reason().is_none() {
             return Ok(None);
         }
-        Ok(Some(Self {
-            module: Arc::new(self.module.copy()?),
-            ..self.clone()
-        }))
+        Ok(Some(Self { module: Arc::new(self.module.copy()?), ..self.clone() }))
     }
 
     /// Returns a runner of a copy on the processor.
@@ -101,11 +98,7 @@ impl Runner {
     /// # Errors
     /// The reason that there is none, in words that follow "because".
     pub(crate) fn on_processor(&self) -> Result<Self, String> {
-        Ok(Self {
-            module: Arc::new(self.module.on_processor()?),
-            placement: Placement::Processor,
-            ..self.clone()
-        })
+        Ok(Self { module: Arc::new(self.module.on_processor()?), placement: Placement::Processor, ..self.clone() })
     }
 
     /// Runs one batch. `columns` are in the binding's order, `None` for an input that no request has. The
@@ -122,11 +115,7 @@ impl Runner {
     }
 
     /// Starts a run as [`Runner::run`] does, but does not wait for a CUDA device.
-    pub(crate) fn start(
-        &self,
-        binding: &Binding,
-        columns: &[Option<&Column>],
-    ) -> Result<StartedRun, ModelError> {
+    pub(crate) fn start(&self, binding: &Binding, columns: &[Option<&Column>]) -> Result<StartedRun, ModelError> {
         process::set_intra_op_threads(self.intra_op_threads).map_err(Fault::of_run)?;
         match &self.placement {
             Placement::Processor => self.run_on_cpu(binding, columns),
@@ -134,29 +123,17 @@ impl Runner {
         }
     }
 
-    fn run_on_cpu(
-        &self,
-        binding: &Binding,
-        columns: &[Option<&Column>],
-    ) -> Result<StartedRun, ModelError> {
+    fn run_on_cpu(&self, binding: &Binding, columns: &[Option<&Column>]) -> Result<StartedRun, ModelError> {
         let (mut stopwatch, mut timing) = (Stopwatch::start(), Timing::default());
         let values = self.values(binding, columns)?;
         timing.input = stopwatch.lap();
-        let run = self
-            .module
-            .run(&values, self.options, Metering::Off, None)
-            .map_err(Fault::of_run)?;
+        let run = self.module.run(&values, self.options, Metering::Off, None).map_err(Fault::of_run)?;
         timing.infer = stopwatch.lap();
         let outputs = convert_outputs(run.outputs, run.paths);
         Ok(StartedRun::Done(outputs, timing))
     }
 
-    fn queue(
-        &self,
-        gpu: &Gpu,
-        binding: &Binding,
-        columns: &[Option<&Column>],
-    ) -> Result<QueuedRun, ModelError> {
+    fn queue(&self, gpu: &Gpu, binding: &Binding, columns: &[Option<&Column>]) -> Result<QueuedRun, ModelError> {
         let inputs = columns.iter().flatten().map(|column| gather::bytes(column));
         let inputs = inputs.sum::<usize>() as u64;
         gpu.admit(inputs)?;
@@ -176,20 +153,12 @@ impl Runner {
             Ok(run.outputs)
         })?;
         gpu.record(inputs, peak.get())?;
-        Ok(QueuedRun {
-            batch,
-            paths: paths.take(),
-            gpu: gpu.clone(),
-            input: input.get(),
-        })
+        Ok(QueuedRun { batch, paths: paths.take(), gpu: gpu.clone(), input: input.get() })
     }
 
     fn values(&self, binding: &Binding, columns: &[Option<&Column>]) -> Result<Values, ModelError> {
         match binding {
-            Binding::Positional {
-                argument_of,
-                arguments,
-            } => {
+            Binding::Positional { argument_of, arguments } => {
                 let mut values: Vec<Value> = (0..*arguments).map(|_| Value::Absent).collect();
                 for (&index, column) in argument_of.iter().zip(columns) {
                     if let Some(column) = column {
@@ -215,22 +184,16 @@ impl Runner {
     /// request's bytes are copied: they are needed again if the batch fails and its requests run alone.
     fn value(&self, column: &Column, argument: &Argument) -> Result<Value, ModelError> {
         check_datatype(column, argument).map_err(ModelError::Failed)?;
-        let (Some(element_type), Some(size)) = (
-            element::element_type(column.datatype),
-            column.datatype.size(),
-        ) else {
+        let (Some(element_type), Some(size)) = (element::element_type(column.datatype), column.datatype.size()) else {
             return Ok(Value::Strings(gather::strings(column)));
         };
         gather::check(column, size).map_err(ModelError::Failed)?;
         let sizes: Vec<i64> = column.shape.signed().collect();
         let fill = |out: &mut _| gather::gather(column, size, out);
         let tensor = match &self.placement {
-            Placement::Cuda(gpu) if !argument.kind.is_one_value() => {
-                gpu.streams.upload(element_type, &sizes, fill)
-            }
+            Placement::Cuda(gpu) if !argument.kind.is_one_value() => gpu.streams.upload(element_type, &sizes, fill),
             Placement::Cuda(_) => Tensor::filled(element_type, &sizes, fill),
-            Placement::Processor => match gather::single_part(column).filter(|_| !argument.mutated)
-            {
+            Placement::Processor => match gather::single_part(column).filter(|_| !argument.mutated) {
                 Some(data) => Tensor::borrowed(element_type, &sizes, size, data)
                     .transpose()
                     .unwrap_or_else(|| Tensor::filled(element_type, &sizes, fill)),
@@ -264,11 +227,7 @@ impl QueuedRun {
             Cache::Keep => {}
             Cache::EmptyAfterRun => self.gpu.streams.reclaim().map_err(Fault::of_run)?,
         }
-        let timing = Timing {
-            input: self.input,
-            infer: completed.infer,
-            output: completed.output,
-        };
+        let timing = Timing { input: self.input, infer: completed.infer, output: completed.output };
         Ok((convert_outputs(completed.outputs, self.paths), timing))
     }
 }
@@ -286,10 +245,7 @@ fn check_datatype(column: &Column, argument: &Argument) -> Result<(), String> {
     let (name, datatype) = (&column.name, column.datatype);
     let mut parts = column.parts.iter();
     if let Some(other) = parts.find(|part| part.datatype != datatype) {
-        return Err(format!(
-            "input '{name}' of datatype {} is in a batch of {datatype}",
-            other.datatype
-        ));
+        return Err(format!("input '{name}' of datatype {} is in a batch of {datatype}", other.datatype));
     }
     if !binding::takes(argument.kind, datatype) {
         return Err(format!(
@@ -302,9 +258,7 @@ fn check_datatype(column: &Column, argument: &Argument) -> Result<(), String> {
 
 fn convert_outputs(outputs: Vec<Output>, paths: Vec<String>) -> Vec<RunOutput> {
     let mut paths = paths.into_iter();
-    let converted = outputs
-        .into_iter()
-        .map(|output| convert_output(output, paths.next()));
+    let converted = outputs.into_iter().map(|output| convert_output(output, paths.next()));
     converted.collect()
 }
 
@@ -316,11 +270,8 @@ fn convert_output(output: Output, path: Option<String>) -> RunOutput {
             data: tensor.into_bytes(),
             path,
         },
-        Output::Strings { data, count } => RunOutput {
-            datatype: Some(DataType::Bytes),
-            sizes: vec![count as i64],
-            data,
-            path,
-        },
+        Output::Strings { data, count } => {
+            RunOutput { datatype: Some(DataType::Bytes), sizes: vec![count as i64], data, path }
+        }
     }
 }

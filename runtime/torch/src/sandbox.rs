@@ -85,11 +85,7 @@ impl Sandbox {
 
     /// A sandbox whose children are made by that program, which is `weir-runtime`.
     pub(crate) fn of(program: PathBuf) -> Self {
-        Self {
-            program,
-            server: Mutex::default(),
-            running: Mutex::default(),
-        }
+        Self { program, server: Mutex::default(), running: Mutex::default() }
     }
 
     /// Runs the request in a child. `on_report` is called for each of its reports, in order.
@@ -150,10 +146,7 @@ impl Sandbox {
 /// Becomes a fork server, whose children run `child`, if the program was started as one.
 pub(crate) fn serve_if_asked(child: Child) {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments
-        .next()
-        .is_some_and(|argument| argument == ARGUMENT)
-    {
+    if arguments.next().is_some_and(|argument| argument == ARGUMENT) {
         fork_server::serve_on_standard_input(child);
     }
 }
@@ -177,8 +170,6 @@ fn converse(stream: &UnixStream, request: &Request, on_report: &mut impl FnMut(R
             }
             Err(error) => return End::Lost(format!("was lost: {error}")),
         }
-        left = left
-            .saturating_sub(stopwatch.lap())
-            .max(Duration::from_millis(1));
+        left = left.saturating_sub(stopwatch.lap()).max(Duration::from_millis(1));
     }
 }

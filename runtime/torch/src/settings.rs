@@ -110,14 +110,11 @@ impl Settings {
 
 /// Parses the name of the method to run. The key is Weir's own, in either case.
 fn method(parameters: &BTreeMap<String, String>) -> Result<String, LoadError> {
-    let value = parameters
-        .get("method")
-        .or_else(|| parameters.get("METHOD"));
+    let value = parameters.get("method").or_else(|| parameters.get("METHOD"));
     match value.map(|value| value.trim()) {
         None => Ok(FORWARD.to_owned()),
         Some("") => Err(LoadError::Config(
-            "parameter method must be the name of a method that the model exports, not empty"
-                .to_owned(),
+            "parameter method must be the name of a method that the model exports, not empty".to_owned(),
         )),
         Some(name) => Ok(name.to_owned()),
     }
@@ -143,24 +140,19 @@ fn flag(parameters: &BTreeMap<String, String>, name: &str) -> Result<Option<bool
     match value.trim().to_ascii_lowercase().as_str() {
         "true" | "on" | "1" => Ok(Some(true)),
         "false" | "off" | "0" => Ok(Some(false)),
-        _ => Err(LoadError::Config(format!(
-            "parameter {name} must be true or false, not '{value}'"
-        ))),
+        _ => Err(LoadError::Config(format!("parameter {name} must be true or false, not '{value}'"))),
     }
 }
 
-fn number<T: FromStr>(
-    parameters: &BTreeMap<String, String>,
-    name: &str,
-) -> Result<Option<T>, LoadError> {
+fn number<T: FromStr>(parameters: &BTreeMap<String, String>, name: &str) -> Result<Option<T>, LoadError> {
     let Some(value) = parameters.get(name) else {
         return Ok(None);
     };
-    value.trim().parse().map(Some).map_err(|_| {
-        LoadError::Config(format!(
-            "parameter {name} must be a positive number, not '{value}'"
-        ))
-    })
+    value
+        .trim()
+        .parse()
+        .map(Some)
+        .map_err(|_| LoadError::Config(format!("parameter {name} must be a positive number, not '{value}'")))
 }
 
 #[cfg(test)]
@@ -168,9 +160,7 @@ mod tests {
     use super::*;
 
     fn parse(pairs: &[(&str, &str)]) -> Result<Settings, LoadError> {
-        let owned = pairs
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        let owned = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         Settings::parse(&owned.collect())
     }
 
@@ -188,8 +178,7 @@ mod tests {
 
     #[test]
     fn threads_are_those_of_a_machine() {
-        let intra =
-            |value| parse(&[("INTRA_OP_THREAD_COUNT", value)]).map(|all| all.intra_op_threads);
+        let intra = |value| parse(&[("INTRA_OP_THREAD_COUNT", value)]).map(|all| all.intra_op_threads);
         for (value, expected) in [("0", 1), ("-1", 1), (" 8 ", 8), ("1024", 1024)] {
             assert_eq!(intra(value).unwrap(), expected, "{value}");
         }
@@ -230,12 +219,9 @@ mod tests {
 
     #[test]
     fn errors_name_the_parameter() {
-        for (name, value) in [
-            ("INFERENCE_MODE", "maybe"),
-            ("INTER_OP_THREAD_COUNT", "two"),
-            ("GPU_MEM_LIMIT", "2G"),
-            ("method", ""),
-        ] {
+        for (name, value) in
+            [("INFERENCE_MODE", "maybe"), ("INTER_OP_THREAD_COUNT", "two"), ("GPU_MEM_LIMIT", "2G"), ("method", "")]
+        {
             let error = parse(&[(name, value)]).unwrap_err().to_string();
             assert!(error.contains(name) && error.contains(value), "{error}");
         }

@@ -4,10 +4,7 @@
 //! operator, and the loader reads 17 MB of tables to link it; a load and a model's first runs compile. Those
 //! pages stay mapped and resident, though nothing uses them again.
 
-#![expect(
-    unsafe_code,
-    reason = "advises the kernel about a mapping, and trims the C library's heap"
-)]
+#![expect(unsafe_code, reason = "advises the kernel about a mapping, and trims the C library's heap")]
 
 use std::ops::Range;
 
@@ -25,13 +22,7 @@ pub(crate) fn release_memory() {
     for range in unmodified_mappings(&maps) {
         // SAFETY: the range is a private read-only mapping of a file with no page of its own: the pages are
         // the file's, and are read from it again when they are touched.
-        let refused = unsafe {
-            libc::madvise(
-                range.start as *mut libc::c_void,
-                range.len(),
-                libc::MADV_DONTNEED,
-            )
-        };
+        let refused = unsafe { libc::madvise(range.start as *mut libc::c_void, range.len(), libc::MADV_DONTNEED) };
         if refused != 0 {
             tracing::debug!("the kernel keeps the pages of libtorch's start in memory");
         }
@@ -170,11 +161,7 @@ mod tests {
         ] {
             let found = unmodified_mappings(&mapping(permissions, path, own));
             let expected = found_it.then_some(0x7f00..0x7fff);
-            assert_eq!(
-                found.first(),
-                expected.as_ref(),
-                "{permissions} {path} {own}"
-            );
+            assert_eq!(found.first(), expected.as_ref(), "{permissions} {path} {own}");
         }
     }
 

@@ -36,20 +36,14 @@ pub(crate) fn process_time() -> Duration {
 }
 
 fn processor_time(clock: libc::clockid_t) -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is valid for writes.
     unsafe { libc::clock_gettime(clock, &mut time) };
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "durations are reported, and decide nothing"
-)]
+#[expect(clippy::disallowed_methods, reason = "durations are reported, and decide nothing")]
 fn now() -> Instant {
     Instant::now()
 }

@@ -92,8 +92,7 @@ impl Event {
     pub(crate) fn since(&self, from: &Self) -> Result<Duration, Fault> {
         let (mut milliseconds, mut error) = (0.0, ptr::null_mut());
         // SAFETY: both are alive, and the results are valid for writes.
-        let status =
-            unsafe { ffi::weir_event_elapsed(from.raw, self.raw, &mut milliseconds, &mut error) };
+        let status = unsafe { ffi::weir_event_elapsed(from.raw, self.raw, &mut milliseconds, &mut error) };
         Fault::check(status, error)?;
         Ok(Duration::try_from_secs_f64(milliseconds / 1e3).unwrap_or_default())
     }

@@ -94,9 +94,7 @@ impl Tensor {
         let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: `self.raw` is a live tensor, both streams are alive, and the results are valid
         // for writes.
-        let status = unsafe {
-            ffi::weir_tensor_upload(self.raw, on.as_raw(), reader.as_raw(), &mut raw, &mut error)
-        };
+        let status = unsafe { ffi::weir_tensor_upload(self.raw, on.as_raw(), reader.as_raw(), &mut raw, &mut error) };
         Fault::check(status, error)?;
         Ok(Self { raw })
     }
@@ -106,8 +104,7 @@ impl Tensor {
     pub(crate) fn download(&self, on: &Stream) -> Result<Self, Fault> {
         let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: as in `upload`.
-        let status =
-            unsafe { ffi::weir_tensor_download(self.raw, on.as_raw(), &mut raw, &mut error) };
+        let status = unsafe { ffi::weir_tensor_download(self.raw, on.as_raw(), &mut raw, &mut error) };
         Fault::check(status, error)?;
         Ok(Self { raw })
     }
@@ -121,9 +118,7 @@ impl Tensor {
     /// Element type, as the number of its `c10::ScalarType`.
     pub(crate) fn element_type(&self) -> i32 {
         // SAFETY: `self.raw` is a live tensor.
-        unsafe { ffi::weir_tensor_view(self.raw) }
-            .shape
-            .element_type
+        unsafe { ffi::weir_tensor_view(self.raw) }.shape.element_type
     }
 
     /// Dimensions; none for a scalar.
@@ -209,11 +204,7 @@ pub(crate) unsafe fn sizes_of(shape: RawShape) -> Vec<i64> {
 }
 
 fn shape(element_type: i32, sizes: &[i64]) -> RawShape {
-    RawShape {
-        sizes: sizes.as_ptr(),
-        rank: sizes.len(),
-        element_type,
-    }
+    RawShape { sizes: sizes.as_ptr(), rank: sizes.len(), element_type }
 }
 
 /// Frees what [`Tensor::borrowed`] boxed.

@@ -9,8 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use weir_protocol::{DataType, Parameters, Shape};
 use weir_runtime::backend::{
-    Answer, Batch, Column, Instance, ModelError, ModelSource, Part, RequestInfo, Signature,
-    TensorConfig, WarmUpInput,
+    Answer, Batch, Column, Instance, ModelError, ModelSource, Part, RequestInfo, Signature, TensorConfig, WarmUpInput,
 };
 use weir_runtime::check_answer;
 
@@ -71,24 +70,13 @@ pub(crate) fn find(
 }
 
 /// All sizes with the example's values, varied ones and lengths, then the first sizes with others.
-fn attempts(
-    source: &ModelSource,
-    sized: Vec<Vec<TensorConfig>>,
-    max_batch_size: usize,
-) -> Vec<RunnableInput> {
+fn attempts(source: &ModelSource, sized: Vec<Vec<TensorConfig>>, max_batch_size: usize) -> Vec<RunnableInput> {
     let example = source.example.as_ref().map(|_| Fill::Example);
-    let of = |fill: Fill, inputs: &Vec<TensorConfig>| RunnableInput {
-        inputs: inputs.clone(),
-        fill,
-        max_batch_size,
-    };
+    let of = |fill: Fill, inputs: &Vec<TensorConfig>| RunnableInput { inputs: inputs.clone(), fill, max_batch_size };
     let mut all: Vec<RunnableInput> = Vec::new();
     for inputs in &sized {
         // Lengths of sequences are as many as the sequence has.
-        let counts = inputs
-            .iter()
-            .any(is_integer)
-            .then(|| Fill::Counts(longest(inputs)));
+        let counts = inputs.iter().any(is_integer).then(|| Fill::Counts(longest(inputs)));
         let fills = example.into_iter().chain([Fill::Varied]).chain(counts);
         all.extend(fills.map(|fill| of(fill, inputs)));
     }
@@ -125,10 +113,7 @@ pub(crate) fn try_sizes(source: &ModelSource, instance: &mut TorchInstance, foun
         };
         let mut most_rows = 0;
         for rows in batch_sizes(instance.plan.signature.max_batch_size) {
-            let bytes: usize = columns
-                .iter()
-                .map(|column| column.parts[0].data.len())
-                .sum();
+            let bytes: usize = columns.iter().map(|column| column.parts[0].data.len()).sum();
             let spent = process_time().saturating_sub(begun);
             if rows > 1 && (spent > BATCHES || bytes.saturating_mul(rows) > MOST_BYTES) {
                 break;
@@ -144,25 +129,14 @@ pub(crate) fn try_sizes(source: &ModelSource, instance: &mut TorchInstance, foun
     }
 }
 
-fn report_input(
-    instance: &TorchInstance,
-    columns: &[Column],
-    (length, most_rows): (Option<usize>, usize),
-) {
+fn report_input(instance: &TorchInstance, columns: &[Column], (length, most_rows): (Option<usize>, usize)) {
     let batches = usize::from(instance.plan.signature.max_batch_size > 0);
     let part = |input: &TensorConfig| {
         let column = columns.iter().find(|column| *column.name == *input.name)?;
         let inner: Vec<i64> = column.shape.signed().skip(batches).collect();
-        Some(Part {
-            shape: Shape::new(&inner).ok()?,
-            ..column.parts.first()?.clone()
-        })
+        Some(Part { shape: Shape::new(&inner).ok()?, ..column.parts.first()?.clone() })
     };
-    let input = WarmUpInput {
-        length,
-        most_rows,
-        row: instance.plan.signature.inputs.iter().map(part).collect(),
-    };
+    let input = WarmUpInput { length, most_rows, row: instance.plan.signature.inputs.iter().map(part).collect() };
     report(&Report::WarmUp(WarmUpData::of(&input)));
 }
 
@@ -182,11 +156,7 @@ fn padded(source: &ModelSource, found: &RunnableInput, length: Option<usize>) ->
 }
 
 /// One row of each input that is not optional; `None` where the input cannot be made.
-fn columns(
-    source: &ModelSource,
-    instance: &TorchInstance,
-    found: &RunnableInput,
-) -> Option<Vec<Column>> {
+fn columns(source: &ModelSource, instance: &TorchInstance, found: &RunnableInput) -> Option<Vec<Column>> {
     let rows = match instance.plan.signature.max_batch_size {
         0 => Rows::None,
         _ => Rows::Range(0..1),
@@ -207,22 +177,12 @@ fn run(
     let signature = instance.plan.signature.clone();
     let columns = match signature.max_batch_size {
         0 => Some(columns),
-        _ => columns
-            .into_iter()
-            .map(|column| repeated(column, rows))
-            .collect(),
+        _ => columns.into_iter().map(|column| repeated(column, rows)).collect(),
     };
     let Some(columns) = columns else {
         return Err(ModelError::Failed("its inputs are too large".to_owned()));
     };
-    let batch = Batch {
-        rows,
-        columns,
-        requests: vec![RequestInfo {
-            rows,
-            parameters: Arc::new(Parameters::new()),
-        }],
-    };
+    let batch = Batch { rows, columns, requests: vec![RequestInfo { rows, parameters: Arc::new(Parameters::new()) }] };
     limited(rows, || {
         let fresh = instance.rehearsal();
         let fresh = fresh.map_err(|error| ModelError::Failed(error.to_string()))?;
@@ -252,9 +212,7 @@ fn check_dims(source: &ModelSource, signature: &Signature, answer: &Answer) -> R
         let fits = |(own, configured): (&i64, &i64)| *configured < 0 || own == configured;
         if own.len() != configured.len() || !own.iter().zip(configured).all(fits) {
             let name = &config.name;
-            return Err(format!(
-                "output '{name}' has dims {own:?}, where the configuration says {configured:?}"
-            ));
+            return Err(format!("output '{name}' has dims {own:?}, where the configuration says {configured:?}"));
         }
     }
     Ok(())
@@ -270,16 +228,8 @@ fn repeated(column: Column, rows: usize) -> Option<Column> {
     let dims: Vec<i64> = [rows as i64].into_iter().chain(inner).collect();
     let shape = Shape::new(&dims).ok()?;
     let part = column.parts.first()?;
-    let part = Part {
-        shape: shape.clone(),
-        datatype: part.datatype,
-        data: Bytes::from(part.data.repeat(rows)),
-    };
-    Some(Column {
-        shape,
-        parts: vec![part],
-        ..column
-    })
+    let part = Part { shape: shape.clone(), datatype: part.datatype, data: Bytes::from(part.data.repeat(rows)) };
+    Some(Column { shape, parts: vec![part], ..column })
 }
 
 /// 1, 2, 4, … and the largest.

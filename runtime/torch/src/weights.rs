@@ -71,12 +71,8 @@ impl Sharing {
 impl Weights {
     /// Loads the model on each of its devices, or on the processor if it has none.
     pub(crate) fn load(source: &ModelSource, settings: &Settings) -> Result<Self, LoadError> {
-        let unreadable = |error| {
-            LoadError::File(format!(
-                "model file '{}' cannot be read: {error}",
-                source.path.display()
-            ))
-        };
+        let unreadable =
+            |error| LoadError::File(format!("model file '{}' cannot be read: {error}", source.path.display()));
         let mut weights = Self {
             path: source.path.clone(),
             method: settings.method.clone(),
@@ -91,10 +87,7 @@ impl Weights {
             let copies = weights.sharing.modules(instances) as u64;
             let taken = module.device_bytes().saturating_mul(copies);
             let cap = weights.cap(device, settings.memory_limit, taken, instances)?;
-            let on = OnDevice {
-                module: Some(Arc::new(module)),
-                cap,
-            };
+            let on = OnDevice { module: Some(Arc::new(module)), cap };
             by_device.insert(device, on);
         }
         weights.announce(source, settings, &by_device);
@@ -105,12 +98,9 @@ impl Weights {
     /// Returns the module on a device for trials, before any instance has it.
     pub(crate) fn on(&self, device: Device) -> Result<LoadedModule, LoadError> {
         let by_device = self.lock();
-        let found = by_device.get(&device).and_then(|on| {
-            Some(LoadedModule {
-                module: on.module.clone()?,
-                cap: on.cap.clone(),
-            })
-        });
+        let found = by_device
+            .get(&device)
+            .and_then(|on| Some(LoadedModule { module: on.module.clone()?, cap: on.cap.clone() }));
         found.ok_or_else(|| LoadError::Device(format!("the model is not on device {device:?}")))
     }
 
@@ -118,9 +108,7 @@ impl Weights {
     pub(crate) fn for_instance(&self, device: Device) -> Result<LoadedModule, LoadError> {
         let mut by_device = self.lock();
         let Some(on) = by_device.get_mut(&device) else {
-            return Err(LoadError::Device(format!(
-                "the model is not on device {device:?}"
-            )));
+            return Err(LoadError::Device(format!("the model is not on device {device:?}")));
         };
         let module = match self.sharing {
             Sharing::Device => on.module.clone(),
@@ -176,12 +164,7 @@ impl Weights {
     }
 
     /// Logs who has a copy of the weights, why, and the cost, where that is not one for all.
-    fn announce(
-        &self,
-        source: &ModelSource,
-        settings: &Settings,
-        by_device: &HashMap<Device, OnDevice>,
-    ) {
+    fn announce(&self, source: &ModelSource, settings: &Settings, by_device: &HashMap<Device, OnDevice>) {
         let Some(module) = by_device.values().find_map(|on| on.module.as_ref()) else {
             return;
         };
@@ -222,9 +205,7 @@ impl Weights {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Device, OnDevice>> {
-        self.by_device
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.by_device.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -278,10 +259,7 @@ mod tests {
     /// Number of different modules that three instances have.
     fn modules(weights: &Weights) -> usize {
         let instances = [(); 3].map(|()| weights.for_instance(Device::Cpu).unwrap());
-        let mut modules = instances
-            .each_ref()
-            .map(|one| Arc::as_ptr(&one.module))
-            .to_vec();
+        let mut modules = instances.each_ref().map(|one| Arc::as_ptr(&one.module)).to_vec();
         modules.sort_unstable();
         modules.dedup();
         modules.len()
@@ -297,11 +275,7 @@ mod tests {
             ("recurrent", Some("true"), 3),
             ("recurrent", Some("false"), 3),
         ] {
-            assert_eq!(
-                modules(&weights(name, sharing)),
-                expected,
-                "{name} {sharing:?}"
-            );
+            assert_eq!(modules(&weights(name, sharing)), expected, "{name} {sharing:?}");
         }
     }
 

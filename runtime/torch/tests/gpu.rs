@@ -40,10 +40,7 @@ fn gpu(test: &str) -> Option<Device> {
 }
 
 fn on(device: Device, source: ModelSource) -> ModelSource {
-    ModelSource {
-        devices: vec![device],
-        ..source
-    }
+    ModelSource { devices: vec![device], ..source }
 }
 
 fn made(source: &ModelSource) -> Box<dyn Instance> {

@@ -27,14 +27,7 @@ fn the_heap_that_libtorch_fills_uses_huge_pages() -> io::Result<()> {
     let running = Command::new(env!("CARGO_BIN_EXE_weir-runtime"))
         .arg("--model-repository")
         .arg(models.path())
-        .args([
-            "--http-port",
-            "0",
-            "--grpc-port",
-            "0",
-            "--metrics-port",
-            "0",
-        ])
+        .args(["--http-port", "0", "--grpc-port", "0", "--metrics-port", "0"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;

@@ -1,10 +1,7 @@
 //! What fuzz tests share: a loop over mutated inputs, for as long as `WEIR_FUZZ_SECONDS` says, from a fixed seed, so that
 //! a failure comes back.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "a fuzz run is as long as its caller says"
-)]
+#![expect(clippy::disallowed_methods, reason = "a fuzz run is as long as its caller says")]
 
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,11 +20,7 @@ const ROUND: usize = 100;
 ///
 /// # Panics
 /// When `target` panics: with the input.
-pub fn fuzz<I: Debug>(
-    seconds: u64,
-    make: impl Fn(&mut TestRng) -> I,
-    target: impl Fn(&I, &mut TestRng),
-) {
+pub fn fuzz<I: Debug>(seconds: u64, make: impl Fn(&mut TestRng) -> I, target: impl Fn(&I, &mut TestRng)) {
     let asked = std::env::var("WEIR_FUZZ_SECONDS").ok();
     let asked = asked.and_then(|text| text.parse().ok());
     let seconds = asked.unwrap_or(seconds);
@@ -47,12 +40,7 @@ pub fn fuzz<I: Debug>(
 
 /// Makes one to `most` edits of a text of the corpus: bits flipped, bytes of the alphabet put in place of others, bytes put
 /// in and cut out, and pieces of other texts put in.
-pub fn mutate<T: AsRef<[u8]>>(
-    corpus: &[T],
-    alphabet: &[u8],
-    most: usize,
-    rng: &mut TestRng,
-) -> Vec<u8> {
+pub fn mutate<T: AsRef<[u8]>>(corpus: &[T], alphabet: &[u8], most: usize, rng: &mut TestRng) -> Vec<u8> {
     let mut text = corpus[pick(rng, corpus.len())].as_ref().to_vec();
     for _ in 0..=pick(rng, most) {
         let at = pick(rng, text.len());

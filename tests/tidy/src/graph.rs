@@ -11,18 +11,13 @@ use crate::imports::Module;
 #[must_use]
 pub fn circles(edges: &BTreeSet<(Module, Module)>) -> Vec<BTreeSet<Module>> {
     let mut arrows = BTreeMap::<Module, BTreeSet<Module>>::new();
-    for (from, to) in edges
-        .iter()
-        .filter_map(|(from, to)| between_neighbours(from, to))
-    {
+    for (from, to) in edges.iter().filter_map(|(from, to)| between_neighbours(from, to)) {
         arrows.entry(from).or_default().insert(to);
     }
     let mut found = BTreeSet::new();
     for module in arrows.keys() {
         let ahead = reachable(&arrows, module);
-        let circle = ahead
-            .iter()
-            .filter(|other| reachable(&arrows, other).contains(module));
+        let circle = ahead.iter().filter(|other| reachable(&arrows, other).contains(module));
         let circle = circle.cloned().collect::<BTreeSet<_>>();
         if circle.len() > 1 {
             found.insert(circle);
@@ -63,8 +58,7 @@ mod tests {
             imports.add(path, &syn::parse_str(text).unwrap());
         }
         let circles = circles(&imports.edges());
-        let names =
-            |circle: &BTreeSet<Module>| circle.iter().map(|module| module.join("/")).collect();
+        let names = |circle: &BTreeSet<Module>| circle.iter().map(|module| module.join("/")).collect();
         circles.iter().map(names).collect()
     }
 
@@ -81,10 +75,8 @@ mod tests {
 
     #[test]
     fn a_file_and_its_own_folder_may_know_each_other() {
-        let found = circles_of(&[
-            ("queue.rs", "mod credits; use credits::Credit;"),
-            ("queue/credits.rs", "use super::Queue;"),
-        ]);
+        let found =
+            circles_of(&[("queue.rs", "mod credits; use credits::Credit;"), ("queue/credits.rs", "use super::Queue;")]);
         assert!(found.is_empty());
     }
 

@@ -29,11 +29,7 @@ impl Imports {
     /// Adds a file: `path` is relative to the crate's `src`.
     pub fn add(&mut self, path: &str, file: &syn::File) {
         let module = module_of(path);
-        let mut reader = Reader {
-            module: module.clone(),
-            names: Names::default(),
-            tests: Vec::new(),
-        };
+        let mut reader = Reader { module: module.clone(), names: Names::default(), tests: Vec::new() };
         reader.visit_file(file);
         self.tests.extend(reader.tests);
         self.modules.insert(module, reader.names);
@@ -43,10 +39,7 @@ impl Imports {
     #[must_use]
     pub fn edges(&self) -> BTreeSet<(Module, Module)> {
         let mut edges = BTreeSet::new();
-        let modules = self
-            .modules
-            .iter()
-            .filter(|(module, _)| !self.is_test(module));
+        let modules = self.modules.iter().filter(|(module, _)| !self.is_test(module));
         for (module, names) in modules {
             let targets = names.paths.iter().map(|path| self.definition(path, 0));
             let targets = targets.filter(|target| target != module && !self.is_test(target));
@@ -194,10 +187,7 @@ impl<'ast> Visit<'ast> for Reader {
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
-        let segments = path
-            .segments
-            .iter()
-            .map(|segment| segment.ident.to_string());
+        let segments = path.segments.iter().map(|segment| segment.ident.to_string());
         self.path(&segments.collect::<Vec<_>>());
         visit::visit_path(self, path);
     }

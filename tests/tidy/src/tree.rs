@@ -32,9 +32,7 @@ const SKIPPED: [&str; 4] = ["target", ".git", ".venv", ".libtorch"];
 /// When a folder or file cannot be read.
 pub fn crates(workspace: &Path) -> io::Result<Vec<Crate>> {
     let mut manifests = Vec::new();
-    find(workspace, &mut manifests, &|path| {
-        path.ends_with("Cargo.toml")
-    })?;
+    find(workspace, &mut manifests, &|path| path.ends_with("Cargo.toml"))?;
     manifests.retain(|manifest| manifest.parent() != Some(workspace));
     let mut found = Vec::new();
     for manifest in manifests {
@@ -42,9 +40,7 @@ pub fn crates(workspace: &Path) -> io::Result<Vec<Crate>> {
         found.extend(unit(workspace, &package.join("src"))?);
         for folder in ["tests", "benches"] {
             for entry in entries(&package.join(folder))? {
-                if entry.extension().is_some_and(|suffix| suffix == "rs")
-                    || entry.join("main.rs").is_file()
-                {
+                if entry.extension().is_some_and(|suffix| suffix == "rs") || entry.join("main.rs").is_file() {
                     found.extend(unit(workspace, &entry)?);
                 }
             }
@@ -58,9 +54,7 @@ fn unit(workspace: &Path, root: &Path) -> io::Result<Option<Crate>> {
     if root.is_file() {
         paths.push(root.to_owned());
     } else {
-        find(root, &mut paths, &|path| {
-            path.extension().is_some_and(|suffix| suffix == "rs")
-        })?;
+        find(root, &mut paths, &|path| path.extension().is_some_and(|suffix| suffix == "rs"))?;
     }
     let files = paths.iter().map(|path| read(workspace, path));
     let files = files.collect::<io::Result<Vec<_>>>()?;
@@ -92,10 +86,7 @@ fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 fn read(workspace: &Path, path: &Path) -> io::Result<SourceFile> {
-    Ok(SourceFile {
-        path: relative(workspace, path),
-        text: fs::read_to_string(path)?,
-    })
+    Ok(SourceFile { path: relative(workspace, path), text: fs::read_to_string(path)? })
 }
 
 fn relative(workspace: &Path, path: &Path) -> String {

@@ -8,9 +8,7 @@ use syn::visit::{self, Visit};
 /// Finds names that types of one crate share, of those that more than one module sees (`pub`, `pub(crate)`, `pub(super)`); each as `(name, paths)`. `files` are paths
 /// with their parsed content.
 #[must_use]
-pub fn duplicate_types<'a>(
-    files: impl IntoIterator<Item = (&'a str, &'a syn::File)>,
-) -> Vec<(String, Vec<String>)> {
+pub fn duplicate_types<'a>(files: impl IntoIterator<Item = (&'a str, &'a syn::File)>) -> Vec<(String, Vec<String>)> {
     let mut definitions = BTreeMap::<String, Vec<String>>::new();
     for (path, file) in files {
         let mut types = Types::default();
@@ -55,14 +53,10 @@ mod tests {
 
     #[test]
     fn only_shared_types_of_one_name_count() {
-        let first =
-            syn::parse_str("pub struct State; struct Own; pub(super) enum Once {}").unwrap();
+        let first = syn::parse_str("pub struct State; struct Own; pub(super) enum Once {}").unwrap();
         let second = syn::parse_str("mod inner { pub(crate) enum State {} } struct Own;").unwrap();
         let found = duplicate_types([("a.rs", &first), ("b.rs", &second)]);
-        let state = (
-            "State".to_owned(),
-            vec!["a.rs".to_owned(), "b.rs".to_owned()],
-        );
+        let state = ("State".to_owned(), vec!["a.rs".to_owned(), "b.rs".to_owned()]);
         assert_eq!(found, [state]);
     }
 }

@@ -82,9 +82,7 @@ const TYPES: &[(&str, &str)] = &[
 ///
 /// # Errors
 /// When `text` is not made of Rust's tokens.
-pub fn retired_identifiers(
-    text: &str,
-) -> Result<Vec<(usize, String, &'static str)>, proc_macro2::LexError> {
+pub fn retired_identifiers(text: &str) -> Result<Vec<(usize, String, &'static str)>, proc_macro2::LexError> {
     let mut found = Vec::new();
     walk(text.parse()?, &mut found);
     Ok(found)
@@ -94,9 +92,7 @@ pub fn retired_identifiers(
 #[must_use]
 pub fn retired_path(path: &str) -> Option<&'static str> {
     let names = Path::new(path).iter().filter_map(|name| name.to_str());
-    names
-        .flat_map(|name| name.split(['.', '-', '_']))
-        .find_map(|word| replacement(WORDS, word))
+    names.flat_map(|name| name.split(['.', '-', '_'])).find_map(|word| replacement(WORDS, word))
 }
 
 fn walk(tokens: TokenStream, found: &mut Vec<(usize, String, &'static str)>) {
@@ -108,13 +104,8 @@ fn walk(tokens: TokenStream, found: &mut Vec<(usize, String, &'static str)>) {
             TokenTree::Ident(ident) => {
                 let name = ident.to_string();
                 let retired = retired(&name, if defines_type { TYPES } else { &[] });
-                found.extend(
-                    retired.map(|better| (ident.span().start().line, name.clone(), better)),
-                );
-                names_type = matches!(
-                    name.as_str(),
-                    "struct" | "enum" | "trait" | "type" | "union"
-                );
+                found.extend(retired.map(|better| (ident.span().start().line, name.clone(), better)));
+                names_type = matches!(name.as_str(), "struct" | "enum" | "trait" | "type" | "union");
             }
             TokenTree::Punct(_) | TokenTree::Literal(_) => {}
         }
@@ -157,19 +148,14 @@ mod tests {
 
     #[test]
     fn a_retired_word_is_found_in_any_case_and_with_its_line() {
-        let found =
-            retired_identifiers("fn a() {\n  let free_seats = 1;\n}\nstruct SeatKey;").unwrap();
+        let found = retired_identifiers("fn a() {\n  let free_seats = 1;\n}\nstruct SeatKey;").unwrap();
         let names = found.iter().map(|(line, name, _)| (*line, name.as_str()));
-        assert_eq!(
-            names.collect::<Vec<_>>(),
-            [(2, "free_seats"), (4, "SeatKey")]
-        );
+        assert_eq!(names.collect::<Vec<_>>(), [(2, "free_seats"), (4, "SeatKey")]);
     }
 
     #[test]
     fn a_retired_type_name_is_an_ordinary_word_elsewhere() {
-        let found =
-            retired_identifiers("enum Line {}\nfn line(x: Token) { Token::Line; }").unwrap();
+        let found = retired_identifiers("enum Line {}\nfn line(x: Token) { Token::Line; }").unwrap();
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].0, found[0].2), (1, "RevisionQueue"));
     }
@@ -182,10 +168,7 @@ mod tests {
 
     #[test]
     fn file_names_count() {
-        assert_eq!(
-            retired_path("gateway/src/desk/hand_over.rs"),
-            Some("dispatcher")
-        );
+        assert_eq!(retired_path("gateway/src/desk/hand_over.rs"), Some("dispatcher"));
         assert_eq!(retired_path("gateway/src/queue/dispatcher.rs"), None);
     }
 }

@@ -19,11 +19,7 @@ fn root() -> PathBuf {
 
 fn missing(page: &str) -> Vec<&str> {
     let paths = page.split('`').filter(|text| text.ends_with(".rs"));
-    let exists = |path: &&str| {
-        STARTS
-            .iter()
-            .any(|start| root().join(start).join(path).is_file())
-    };
+    let exists = |path: &&str| STARTS.iter().any(|start| root().join(start).join(path).is_file());
     paths.filter(|path| !exists(path)).collect()
 }
 

@@ -7,8 +7,7 @@ use std::error::Error;
 use std::path::Path;
 
 use weir_tidy::{
-    Crate, Imports, Module, SourceFile, circles, crates, duplicate_types, retired_identifiers,
-    retired_path, short_docs,
+    Crate, Imports, Module, SourceFile, circles, crates, duplicate_types, retired_identifiers, retired_path, short_docs,
 };
 
 type Checked = Result<(), Box<dyn Error>>;
@@ -43,11 +42,7 @@ fn retired_words_name_nothing() -> Checked {
         }
         let identifiers = retired_identifiers(&file.text).map_err(|error| error.to_string())?;
         let identifiers = identifiers.into_iter();
-        found.extend(
-            identifiers.map(|(line, name, better)| {
-                format!("{path}:{line}: `{name}` is retired: {better}")
-            }),
-        );
+        found.extend(identifiers.map(|(line, name, better)| format!("{path}:{line}: `{name}` is retired: {better}")));
     }
     assert_none(&found);
     Ok(())
@@ -72,11 +67,7 @@ fn a_type_name_is_defined_once_per_crate() -> Checked {
         let files = files.map(|file| Ok((file.path.as_str(), parse(file)?)));
         let files = files.collect::<Result<Vec<_>, String>>()?;
         let names = duplicate_types(files.iter().map(|(path, file)| (*path, file)));
-        found.extend(
-            names
-                .into_iter()
-                .map(|(name, paths)| format!("{name}: {}", paths.join(", "))),
-        );
+        found.extend(names.into_iter().map(|(name, paths)| format!("{name}: {}", paths.join(", "))));
     }
     assert_none(&found);
     Ok(())
@@ -88,11 +79,7 @@ fn modules_import_each_other_in_no_circle() -> Checked {
     for unit in workspace()? {
         let edges = imports(&unit)?.edges();
         let circles = circles(&edges);
-        found.extend(
-            circles
-                .iter()
-                .map(|circle| describe(&unit.root, circle, &edges)),
-        );
+        found.extend(circles.iter().map(|circle| describe(&unit.root, circle, &edges)));
     }
     assert_none(&found);
     Ok(())

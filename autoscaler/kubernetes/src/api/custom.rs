@@ -58,14 +58,12 @@ pub(super) async fn of_pods(
         };
         let asked = pods.iter().filter(|pod| name == ALL || name == **pod);
         items.extend(asked.map(|pod| {
-            let pod =
-                json!({ "kind": "Pod", "apiVersion": "v1", "namespace": namespace, "name": pod });
+            let pod = json!({ "kind": "Pod", "apiVersion": "v1", "namespace": namespace, "name": pod });
             item(&pod, metric, value)
         }));
     }
     if name != ALL && items.is_empty() {
-        let text =
-            format!("no pod {name:?} of an InferenceService takes requests in {namespace:?}");
+        let text = format!("no pod {name:?} of an InferenceService takes requests in {namespace:?}");
         return Err(Failure::NotFound(text));
     }
     Ok(Json(list(items)))
@@ -97,12 +95,7 @@ pub(super) async fn of_service(
 }
 
 /// The services of a question: one by its name, or those that the selector fits, by the label that external metrics have.
-fn services(
-    api: &MetricsApi,
-    namespace: &str,
-    name: &str,
-    selectors: &Selectors,
-) -> Result<Vec<ServiceName>, Failure> {
+fn services(api: &MetricsApi, namespace: &str, name: &str, selectors: &Selectors) -> Result<Vec<ServiceName>, Failure> {
     if name != ALL {
         let service = ServiceName::new(namespace, name);
         let service = service.map_err(|error| Failure::Malformed(error.to_string()))?;
@@ -121,8 +114,7 @@ fn services(
 fn read(metric: &str, selectors: &Selectors) -> Result<Metric, Failure> {
     let selector = &selectors.metric_label_selector;
     if !selector.is_empty() {
-        let text =
-            format!("these metrics have no labels: leave out the metric's selector {selector:?}");
+        let text = format!("these metrics have no labels: leave out the metric's selector {selector:?}");
         return Err(Failure::Malformed(text));
     }
     Metric::parse(metric).map_err(Failure::NotFound)

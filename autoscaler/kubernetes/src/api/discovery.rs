@@ -28,7 +28,8 @@ pub(super) fn group_version(path: &str) -> &str {
 }
 
 fn list(path: &str, kind: &str, names: impl Iterator<Item = String>) -> Value {
-    let resource = |name: String| json!({ "name": name, "singularName": "", "namespaced": true, "kind": kind, "verbs": ["get"] });
+    let resource =
+        |name: String| json!({ "name": name, "singularName": "", "namespaced": true, "kind": kind, "verbs": ["get"] });
     json!({
         "kind": "APIResourceList",
         "apiVersion": "v1",

@@ -49,9 +49,7 @@ pub(super) async fn of_services(
     }
     if items.is_empty() {
         let selector = &selection.label_selector;
-        let text = format!(
-            "no InferenceService in {namespace:?} fits the selector {selector:?}: write {SERVICE}=NAME"
-        );
+        let text = format!("no InferenceService in {namespace:?} fits the selector {selector:?}: write {SERVICE}=NAME");
         return Err(Failure::NotFound(text));
     }
     Ok(Json(json!({

@@ -28,12 +28,8 @@ impl Failure {
     fn status(&self) -> StatusCode {
         match self {
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
-            Self::NotFound(_) | Self::Load(LoadError::UnknownService { .. }) => {
-                StatusCode::NOT_FOUND
-            }
-            Self::Load(LoadError::NotMeasured(_)) | Self::Pods(_) => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::NotFound(_) | Self::Load(LoadError::UnknownService { .. }) => StatusCode::NOT_FOUND,
+            Self::Load(LoadError::NotMeasured(_)) | Self::Pods(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 }

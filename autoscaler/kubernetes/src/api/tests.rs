@@ -20,11 +20,7 @@ async fn get(world: &World, path: &str) -> (StatusCode, Value) {
 }
 
 fn queued(queued: u32, arrivals: u64) -> Activity {
-    Activity {
-        queued,
-        arrivals,
-        ..Activity::default()
-    }
+    Activity { queued, arrivals, ..Activity::default() }
 }
 
 #[tokio::test]
@@ -34,22 +30,13 @@ async fn an_external_metric_has_an_item_for_each_service_that_fits() {
     world.report(&loads).await;
     let path = format!("{EXTERNAL}/namespaces/team/nv_inference_pending_request_count");
     let (status, all) = get(&world, &path).await;
-    assert_eq!(
-        (status, &all["kind"]),
-        (StatusCode::OK, &"ExternalMetricValueList".into())
-    );
+    assert_eq!((status, &all["kind"]), (StatusCode::OK, &"ExternalMetricValueList".into()));
     assert_eq!(all["items"].as_array().unwrap().len(), 2);
     let one = format!("{path}?labelSelector=serving.kserve.io%2Finferenceservice%3Ddigits");
     let (_, one) = get(&world, &one).await;
-    assert_eq!(
-        (&one["items"][0]["value"], &one["items"][1]),
-        (&"7".into(), &Value::Null)
-    );
+    assert_eq!((&one["items"][0]["value"], &one["items"][1]), (&"7".into(), &Value::Null));
     let (status, none) = get(&world, &format!("{path}?labelSelector=app%3Dother")).await;
-    assert_eq!(
-        (status, &none["kind"]),
-        (StatusCode::NOT_FOUND, &"Status".into())
-    );
+    assert_eq!((status, &none["kind"]), (StatusCode::NOT_FOUND, &"Status".into()));
     let (status, _) = get(&world, &format!("{path}?labelSelector=app%20in%20x")).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
 }
@@ -57,22 +44,14 @@ async fn an_external_metric_has_an_item_for_each_service_that_fits() {
 #[tokio::test]
 async fn a_metric_of_a_service_is_its_value() {
     let world = World::new(&["digits"]);
-    let path = format!(
-        "{CUSTOM}/namespaces/team/inferenceservices.serving.kserve.io/digits/weir_requests_per_second"
-    );
+    let path = format!("{CUSTOM}/namespaces/team/inferenceservices.serving.kserve.io/digits/weir_requests_per_second");
     let (status, early) = get(&world, &path).await;
-    assert_eq!(
-        (status, &early["code"]),
-        (StatusCode::SERVICE_UNAVAILABLE, &503.into())
-    );
+    assert_eq!((status, &early["code"]), (StatusCode::SERVICE_UNAVAILABLE, &503.into()));
     world.report(&[("digits", queued(0, 25))]).await;
     let (status, list) = get(&world, &path).await;
     assert_eq!(status, StatusCode::OK);
     let item = &list["items"][0];
-    assert_eq!(
-        (&item["value"], &item["windowSeconds"]),
-        (&"2500m".into(), &30.into())
-    );
+    assert_eq!((&item["value"], &item["windowSeconds"]), (&"2500m".into(), &30.into()));
     assert_eq!(item["describedObject"]["name"], "digits");
 }
 
@@ -87,12 +66,7 @@ async fn a_star_asks_for_all_services_that_the_selector_fits() {
         let (status, list) = get(&world, path).await;
         assert_eq!(status, StatusCode::OK, "{list}");
         let items = list["items"].as_array().unwrap().clone();
-        let of = |item: &Value| {
-            (
-                item["describedObject"]["name"].clone(),
-                item["value"].clone(),
-            )
-        };
+        let of = |item: &Value| (item["describedObject"]["name"].clone(), item["value"].clone());
         items.iter().map(of).collect::<Vec<_>>()
     };
     let all = [("digits".into(), "7".into()), ("echo".into(), "2".into())];
@@ -107,27 +81,13 @@ async fn a_star_asks_for_all_services_that_the_selector_fits() {
 async fn what_is_not_there_is_told() {
     let world = World::new(&["digits"]);
     world.report(&[]).await;
-    let of = |resource: &str, name: &str, metric: &str| {
-        format!("{CUSTOM}/namespaces/team/{resource}/{name}/{metric}")
-    };
+    let of = |resource: &str, name: &str, metric: &str| format!("{CUSTOM}/namespaces/team/{resource}/{name}/{metric}");
     let services = "inferenceservices.serving.kserve.io";
     let cases = [
-        (
-            of(services, "digit", "weir_requests_per_second"),
-            "did you mean \"digits\"?",
-        ),
-        (
-            of(services, "digits", "weir_requests_per_secon"),
-            "did you mean weir_requests_per_second?",
-        ),
-        (
-            of("services", "digits", "weir_requests_per_second"),
-            "ask for pods or",
-        ),
-        (
-            "/apis/custom.metrics.k8s.io/v1beta1".to_owned(),
-            "have no path",
-        ),
+        (of(services, "digit", "weir_requests_per_second"), "did you mean \"digits\"?"),
+        (of(services, "digits", "weir_requests_per_secon"), "did you mean weir_requests_per_second?"),
+        (of("services", "digits", "weir_requests_per_second"), "ask for pods or"),
+        ("/apis/custom.metrics.k8s.io/v1beta1".to_owned(), "have no path"),
     ];
     for (path, expected) in cases {
         let (status, answer) = get(&world, &path).await;
@@ -142,10 +102,7 @@ async fn both_apis_list_what_they_have() {
     let world = World::new(&[]);
     for (path, count) in [(CUSTOM, 8), (EXTERNAL, 4)] {
         let (status, list) = get(&world, path).await;
-        assert_eq!(
-            (status, &list["kind"]),
-            (StatusCode::OK, &"APIResourceList".into())
-        );
+        assert_eq!((status, &list["kind"]), (StatusCode::OK, &"APIResourceList".into()));
         assert_eq!(list["resources"].as_array().unwrap().len(), count);
         assert!(path.ends_with(list["groupVersion"].as_str().unwrap()));
     }

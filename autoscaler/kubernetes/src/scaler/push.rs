@@ -78,27 +78,15 @@ mod tests {
     use super::*;
 
     fn load(arrivals: u64, queued: u32, credits: u32) -> WindowedLoad {
-        let activity = Activity {
-            arrivals,
-            queued,
-            credits,
-            ..Activity::default()
-        };
-        WindowedLoad {
-            activity,
-            rate: 0.0,
-        }
+        let activity = Activity { arrivals, queued, credits, ..Activity::default() };
+        WindowedLoad { activity, rate: 0.0 }
     }
 
     #[test]
     fn what_stays_is_told_once() {
         let (mut pushes, now) = (Pushes::default(), Instant::now());
         let later = now + Duration::from_secs(3600);
-        for (load, told) in [
-            (load(0, 0, 0), false),
-            (load(1, 0, 4), true),
-            (load(0, 0, 4), false),
-        ] {
+        for (load, told) in [(load(0, 0, 0), false), (load(1, 0, 4), true), (load(0, 0, 4), false)] {
             assert_eq!(pushes.next(&load, now), Some(told));
             assert_eq!(pushes.next(&load, later), None);
         }

@@ -16,10 +16,7 @@ fn object(name: &str) -> ScaledObjectRef {
 }
 
 fn queued(queued: u32) -> Activity {
-    Activity {
-        queued,
-        ..Activity::default()
-    }
+    Activity { queued, ..Activity::default() }
 }
 
 /// Pushed answers about one service, each of which says if it is active.
@@ -27,9 +24,7 @@ struct Pushed(<Scaler as ExternalScaler>::StreamIsActiveStream);
 
 impl Pushed {
     async fn of(world: &World, service: &str) -> Self {
-        let scaler = Scaler {
-            loads: world.loads.clone(),
-        };
+        let scaler = Scaler { loads: world.loads.clone() };
         let answers = scaler.stream_is_active(Request::new(object(service)));
         Self(answers.await.unwrap().into_inner())
     }
@@ -44,9 +39,7 @@ impl Pushed {
 async fn the_metric_is_the_services_and_the_target_the_triggers() {
     let world = World::new(&["digits"]);
     world.report(&[("digits", queued(7))]).await;
-    let scaler = Scaler {
-        loads: world.loads.clone(),
-    };
+    let scaler = Scaler { loads: world.loads.clone() };
     let spec = scaler.get_metric_spec(Request::new(object("digits"))).await;
     let spec = spec.unwrap().into_inner().metric_specs.remove(0);
     assert_eq!(spec.metric_name, "nv_inference_pending_request_count");
@@ -64,17 +57,12 @@ async fn the_metric_is_the_services_and_the_target_the_triggers() {
 #[tokio::test]
 async fn what_is_wrong_is_told() {
     let world = World::new(&["digits"]);
-    let scaler = Scaler {
-        loads: world.loads.clone(),
-    };
+    let scaler = Scaler { loads: world.loads.clone() };
     let unknown = scaler.is_active(Request::new(object("digit"))).await;
     assert_eq!(unknown.unwrap_err().code(), Code::NotFound);
     let early = scaler.is_active(Request::new(object("digits"))).await;
     assert_eq!(early.unwrap_err().code(), Code::Unavailable);
-    let unread = ScaledObjectRef {
-        scaler_metadata: [].into(),
-        ..object("digits")
-    };
+    let unread = ScaledObjectRef { scaler_metadata: [].into(), ..object("digits") };
     let unread = scaler.get_metric_spec(Request::new(unread)).await;
     assert_eq!(unread.unwrap_err().code(), Code::InvalidArgument);
 }
@@ -95,20 +83,11 @@ async fn a_request_at_zero_is_told_at_once_and_rest_as_well() {
 #[tokio::test]
 async fn a_request_at_zero_is_told_while_the_service_still_counts_as_busy() {
     let world = World::new(&["digits"]);
-    let busy = Activity {
-        arrivals: 1,
-        credits: 4,
-        ..Activity::default()
-    };
+    let busy = Activity { arrivals: 1, credits: 4, ..Activity::default() };
     world.report(&[("digits", busy.clone())]).await;
     let mut pushed = Pushed::of(&world, "digits").await;
     assert!(pushed.next().await);
-    let at_zero = Activity {
-        arrivals: 2,
-        queued: 1,
-        credits: 0,
-        ..busy
-    };
+    let at_zero = Activity { arrivals: 2, queued: 1, credits: 0, ..busy };
     world.report(&[("digits", at_zero)]).await;
     assert!(pushed.next().await);
 }

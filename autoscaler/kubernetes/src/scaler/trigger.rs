@@ -27,22 +27,12 @@ impl Trigger {
     ///
     /// # Errors
     /// A sentence that says what to write.
-    pub(super) fn read(
-        name: &str,
-        namespace: &str,
-        metadata: &HashMap<String, String>,
-    ) -> Result<Self, String> {
+    pub(super) fn read(name: &str, namespace: &str, metadata: &HashMap<String, String>) -> Result<Self, String> {
         let service = metadata.get(SERVICE).map_or(name, String::as_str);
         let service = ServiceName::new(namespace, service).map_err(|e| e.to_string())?;
         let metric = metadata.get(METRIC).map(|name| Metric::parse(name));
-        let metric = metric
-            .transpose()
-            .map_err(|error| format!("metadata.{METRIC}: {error}"))?;
-        Ok(Self {
-            service,
-            metric: metric.unwrap_or(Metric::PendingRequests),
-            target: target(metadata.get(TARGET))?,
-        })
+        let metric = metric.transpose().map_err(|error| format!("metadata.{METRIC}: {error}"))?;
+        Ok(Self { service, metric: metric.unwrap_or(Metric::PendingRequests), target: target(metadata.get(TARGET))? })
     }
 }
 
@@ -63,9 +53,7 @@ mod tests {
     use super::*;
 
     fn read(metadata: &[(&str, &str)]) -> Result<Trigger, String> {
-        let metadata = metadata
-            .iter()
-            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        let metadata = metadata.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
         Trigger::read("digits", "team", &metadata.collect())
     }
 
@@ -73,10 +61,7 @@ mod tests {
     fn what_is_left_out_has_a_default() {
         let trigger = read(&[("target", "5")]).unwrap();
         assert_eq!(trigger.service, ServiceName::new("team", "digits").unwrap());
-        assert_eq!(
-            (trigger.metric, trigger.target),
-            (Metric::PendingRequests, 5.0)
-        );
+        assert_eq!((trigger.metric, trigger.target), (Metric::PendingRequests, 5.0));
         let named = [
             ("target", "0.5"),
             ("service", "echo"),
@@ -84,20 +69,14 @@ mod tests {
             ("scalerAddress", "weir-autoscaler.weir-system:9090"),
         ];
         let trigger = read(&named).unwrap();
-        assert_eq!(
-            (trigger.service.name(), trigger.metric),
-            ("echo", Metric::QueueDelay)
-        );
+        assert_eq!((trigger.service.name(), trigger.metric), ("echo", Metric::QueueDelay));
     }
 
     #[test]
     fn what_cannot_be_read_is_told() {
         let wrong: [(&[(&str, &str)], &str); 4] = [
             (&[], "metadata.target is missing"),
-            (
-                &[("target", "many")],
-                "metadata.target: \"many\" is not a number above 0",
-            ),
+            (&[("target", "many")], "metadata.target: \"many\" is not a number above 0"),
             (&[("target", "-1")], "is not a number above 0"),
             (
                 &[("target", "1"), ("metric", "nv_inference_pending_request")],

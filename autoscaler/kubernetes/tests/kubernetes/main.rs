@@ -19,8 +19,7 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use weir_autoscaler_kubernetes::{Loads, ProvidedApi, metrics_certificates, serve_metrics};
 use weir_cluster::{
-    Activity, Histogram, LatestReports, Report, Revision, RevisionName, ServiceName, Snapshot,
-    Workload,
+    Activity, Histogram, LatestReports, Report, Revision, RevisionName, ServiceName, Snapshot, Workload,
 };
 use weir_cluster_tls_port::CertificateOptions;
 
@@ -53,13 +52,7 @@ impl World {
         let loads = Loads::follow(latest, seen);
         let metrics = serve_metrics(client.clone(), loads, certificates, listener, stop.clone());
         tokio::spawn(metrics);
-        Self {
-            client,
-            reports,
-            _snapshots: snapshots,
-            port,
-            _stop: stop.drop_guard(),
-        }
+        Self { client, reports, _snapshots: snapshots, port, _stop: stop.drop_guard() }
     }
 
     /// Writes an object as a user does.
@@ -67,9 +60,7 @@ impl World {
         let api = self.api(&object);
         let name = object["metadata"]["name"].as_str().unwrap();
         let params = PatchParams::apply("user").force();
-        api.patch(name, &params, &Patch::Apply(&object))
-            .await
-            .unwrap();
+        api.patch(name, &params, &Patch::Apply(&object)).await.unwrap();
     }
 
     fn api(&self, object: &Value) -> Api<DynamicObject> {
@@ -109,11 +100,7 @@ impl World {
             for started in 1.. {
                 let mut queue_delay = Histogram::default();
                 (0..50).for_each(|_| queue_delay.record(wait));
-                let activity = Activity {
-                    arrivals: 50,
-                    queue_delay,
-                    ..Activity::default()
-                };
+                let activity = Activity { arrivals: 50, queue_delay, ..Activity::default() };
                 let report = Report {
                     started,
                     age_us: 10_000_000,
@@ -145,10 +132,7 @@ fn snapshot() -> Snapshot {
         ready_call: None,
     };
     let running = Revision::new(&workload, 3);
-    Snapshot {
-        revisions: Arc::new([(revision(), Arc::new(running))].into()),
-        ..Snapshot::default()
-    }
+    Snapshot { revisions: Arc::new([(revision(), Arc::new(running))].into()), ..Snapshot::default() }
 }
 
 fn pods() -> Value {
@@ -259,33 +243,18 @@ async fn an_hpa_scales_a_service_out_and_back() {
     }
     let params = PatchParams::default();
     let services = world.api(&service());
-    services
-        .patch_status("digits", &params, &Patch::Merge(status()))
-        .await
-        .unwrap();
+    services.patch_status("digits", &params, &Patch::Merge(status())).await.unwrap();
     let [way, api] = aggregated(world.port);
     world.apply(way).await;
     world.apply(api.clone()).await;
-    world
-        .until(&api, "available", |o| is_true(o, "Available"))
-        .await;
+    world.until(&api, "available", |o| is_true(o, "Available")).await;
     let busy = world.waits(Duration::from_millis(200));
-    world
-        .until(&pods(), "three ready", |o| {
-            o["status"]["readyReplicas"] == 3
-        })
-        .await;
+    world.until(&pods(), "three ready", |o| o["status"]["readyReplicas"] == 3).await;
     world.apply(autoscaler()).await;
     let replicas = |o: &Value| o["spec"]["predictor"]["minReplicas"].as_i64().unwrap();
-    world
-        .until(&autoscaler(), "active", |o| is_true(o, "ScalingActive"))
-        .await;
-    world
-        .until(&service(), "scaled out", |o| replicas(o) > 3)
-        .await;
+    world.until(&autoscaler(), "active", |o| is_true(o, "ScalingActive")).await;
+    world.until(&service(), "scaled out", |o| replicas(o) > 3).await;
     busy.abort();
     let _calm = world.waits(Duration::ZERO);
-    world
-        .until(&service(), "scaled in", |o| replicas(o) == 3)
-        .await;
+    world.until(&service(), "scaled in", |o| replicas(o) == 3).await;
 }

@@ -41,18 +41,10 @@ const COLD_STARTS: [u64; 3] = [10, 60, 180];
 fn main() -> Result<(), Box<dyn Error>> {
     let args = Args::parse();
     if let Some(root) = &args.write {
-        let all = compare(
-            &Standard::ALL,
-            &COLD_STARTS,
-            &Contender::ALL,
-            Economy::Balanced,
-        )?;
+        let all = compare(&Standard::ALL, &COLD_STARTS, &Contender::ALL, Economy::Balanced)?;
         return page::write(root, &all);
     }
-    let traces: Vec<_> = Standard::ALL
-        .into_iter()
-        .filter(|one| is_asked(*one, &args))
-        .collect();
+    let traces: Vec<_> = Standard::ALL.into_iter().filter(|one| is_asked(*one, &args)).collect();
     let economy = economy(&args.economy)?;
     let all = compare(&traces, &args.cold_start, &args.policy, economy)?;
     println!("{}", Outcome::HEAD);
@@ -74,9 +66,7 @@ fn economy(name: &str) -> Result<Economy, String> {
         "economy" => Ok(Economy::Economy),
         "balanced" => Ok(Economy::Balanced),
         "latency" => Ok(Economy::Latency),
-        other => Err(format!(
-            "--economy {other}: write economy, balanced or latency"
-        )),
+        other => Err(format!("--economy {other}: write economy, balanced or latency")),
     }
 }
 
@@ -141,12 +131,7 @@ fn run(jobs: Vec<Job<'_>>, economy: Economy) -> Vec<Outcome> {
 
 fn simulate(job: &Job<'_>, economy: Economy) -> Outcome {
     let workload = job.workload;
-    let scaling = ScalingPolicy {
-        min: 0,
-        queue_delay: workload.target,
-        economy,
-        ..ScalingPolicy::default()
-    };
+    let scaling = ScalingPolicy { min: 0, queue_delay: workload.target, economy, ..ScalingPolicy::default() };
     let mut policy = job.policy.policy(workload, &scaling);
     let mut world = World::new(workload.service, job.cold_start);
     world.replicas = job.policy.at_first(workload);

@@ -19,10 +19,8 @@ const END: &str = "<!-- end of results -->";
 pub(crate) fn write(root: &Path, all: &[Outcome]) -> Result<(), Box<dyn Error>> {
     let rows: Vec<_> = all.iter().map(Outcome::json).collect();
     let goals = goals(all);
-    let goals_json: Vec<_> = goals
-        .iter()
-        .map(|goal| json!({"goal": goal.text, "result": goal.result, "met": goal.is_met}))
-        .collect();
+    let goals_json: Vec<_> =
+        goals.iter().map(|goal| json!({"goal": goal.text, "result": goal.result, "met": goal.is_met})).collect();
     let results = json!({"goals": goals_json, "results": rows});
     let text = format!("{results:#}\n");
     std::fs::write(root.join("benches/results/autoscaler.json"), text)?;
@@ -34,12 +32,8 @@ pub(crate) fn write(root: &Path, all: &[Outcome]) -> Result<(), Box<dyn Error>> 
     }
     let page = root.join("docs/autoscaling.md");
     let text = std::fs::read_to_string(&page)?;
-    let (before, rest) = text
-        .split_once(BEGIN)
-        .ok_or("docs/autoscaling.md has no results part")?;
-    let (_, after) = rest
-        .split_once(END)
-        .ok_or("docs/autoscaling.md has no end of results")?;
+    let (before, rest) = text.split_once(BEGIN).ok_or("docs/autoscaling.md has no results part")?;
+    let (_, after) = rest.split_once(END).ok_or("docs/autoscaling.md has no end of results")?;
     let mut part = String::from("\n| goal | result | |\n|---|---|---|\n");
     for goal in &goals {
         let met = if goal.is_met { "met" } else { "missed" };
@@ -88,9 +82,7 @@ fn table(all: &[Outcome], cold_start: u64) -> String {
     for policy in Contender::ALL {
         let _ = write!(text, "\n| {policy} |");
         for trace in Standard::ALL {
-            let found = all
-                .iter()
-                .find(|one| (one.trace, one.cold_start, one.policy) == (trace, cold_start, policy));
+            let found = all.iter().find(|one| (one.trace, one.cold_start, one.policy) == (trace, cold_start, policy));
             if let Some(one) = found {
                 let _ = write!(
                     text,

@@ -18,7 +18,8 @@ pub(crate) struct Outcome {
 
 impl Outcome {
     /// The head of the table of rows.
-    pub(crate) const HEAD: &'static str = "trace              L policy      in time   worst      p99      GPU-s    x99    xeq  starts  peak  idle";
+    pub(crate) const HEAD: &'static str =
+        "trace              L policy      in time   worst      p99      GPU-s    x99    xeq  starts  peak  idle";
 
     /// A row of the table on a terminal.
     pub(crate) fn row(&self) -> String {

@@ -68,11 +68,7 @@ impl Panel {
             let _ = write!(path, "L{:.1} {:.1}", self.x(index), self.y(*value));
         }
         let right = self.x(values.len().saturating_sub(1));
-        let _ = writeln!(
-            svg,
-            "<path d=\"{path}L{right:.1} {:.1}Z\" class=\"{class}\"/>",
-            self.y(0.0)
-        );
+        let _ = writeln!(svg, "<path d=\"{path}L{right:.1} {:.1}Z\" class=\"{class}\"/>", self.y(0.0));
     }
 
     /// A level across the whole frame.

@@ -116,16 +116,8 @@ mod tests {
         assert!(down(0.999) < down(0.99) && down(0.99) < down(0.5));
         assert_eq!((down(0.0), down(1.0)), (SIDE, 0.0));
         assert!(along(1.0) < along(2.0) && along(100.0) == SIDE);
-        let mark = Mark {
-            name: "a".to_owned(),
-            cost: 2.0,
-            attainment: 0.99,
-            colour: "#000",
-        };
-        let svg = scatter(&[Scatter {
-            title: "t".to_owned(),
-            marks: vec![mark],
-        }]);
+        let mark = Mark { name: "a".to_owned(), cost: 2.0, attainment: 0.99, colour: "#000" };
+        let svg = scatter(&[Scatter { title: "t".to_owned(), marks: vec![mark] }]);
         assert_eq!(svg.matches("<circle").count(), 1);
     }
 }

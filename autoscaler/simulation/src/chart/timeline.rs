@@ -35,13 +35,7 @@ pub fn timeline(runs: &[(String, Run)], target: Duration) -> String {
         panel.frame(&mut svg);
     }
     for (name, run) in runs {
-        top = add(
-            &mut svg,
-            top + PITCH,
-            name,
-            &Steps::with_waits(run, target),
-            target,
-        );
+        top = add(&mut svg, top + PITCH, name, &Steps::with_waits(run, target), target);
     }
     if let Some((_, run)) = runs.first() {
         let _ = writeln!(
@@ -93,12 +87,8 @@ impl Steps {
     fn new(run: &Run) -> Self {
         let seconds = run.until.as_secs_f64().max(1.0);
         let count = STEPS.min(seconds as usize).max(2);
-        let mut steps = Self {
-            arrivals: vec![0.0; count],
-            desired: vec![0.0; count],
-            ready: vec![0.0; count],
-            ..Self::default()
-        };
+        let mut steps =
+            Self { arrivals: vec![0.0; count], desired: vec![0.0; count], ready: vec![0.0; count], ..Self::default() };
         let each = seconds / count as f64;
         for frame in &run.frames {
             let index = index(frame.at, each, count);
@@ -145,10 +135,7 @@ mod tests {
 
     #[test]
     fn every_policy_has_its_diagrams() {
-        let service = Service::Each {
-            time: Duration::from_secs(1),
-            most: 1,
-        };
+        let service = Service::Each { time: Duration::from_secs(1), most: 1 };
         let world = World::new(service, Duration::from_secs(3));
         let arrivals: Vec<_> = (0..20).map(Duration::from_secs).collect();
         let until = Duration::from_secs(30);

@@ -43,9 +43,7 @@ impl Frontier {
         }
         let price = |step: usize| 0.02 * 2_f64.powi(step as i32);
         let points = (0..PRICES).map(|step| cheapest(bins, &spans, price(step)));
-        Some(Self {
-            points: points.collect(),
-        })
+        Some(Self { points: points.collect() })
     }
 
     /// The GPU-seconds of the cheapest plan in which at least this share (0 to 1) of the requests is in time; `None`
@@ -73,17 +71,10 @@ fn spans(bins: &Bins) -> Vec<Span> {
     let mut empty = 0_u32;
     // What is left at the end has one more bin.
     for count in bins.counts.iter().copied().chain([0]) {
-        empty = if count == 0 {
-            empty.saturating_add(1)
-        } else {
-            0
-        };
+        empty = if count == 0 { empty.saturating_add(1) } else { 0 };
         match spans.last_mut() {
             Some(last) if empty > 2 => last.length += bins.length,
-            _ => spans.push(Span {
-                count,
-                length: bins.length,
-            }),
+            _ => spans.push(Span { count, length: bins.length }),
         }
     }
     spans
@@ -92,10 +83,7 @@ fn spans(bins: &Bins) -> Vec<Span> {
 /// The plan that costs least when a late request costs `price`.
 fn cheapest(bins: &Bins, spans: &[Span], price: f64) -> Point {
     let most = bins.peak() as usize;
-    let start = Path {
-        cost: f64::INFINITY,
-        late: 0.0,
-    };
+    let start = Path { cost: f64::INFINITY, late: 0.0 };
     let mut states = vec![[start; LEVELS]; most + 1];
     states[0][0].cost = 0.0;
     let mut before = 0;
@@ -109,10 +97,7 @@ fn cheapest(bins: &Bins, spans: &[Span], price: f64) -> Point {
     let all = states.iter().flatten();
     let best = all.min_by(|a, b| a.cost.total_cmp(&b.cost)).copied();
     let best = best.unwrap_or(start);
-    Point {
-        attainment: 1.0 - best.late / f64::max(total, 1.0),
-        gpu_seconds: best.cost - price * best.late,
-    }
+    Point { attainment: 1.0 - best.late / f64::max(total, 1.0), gpu_seconds: best.cost - price * best.late }
 }
 
 /// Any number of replicas can follow any other: each one more costs a start, and each one less nothing.
@@ -153,11 +138,7 @@ fn serve(states: &mut [[Path; LEVELS]], bins: &Bins, price: f64, (before, span):
             path.cost += replicas as f64 * length + price * late;
             path.late += late;
             // Rounded up, so that no plan is better than one that can be done.
-            let share = if count > 0 {
-                next / f64::from(count)
-            } else {
-                0.0
-            };
+            let share = if count > 0 { next / f64::from(count) } else { 0.0 };
             let level = ((share * steps - 1e-9).ceil() as usize).min(LEVELS - 1);
             state[level] = cheaper(state[level], path);
         }
@@ -179,12 +160,7 @@ mod tests {
     }
 
     fn bins(counts: &[u32]) -> Bins {
-        Bins {
-            counts: counts.to_vec(),
-            length: 2.0,
-            capacity: 10.0,
-            cold_start: 10.0,
-        }
+        Bins { counts: counts.to_vec(), length: 2.0, capacity: 10.0, cold_start: 10.0 }
     }
 
     #[test]
@@ -229,10 +205,7 @@ mod tests {
             &[40, 3, 0, 0, 0, 9, 0, 25],
         ] {
             let bins = bins(counts);
-            let one_by_one = counts.iter().chain(&[0]).map(|count| Span {
-                count: *count,
-                length: bins.length,
-            });
+            let one_by_one = counts.iter().chain(&[0]).map(|count| Span { count: *count, length: bins.length });
             let one_by_one: Vec<_> = one_by_one.collect();
             for price in [0.1, 1.0, 4.0, 1000.0] {
                 let merged = cheapest(&bins, &spans(&bins), price);
@@ -243,10 +216,7 @@ mod tests {
 
     #[test]
     fn what_would_take_hours_is_not_calculated() {
-        let few_at_a_time = Bins {
-            capacity: 1e-6,
-            ..bins(&[1000; 100])
-        };
+        let few_at_a_time = Bins { capacity: 1e-6, ..bins(&[1000; 100]) };
         assert_eq!(Frontier::new(&few_at_a_time), None);
     }
 }

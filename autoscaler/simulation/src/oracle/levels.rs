@@ -8,12 +8,7 @@ pub struct Demand(pub Vec<u32>);
 
 impl From<&Bins> for Demand {
     fn from(bins: &Bins) -> Self {
-        Self(
-            bins.counts
-                .iter()
-                .map(|count| bins.needed(*count))
-                .collect(),
-        )
+        Self(bins.counts.iter().map(|count| bins.needed(*count)).collect())
     }
 }
 
@@ -23,9 +18,7 @@ impl From<&Bins> for Demand {
 #[must_use]
 pub fn level_cost(demand: &Demand, bin: f64, cold_start: f64) -> f64 {
     let levels = demand.0.iter().copied().max().unwrap_or_default();
-    (1..=levels)
-        .map(|level| one_level(demand, level, bin, cold_start))
-        .sum()
+    (1..=levels).map(|level| one_level(demand, level, bin, cold_start)).sum()
 }
 
 fn one_level(demand: &Demand, level: u32, bin: f64, cold_start: f64) -> f64 {

@@ -23,12 +23,7 @@ impl AibrixPolicy {
     /// Its defaults, with this many requests in flight per replica.
     #[must_use]
     pub fn new(target: f64) -> Self {
-        Self {
-            target,
-            resynced: None,
-            calculated: Window::new(COOL_DOWN),
-            desired: 1,
-        }
+        Self { target, resynced: None, calculated: Window::new(COOL_DOWN), desired: 1 }
     }
 }
 
@@ -44,11 +39,7 @@ impl Policy for AibrixPolicy {
             let target = target_replicas(f64::from(self.desired), used / self.target, (2.0, 2.0));
             self.calculated.add(sample.at, f64::from(target));
             let settled = self.calculated.most() as u32;
-            self.desired = if target < self.desired {
-                settled.min(self.desired)
-            } else {
-                target
-            };
+            self.desired = if target < self.desired { settled.min(self.desired) } else { target };
             self.desired = self.desired.max(1);
         }
         self.desired

@@ -80,8 +80,7 @@ impl Policy for DynamoPolicy {
         self.interval_count += activity.arrivals;
         let seconds = sample.load.span.as_secs_f64();
         if seconds > 0.0 {
-            self.rates
-                .add(sample.at, activity.arrivals as f64 / seconds);
+            self.rates.add(sample.at, activity.arrivals as f64 / seconds);
         }
         if is_due(&mut self.planned, sample.at, INTERVAL) {
             let count_now = std::mem::take(&mut self.interval_count) as f64;
@@ -154,9 +153,7 @@ mod tests {
         let last = (0..50).map(|_| level.next(100.0)).last();
         assert!((last.unwrap() - 100.0).abs() < 1e-6);
         let mut trend = Trend::default();
-        let last = (0..50)
-            .map(|step| trend.next(f64::from(step) * 10.0))
-            .last();
+        let last = (0..50).map(|step| trend.next(f64::from(step) * 10.0)).last();
         assert!((last.unwrap() - 500.0).abs() < 5.0, "{last:?}");
     }
 

@@ -25,9 +25,7 @@ impl FixedPolicy {
         }
         let most = counts.into_values().max().unwrap_or_default();
         let rate = f64::from(most) / PEAK_SECONDS as f64;
-        Self {
-            replicas: (rate / workload.service.capacity()).ceil() as u32,
-        }
+        Self { replicas: (rate / workload.service.capacity()).ceil() as u32 }
     }
 }
 

@@ -36,13 +36,7 @@ impl Hpa {
 
     /// With other stabilization windows up and down.
     pub(super) fn stabilized(least: u32, up: Duration, down: Duration) -> Self {
-        Self {
-            least,
-            up,
-            down,
-            calculated: VecDeque::new(),
-            synced: None,
-        }
+        Self { least, up, down, calculated: VecDeque::new(), synced: None }
     }
 
     pub(super) fn is_due(&mut self, now: Duration) -> bool {
@@ -54,11 +48,7 @@ impl Hpa {
     pub(super) fn set(&mut self, now: Duration, current: u32, calculated: u32) -> u32 {
         self.calculated.push_back((now, calculated));
         let longest = self.up.max(self.down);
-        while self
-            .calculated
-            .front()
-            .is_some_and(|(at, _)| *at + longest < now)
-        {
+        while self.calculated.front().is_some_and(|(at, _)| *at + longest < now) {
             self.calculated.pop_front();
         }
         let within = |window: Duration| {
@@ -116,12 +106,7 @@ impl HpaPolicy {
     /// At least one replica: the autoscaler does not start from zero.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            hpa: Hpa::new(1),
-            queue: Window::new(RATES),
-            compute: Window::new(RATES),
-            desired: 1,
-        }
+        Self { hpa: Hpa::new(1), queue: Window::new(RATES), compute: Window::new(RATES), desired: 1 }
     }
 }
 
@@ -136,14 +121,9 @@ impl Policy for HpaPolicy {
         let sample = &observed.sample;
         self.desired = allowed(self.desired, sample.replicas.desired);
         let activity = &sample.load.activity;
-        self.queue
-            .add(sample.at, activity.queue_delay.sum_us() as f64);
-        self.compute
-            .add(sample.at, activity.service_time.sum_us() as f64);
-        let pods = Pods {
-            current: self.desired,
-            ready: sample.replicas.ready.min(self.desired),
-        };
+        self.queue.add(sample.at, activity.queue_delay.sum_us() as f64);
+        self.compute.add(sample.at, activity.service_time.sum_us() as f64);
+        let pods = Pods { current: self.desired, ready: sample.replicas.ready.min(self.desired) };
         if self.hpa.is_due(sample.at) && pods.ready > 0 {
             let ratio = self.queue.sum() / self.compute.sum().max(1.0);
             let calculated = by_ratio(ratio, pods);

@@ -22,12 +22,7 @@ impl KedaPolicy {
     /// Its defaults, with this many requests in flight per replica.
     #[must_use]
     pub fn new(target: f64) -> Self {
-        Self {
-            target,
-            hpa: Hpa::new(1),
-            active: Duration::ZERO,
-            desired: 0,
-        }
+        Self { target, hpa: Hpa::new(1), active: Duration::ZERO, desired: 0 }
     }
 }
 

@@ -119,11 +119,7 @@ mod tests {
     use super::*;
 
     fn kpa(target: f64) -> KpaPolicy {
-        KpaPolicy {
-            up_rate: 10.0,
-            down_rate: 10.0,
-            ..KpaPolicy::new(target)
-        }
+        KpaPolicy { up_rate: 10.0, down_rate: 10.0, ..KpaPolicy::new(target) }
     }
 
     fn at(second: u64) -> Duration {
@@ -150,11 +146,7 @@ mod tests {
             let scale = kpa(target).scale((stable, panic), ready, at(0));
             assert_eq!(scale, wanted, "{target} {stable} {panic} {ready}");
         }
-        let slow = |up_rate, down_rate, target| KpaPolicy {
-            up_rate,
-            down_rate,
-            ..KpaPolicy::new(target)
-        };
+        let slow = |up_rate, down_rate, target| KpaPolicy { up_rate, down_rate, ..KpaPolicy::new(target) };
         assert_eq!(slow(1.1, 10.0, 1.0).scale((3.0, 3.1), 2, at(0)), 3);
         assert_eq!(slow(10.0, 1.1, 10.0).scale((1.0, 1.0), 100, at(0)), 90);
     }

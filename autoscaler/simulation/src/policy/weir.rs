@@ -17,11 +17,7 @@ impl WeirPolicy {
     /// The law with nothing in its memory.
     #[must_use]
     pub fn new(scaling: ScalingPolicy) -> Self {
-        Self {
-            scaling,
-            memory: Memory::default(),
-            last: None,
-        }
+        Self { scaling, memory: Memory::default(), last: None }
     }
 
     /// The last decision, with its reason.

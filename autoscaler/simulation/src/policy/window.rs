@@ -12,21 +12,14 @@ pub(super) struct Window {
 
 impl Window {
     pub(super) fn new(length: Duration) -> Self {
-        Self {
-            length,
-            values: VecDeque::new(),
-        }
+        Self { length, values: VecDeque::new() }
     }
 
     /// Adds a value and forgets those that are older than the window.
     pub(super) fn add(&mut self, at: Duration, value: f64) {
         self.values.push_back((at, value));
         let oldest = at.saturating_sub(self.length);
-        while self
-            .values
-            .front()
-            .is_some_and(|(when, _)| *when <= oldest && at >= self.length)
-        {
+        while self.values.front().is_some_and(|(when, _)| *when <= oldest && at >= self.length) {
             self.values.pop_front();
         }
     }
@@ -41,10 +34,7 @@ impl Window {
     }
 
     pub(super) fn most(&self) -> f64 {
-        self.values
-            .iter()
-            .map(|(_, value)| *value)
-            .fold(0.0, f64::max)
+        self.values.iter().map(|(_, value)| *value).fold(0.0, f64::max)
     }
 }
 

@@ -52,8 +52,7 @@ impl Policy for WvaPolicy {
         self.desired = allowed(self.desired, sample.replicas.desired);
         let activity = &sample.load.activity;
         let now = sample.at;
-        self.used
-            .add(now, f64::from(activity.queued + activity.in_flight));
+        self.used.add(now, f64::from(activity.queued + activity.in_flight));
         if activity.arrivals > 0 || sample.load.is_busy() {
             self.active = now;
         }

@@ -55,10 +55,7 @@ const NAMES: [&str; 24] = [
 
 impl Format {
     /// The format of a log by its first lines, and how many of them go before the first request.
-    pub(super) fn detect(
-        sample: &[LogLine],
-        options: &LogOptions,
-    ) -> Result<(Self, usize), LogError> {
+    pub(super) fn detect(sample: &[LogLine], options: &LogOptions) -> Result<(Self, usize), LogError> {
         let chosen = options.time_column.as_deref();
         let Some(first) = sample.first() else {
             return Err(LogError::Empty);
@@ -94,12 +91,7 @@ impl Format {
     /// The time of a line; the error says what is wrong.
     pub(super) fn time(&self, text: &str, unit: Option<TimeUnit>) -> Result<Timestamp, String> {
         match self {
-            Self::Columns {
-                delimiter,
-                time,
-                width,
-                unit: named,
-            } => {
+            Self::Columns { delimiter, time, width, unit: named } => {
                 let fields = split(text, *delimiter);
                 let field = fields.get(*time..*time + *width);
                 let field = field.ok_or_else(|| format!("it has no column {}", time + width))?;
@@ -119,9 +111,7 @@ fn is_json(sample: &[LogLine]) -> bool {
 }
 
 fn object(text: &str) -> Option<Value> {
-    let value = text
-        .starts_with('{')
-        .then(|| serde_json::from_str(text).ok());
+    let value = text.starts_with('{').then(|| serde_json::from_str(text).ok());
     value.flatten()
 }
 
@@ -270,12 +260,7 @@ fn by_delimiter(rows: &[LogLine], delimiter: char, chosen: Option<&str>) -> Opti
     let unit = first.get(time).and_then(|name| TimeUnit::of_name(name));
     let row = if is_header { second } else { Some(first) };
     let width = row.and_then(|row| width(&row, time)).unwrap_or(1);
-    let format = Format::Columns {
-        delimiter,
-        time,
-        width,
-        unit,
-    };
+    let format = Format::Columns { delimiter, time, width, unit };
     let header = usize::from(is_header);
     Some(Found { format, header })
 }
@@ -304,27 +289,18 @@ fn is_moment(row: &[String], index: usize) -> bool {
 }
 
 fn joined(row: &[String], index: usize, width: usize) -> String {
-    let parts: Vec<&str> = row
-        .iter()
-        .skip(index)
-        .take(width)
-        .map(String::as_str)
-        .collect();
+    let parts: Vec<&str> = row.iter().skip(index).take(width).map(String::as_str).collect();
     parts.join(" ")
 }
 
 fn by_name(columns: &[String], name: &str) -> Option<usize> {
-    columns
-        .iter()
-        .position(|column| plain(column) == plain(name))
+    columns.iter().position(|column| plain(column) == plain(name))
 }
 
 /// The same, where the name is that of a value within another.
 fn by_inner_name(columns: &[String], name: &str) -> Option<usize> {
     let has_name = |(_, last): (&str, &str)| plain(last) == plain(name);
-    columns
-        .iter()
-        .position(|column| column.rsplit_once('.').is_some_and(has_name))
+    columns.iter().position(|column| column.rsplit_once('.').is_some_and(has_name))
 }
 
 fn plain(name: &str) -> String {
@@ -338,10 +314,6 @@ fn by_number(columns: &[String], number: &str) -> Option<usize> {
 
 /// The first columns, as a message shows them.
 fn shown(columns: &[String]) -> String {
-    let few: Vec<String> = columns
-        .iter()
-        .take(20)
-        .map(|column| column.chars().take(40).collect())
-        .collect();
+    let few: Vec<String> = columns.iter().take(20).map(|column| column.chars().take(40).collect()).collect();
     few.join(", ")
 }

@@ -40,12 +40,7 @@ const PACKED: [(&[u8], &str); 5] = [
 
 impl<R: BufRead> Lines<R> {
     pub(super) fn new(reader: R) -> Self {
-        Self {
-            reader,
-            number: 0,
-            after_return: false,
-            ahead: VecDeque::new(),
-        }
+        Self { reader, number: 0, after_return: false, ahead: VecDeque::new() }
     }
 
     /// The next lines, which are not taken: so many, or all that there are.
@@ -215,11 +210,7 @@ mod tests {
             lines.complete(&mut line, ',').unwrap();
             records.push(split(&line.text, ','));
         }
-        let expected = [
-            ["1", "say \"hi, you\"", "x"],
-            ["2", "two\nlines, 3", "y"],
-            ["3", "5\" disk", "z"],
-        ];
+        let expected = [["1", "say \"hi, you\"", "x"], ["2", "two\nlines, 3", "y"], ["3", "5\" disk", "z"]];
         assert_eq!(records, expected);
     }
 }

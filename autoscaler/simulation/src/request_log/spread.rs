@@ -18,9 +18,7 @@ pub(super) fn spread(arrivals: Vec<Duration>) -> (Vec<Duration>, Resolution) {
         return (arrivals, Resolution::Finer);
     }
     let mut chance = Chance::new(SEED);
-    let within = arrivals
-        .into_iter()
-        .map(|at| at + Duration::from_secs_f64(1.0 - chance.next()));
+    let within = arrivals.into_iter().map(|at| at + Duration::from_secs_f64(1.0 - chance.next()));
     let mut within: Vec<Duration> = within.collect();
     within.sort_unstable();
     let first = within.first().copied().unwrap_or_default();

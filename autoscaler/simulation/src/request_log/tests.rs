@@ -5,11 +5,7 @@ fn read(text: &str) -> Result<RequestLog, LogError> {
 }
 
 fn read_by(text: &str, column: Option<&str>) -> Result<RequestLog, LogError> {
-    let options = LogOptions {
-        time_column: column.map(ToOwned::to_owned),
-        time_unit: None,
-        most_bad: 1,
-    };
+    let options = LogOptions { time_column: column.map(ToOwned::to_owned), time_unit: None, most_bad: 1 };
     RequestLog::read(text.as_bytes(), &options)
 }
 
@@ -71,11 +67,7 @@ fn what_is_no_log_is_refused_with_what_to_do() {
     let long = format!("time\n{}", "1".repeat(2 << 20));
     assert!(message(&long).starts_with("line 2 is longer"));
     let refused = |bytes: &[u8]| {
-        let options = LogOptions {
-            time_column: None,
-            time_unit: None,
-            most_bad: 0,
-        };
+        let options = LogOptions { time_column: None, time_unit: None, most_bad: 0 };
         RequestLog::read(bytes, &options).unwrap_err().to_string()
     };
     assert!(refused(&[0x1f, 0x8b, 8, 0]).contains("zcat"));
@@ -91,10 +83,7 @@ fn what_is_no_log_is_refused_with_what_to_do() {
     let keys = message("{\"a\":1,\"took\":7}\n");
     assert!(keys.contains("the keys are a, took"), "{keys}");
     let date = message("time,x\n1/31/2026 0:00,1\n");
-    assert!(
-        date.contains("a time is written 2026-01-31T13:55:36Z"),
-        "{date}"
-    );
+    assert!(date.contains("a time is written 2026-01-31T13:55:36Z"), "{date}");
 }
 
 #[test]
@@ -170,11 +159,7 @@ fn a_time_is_found_beside_other_numbers_and_under_other_names() {
 
 #[test]
 fn a_unit_that_is_given_holds_for_small_numbers() {
-    let options = LogOptions {
-        time_column: None,
-        time_unit: Some(TimeUnit::Milliseconds),
-        most_bad: 0,
-    };
+    let options = LogOptions { time_column: None, time_unit: Some(TimeUnit::Milliseconds), most_bad: 0 };
     let text = "{\"timestamp\":0}\n{\"timestamp\":1500}\n";
     let log = RequestLog::read(text.as_bytes(), &options).unwrap();
     assert_eq!(log.arrivals[1], Duration::from_millis(1500));
@@ -190,17 +175,7 @@ fn a_name_tells_the_unit_of_its_numbers() {
 
 #[test]
 fn no_bytes_make_it_panic() {
-    for text in [
-        "{",
-        "{}",
-        "[",
-        "\"",
-        ",",
-        "time,\n",
-        "\0\0\n",
-        "-1e308\n1e308\n",
-        "NaN\ninf\n",
-    ] {
+    for text in ["{", "{}", "[", "\"", ",", "time,\n", "\0\0\n", "-1e308\n1e308\n", "NaN\ninf\n"] {
         let _ = read(text);
     }
 }

@@ -51,9 +51,7 @@ impl TimeUnit {
     }
 }
 
-const MONTHS: [&str; 12] = [
-    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-];
+const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 impl Timestamp {
     /// Parses seconds, milliseconds, microseconds or nanoseconds since 1970, RFC 3339 (a blank may stand for the
@@ -231,11 +229,7 @@ mod tests {
             "2026-01-02T04:04:05+01:00[Europe/Paris]",
         ];
         for way in ways {
-            assert_eq!(
-                Timestamp::parse(way),
-                Some(Timestamp(1_767_323_045_000_000)),
-                "{way}"
-            );
+            assert_eq!(Timestamp::parse(way), Some(Timestamp(1_767_323_045_000_000)), "{way}");
         }
         let any_year = Timestamp::parse("2001-01-02T03:04:05Z");
         for way in ["Jan  2 03:04:05", "Jan 2 03:04:05", "I0102 03:04:05.000000"] {

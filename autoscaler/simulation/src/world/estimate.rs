@@ -15,10 +15,7 @@ const KEPT: usize = 32;
 
 impl StartEstimate {
     pub(super) fn new(assumed: Duration) -> Self {
-        Self {
-            latest: VecDeque::new(),
-            assumed,
-        }
+        Self { latest: VecDeque::new(), assumed }
     }
 
     pub(super) fn add(&mut self, took: Duration) {

@@ -27,13 +27,7 @@ pub(super) struct Allocated {
 
 impl Gpus {
     pub(super) fn new(machines: Machines) -> Self {
-        Self {
-            machines,
-            regular: 0,
-            spot: 0,
-            staying: Vec::new(),
-            node_time: Duration::ZERO,
-        }
+        Self { machines, regular: 0, spot: 0, staying: Vec::new(), node_time: Duration::ZERO }
     }
 
     /// A GPU for a replica: one that stays goes before one that must come. `None` when all are in use.
@@ -56,11 +50,7 @@ impl Gpus {
         } else {
             self.regular += 1;
         }
-        Some(Allocated {
-            since: now,
-            node_start,
-            is_spot,
-        })
+        Some(Allocated { since: now, node_start, is_spot })
     }
 
     /// Takes the GPU of a replica back; its node stays for a while.

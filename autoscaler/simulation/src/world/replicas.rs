@@ -39,22 +39,13 @@ pub(super) enum Phase {
 
 impl SimulatedReplicas {
     pub(super) fn new(most: u32) -> Self {
-        Self {
-            most,
-            ..Self::default()
-        }
+        Self { most, ..Self::default() }
     }
 
     /// Adds one that waits for a GPU.
     pub(super) fn create(&mut self, now: Duration, factor: f64) -> u32 {
         self.created += 1;
-        let replica = SimulatedReplica {
-            phase: Phase::Pending,
-            asked: now,
-            gpu: None,
-            factor,
-            busy: 0,
-        };
+        let replica = SimulatedReplica { phase: Phase::Pending, asked: now, gpu: None, factor, busy: 0 };
         self.all.insert(self.created, replica);
         self.created
     }

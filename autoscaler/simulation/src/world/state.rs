@@ -48,11 +48,7 @@ enum Event {
     /// This replica has to start once more.
     Fail(u32),
     /// This replica has finished requests.
-    Done {
-        replica: u32,
-        count: u32,
-        began: Duration,
-    },
+    Done { replica: u32, count: u32, began: Duration },
     /// The GPU of this replica is taken away.
     Reclaim(u32),
     /// The policy decides on the number of replicas.
@@ -105,11 +101,7 @@ impl<'a> State<'a> {
         match event {
             Event::Ready(replica) => self.ready(replica),
             Event::Fail(replica) => self.fail(replica),
-            Event::Done {
-                replica,
-                count,
-                began,
-            } => self.finish(replica, count, began),
+            Event::Done { replica, count, began } => self.finish(replica, count, began),
             Event::Reclaim(replica) => self.reclaim(replica),
             Event::Decide => {
                 self.decide();
@@ -172,17 +164,9 @@ impl<'a> State<'a> {
             self.serve(replica, count);
             let time = service.time(count);
             let factor = factor * self.world.factor(self.now) * self.turns();
-            let time = if factor == 1.0 {
-                time
-            } else {
-                time.mul_f64(factor)
-            };
+            let time = if factor == 1.0 { time } else { time.mul_f64(factor) };
             let began = self.now;
-            let done = Event::Done {
-                replica,
-                count,
-                began,
-            };
+            let done = Event::Done { replica, count, began };
             self.schedule(time, done);
         }
     }
@@ -190,8 +174,7 @@ impl<'a> State<'a> {
     /// How many times longer a replica takes that has its GPU in turns with others.
     fn turns(&self) -> f64 {
         let gpus = self.world.machines.time_sliced;
-        gpus.map_or(1.0, |gpus| self.replicas.working() / f64::from(gpus))
-            .max(1.0)
+        gpus.map_or(1.0, |gpus| self.replicas.working() / f64::from(gpus)).max(1.0)
     }
 
     fn serve(&mut self, replica: u32, count: u32) {
@@ -262,23 +245,11 @@ impl<'a> State<'a> {
             let seconds = span.as_secs_f64();
             let inside = self.queue.len() as f64 + f64::from(self.in_flight);
             let occupancy = std::mem::take(&mut self.occupancy);
-            let mean = if seconds > 0.0 {
-                occupancy / seconds
-            } else {
-                inside
-            };
+            let mean = if seconds > 0.0 { occupancy / seconds } else { inside };
             (Coverage::Complete, self.report(span, replicas.ready), mean)
         };
-        let sample = Sample {
-            at: self.now,
-            coverage,
-            load,
-            replicas,
-        };
-        Observed {
-            sample,
-            concurrency,
-        }
+        let sample = Sample { at: self.now, coverage, load, replicas };
+        Observed { sample, concurrency }
     }
 
     /// Takes the load since the last report.

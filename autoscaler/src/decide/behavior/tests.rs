@@ -18,11 +18,7 @@ struct Revision {
 impl Revision {
     fn new(replicas: u32, behavior: ScalingBehavior) -> Self {
         Self {
-            policy: ScalingPolicy {
-                min: 0,
-                behavior,
-                ..ScalingPolicy::default()
-            },
+            policy: ScalingPolicy { min: 0, behavior, ..ScalingPolicy::default() },
             memory: Memory::default(),
             replicas,
             reason: String::new(),
@@ -35,17 +31,9 @@ impl Revision {
             at: Duration::from_secs(second),
             coverage: Coverage::Complete,
             load: Load::default(),
-            replicas: Replicas {
-                desired: self.replicas,
-                ..Replicas::default()
-            },
+            replicas: Replicas { desired: self.replicas, ..Replicas::default() },
         };
-        let (replicas, reason) = limit(
-            &self.policy,
-            &mut self.memory,
-            &sample,
-            (wanted, Reason::HalfBlind),
-        );
+        let (replicas, reason) = limit(&self.policy, &mut self.memory, &sample, (wanted, Reason::HalfBlind));
         self.replicas = self.policy.bound(replicas);
         self.memory.changes.decided(self.replicas, sample.at);
         self.reason = reason.to_string();
@@ -59,10 +47,7 @@ impl Revision {
 }
 
 fn rate(most: MostChange, period: u64) -> RatePolicy {
-    RatePolicy {
-        most,
-        period: Duration::from_secs(period),
-    }
+    RatePolicy { most, period: Duration::from_secs(period) }
 }
 
 fn rules(window: u64, policies: &[RatePolicy]) -> ScalingRules {
@@ -75,17 +60,11 @@ fn rules(window: u64, policies: &[RatePolicy]) -> ScalingRules {
 }
 
 fn up(rules: ScalingRules) -> ScalingBehavior {
-    ScalingBehavior {
-        up: Some(rules),
-        down: None,
-    }
+    ScalingBehavior { up: Some(rules), down: None }
 }
 
 fn down(rules: ScalingRules) -> ScalingBehavior {
-    ScalingBehavior {
-        up: None,
-        down: Some(rules),
-    }
+    ScalingBehavior { up: None, down: Some(rules) }
 }
 
 /// "If there are 80 replicas and the target has to be scaled down to 10 replicas then during the first step 8 replicas
@@ -94,24 +73,15 @@ fn down(rules: ScalingRules) -> ScalingBehavior {
 /// will be reduced at a time."
 #[test]
 fn the_policy_with_the_most_change_counts() {
-    let policies = [
-        rate(MostChange::Pods(4), 60),
-        rate(MostChange::Percent(10), 60),
-    ];
+    let policies = [rate(MostChange::Pods(4), 60), rate(MostChange::Percent(10), 60)];
     let mut revision = Revision::new(80, down(rules(0, &policies)));
     let seconds: [u64; 12] = std::array::from_fn(|i| i as u64 * 60);
-    assert_eq!(
-        revision.each(seconds, 10),
-        [72, 64, 57, 51, 45, 40, 36, 32, 28, 24, 20, 16]
-    );
+    assert_eq!(revision.each(seconds, 10), [72, 64, 57, 51, 45, 40, 36, 32, 28, 24, 20, 16]);
 }
 
 #[test]
 fn min_selects_the_policy_with_the_least_change() {
-    let policies = [
-        rate(MostChange::Pods(5), 60),
-        rate(MostChange::Percent(10), 60),
-    ];
+    let policies = [rate(MostChange::Pods(5), 60), rate(MostChange::Percent(10), 60)];
     let mut rules = rules(0, &policies);
     rules.select = PolicySelect::Min;
     let mut falling = Revision::new(100, down(rules.clone()));
@@ -126,20 +96,14 @@ fn a_direction_can_be_disabled() {
     disabled.select = PolicySelect::Disabled;
     let mut revision = Revision::new(5, down(disabled));
     assert_eq!(revision.at(0, 1), 5);
-    assert_eq!(
-        revision.reason,
-        "1 would do, but autoScaling.behavior.scaleDown is Disabled"
-    );
+    assert_eq!(revision.reason, "1 would do, but autoScaling.behavior.scaleDown is Disabled");
     assert_eq!(revision.at(4000, 0), 5);
     assert_eq!(revision.at(4001, 9), 9);
 }
 
 #[test]
 fn what_is_not_written_adds_four_or_doubles_and_removes_after_five_minutes() {
-    let both = ScalingBehavior {
-        up: Some(ScalingRules::default_up()),
-        down: Some(ScalingRules::default_down()),
-    };
+    let both = ScalingBehavior { up: Some(ScalingRules::default_up()), down: Some(ScalingRules::default_down()) };
     let mut revision = Revision::new(1, both.clone());
     assert_eq!(revision.each([0, 14, 15, 30], 50), [5, 5, 10, 20]);
     let mut revision = Revision::new(7, both);
@@ -152,10 +116,7 @@ fn the_highest_of_the_window_holds_a_fall_back() {
     let mut revision = Revision::new(4, down(ScalingRules::default_down()));
     assert_eq!((revision.at(0, 4), revision.at(100, 9)), (4, 9));
     assert_eq!((revision.at(101, 6), revision.at(200, 3)), (9, 9));
-    assert_eq!(
-        revision.reason,
-        "3 would do, but autoScaling.behavior.scaleDown waits until that holds for 300 s"
-    );
+    assert_eq!(revision.reason, "3 would do, but autoScaling.behavior.scaleDown waits until that holds for 300 s");
     // The nine of second 100 are forgotten, then the six.
     assert_eq!((revision.at(400, 3), revision.at(401, 3)), (6, 3));
 }
@@ -165,26 +126,18 @@ fn the_lowest_of_the_window_holds_a_rise_back() {
     let all = [rate(MostChange::Percent(1000), 15)];
     let mut revision = Revision::new(2, up(rules(60, &all)));
     assert_eq!((revision.at(0, 8), revision.at(30, 5)), (2, 2));
-    assert_eq!(
-        revision.reason,
-        "5 are needed, but autoScaling.behavior.scaleUp waits until that holds for 60 s"
-    );
+    assert_eq!(revision.reason, "5 are needed, but autoScaling.behavior.scaleUp waits until that holds for 60 s");
     assert_eq!((revision.at(60, 7), revision.at(90, 7)), (5, 7));
 }
 
 #[test]
 fn what_was_removed_within_the_period_may_come_back_beyond_the_limit() {
     let one = [rate(MostChange::Pods(1), 60)];
-    let both = ScalingBehavior {
-        up: Some(rules(0, &one)),
-        down: Some(rules(0, &[rate(MostChange::Percent(100), 15)])),
-    };
+    let both =
+        ScalingBehavior { up: Some(rules(0, &one)), down: Some(rules(0, &[rate(MostChange::Percent(100), 15)])) };
     let mut revision = Revision::new(10, both);
     assert_eq!((revision.at(0, 4), revision.at(10, 20)), (4, 11));
-    assert_eq!(
-        revision.reason,
-        "20 are needed, but autoScaling.behavior.scaleUp allows no more in this period"
-    );
+    assert_eq!(revision.reason, "20 are needed, but autoScaling.behavior.scaleUp allows no more in this period");
 }
 
 #[test]
@@ -219,10 +172,7 @@ fn a_change_within_the_tolerance_is_none() {
     assert_eq!((revision.at(0, 22), revision.at(1, 23)), (20, 23));
     let mut revision = Revision::new(20, up(tolerant));
     revision.at(0, 21);
-    assert_eq!(
-        revision.reason,
-        "21 are needed, but that is within the tolerance of autoScaling.behavior.scaleUp"
-    );
+    assert_eq!(revision.reason, "21 are needed, but that is within the tolerance of autoScaling.behavior.scaleUp");
 }
 
 #[test]
@@ -234,22 +184,13 @@ fn a_request_at_zero_waits_for_no_rule_but_disabled() {
     disabled.select = PolicySelect::Disabled;
     let mut revision = Revision::new(0, up(disabled));
     assert_eq!(revision.at(0, 1), 0);
-    assert_eq!(
-        revision.reason,
-        "1 is needed, but autoScaling.behavior.scaleUp is Disabled"
-    );
+    assert_eq!(revision.reason, "1 is needed, but autoScaling.behavior.scaleUp is Disabled");
 }
 
 #[test]
 fn huge_values_and_clocks_that_stand_still_do_no_harm() {
-    let huge = [
-        rate(MostChange::Pods(u32::MAX), 1800),
-        rate(MostChange::Percent(u32::MAX), 1),
-    ];
-    let both = ScalingBehavior {
-        up: Some(rules(0, &huge)),
-        down: Some(rules(0, &huge)),
-    };
+    let huge = [rate(MostChange::Pods(u32::MAX), 1800), rate(MostChange::Percent(u32::MAX), 1)];
+    let both = ScalingBehavior { up: Some(rules(0, &huge)), down: Some(rules(0, &huge)) };
     let mut revision = Revision::new(1, both);
     for second in [5, 5, 0, 5] {
         assert_eq!(revision.at(second, 10_000), 10_000);

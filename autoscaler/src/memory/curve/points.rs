@@ -71,11 +71,7 @@ impl Points {
         }
         self.forget();
         let seconds = seconds / self.pace;
-        let point = self.points.entry(bucket).or_insert(Point {
-            at_once,
-            seconds,
-            weight: 0.0,
-        });
+        let point = self.points.entry(bucket).or_insert(Point { at_once, seconds, weight: 0.0 });
         let share = count / (point.weight + count);
         point.at_once += share * (at_once - point.at_once);
         point.seconds += share * (seconds - point.seconds);
@@ -107,10 +103,7 @@ impl Points {
 
     /// The same points, whose pace the first measurements set anew.
     pub(super) fn successor(&self) -> Self {
-        Self {
-            weight: 0.0,
-            ..self.clone()
-        }
+        Self { weight: 0.0, ..self.clone() }
     }
 
     fn follow(&mut self, pace: f64, count: f64) {
@@ -131,17 +124,12 @@ impl Points {
     /// The line through the points with the least squares; neither part is below zero. Points close to
     /// each other give a flat line: what more at once would cost, they do not tell.
     fn line(&self) -> Option<(f64, f64)> {
-        let total = |of: &dyn Fn(&Point) -> f64| -> f64 {
-            self.points.values().map(|p| p.weight * of(p)).sum()
-        };
+        let total = |of: &dyn Fn(&Point) -> f64| -> f64 { self.points.values().map(|p| p.weight * of(p)).sum() };
         let weight = total(&|_| 1.0);
         if weight <= 0.0 {
             return None;
         }
-        let (x, y) = (
-            total(&|p| p.at_once) / weight,
-            total(&|p| p.seconds) / weight,
-        );
+        let (x, y) = (total(&|p| p.at_once) / weight, total(&|p| p.seconds) / weight);
         let spread = total(&|p| (p.at_once - x).powi(2));
         let slope = total(&|p| (p.at_once - x) * (p.seconds - y)) / spread;
         if !self.is_wide() || slope <= 0.0 {
@@ -160,20 +148,13 @@ impl Points {
         let mut points = self.points.values().map(|point| point.at_once);
         let least = points.next();
         let most = points.next_back();
-        least
-            .zip(most)
-            .is_some_and(|(least, most)| most >= 2.0 * least)
+        least.zip(most).is_some_and(|(least, most)| most >= 2.0 * least)
     }
 }
 
 impl Default for Points {
     fn default() -> Self {
-        Self {
-            points: BTreeMap::new(),
-            pace: 1.0,
-            weight: 0.0,
-            completed: 0,
-        }
+        Self { points: BTreeMap::new(), pace: 1.0, weight: 0.0, completed: 0 }
     }
 }
 

@@ -55,12 +55,7 @@ impl EndedRequests {
             Some(before) => (before.pause * 2).min(LONGEST),
             None => first_pause,
         };
-        let ended = Ended {
-            replicas,
-            at: Instant::now(),
-            first_pause,
-            pause,
-        };
+        let ended = Ended { replicas, at: Instant::now(), first_pause, pause };
         self.0.insert(revision.clone(), ended);
     }
 

@@ -61,11 +61,7 @@ impl ReplicaConfig {
     }
 
     pub(super) async fn wait_for_event_release(&self) {
-        while self
-            .shared
-            .as_ref()
-            .is_some_and(|shared| !shared.are_events_released())
-        {
+        while self.shared.as_ref().is_some_and(|shared| !shared.are_events_released()) {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
@@ -87,10 +83,6 @@ impl ReplicaConfig {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
         tokio::time::sleep(self.service).await;
-        if head.headers.contains_key("te") {
-            responses::grpc(body.to_bytes())
-        } else {
-            responses::label(&self.label)
-        }
+        if head.headers.contains_key("te") { responses::grpc(body.to_bytes()) } else { responses::label(&self.label) }
     }
 }

@@ -22,9 +22,8 @@ pub(super) fn empty() -> Response<ResponseBody> {
 
 /// A V2 response with the label.
 pub(super) fn label(label: &str) -> Response<ResponseBody> {
-    let text = format!(
-        r#"{{"outputs": [{{"name": "label", "datatype": "BYTES", "shape": [1], "data": ["{label}"]}}]}}"#
-    );
+    let text =
+        format!(r#"{{"outputs": [{{"name": "label", "datatype": "BYTES", "shape": [1], "data": ["{label}"]}}]}}"#);
     let whole = Full::from(text).map_err(infallible);
     typed("application/json", whole.boxed_unsync())
 }
@@ -53,9 +52,7 @@ pub(super) fn echo_frames(mut body: Incoming) -> Response<ResponseBody> {
 }
 
 /// Server-sent events: one at once, the other when `released` returns.
-pub(super) fn events(
-    released: impl Future<Output = ()> + Send + 'static,
-) -> Response<ResponseBody> {
+pub(super) fn events(released: impl Future<Output = ()> + Send + 'static) -> Response<ResponseBody> {
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
         let event = |text: &'static str| Ok(Frame::data(Bytes::from_static(text.as_bytes())));
@@ -91,8 +88,5 @@ fn typed(kind: &'static str, body: ResponseBody) -> Response<ResponseBody> {
 }
 
 fn ok() -> HeaderMap {
-    HeaderMap::from_iter([(
-        http::HeaderName::from_static("grpc-status"),
-        HeaderValue::from_static("0"),
-    )])
+    HeaderMap::from_iter([(http::HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"))])
 }

@@ -17,11 +17,7 @@ impl Kubernetes {
     ///
     /// # Errors
     /// [`ClusterError::Refused`] when one of them is another's.
-    pub(super) async fn existing(
-        &self,
-        apis: &Apis,
-        desired: &Desired,
-    ) -> Result<Existing, ClusterError> {
+    pub(super) async fn existing(&self, apis: &Apis, desired: &Desired) -> Result<Existing, ClusterError> {
         let service = desired.service();
         let known = self.drift.lock().existing(service);
         let workloads = desired.workloads().iter();
@@ -30,8 +26,7 @@ impl Kubernetes {
         let aliases = aliases.iter().flatten().map(String::as_str);
         let services = revisions().chain(aliases.clone());
         let services = services.map(|name| self.ask(&apis.services, &known, name, service));
-        let deployments =
-            revisions().map(|name| self.ask(&apis.deployments, &known, name, service));
+        let deployments = revisions().map(|name| self.ask(&apis.deployments, &known, name, service));
         tokio::try_join!(try_join_all(services), try_join_all(deployments))?;
         let existing = self.drift.lock().existing(service);
         let names = revisions().chain(aliases);

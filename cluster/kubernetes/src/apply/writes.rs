@@ -70,8 +70,7 @@ impl Kubernetes {
             Role::HalfMade => {
                 let found = find(api, name).await?;
                 let replicas = found.and_then(|found| found.spec?.replicas);
-                self.let_go(api, workload, &mark, replicas.unwrap_or_default())
-                    .await
+                self.let_go(api, workload, &mark, replicas.unwrap_or_default()).await
             }
         }
     }

@@ -28,11 +28,7 @@ pub(super) struct Sighting {
 impl Sighting {
     /// Whether the lease can be taken, as it is seen now.
     pub(super) fn claim(&mut self, lease: &Lease, now: Instant) -> Claim {
-        let Some(spec) = lease
-            .spec
-            .as_ref()
-            .filter(|spec| has_holder(spec.holder_identity.as_deref()))
-        else {
+        let Some(spec) = lease.spec.as_ref().filter(|spec| has_holder(spec.holder_identity.as_deref())) else {
             return Claim::Free;
         };
         let version = lease.resource_version().unwrap_or_default();
@@ -41,15 +37,9 @@ impl Sighting {
             Some(_) | None => now,
         };
         self.seen = Some((version, since));
-        let seconds = spec
-            .lease_duration_seconds
-            .and_then(|s| u64::try_from(s).ok());
+        let seconds = spec.lease_duration_seconds.and_then(|s| u64::try_from(s).ok());
         let silent_for = seconds.map_or(HELD_FOR, Duration::from_secs);
-        if now.duration_since(since) > silent_for {
-            Claim::Free
-        } else {
-            Claim::Held
-        }
+        if now.duration_since(since) > silent_for { Claim::Free } else { Claim::Held }
     }
 }
 

@@ -42,10 +42,7 @@ fn a_silent_holder_is_gone() {
 fn what_was_let_go_is_free_at_once() {
     let lease = released(stored("other", "1"));
     assert_eq!(Sighting::default().claim(&lease, some_time()), Claim::Free);
-    assert_eq!(
-        Sighting::default().claim(&LeaseObject::default(), some_time()),
-        Claim::Free
-    );
+    assert_eq!(Sighting::default().claim(&LeaseObject::default(), some_time()), Claim::Free);
 }
 
 #[test]

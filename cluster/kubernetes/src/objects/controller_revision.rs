@@ -54,10 +54,10 @@ pub(crate) fn controller_revision(
 ) -> Result<ControllerRevision, ClusterError> {
     let stored = &kept.stored;
     let revision = &stored.revision;
-    let places = stored.storage.iter().map(|storage| Place {
-        uri: storage.uri.to_string(),
-        mount_path: storage.mount_path.to_string(),
-    });
+    let places = stored
+        .storage
+        .iter()
+        .map(|storage| Place { uri: storage.uri.to_string(), mount_path: storage.mount_path.to_string() });
     let mut data = serde_json::to_value(RevisionData {
         identity: stored.identity.to_string(),
         template: stored.template.read(),
@@ -81,9 +81,7 @@ pub(crate) fn controller_revision(
 }
 
 /// Reads the revision that an object keeps.
-pub(crate) fn kept(
-    object: &ControllerRevision,
-) -> Result<KeptRevision, Box<dyn std::error::Error + Send + Sync>> {
+pub(crate) fn kept(object: &ControllerRevision) -> Result<KeptRevision, Box<dyn std::error::Error + Send + Sync>> {
     let namespace = object.namespace().unwrap_or_default();
     let data = object.data.as_ref().ok_or("it has no data")?;
     let data: RevisionData = serde_json::from_value(data.0.clone())?;
@@ -110,11 +108,7 @@ pub(crate) fn rollout_name(service: &ServiceName) -> String {
 }
 
 /// The object that keeps the state of a service's rollout. It has no data, for data never change.
-pub(crate) fn rollout(
-    service: &ServiceName,
-    text: &str,
-    owner: Option<&OwnerReference>,
-) -> ControllerRevision {
+pub(crate) fn rollout(service: &ServiceName, text: &str, owner: Option<&OwnerReference>) -> ControllerRevision {
     let annotations: BTreeMap<_, _> = [(ROLLOUT.to_owned(), text.to_owned())].into();
     ControllerRevision {
         metadata: ObjectMeta {
@@ -155,10 +149,7 @@ mod tests {
 
     #[test]
     fn a_revision_is_read_as_it_was_stored() {
-        let kept_before = KeptRevision {
-            pod: PodTemplateSpec::default(),
-            stored: stored(),
-        };
+        let kept_before = KeptRevision { pod: PodTemplateSpec::default(), stored: stored() };
         let object = controller_revision(&kept_before, None).unwrap();
         assert_eq!(object.revision, 3);
         assert_eq!(kept(&object).unwrap(), kept_before);
@@ -166,10 +157,7 @@ mod tests {
 
     #[test]
     fn data_are_written_in_the_order_in_which_the_api_server_writes_them() {
-        let kept = KeptRevision {
-            pod: PodTemplateSpec::default(),
-            stored: stored(),
-        };
+        let kept = KeptRevision { pod: PodTemplateSpec::default(), stored: stored() };
         let object = controller_revision(&kept, None).unwrap();
         let mut sorted = object.data.unwrap().0;
         let written = sorted.to_string();
@@ -180,10 +168,7 @@ mod tests {
 
     #[test]
     fn a_newer_writer_may_add_data() {
-        let kept_before = KeptRevision {
-            pod: PodTemplateSpec::default(),
-            stored: stored(),
-        };
+        let kept_before = KeptRevision { pod: PodTemplateSpec::default(), stored: stored() };
         let mut object = controller_revision(&kept_before, None).unwrap();
         object.data.as_mut().unwrap().0["invented"] = true.into();
         assert_eq!(kept(&object).unwrap(), kept_before);

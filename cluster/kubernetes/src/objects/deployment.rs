@@ -11,11 +11,7 @@ use super::{labels, owners, pod_selector};
 const FORMER_TEMPLATES: i32 = 0;
 
 /// The Deployment of a revision with these pods, without a number of replicas, which is not the controller's.
-pub(super) fn deployment(
-    workload: &Workload,
-    pod: PodTemplateSpec,
-    owner: Option<&OwnerReference>,
-) -> Deployment {
+pub(super) fn deployment(workload: &Workload, pod: PodTemplateSpec, owner: Option<&OwnerReference>) -> Deployment {
     let revision = &workload.revision;
     Deployment {
         metadata: ObjectMeta {
@@ -27,10 +23,7 @@ pub(super) fn deployment(
         },
         spec: Some(DeploymentSpec {
             revision_history_limit: Some(FORMER_TEMPLATES),
-            selector: LabelSelector {
-                match_labels: Some(pod_selector(revision)),
-                ..LabelSelector::default()
-            },
+            selector: LabelSelector { match_labels: Some(pod_selector(revision)), ..LabelSelector::default() },
             template: pod,
             ..DeploymentSpec::default()
         }),

@@ -62,11 +62,8 @@ pub(crate) fn check_owner<K: Resource<DynamicType = ()>>(
 ) -> Result<(), ClusterError> {
     let is_labelled = existing.labels().get(MANAGED_BY).map(String::as_str) == Some(WEIR);
     let mut owners = existing.owner_references().iter();
-    let is_controlled = owners.any(|owner| {
-        owner.controller == Some(true)
-            && is_inference_service(owner)
-            && owner.name == service.name()
-    });
+    let is_controlled = owners
+        .any(|owner| owner.controller == Some(true) && is_inference_service(owner) && owner.name == service.name());
     if is_labelled || is_controlled {
         return Ok(());
     }

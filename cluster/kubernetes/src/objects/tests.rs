@@ -21,10 +21,7 @@ fn workload(storage: &[(&str, &str)]) -> Workload {
     };
     Workload {
         ready_call: None,
-        revision: ServiceName::new("vision", "digits")
-            .unwrap()
-            .revision(3)
-            .unwrap(),
+        revision: ServiceName::new("vision", "digits").unwrap().revision(3).unwrap(),
         template: template.into(),
         storage: storage.iter().map(place).collect(),
         replicas: 2,
@@ -34,11 +31,7 @@ fn workload(storage: &[(&str, &str)]) -> Workload {
 }
 
 fn completed(workload: &Workload) -> Result<PodTemplateSpec, ClusterError> {
-    complete(
-        &StoredRevision::of(workload),
-        &Options::default(),
-        &Place::default(),
-    )
+    complete(&StoredRevision::of(workload), &Options::default(), &Place::default())
 }
 
 fn objects(workload: &Workload, owner: Option<&OwnerReference>) -> RevisionObjects {
@@ -61,22 +54,14 @@ fn a_deployment_has_no_number_of_replicas() {
 
 #[test]
 fn every_object_is_owned_by_the_inference_service() {
-    let owner = OwnerReference {
-        uid: "1".to_owned(),
-        ..OwnerReference::default()
-    };
+    let owner = OwnerReference { uid: "1".to_owned(), ..OwnerReference::default() };
     let workload = workload(&[]);
     let owned = objects(&workload, Some(&owner));
     let destination = Destination::Split(Split::all(workload.revision.clone()));
     let route = Route::new(workload.revision.service().clone(), destination);
     let service = workload.revision.service();
     let aliases = aliases(service, &route, &Options::default(), Some(&owner)).unwrap();
-    for metadata in [
-        &owned.deployment.metadata,
-        &owned.service.metadata,
-        &aliases[0].metadata,
-        &aliases[1].metadata,
-    ] {
+    for metadata in [&owned.deployment.metadata, &owned.service.metadata, &aliases[0].metadata, &aliases[1].metadata] {
         assert_eq!(metadata.owner_references, Some(vec![owner.clone()]));
     }
 }
@@ -87,20 +72,13 @@ fn the_headless_service_names_the_ports_of_the_container_that_gets_the_requests(
     let ports = |workload: &Workload| {
         let spec = objects(workload, None).service.spec.unwrap();
         let ports = spec.ports.unwrap().into_iter();
-        ports
-            .map(|p| (p.name.unwrap(), p.target_port.unwrap()))
-            .collect::<Vec<_>>()
+        ports.map(|p| (p.name.unwrap(), p.target_port.unwrap())).collect::<Vec<_>>()
     };
-    let named = |http, grpc| {
-        [("http", http), ("grpc", grpc)].map(|(n, p)| (n.to_owned(), IntOrString::Int(p)))
-    };
+    let named = |http, grpc| [("http", http), ("grpc", grpc)].map(|(n, p)| (n.to_owned(), IntOrString::Int(p)));
     assert_eq!(ports(&workload), named(8080, 8080));
     let mut template = workload.template.read();
     let containers = &mut template.spec.as_mut().unwrap().containers;
-    containers[1].args = Some(vec![
-        "--http-port=8000".to_owned(),
-        "--grpc-port=8001".to_owned(),
-    ]);
+    containers[1].args = Some(vec!["--http-port=8000".to_owned(), "--grpc-port=8001".to_owned()]);
     workload.template = template.into();
     assert_eq!(ports(&workload), named(8000, 8001));
 }
@@ -109,39 +87,22 @@ fn the_headless_service_names_the_ports_of_the_container_that_gets_the_requests(
 fn the_services_own_alias_comes_last_and_keeps_the_route() {
     let workload = workload(&[]);
     let service = workload.revision.service();
-    let route = Route::new(
-        service.clone(),
-        Destination::Split(Split::all(workload.revision.clone())),
-    );
+    let route = Route::new(service.clone(), Destination::Split(Split::all(workload.revision.clone())));
     let aliases = aliases(service, &route, &Options::default(), None).unwrap();
-    let names = aliases
-        .each_ref()
-        .map(|alias| alias.metadata.name.as_deref().unwrap());
+    let names = aliases.each_ref().map(|alias| alias.metadata.name.as_deref().unwrap());
     assert_eq!(names, ["digits-predictor", "digits"]);
     for alias in &aliases {
         let name = alias.spec.as_ref().unwrap().external_name.as_deref();
         assert_eq!(name, Some("weir-gateway.weir-system.svc.cluster.local"));
         assert_eq!(service_of(alias).as_ref(), Some(service));
     }
-    assert!(
-        aliases[1]
-            .metadata
-            .annotations
-            .as_ref()
-            .unwrap()
-            .contains_key(ROUTE)
-    );
+    assert!(aliases[1].metadata.annotations.as_ref().unwrap().contains_key(ROUTE));
 }
 
 #[test]
 fn what_is_not_ours_is_told_by_kind_and_name() {
     let mut theirs = Service::default();
     theirs.metadata.name = Some("digits".to_owned());
-    let refused = check_owner(&theirs, &ServiceName::new("vision", "digits").unwrap())
-        .unwrap_err()
-        .to_string();
-    assert_eq!(
-        refused,
-        r#"vision/digits: the Service "digits" is not Weir's: rename or delete it"#
-    );
+    let refused = check_owner(&theirs, &ServiceName::new("vision", "digits").unwrap()).unwrap_err().to_string();
+    assert_eq!(refused, r#"vision/digits: the Service "digits" is not Weir's: rename or delete it"#);
 }

@@ -33,12 +33,7 @@ fn workload() -> Workload {
 }
 
 fn objects() -> RevisionObjects {
-    let pod = complete(
-        &StoredRevision::of(&workload()),
-        &Options::default(),
-        &Place::default(),
-    )
-    .unwrap();
+    let pod = complete(&StoredRevision::of(&workload()), &Options::default(), &Place::default()).unwrap();
     RevisionObjects::of(&workload(), pod, None).unwrap()
 }
 
@@ -78,30 +73,18 @@ fn pod(name: &str) -> Pod {
 
 fn list<K>(objects: Vec<K>) -> Vec<Event<K>> {
     let listed = objects.into_iter().map(Event::InitApply);
-    [Event::Init]
-        .into_iter()
-        .chain(listed)
-        .chain([Event::InitDone])
-        .collect()
+    [Event::Init].into_iter().chain(listed).chain([Event::InitDone]).collect()
 }
 
 /// A cluster with one service of one ready replica.
 fn observed() -> Observed {
     let mut observed = Observed::new(&Options::default(), 100, Arc::default(), Arc::default());
-    let deployments = list(vec![deployment(1)])
-        .into_iter()
-        .map(Change::Deployment);
-    let services = list(vec![headless(), routed(90)])
-        .into_iter()
-        .map(Change::Service);
+    let deployments = list(vec![deployment(1)]).into_iter().map(Change::Deployment);
+    let services = list(vec![headless(), routed(90)]).into_iter().map(Change::Service);
     let pods = list(vec![pod("a")]).into_iter().map(Change::Pod);
     let slices = list(Vec::new()).into_iter().map(Change::Gateways);
     observed.take(Change::NoAutoscalers);
-    deployments
-        .chain(services)
-        .chain(pods)
-        .chain(slices)
-        .for_each(|c| observed.take(c));
+    deployments.chain(services).chain(pods).chain(slices).for_each(|c| observed.take(c));
     observed
 }
 
@@ -125,11 +108,7 @@ fn scaled_at(version: u64, replicas: i32) -> Change {
 }
 
 fn noted_at(version: u64, replicas: u32) -> Change {
-    Change::Scaled(NotedReplicas {
-        revision: workload().revision,
-        replicas,
-        version,
-    })
+    Change::Scaled(NotedReplicas { revision: workload().revision, replicas, version })
 }
 
 #[test]
@@ -182,10 +161,7 @@ fn a_revision_is_what_its_objects_say() {
     let seen = snapshot(&mut observed());
     let revision = seen.revision(&workload().revision).unwrap();
     assert_eq!(revision.identity, workload().identity());
-    assert_eq!(
-        (revision.desired, revision.concurrency),
-        (1, NonZeroU32::new(4))
-    );
+    assert_eq!((revision.desired, revision.concurrency), (1, NonZeroU32::new(4)));
     assert_eq!(revision.ready_call, ReadyCall::V2);
     assert_eq!(revision.ready().count(), 1);
     assert!(seen.routes.of(&service()).is_some());
@@ -201,10 +177,7 @@ fn the_generation_of_routes_is_never_below_that_of_the_start() {
     last.metadata.annotations = None;
     observed.take(Change::Service(Event::Apply(last)));
     let emptied = snapshot(&mut observed);
-    assert_eq!(
-        (emptied.routes.generation, emptied.routes.of(&service())),
-        (130, None)
-    );
+    assert_eq!((emptied.routes.generation, emptied.routes.of(&service())), (130, None));
 }
 
 #[test]
@@ -232,11 +205,7 @@ fn rerouted(change: impl FnOnce(&mut Service, &mut serde_json::Value)) -> Servic
 fn route_after(change: impl FnOnce(&mut Service, &mut serde_json::Value)) -> Arc<Route> {
     let mut observed = observed();
     observed.take(Change::Service(Event::Apply(rerouted(change))));
-    snapshot(&mut observed)
-        .routes
-        .of(&service())
-        .unwrap()
-        .clone()
+    snapshot(&mut observed).routes.of(&service()).unwrap().clone()
 }
 
 #[test]
@@ -328,10 +297,7 @@ fn gateways_are_the_ready_endpoints() {
     let gateways = snapshot(&mut observed).gateways;
     assert_eq!(&*gateways[0].name, "weir-gateway-a");
     assert_eq!(gateways[0].serving.to_string(), "10.0.0.9:8080");
-    assert_eq!(
-        gateways[0].admin.as_ref().unwrap().to_string(),
-        "10.0.0.9:9090"
-    );
+    assert_eq!(gateways[0].admin.as_ref().unwrap().to_string(), "10.0.0.9:9090");
     observed.take(Change::Gateways(Event::Apply(slice(false))));
     assert!(snapshot(&mut observed).gateways.is_empty());
 }
@@ -392,10 +358,7 @@ fn endpoints_at(slice: &str, address: &str, pods: &[(&str, bool)]) -> EndpointSl
 
 /// What a gateway sees of a service whose policy is this.
 fn seen_by_gateway(scaling: Option<ScalingPolicy>, slices: Vec<EndpointSlice>) -> Observed {
-    let of_gateway = Options {
-        scope: WatchScope::Gateway,
-        ..Options::default()
-    };
+    let of_gateway = Options { scope: WatchScope::Gateway, ..Options::default() };
     let mut observed = Observed::new(&of_gateway, 0, Arc::default(), Arc::default());
     let mut workload = workload();
     workload.scaling = scaling.map(Arc::new);
@@ -416,10 +379,7 @@ fn first(observed: &mut Observed) -> Arc<Revision> {
 }
 
 fn sleepy() -> ScalingPolicy {
-    ScalingPolicy {
-        min: 0,
-        ..ScalingPolicy::default()
-    }
+    ScalingPolicy { min: 0, ..ScalingPolicy::default() }
 }
 
 #[test]
@@ -427,25 +387,14 @@ fn a_gateway_sees_endpoints_as_replicas() {
     let pods = [("a", true), ("b", false)];
     let mut observed = seen_by_gateway(Some(sleepy()), vec![endpoints("s", &pods)]);
     let revision = first(&mut observed);
-    let phases: Vec<_> = revision
-        .replicas
-        .iter()
-        .map(|r| (&*r.name, r.phase))
-        .collect();
+    let phases: Vec<_> = revision.replicas.iter().map(|r| (&*r.name, r.phase)).collect();
     assert_eq!(phases, [("a", Phase::Ready), ("b", Phase::Starting)]);
     assert_eq!(revision.desired, 2);
     let moved = endpoints("t", &[("b", true)]);
     observed.take(Change::Endpoints(Event::Apply(moved)));
-    observed.take(Change::Endpoints(Event::Apply(endpoints(
-        "s",
-        &[("a", false)],
-    ))));
+    observed.take(Change::Endpoints(Event::Apply(endpoints("s", &[("a", false)]))));
     let revision = first(&mut observed);
-    let phases: Vec<_> = revision
-        .replicas
-        .iter()
-        .map(|r| (&*r.name, r.phase))
-        .collect();
+    let phases: Vec<_> = revision.replicas.iter().map(|r| (&*r.name, r.phase)).collect();
     assert_eq!(phases, [("a", Phase::Unready), ("b", Phase::Ready)]);
 }
 
@@ -456,9 +405,7 @@ fn a_pod_with_addresses_of_both_families_is_one_replica_at_that_of_ipv4() {
         let mut observed = seen_by_gateway(None, slices.iter().map(at).collect());
         let revision = first(&mut observed);
         let addresses = revision.replicas.iter().map(|r| r.endpoints.http.clone());
-        addresses
-            .map(|address| address.unwrap().to_string())
-            .collect()
+        addresses.map(|address| address.unwrap().to_string()).collect()
     };
     let (four, six) = ("10.0.0.7", "fd00::7");
     // In any order of the slices.
@@ -469,11 +416,7 @@ fn a_pod_with_addresses_of_both_families_is_one_replica_at_that_of_ipv4() {
 
 #[test]
 fn a_revision_without_endpoints_sleeps_only_where_its_policy_lets_it() {
-    for (policy, is_asleep) in [
-        (Some(sleepy()), true),
-        (Some(ScalingPolicy::default()), false),
-        (None, false),
-    ] {
+    for (policy, is_asleep) in [(Some(sleepy()), true), (Some(ScalingPolicy::default()), false), (None, false)] {
         let mut observed = seen_by_gateway(policy, Vec::new());
         assert_eq!(first(&mut observed).is_at_zero(), is_asleep);
     }
@@ -485,10 +428,7 @@ fn a_gateway_sees_a_revision_that_ends_until_its_last_endpoint_has() {
     first(&mut observed);
     observed.take(Change::Service(Event::Delete(headless())));
     assert_eq!(first(&mut observed).desired, 0);
-    observed.take(Change::Endpoints(Event::Delete(endpoints(
-        "s",
-        &[("a", true)],
-    ))));
+    observed.take(Change::Endpoints(Event::Delete(endpoints("s", &[("a", true)]))));
     assert_eq!(snapshot(&mut observed).revision(&workload().revision), None);
 }
 
@@ -509,16 +449,8 @@ fn pods_that_cannot_be_made_are_told_with_what_to_do() {
     observed.take(Change::Pod(Event::Delete(pod("a"))));
     let failure = first(&mut observed).failure.clone().unwrap();
     assert!(failure.message.starts_with("its pods cannot be made: "));
-    assert!(
-        failure.message.contains("exceeded quota"),
-        "{}",
-        failure.message
-    );
-    assert!(
-        failure.message.contains("raise the quota"),
-        "{}",
-        failure.message
-    );
+    assert!(failure.message.contains("exceeded quota"), "{}", failure.message);
+    assert!(failure.message.contains("raise the quota"), "{}", failure.message);
 }
 
 #[test]
@@ -538,11 +470,7 @@ fn a_node_that_does_not_answer_is_told_beside_a_replica_that_serves() {
     assert_eq!(serving.failure, None, "one is ready");
     let unplaced = serving.unplaced.clone().unwrap();
     assert_eq!(unplaced.reason, FailureReason::NodeNotReady);
-    assert!(
-        unplaced
-            .message
-            .starts_with("its node gpu-1 does not answer")
-    );
+    assert!(unplaced.message.starts_with("its node gpu-1 does not answer"));
     observed.take(Change::Pod(Event::Delete(pod("a"))));
     assert_eq!(first(&mut observed).failure, Some(unplaced));
 }
@@ -565,11 +493,7 @@ fn a_pod_that_has_ended_fails_no_revision_whose_next_one_starts() {
     let failure = first(&mut observed).failure.clone().unwrap();
     assert!(failure.message.contains("low on memory"), "{failure:?}");
     observed.take(starting("b"));
-    assert_eq!(
-        first(&mut observed).failure,
-        Some(failure),
-        "it may end too"
-    );
+    assert_eq!(first(&mut observed).failure, Some(failure), "it may end too");
     observed.take(Change::Pod(Event::Apply(pod("b"))));
     assert_eq!(first(&mut observed).failure, None, "it serves");
     observed.take(Change::Pod(Event::Delete(pod("b"))));
@@ -597,11 +521,7 @@ fn a_pod_that_its_node_does_not_set_up_is_told_once_it_is_late() {
     assert_eq!(first(&mut observed).failure, None, "it may take a while");
     observed.take(Change::Deployment(Event::Apply(late)));
     let failure = first(&mut observed).failure.clone().unwrap();
-    assert!(
-        failure.message.contains("`kubectl describe pod a`"),
-        "{}",
-        failure.message
-    );
+    assert!(failure.message.contains("`kubectl describe pod a`"), "{}", failure.message);
     observed.take(Change::Pod(Event::Apply(waits(Some("10.0.0.7")))));
     assert_eq!(first(&mut observed).failure, None, "it is set up");
 }
@@ -620,11 +540,7 @@ fn autoscaler(kind: &str, version: &str, name: &str) -> HorizontalPodAutoscaler 
 fn bounded() -> Observed {
     let mut observed = observed();
     let mut scaled = workload();
-    scaled.scaling = Some(Arc::new(ScalingPolicy {
-        min: 2,
-        max: Some(9),
-        ..ScalingPolicy::default()
-    }));
+    scaled.scaling = Some(Arc::new(ScalingPolicy { min: 2, max: Some(9), ..ScalingPolicy::default() }));
     let pod = objects().deployment.spec.unwrap().template;
     let objects = RevisionObjects::of(&scaled, pod, None).unwrap();
     observed.take(Change::Service(Event::Apply(objects.service)));
@@ -637,10 +553,7 @@ fn left(observed: &mut Observed) -> (Option<(u32, u32)>, Option<String>) {
     let revision = seen.revision(&workload().revision).unwrap();
     let bounds = |policy: &Arc<ScalingPolicy>| (policy.bound(0), policy.most());
     let other = revision.scaled_by.as_ref();
-    (
-        revision.scaling.as_ref().map(bounds),
-        other.map(|other| other.name.to_string()),
-    )
+    (revision.scaling.as_ref().map(bounds), other.map(|other| other.name.to_string()))
 }
 
 #[test]

@@ -9,12 +9,7 @@ fn revision(number: u32) -> RevisionName {
 }
 
 fn at(node: &str) -> Placement {
-    Placement {
-        node: Some(node.into()),
-        has_gpu: true,
-        is_ready: true,
-        cost: None,
-    }
+    Placement { node: Some(node.into()), has_gpu: true, is_ready: true, cost: None }
 }
 
 /// One revision's pods, `a` to `z`, and those of another.
@@ -47,9 +42,7 @@ fn edits_under(
     });
     let edits = world(own, others).edits(&revision(1), replicas, &loads.collect());
     let edits = edits.into_iter();
-    edits
-        .map(|edit| (edit.pod.to_string(), edit.cost.is_some()))
-        .collect()
+    edits.map(|edit| (edit.pod.to_string(), edit.cost.is_some())).collect()
 }
 
 fn marked(pods: &[&str]) -> Vec<(String, bool)> {
@@ -62,10 +55,7 @@ fn the_node_that_becomes_free_is_emptied_first() {
     assert_eq!(edits(&own, &[], 3), marked(&["1-02"]));
     assert_eq!(edits(&own, &[], 2), marked(&["1-02", "1-03"]));
     // What another revision keeps busy is not freed.
-    assert_eq!(
-        edits(&own, &[at("b"), at("c")], 2),
-        marked(&["1-00", "1-01"])
-    );
+    assert_eq!(edits(&own, &[at("b"), at("c")], 2), marked(&["1-00", "1-01"]));
 }
 
 #[test]
@@ -73,43 +63,28 @@ fn a_pod_with_requests_is_ended_after_an_idle_one_on_any_node() {
     let own = [at("a"), at("a"), at("b")];
     let stream = [("1-02", 1, 1)];
     assert_eq!(edits_under(&stream, &own, &[], 2), marked(&["1-00"]));
-    assert_eq!(
-        edits_under(&stream, &own, &[], 1),
-        marked(&["1-00", "1-01"])
-    );
+    assert_eq!(edits_under(&stream, &own, &[], 1), marked(&["1-00", "1-01"]));
     let busy = [("1-00", 0, 2), ("1-01", 0, 1), ("1-02", 1, 1)];
     assert_eq!(edits_under(&busy, &own, &[], 2), marked(&["1-01"]));
     // Of equally loaded pods, the one whose node becomes free ends.
     let even = [("1-00", 0, 1), ("1-01", 0, 1), ("1-02", 0, 1)];
     assert_eq!(edits_under(&even, &own, &[], 2), marked(&["1-02"]));
     let one_node = [at("a"), at("a")];
-    assert_eq!(
-        edits_under(&[("1-01", 0, 1)], &one_node, &[], 1),
-        marked(&["1-00"])
-    );
+    assert_eq!(edits_under(&[("1-01", 0, 1)], &one_node, &[], 1), marked(&["1-00"]));
 }
 
 #[test]
 fn pods_without_a_gpu_keep_no_node_with_one_busy() {
-    let cheap = Placement {
-        has_gpu: false,
-        ..at("b")
-    };
+    let cheap = Placement { has_gpu: false, ..at("b") };
     let own = [at("a"), at("b")];
     assert_eq!(edits(&own, &[at("a"), cheap.clone()], 1), marked(&["1-01"]));
-    let own = own.map(|placement| Placement {
-        has_gpu: false,
-        ..placement
-    });
+    let own = own.map(|placement| Placement { has_gpu: false, ..placement });
     assert_eq!(edits(&own, &[cheap], 1), marked(&["1-00"]));
 }
 
 #[test]
 fn who_is_not_ready_ends_anyway() {
-    let starting = Placement {
-        is_ready: false,
-        ..at("c")
-    };
+    let starting = Placement { is_ready: false, ..at("c") };
     let own = [at("a"), at("b"), starting];
     assert_eq!(edits(&own, &[], 2), []);
     assert_eq!(edits(&own, &[], 1), marked(&["1-00"]));
@@ -122,18 +97,12 @@ fn nothing_is_written_where_there_is_no_choice() {
         assert_eq!(edits(&own, &[], replicas), [], "{replicas}");
     }
     assert_eq!(edits(&[at("a"), at("a")], &[], 1), []);
-    assert_eq!(
-        Placements::default().edits(&revision(1), 1, &ReplicaLoads::new()),
-        []
-    );
+    assert_eq!(Placements::default().edits(&revision(1), 1, &ReplicaLoads::new()), []);
 }
 
 #[test]
 fn only_what_differs_is_written_and_never_over_the_order_of_others() {
-    let cost = |placement: Placement, cost: &str| Placement {
-        cost: Some(cost.into()),
-        ..placement
-    };
+    let cost = |placement: Placement, cost: &str| Placement { cost: Some(cost.into()), ..placement };
     let own = [at("a"), cost(at("b"), FIRST)];
     assert_eq!(edits(&own, &[at("a")], 1), []);
     let turned = [("1-00".to_owned(), true), ("1-01".to_owned(), false)];

@@ -2,91 +2,39 @@
 
 /// What the scheduler says, and what to do about it; the first that fits.
 const UNSCHEDULABLE: [(&str, &str); 12] = [
-    (
-        "persistentvolumeclaim",
-        "create that PersistentVolumeClaim, or correct the storageUri",
-    ),
-    (
-        "unbound immediate PersistentVolumeClaims",
-        "give the claim a volume, or a StorageClass that makes one",
-    ),
-    (
-        "volume node affinity conflict",
-        "let the pod run where its volume is",
-    ),
-    (
-        "cannot allocate all claims",
-        "no node has such a device free: wait, free one, or change the ResourceClaim",
-    ),
-    (
-        "resourceclaim",
-        "create that ResourceClaim or ResourceClaimTemplate",
-    ),
-    (
-        "Insufficient",
-        "add a node, free that resource, or ask for less",
-    ),
-    (
-        "were unschedulable",
-        "a node is cordoned: `kubectl uncordon` it once it may be used again, or add one",
-    ),
-    (
-        "{node.kubernetes.io/",
-        "a node is not ready or short of something, as its taint says: repair it, or add one",
-    ),
-    (
-        "node affinity/selector",
-        "label a node as nodeSelector and affinity ask, or change them",
-    ),
+    ("persistentvolumeclaim", "create that PersistentVolumeClaim, or correct the storageUri"),
+    ("unbound immediate PersistentVolumeClaims", "give the claim a volume, or a StorageClass that makes one"),
+    ("volume node affinity conflict", "let the pod run where its volume is"),
+    ("cannot allocate all claims", "no node has such a device free: wait, free one, or change the ResourceClaim"),
+    ("resourceclaim", "create that ResourceClaim or ResourceClaimTemplate"),
+    ("Insufficient", "add a node, free that resource, or ask for less"),
+    ("were unschedulable", "a node is cordoned: `kubectl uncordon` it once it may be used again, or add one"),
+    ("{node.kubernetes.io/", "a node is not ready or short of something, as its taint says: repair it, or add one"),
+    ("node affinity/selector", "label a node as nodeSelector and affinity ask, or change them"),
     (
         "untolerated taint",
         "add a toleration of that taint, or a node without it; a node that is not ready has one, too",
     ),
-    (
-        "topology spread constraints",
-        "add a node, or loosen topologySpreadConstraints",
-    ),
+    ("topology spread constraints", "add a node, or loosen topologySpreadConstraints"),
     ("Too many pods", "add a node"),
 ];
 
 /// What the kubelet says of a container that it cannot make, and what to do about it.
 const CONTAINER: [(&str, &str); 10] = [
-    (
-        "image will run as root",
-        "choose an image that does not, or write securityContext.runAsUser",
-    ),
-    (
-        "non-numeric user",
-        "write securityContext.runAsUser with that user's number",
-    ),
+    ("image will run as root", "choose an image that does not, or write securityContext.runAsUser"),
+    ("non-numeric user", "write securityContext.runAsUser with that user's number"),
     ("secret", "create that Secret"),
     ("configmap", "create that ConfigMap"),
-    (
-        "subPath",
-        "put the model where the storageUri says, or correct that",
-    ),
-    (
-        "executable file not found",
-        "correct the container's command",
-    ),
-    (
-        "no such file or directory",
-        "correct the container's command",
-    ),
+    ("subPath", "put the model where the storageUri says, or correct that"),
+    ("executable file not found", "correct the container's command"),
+    ("no such file or directory", "correct the container's command"),
     ("permission denied", "name a program that may be executed"),
     ("pull QPS exceeded", "it is tried again"),
     ("name conflict", "it is tried again"),
 ];
 
 /// Words of a registry that refuses a pull.
-const PULL_REFUSED: [&str; 6] = [
-    "401",
-    "403",
-    "access denied",
-    "authorization failed",
-    "denied",
-    "unauthorized",
-];
+const PULL_REFUSED: [&str; 6] = ["401", "403", "access denied", "authorization failed", "denied", "unauthorized"];
 
 /// Advice about an image that cannot be pulled, for a pod that names these Secrets for its registry.
 pub(super) fn of_image(message: &str, secrets: &[&str]) -> String {
@@ -96,13 +44,8 @@ pub(super) fn of_image(message: &str, secrets: &[&str]) -> String {
     }
     let is_refused = PULL_REFUSED.iter().any(|words| message.contains(words));
     match (is_refused, secrets) {
-        (true, []) => {
-            "name a Secret for its registry in imagePullSecrets, or correct its name".to_owned()
-        }
-        (false, []) => {
-            "correct its name and tag, or name a Secret for its registry in imagePullSecrets"
-                .to_owned()
-        }
+        (true, []) => "name a Secret for its registry in imagePullSecrets, or correct its name".to_owned(),
+        (false, []) => "correct its name and tag, or name a Secret for its registry in imagePullSecrets".to_owned(),
         (true, secrets) => format!(
             "create the Secret {} of imagePullSecrets in this namespace, if it is missing, or correct what it holds",
             secrets.join(" and ")

@@ -4,8 +4,7 @@
 mod tests;
 
 use k8s_openapi::api::core::v1::{
-    Container, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Pod, PodCondition,
-    PodStatus,
+    Container, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Pod, PodCondition, PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use weir_cluster::{Failure, FailureReason};
@@ -34,9 +33,7 @@ pub(super) fn failure(pod: &Pod) -> Option<Failure> {
 pub(super) fn node_not_ready(pod: &Pod) -> Option<&PodCondition> {
     let conditions = pod.status.as_ref()?.conditions.as_deref()?;
     let ready = conditions.iter().find(|c| c.type_ == "Ready")?;
-    let has_containers = conditions
-        .iter()
-        .any(|c| c.type_ == "ContainersReady" && c.status == "True");
+    let has_containers = conditions.iter().any(|c| c.type_ == "ContainersReady" && c.status == "True");
     let waits_for_gates = ready.reason.as_deref() == Some("ReadinessGatesNotReady");
     (has_containers && ready.status != "True" && !waits_for_gates).then_some(ready)
 }
@@ -51,10 +48,7 @@ fn on_silent_node(pod: &Pod) -> Option<Failure> {
         "its node {node} does not answer{at}: repair it, or `kubectl delete node {node}`; another pod takes its place after 5 \
          minutes, or as its tolerations say"
     );
-    Some(Failure {
-        at: since.and_then(seconds),
-        ..fail(FailureReason::NodeNotReady, sentence)
-    })
+    Some(Failure { at: since.and_then(seconds), ..fail(FailureReason::NodeNotReady, sentence) })
 }
 
 /// Whether a container runs before the others, and has to end well.
@@ -73,10 +67,7 @@ fn ended_as_a_whole(status: &PodStatus) -> Option<Failure> {
         "Evicted" => "another pod takes its place; request what it really uses",
         _ => "another pod takes its place",
     };
-    let sentence = format!(
-        "its node gave it up, {reason}{}: {what_to_do}",
-        told(message)
-    );
+    let sentence = format!("its node gave it up, {reason}{}: {what_to_do}", told(message));
     Some(fail(FailureReason::Exited, sentence))
 }
 
@@ -92,24 +83,14 @@ fn unplaced(pod: &Pod, status: &PodStatus) -> Option<Failure> {
                 Some("SchedulingGated") => {
                     "its scheduling gates are closed: a queue such as Kueue's opens them".to_owned()
                 }
-                _ => format!(
-                    "no node takes it{}: {}",
-                    told(message),
-                    advice::of_scheduler(message)
-                ),
+                _ => format!("no node takes it{}: {}", told(message), advice::of_scheduler(message)),
             }
         }
         Some(_) => return None,
-        None => format!(
-            "it waits for its resource claims: create {}",
-            unmade_claims(pod, status)?
-        ),
+        None => format!("it waits for its resource claims: create {}", unmade_claims(pod, status)?),
     };
     let since = placed.and_then(|placed| placed.last_transition_time.as_ref());
-    Some(Failure {
-        at: since.and_then(seconds),
-        ..fail(FailureReason::NotStarted, sentence)
-    })
+    Some(Failure { at: since.and_then(seconds), ..fail(FailureReason::NotStarted, sentence) })
 }
 
 /// The part of a scheduler's message that says why no node fits. What follows is what evicting other pods, or freeing their
@@ -133,19 +114,13 @@ fn unmade_claims(pod: &Pod, status: &PodStatus) -> Option<String> {
 }
 
 fn of_containers(pod: &Pod, statuses: Option<&[ContainerStatus]>, kind: Kind) -> Option<Failure> {
-    statuses
-        .into_iter()
-        .flatten()
-        .find_map(|status| of_container(pod, status, kind))
+    statuses.into_iter().flatten().find_map(|status| of_container(pod, status, kind))
 }
 
 fn of_container(pod: &Pod, status: &ContainerStatus, kind: Kind) -> Option<Failure> {
     let container = containers(pod).find(|container| container.name == status.name);
     let state = status.state.as_ref();
-    let before = status
-        .last_state
-        .as_ref()
-        .and_then(|s| s.terminated.as_ref());
+    let before = status.last_state.as_ref().and_then(|s| s.terminated.as_ref());
     let is_running = state.is_some_and(|state| state.running.is_some());
     let waiting = state.and_then(|state| state.waiting.as_ref());
     let now = state.and_then(|state| state.terminated.as_ref());
@@ -168,12 +143,7 @@ pub(super) fn last_exit(pod: &Pod, status: &ContainerStatus) -> Option<Failure> 
     let mut states = [&status.state, &status.last_state].into_iter().flatten();
     let ended = states.find_map(|state| state.terminated.as_ref())?;
     let ended = (ended, container);
-    Some(ended_with(
-        status,
-        ended,
-        Kind::Serving,
-        FailureReason::Exited,
-    ))
+    Some(ended_with(status, ended, Kind::Serving, FailureReason::Exited))
 }
 
 /// A container that the kubelet could not start, or starts no more for now.
@@ -193,10 +163,7 @@ fn waits(
             let reason = FailureReason::CrashLoopBackOff;
             return Some(match ended {
                 Some(ended) => ended_with(status, ended, kind, reason),
-                None => fail(
-                    reason,
-                    format!("the container {} ends again and again", status.name),
-                ),
+                None => fail(reason, format!("the container {} ends again and again", status.name)),
             });
         }
         reason @ ("ErrImagePull"
@@ -218,10 +185,7 @@ fn waits(
             advice::of_kubelet(message)
         ),
     };
-    Some(fail(
-        reason_of(status, kind, FailureReason::NotStarted),
-        sentence,
-    ))
+    Some(fail(reason_of(status, kind, FailureReason::NotStarted), sentence))
 }
 
 /// The Secrets by which a pod's images are pulled.
@@ -247,15 +211,10 @@ fn ended_with(
         (Some("ContainerCannotRun" | "StartError"), _) => {
             let message = ended.message.as_deref().unwrap_or_default();
             let what_to_do = advice::of_kubelet(message);
-            format!(
-                "the container {name} cannot be started{}: {what_to_do}",
-                told(message)
-            )
+            format!("the container {name} cannot be started{}: {what_to_do}", told(message))
         }
         (_, Kind::First) if name.starts_with(STORAGE_INITIALIZER) && !message.is_empty() => {
-            format!(
-                "the model cannot be fetched, {message}: correct the storageUri, or what it leads to"
-            )
+            format!("the model cannot be fetched, {message}: correct the storageUri, or what it leads to")
         }
         _ => format!(
             "the container {name} ended with code {}{}: see `kubectl logs --previous`",

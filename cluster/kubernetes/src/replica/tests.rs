@@ -51,10 +51,7 @@ fn one_that_was_ready_is_unready_and_not_starting() {
     let ready = seen(&running(), "True", Some(&starts));
     let unready = seen(&running(), "False", Some(&ready));
     assert_eq!(unready.phase, Phase::Unready);
-    assert_eq!(
-        seen(&running(), "False", Some(&unready)).phase,
-        Phase::Unready
-    );
+    assert_eq!(seen(&running(), "False", Some(&unready)).phase, Phase::Unready);
 }
 
 #[test]
@@ -72,27 +69,21 @@ fn one_whose_node_is_silent_is_unready_until_it_is_given_up() {
     assert_eq!(reason, Some(FailureReason::NodeNotReady));
     let answers = seen(&running(), "False", Some(&silent));
     assert_eq!((answers.phase, answers.failure), (Phase::Unready, None));
-    pod.metadata.deletion_timestamp =
-        serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    pod.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     assert_eq!(replica(&pod, Some(&silent)).failure, None);
 }
 
 #[test]
 fn one_that_is_deleted_terminates_though_it_is_ready() {
     let mut pod = pod(&running(), "True");
-    pod.metadata.deletion_timestamp =
-        serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    pod.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     assert_eq!(replica(&pod, None).phase, Phase::Terminating);
 }
 
 #[test]
 fn one_that_is_deleted_has_not_failed_when_its_process_ends() {
-    let mut pod = pod(
-        &json!({ "now": { "terminated": { "exitCode": 0 } } }),
-        "False",
-    );
-    pod.metadata.deletion_timestamp =
-        serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    let mut pod = pod(&json!({ "now": { "terminated": { "exitCode": 0 } } }), "False");
+    pod.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     assert_eq!(replica(&pod, None).failure, None);
 }
 

@@ -52,10 +52,8 @@ impl Unseen {
                 "no scheduler called {scheduler} has looked at it: install that scheduler, or correct schedulerName"
             )
         };
-        (now >= self.created.saturating_add(LATE)).then(|| Failure {
-            at: Some(self.created),
-            ..Failure::new(FailureReason::NotStarted, message)
-        })
+        (now >= self.created.saturating_add(LATE))
+            .then(|| Failure { at: Some(self.created), ..Failure::new(FailureReason::NotStarted, message) })
     }
 
     /// The replica of the pod, with why it does not start.

@@ -50,20 +50,12 @@ impl WrittenRevision {
 
     /// The way in which a replica is found ready.
     pub(crate) fn ready_call(&self) -> ReadyCall {
-        if self.v2_ready {
-            ReadyCall::V2
-        } else {
-            ReadyCall::Platform
-        }
+        if self.v2_ready { ReadyCall::V2 } else { ReadyCall::Platform }
     }
 }
 
 fn is_probed_by_v2(pod: &PodTemplateSpec) -> bool {
-    let probe = pod
-        .spec
-        .as_ref()
-        .and_then(entry)
-        .and_then(|container| container.readiness_probe.as_ref());
+    let probe = pod.spec.as_ref().and_then(entry).and_then(|container| container.readiness_probe.as_ref());
     let call = probe.and_then(|probe| probe.http_get.as_ref());
     call.is_some_and(|call| call.path.as_deref() == Some(V2_READY))
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weir_cluster::{
-    Batching, ClusterError, ControlRoutes, Destination, Host, Mirror, RevisionName, Route,
-    ServiceName, Split, Tag, Tagged, Target,
+    Batching, ClusterError, ControlRoutes, Destination, Host, Mirror, RevisionName, Route, ServiceName, Split, Tag,
+    Tagged, Target,
 };
 
 use super::read_time;
@@ -77,19 +77,16 @@ impl WrittenRoute {
             hosts: texts(&route.hosts),
             model: route.model.as_deref().map(str::to_owned),
             destination: match &route.destination {
-                Destination::Split(split) => {
-                    WrittenDestination::Split(split.targets().iter().map(share).collect())
-                }
+                Destination::Split(split) => WrittenDestination::Split(split.targets().iter().map(share).collect()),
                 Destination::Nowhere(because) => WrittenDestination::Nowhere(because.to_string()),
             },
             tags: route.tags.iter().map(tag).collect(),
             timeout: route.timeout,
             activation_timeout: route.activation_timeout,
             max_queue: route.max_queue,
-            batching: route.batching.map(|batching| WrittenBatching {
-                max_size: batching.max_size,
-                max_latency: batching.max_latency,
-            }),
+            batching: route
+                .batching
+                .map(|batching| WrittenBatching { max_size: batching.max_size, max_latency: batching.max_latency }),
             mirror: route.mirror.as_ref().map(|mirror| WrittenShare {
                 revision: mirror.revision.as_str().to_owned(),
                 share: mirror.percent.into(),
@@ -128,10 +125,9 @@ impl WrittenRoute {
             timeout: self.timeout.map(read_time),
             activation_timeout: read_time(self.activation_timeout),
             max_queue: self.max_queue,
-            batching: self.batching.map(|batching| Batching {
-                max_size: batching.max_size,
-                max_latency: read_time(batching.max_latency),
-            }),
+            batching: self
+                .batching
+                .map(|batching| Batching { max_size: batching.max_size, max_latency: read_time(batching.max_latency) }),
             mirror: self.mirror.map(|mirror| mirror.read(service)).transpose()?,
             control: match self.control {
                 WrittenControl::Closed => ControlRoutes::Closed,
@@ -149,10 +145,7 @@ impl WrittenDestination {
             Self::Nowhere(because) => return Ok(Destination::Nowhere(because.into())),
         };
         let target = |share: &WrittenShare| {
-            Ok(Target {
-                revision: RevisionName::parse(service.namespace(), &share.revision)?,
-                weight: share.share,
-            })
+            Ok(Target { revision: RevisionName::parse(service.namespace(), &share.revision)?, weight: share.share })
         };
         let targets: Result<Vec<_>, ClusterError> = shares.iter().map(target).collect();
         Ok(Destination::Split(Split::new(targets?)?))
@@ -161,16 +154,9 @@ impl WrittenDestination {
 
 impl WrittenShare {
     fn read(&self, service: &ServiceName) -> Result<Mirror, ClusterError> {
-        let percent = u8::try_from(self.share).map_err(|_| {
-            ClusterError::refused(
-                service,
-                format!("cannot mirror {} % of requests", self.share),
-            )
-        });
-        Ok(Mirror {
-            revision: RevisionName::parse(service.namespace(), &self.revision)?,
-            percent: percent?,
-        })
+        let percent = u8::try_from(self.share)
+            .map_err(|_| ClusterError::refused(service, format!("cannot mirror {} % of requests", self.share)));
+        Ok(Mirror { revision: RevisionName::parse(service.namespace(), &self.revision)?, percent: percent? })
     }
 }
 
@@ -193,10 +179,7 @@ fn tag(tagged: &Tagged) -> WrittenTag {
 }
 
 fn share(target: &Target) -> WrittenShare {
-    WrittenShare {
-        revision: target.revision.as_str().to_owned(),
-        share: target.weight,
-    }
+    WrittenShare { revision: target.revision.as_str().to_owned(), share: target.weight }
 }
 
 fn texts(hosts: &[Host]) -> Vec<String> {

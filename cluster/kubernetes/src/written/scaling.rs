@@ -90,11 +90,7 @@ impl WrittenScaling {
             scale_down_delay: read_time(self.scale_down_delay),
             window: read_time(self.window),
             activation: self.activation,
-            behavior: self
-                .behavior
-                .as_ref()
-                .map(WrittenBehavior::behavior)
-                .unwrap_or_default(),
+            behavior: self.behavior.as_ref().map(WrittenBehavior::behavior).unwrap_or_default(),
         }
     }
 }

@@ -3,9 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_cluster::{
-    Batching, Destination, Economy, Host, Mirror, PolicySelect, Route, ScaleTarget,
-    ScalingBehavior, ScalingPolicy, ScalingRules, ServiceName, Split, Tag, Tagged, Target,
-    Workload,
+    Batching, Destination, Economy, Host, Mirror, PolicySelect, Route, ScaleTarget, ScalingBehavior, ScalingPolicy,
+    ScalingRules, ServiceName, Split, Tag, Tagged, Target, Workload,
 };
 
 use super::scaling::WrittenScaling;
@@ -24,10 +23,7 @@ fn read_again(route: &Route) -> Route {
 #[test]
 fn a_route_with_everything_is_read_as_it_was() {
     let [one, two] = [1, 2].map(|number| service().revision(number).unwrap());
-    let weighted = |(revision, weight): (&_, u32)| Target {
-        revision: Clone::clone(revision),
-        weight,
-    };
+    let weighted = |(revision, weight): (&_, u32)| Target { revision: Clone::clone(revision), weight };
     let split = Split::new([(&one, 80), (&two, 20)].map(weighted).to_vec()).unwrap();
     let mut route = Route::new(service(), Destination::Split(split));
     route.since = 1_700_000_000;
@@ -39,14 +35,8 @@ fn a_route_with_everything_is_read_as_it_was() {
         revision: two.clone(),
     }];
     route.timeout = Some(Duration::from_millis(1500));
-    route.batching = Some(Batching {
-        max_size: 32,
-        max_latency: Duration::from_micros(500),
-    });
-    route.mirror = Some(Mirror {
-        revision: two,
-        percent: 10,
-    });
+    route.batching = Some(Batching { max_size: 32, max_latency: Duration::from_micros(500) });
+    route.mirror = Some(Mirror { revision: two, percent: 10 });
     assert_eq!(read_again(&route), route);
 }
 
@@ -62,12 +52,7 @@ fn numbers_that_people_could_not_ask_for_are_read_within_their_bounds() {
     written["target"] = serde_json::json!({ "rps": 0.0 });
     let written: WrittenScaling = serde_json::from_value(written).unwrap();
     let policy = written.policy();
-    let times = [
-        policy.queue_delay,
-        policy.retention.unwrap(),
-        policy.scale_down_delay,
-        policy.window,
-    ];
+    let times = [policy.queue_delay, policy.retention.unwrap(), policy.scale_down_delay, policy.window];
     assert_eq!(times, [LONGEST; 4]);
     assert_eq!((policy.min, policy.target), (ScalingPolicy::MOST, None));
     assert_eq!(policy.quantile, 0.9999);
@@ -81,11 +66,8 @@ fn a_route_to_nowhere_keeps_its_sentence() {
 
 #[test]
 fn a_newer_writer_may_add_fields() {
-    let mut written = serde_json::to_value(WrittenRoute::of(&Route::new(
-        service(),
-        Destination::Nowhere("stopped".into()),
-    )))
-    .unwrap();
+    let mut written =
+        serde_json::to_value(WrittenRoute::of(&Route::new(service(), Destination::Nowhere("stopped".into())))).unwrap();
     written["invented"] = true.into();
     assert!(serde_json::from_value::<WrittenRoute>(written).is_ok());
 }
@@ -100,11 +82,7 @@ fn a_policy_is_read_as_it_was() {
         retention: Some(Duration::from_secs(90)),
         behavior: ScalingBehavior {
             up: None,
-            down: Some(ScalingRules {
-                select: PolicySelect::Min,
-                tolerance: 0.05,
-                ..ScalingRules::default_up()
-            }),
+            down: Some(ScalingRules { select: PolicySelect::Min, tolerance: 0.05, ..ScalingRules::default_up() }),
         },
         ..ScalingPolicy::default()
     };
@@ -117,8 +95,7 @@ fn a_policy_is_read_as_it_was() {
         concurrency: NonZeroU32::new(4),
         scaling: Some(Arc::new(policy.clone())),
     };
-    let text =
-        serde_json::to_string(&WrittenRevision::of(&workload, &workload.template.read())).unwrap();
+    let text = serde_json::to_string(&WrittenRevision::of(&workload, &workload.template.read())).unwrap();
     let written: WrittenRevision = serde_json::from_str(&text).unwrap();
     assert_eq!(written.concurrency, NonZeroU32::new(4));
     assert_eq!(written.identity, workload.identity().as_str());

@@ -27,11 +27,7 @@ impl Server {
         server::namespace(&client, "contract").await;
         let cluster = server::cluster().await;
         let reports = RemoteReports::follow(cluster.gateways());
-        Self {
-            client,
-            cluster,
-            reports,
-        }
+        Self { client, cluster, reports }
     }
 }
 

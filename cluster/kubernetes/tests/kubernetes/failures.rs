@@ -4,9 +4,7 @@ use k8s_openapi::api::core::v1::{Namespace, PodTemplateSpec, ResourceQuota};
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use weir_cluster::{
-    Apply, ClusterError, Desired, Directory, ServiceName, Snapshot, Storage, Workload,
-};
+use weir_cluster::{Apply, ClusterError, Desired, Directory, ServiceName, Snapshot, Storage, Workload};
 use weir_cluster_kubernetes::{Kubernetes, Options};
 
 use crate::server;
@@ -46,12 +44,7 @@ impl Case {
         let mut snapshots = self.cluster.watch();
         let wait = snapshots.wait_for(|snapshot| is_so(snapshot));
         let seen = tokio::time::timeout(server::DEADLINE, wait).await.is_ok();
-        let revision = self
-            .cluster
-            .watch()
-            .borrow()
-            .revision(&self.workload.revision)
-            .cloned();
+        let revision = self.cluster.watch().borrow().revision(&self.workload.revision).cloned();
         assert!(seen, "waited for {what}: {revision:#?}");
     }
 
@@ -104,10 +97,7 @@ async fn restrict(client: &Client, namespace: &str) {
         "pod-security.kubernetes.io/enforce": "restricted"
     } } });
     let params = PatchParams::default();
-    namespaces
-        .patch(namespace, &params, &Patch::Merge(label))
-        .await
-        .unwrap();
+    namespaces.patch(namespace, &params, &Patch::Merge(label)).await.unwrap();
 }
 
 #[tokio::test]
@@ -119,8 +109,7 @@ async fn a_full_quota_is_told_and_passes() {
     }))
     .unwrap();
     quotas.create(&PostParams::default(), &quota).await.unwrap();
-    case.fails(&["exceeded quota: full", "raise the quota"])
-        .await;
+    case.fails(&["exceeded quota: full", "raise the quota"]).await;
     quotas.delete("full", &Default::default()).await.unwrap();
     case.runs().await;
 }
@@ -137,8 +126,7 @@ async fn a_pod_that_a_restricted_namespace_refuses_is_told() {
     let root = container_with(json!({ "securityContext": { "runAsUser": 0 } }));
     let case = Case::new("fails-restricted", root).await;
     restrict(&case.client, "fails-restricted").await;
-    case.fails(&["violates PodSecurity", "securityContext"])
-        .await;
+    case.fails(&["violates PodSecurity", "securityContext"]).await;
 }
 
 #[tokio::test]
@@ -153,70 +141,47 @@ async fn a_host_path_that_a_namespace_refuses_is_told() {
 async fn a_scheduler_that_is_not_there_is_told() {
     let scheduler = json!({ "schedulerName": "nobody" });
     let case = Case::new("fails-scheduler", pod_with(scheduler)).await;
-    case.fails(&["no scheduler called nobody", "correct schedulerName"])
-        .await;
+    case.fails(&["no scheduler called nobody", "correct schedulerName"]).await;
 }
 
 #[tokio::test]
 async fn a_gpu_that_no_node_has_is_told() {
     let gpus = json!({ "resources": { "limits": { "nvidia.com/gpu": "64" } } });
     let case = Case::new("fails-gpu", container_with(gpus)).await;
-    case.fails(&["Insufficient nvidia.com/gpu", "ask for less"])
-        .await;
+    case.fails(&["Insufficient nvidia.com/gpu", "ask for less"]).await;
 }
 
 #[tokio::test]
 async fn gpus_whole_and_in_parts_are_had() {
-    for (namespace, name) in [
-        ("runs-gpu", "nvidia.com/gpu"),
-        ("runs-mig", "nvidia.com/mig-1g.10gb"),
-    ] {
+    for (namespace, name) in [("runs-gpu", "nvidia.com/gpu"), ("runs-mig", "nvidia.com/mig-1g.10gb")] {
         let asks = json!({ "resources": { "requests": { name: "1" } } });
-        Case::new(namespace, container_with(asks))
-            .await
-            .runs()
-            .await;
+        Case::new(namespace, container_with(asks)).await.runs().await;
     }
 }
 
 #[tokio::test]
 async fn a_claim_that_is_not_there_is_told() {
     let mut case = Case::new("fails-claim", server::template()).await;
-    case.workload.storage = vec![Storage {
-        uri: "pvc://nowhere/digits".into(),
-        mount_path: "/mnt/models".into(),
-        claims: None,
-    }];
-    case.fails(&["\"nowhere\" not found", "create that PersistentVolumeClaim"])
-        .await;
+    case.workload.storage =
+        vec![Storage { uri: "pvc://nowhere/digits".into(), mount_path: "/mnt/models".into(), claims: None }];
+    case.fails(&["\"nowhere\" not found", "create that PersistentVolumeClaim"]).await;
 }
 
 #[tokio::test]
 async fn a_device_claim_that_is_not_there_is_told() {
     let claims = json!([{ "name": "gpu", "resourceClaimTemplateName": "one-gpu" }]);
-    let case = Case::new(
-        "fails-device",
-        pod_with(json!({ "resourceClaims": claims })),
-    )
-    .await;
+    let case = Case::new("fails-device", pod_with(json!({ "resourceClaims": claims }))).await;
     case.fails(&["one-gpu", "create"]).await;
 }
 
 #[tokio::test]
 async fn what_a_pod_names_and_is_not_there_is_told() {
     for (namespace, more, words) in [
-        (
-            "fails-runtime-class",
-            json!({ "runtimeClassName": "nvidia" }),
-            ["RuntimeClass", "create that RuntimeClass"],
-        ),
+        ("fails-runtime-class", json!({ "runtimeClassName": "nvidia" }), ["RuntimeClass", "create that RuntimeClass"]),
         (
             "fails-priority-class",
             json!({ "priorityClassName": "nobody" }),
-            [
-                "no PriorityClass with name nobody",
-                "create that PriorityClass",
-            ],
+            ["no PriorityClass with name nobody", "create that PriorityClass"],
         ),
         (
             "fails-account",
@@ -224,10 +189,7 @@ async fn what_a_pod_names_and_is_not_there_is_told() {
             ["\"nobody\" not found", "create that ServiceAccount"],
         ),
     ] {
-        Case::new(namespace, pod_with(more))
-            .await
-            .fails(&words)
-            .await;
+        Case::new(namespace, pod_with(more)).await.fails(&words).await;
     }
 }
 
@@ -236,32 +198,19 @@ async fn what_may_not_be_done_now_is_a_denial() {
     let mut case = Case::new("fails-rights", server::template()).await;
     let client = server::client_with("test-nobody", Vec::new()).await;
     let refused = Kubernetes::connect(client, Options::default()).await;
-    assert!(
-        matches!(refused, Err(ClusterError::Denied { .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(ClusterError::Denied { .. })), "{refused:?}");
     let nowhere = ServiceName::new("no-such-namespace", "digits").unwrap();
     case.workload.revision = nowhere.revision(1).unwrap();
     let denied = case.apply().await.unwrap_err();
     assert!(matches!(denied, ClusterError::Denied { .. }), "{denied:?}");
-    assert!(
-        denied.to_string().contains("create that namespace"),
-        "{denied}"
-    );
+    assert!(denied.to_string().contains("create that namespace"), "{denied}");
 }
 
 #[tokio::test]
 async fn an_object_that_can_never_be_is_a_refusal() {
-    let case = Case::new(
-        "fails-invalid",
-        pod_with(json!({ "restartPolicy": "Never" })),
-    )
-    .await;
+    let case = Case::new("fails-invalid", pod_with(json!({ "restartPolicy": "Never" }))).await;
     let refused = case.apply().await.unwrap_err();
-    assert!(
-        matches!(refused, ClusterError::Refused { .. }),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, ClusterError::Refused { .. }), "{refused:?}");
     assert!(refused.to_string().contains("restartPolicy"), "{refused}");
 }
 
@@ -272,8 +221,7 @@ async fn lacks_one(case: &Case, words: &[&str]) {
         let revision = snapshot.revision(&case.workload.revision);
         revision.is_some_and(|revision| {
             let unplaced = revision.unplaced.as_ref();
-            let is_told = unplaced
-                .is_some_and(|unplaced| words.iter().all(|word| unplaced.message.contains(word)));
+            let is_told = unplaced.is_some_and(|unplaced| words.iter().all(|word| unplaced.message.contains(word)));
             revision.ready().count() == 1 && revision.failure.is_none() && is_told
         })
     })

@@ -32,22 +32,12 @@ impl GatewayPod {
         let port = listener.local_addr().unwrap().port();
         let (reports, watched) = watch::channel(Arc::new(report));
         let registry = Arc::new(Registry::default());
-        let admin = Admin::new(listener, registry, Arc::new(|| Health::Serving)).with_service(
-            weir_cluster_reports::PATH,
-            weir_cluster_reports::service(watched),
-        );
+        let admin = Admin::new(listener, registry, Arc::new(|| Health::Serving))
+            .with_service(weir_cluster_reports::PATH, weir_cluster_reports::service(watched));
         let serving = tokio::spawn(admin.serve(CancellationToken::new()));
         let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), SYSTEM);
-        slices
-            .create(&PostParams::default(), &slice(name, port))
-            .await
-            .unwrap();
-        Self {
-            slices,
-            name: name.to_owned(),
-            _serving: AbortOnDropHandle::new(serving),
-            _reports: reports,
-        }
+        slices.create(&PostParams::default(), &slice(name, port)).await.unwrap();
+        Self { slices, name: name.to_owned(), _serving: AbortOnDropHandle::new(serving), _reports: reports }
     }
 }
 
@@ -68,19 +58,13 @@ fn own_address() -> IpAddr {
 }
 
 fn slice(name: &str, port: u16) -> EndpointSlice {
-    let mut slice = EndpointSlice {
-        address_type: "IPv4".to_owned(),
-        ..EndpointSlice::default()
-    };
+    let mut slice = EndpointSlice { address_type: "IPv4".to_owned(), ..EndpointSlice::default() };
     slice.metadata.name = Some(name.to_owned());
     let of_gateways = ("kubernetes.io/service-name", Options::GATEWAY);
     let labels = [of_gateways].map(|(key, value)| (key.to_owned(), value.to_owned()));
     slice.metadata.labels = Some(labels.into());
-    let pod = ObjectReference {
-        kind: Some("Pod".to_owned()),
-        name: Some(name.to_owned()),
-        ..ObjectReference::default()
-    };
+    let pod =
+        ObjectReference { kind: Some("Pod".to_owned()), name: Some(name.to_owned()), ..ObjectReference::default() };
     slice.endpoints = Some(vec![Endpoint {
         addresses: vec![own_address().to_string()],
         target_ref: Some(pod),

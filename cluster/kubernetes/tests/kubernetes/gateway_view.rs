@@ -11,8 +11,7 @@ use kube::Client;
 use kube::api::{Api, ListParams};
 use weir_cluster::contract::{self, World};
 use weir_cluster::{
-    Apply, Desired, Directory, Gateway, Lease, Report, Reports, Scale, ScalingPolicy, ServiceName,
-    Workload,
+    Apply, Desired, Directory, Gateway, Lease, Report, Reports, Scale, ScalingPolicy, ServiceName, Workload,
 };
 use weir_cluster_kubernetes::{Kubernetes, WatchScope};
 use weir_cluster_reports::RemoteReports;
@@ -39,10 +38,7 @@ fn rights() -> Vec<PolicyRule> {
         verbs: ["get", "list", "watch"].map(str::to_owned).into(),
         ..PolicyRule::default()
     };
-    vec![
-        read("", "services"),
-        read("discovery.k8s.io", "endpointslices"),
-    ]
+    vec![read("", "services"), read("discovery.k8s.io", "endpointslices")]
 }
 
 impl Seen {
@@ -131,11 +127,7 @@ rules! {
 async fn a_revision_that_may_sleep_and_has_no_endpoints_is_at_zero() {
     let seen = Seen::connect().await;
     let service = ServiceName::new(NAMESPACE, "may-sleep").unwrap();
-    let policy = ScalingPolicy {
-        min: 0,
-        max: Some(2),
-        ..ScalingPolicy::default()
-    };
+    let policy = ScalingPolicy { min: 0, max: Some(2), ..ScalingPolicy::default() };
     let workload = Workload {
         ready_call: None,
         revision: service.revision(1).unwrap(),
@@ -153,9 +145,7 @@ async fn a_revision_that_may_sleep_and_has_no_endpoints_is_at_zero() {
         seen.control.scale(&name, replicas).await.unwrap();
         let is_seen = snapshots.wait_for(|snapshot| {
             let revision = snapshot.revision(&name);
-            revision.is_some_and(|r| {
-                r.is_at_zero() == (replicas == 0) && r.ready().count() == replicas as usize
-            })
+            revision.is_some_and(|r| r.is_at_zero() == (replicas == 0) && r.ready().count() == replicas as usize)
         });
         let waited = tokio::time::timeout(server::DEADLINE, is_seen).await;
         waited.unwrap().unwrap();

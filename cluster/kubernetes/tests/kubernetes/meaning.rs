@@ -70,24 +70,14 @@ async fn stored(deployments: &Api<Deployment>, template: &Value) -> PodTemplate 
         "metadata": { "name": "meaning" },
         "spec": { "selector": { "matchLabels": { "app": "meaning" } }, "template": template },
     });
-    let dry = PostParams {
-        dry_run: true,
-        ..PostParams::default()
-    };
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
     let deployment = serde_json::from_value(deployment).unwrap();
     let made = deployments.create(&dry, &deployment).await.unwrap();
     let mut template = made.spec.unwrap().template;
     // Weir has its own default of this one.
     let pod = template.spec.as_mut().unwrap();
-    for container in pod
-        .containers
-        .iter_mut()
-        .chain(pod.init_containers.iter_mut().flatten())
-    {
-        assert_eq!(
-            container.termination_message_policy.as_deref(),
-            Some("File")
-        );
+    for container in pod.containers.iter_mut().chain(pod.init_containers.iter_mut().flatten()) {
+        assert_eq!(container.termination_message_policy.as_deref(), Some("File"));
         container.termination_message_policy = None;
     }
     template.into()
@@ -101,12 +91,7 @@ async fn what_the_api_server_completes_means_what_was_written() {
     let written = template();
     let completed = stored(&deployments, &written).await;
     assert_ne!(completed, read(&written));
-    assert!(
-        completed.means(&read(&written)),
-        "{}\n{}",
-        completed.as_str(),
-        read(&written).as_str()
-    );
+    assert!(completed.means(&read(&written)), "{}\n{}", completed.as_str(), read(&written).as_str());
 }
 
 #[tokio::test]
@@ -148,13 +133,7 @@ async fn quantities_are_the_same_as_the_api_servers() {
         let find = |amount| &all.iter().find(|(text, _)| *text == amount).unwrap().1;
         find(one).means(find(other))
     };
-    for (one, other) in [
-        ("1Gi", "1024Mi"),
-        ("1Gi", "1073741824"),
-        ("1e9", "1G"),
-        ("0.1", "100m"),
-        ("100u", "1m"),
-    ] {
+    for (one, other) in [("1Gi", "1024Mi"), ("1Gi", "1073741824"), ("1e9", "1G"), ("0.1", "100m"), ("100u", "1m")] {
         assert!(equal(one, other), "{one} {other}");
     }
     for (one, other) in [("1Gi", "1G"), ("1G", "1000000001"), ("0.1", "1m")] {

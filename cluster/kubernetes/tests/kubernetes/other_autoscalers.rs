@@ -16,10 +16,7 @@ use crate::server;
 async fn apply(cluster: &Kubernetes, namespace: &str) -> Workload {
     server::namespace(&server::client().await, namespace).await;
     let service = ServiceName::new(namespace, "digits").unwrap();
-    let policy = ScalingPolicy {
-        max: Some(3),
-        ..ScalingPolicy::default()
-    };
+    let policy = ScalingPolicy { max: Some(3), ..ScalingPolicy::default() };
     let workload = Workload {
         ready_call: None,
         revision: service.revision(1).unwrap(),
@@ -34,21 +31,11 @@ async fn apply(cluster: &Kubernetes, namespace: &str) -> Workload {
     workload
 }
 
-async fn see(
-    cluster: &Kubernetes,
-    workload: &Workload,
-    what: &str,
-    is_so: impl Fn(&Revision) -> bool,
-) {
+async fn see(cluster: &Kubernetes, workload: &Workload, what: &str, is_so: impl Fn(&Revision) -> bool) {
     let mut snapshots = cluster.watch();
-    let wait =
-        snapshots.wait_for(|seen| seen.revision(&workload.revision).is_some_and(|r| is_so(r)));
+    let wait = snapshots.wait_for(|seen| seen.revision(&workload.revision).is_some_and(|r| is_so(r)));
     let seen = tokio::time::timeout(server::DEADLINE, wait).await.is_ok();
-    let revision = cluster
-        .watch()
-        .borrow()
-        .revision(&workload.revision)
-        .cloned();
+    let revision = cluster.watch().borrow().revision(&workload.revision).cloned();
     assert!(seen, "waited for {what}: {revision:#?}");
 }
 
@@ -76,10 +63,7 @@ async fn what_an_hpa_scales_is_left_to_it_until_it_is_deleted() {
     see(&cluster, &workload, "its policy", |r| r.scaling.is_some()).await;
     let autoscalers = autoscalers(&server::client().await, "other-autoscaler");
     let params = PostParams::default();
-    autoscalers
-        .create(&params, &autoscaler(&workload))
-        .await
-        .unwrap();
+    autoscalers.create(&params, &autoscaler(&workload)).await.unwrap();
     see(&cluster, &workload, "the HPA's two", |revision| {
         let other = revision.scaled_by.as_ref();
         let is_named = other.is_some_and(|other| &*other.name == "HorizontalPodAutoscaler mine");
@@ -88,16 +72,11 @@ async fn what_an_hpa_scales_is_left_to_it_until_it_is_deleted() {
     .await;
     let later = server::cluster().await;
     let first = later.watch().borrow().revision(&workload.revision).cloned();
-    assert!(
-        first.unwrap().scaled_by.is_some(),
-        "known from the first snapshot on"
-    );
+    assert!(first.unwrap().scaled_by.is_some(), "known from the first snapshot on");
     let params = DeleteParams::default();
     autoscalers.delete("mine", &params).await.unwrap();
-    see(&cluster, &workload, "its policy again", |revision| {
-        revision.scaling.is_some() && revision.scaled_by.is_none()
-    })
-    .await;
+    see(&cluster, &workload, "its policy again", |revision| revision.scaling.is_some() && revision.scaled_by.is_none())
+        .await;
 }
 
 #[tokio::test]
@@ -118,10 +97,7 @@ async fn without_the_right_to_see_them_all_else_is_seen() {
     let cluster = server::connect(client, WatchScope::Control).await;
     let autoscalers = autoscalers(&server::client().await, "other-autoscaler-unseen");
     let params = PostParams::default();
-    autoscalers
-        .create(&params, &autoscaler(&workload))
-        .await
-        .unwrap();
+    autoscalers.create(&params, &autoscaler(&workload)).await.unwrap();
     see(&cluster, &workload, "the HPA's two, as any", |revision| {
         revision.desired == 2 && revision.scaling.is_some() && revision.scaled_by.is_none()
     })

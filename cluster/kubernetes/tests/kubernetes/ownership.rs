@@ -5,9 +5,7 @@ use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
-use weir_cluster::{
-    Apply, ClusterError, Desired, Destination, Route, Scale, ServiceName, Split, Workload,
-};
+use weir_cluster::{Apply, ClusterError, Desired, Destination, Route, Scale, ServiceName, Split, Workload};
 use weir_cluster_kubernetes::Kubernetes;
 
 use crate::server;
@@ -60,10 +58,7 @@ impl Case {
     }
 
     async fn deployment(&self) -> Deployment {
-        self.deployments()
-            .get(self.workload.revision.as_str())
-            .await
-            .unwrap()
+        self.deployments().get(self.workload.revision.as_str()).await.unwrap()
     }
 }
 
@@ -87,10 +82,7 @@ async fn the_number_of_replicas_is_never_the_controllers() {
     assert_eq!(replicas(&made), Some(2));
     assert_eq!(managers(&made, "replicas"), ["weir-autoscaler"]);
     assert_eq!(managers(&made, "template"), ["weir-controller"]);
-    case.cluster
-        .scale(&case.workload.revision, 5)
-        .await
-        .unwrap();
+    case.cluster.scale(&case.workload.revision, 5).await.unwrap();
     case.apply().await.unwrap();
     let scaled = case.deployment().await;
     assert_eq!(replicas(&scaled), Some(5));
@@ -103,10 +95,7 @@ async fn a_number_that_is_set_while_the_deployment_is_made_stays() {
     for name in ["a", "b", "c", "d", "e", "f"] {
         let service = ServiceName::new("owned-while-made", name).unwrap();
         let revision = service.revision(1).unwrap();
-        let workload = Workload {
-            revision: revision.clone(),
-            ..case.workload.clone()
-        };
+        let workload = Workload { revision: revision.clone(), ..case.workload.clone() };
         let desired = Desired::new(service, vec![workload], None).unwrap();
         let scaled = async { while case.cluster.scale(&revision, 5).await.is_err() {} };
         let (applied, ()) = tokio::join!(case.cluster.apply(desired), scaled);
@@ -123,10 +112,7 @@ async fn applying_the_same_writes_nothing() {
     let first = case.apply().await.unwrap();
     let version = async || {
         let stored = case.services().get("digits").await.unwrap();
-        (
-            case.deployment().await.metadata.generation,
-            stored.resource_version(),
-        )
+        (case.deployment().await.metadata.generation, stored.resource_version())
     };
     let before = version().await;
     assert_eq!(case.apply().await.unwrap(), first);
@@ -142,14 +128,8 @@ async fn what_somebody_changes_or_deletes_is_put_back() {
         { "name": "kserve-container", "image": "example/other" }
     ] } } } });
     let params = PatchParams::default();
-    case.deployments()
-        .patch(name, &params, &Patch::Strategic(edit))
-        .await
-        .unwrap();
-    case.services()
-        .delete("digits", &Default::default())
-        .await
-        .unwrap();
+    case.deployments().patch(name, &params, &Patch::Strategic(edit)).await.unwrap();
+    case.services().delete("digits", &Default::default()).await.unwrap();
     // Again and again: what is not yet known of cannot be put back.
     let put_back = async {
         loop {
@@ -161,9 +141,7 @@ async fn what_somebody_changes_or_deletes_is_put_back() {
             }
         }
     };
-    tokio::time::timeout(server::DEADLINE, put_back)
-        .await
-        .unwrap();
+    tokio::time::timeout(server::DEADLINE, put_back).await.unwrap();
 }
 
 #[tokio::test]
@@ -174,11 +152,7 @@ async fn an_object_of_another_owner_is_left_alone_and_told() {
         "spec": { "ports": [{ "port": 80 }] },
     }))
     .unwrap();
-    let theirs = case
-        .services()
-        .create(&PostParams::default(), &theirs)
-        .await
-        .unwrap();
+    let theirs = case.services().create(&PostParams::default(), &theirs).await.unwrap();
     let refused = case.apply().await.unwrap_err();
     assert!(matches!(refused, ClusterError::Refused { .. }), "{refused}");
     assert!(refused.to_string().contains("is not Weir's"), "{refused}");
@@ -200,13 +174,6 @@ async fn nothing_is_left_of_a_forgotten_service() {
         }
     };
     tokio::time::timeout(server::DEADLINE, wait).await.unwrap();
-    assert!(
-        case.deployments()
-            .list(&all)
-            .await
-            .unwrap()
-            .items
-            .is_empty()
-    );
+    assert!(case.deployments().list(&all).await.unwrap().items.is_empty());
     assert!(case.services().list(&all).await.unwrap().items.is_empty());
 }

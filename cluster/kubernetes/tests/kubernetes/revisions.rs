@@ -1,9 +1,7 @@
 //! What outlives the controller: ControllerRevisions, and whose they are.
 
 use k8s_openapi::api::apps::v1::{ControllerRevision, Deployment};
-use kube::api::{
-    Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
-};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Client, ResourceExt};
 use serde_json::json;
@@ -23,11 +21,7 @@ impl Case {
     async fn new(namespace: &str) -> Self {
         let client = server::client().await;
         server::namespace(&client, namespace).await;
-        Self {
-            client,
-            cluster: server::cluster().await,
-            service: ServiceName::new(namespace, "digits").unwrap(),
-        }
+        Self { client, cluster: server::cluster().await, service: ServiceName::new(namespace, "digits").unwrap() }
     }
 
     fn workload(&self, number: u32) -> Workload {
@@ -73,17 +67,14 @@ impl Case {
     async fn declare(&self) -> String {
         let kind = GroupVersionKind::gvk("serving.kserve.io", "v1beta1", "InferenceService");
         let resource = ApiResource::from_gvk_with_plural(&kind, "inferenceservices");
-        let all: Api<DynamicObject> =
-            Api::namespaced_with(self.client.clone(), self.service.namespace(), &resource);
+        let all: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), self.service.namespace(), &resource);
         let object: DynamicObject = serde_json::from_value(json!({
             "apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService",
             "metadata": { "name": self.service.name() },
             "spec": { "predictor": { "containers": [{ "image": "example/server" }] } },
         }))
         .unwrap();
-        let _ = all
-            .delete(self.service.name(), &DeleteParams::default())
-            .await;
+        let _ = all.delete(self.service.name(), &DeleteParams::default()).await;
         let made = all.create(&PostParams::default(), &object).await.unwrap();
         made.uid().unwrap()
     }
@@ -98,16 +89,10 @@ impl Case {
 async fn revisions_are_there_again_in_order() {
     let case = Case::new("stored-order").await;
     for number in [2, 10, 1] {
-        case.cluster
-            .put_revision(&case.stored(number))
-            .await
-            .unwrap();
+        case.cluster.put_revision(&case.stored(number)).await.unwrap();
     }
     case.cluster.put_revision(&case.stored(2)).await.unwrap();
-    case.cluster
-        .put_rollout(&case.service, "stable")
-        .await
-        .unwrap();
+    case.cluster.put_rollout(&case.service, "stable").await.unwrap();
     let all = case.revisions().await;
     assert_eq!(all, [1, 2, 10].map(|number| case.stored(number)));
     let second = case.service.revision(2).unwrap();
@@ -121,16 +106,10 @@ async fn revisions_are_there_again_in_order() {
 async fn a_number_is_taken_once() {
     let case = Case::new("stored-once").await;
     let (one, other) = (case.stored(1), case.other(1));
-    let both = tokio::join!(
-        case.cluster.put_revision(&one),
-        case.cluster.put_revision(&other),
-    );
+    let both = tokio::join!(case.cluster.put_revision(&one), case.cluster.put_revision(&other),);
     let results = [both.0, both.1];
     let denied = results.iter().find_map(|result| result.as_ref().err());
-    assert!(
-        matches!(denied, Some(ClusterError::Denied { .. })),
-        "{results:?}"
-    );
+    assert!(matches!(denied, Some(ClusterError::Denied { .. })), "{results:?}");
     assert!(results.iter().any(Result::is_ok), "{results:?}");
     assert_eq!(case.revisions().await.len(), 1);
 }
@@ -167,15 +146,8 @@ async fn what_cannot_be_read_spoils_no_list_and_is_refused() {
     case.objects().create(&params, &unread).await.unwrap();
     let all = case.revisions().await;
     assert_eq!(all, [case.stored(1)]);
-    let refused = case
-        .cluster
-        .put_revision(&case.stored(2))
-        .await
-        .unwrap_err();
-    assert!(
-        refused.to_string().contains("delete that object"),
-        "{refused}"
-    );
+    let refused = case.cluster.put_revision(&case.stored(2)).await.unwrap_err();
+    assert!(refused.to_string().contains("delete that object"), "{refused}");
 }
 
 #[tokio::test]
@@ -190,20 +162,12 @@ async fn an_object_of_another_owner_keeps_its_name() {
     for refused in [
         case.cluster.put_revision(&case.stored(1)).await,
         case.apply(vec![case.workload(1)]).await,
-        case.cluster
-            .remove_revision(&case.service.revision(1).unwrap())
-            .await,
+        case.cluster.remove_revision(&case.service.revision(1).unwrap()).await,
     ] {
         let error = refused.unwrap_err().to_string();
         assert!(error.contains("is not Weir's"), "{error}");
     }
-    assert!(
-        case.objects()
-            .get_opt("digits-predictor-00001")
-            .await
-            .unwrap()
-            .is_some()
-    );
+    assert!(case.objects().get_opt("digits-predictor-00001").await.unwrap().is_some());
 }
 
 /// A Deployment follows what was stored, whoever changes it, and whatever this Weir would make of the pod.
@@ -213,10 +177,7 @@ async fn a_deployment_follows_what_was_stored() {
     case.cluster.put_revision(&case.stored(1)).await.unwrap();
     let name = "digits-predictor-00001";
     let mut older = case.objects().get(name).await.unwrap();
-    case.objects()
-        .delete(name, &DeleteParams::default())
-        .await
-        .unwrap();
+    case.objects().delete(name, &DeleteParams::default()).await.unwrap();
     older.metadata.resource_version = None;
     older.metadata.uid = None;
     older.data.as_mut().unwrap().0["pod"]["spec"]["terminationGracePeriodSeconds"] = 7.into();
@@ -225,30 +186,23 @@ async fn a_deployment_follows_what_was_stored() {
     // It is another process that finds it: what one has stored itself it does not read again.
     case.cluster = server::cluster().await;
     case.apply(vec![case.workload(1)]).await.unwrap();
-    let deployments: Api<Deployment> =
-        Api::namespaced(case.client.clone(), case.service.namespace());
+    let deployments: Api<Deployment> = Api::namespaced(case.client.clone(), case.service.namespace());
     let grace = async || {
         let stored = deployments.get(name).await.unwrap();
         let pod = stored.spec.unwrap().template.spec.unwrap();
         pod.termination_grace_period_seconds
     };
     assert_eq!(grace().await, Some(7));
-    let edit =
-        json!({ "spec": { "template": { "spec": { "terminationGracePeriodSeconds": 9 } } } });
+    let edit = json!({ "spec": { "template": { "spec": { "terminationGracePeriodSeconds": 9 } } } });
     let params = PatchParams::default();
-    deployments
-        .patch(name, &params, &Patch::Merge(edit))
-        .await
-        .unwrap();
+    deployments.patch(name, &params, &Patch::Merge(edit)).await.unwrap();
     // Again and again: what is not yet known of cannot be put back.
     let put_back = async {
         while grace().await != Some(7) {
             case.apply(vec![case.workload(1)]).await.unwrap();
         }
     };
-    tokio::time::timeout(server::DEADLINE, put_back)
-        .await
-        .unwrap();
+    tokio::time::timeout(server::DEADLINE, put_back).await.unwrap();
 }
 
 #[tokio::test]
@@ -260,16 +214,12 @@ async fn an_inference_service_owns_all_of_a_service() {
         let uid = case.declare().await;
         // What the former one owned is collected at the same time.
         while case.apply(vec![case.workload(1)]).await.is_err() {}
-        case.cluster
-            .put_rollout(&case.service, "stable")
-            .await
-            .unwrap();
+        case.cluster.put_rollout(&case.service, "stable").await.unwrap();
         let owned = |owners: &[String]| assert_eq!(owners, std::slice::from_ref(&uid));
         for object in case.objects().list(&ListParams::default()).await.unwrap() {
             owned(&uids(&object));
         }
-        let deployments: Api<Deployment> =
-            Api::namespaced(case.client.clone(), case.service.namespace());
+        let deployments: Api<Deployment> = Api::namespaced(case.client.clone(), case.service.namespace());
         let deployment = deployments.get("digits-predictor-00001").await.unwrap();
         owned(&uids(&deployment));
     }

@@ -26,10 +26,7 @@ async fn node(client: &Client, name: &str, pods: &str) {
     });
     let nodes: Api<Node> = Api::all(client.clone());
     let params = PatchParams::apply("test").force();
-    nodes
-        .patch(name, &params, &Patch::Apply(&node))
-        .await
-        .unwrap();
+    nodes.patch(name, &params, &Patch::Apply(&node)).await.unwrap();
 }
 
 /// The suite's pod, on these nodes only.
@@ -82,10 +79,7 @@ async fn the_pod_ends_whose_end_frees_a_node() {
         assert!(wait.is_ok(), "waited for {count} replicas");
     };
     until(3).await;
-    assert_eq!(
-        used(&client).await,
-        ["scale-in-a", "scale-in-a", "scale-in-b"]
-    );
+    assert_eq!(used(&client).await, ["scale-in-a", "scale-in-a", "scale-in-b"]);
     cluster.scale(&workload.revision, 2).await.unwrap();
     until(2).await;
     assert_eq!(used(&client).await, ["scale-in-a", "scale-in-a"]);

@@ -29,11 +29,7 @@ pub(crate) async fn cluster() -> Kubernetes {
 
 /// What this client sees of the cluster.
 pub(crate) async fn connect(client: Client, scope: WatchScope) -> Kubernetes {
-    let options = Options {
-        process: "test".to_owned(),
-        scope,
-        ..Options::default()
-    };
+    let options = Options { process: "test".to_owned(), scope, ..Options::default() };
     Kubernetes::connect(client, options).await.unwrap()
 }
 
@@ -46,10 +42,7 @@ pub(crate) async fn client_with(name: &str, rules: Vec<PolicyRule>) -> Client {
     account.metadata.name = Some(name.to_owned());
     let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), SYSTEM);
     unless_there(accounts.create(&params, &account).await);
-    let mut role = ClusterRole {
-        rules: Some(rules),
-        ..ClusterRole::default()
-    };
+    let mut role = ClusterRole { rules: Some(rules), ..ClusterRole::default() };
     role.metadata.name = Some(name.to_owned());
     unless_there(Api::all(admin.clone()).create(&params, &role).await);
     let binding: ClusterRoleBinding = serde_json::from_value(json!({
@@ -63,10 +56,7 @@ pub(crate) async fn client_with(name: &str, rules: Vec<PolicyRule>) -> Client {
     let token = accounts.create_token_request(name, &params, &request);
     let token = token.await.unwrap().status.unwrap().token.unwrap();
     let mut config = config().await;
-    config.auth_info = AuthInfo {
-        token: Some(token.into()),
-        ..AuthInfo::default()
-    };
+    config.auth_info = AuthInfo { token: Some(token.into()), ..AuthInfo::default() };
     Client::try_from(config).unwrap()
 }
 

@@ -15,8 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use weir_cluster::{
-    Apply, Desired, Destination, Directory, Host, Route, Routes, ServiceName, Snapshot, Split,
-    Workload,
+    Apply, Desired, Destination, Directory, Host, Route, Routes, ServiceName, Snapshot, Split, Workload,
 };
 use weir_cluster_kubernetes::{Kubernetes, WatchScope};
 
@@ -86,8 +85,7 @@ impl Teams {
         let route = route(&hosts, service.revision(1).unwrap().as_str());
         let claim = routed(service.name(), service.name(), &route);
         create(&self.own::<Service>(), &claim).await.unwrap();
-        self.until(|snapshot| snapshot.routes.of(service).is_some())
-            .await;
+        self.until(|snapshot| snapshot.routes.of(service).is_some()).await;
     }
 
     /// Waits for a state that gateways see.
@@ -111,24 +109,15 @@ async fn editor(admin: &Client, namespace: &str) -> Client {
     let bindings: Api<RoleBinding> = Api::namespaced(admin.clone(), namespace);
     unless_there(bindings.create(&PostParams::default(), &binding).await);
     let mut config = config().await;
-    config.auth_info = AuthInfo {
-        impersonate: Some(user),
-        ..config.auth_info
-    };
+    config.auth_info = AuthInfo { impersonate: Some(user), ..config.auth_info };
     let client = Client::try_from(config).unwrap();
     let services: Api<Service> = Api::namespaced(client.clone(), namespace);
     let is_bound = async {
-        while services
-            .list(&kube::api::ListParams::default())
-            .await
-            .is_err()
-        {
+        while services.list(&kube::api::ListParams::default()).await.is_err() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(server::DEADLINE, is_bound)
-        .await
-        .unwrap();
+    tokio::time::timeout(server::DEADLINE, is_bound).await.unwrap();
     client
 }
 
@@ -232,10 +221,7 @@ async fn a_host_that_two_names_make_stays_with_the_service_that_was_there_first(
     let routes = teams.until(|_| true).await.routes;
     assert_eq!(holder(&routes, &host), &teams.service);
     let conflicts = routes.conflicts().into_iter();
-    let losers: Vec<_> = conflicts
-        .filter(|conflict| conflict.host == host)
-        .map(|conflict| conflict.loser)
-        .collect();
+    let losers: Vec<_> = conflicts.filter(|conflict| conflict.host == host).map(|conflict| conflict.loser).collect();
     assert_eq!(losers, [claims]);
 }
 
@@ -244,20 +230,13 @@ async fn a_route_leads_only_to_revisions_of_its_own_service() {
     let teams = Teams::new("roll", "tenant-revisions-a", "tenant-revisions-b").await;
     let own = teams.named("own");
     teams.serve(&own).await;
-    teams
-        .until(|snapshot| snapshot.routes.of(&own).is_some())
-        .await;
+    teams.until(|snapshot| snapshot.routes.of(&own).is_some()).await;
     // A Service of another name is not where a service's route is kept.
-    let elsewhere = route(
-        &["own.tenant-revisions-b".to_owned()],
-        "own-predictor-00009",
-    );
+    let elsewhere = route(&["own.tenant-revisions-b".to_owned()], "own-predictor-00009");
     let elsewhere = routed("elsewhere", "own", &elsewhere);
     create(&teams.own::<Service>(), &elsewhere).await.unwrap();
     let foreign = route(&[], "roll-predictor-00001");
-    create(&teams.own::<Service>(), &routed("stray", "stray", &foreign))
-        .await
-        .unwrap();
+    create(&teams.own::<Service>(), &routed("stray", "stray", &foreign)).await.unwrap();
     teams.claim(&teams.named("last"), &[]).await;
     let snapshot = teams.until(|_| true).await;
     let routes = snapshot.routes.as_slice().iter();
@@ -307,11 +286,7 @@ async fn addresses_are_those_of_a_revisions_own_pods() {
         slice(victim, labels.clone(), pod(victim)),
         slice(victim, with("other", controller), pod(victim)),
         slice(victim, with(revision.as_str(), "example.com"), pod(victim)),
-        slice(
-            victim,
-            with(revision.as_str(), controller),
-            pod("elsewhere"),
-        ),
+        slice(victim, with(revision.as_str(), controller), pod("elsewhere")),
         slice(victim, with(revision.as_str(), controller), Value::Null),
     ];
     let slices: Api<EndpointSlice> = Api::namespaced(teams.admin.clone(), victim);
@@ -351,26 +326,16 @@ async fn numbers_that_no_controller_writes_stop_no_other_service() {
         written[field] = most.clone();
     }
     written["batching"] = json!({ "maxSize": 4, "maxLatency": most });
-    create(&teams.own::<Service>(), &routed("own", "own", &written))
-        .await
-        .unwrap();
+    create(&teams.own::<Service>(), &routed("own", "own", &written)).await.unwrap();
     let own = teams.named("own");
-    let seen = teams
-        .until(|snapshot| snapshot.routes.of(&own).is_some())
-        .await;
+    let seen = teams.until(|snapshot| snapshot.routes.of(&own).is_some()).await;
     let route = seen.routes.of(&own).unwrap();
     let batching = route.batching.unwrap();
-    for time in [
-        route.timeout.unwrap(),
-        route.activation_timeout,
-        batching.max_latency,
-    ] {
+    for time in [route.timeout.unwrap(), route.activation_timeout, batching.max_latency] {
         assert!(time <= YEAR, "{time:?}");
     }
     let revision = own.revision(1).unwrap();
-    let seen = teams
-        .until(|snapshot| snapshot.revision(&revision).is_some())
-        .await;
+    let seen = teams.until(|snapshot| snapshot.revision(&revision).is_some()).await;
     let policy = seen.revision(&revision).unwrap().scaling.clone().unwrap();
     let rules = policy.behavior.up.as_ref().unwrap();
     for time in [
@@ -404,13 +369,7 @@ async fn a_tenant_scales_and_keeps_history_in_its_own_namespace_alone() {
                 "pod": { "spec": { "containers": [{ "name": "kserve-container", "image": "example/forged" }] } } },
         })
     };
-    assert_forbidden(
-        create(
-            &teams.own::<ControllerRevision>(),
-            &history(revision.as_str()),
-        )
-        .await,
-    );
+    assert_forbidden(create(&teams.own::<ControllerRevision>(), &history(revision.as_str())).await);
     // Even one that stands beside a service's own is not read under its number.
     let beside: Api<ControllerRevision> = Api::namespaced(teams.admin.clone(), victim);
     create(&beside, &history("zz-forged")).await.unwrap();
@@ -439,7 +398,6 @@ async fn a_tenant_writes_nothing_of_weirs_own() {
     let secrets: Api<Secret> = Api::namespaced(teams.tenant.clone(), server::SYSTEM);
     assert_forbidden(secrets.get("weir-webhook").await);
     let gateways: Api<Service> = Api::namespaced(teams.tenant.clone(), server::SYSTEM);
-    let object =
-        json!({ "metadata": { "name": "weir-gateway" }, "spec": { "ports": [{ "port": 80 }] } });
+    let object = json!({ "metadata": { "name": "weir-gateway" }, "spec": { "ports": [{ "port": 80 }] } });
     assert_forbidden(create(&gateways, &object).await);
 }

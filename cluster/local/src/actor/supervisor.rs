@@ -41,15 +41,7 @@ impl Supervisor {
         events: mpsc::Sender<Event>,
         reports: watch::Receiver<Arc<LatestReports>>,
     ) -> Self {
-        Self {
-            logs,
-            printer,
-            events,
-            pool: PortPool::new(),
-            reports,
-            tasks: HashMap::new(),
-            started: HashMap::new(),
-        }
+        Self { logs, printer, events, pool: PortPool::new(), reports, tasks: HashMap::new(), started: HashMap::new() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -79,10 +71,7 @@ impl Supervisor {
             None if replica.phase == Phase::Ready => revision.failure = None,
             None => {}
         }
-        let known = revision
-            .replicas
-            .iter_mut()
-            .find(|known| known.name == replica.name);
+        let known = revision.replicas.iter_mut().find(|known| known.name == replica.name);
         if let Some(known) = known {
             *known = replica;
         }
@@ -111,20 +100,14 @@ impl Supervisor {
             Log::new(&self.logs, replica.name.clone(), self.printer.clone()),
             context,
         );
-        let running = RunningTask {
-            stop,
-            _task: AbortOnDropHandle::new(tokio::spawn(task.run())),
-        };
+        let running = RunningTask { stop, _task: AbortOnDropHandle::new(tokio::spawn(task.run())) };
         self.tasks.insert(replica.name.clone(), running);
         revision.replicas.push(replica);
         log::delete_old(&self.logs, &prefix, |name| self.tasks.contains_key(name));
     }
 
     fn stop(&self, revision: &mut Revision, name: &str) {
-        let replica = revision
-            .replicas
-            .iter_mut()
-            .find(|replica| *replica.name == *name);
+        let replica = revision.replicas.iter_mut().find(|replica| *replica.name == *name);
         if let Some(replica) = replica {
             replica.phase = Phase::Terminating;
         }

@@ -35,14 +35,7 @@ fn shells_mention_variables_too() {
     for text in ["$(PORT)", "--x=$(PORT)", "serve $PORT", "$PORT;", "${PORT}"] {
         assert!(mentions(text, "PORT"), "{text}");
     }
-    for text in [
-        "PORT",
-        "$PORTS",
-        "$(PORTS)",
-        "${PORT:-1",
-        "$(GRPC_PORT)",
-        "$",
-    ] {
+    for text in ["PORT", "$PORTS", "$(PORTS)", "${PORT:-1", "$(GRPC_PORT)", "$"] {
         assert!(!mentions(text, "PORT"), "{text}");
     }
 }

@@ -15,14 +15,8 @@ use crate::probe::ServerKind;
 use crate::storage::ModelFiles;
 
 /// Flags of our runtime that say where it listens: here we do.
-const LISTEN_FLAGS: [&str; 6] = [
-    "http-address",
-    "http-port",
-    "grpc-address",
-    "grpc-port",
-    "metrics-address",
-    "metrics-port",
-];
+const LISTEN_FLAGS: [&str; 6] =
+    ["http-address", "http-port", "grpc-address", "grpc-port", "metrics-address", "metrics-port"];
 
 /// Name of the same program in our runtime's image, for manifests that were written for Triton.
 const TRITONS_NAME: &str = "tritonserver";
@@ -59,17 +53,15 @@ impl Program {
         let image = container.image.as_deref().unwrap_or_default();
         let has_our_image = image_name(image) == RUNTIME;
         let ours = match command.first().map(Path::new) {
-            Some(first) => {
-                first.ends_with(RUNTIME) || (has_our_image && first.ends_with(TRITONS_NAME))
-            }
+            Some(first) => first.ends_with(RUNTIME) || (has_our_image && first.ends_with(TRITONS_NAME)),
             None => has_our_image,
         };
         match (ours, &options.runtime) {
             (true, Some(path)) => Ok(Self::Ours(path.clone())),
             (true, None) => Err(format!("needs {RUNTIME}, and the path to it is not set")),
-            (false, _) if command.is_empty() => Err(format!(
-                "cannot run the image {image:?} without Kubernetes; give the container a command"
-            )),
+            (false, _) if command.is_empty() => {
+                Err(format!("cannot run the image {image:?} without Kubernetes; give the container a command"))
+            }
             (false, _) => Ok(Self::Foreign(command)),
         }
     }

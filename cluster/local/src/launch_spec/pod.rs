@@ -45,10 +45,7 @@ fn check_volumes(pod: &PodSpec, container: &Container) -> Result<(), String> {
         let volume = pod.volumes.iter().flatten().find(|v| v.name == mount.name);
         if volume.is_none_or(|volume| volume.empty_dir.is_none()) {
             let path = &mount.mount_path;
-            return Err(format!(
-                "the volume {} at {path} needs Kubernetes; give a model by storageUri",
-                mount.name
-            ));
+            return Err(format!("the volume {} at {path} needs Kubernetes; give a model by storageUri", mount.name));
         }
     }
     Ok(())
@@ -63,33 +60,18 @@ pub(super) fn ignored_fields(pod: &PodSpec, container: &Container, gpu: Gpu) -> 
             "the version of the image (runtimeVersion), as the weir-runtime of this machine runs",
             image.is_none() && has_version(container),
         ),
-        (
-            "resources, which are not enforced",
-            has_own_resources(container),
-        ),
-        (
-            "nvidia.com/gpu, of which this machine has none",
-            gpu == Gpu::Absent && wants_gpu(container),
-        ),
-        (
-            "livenessProbe",
-            container.liveness_probe.is_some() && !Probe::has_liveness(container),
-        ),
+        ("resources, which are not enforced", has_own_resources(container)),
+        ("nvidia.com/gpu, of which this machine has none", gpu == Gpu::Absent && wants_gpu(container)),
+        ("livenessProbe", container.liveness_probe.is_some() && !Probe::has_liveness(container)),
         ("startupProbe", container.startup_probe.is_some()),
-        (
-            "container securityContext",
-            container.security_context.is_some(),
-        ),
+        ("container securityContext", container.security_context.is_some()),
         ("securityContext", pod.security_context.is_some()),
         ("serviceAccountName", pod.service_account_name.is_some()),
         ("imagePullSecrets", pod.image_pull_secrets.is_some()),
         ("nodeSelector", pod.node_selector.is_some()),
         ("affinity", pod.affinity.is_some()),
         ("tolerations", pod.tolerations.is_some()),
-        (
-            "topologySpreadConstraints",
-            pod.topology_spread_constraints.is_some(),
-        ),
+        ("topologySpreadConstraints", pod.topology_spread_constraints.is_some()),
         ("priorityClassName", pod.priority_class_name.is_some()),
         ("runtimeClassName", pod.runtime_class_name.is_some()),
         ("schedulerName", pod.scheduler_name.is_some()),
@@ -111,9 +93,8 @@ fn has_own_resources(container: &Container) -> bool {
     let Some(resources) = &container.resources else {
         return false;
     };
-    let is_own = |(resource, amount): (&String, &Quantity)| {
-        !FILLED_IN.contains(&(resource.as_str(), amount.0.as_str()))
-    };
+    let is_own =
+        |(resource, amount): (&String, &Quantity)| !FILLED_IN.contains(&(resource.as_str(), amount.0.as_str()));
     let lists = [&resources.limits, &resources.requests].into_iter();
     resources.claims.is_some() || lists.flatten().flatten().any(is_own)
 }
@@ -132,10 +113,7 @@ pub(super) fn variables(
 ) -> Result<Vec<(String, String)>, String> {
     let each = container.env.iter().flatten().map(|variable| {
         if variable.value_from.is_some() {
-            return Err(format!(
-                "the variable {} uses valueFrom, which needs Kubernetes",
-                variable.name
-            ));
+            return Err(format!("the variable {} uses valueFrom, which needs Kubernetes", variable.name));
         }
         let value = variable.value.as_deref().unwrap_or_default();
         Ok((variable.name.clone(), relocate(value)))

@@ -45,17 +45,12 @@ fn options() -> Options {
 
 fn invocation(pod: Value) -> Invocation {
     let spec = LaunchSpec::of(&workload(pod), &options()).unwrap();
-    spec.invocation(Ports {
-        http: Some(1111),
-        grpc: Some(2222),
-    })
+    spec.invocation(Ports { http: Some(1111), grpc: Some(2222) })
 }
 
 #[track_caller]
 fn refused(pod: Value, text: &str) {
-    let error = LaunchSpec::of(&workload(pod), &options())
-        .unwrap_err()
-        .to_string();
+    let error = LaunchSpec::of(&workload(pod), &options()).unwrap_err().to_string();
     assert!(error.contains("default/digits-predictor-00001"), "{error}");
     assert!(error.contains(text), "{error}");
 }
@@ -88,12 +83,7 @@ fn what_our_runtime_is_told_already_stays_but_its_ports() {
     })));
     assert_eq!(
         command.args[..4],
-        [
-            "--model-store=/home/me/weir-examples/digits",
-            "--model-name=other",
-            "--device",
-            "cpu"
-        ]
+        ["--model-store=/home/me/weir-examples/digits", "--model-name=other", "--device", "cpu"]
     );
     assert_eq!(command.args.len(), 9);
 }
@@ -114,15 +104,10 @@ fn the_image_of_our_runtime_has_it_under_the_name_of_triton() {
 
 #[test]
 fn a_flag_that_our_runtime_does_not_have_is_refused() {
-    let workload = workload(container(
-        json!({ "image": "weir-runtime", "args": ["--colour"] }),
-    ));
+    let workload = workload(container(json!({ "image": "weir-runtime", "args": ["--colour"] })));
     let error = LaunchSpec::of(&workload, &options()).unwrap_err();
     let error = error.to_string();
-    assert!(
-        error.contains("weir-runtime has no flag --colour"),
-        "{error}"
-    );
+    assert!(error.contains("weir-runtime has no flag --colour"), "{error}");
 }
 
 #[test]
@@ -130,10 +115,7 @@ fn our_runtime_without_a_model_is_refused_with_what_to_write() {
     let without = |more: Value| {
         let mut more = more;
         more["image"] = "weir-runtime".into();
-        let workload = Workload {
-            storage: Vec::new(),
-            ..workload(container(more))
-        };
+        let workload = Workload { storage: Vec::new(), ..workload(container(more)) };
         LaunchSpec::of(&workload, &options())
     };
     let explicit = json!({ "args": ["--model-control-mode=explicit", "--model-name=a"] });
@@ -168,13 +150,7 @@ fn a_command_is_expanded_and_finds_its_models() {
     assert_eq!(command.program, "python3");
     assert_eq!(
         command.args,
-        [
-            "/home/me/weir-examples/digits/v1/serve.py",
-            "--port=1111",
-            "--grpc=2222",
-            "$(UNKNOWN)",
-            "$(PORT)"
-        ]
+        ["/home/me/weir-examples/digits/v1/serve.py", "--port=1111", "--grpc=2222", "$(UNKNOWN)", "$(PORT)"]
     );
     assert_eq!(command.env["EARLY"], "$(LATE)");
     assert_eq!(command.env["PORT"], "1111");
@@ -184,23 +160,14 @@ fn a_command_is_expanded_and_finds_its_models() {
 #[test]
 fn a_program_that_is_not_there_is_missing_unless_it_is_downloaded() {
     let missing = |fields: Value, storage: Vec<Storage>| {
-        let workload = Workload {
-            storage,
-            ..workload(container(fields))
-        };
+        let workload = Workload { storage, ..workload(container(fields)) };
         inspect(&workload, &options()).unwrap().missing
     };
     let shell = json!({ "command": ["sh", "-c", "serve $(PORT)"] });
     assert_eq!(missing(shell, Vec::new()), [""; 0]);
-    assert_eq!(
-        missing(json!({ "command": ["no-such"] }), Vec::new()),
-        ["program no-such not found in PATH"]
-    );
+    assert_eq!(missing(json!({ "command": ["no-such"] }), Vec::new()), ["program no-such not found in PATH"]);
     let elsewhere = json!({ "command": ["sh"], "workingDir": "/no/such" });
-    assert_eq!(
-        missing(elsewhere, Vec::new()),
-        ["no such directory: /no/such"]
-    );
+    assert_eq!(missing(elsewhere, Vec::new()), ["no such directory: /no/such"]);
     let download = Storage {
         uri: "https://models.example/server.zip".into(),
         mount_path: Storage::MOUNT_PATH.into(),
@@ -212,45 +179,24 @@ fn a_program_that_is_not_there_is_missing_unless_it_is_downloaded() {
 
 #[test]
 fn what_needs_a_cluster_is_refused_by_name() {
-    refused(
-        container(json!({ "image": "triton:24" })),
-        "cannot run the image \"triton:24\" without Kubernetes",
-    );
+    refused(container(json!({ "image": "triton:24" })), "cannot run the image \"triton:24\" without Kubernetes");
     refused(json!({ "containers": [] }), "no container");
     let with = |key: &str, value: Value| {
         let mut container = container(json!({ "command": ["serve"] }));
         container["containers"][0][key] = value;
         container
     };
-    refused(
-        with("envFrom", json!([{ "secretRef": { "name": "s" } }])),
-        "envFrom",
-    );
+    refused(with("envFrom", json!([{ "secretRef": { "name": "s" } }])), "envFrom");
     let secret = json!({ "secretKeyRef": { "name": "s", "key": "k" } });
-    refused(
-        with("env", json!([{ "name": "TOKEN", "valueFrom": secret }])),
-        "the variable TOKEN",
-    );
-    refused(
-        with(
-            "volumeMounts",
-            json!([{ "name": "data", "mountPath": "/d" }]),
-        ),
-        "the volume data at /d",
-    );
+    refused(with("env", json!([{ "name": "TOKEN", "valueFrom": secret }])), "the variable TOKEN");
+    refused(with("volumeMounts", json!([{ "name": "data", "mountPath": "/d" }])), "the volume data at /d");
     let exec = json!({ "exec": { "command": ["true"] } });
-    refused(
-        with("readinessProbe", exec.clone()),
-        "readinessProbe must be",
-    );
+    refused(with("readinessProbe", exec.clone()), "readinessProbe must be");
     refused(with("lifecycle", json!({ "preStop": exec })), "preStop");
     let mut two = container(json!({ "command": ["serve"] }));
     two["initContainers"] = json!([{ "name": "fetch" }]);
     refused(two, "the init container fetch");
-    let no_runtime = Options {
-        runtime: None,
-        ..options()
-    };
+    let no_runtime = Options { runtime: None, ..options() };
     let ours = workload(container(json!({ "image": "weir-runtime" })));
     let error = LaunchSpec::of(&ours, &no_runtime).unwrap_err().to_string();
     assert!(error.contains("the path to it is not set"), "{error}");
@@ -288,12 +234,9 @@ fn a_version_of_the_image_is_named_where_the_runtime_of_this_machine_runs() {
             }],
             ..workload(pod)
         };
-        LaunchSpec::of(&workload, &options())
-            .unwrap()
-            .ignored_fields
+        LaunchSpec::of(&workload, &options()).unwrap().ignored_fields
     };
-    let version =
-        "the version of the image (runtimeVersion), as the weir-runtime of this machine runs";
+    let version = "the version of the image (runtimeVersion), as the weir-runtime of this machine runs";
     assert_eq!(ignored("registry:5000/weir-runtime:0.7"), [version]);
     assert_eq!(ignored("registry:5000/weir-runtime"), [""; 0]);
 }
@@ -302,9 +245,7 @@ fn a_version_of_the_image_is_named_where_the_runtime_of_this_machine_runs() {
 fn amounts_that_nobody_wrote_are_not_named() {
     let ignored = |resources: Value| {
         let pod = container(json!({ "command": ["serve"], "resources": resources }));
-        LaunchSpec::of(&workload(pod), &options())
-            .unwrap()
-            .ignored_fields
+        LaunchSpec::of(&workload(pod), &options()).unwrap().ignored_fields
     };
     let filled_in = json!({ "cpu": "1", "memory": "2Gi" });
     let both = json!({ "limits": filled_in, "requests": filled_in });
@@ -317,10 +258,7 @@ fn amounts_that_nobody_wrote_are_not_named() {
 #[test]
 fn replicas_that_have_no_port_are_named() {
     let ignored = |command: &str, replicas: u32, max: Option<u32>| {
-        let policy = ScalingPolicy {
-            max,
-            ..ScalingPolicy::default()
-        };
+        let policy = ScalingPolicy { max, ..ScalingPolicy::default() };
         let workload = Workload {
             replicas,
             scaling: Some(policy.into()),
@@ -344,14 +282,8 @@ fn times_come_from_the_pod() {
     }));
     pod["terminationGracePeriodSeconds"] = json!(7);
     let spec = LaunchSpec::of(&workload(pod), &options()).unwrap();
-    assert_eq!(
-        (spec.pre_stop_delay.as_secs(), spec.grace.as_secs()),
-        (3, 7)
-    );
-    let spec = LaunchSpec::of(
-        &workload(container(json!({ "command": ["serve"] }))),
-        &options(),
-    );
+    assert_eq!((spec.pre_stop_delay.as_secs(), spec.grace.as_secs()), (3, 7));
+    let spec = LaunchSpec::of(&workload(container(json!({ "command": ["serve"] }))), &options());
     let spec = spec.unwrap();
     assert_eq!((spec.pre_stop_delay, spec.grace), (PRE_STOP_DELAY, GRACE));
 }

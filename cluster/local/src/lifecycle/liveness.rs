@@ -39,11 +39,7 @@ pub(crate) enum Verdict {
 impl Liveness {
     /// A run that is probed once in `period` and hangs after so many failed probes in a row.
     pub(crate) fn new(period: Duration, failure_threshold: u32) -> Self {
-        Self {
-            period,
-            failure_threshold: failure_threshold.max(1),
-            state: State::Off,
-        }
+        Self { period, failure_threshold: failure_threshold.max(1), state: State::Off }
     }
 
     /// Notes that a run began.
@@ -54,11 +50,7 @@ impl Liveness {
     /// Notes that it is ready. The first time counts as a successful probe.
     pub(crate) fn ready(&mut self, now: Duration) {
         if self.state == State::Off {
-            self.state = State::On {
-                last_success: now,
-                last_probe: now,
-                failures: 0,
-            };
+            self.state = State::On { last_success: now, last_probe: now, failures: 0 };
         }
     }
 
@@ -72,12 +64,7 @@ impl Liveness {
 
     /// Notes the result of a probe.
     pub(crate) fn probed(&mut self, result: ProbeResult, now: Duration) -> Verdict {
-        let State::On {
-            last_success,
-            last_probe,
-            failures,
-        } = &mut self.state
-        else {
+        let State::On { last_success, last_probe, failures } = &mut self.state else {
             return Verdict::Alive;
         };
         *last_probe = now;
@@ -88,11 +75,7 @@ impl Liveness {
         let silence = now.saturating_sub(*last_success);
         // The machine may have slept: then many periods pass with one probe.
         let limit = self.period.saturating_mul(self.failure_threshold);
-        if *failures >= self.failure_threshold && silence >= limit {
-            Verdict::Hung(silence)
-        } else {
-            Verdict::Alive
-        }
+        if *failures >= self.failure_threshold && silence >= limit { Verdict::Hung(silence) } else { Verdict::Alive }
     }
 }
 
@@ -110,14 +93,8 @@ mod tests {
         assert!(!liveness.is_due(Duration::MAX));
         liveness.ready(5 * SECOND);
         assert!(!liveness.is_due(14 * SECOND) && liveness.is_due(15 * SECOND));
-        assert_eq!(
-            liveness.probed(ProbeResult::Failure, 15 * SECOND),
-            Verdict::Alive
-        );
-        assert_eq!(
-            liveness.probed(ProbeResult::Failure, 25 * SECOND),
-            Verdict::Alive
-        );
+        assert_eq!(liveness.probed(ProbeResult::Failure, 15 * SECOND), Verdict::Alive);
+        assert_eq!(liveness.probed(ProbeResult::Failure, 25 * SECOND), Verdict::Alive);
         let end = liveness.probed(ProbeResult::Failure, 35 * SECOND);
         assert_eq!(end, Verdict::Hung(30 * SECOND));
         liveness.started();

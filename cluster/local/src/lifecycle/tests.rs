@@ -22,16 +22,8 @@ fn a_crash_loop_waits_longer_and_longer() {
         lifecycle.started();
         waits.push(lifecycle.ended(ms(0)).as_millis());
     }
-    assert_eq!(
-        waits,
-        [
-            200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000
-        ]
-    );
-    assert_eq!(
-        (lifecycle.restarts(), lifecycle.phase()),
-        (9, Phase::BackOff)
-    );
+    assert_eq!(waits, [200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]);
+    assert_eq!((lifecycle.restarts(), lifecycle.phase()), (9, Phase::BackOff));
     assert!(lifecycle.is_crash_loop());
     assert_eq!(backoff(u32::MAX), LONGEST_BACKOFF);
 }
@@ -53,22 +45,13 @@ fn a_few_misses_are_forgiven() {
     let mut lifecycle = Lifecycle::new(3, UNREADY_PERIOD);
     lifecycle.started();
     lifecycle.probed(ProbeResult::Failure, ms(0));
-    assert_eq!(
-        (lifecycle.phase(), lifecycle.next_probe()),
-        (Phase::Starting, UNREADY_PERIOD)
-    );
+    assert_eq!((lifecycle.phase(), lifecycle.next_probe()), (Phase::Starting, UNREADY_PERIOD));
     lifecycle.probed(ProbeResult::Success, ms(1));
-    assert_eq!(
-        (lifecycle.phase(), lifecycle.next_probe()),
-        (Phase::Ready, READY_PERIOD)
-    );
+    assert_eq!((lifecycle.phase(), lifecycle.next_probe()), (Phase::Ready, READY_PERIOD));
     for _ in 0..2 {
         lifecycle.probed(ProbeResult::Failure, ms(2));
     }
-    assert_eq!(
-        (lifecycle.phase(), lifecycle.next_probe()),
-        (Phase::Ready, UNREADY_PERIOD)
-    );
+    assert_eq!((lifecycle.phase(), lifecycle.next_probe()), (Phase::Ready, UNREADY_PERIOD));
     lifecycle.probed(ProbeResult::Success, ms(3));
     for _ in 0..3 {
         lifecycle.probed(ProbeResult::Failure, ms(4));

@@ -49,11 +49,7 @@ fn ended(path: PathBuf, prefix: &str, is_running: impl Fn(&str) -> bool) -> Opti
     if is_running(replica) {
         return None;
     }
-    Some(EndedLog {
-        changed: fs::metadata(&path).ok()?.modified().ok()?,
-        number,
-        path,
-    })
+    Some(EndedLog { changed: fs::metadata(&path).ok()?.modified().ok()?, number, path })
 }
 
 /// Those that are not kept.
@@ -98,11 +94,7 @@ mod tests {
     fn only_ended_replicas_of_the_revision_lose_their_logs() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: String| fs::write(folder.path().join(name), "").unwrap();
-        let kept = [
-            "x-predictor-00002-0.log",
-            "team.x-predictor-00001-0.log",
-            "x-predictor-00001-0.txt",
-        ];
+        let kept = ["x-predictor-00002-0.log", "team.x-predictor-00001-0.log", "x-predictor-00001-0.txt"];
         kept.into_iter().for_each(|name| write(name.to_owned()));
         for number in 0..=KEPT + 2 {
             write(format!("x-predictor-00001-{number}.log"));
@@ -112,9 +104,7 @@ mod tests {
         delete_old(folder.path(), "x-predictor-00001", is_running);
         let left = names(folder.path());
         assert!(kept.iter().all(|name| left.contains(*name)), "{left:?}");
-        let logs = left
-            .iter()
-            .filter(|name| name.starts_with("x-predictor-00001-"));
+        let logs = left.iter().filter(|name| name.starts_with("x-predictor-00001-"));
         let numbers: Vec<_> = logs.filter(|name| name.ends_with(".log")).collect();
         assert_eq!(numbers.len(), KEPT + 1, "{left:?}");
         assert!(left.contains("x-predictor-00001-0.log"), "{left:?}");

@@ -25,11 +25,7 @@ impl LastLines {
         let lines = self.0.iter().map(|line| without_time(line.trim()));
         let (errors, others): (Vec<_>, Vec<_>) = lines.partition(|line| is_error(line));
         let errors: Vec<_> = errors.into_iter().map(without_level).collect();
-        if errors.is_empty() {
-            others.join(" | ")
-        } else {
-            errors.join(" | ")
-        }
+        if errors.is_empty() { others.join(" | ") } else { errors.join(" | ") }
     }
 
     pub(super) fn clear(&mut self) {
@@ -45,9 +41,7 @@ fn without_time(line: &str) -> &str {
     let is_time = first.contains('T')
         && first.contains(':')
         && first.starts_with(|c: char| c.is_ascii_digit())
-        && first
-            .chars()
-            .all(|c| c.is_ascii_digit() || "TZ-+:.".contains(c));
+        && first.chars().all(|c| c.is_ascii_digit() || "TZ-+:.".contains(c));
     if is_time { rest.trim_start() } else { line }
 }
 
@@ -79,26 +73,14 @@ mod tests {
 
     #[test]
     fn errors_are_told_without_what_was_said_around_them() {
-        let lines = [
-            "2026-11-21T18:47:26.007656Z ERROR app: no model",
-            "2026-11-21T18:47:26.007820Z  INFO app: ended",
-        ];
+        let lines = ["2026-11-21T18:47:26.007656Z ERROR app: no model", "2026-11-21T18:47:26.007820Z  INFO app: ended"];
         assert_eq!(joined(&lines), "no model");
         assert_eq!(joined(&["ERROR in line 3: x"]), "ERROR in line 3: x");
     }
 
     #[test]
     fn without_a_level_the_last_lines_are_told() {
-        let lines = [
-            "one",
-            "",
-            "Traceback:",
-            "ValueError: 7",
-            "Time: 10:00 is late",
-        ];
-        assert_eq!(
-            joined(&lines),
-            "Traceback: | ValueError: 7 | Time: 10:00 is late"
-        );
+        let lines = ["one", "", "Traceback:", "ValueError: 7", "Time: 10:00 is late"];
+        assert_eq!(joined(&lines), "Traceback: | ValueError: 7 | Time: 10:00 is late");
     }
 }

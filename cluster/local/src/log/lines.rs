@@ -14,10 +14,7 @@ pub(super) struct Lines<S> {
 
 impl<S: AsyncRead + Unpin> Lines<S> {
     pub(super) fn new(stream: S) -> Self {
-        Self {
-            stream: BufReader::with_capacity(MAX_LINE, stream),
-            line: Vec::new(),
-        }
+        Self { stream: BufReader::with_capacity(MAX_LINE, stream), line: Vec::new() }
     }
 
     /// The next line without its end; `None` at the end of the stream, or when it breaks. What is no
@@ -31,8 +28,7 @@ impl<S: AsyncRead + Unpin> Lines<S> {
             let room = MAX_LINE - self.line.len();
             let bytes = &bytes[..bytes.len().min(room)];
             let end = bytes.iter().position(|byte| *byte == b'\n');
-            self.line
-                .extend_from_slice(&bytes[..end.unwrap_or(bytes.len())]);
+            self.line.extend_from_slice(&bytes[..end.unwrap_or(bytes.len())]);
             let used = end.map_or(bytes.len(), |end| end + 1);
             self.consume(used);
             if end.is_some() || self.line.len() == MAX_LINE {
@@ -47,9 +43,7 @@ impl<S: AsyncRead + Unpin> Lines<S> {
 
     fn take(&mut self) -> String {
         let line = std::mem::take(&mut self.line);
-        String::from_utf8_lossy(&line)
-            .trim_end_matches('\r')
-            .to_owned()
+        String::from_utf8_lossy(&line).trim_end_matches('\r').to_owned()
     }
 }
 
@@ -60,9 +54,7 @@ mod tests {
     use super::*;
 
     fn read(bytes: &[u8]) -> Vec<String> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let (mut lines, mut all) = (Lines::new(bytes), Vec::new());
             while let Some(line) = lines.next().await {

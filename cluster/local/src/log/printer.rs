@@ -21,10 +21,7 @@ impl Printer {
     pub(crate) fn start() -> io::Result<Self> {
         let (lines, receiver) = sync_channel(WAITING);
         let dropped = Arc::new(AtomicU64::new(0));
-        let printer = Self {
-            lines,
-            dropped: dropped.clone(),
-        };
+        let printer = Self { lines, dropped: dropped.clone() };
         let thread = std::thread::Builder::new().name("replica-logs".to_owned());
         thread.spawn(move || print(&receiver, &dropped, io::stderr()))?;
         Ok(printer)
@@ -57,10 +54,7 @@ mod tests {
     fn what_does_not_fit_is_counted() {
         let (lines, receiver) = sync_channel(1);
         let dropped = Arc::new(AtomicU64::new(0));
-        let printer = Printer {
-            lines,
-            dropped: dropped.clone(),
-        };
+        let printer = Printer { lines, dropped: dropped.clone() };
         for line in ["one", "two", "three"] {
             printer.line("digits-0", line);
         }
@@ -68,9 +62,6 @@ mod tests {
         let mut out = Vec::new();
         print(&receiver, &dropped, &mut out);
         let text = String::from_utf8(out).unwrap();
-        assert_eq!(
-            text,
-            "digits-0 | one\n... 2 lines are in the log files only\n"
-        );
+        assert_eq!(text, "digits-0 | one\n... 2 lines are in the log files only\n");
     }
 }

@@ -69,8 +69,7 @@ impl PortPool {
     /// # Errors
     /// A clause: it is taken.
     pub(crate) fn this(&self, port: u16) -> Result<PortLease, String> {
-        let taken =
-            || format!("port {port} is in use; use $(PORT) in the command to get a free port");
+        let taken = || format!("port {port} is in use; use $(PORT) in the command to get a free port");
         let mut state = self.0.lock();
         if state.ports.contains(&port) {
             return Err(taken());
@@ -86,10 +85,7 @@ impl PortPool {
     }
 
     fn lease(&self, port: u16) -> PortLease {
-        PortLease {
-            pool: self.clone(),
-            port,
-        }
+        PortLease { pool: self.clone(), port }
     }
 }
 

@@ -59,17 +59,12 @@ pub(super) async fn get(address: &Address, path: &str) -> Result<Answer, String>
     status.map_err(|error| format!("GET {path} on {address}: {error}"))
 }
 
-async fn exchange<S>(
-    stream: S,
-    path: &str,
-) -> Result<Answer, Box<dyn std::error::Error + Send + Sync>>
+async fn exchange<S>(stream: S, path: &str) -> Result<Answer, Box<dyn std::error::Error + Send + Sync>>
 where
     S: hyper::rt::Read + hyper::rt::Write + Unpin + Send,
 {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await?;
-    let request = Request::get(path)
-        .header(http::header::HOST, "localhost")
-        .body(Empty::<Bytes>::new())?;
+    let request = Request::get(path).header(http::header::HOST, "localhost").body(Empty::<Bytes>::new())?;
     let answer = async {
         let response = sender.send_request(request).await?;
         Ok::<_, hyper::Error>(read(response).await)
@@ -94,12 +89,8 @@ async fn read(response: http::Response<Incoming>) -> Answer {
         let reason = None;
         return Answer { status, reason };
     }
-    let body = Limited::new(response.into_body(), LONGEST_BODY)
-        .collect()
-        .await;
-    let body = body
-        .map(http_body_util::Collected::to_bytes)
-        .unwrap_or_default();
+    let body = Limited::new(response.into_body(), LONGEST_BODY).collect().await;
+    let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     let json: Option<serde_json::Value> = serde_json::from_slice(&body).ok();
     let reason = json.and_then(|json| json.get("error")?.as_str().map(str::to_owned));
     Answer { status, reason }

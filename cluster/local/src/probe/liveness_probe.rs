@@ -70,16 +70,8 @@ mod tests {
         let alive = ProbeHandler::HttpGet("/alive".to_owned());
         assert_eq!((&both.handler, times(&both)), (&alive, (1, 3)));
         let exec = json!({ "exec": { "command": ["true"] }});
-        for container in [
-            json!({}),
-            json!({ "readinessProbe": ready }),
-            json!({ "livenessProbe": exec }),
-        ] {
-            assert_eq!(
-                liveness(container.clone(), ServerKind::Foreign),
-                None,
-                "{container}"
-            );
+        for container in [json!({}), json!({ "readinessProbe": ready }), json!({ "livenessProbe": exec })] {
+            assert_eq!(liveness(container.clone(), ServerKind::Foreign), None, "{container}");
         }
     }
 }

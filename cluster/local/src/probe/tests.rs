@@ -6,19 +6,12 @@ use super::*;
 fn probe(container: Value) -> Probe {
     let mut container = container;
     container["name"] = "c".into();
-    Probe::of(
-        &serde_json::from_value(container).unwrap(),
-        ServerKind::Foreign,
-    )
-    .unwrap()
+    Probe::of(&serde_json::from_value(container).unwrap(), ServerKind::Foreign).unwrap()
 }
 
 fn endpoints(http: Option<u16>, grpc: Option<u16>) -> Endpoints {
     let at = |port| Address::from(std::net::SocketAddr::from(([127, 0, 0, 1], port)));
-    Endpoints {
-        http: http.map(at),
-        grpc: grpc.map(at),
-    }
+    Endpoints { http: http.map(at), grpc: grpc.map(at) }
 }
 
 fn target(probe: &Probe, endpoints: &Endpoints) -> (Option<String>, String) {
@@ -30,10 +23,7 @@ fn target(probe: &Probe, endpoints: &Endpoints) -> (Option<String>, String) {
 fn without_a_probe_the_v2_call_is_made() {
     let probe = probe(json!({}));
     let probed = target(&probe, &endpoints(Some(1), Some(2)));
-    assert_eq!(
-        probed,
-        (Some(V2_READY.to_owned()), "127.0.0.1:1".to_owned())
-    );
+    assert_eq!(probed, (Some(V2_READY.to_owned()), "127.0.0.1:1".to_owned()));
     let probed = target(&probe, &endpoints(None, Some(2)));
     assert_eq!(probed, (None, "127.0.0.1:2".to_owned()));
     assert!(probe.target(&endpoints(None, None)).is_err());
@@ -59,15 +49,8 @@ fn a_probe_is_followed() {
         "periodSeconds": 7,
     }}));
     let probed = target(&get, &endpoints(Some(1), Some(2)));
-    assert_eq!(
-        probed,
-        (Some("/healthz".to_owned()), "127.0.0.1:1".to_owned())
-    );
-    let times = (
-        get.failure_threshold,
-        get.timeout.as_secs(),
-        get.period.as_secs(),
-    );
+    assert_eq!(probed, (Some("/healthz".to_owned()), "127.0.0.1:1".to_owned()));
+    let times = (get.failure_threshold, get.timeout.as_secs(), get.period.as_secs());
     assert_eq!(times, (5, 2, 7));
     assert!(get.evaluate("/healthz", StatusCode::FOUND).is_ok());
     assert!(get.evaluate("/healthz", StatusCode::NOT_FOUND).is_err());

@@ -17,9 +17,7 @@ pub(super) fn explain(lines: &str) -> Option<String> {
     } else {
         "install the package that has it, or add its folder to LD_LIBRARY_PATH"
     };
-    Some(format!(
-        "{program} cannot start, as the shared library {library} is missing: {advice}"
-    ))
+    Some(format!("{program} cannot start, as the shared library {library} is missing: {advice}"))
 }
 
 #[cfg(test)]
@@ -37,12 +35,9 @@ mod tests {
             "weir-runtime cannot start, as the shared library libtorch_cpu.so is missing: run `make libtorch` in the \
              checkout that it was built in, or add the folder of libtorch's libraries to LD_LIBRARY_PATH"
         );
-        let said =
-            explain("a | ./serve: error while loading shared libraries: libfoo.so.1: not found");
+        let said = explain("a | ./serve: error while loading shared libraries: libfoo.so.1: not found");
         let said = said.unwrap();
-        assert!(said.starts_with(
-            "serve cannot start, as the shared library libfoo.so.1 is missing: install"
-        ));
+        assert!(said.starts_with("serve cannot start, as the shared library libfoo.so.1 is missing: install"));
         assert_eq!(explain("ERROR no model"), None);
     }
 }

@@ -3,15 +3,10 @@ use proptest::prelude::*;
 use super::*;
 
 fn at(uri: &str, claims: Option<&str>) -> Result<PathBuf, String> {
-    let storage = Storage {
-        uri: uri.into(),
-        mount_path: Storage::MOUNT_PATH.into(),
-        claims: claims.map(PathBuf::from),
-    };
+    let storage =
+        Storage { uri: uri.into(), mount_path: Storage::MOUNT_PATH.into(), claims: claims.map(PathBuf::from) };
     let model = ModelFiles::of(&storage, Path::new("/state/models"));
-    model
-        .map(|model| model.path)
-        .map_err(|error| error.to_string())
+    model.map(|model| model.path).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -36,10 +31,7 @@ fn an_address_of_no_file_is_refused() {
     let file = "the path must end with a plain file name";
     for (uri, reason) in [
         ("http://", "empty host"),
-        (
-            "https://two words/m.pt",
-            "invalid international domain name",
-        ),
+        ("https://two words/m.pt", "invalid international domain name"),
         ("http://models.example.com", file),
         ("http://models.example.com/digits/", file),
     ] {
@@ -50,11 +42,7 @@ fn an_address_of_no_file_is_refused() {
 #[test]
 fn a_downloaded_file_is_served_under_any_name() {
     let repository = |uri: &str| {
-        let storage = Storage {
-            uri: uri.into(),
-            mount_path: Storage::MOUNT_PATH.into(),
-            claims: None,
-        };
+        let storage = Storage { uri: uri.into(), mount_path: Storage::MOUNT_PATH.into(), claims: None };
         let files = ModelFiles::of(&storage, Path::new("/models")).unwrap();
         (files.repository, files.path)
     };
@@ -75,20 +63,10 @@ fn a_directory_without_a_model_is_told_from_others() {
         }
         may_hold_model(folder.path(), DEPTH, &mut { MAX_ENTRIES })
     };
-    for none in [
-        &[][..],
-        &["a.pt", "b.pt"],
-        &["1/mymodel.pt"],
-        &["a/b/c/model.pt"],
-    ] {
+    for none in [&[][..], &["a.pt", "b.pt"], &["1/mymodel.pt"], &["a/b/c/model.pt"]] {
         assert!(!holds(none), "{none:?}");
     }
-    for some in [
-        &["model.pt"][..],
-        &["1/model.pt"],
-        &["net/1/model.pt"],
-        &["net/config.pbtxt"],
-    ] {
+    for some in [&["model.pt"][..], &["1/model.pt"], &["net/1/model.pt"], &["net/config.pbtxt"]] {
         assert!(holds(some), "{some:?}");
     }
 }

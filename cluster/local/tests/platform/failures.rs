@@ -20,10 +20,7 @@ async fn a_crash_loop_tells_its_last_words() {
     };
     let seen = platform.see(&name, "a crash loop", looping).await;
     let message = seen.failure.as_ref().unwrap().message.to_string();
-    assert!(
-        message.starts_with("crashes-predictor-00001-0 exited with status 7 after "),
-        "{message}"
-    );
+    assert!(message.starts_with("crashes-predictor-00001-0 exited with status 7 after "), "{message}");
     assert!(message.contains(": no such model (log: "), "{message}");
     assert!(seen.ready().next().is_none());
 }
@@ -31,12 +28,8 @@ async fn a_crash_loop_tells_its_last_words() {
 #[tokio::test]
 async fn one_that_hangs_is_never_ready_and_harms_nobody() {
     let platform = Platform::start();
-    let hangs = platform
-        .serve("hangs", pods::template(pods::server(Behaviour::Hang)), 1)
-        .await;
-    let fine = platform
-        .serve("fine", pods::template(pods::server(Behaviour::Ready)), 1)
-        .await;
+    let hangs = platform.serve("hangs", pods::template(pods::server(Behaviour::Hang)), 1).await;
+    let fine = platform.serve("fine", pods::template(pods::server(Behaviour::Ready)), 1).await;
     platform.ready(&fine, 1).await;
     let message = platform.failure(&hangs, "is running but not ready").await;
     assert!(message.ends_with("no answer within 1s"), "{message}");
@@ -49,13 +42,7 @@ async fn one_that_hangs_is_never_ready_and_harms_nobody() {
 #[tokio::test]
 async fn one_that_sickens_becomes_unready() {
     let platform = Platform::start();
-    let name = platform
-        .serve(
-            "sickens",
-            pods::template(pods::server(Behaviour::Sickens)),
-            1,
-        )
-        .await;
+    let name = platform.serve("sickens", pods::template(pods::server(Behaviour::Sickens)), 1).await;
     platform.ready(&name, 1).await;
     let unready = |r: &Revision| r.in_phase(Phase::Unready).count() == 1;
     platform.see(&name, "an unready replica", unready).await;
@@ -77,14 +64,8 @@ async fn one_that_freezes_is_ended_and_started_again() {
     let name = platform.serve("freezes", pod, 1).await;
     platform.ready(&name, 1).await;
     let message = platform.failure(&name, "liveness probe").await;
-    assert!(
-        message.starts_with("freezes-predictor-00001-0 failed its liveness probe for "),
-        "{message}"
-    );
-    assert!(
-        message.contains("(no answer within 1s) and was killed after "),
-        "{message}"
-    );
+    assert!(message.starts_with("freezes-predictor-00001-0 failed its liveness probe for "), "{message}");
+    assert!(message.contains("(no answer within 1s) and was killed after "), "{message}");
     let again = |r: &Revision| r.ready().count() == 1 && r.replicas[0].restarts == 1;
     platform.see(&name, "a restart", again).await;
 }
@@ -110,9 +91,7 @@ async fn a_busy_server_without_probes_stays_ready_and_is_not_restarted() {
     let name = platform.serve("busy", pod, 1).await;
     platform.ready(&name, 1).await;
     // Several probes of the first fail until this one is found to hang.
-    let other = platform
-        .serve("frozen", pods::template(watched(Behaviour::Freezes)), 1)
-        .await;
+    let other = platform.serve("frozen", pods::template(watched(Behaviour::Freezes)), 1).await;
     platform.failure(&other, "liveness probe").await;
     let seen = platform.ready(&name, 1).await;
     assert_eq!((seen.replicas[0].restarts, seen.failure), (0, None));
@@ -146,10 +125,7 @@ async fn a_missing_program_is_named() {
     let pod = json!({ "name": "c", "command": ["no-such-program", "$(PORT)"] });
     let name = platform.serve("missing", pods::template(pod), 1).await;
     let message = platform.failure(&name, "cannot start").await;
-    assert_eq!(
-        message,
-        "missing-predictor-00001-0 cannot start: program no-such-program not found in PATH"
-    );
+    assert_eq!(message, "missing-predictor-00001-0 cannot start: program no-such-program not found in PATH");
 }
 
 #[tokio::test]
@@ -160,9 +136,7 @@ async fn a_taken_port_is_named_until_it_is_free() {
     let mut pod = pods::server(Behaviour::Ready);
     pod["env"][1]["value"] = json!(port.to_string());
     let name = platform.serve("taken", pods::template(pod), 1).await;
-    platform
-        .failure(&name, &format!("port {port} is in use"))
-        .await;
+    platform.failure(&name, &format!("port {port} is in use")).await;
     drop(taken);
     let seen = platform.ready(&name, 1).await;
     assert_eq!(seen.failure, None);
@@ -178,17 +152,8 @@ async fn a_missing_model_is_named_until_it_is_there() {
         claims: Some(platform.folder.path().to_owned()),
     });
     let name = workload.revision.clone();
-    platform
-        .cluster
-        .apply(pods::desired(workload))
-        .await
-        .unwrap();
-    let message = platform
-        .failure(
-            &name,
-            "is missing: put the files of pvc://models/digits there",
-        )
-        .await;
+    platform.cluster.apply(pods::desired(workload)).await.unwrap();
+    let message = platform.failure(&name, "is missing: put the files of pvc://models/digits there").await;
     assert!(message.contains("cannot start: /"), "{message}");
     std::fs::create_dir_all(platform.folder.path().join("models/digits")).unwrap();
     platform.ready(&name, 1).await;
@@ -207,22 +172,11 @@ async fn a_model_is_downloaded_once_before_its_replicas_start() {
     });
     let pod = pods::server_after("test -s /mnt/models/model.pt || exit 9", Behaviour::Ready);
     let mut workload = pods::workload("fetched", pods::template(pod), 1);
-    workload.storage.push(Storage {
-        uri: uri.as_str().into(),
-        mount_path: Storage::MOUNT_PATH.into(),
-        claims: None,
-    });
+    workload.storage.push(Storage { uri: uri.as_str().into(), mount_path: Storage::MOUNT_PATH.into(), claims: None });
     let name = workload.revision.clone();
-    platform
-        .cluster
-        .apply(pods::desired(workload))
-        .await
-        .unwrap();
+    platform.cluster.apply(pods::desired(workload)).await.unwrap();
     let message = platform.failure(&name, "answered 404").await;
-    assert_eq!(
-        message,
-        format!("fetched-predictor-00001-0 cannot start: {uri} answered 404")
-    );
+    assert_eq!(message, format!("fetched-predictor-00001-0 cannot start: {uri} answered 404"));
     platform.scale(&name, 2).await;
     platform.ready(&name, 2).await;
     store.join().unwrap();
@@ -235,16 +189,6 @@ async fn what_cannot_run_here_is_refused_and_leaves_no_trace() {
     let desired = pods::desired(pods::workload("image", pod, 1));
     let error = platform.cluster.apply(desired).await.unwrap_err();
     assert!(matches!(error, ClusterError::Refused { .. }), "{error}");
-    assert!(
-        error
-            .to_string()
-            .contains("cannot run the image \"triton:24.01\""),
-        "{error}"
-    );
-    assert!(
-        weir_cluster::Directory::watch(&platform.cluster)
-            .borrow()
-            .revisions
-            .is_empty()
-    );
+    assert!(error.to_string().contains("cannot run the image \"triton:24.01\""), "{error}");
+    assert!(weir_cluster::Directory::watch(&platform.cluster).borrow().revisions.is_empty());
 }

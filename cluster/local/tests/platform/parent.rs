@@ -68,10 +68,7 @@ async fn children_and_theirs_die_with_a_killed_parent() {
     assert!(processes.iter().all(|process| is_alive(*process)));
     parent.kill().unwrap();
     parent.wait().unwrap();
-    wait_until("the children's end", || {
-        !processes.iter().any(|p| is_alive(*p))
-    })
-    .await;
+    wait_until("the children's end", || !processes.iter().any(|p| is_alive(*p))).await;
 }
 
 #[tokio::test]

@@ -33,12 +33,7 @@ impl Platform {
     }
 
     /// Starts a service with this pod.
-    pub(crate) async fn serve(
-        &self,
-        name: &str,
-        template: PodTemplateSpec,
-        replicas: u32,
-    ) -> RevisionName {
+    pub(crate) async fn serve(&self, name: &str, template: PodTemplateSpec, replicas: u32) -> RevisionName {
         let workload = pods::workload(name, template, replicas);
         self.cluster.apply(pods::desired(workload)).await.unwrap();
         pods::revision(name)
@@ -49,29 +44,20 @@ impl Platform {
     }
 
     /// Waits until the revision is like this. One that is gone is like one at zero.
-    pub(crate) async fn see(
-        &self,
-        name: &RevisionName,
-        what: &str,
-        is_so: impl Fn(&Revision) -> bool,
-    ) -> Revision {
+    pub(crate) async fn see(&self, name: &RevisionName, what: &str, is_so: impl Fn(&Revision) -> bool) -> Revision {
         let mut snapshots = self.cluster.watch();
         let wait = snapshots.wait_for(|s| s.revision(name).is_some_and(|r| is_so(r)));
         let seen = tokio::time::timeout(DEADLINE, wait).await;
         let seen = seen.map(|s| s.unwrap().revision(name).unwrap().as_ref().clone());
         match seen {
             Ok(revision) => revision,
-            Err(_) => panic!(
-                "waited for {what}: {:#?}",
-                snapshots.borrow().revision(name)
-            ),
+            Err(_) => panic!("waited for {what}: {:#?}", snapshots.borrow().revision(name)),
         }
     }
 
     pub(crate) async fn ready(&self, name: &RevisionName, count: usize) -> Revision {
         let is_so = |r: &Revision| r.ready().count() == count && r.replicas.len() == count;
-        self.see(name, &format!("{count} ready replicas"), is_so)
-            .await
+        self.see(name, &format!("{count} ready replicas"), is_so).await
     }
 
     /// Waits for a failure, and gives its message.
@@ -85,9 +71,8 @@ impl Platform {
 
 pub(crate) fn options(folder: &Path) -> Options {
     let all = std::env::vars_os();
-    let environment: BTreeMap<_, _> = all
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
+    let environment: BTreeMap<_, _> =
+        all.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect();
     Options {
         runtime: None,
         state_dir: folder.to_owned(),
@@ -133,9 +118,5 @@ pub(crate) async fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 
 /// The phases of a revision's replicas.
 pub(crate) fn phases(revision: &Revision) -> Vec<Phase> {
-    revision
-        .replicas
-        .iter()
-        .map(|replica| replica.phase)
-        .collect()
+    revision.replicas.iter().map(|replica| replica.phase).collect()
 }

@@ -110,10 +110,7 @@ async fn stopping_lets_replicas_finish_and_then_nothing_starts() {
     assert!(platform.cluster.watch().borrow().revisions.is_empty());
     let desired = pods::desired(pods::workload("late", pod, 1));
     let error = platform.cluster.apply(desired).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the cluster on this machine is not available"
-    );
+    assert_eq!(error.to_string(), "the cluster on this machine is not available");
 }
 
 #[tokio::test]

@@ -34,15 +34,8 @@ pub(crate) enum Behaviour {
 }
 
 impl Behaviour {
-    const ALL: [Self; 7] = [
-        Self::Ready,
-        Self::Hang,
-        Self::NeverReady,
-        Self::Sickens,
-        Self::Freezes,
-        Self::Busy,
-        Self::Pauses,
-    ];
+    const ALL: [Self; 7] =
+        [Self::Ready, Self::Hang, Self::NeverReady, Self::Sickens, Self::Freezes, Self::Busy, Self::Pauses];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -57,9 +50,7 @@ impl Behaviour {
     }
 
     fn read(name: &str) -> Self {
-        let found = Self::ALL
-            .into_iter()
-            .find(|behaviour| behaviour.name() == name);
+        let found = Self::ALL.into_iter().find(|behaviour| behaviour.name() == name);
         found.expect("a behaviour")
     }
 
@@ -79,12 +70,10 @@ impl Behaviour {
 /// The command that makes this binary a server.
 pub(crate) fn command() -> Vec<String> {
     let this = std::env::current_exe().unwrap().display().to_string();
-    ["--exact", "server::serve", "--nocapture"]
-        .into_iter()
-        .fold(vec![this], |mut words, word| {
-            words.push(word.to_owned());
-            words
-        })
+    ["--exact", "server::serve", "--nocapture"].into_iter().fold(vec![this], |mut words, word| {
+        words.push(word.to_owned());
+        words
+    })
 }
 
 /// Passes at once, unless it is told to serve.
@@ -94,12 +83,7 @@ fn serve() {
         return;
     };
     let behaviour = Behaviour::read(behaviour.to_str().unwrap());
-    let port: u16 = std::env::var_os("PORT")
-        .unwrap()
-        .to_str()
-        .unwrap()
-        .parse()
-        .unwrap();
+    let port: u16 = std::env::var_os("PORT").unwrap().to_str().unwrap().parse().unwrap();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
     println!("serving on {port}");
     std::thread::spawn(move || {
@@ -136,9 +120,7 @@ fn read_path(stream: &TcpStream) -> String {
 fn write_answer(mut stream: TcpStream, status: u16) {
     let body = std::process::id().to_string();
     let length = body.len();
-    let text = format!(
-        "HTTP/1.1 {status} X\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
-    );
+    let text = format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
     // The caller may have left.
     let _ = stream.write_all(text.as_bytes());
 }

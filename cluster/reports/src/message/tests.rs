@@ -199,18 +199,10 @@ fn a_filled_revision_takes_about_a_kibibyte() {
 fn as_many_revisions_as_there_may_be_fit_into_a_message() {
     let often = 1_u64 << 34;
     let filled = Histogram::from_counts(vec![often; Histogram::BUCKETS], u64::MAX).unwrap();
-    let mut activity = Activity {
-        arrivals: MOST_COUNTED,
-        queue_delay: filled.clone(),
-        service_time: filled,
-        ..Activity::default()
-    };
+    let mut activity =
+        Activity { arrivals: MOST_COUNTED, queue_delay: filled.clone(), service_time: filled, ..Activity::default() };
     for size in 0..100_000 {
-        let times = BatchTimes {
-            count: often,
-            rows: often,
-            total_us: u64::from(u32::MAX),
-        };
+        let times = BatchTimes { count: often, rows: often, total_us: u64::from(u32::MAX) };
         activity.batches.add(size, times);
     }
     let length = one(encode_activity(&activity)).encoded_len();
@@ -221,26 +213,14 @@ fn as_many_revisions_as_there_may_be_fit_into_a_message() {
 fn what_cannot_be_is_named() {
     let mut nameless = one(proto::Activity::default());
     nameless.revisions[0].name = "digits".to_owned();
-    assert_eq!(
-        refused(nameless),
-        "invalid report: revision \"digits\": must look like {service}-predictor-{NNNNN}"
-    );
+    assert_eq!(refused(nameless), "invalid report: revision \"digits\": must look like {service}-predictor-{NNNNN}");
     let mut twice = one(proto::Activity::default());
     twice.revisions.push(twice.revisions[0].clone());
-    assert_eq!(
-        refused(twice),
-        "invalid report: default/digits-predictor-00001 is listed twice"
-    );
+    assert_eq!(refused(twice), "invalid report: default/digits-predictor-00001 is listed twice");
     let mut many_revisions = one(proto::Activity::default());
     many_revisions.revisions = vec![many_revisions.revisions[0].clone(); MOST_REVISIONS + 1];
-    assert_eq!(
-        refused(many_revisions),
-        "invalid report: 10001 revisions, at most 10000 are accepted"
-    );
-    let many = one(proto::Activity {
-        woken: u64::MAX,
-        ..proto::Activity::default()
-    });
+    assert_eq!(refused(many_revisions), "invalid report: 10001 revisions, at most 10000 are accepted");
+    let many = one(proto::Activity { woken: u64::MAX, ..proto::Activity::default() });
     assert_eq!(
         refused(many),
         "invalid report of default/digits-predictor-00001: woken is 18446744073709551615, at most \
@@ -251,33 +231,18 @@ fn what_cannot_be_is_named() {
 #[test]
 fn histograms_and_batches_are_bounded() {
     let histogram = |first, counts| {
-        let histogram = proto::Histogram {
-            first,
-            counts,
-            sum_us: 0,
-        };
-        one(proto::Activity {
-            queue_delay: Some(histogram),
-            ..proto::Activity::default()
-        })
+        let histogram = proto::Histogram { first, counts, sum_us: 0 };
+        one(proto::Activity { queue_delay: Some(histogram), ..proto::Activity::default() })
     };
     let about = "invalid report of default/digits-predictor-00001";
     let bucket = |last: u64| format!("{about}: a histogram has bucket {last}, the last is 208");
     assert_eq!(refused(histogram(208, vec![1, 1])), bucket(209));
     assert_eq!(refused(histogram(0, vec![0; 210])), bucket(209));
-    assert_eq!(
-        refused(histogram(u32::MAX, vec![1])),
-        bucket(u32::MAX.into())
-    );
+    assert_eq!(refused(histogram(u32::MAX, vec![1])), bucket(u32::MAX.into()));
     assert!(decode(histogram(208, vec![1])).is_ok());
     assert!(decode(histogram(u32::MAX, vec![])).is_ok());
     assert!(refused(histogram(0, vec![u64::MAX])).contains("durations of one bucket"));
-    let batches = one(proto::Activity {
-        batches: vec![proto::Batches::default(); MOST_SIZES + 1],
-        ..proto::Activity::default()
-    });
-    assert_eq!(
-        refused(batches),
-        "invalid report: 257 batch sizes, at most 256 are accepted"
-    );
+    let batches =
+        one(proto::Activity { batches: vec![proto::Batches::default(); MOST_SIZES + 1], ..proto::Activity::default() });
+    assert_eq!(refused(batches), "invalid report: 257 batch sizes, at most 256 are accepted");
 }

@@ -24,10 +24,7 @@ async fn a_gateway_that_dies_disappears_and_comes_back() {
     wait_for(&reports, "a", &report(1, 5)).await;
     let address = port.die().await;
     let still = keep_saying(&other);
-    wait(&reports, "a to disappear", |latest| {
-        !latest.contains_key("a")
-    })
-    .await;
+    wait(&reports, "a to disappear", |latest| !latest.contains_key("a")).await;
     wait(&reports, "b to stay", |latest| latest.contains_key("b")).await;
     let listener = TcpListener::bind(address).await.unwrap();
     let again = AdminPort::on(listener, report(2, 1));
@@ -57,10 +54,7 @@ async fn a_watch_that_breaks_is_taken_up_before_the_report_is_dropped() {
     let mut latest = reports.watch();
     let seen = latest.wait_for(|latest| latest.get("a").is_none_or(|seen| seen.age_us == 6));
     let seen = tokio::time::timeout(DEADLINE, seen).await;
-    assert!(
-        seen.unwrap().unwrap().contains_key("a"),
-        "never gone in between"
-    );
+    assert!(seen.unwrap().unwrap().contains_key("a"), "never gone in between");
     drop(again);
 }
 

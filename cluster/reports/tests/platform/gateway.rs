@@ -33,15 +33,9 @@ impl AdminPort {
         let address = listener.local_addr().unwrap();
         let (reports, watched) = watch::channel(Arc::new(report));
         let registry = Arc::new(Registry::default());
-        let admin = Admin::new(listener, registry, Arc::new(|| Health::Serving)).with_service(
-            weir_cluster_reports::PATH,
-            weir_cluster_reports::service(watched),
-        );
-        Self {
-            address,
-            reports,
-            serving: tokio::spawn(admin.serve(CancellationToken::new())),
-        }
+        let admin = Admin::new(listener, registry, Arc::new(|| Health::Serving))
+            .with_service(weir_cluster_reports::PATH, weir_cluster_reports::service(watched));
+        Self { address, reports, serving: tokio::spawn(admin.serve(CancellationToken::new())) }
     }
 
     pub(crate) fn report(&self, report: Report) {
@@ -79,21 +73,13 @@ impl AdminPort {
 }
 
 pub(crate) fn member(name: &str, address: SocketAddr) -> weir_cluster::Gateway {
-    weir_cluster::Gateway {
-        name: name.into(),
-        serving: address.into(),
-        admin: Some(address.into()),
-    }
+    weir_cluster::Gateway { name: name.into(), serving: address.into(), admin: Some(address.into()) }
 }
 
 /// A report of one revision to which so many requests came.
 pub(crate) fn report(started: u64, arrivals: u64) -> Report {
     let service = ServiceName::new("default", "digits").unwrap();
-    let mut activity = Activity {
-        arrivals,
-        credits: 4,
-        ..Activity::default()
-    };
+    let mut activity = Activity { arrivals, credits: 4, ..Activity::default() };
     activity.queue_delay.record(Duration::from_millis(3));
     activity.batches.record(8, Duration::from_millis(5));
     Report {
@@ -105,26 +91,15 @@ pub(crate) fn report(started: u64, arrivals: u64) -> Report {
 }
 
 /// Waits for a state of the reports.
-pub(crate) async fn wait(
-    reports: &RemoteReports,
-    what: &str,
-    is_so: impl Fn(&LatestReports) -> bool,
-) {
+pub(crate) async fn wait(reports: &RemoteReports, what: &str, is_so: impl Fn(&LatestReports) -> bool) {
     let mut latest = reports.watch();
     let wait = latest.wait_for(|latest| is_so(latest));
     let seen = tokio::time::timeout(DEADLINE, wait).await;
     let seen = seen.map(|seen| seen.is_ok());
-    assert!(
-        matches!(seen, Ok(true)),
-        "waited for {what}: {:?}",
-        reports.watch().borrow()
-    );
+    assert!(matches!(seen, Ok(true)), "waited for {what}: {:?}", reports.watch().borrow());
 }
 
 /// Waits until this gateway's report is this one.
 pub(crate) async fn wait_for(reports: &RemoteReports, name: &str, report: &Report) {
-    wait(reports, "a report", |latest| {
-        latest.get(name).is_some_and(|seen| **seen == *report)
-    })
-    .await;
+    wait(reports, "a report", |latest| latest.get(name).is_some_and(|seen| **seen == *report)).await;
 }

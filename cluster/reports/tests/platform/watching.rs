@@ -10,10 +10,7 @@ use crate::gateway::{AdminPort, report, wait, wait_for};
 
 #[tokio::test]
 async fn every_gateway_is_heard_with_every_change() {
-    let (a, b) = (
-        AdminPort::start(report(1, 1)).await,
-        AdminPort::start(report(2, 10)).await,
-    );
+    let (a, b) = (AdminPort::start(report(1, 1)).await, AdminPort::start(report(2, 10)).await);
     let gateways = Gateways::new();
     let reports = RemoteReports::follow(gateways.members());
     let _a = gateways.join(a.member("a"));
@@ -28,10 +25,7 @@ async fn every_gateway_is_heard_with_every_change() {
 
 #[tokio::test]
 async fn who_leaves_has_no_report_and_who_moves_is_dialled_anew() {
-    let (first, second) = (
-        AdminPort::start(report(1, 1)).await,
-        AdminPort::start(report(2, 2)).await,
-    );
+    let (first, second) = (AdminPort::start(report(1, 1)).await, AdminPort::start(report(2, 2)).await);
     let (sender, members) = watch::channel(Arc::from([first.member("a"), second.member("b")]));
     let reports = RemoteReports::follow(members);
     wait_for(&reports, "a", &report(1, 1)).await;
@@ -78,7 +72,5 @@ async fn watching_ends_with_the_last_clone() {
     let mut latest = clone.watch();
     drop(clone);
     let ended = async { while latest.changed().await.is_ok() {} };
-    tokio::time::timeout(crate::gateway::DEADLINE, ended)
-        .await
-        .expect("nobody watches any more");
+    tokio::time::timeout(crate::gateway::DEADLINE, ended).await.expect("nobody watches any more");
 }

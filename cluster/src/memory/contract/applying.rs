@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 
-use super::world::{
-    World, apply, clean, done, is_removed, ready, revision, see, service, workload,
-};
+use super::world::{World, apply, clean, done, is_removed, ready, revision, see, service, workload};
 use crate::{ClusterError, Desired, ScalingPolicy};
 
 /// A workload that is applied runs: so many replicas, each with its own name and address.
@@ -51,11 +49,7 @@ pub async fn a_changed_scaling_policy_moves_no_replica(world: &dyn World) {
     apply(world, vec![first.clone()]).await;
     let before = ready(world, &first.revision, 1).await;
     assert_eq!(before.scaling, first.scaling);
-    let policy = ScalingPolicy {
-        min: 0,
-        max: Some(4),
-        ..ScalingPolicy::default()
-    };
+    let policy = ScalingPolicy { min: 0, max: Some(4), ..ScalingPolicy::default() };
     let mut bounded = first.clone();
     bounded.scaling = Some(Arc::new(policy));
     assert_eq!(bounded.identity(), first.identity());
@@ -85,10 +79,7 @@ pub async fn a_changed_revision_is_refused_and_nothing_moves(world: &dyn World) 
     changed.template = template.into();
     let desired = done(Desired::new(service.clone(), vec![changed], None));
     let refused = world.apply().apply(desired).await;
-    assert!(
-        matches!(refused, Err(ClusterError::Refused { .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(ClusterError::Refused { .. })), "{refused:?}");
     let snapshot = world.directory().watch().borrow().clone();
     assert!(snapshot.routes.of(&service).is_some());
     let seen = ready(world, &first.revision, 1).await;

@@ -7,25 +7,13 @@ use super::world::{World, revision, see, service};
 use crate::{Activity, Gateway, LatestReports, Report};
 
 fn gateway(name: &str, port: u16) -> Gateway {
-    Gateway {
-        name: name.into(),
-        serving: SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into(),
-        admin: None,
-    }
+    Gateway { name: name.into(), serving: SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into(), admin: None }
 }
 
 fn report(world: &dyn World, arrivals: u64) -> Report {
-    let activity = Activity {
-        arrivals,
-        woken: 1,
-        ..Activity::default()
-    };
+    let activity = Activity { arrivals, woken: 1, ..Activity::default() };
     let revision = revision(&service(world, "reported"), 1);
-    Report {
-        routes: 5,
-        revisions: [(revision, Arc::new(activity))].into(),
-        ..Report::default()
-    }
+    Report { routes: 5, revisions: [(revision, Arc::new(activity))].into(), ..Report::default() }
 }
 
 async fn wait(world: &dyn World, what: &str, is_so: impl Fn(&LatestReports) -> bool) {
@@ -49,10 +37,7 @@ pub async fn reports_arrive_and_leave_with_their_gateway(world: &dyn World) {
     })
     .await;
     drop(a);
-    wait(world, "one report", |reports| {
-        !reports.contains_key(&first.name) && reports.contains_key(&second.name)
-    })
-    .await;
+    wait(world, "one report", |reports| !reports.contains_key(&first.name) && reports.contains_key(&second.name)).await;
     drop(b);
 }
 
@@ -65,14 +50,8 @@ pub async fn gateways_know_each_other(world: &dyn World) {
         let mut gateways = snapshot.gateways.iter();
         gateways.any(|known| known.name == gateway.name)
     };
-    see(world, "two gateways", |snapshot| {
-        is_up(snapshot, &first) && is_up(snapshot, &second)
-    })
-    .await;
+    see(world, "two gateways", |snapshot| is_up(snapshot, &first) && is_up(snapshot, &second)).await;
     drop(a);
-    see(world, "one gateway", |snapshot| {
-        !is_up(snapshot, &first) && is_up(snapshot, &second)
-    })
-    .await;
+    see(world, "one gateway", |snapshot| !is_up(snapshot, &first) && is_up(snapshot, &second)).await;
     drop(b);
 }

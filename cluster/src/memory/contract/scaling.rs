@@ -11,12 +11,7 @@ pub async fn counts_follow_scale(world: &dyn World) {
     let one = ready(world, &name, 1).await;
     done(world.scale().scale(&name, 3).await);
     let three = ready(world, &name, 3).await;
-    assert!(
-        three
-            .replicas
-            .iter()
-            .any(|r| r.name == one.replicas[0].name)
-    );
+    assert!(three.replicas.iter().any(|r| r.name == one.replicas[0].name));
     done(world.scale().scale(&name, 2).await);
     let two = ready(world, &name, 2).await;
     let stayed = |r: &crate::Replica| three.replicas.iter().any(|t| t.name == r.name);

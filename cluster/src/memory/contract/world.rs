@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 
 use crate::{
-    Applied, Apply, ClusterError, Desired, Destination, Directory, Gateway, Lease, Report, Reports,
-    Revision, RevisionName, Route, Scale, ServiceName, Snapshot, Split, Workload,
+    Applied, Apply, ClusterError, Desired, Destination, Directory, Gateway, Lease, Report, Reports, Revision,
+    RevisionName, Route, Scale, ServiceName, Snapshot, Split, Workload,
 };
 
 /// An implementation under test.
@@ -53,12 +53,7 @@ pub(super) fn revision(service: &ServiceName, number: u32) -> RevisionName {
 }
 
 /// A revision of the world's own pods.
-pub(super) fn workload(
-    world: &dyn World,
-    service: &ServiceName,
-    number: u32,
-    replicas: u32,
-) -> Workload {
+pub(super) fn workload(world: &dyn World, service: &ServiceName, number: u32, replicas: u32) -> Workload {
     Workload {
         ready_call: None,
         revision: revision(service, number),
@@ -94,11 +89,7 @@ pub(super) fn done<T>(result: Result<T, ClusterError>) -> T {
 }
 
 /// Waits for a snapshot like this.
-pub(super) async fn see(
-    world: &dyn World,
-    what: &str,
-    is_so: impl Fn(&Snapshot) -> bool,
-) -> Arc<Snapshot> {
+pub(super) async fn see(world: &dyn World, what: &str, is_so: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
     let mut snapshots = world.directory().watch();
     let wait = snapshots.wait_for(|snapshot| is_so(snapshot));
     let seen = match tokio::time::timeout(world.deadline(), wait).await {

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use super::Readiness;
 use crate::{
-    ClusterError, Endpoints, Failure, Gateway, Ledger, Phase, Replica, Revision, RevisionName,
-    Revisions, Snapshot,
+    ClusterError, Endpoints, Failure, Gateway, Ledger, Phase, Replica, Revision, RevisionName, Revisions, Snapshot,
 };
 
 /// State of the cluster in memory.
@@ -32,11 +31,7 @@ impl State {
         }
     }
 
-    pub(super) fn put(
-        &mut self,
-        revision: &RevisionName,
-        replica: Replica,
-    ) -> Result<(), ClusterError> {
+    pub(super) fn put(&mut self, revision: &RevisionName, replica: Replica) -> Result<(), ClusterError> {
         let revision = self.revision(revision)?;
         if replica.phase == Phase::Ready {
             revision.failure = None;
@@ -54,11 +49,7 @@ impl State {
         }
     }
 
-    pub(super) fn fail(
-        &mut self,
-        revision: &RevisionName,
-        failure: Failure,
-    ) -> Result<(), ClusterError> {
+    pub(super) fn fail(&mut self, revision: &RevisionName, failure: Failure) -> Result<(), ClusterError> {
         self.revision(revision)?.failure = Some(failure);
         Ok(())
     }
@@ -91,10 +82,7 @@ impl State {
         self.revisions
             .get_mut(name)
             .map(Arc::make_mut)
-            .ok_or_else(|| ClusterError::UnknownRevision {
-                name: name.to_string(),
-                known,
-            })
+            .ok_or_else(|| ClusterError::UnknownRevision { name: name.to_string(), known })
     }
 
     fn follow_counts(&mut self) {
@@ -119,10 +107,7 @@ fn ready(revision: &RevisionName, number: u32) -> Replica {
     Replica {
         name: format!("{}-{number:05}", revision.as_str()).into(),
         phase: Phase::Ready,
-        endpoints: Endpoints {
-            http: Some(address.into()),
-            grpc: Some(address.into()),
-        },
+        endpoints: Endpoints { http: Some(address.into()), grpc: Some(address.into()) },
         restarts: 0,
         failure: None,
         last_exit: None,

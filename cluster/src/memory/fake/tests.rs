@@ -27,10 +27,7 @@ async fn by_hand_nothing_starts_by_itself() {
     let failure = Failure::new(FailureReason::NotReady, "it hangs");
     fake.fail(&revision, failure.clone()).unwrap();
     let seen = fake.snapshot().revision(&revision).unwrap().clone();
-    assert_eq!(
-        (seen.desired, seen.replicas.len(), seen.failure.clone()),
-        (1, 0, Some(failure))
-    );
+    assert_eq!((seen.desired, seen.replicas.len(), seen.failure.clone()), (1, 0, Some(failure)));
 
     let replica = Replica {
         name: "one".into(),
@@ -42,10 +39,7 @@ async fn by_hand_nothing_starts_by_itself() {
     };
     fake.put(&revision, replica.clone()).unwrap();
     let seen = fake.snapshot().revision(&revision).unwrap().clone();
-    assert_eq!(
-        (seen.replicas.clone(), seen.failure.clone()),
-        (vec![replica], None)
-    );
+    assert_eq!((seen.replicas.clone(), seen.failure.clone()), (vec![replica], None));
 
     fake.forget(&service).await.unwrap();
     assert_eq!(fake.snapshot().revision(&revision).unwrap().desired, 0);

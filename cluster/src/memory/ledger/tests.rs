@@ -7,19 +7,9 @@ use crate::{Destination, Mirror, Split, Storage, Tag, Tagged};
 /// A request to a ledger.
 #[derive(Clone, Debug)]
 enum Ask {
-    Apply {
-        service: u8,
-        numbers: Vec<u32>,
-        replicas: u32,
-    },
-    Forget {
-        service: u8,
-    },
-    Scale {
-        service: u8,
-        number: u32,
-        replicas: u32,
-    },
+    Apply { service: u8, numbers: Vec<u32>, replicas: u32 },
+    Forget { service: u8 },
+    Scale { service: u8, number: u32, replicas: u32 },
 }
 
 fn service(index: u8) -> ServiceName {
@@ -39,10 +29,7 @@ fn workload(service: &ServiceName, number: u32, replicas: u32) -> Workload {
 }
 
 fn desired(service: &ServiceName, numbers: &[u32], replicas: u32) -> Desired {
-    let workloads: Vec<_> = numbers
-        .iter()
-        .map(|number| workload(service, *number, replicas))
-        .collect();
+    let workloads: Vec<_> = numbers.iter().map(|number| workload(service, *number, replicas)).collect();
     let split = workloads.last().map(|w| Split::all(w.revision.clone()));
     let route = split.map(|split| Route::new(service.clone(), Destination::Split(split)));
     Desired::new(service.clone(), workloads, route).unwrap()
@@ -51,28 +38,16 @@ fn desired(service: &ServiceName, numbers: &[u32], replicas: u32) -> Desired {
 fn ask() -> impl Strategy<Value = Ask> {
     let numbers = proptest::sample::subsequence(vec![1u32, 2, 3], 0..=3);
     prop_oneof![
-        (0..3u8, numbers, 0..4u32).prop_map(|(service, numbers, replicas)| Ask::Apply {
-            service,
-            numbers,
-            replicas
-        }),
+        (0..3u8, numbers, 0..4u32).prop_map(|(service, numbers, replicas)| Ask::Apply { service, numbers, replicas }),
         (0..3u8).prop_map(|service| Ask::Forget { service }),
-        (0..3u8, 1..4u32, 0..4u32).prop_map(|(service, number, replicas)| Ask::Scale {
-            service,
-            number,
-            replicas
-        }),
+        (0..3u8, 1..4u32, 0..4u32).prop_map(|(service, number, replicas)| Ask::Scale { service, number, replicas }),
     ]
 }
 
 /// The counts that a ledger should hold, written the plain way.
 fn model(counts: &mut BTreeMap<RevisionName, u32>, ask: &Ask) {
     match ask {
-        Ask::Apply {
-            service: index,
-            numbers,
-            replicas,
-        } => {
+        Ask::Apply { service: index, numbers, replicas } => {
             let name = service(*index);
             counts.retain(|r, _| *r.service() != name || numbers.contains(&r.number()));
             for number in numbers {
@@ -81,38 +56,22 @@ fn model(counts: &mut BTreeMap<RevisionName, u32>, ask: &Ask) {
             }
         }
         Ask::Forget { service: index } => counts.retain(|r, _| *r.service() != service(*index)),
-        Ask::Scale {
-            service: index,
-            number,
-            replicas,
-        } => {
+        Ask::Scale { service: index, number, replicas } => {
             let revision = service(*index).revision(*number).unwrap();
-            counts
-                .entry(revision)
-                .and_modify(|count| *count = *replicas);
+            counts.entry(revision).and_modify(|count| *count = *replicas);
         }
     }
 }
 
 fn put(ledger: &mut Ledger, ask: &Ask) {
     match ask {
-        Ask::Apply {
-            service: index,
-            numbers,
-            replicas,
-        } => {
-            ledger
-                .apply(desired(&service(*index), numbers, *replicas))
-                .unwrap();
+        Ask::Apply { service: index, numbers, replicas } => {
+            ledger.apply(desired(&service(*index), numbers, *replicas)).unwrap();
         }
         Ask::Forget { service: index } => {
             ledger.forget(&service(*index));
         }
-        Ask::Scale {
-            service: index,
-            number,
-            replicas,
-        } => {
+        Ask::Scale { service: index, number, replicas } => {
             let revision = service(*index).revision(*number).unwrap();
             let known = ledger.workload(&revision).is_some();
             assert_eq!(ledger.scale(&revision, *replicas).is_ok(), known);
@@ -144,11 +103,7 @@ fn a_revision_never_becomes_another() {
     let (mut ledger, name) = (Ledger::new(), service(0));
     ledger.apply(desired(&name, &[1], 1)).unwrap();
     let mut changed = workload(&name, 1, 1);
-    changed.storage.push(Storage {
-        uri: "pvc://a/b".into(),
-        mount_path: Storage::MOUNT_PATH.into(),
-        claims: None,
-    });
+    changed.storage.push(Storage { uri: "pvc://a/b".into(), mount_path: Storage::MOUNT_PATH.into(), claims: None });
     let changed = Desired::new(name.clone(), vec![changed], None).unwrap();
     assert!(ledger.apply(changed).is_err());
     assert_eq!(ledger.routes().as_slice().len(), 1);
@@ -159,10 +114,7 @@ fn an_unknown_revision_is_answered_with_those_there_are() {
     let mut ledger = Ledger::new();
     let asked = service(1).revision(1).unwrap();
     let error = ledger.scale(&asked, 1).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "unknown revision default/s1-predictor-00001; known revisions: none"
-    );
+    assert_eq!(error, "unknown revision default/s1-predictor-00001; known revisions: none");
     ledger.apply(desired(&service(0), &[1, 2], 0)).unwrap();
     let error = ledger.scale(&asked, 1).unwrap_err().to_string();
     assert!(error.ends_with("default/s0-predictor-00001, default/s0-predictor-00002"));
@@ -182,21 +134,12 @@ fn what_does_not_fit_together_is_refused() {
     let first = workload(&a, 1, 1);
     assert!(refused(&[workload(&b, 1, 1)], None).contains("not a revision of default/s0"));
     assert!(refused(&[first.clone(), first.clone()], None).contains("twice"));
-    assert!(
-        refused(std::slice::from_ref(&first), route(&a, 2)).contains("not one of its revisions")
-    );
+    assert!(refused(std::slice::from_ref(&first), route(&a, 2)).contains("not one of its revisions"));
     let mut odd = route(&a, 1).unwrap();
-    odd.mirror = Some(Mirror {
-        revision: a.revision(1).unwrap(),
-        percent: 0,
-    });
+    odd.mirror = Some(Mirror { revision: a.revision(1).unwrap(), percent: 0 });
     assert!(refused(std::slice::from_ref(&first), Some(odd.clone())).contains("0 %"));
     odd.mirror = None;
-    let tagged = Tagged {
-        tag: Tag::new("prev").unwrap(),
-        hosts: Vec::new(),
-        revision: a.revision(1).unwrap(),
-    };
+    let tagged = Tagged { tag: Tag::new("prev").unwrap(), hosts: Vec::new(), revision: a.revision(1).unwrap() };
     odd.tags = vec![tagged.clone(), tagged];
     assert!(refused(std::slice::from_ref(&first), Some(odd)).contains("a tag is used twice"));
     assert!(refused(&[first], route(&b, 1)).contains("the route belongs to default/s1"));

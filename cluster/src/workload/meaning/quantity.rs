@@ -1,26 +1,9 @@
 //! Quantities of Kubernetes as whole numbers.
 
 /// Suffixes of powers of ten, and of two.
-const DECIMAL: [(&str, i32); 10] = [
-    ("n", -9),
-    ("u", -6),
-    ("m", -3),
-    ("", 0),
-    ("k", 3),
-    ("M", 6),
-    ("G", 9),
-    ("T", 12),
-    ("P", 15),
-    ("E", 18),
-];
-const BINARY: [(&str, u32); 6] = [
-    ("Ki", 10),
-    ("Mi", 20),
-    ("Gi", 30),
-    ("Ti", 40),
-    ("Pi", 50),
-    ("Ei", 60),
-];
+const DECIMAL: [(&str, i32); 10] =
+    [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
+const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
 
 /// Thousand-millionths in one, the smallest part that an API server keeps.
 const NANO: i32 = 9;
@@ -68,21 +51,13 @@ fn exponent(suffix: &str) -> Option<i32> {
 
 fn times_ten_to(digits: i128, exponent: i32) -> Option<i128> {
     let power = 10_i128.checked_pow(exponent.unsigned_abs())?;
-    if exponent < 0 {
-        Some(round_up(digits, power))
-    } else {
-        digits.checked_mul(power)
-    }
+    if exponent < 0 { Some(round_up(digits, power)) } else { digits.checked_mul(power) }
 }
 
 /// Divides an amount by `unit`, rounded away from zero.
 fn round_up(amount: i128, unit: i128) -> i128 {
     let whole = amount / unit;
-    if amount % unit == 0 {
-        whole
-    } else {
-        whole + amount.signum()
-    }
+    if amount % unit == 0 { whole } else { whole + amount.signum() }
 }
 
 #[cfg(test)]
@@ -106,24 +81,10 @@ mod tests {
             ("5.", "5"),
             ("-1.5", "-1500m"),
         ] {
-            assert_eq!(
-                exact(one.to_owned()),
-                exact(other.to_owned()),
-                "{one} {other}"
-            );
+            assert_eq!(exact(one.to_owned()), exact(other.to_owned()), "{one} {other}");
         }
-        for (one, other) in [
-            ("1", "2"),
-            ("1M", "1Mi"),
-            ("1E", "1Ei"),
-            ("1m", "1M"),
-            ("-1", "1"),
-        ] {
-            assert_ne!(
-                exact(one.to_owned()),
-                exact(other.to_owned()),
-                "{one} {other}"
-            );
+        for (one, other) in [("1", "2"), ("1M", "1Mi"), ("1E", "1Ei"), ("1m", "1M"), ("-1", "1")] {
+            assert_ne!(exact(one.to_owned()), exact(other.to_owned()), "{one} {other}");
         }
     }
 
@@ -137,17 +98,7 @@ mod tests {
 
     #[test]
     fn what_is_no_quantity_stays() {
-        for text in [
-            "",
-            ".",
-            "Gi",
-            "4GB",
-            "1e",
-            "1.2.3",
-            "--1",
-            "1e999999999",
-            &"9".repeat(50),
-        ] {
+        for text in ["", ".", "Gi", "4GB", "1e", "1.2.3", "--1", "1e999999999", &"9".repeat(50)] {
             assert_eq!(exact(text.to_owned()), text);
         }
     }

@@ -27,10 +27,7 @@ pub(crate) fn due(
     settle: Duration,
 ) -> Due {
     let Some(pairs) = pairs else { return Due::Anew };
-    let next = pairs
-        .next
-        .as_ref()
-        .filter(|next| is_usable(next, names, now));
+    let next = pairs.next.as_ref().filter(|next| is_usable(next, names, now));
     let is_settled = trusted_for.is_some_and(|time| time >= settle);
     let is_usable = is_usable(&pairs.current, names, now);
     match next {
@@ -111,10 +108,7 @@ mod tests {
         assert_eq!(untold, Due::Switch);
         let switched = pairs.switched();
         assert_eq!(switched.bundle(), "authority 0\nauthority 600\n");
-        assert_eq!(
-            due(Some(&switched), &names(), 900, None, SETTLE),
-            Due::Nothing
-        );
+        assert_eq!(due(Some(&switched), &names(), 900, None, SETTLE), Due::Nothing);
     }
 
     proptest! {

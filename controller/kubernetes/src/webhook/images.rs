@@ -12,8 +12,7 @@ use weir_controller::{FieldError, Validated, Variant};
 pub(super) fn missing_images(validated: &Validated) -> Vec<FieldError> {
     let stable = ("spec.predictor".to_owned(), &validated.predictor);
     let canaries = validated.canaries.iter().enumerate();
-    let canaries =
-        canaries.map(|(i, canary)| (format!("spec.canary[{i}].predictor"), &canary.variant));
+    let canaries = canaries.map(|(i, canary)| (format!("spec.canary[{i}].predictor"), &canary.variant));
     let mut known = BTreeSet::new();
     [stable]
         .into_iter()
@@ -25,9 +24,7 @@ pub(super) fn missing_images(validated: &Validated) -> Vec<FieldError> {
         // A canary has most of its pod from the stable predictor.
         .filter(|(_, name)| known.insert(name.clone()))
         .map(|(path, name)| {
-            let message = format!(
-                "the container {name} has no image: write one, such as `image: example/server:1`"
-            );
+            let message = format!("the container {name} has no image: write one, such as `image: example/server:1`");
             FieldError::new(format!("{path}.containers[{name}].image"), message)
         })
         .collect()
@@ -35,11 +32,8 @@ pub(super) fn missing_images(validated: &Validated) -> Vec<FieldError> {
 
 fn without_image(variant: &Variant) -> Vec<String> {
     let template = variant.template.read();
-    let has_none =
-        |container: &&Container| container.image.as_deref().unwrap_or_default().is_empty();
+    let has_none = |container: &&Container| container.image.as_deref().unwrap_or_default().is_empty();
     let pods = template.spec.iter();
     let all = pods.flat_map(|pod| pod.init_containers.iter().flatten().chain(&pod.containers));
-    all.filter(has_none)
-        .map(|container| container.name.clone())
-        .collect()
+    all.filter(has_none).map(|container| container.name.clone()).collect()
 }

@@ -54,10 +54,7 @@ impl Default for WebhookMetrics {
         for outcome in [Outcome::Allowed, Outcome::Refused, Outcome::Error] {
             drop(requests.get_or_create(&Label { outcome }));
         }
-        Self {
-            requests,
-            duration: Histogram::new(BOUNDS),
-        }
+        Self { requests, duration: Histogram::new(BOUNDS) }
     }
 }
 
@@ -79,11 +76,7 @@ impl WebhookMetrics {
 
     /// Begins to record a request.
     pub(super) fn begin(&self) -> Recording {
-        Recording {
-            metrics: self.clone(),
-            begun: Instant::now(),
-            outcome: Outcome::Error,
-        }
+        Recording { metrics: self.clone(), begun: Instant::now(), outcome: Outcome::Error }
     }
 }
 
@@ -105,10 +98,7 @@ impl Recording {
 impl Drop for Recording {
     fn drop(&mut self) {
         let outcome = self.outcome;
-        self.metrics
-            .requests
-            .get_or_create(&Label { outcome })
-            .inc();
+        self.metrics.requests.get_or_create(&Label { outcome }).inc();
         let took = self.begun.elapsed();
         self.metrics.duration.observe(took.as_secs_f64());
     }

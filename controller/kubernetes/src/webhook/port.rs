@@ -34,10 +34,7 @@ pub(super) const LIMITS: ConnectionLimits = ConnectionLimits {
     per_client: 32,
     idle: Duration::from_secs(60),
     stall: Duration::from_secs(5),
-    pace: Pace {
-        grace: Duration::from_secs(5),
-        rate: 64 * 1024,
-    },
+    pace: Pace { grace: Duration::from_secs(5), rate: 64 * 1024 },
 };
 
 /// Largest body: etcd takes objects of up to 1.5 MiB, and a review has the old and the new one.
@@ -137,11 +134,7 @@ fn busy() -> (StatusCode, String) {
 }
 
 fn outcome(verdict: &Verdict) -> Outcome {
-    if verdict.errors.is_empty() {
-        Outcome::Allowed
-    } else {
-        Outcome::Refused
-    }
+    if verdict.errors.is_empty() { Outcome::Allowed } else { Outcome::Refused }
 }
 
 fn check_values(body: &[u8]) -> Result<(), String> {

@@ -78,16 +78,14 @@ struct Review {
 /// # Errors
 /// A sentence that says what is wrong with it.
 pub(crate) fn read(body: &[u8]) -> Result<Request, String> {
-    let review: Review = serde_json::from_slice(body)
-        .map_err(|error| format!("this is no AdmissionReview with a request: {error}"))?;
+    let review: Review =
+        serde_json::from_slice(body).map_err(|error| format!("this is no AdmissionReview with a request: {error}"))?;
     let is_known = review.api_version == "admission.k8s.io/v1" && review.kind == "AdmissionReview";
     if is_known {
         return Ok(review.request);
     }
     let (kind, version) = (review.kind, review.api_version);
-    Err(format!(
-        "{kind} of {version} is not known: send an AdmissionReview of admission.k8s.io/v1"
-    ))
+    Err(format!("{kind} of {version} is not known: send an AdmissionReview of admission.k8s.io/v1"))
 }
 
 impl Request {
@@ -95,10 +93,7 @@ impl Request {
     pub(crate) fn written(&self) -> Option<Written<'_>> {
         let kind = Checked::of(&self.kind)?;
         let object = self.object.as_ref()?;
-        let is_part = self
-            .sub_resource
-            .as_deref()
-            .is_some_and(|part| !part.is_empty());
+        let is_part = self.sub_resource.as_deref().is_some_and(|part| !part.is_empty());
         if is_part || object.metadata.deletion_timestamp.is_some() {
             return None;
         }
@@ -107,11 +102,7 @@ impl Request {
             Operation::Update => self.old_object.as_ref(),
             Operation::Other => return None,
         };
-        Some(Written {
-            kind,
-            object,
-            before,
-        })
+        Some(Written { kind, object, before })
     }
 }
 
@@ -165,16 +156,9 @@ mod tests {
         is_checked(json!({"operation": "CONNECT"}), false);
         is_checked(json!({"subResource": "status"}), false);
         is_checked(json!({"subResource": ""}), true);
-        is_checked(
-            json!({"kind": {"group": "apps", "kind": "Deployment"}}),
-            false,
-        );
-        is_checked(
-            json!({"kind": {"group": "serving.kserve.io", "kind": "TrainedModel"}}),
-            false,
-        );
-        let leaving =
-            json!({"metadata": {"name": "digits", "deletionTimestamp": "2026-01-02T03:04:05Z"}});
+        is_checked(json!({"kind": {"group": "apps", "kind": "Deployment"}}), false);
+        is_checked(json!({"kind": {"group": "serving.kserve.io", "kind": "TrainedModel"}}), false);
+        let leaving = json!({"metadata": {"name": "digits", "deletionTimestamp": "2026-01-02T03:04:05Z"}});
         is_checked(json!({"object": leaving}), false);
     }
 

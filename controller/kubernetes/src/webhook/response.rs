@@ -34,14 +34,8 @@ pub(crate) fn review(request: &Request, verdict: &Verdict) -> Value {
 /// The errors once as a sentence, and once by field, which kubectl shows one a line.
 fn refusal(request: &Request, errors: &[FieldError]) -> Value {
     let named = &errors[..errors.len().min(MAX_ERRORS)];
-    let mut texts: Vec<_> = named
-        .iter()
-        .map(|error| shortened(&error.to_string()))
-        .collect();
-    let mut causes: Vec<_> = named
-        .iter()
-        .map(|error| cause(&error.field, &error.message))
-        .collect();
+    let mut texts: Vec<_> = named.iter().map(|error| shortened(&error.to_string())).collect();
+    let mut causes: Vec<_> = named.iter().map(|error| cause(&error.field, &error.message)).collect();
     let more = errors.len() - named.len();
     if more > 0 {
         let text = format!("and {more} more errors");
@@ -97,10 +91,7 @@ mod tests {
     #[test]
     fn a_refusal_names_every_field() {
         let verdict = Verdict {
-            errors: vec![
-                FieldError::new("spec.a", "wrong"),
-                FieldError::new("spec.b", "worse"),
-            ],
+            errors: vec![FieldError::new("spec.a", "wrong"), FieldError::new("spec.b", "worse")],
             warnings: vec!["spec.c is ignored: so".to_owned()],
         };
         let response = &review(&request(), &verdict)["response"];
@@ -115,10 +106,7 @@ mod tests {
     #[test]
     fn an_answer_is_small_however_much_is_wrong() {
         let error = FieldError::new("é".repeat(100_000), "é".repeat(100_000));
-        let verdict = Verdict {
-            errors: vec![error; 10_000],
-            warnings: vec!["é".repeat(100_000); 10_000],
-        };
+        let verdict = Verdict { errors: vec![error; 10_000], warnings: vec!["é".repeat(100_000); 10_000] };
         let review = review(&request(), &verdict);
         assert!(review.to_string().len() < 300_000);
         let message = review["response"]["status"]["message"].as_str().unwrap();

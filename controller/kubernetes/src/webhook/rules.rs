@@ -5,9 +5,7 @@ use std::sync::Arc;
 use kube::core::DynamicObject;
 use tokio::sync::watch;
 use weir_cluster::ServiceName;
-use weir_controller::{
-    Declaration, FieldError, KeptObject, Platform, Service, Validated, validate, validate_runtime,
-};
+use weir_controller::{Declaration, FieldError, KeptObject, Platform, Service, Validated, validate, validate_runtime};
 
 use super::images::missing_images;
 use super::request::{Checked, Request, Written};
@@ -26,10 +24,7 @@ pub(crate) struct Rules {
 
 impl Rules {
     pub(crate) fn new(declaration: watch::Receiver<Arc<Declaration>>, platform: Platform) -> Self {
-        Self {
-            declaration,
-            platform,
-        }
+        Self { declaration, platform }
     }
 
     /// The verdict on the object that somebody writes; an empty one on what is not checked.
@@ -38,21 +33,13 @@ impl Rules {
             return Verdict::default();
         };
         let findings = self.findings(request, &written, written.object);
-        match written
-            .before
-            .filter(|old| spec(old) == spec(written.object))
-        {
+        match written.before.filter(|old| spec(old) == spec(written.object)) {
             Some(old) => findings.verdict_after(&self.findings(request, &written, old)),
             None => findings.verdict(),
         }
     }
 
-    fn findings(
-        &self,
-        request: &Request,
-        written: &Written<'_>,
-        object: &DynamicObject,
-    ) -> Findings {
+    fn findings(&self, request: &Request, written: &Written<'_>, object: &DynamicObject) -> Findings {
         match written.kind {
             Checked::InferenceService => self.service(request.namespace.as_deref(), object),
             Checked::Runtime(kind) => runtime(kind, object),
@@ -86,12 +73,9 @@ impl Rules {
 }
 
 fn valid(validated: &Validated, declaration: &Declaration) -> Findings {
-    let mut findings = Findings::default()
-        .with_ignored(&validated.ignored_fields)
-        .with_errors(missing_images(validated));
-    findings
-        .warnings
-        .extend(taken_hosts(validated, declaration));
+    let mut findings =
+        Findings::default().with_ignored(&validated.ignored_fields).with_errors(missing_images(validated));
+    findings.warnings.extend(taken_hosts(validated, declaration));
     findings
 }
 

@@ -12,32 +12,21 @@ pub(super) fn storage_errors(service: &InferenceService) -> Vec<FieldError> {
     let canaries = canaries.map(|(i, canary)| (format!("spec.canary[{i}]"), &canary.predictor));
     let stable = [("spec".to_owned(), &spec.predictor)];
     let predictors = stable.into_iter().chain(canaries);
-    predictors
-        .flat_map(|(path, predictor)| of_predictor(&format!("{path}.predictor"), predictor))
-        .collect()
+    predictors.flat_map(|(path, predictor)| of_predictor(&format!("{path}.predictor"), predictor)).collect()
 }
 
 fn of_predictor(path: &str, predictor: &Predictor) -> Vec<FieldError> {
     let forms = predictor.frameworks();
     let errors = forms.filter_map(|(form, framework)| {
         let because = check_storage_uri(framework.storage_uri.as_deref()?).err()?;
-        Some(FieldError::new(
-            format!("{path}.{form}.storageUri"),
-            because,
-        ))
+        Some(FieldError::new(format!("{path}.{form}.storageUri"), because))
     });
     let listed = predictor.storage_uris.iter().enumerate();
     let listed = listed.filter_map(|(i, listed)| {
         let because = check_storage_uri(&listed.uri).err()?;
-        Some(FieldError::new(
-            format!("{path}.storageUris[{i}].uri"),
-            because,
-        ))
+        Some(FieldError::new(format!("{path}.storageUris[{i}].uri"), because))
     });
-    errors
-        .chain(listed)
-        .chain(of_variable(path, predictor))
-        .collect()
+    errors.chain(listed).chain(of_variable(path, predictor)).collect()
 }
 
 /// The model of a container of the service's own, which a variable names.

@@ -15,12 +15,9 @@ pub(crate) fn taken_hosts(service: &Validated, declaration: &Declaration) -> Vec
         let of_canaries = canary_hosts(other);
         // Within a namespace a service's own host goes before what another makes of its own.
         let is_near = other.service.namespace() == service.service.namespace();
-        let lost = |host: &&Host| {
-            is_older && (theirs.contains(host) || !is_near && of_canaries.contains(host))
-        };
-        let lost_by_canary = |host: &&Host| {
-            (is_older || is_near) && theirs.contains(host) || is_older && of_canaries.contains(host)
-        };
+        let lost = |host: &&Host| is_older && (theirs.contains(host) || !is_near && of_canaries.contains(host));
+        let lost_by_canary =
+            |host: &&Host| (is_older || is_near) && theirs.contains(host) || is_older && of_canaries.contains(host);
         let taken = own.iter().filter(lost);
         let taken = taken.chain(canaries.iter().filter(lost_by_canary));
         let sentences = taken.map(|host| {

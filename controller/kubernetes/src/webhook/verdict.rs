@@ -40,8 +40,7 @@ impl Findings {
         let known = self.errors.iter().map(|error| error.field.clone());
         let mut fields: HashSet<_> = known.collect();
         let more = more.into_iter();
-        self.errors
-            .extend(more.filter(|error| fields.insert(error.field.clone())));
+        self.errors.extend(more.filter(|error| fields.insert(error.field.clone())));
         self
     }
 
@@ -55,29 +54,19 @@ impl Findings {
 
     /// The verdict on an object whose spec is new.
     pub(crate) fn verdict(self) -> Verdict {
-        Verdict {
-            errors: self.errors,
-            warnings: self.warnings,
-        }
+        Verdict { errors: self.errors, warnings: self.warnings }
     }
 
     /// The verdict on an object whose spec stays as it was before: it is refused for new errors only, so that what was
     /// let in before can still be labelled, stopped and deleted.
     pub(crate) fn verdict_after(self, before: &Self) -> Verdict {
         let before = before.errors.iter();
-        let before: HashSet<_> = before
-            .map(|error| (&*error.field, &*error.message))
-            .collect();
-        let (old, new): (Vec<_>, Vec<_>) = self
-            .errors
-            .into_iter()
-            .partition(|error| before.contains(&(&*error.field, &*error.message)));
+        let before: HashSet<_> = before.map(|error| (&*error.field, &*error.message)).collect();
+        let (old, new): (Vec<_>, Vec<_>) =
+            self.errors.into_iter().partition(|error| before.contains(&(&*error.field, &*error.message)));
         let mut warnings = self.warnings;
         warnings.extend(old.iter().map(ToString::to_string));
-        Verdict {
-            errors: new,
-            warnings,
-        }
+        Verdict { errors: new, warnings }
     }
 }
 
@@ -93,10 +82,7 @@ mod tests {
     fn what_was_wrong_before_is_a_warning_while_the_spec_stays() {
         let before = findings(&["spec.a"]);
         let verdict = findings(&["spec.a", "metadata.annotations[b]"]).verdict_after(&before);
-        assert_eq!(
-            verdict.errors,
-            [FieldError::new("metadata.annotations[b]", "wrong")]
-        );
+        assert_eq!(verdict.errors, [FieldError::new("metadata.annotations[b]", "wrong")]);
         assert_eq!(verdict.warnings, ["spec.a: wrong"]);
         let verdict = before.clone().verdict_after(&before);
         assert_eq!(verdict.errors, []);
@@ -104,16 +90,11 @@ mod tests {
 
     /// A review holds tens of thousands. Compared with each other, these would take a minute.
     #[test]
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the test is about the time that it takes"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the test is about the time that it takes")]
     fn many_errors_are_compared_soon() {
         let begun = std::time::Instant::now();
         let fields = (0..100_000).map(|i| format!("spec.predictor.model.env[{i}].name"));
-        let errors: Vec<_> = fields
-            .map(|field| FieldError::new(field, "wrong"))
-            .collect();
+        let errors: Vec<_> = fields.map(|field| FieldError::new(field, "wrong")).collect();
         let twice = Findings::of_errors(errors.clone()).with_errors(errors);
         let verdict = twice.clone().verdict_after(&twice);
         assert_eq!((verdict.errors.len(), verdict.warnings.len()), (0, 100_000));
@@ -128,9 +109,6 @@ mod tests {
         };
         let verdict = Findings::of_errors([missing]).verdict();
         assert_eq!(verdict.errors, []);
-        assert_eq!(
-            verdict.warnings,
-            ["spec.predictor.model.runtime: there is no runtime x"]
-        );
+        assert_eq!(verdict.warnings, ["spec.predictor.model.runtime: there is no runtime x"]);
     }
 }

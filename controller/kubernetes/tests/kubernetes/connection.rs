@@ -25,10 +25,7 @@ pub(crate) struct Mortal<S> {
 
 impl Connection {
     pub(crate) fn new(left: i64) -> Self {
-        Self {
-            left: Arc::new(AtomicI64::new(left)),
-            calls: Arc::default(),
-        }
+        Self { left: Arc::new(AtomicI64::new(left)), calls: Arc::default() }
     }
 
     /// Leaves so many calls, and begins to note them anew.
@@ -53,10 +50,7 @@ impl Connection {
     /// Notes a call; false when none was left.
     fn take<B>(&self, request: &Request<B>) -> bool {
         let uri = request.uri();
-        if uri
-            .query()
-            .is_some_and(|query| query.contains("watch=true"))
-        {
+        if uri.query().is_some_and(|query| query.contains("watch=true")) {
             return true;
         }
         let call = format!("{} {}", request.method(), uri.path());
@@ -69,10 +63,7 @@ impl<S> Layer<S> for Connection {
     type Service = Mortal<S>;
 
     fn layer(&self, inner: S) -> Mortal<S> {
-        Mortal {
-            inner,
-            connection: self.clone(),
-        }
+        Mortal { inner, connection: self.clone() }
     }
 }
 

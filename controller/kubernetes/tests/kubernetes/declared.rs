@@ -13,21 +13,12 @@ async fn an_object_with_an_error_keeps_its_last_good_state_and_spoils_no_other()
     let before = world.made().await;
     // The definition leaves parts of pods to the API server, which does not know of this field.
     let affinity = json!({"nodeAfinity": {}});
-    world
-        .serve("digits", "", json!({"affinity": affinity}))
-        .await;
-    let object = world
-        .until("digits", "refused", |object| {
-            condition(object, "Ready")["reason"] == "InvalidSpec"
-        })
-        .await;
+    world.serve("digits", "", json!({"affinity": affinity})).await;
+    let object = world.until("digits", "refused", |object| condition(object, "Ready")["reason"] == "InvalidSpec").await;
     let message = condition(&object, "Ready")["message"].as_str().unwrap();
     assert!(message.contains("nodeAfinity"), "{message}");
     assert!(message.contains("nodeAffinity"), "{message}");
-    assert_eq!(
-        object["status"]["observedGeneration"],
-        object["metadata"]["generation"]
-    );
+    assert_eq!(object["status"]["observedGeneration"], object["metadata"]["generation"]);
     assert_eq!(world.made().await, before);
     world.serve("other", "", json!({})).await;
     world.until_rolled_out("other", 1).await;
@@ -40,17 +31,12 @@ async fn an_object_of_no_type_is_told_once_and_then_left() {
     let world = World::new("untyped").await;
     let controller = world.controller(ANY).await;
     // YAML takes a bare `y` for true, and the definition lets it pass.
-    let containers =
-        json!([{"name": "kserve-container", "image": "x"}, {"name": "other", "image": true}]);
+    let containers = json!([{"name": "kserve-container", "image": "x"}, {"name": "other", "image": true}]);
     let mut service = crate::world::service("digits", "", json!({"containers": containers}));
     let predictor = service["spec"]["predictor"].as_object_mut().unwrap();
     predictor.remove("model");
     world.apply(service).await;
-    let object = world
-        .until("digits", "refused", |object| {
-            condition(object, "Ready")["reason"] == "InvalidSpec"
-        })
-        .await;
+    let object = world.until("digits", "refused", |object| condition(object, "Ready")["reason"] == "InvalidSpec").await;
     let message = condition(&object, "Ready")["message"].as_str().unwrap();
     assert!(message.contains("containers[1].image"), "{message}");
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
@@ -68,11 +54,7 @@ async fn a_service_without_a_runtime_gets_one_when_it_comes() {
     let mut service = crate::world::service("onnx", "", json!({}));
     service["spec"]["predictor"]["model"]["modelFormat"]["name"] = "onnx".into();
     world.apply(service).await;
-    let object = world
-        .until("onnx", "refused", |object| {
-            condition(object, "Ready")["status"] == "False"
-        })
-        .await;
+    let object = world.until("onnx", "refused", |object| condition(object, "Ready")["status"] == "False").await;
     let failure = &object["status"]["modelStatus"]["lastFailureInfo"];
     assert_eq!(failure["reason"], "NoSupportingRuntime", "{failure}");
     world

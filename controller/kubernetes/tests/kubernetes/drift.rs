@@ -46,16 +46,10 @@ async fn what_was_changed_or_deleted_is_put_back_and_the_rest_is_left_alone() {
     }
     edit(&deployments, REVISION, all).await;
     until_as(&world, &before, "all labels").await;
-    deployments
-        .delete(REVISION, &DeleteParams::background())
-        .await
-        .unwrap();
+    deployments.delete(REVISION, &DeleteParams::background()).await.unwrap();
     until_as(&world, &before, "a deleted Deployment").await;
     for name in ["digits", "digits-predictor", REVISION] {
-        services
-            .delete(name, &DeleteParams::background())
-            .await
-            .unwrap();
+        services.delete(name, &DeleteParams::background()).await.unwrap();
         until_as(&world, &before, "a deleted Service").await;
     }
 }
@@ -75,9 +69,7 @@ async fn a_status_that_somebody_else_writes_is_written_again() {
         let written = services.patch_status("digits", &params, &change).await;
         written.unwrap();
         world
-            .until("digits", "as it was", |object| {
-                object["status"]["url"] == "http://digits-drift-status.example.com"
-            })
+            .until("digits", "as it was", |object| object["status"]["url"] == "http://digits-drift-status.example.com")
             .await;
         world.until_rolled_out("digits", 1).await;
     }
@@ -95,13 +87,7 @@ async fn numbers_of_replicas_and_notes_of_others_stay() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     let deployment = deployments.get(REVISION).await.unwrap();
     assert_eq!(deployment.spec.unwrap().replicas, Some(3));
-    assert!(
-        deployment
-            .metadata
-            .annotations
-            .unwrap()
-            .contains_key("team.example/note")
-    );
+    assert!(deployment.metadata.annotations.unwrap().contains_key("team.example/note"));
 }
 
 /// Edits an object as `kubectl edit` does.
@@ -109,13 +95,8 @@ async fn edit<K>(api: &Api<K>, name: &str, change: Value)
 where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
 {
-    let params = PatchParams {
-        field_manager: Some("kubectl-edit".to_owned()),
-        ..PatchParams::default()
-    };
-    api.patch(name, &params, &Patch::Strategic(change))
-        .await
-        .unwrap();
+    let params = PatchParams { field_manager: Some("kubectl-edit".to_owned()), ..PatchParams::default() };
+    api.patch(name, &params, &Patch::Strategic(change)).await.unwrap();
 }
 
 async fn until_as(world: &World, before: &std::collections::BTreeMap<String, String>, after: &str) {
@@ -126,12 +107,7 @@ async fn until_as(world: &World, before: &std::collections::BTreeMap<String, Str
     };
     if tokio::time::timeout(SOON, wait).await.is_err() {
         let now = world.made().await;
-        let other = before
-            .iter()
-            .find(|(name, object)| now.get(*name) != Some(*object));
-        panic!(
-            "{after} was not put back: {other:?}, now {:?}",
-            other.map(|(name, _)| now.get(name))
-        );
+        let other = before.iter().find(|(name, object)| now.get(*name) != Some(*object));
+        panic!("{after} was not put back: {other:?}, now {:?}", other.map(|(name, _)| now.get(name)));
     }
 }

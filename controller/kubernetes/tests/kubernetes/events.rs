@@ -24,10 +24,7 @@ async fn each_message_of_one_reason_is_an_event_that_counts_itself() {
     let service = ServiceName::new("events", "digits").unwrap();
     let (errors, slow) = ("4.8 % of its requests failed", "its p99 latency is 16.0 ms");
     // Another process goes on where the first has ended.
-    for (process, messages) in [
-        ("first", vec![errors, slow, errors]),
-        ("second", vec![errors]),
-    ] {
+    for (process, messages) in [("first", vec![errors, slow, errors]), ("second", vec![errors])] {
         let source = world.source(process).await;
         for message in messages {
             let published = source.publish_event(&service, rolled_back(message));
@@ -36,9 +33,7 @@ async fn each_message_of_one_reason_is_an_event_that_counts_itself() {
     }
     let events: Api<Stored> = Api::namespaced(world.client.clone(), "events");
     let all = events.list(&ListParams::default()).await.unwrap();
-    let ours = all
-        .into_iter()
-        .filter(|event| event.reason.as_deref() == Some("RevisionRolledBack"));
+    let ours = all.into_iter().filter(|event| event.reason.as_deref() == Some("RevisionRolledBack"));
     let mut counted: Vec<_> = ours
         .map(|event| {
             let count = event.series.map_or(1, |series| series.count);

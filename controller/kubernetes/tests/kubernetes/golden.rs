@@ -28,18 +28,13 @@ fn compare(name: &str, text: &str) {
         fs::write(&path, text).unwrap();
     }
     let golden = fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(
-        golden, text,
-        "{name} is out of date: UPDATE=1 make test-kube writes it"
-    );
+    assert_eq!(golden, text, "{name} is out of date: UPDATE=1 make test-kube writes it");
 }
 
 /// Every document of a YAML text, as JSON.
 fn documents(text: &str) -> Vec<Value> {
     let documents = text.split("\n---\n").filter(|text| !text.trim().is_empty());
-    documents
-        .map(|text| serde_saphyr::from_str(text).unwrap())
-        .collect()
+    documents.map(|text| serde_saphyr::from_str(text).unwrap()).collect()
 }
 
 /// One service of each form and field of KServe's samples.
@@ -79,8 +74,7 @@ async fn kserves_runtimes_get_the_pods_that_their_servers_need() {
         world.apply(service).await;
     }
     let mut managed = crate::world::service("managed", "", json!({}));
-    managed["spec"]["predictor"]["model"] =
-        json!({"modelFormat": {"name": "onnx"}, "protocolVersion": "v2"});
+    managed["spec"]["predictor"]["model"] = json!({"modelFormat": {"name": "onnx"}, "protocolVersion": "v2"});
     world.apply(managed).await;
     for name in ["iris", "boost", "net", "managed"] {
         let what = "planned";
@@ -95,13 +89,8 @@ async fn kserves_runtimes_get_the_pods_that_their_servers_need() {
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(30), wait)
-        .await
-        .unwrap();
-    compare(
-        "runtimes.pods.yaml",
-        &serde_saphyr::to_string(&pods(&world).await).unwrap(),
-    );
+    tokio::time::timeout(std::time::Duration::from_secs(30), wait).await.unwrap();
+    compare("runtimes.pods.yaml", &serde_saphyr::to_string(&pods(&world).await).unwrap());
 }
 
 #[tokio::test]
@@ -137,9 +126,7 @@ async fn services_as_people_write_them_get_what_reviewers_read() {
     for (name, told) in &mut told {
         let of_service = |(id, _): &(&String, &String)| {
             let id = id.rsplit(' ').next().unwrap_or_default();
-            let is_revision = id
-                .strip_prefix(name.as_str())
-                .is_some_and(|rest| rest.starts_with("-predictor-0"));
+            let is_revision = id.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with("-predictor-0"));
             id == name || is_revision
         };
         let ids: Vec<_> = made.iter().filter(of_service).map(|(id, _)| id).collect();
@@ -151,10 +138,7 @@ async fn services_as_people_write_them_get_what_reviewers_read() {
             told["pod"] = pod.clone();
         }
     }
-    compare(
-        "services.made.yaml",
-        &serde_saphyr::to_string(&told).unwrap(),
-    );
+    compare("services.made.yaml", &serde_saphyr::to_string(&told).unwrap());
 }
 
 /// What lasts of a service's status.
@@ -176,9 +160,7 @@ fn status(object: &Value) -> Value {
     if NOT_RUN.iter().any(|reason| ready["reason"] == *reason) {
         told[ready["reason"].as_str().unwrap_or_default()] = ready["message"].clone();
     }
-    told.as_object_mut()
-        .unwrap()
-        .retain(|_, value| !value.is_null());
+    told.as_object_mut().unwrap().retain(|_, value| !value.is_null());
     told
 }
 

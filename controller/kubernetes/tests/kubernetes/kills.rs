@@ -47,10 +47,7 @@ async fn the_next_controller_makes_what_a_killed_one_would_have() {
 }
 
 fn kills() -> i64 {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a longer run is asked for by the environment"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "a longer run is asked for by the environment")]
     let asked = std::env::var("WEIR_TEST_KILLS");
     asked.map_or(KILLS, |asked| asked.parse().unwrap())
 }
@@ -59,10 +56,7 @@ fn kills() -> i64 {
 /// what is there at the end.
 async fn story(namespace: &str, first: i64, rollout: i64) -> BTreeMap<String, String> {
     let world = World::new(namespace).await;
-    for (revision, calls, more) in [
-        (1, first, json!({})),
-        (2, rollout, json!({"labels": {"team": "a"}})),
-    ] {
+    for (revision, calls, more) in [(1, first, json!({})), (2, rollout, json!({"labels": {"team": "a"}}))] {
         world.serve("digits", "", more).await;
         if calls != ANY {
             let mortal = world.controller(calls).await;

@@ -51,10 +51,7 @@ impl<S> Layer<S> for Calls {
     type Service = Reached<S>;
 
     fn layer(&self, inner: S) -> Reached<S> {
-        Reached {
-            inner,
-            calls: self.clone(),
-        }
+        Reached { inner, calls: self.clone() }
     }
 }
 
@@ -96,10 +93,7 @@ fn write<B>(request: &Request<B>) -> Option<String> {
 
 impl Calls {
     fn new() -> Self {
-        Self {
-            sent: Arc::default(),
-            network: watch::Sender::new(Network::Up),
-        }
+        Self { sent: Arc::default(), network: watch::Sender::new(Network::Up) }
     }
 
     fn count(&self) -> usize {
@@ -129,24 +123,17 @@ impl World {
         let source = Arc::new(source.await.unwrap());
         let cluster = Arc::new(cluster);
         let reports = Arc::new(Fake::new(Readiness::Immediate));
-        let controller =
-            Controller::new(source, cluster.clone(), cluster.clone(), reports, cluster);
+        let controller = Controller::new(source, cluster.clone(), cluster.clone(), reports, cluster);
         let leadership = controller.leadership();
         let stop = CancellationToken::new();
         tokio::spawn(controller.run(stop.clone()));
-        Candidate {
-            calls,
-            leadership,
-            _stop: stop.drop_guard(),
-        }
+        Candidate { calls, leadership, _stop: stop.drop_guard() }
     }
 }
 
 impl Candidate {
     async fn leads(&mut self) {
-        let leads = self
-            .leadership
-            .wait_for(|part| *part == Leadership::Leading);
+        let leads = self.leadership.wait_for(|part| *part == Leadership::Leading);
         let leads = tokio::time::timeout(Duration::from_secs(60), leads).await;
         leads.unwrap().unwrap();
     }
@@ -167,9 +154,7 @@ async fn of_two_controllers_one_writes_and_the_other_follows_an_orderly_end() {
     second.leads().await;
     // It was let go, and need not run out.
     assert!(begun.elapsed() < Duration::from_secs(10));
-    world
-        .serve("digits", "", json!({"labels": {"team": "a"}}))
-        .await;
+    world.serve("digits", "", json!({"labels": {"team": "a"}})).await;
     world.until_rolled_out("digits", 2).await;
     let after = world.made().await;
     let first = "Deployment digits-predictor-00001";
@@ -189,32 +174,21 @@ async fn a_leader_that_is_cut_off_is_followed_and_writes_no_more() {
     world.until_rolled_out("digits", 1).await;
     // Cut off in the middle of a rollout: what it had begun to write is never answered.
     first.calls.network.send_replace(Network::Down);
-    world
-        .serve("digits", "", json!({"labels": {"team": "a"}}))
-        .await;
+    world.serve("digits", "", json!({"labels": {"team": "a"}})).await;
     second.leads().await;
-    assert_eq!(
-        *first.leadership.borrow(),
-        Leadership::Standby,
-        "two lead at once"
-    );
+    assert_eq!(*first.leadership.borrow(), Leadership::Standby, "two lead at once");
     let before = first.calls.count();
     world.until_rolled_out("digits", 2).await;
     let made = world.made().await;
     // Back again, it does not write what it had begun, nor what has changed since.
     first.calls.network.send_replace(Network::Up);
-    world
-        .serve("digits", "", json!({"labels": {"team": "b"}}))
-        .await;
+    world.serve("digits", "", json!({"labels": {"team": "b"}})).await;
     world.until_rolled_out("digits", 3).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     let written = first.calls.sent.lock()[before..].to_vec();
     assert_eq!(written, Vec::<String>::new());
     let revisions = world.made().await;
-    for revision in [
-        "Deployment digits-predictor-00003",
-        "ControllerRevision digits-predictor-00003",
-    ] {
+    for revision in ["Deployment digits-predictor-00003", "ControllerRevision digits-predictor-00003"] {
         assert!(revisions.contains_key(revision), "{:?}", revisions.keys());
     }
     assert!(made.contains_key("Deployment digits-predictor-00002"));

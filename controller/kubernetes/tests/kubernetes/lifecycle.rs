@@ -10,10 +10,7 @@ async fn a_service_is_made_rolled_out_scaled_and_gone() {
     let _controller = world.controller(ANY).await;
     world.serve("digits", "", json!({})).await;
     let object = world.until_rolled_out("digits", 1).await;
-    assert_eq!(
-        object["status"]["url"],
-        "http://digits-lifecycle.example.com"
-    );
+    assert_eq!(object["status"]["url"], "http://digits-lifecycle.example.com");
     let made = world.made().await;
     let names: Vec<_> = made.keys().map(String::as_str).collect();
     let expected = [
@@ -26,21 +23,11 @@ async fn a_service_is_made_rolled_out_scaled_and_gone() {
     ];
     assert_eq!(names, expected);
     for (name, object) in &made {
-        assert!(
-            object.contains(r#""owners":["digits"]"#),
-            "{name}: {object}"
-        );
+        assert!(object.contains(r#""owners":["digits"]"#), "{name}: {object}");
     }
-    world
-        .serve("digits", "", json!({"labels": {"team": "a"}}))
-        .await;
+    world.serve("digits", "", json!({"labels": {"team": "a"}})).await;
     world.until_rolled_out("digits", 2).await;
-    assert!(
-        world
-            .made()
-            .await
-            .contains_key("Deployment digits-predictor-00002")
-    );
+    assert!(world.made().await.contains_key("Deployment digits-predictor-00002"));
     world.delete("digits").await;
     world.until_nothing().await;
 }
@@ -54,11 +41,7 @@ async fn stopping_keeps_the_object_and_what_it_was() {
     let mut stopped = crate::world::service("digits", "", json!({}));
     stopped["metadata"]["annotations"] = json!({"serving.kserve.io/stop": "true"});
     world.apply(stopped).await;
-    world
-        .until("digits", "stopped", |object| {
-            condition(object, "Stopped")["status"] == "True"
-        })
-        .await;
+    world.until("digits", "stopped", |object| condition(object, "Stopped")["status"] == "True").await;
     world.serve("digits", "", json!({})).await;
     world.until_rolled_out("digits", 1).await;
 }

@@ -40,15 +40,10 @@ async fn a_service_named_as_anothers_revision_takes_nothing_from_it() {
     let before = world.made().await;
     world.serve("digits-predictor-00001", "1", json!({})).await;
     let refused = world
-        .until("digits-predictor-00001", "refused", |object| {
-            condition(object, "Ready")["reason"] == "Refused"
-        })
+        .until("digits-predictor-00001", "refused", |object| condition(object, "Ready")["reason"] == "Refused")
         .await;
     let message = condition(&refused, "Ready")["message"].as_str().unwrap();
-    assert!(
-        message.contains(r#"is that of the InferenceService "digits": rename one of them"#),
-        "{message}"
-    );
+    assert!(message.contains(r#"is that of the InferenceService "digits": rename one of them"#), "{message}");
     let after = world.made().await;
     for (name, object) in &before {
         assert_eq!(after.get(name), Some(object), "{name}");
@@ -63,10 +58,7 @@ async fn a_service_named_as_anothers_revision_takes_nothing_from_it() {
                 || condition(object, "Ready")["reason"] == "Refused"
         })
         .await;
-    assert!(
-        held.to_string().contains("digits-predictor-00002"),
-        "{held}"
-    );
+    assert!(held.to_string().contains("digits-predictor-00002"), "{held}");
     until(&world, "digits-predictor-00002", "left alone", |service| {
         service.spec.as_ref().unwrap().type_.as_deref() == Some("ExternalName")
     })
@@ -112,11 +104,7 @@ async fn a_service_begins_once_its_name_is_free() {
     services(&world).create(&params, &theirs).await.unwrap();
     let _controller = world.controller(ANY).await;
     world.serve("digits", "1", json!({})).await;
-    world
-        .until("digits", "refused", |object| {
-            condition(object, "Ready")["reason"] == "Refused"
-        })
-        .await;
+    world.until("digits", "refused", |object| condition(object, "Ready")["reason"] == "Refused").await;
     let params = DeleteParams::background();
     services(&world).delete("digits", &params).await.unwrap();
     world.until_rolled_out("digits", 1).await;

@@ -37,10 +37,7 @@ async fn after_another(world: &World, name: &str) {
 }
 
 async fn delete_as_orphan(world: &World) {
-    let params = DeleteParams {
-        propagation_policy: Some(PropagationPolicy::Orphan),
-        ..DeleteParams::default()
-    };
+    let params = DeleteParams { propagation_policy: Some(PropagationPolicy::Orphan), ..DeleteParams::default() };
     world.services().delete("digits", &params).await.unwrap();
     let gone = async {
         while world.services().get_opt("digits").await.unwrap().is_some() {
@@ -65,11 +62,7 @@ async fn orphans_serve_on_and_are_adopted_by_the_next_service_of_their_name() {
     controller.kill().await;
     let _controller = world.controller(ANY).await;
     after_another(&world, "third").await;
-    assert_eq!(
-        objects(&world).await,
-        orphaned,
-        "the next controller leaves them too"
-    );
+    assert_eq!(objects(&world).await, orphaned, "the next controller leaves them too");
     world.serve("digits", "1", json!({})).await;
     world.until_rolled_out("digits", 1).await;
     let adopted = objects(&world).await;

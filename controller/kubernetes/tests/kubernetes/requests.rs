@@ -27,10 +27,7 @@ async fn requests(controller: &Running) -> Vec<String> {
 
 fn at_most(limit: usize, requests: &[String], what: &str) {
     let count = requests.len();
-    assert!(
-        count <= limit,
-        "{what}: {count} requests, not {limit}: {requests:#?}"
-    );
+    assert!(count <= limit, "{what}: {count} requests, not {limit}: {requests:#?}");
 }
 
 #[tokio::test]
@@ -58,9 +55,7 @@ async fn a_service_a_restart_and_a_change_cost_few_requests() {
         scaled.await.unwrap();
         at_most(2, &requests(&next).await, "a status");
     }
-    world
-        .serve("digits", "", json!({"labels": {"team": "a"}}))
-        .await;
+    world.serve("digits", "", json!({"labels": {"team": "a"}})).await;
     world.until_rolled_out("digits", 2).await;
     at_most(26, &requests(&next).await, "a rollout");
 }
@@ -80,14 +75,7 @@ async fn a_restart_writes_what_somebody_edited_meanwhile_and_nothing_else() {
     let deployments: Api<Deployment> = Api::namespaced(world.client.clone(), &world.namespace);
     let edit = json!({"spec": {"template": {"spec": {"containers": [
         {"name": "kserve-container", "image": "example/other:2"}]}}}});
-    deployments
-        .patch(
-            "edited-predictor-00001",
-            &PatchParams::default(),
-            &Patch::Strategic(edit),
-        )
-        .await
-        .unwrap();
+    deployments.patch("edited-predictor-00001", &PatchParams::default(), &Patch::Strategic(edit)).await.unwrap();
     let next = world.controller(ANY).await;
     let calls = requests(&next).await;
     let is_write = |call: &&String| !call.starts_with("GET ") && !call.ends_with("/status");

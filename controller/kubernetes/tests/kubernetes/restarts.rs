@@ -32,9 +32,8 @@ async fn a_new_controller_lists_what_is_stored_and_loads_no_service_by_itself() 
     let next = world.controller(ANY).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     let calls = next.calls();
-    let lists = calls.iter().filter(|call| {
-        call.starts_with("GET ") && call.ends_with("/restart-lists/controllerrevisions")
-    });
+    let lists =
+        calls.iter().filter(|call| call.starts_with("GET ") && call.ends_with("/restart-lists/controllerrevisions"));
     assert_eq!(lists.count(), 1, "{calls:#?}");
     let of_one = calls.iter().filter(|call| call.ends_with("-rollout"));
     assert_eq!(of_one.count(), 0, "{calls:#?}");
@@ -81,9 +80,7 @@ async fn an_api_server_that_restarts_under_load_loses_no_step_and_doubles_none()
             serve(&world, &name, round).await;
         }
         for name in names() {
-            world
-                .until_rolled_out(&name, u32::try_from(round).unwrap())
-                .await;
+            world.until_rolled_out(&name, u32::try_from(round).unwrap()).await;
         }
     }
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -96,17 +93,10 @@ async fn an_api_server_that_restarts_under_load_loses_no_step_and_doubles_none()
 fn objects(name: &str, rounds: usize) -> Vec<String> {
     let revision = |number: usize| format!("{name}-predictor-{number:05}");
     let kept = (1..=rounds).map(|number| format!("ControllerRevision {}", revision(number)));
-    let run = (rounds - 1..=rounds).flat_map(|number| {
-        [
-            format!("Deployment {}", revision(number)),
-            format!("Service {}", revision(number)),
-        ]
-    });
-    let others = [
-        format!("ControllerRevision {name}-rollout"),
-        format!("Service {name}"),
-        format!("Service {name}-predictor"),
-    ];
+    let run = (rounds - 1..=rounds)
+        .flat_map(|number| [format!("Deployment {}", revision(number)), format!("Service {}", revision(number))]);
+    let others =
+        [format!("ControllerRevision {name}-rollout"), format!("Service {name}"), format!("Service {name}-predictor")];
     kept.chain(run).chain(others).collect()
 }
 

@@ -46,9 +46,8 @@ async fn until_waiting(world: &World, expected: usize) {
             let mut waiting = 0;
             for name in names() {
                 // No node takes the pods of those that follow.
-                let object = world.until(&name, "told", |object| {
-                    ["WaitingForTurn", "NotStarted"].contains(&reason(object))
-                });
+                let object =
+                    world.until(&name, "told", |object| ["WaitingForTurn", "NotStarted"].contains(&reason(object)));
                 waiting += usize::from(reason(&object.await) == "WaitingForTurn");
             }
             if waiting == expected {
@@ -107,11 +106,7 @@ async fn a_service_without_auto_update_keeps_its_runtime_until_it_is_edited() {
     world.until_rolled_out("other", 1).await;
     world.apply(runtime("example/server:2", json!({}))).await;
     world.until_rolled_out("other", 2).await;
-    world
-        .until("digits", "kept", |object| {
-            reason(object) == "AutoUpdateDisabled"
-        })
-        .await;
+    world.until("digits", "kept", |object| reason(object) == "AutoUpdateDisabled").await;
     world.apply(kept(json!({"maxReplicas": 5}))).await;
     world
         .until("digits", "kept with other bounds", |object| {
@@ -122,8 +117,6 @@ async fn a_service_without_auto_update_keeps_its_runtime_until_it_is_edited() {
     world.apply(kept(json!({"labels": {"team": "a"}}))).await;
     world.until_rolled_out("digits", 2).await;
     let all = deployments(&world).await;
-    let second = all
-        .iter()
-        .find(|one| one.name_any() == "digits-predictor-00002");
+    let second = all.iter().find(|one| one.name_any() == "digits-predictor-00002");
     assert_eq!(image(second.unwrap()), "example/server:2");
 }

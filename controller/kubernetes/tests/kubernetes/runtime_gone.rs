@@ -45,10 +45,7 @@ async fn a_service_serves_on_without_its_runtime_and_follows_it_when_it_is_back(
     world.delete_runtime().await;
     let told = world.until("digits", "told", goes_on).await;
     let message = condition(&told, "RuntimeUnusable")["message"].as_str();
-    assert!(
-        message.unwrap().contains("no runtime serves"),
-        "{message:?}"
-    );
+    assert!(message.unwrap().contains("no runtime serves"), "{message:?}");
     let runtime_name = |object: &Value| object["status"]["servingRuntimeName"].clone();
     assert_eq!(runtime_name(&told), runtime_name(&before));
     assert_eq!(world.made().await, made);
@@ -63,14 +60,8 @@ async fn a_service_serves_on_without_its_runtime_and_follows_it_when_it_is_back(
     world.until("digits", "with other bounds", goes_on).await;
     world.until_rolled_out("digits", 1).await;
     // Another pod needs the runtime.
-    world
-        .serve("digits", "", json!({"labels": {"team": "a"}}))
-        .await;
-    world
-        .until("digits", "refused", |object| {
-            condition(object, "Ready")["reason"] == "InvalidSpec"
-        })
-        .await;
+    world.serve("digits", "", json!({"labels": {"team": "a"}})).await;
+    world.until("digits", "refused", |object| condition(object, "Ready")["reason"] == "InvalidSpec").await;
     assert!(deployments(&world).get_opt(FIRST).await.unwrap().is_some());
     world.apply(runtime("example/server:1", json!({}))).await;
     let back = world.until_rolled_out("digits", 2).await;

@@ -30,15 +30,9 @@ impl World {
     /// The pods of the namespace with this label, as JSON.
     async fn pods(&self, label: &str) -> Vec<Value> {
         let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Pod"));
-        let pods: Api<DynamicObject> =
-            Api::namespaced_with(self.client.clone(), &self.namespace, &kind);
-        let found = pods
-            .list(&ListParams::default().labels(label))
-            .await
-            .unwrap();
-        let living = found
-            .into_iter()
-            .filter(|pod| pod.metadata.deletion_timestamp.is_none());
+        let pods: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.namespace, &kind);
+        let found = pods.list(&ListParams::default().labels(label)).await.unwrap();
+        let living = found.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
         living.map(|pod| json!({"name": pod.name_any(), "uid": pod.metadata.uid, "spec": pod.data["spec"], "status": pod.data["status"]}))
             .collect()
     }

@@ -35,33 +35,20 @@ struct Answering {
 
 impl World {
     /// Starts a webhook on this port; 0 takes a free one.
-    async fn webhook(
-        &self,
-        port: u16,
-        leadership: Leadership,
-        options: CertificateOptions,
-    ) -> Answering {
-        let cluster = Options {
-            namespace: self.namespace.clone(),
-            watched: Some(self.namespace.clone()),
-            ..Options::default()
-        };
-        let cluster = Kubernetes::connect(self.client.clone(), cluster)
-            .await
-            .unwrap();
+    async fn webhook(&self, port: u16, leadership: Leadership, options: CertificateOptions) -> Answering {
+        let cluster =
+            Options { namespace: self.namespace.clone(), watched: Some(self.namespace.clone()), ..Options::default() };
+        let cluster = Kubernetes::connect(self.client.clone(), cluster).await.unwrap();
         let platform = Platform {
             domain: "example.com".to_owned(),
             scheme: weir_controller::UrlScheme::Http,
             cluster_domain: "cluster.local".to_owned(),
             routes_model_names: false,
         };
-        let source =
-            KubernetesSource::connect(self.client.clone(), cluster, platform.clone(), "test");
+        let source = KubernetesSource::connect(self.client.clone(), cluster, platform.clone(), "test");
         let source = source.await.unwrap();
         let webhook = Webhook::new(self.client.clone(), source.watch(), platform, options);
-        let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
-            .await
-            .unwrap();
+        let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let leads = watch::Sender::new(leadership);
         let receiver = leads.subscribe();
@@ -72,11 +59,7 @@ impl World {
             let _source = source;
             webhook.serve(listener, receiver, until).await;
         });
-        Answering {
-            port,
-            _leadership: leads,
-            _stop: stop.drop_guard(),
-        }
+        Answering { port, _leadership: leads, _stop: stop.drop_guard() }
     }
 
     /// Settings that lead to this namespace alone.
@@ -123,11 +106,7 @@ impl World {
         params.dry_run = true;
         let wait = async {
             let services = self.services();
-            while services
-                .patch("probe", &params, &Patch::Apply(&probe))
-                .await
-                .is_ok()
-            {
+            while services.patch("probe", &params, &Patch::Apply(&probe)).await.is_ok() {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         };
@@ -136,32 +115,18 @@ impl World {
 
     /// The authorities that the API server trusts, in PEM.
     async fn trusted(&self) -> String {
-        let found = self
-            .configurations()
-            .get(&self.webhook_options().called_by[0])
-            .await
-            .unwrap();
+        let found = self.configurations().get(&self.webhook_options().called_by[0]).await.unwrap();
         let bundles = found.webhooks.into_iter().flatten();
         let bundles = bundles.filter_map(|webhook| webhook.client_config.ca_bundle);
-        bundles
-            .map(|bundle| String::from_utf8(bundle.0).unwrap())
-            .collect()
+        bundles.map(|bundle| String::from_utf8(bundle.0).unwrap()).collect()
     }
 
     /// Runs kubectl with an object; returns what it says on standard error.
     fn kubectl(&self, arguments: &[&str], object: &Value) -> String {
         let mut kubectl = Command::new("kubectl");
-        kubectl.args([
-            "-n",
-            &self.namespace,
-            "--kubeconfig",
-            &crate::api_server::kubeconfig(),
-        ]);
+        kubectl.args(["-n", &self.namespace, "--kubeconfig", &crate::api_server::kubeconfig()]);
         kubectl.args(arguments).args(["-f", "-"]);
-        kubectl
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
+        kubectl.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = kubectl.spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         stdin.write_all(object.to_string().as_bytes()).unwrap();

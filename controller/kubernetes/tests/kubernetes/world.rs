@@ -40,11 +40,7 @@ impl World {
     pub(crate) async fn new(namespace: &str) -> Self {
         let client = Client::try_from(config().await).unwrap();
         make_namespace(&client, namespace).await;
-        let world = Self {
-            client,
-            namespace: namespace.to_owned(),
-            limit: SOON,
-        };
+        let world = Self { client, namespace: namespace.to_owned(), limit: SOON };
         world.apply(runtime("example/server:1", json!({}))).await;
         world
     }
@@ -66,11 +62,7 @@ impl World {
         let controller = Controller::new(source, cluster.clone(), cluster, fake.clone(), fake);
         connection.set_left(calls);
         let stop = CancellationToken::new();
-        Running {
-            task: tokio::spawn(controller.run(stop.clone())),
-            _stop: stop.drop_guard(),
-            connection,
-        }
+        Running { task: tokio::spawn(controller.run(stop.clone())), _stop: stop.drop_guard(), connection }
     }
 
     /// The services of the namespace, as a process of this name sees them.
@@ -79,12 +71,7 @@ impl World {
         source
     }
 
-    async fn connect(
-        &self,
-        client: Client,
-        process: &str,
-        class: Option<&str>,
-    ) -> (KubernetesSource, Kubernetes) {
+    async fn connect(&self, client: Client, process: &str, class: Option<&str>) -> (KubernetesSource, Kubernetes) {
         let options = Options {
             namespace: self.namespace.clone(),
             watched: Some(self.namespace.clone()),
@@ -158,12 +145,7 @@ impl World {
     }
 
     /// Waits for a state of a service's object.
-    pub(crate) async fn until(
-        &self,
-        name: &str,
-        what: &str,
-        is_it: impl Fn(&Value) -> bool,
-    ) -> Value {
+    pub(crate) async fn until(&self, name: &str, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
         let services = self.services();
         let mut last = Value::Null;
         let wait = async {
@@ -199,11 +181,7 @@ impl World {
     /// Everything of Weir's in the namespace by kind and name: what a user or another controller could tell apart.
     pub(crate) async fn made(&self) -> BTreeMap<String, String> {
         let mut made = BTreeMap::new();
-        for (group, kind) in [
-            ("", "Service"),
-            ("apps", "Deployment"),
-            ("apps", "ControllerRevision"),
-        ] {
+        for (group, kind) in [("", "Service"), ("apps", "Deployment"), ("apps", "ControllerRevision")] {
             let of_kind = kube::core::GroupVersionKind::gvk(group, "v1", kind);
             let ours = ListParams::default().labels("app.kubernetes.io/managed-by=weir");
             let objects = self.api(&ApiResource::from_gvk(&of_kind)).list(&ours).await;
@@ -261,9 +239,7 @@ impl Running {
 pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
     let conditions = object["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
-    conditions
-        .find(|condition| condition["type"] == kind)
-        .unwrap_or(&Value::Null)
+    conditions.find(|condition| condition["type"] == kind).unwrap_or(&Value::Null)
 }
 
 /// A service with a model at this path.
@@ -272,10 +248,7 @@ pub(crate) fn service(name: &str, path: &str, more: Value) -> Value {
         "model": {"modelFormat": {"name": "pytorch"}, "storageUri": format!("file:///models/{path}")},
     });
     if path.is_empty() {
-        predictor["model"]
-            .as_object_mut()
-            .unwrap()
-            .remove("storageUri");
+        predictor["model"].as_object_mut().unwrap().remove("storageUri");
     }
     for (field, value) in more.as_object().into_iter().flatten() {
         predictor[field] = value.clone();
@@ -308,11 +281,7 @@ pub(crate) fn runtime(image: &str, more: Value) -> Value {
 
 /// What can be told of an object: no times, no versions, nothing that others write.
 fn told(object: &DynamicObject) -> Value {
-    let mut owners: Vec<_> = object
-        .owner_references()
-        .iter()
-        .map(|o| o.name.clone())
-        .collect();
+    let mut owners: Vec<_> = object.owner_references().iter().map(|o| o.name.clone()).collect();
     owners.sort();
     let annotations: Vec<_> = object.annotations().keys().cloned().collect();
     let mut spec = object.data.get("spec").cloned().unwrap_or_default();

@@ -19,8 +19,7 @@ pub(in crate::validate) fn errors(metadata: &ObjectMeta) -> Vec<FieldError> {
     let annotations = metadata.annotations.iter().flatten();
     // Their prefixes may have capitals, as in Kubernetes.
     let annotations = annotations.filter(|(name, _)| !is_name(&name.to_ascii_lowercase()));
-    let annotations =
-        annotations.map(|(name, _)| FieldError::new(format!("annotations[{name}]"), NO_NAME));
+    let annotations = annotations.map(|(name, _)| FieldError::new(format!("annotations[{name}]"), NO_NAME));
     let keys = labels.clone().filter(|(name, _)| !is_name(name));
     let keys = keys.map(|(name, _)| FieldError::new(format!("labels[{name}]"), NO_NAME));
     let values = labels.filter(|(_, value)| !is_label_value(value));
@@ -49,19 +48,13 @@ fn is_name(name: &str) -> bool {
 fn is_word(word: &str) -> bool {
     let is_inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let is_outer = |c: char| c.is_ascii_alphanumeric();
-    word.len() <= LONGEST
-        && word.chars().all(is_inner)
-        && word.starts_with(is_outer)
-        && word.ends_with(is_outer)
+    word.len() <= LONGEST && word.chars().all(is_inner) && word.starts_with(is_outer) && word.ends_with(is_outer)
 }
 
 fn is_prefix(prefix: &str) -> bool {
     let is_part = |part: &str| {
         let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        !part.is_empty()
-            && part.chars().all(is_inner)
-            && !part.starts_with('-')
-            && !part.ends_with('-')
+        !part.is_empty() && part.chars().all(is_inner) && !part.starts_with('-') && !part.ends_with('-')
     };
     prefix.len() <= LONGEST_PREFIX && prefix.split('.').all(is_part)
 }

@@ -72,10 +72,7 @@ fn same_name<'a>(port: &'a ContainerPort, before: &mut HashSet<&'a str>) -> Opti
 }
 
 /// A sentence about a number of a protocol that is among those before it, which it joins.
-fn same_number<'a>(
-    port: &'a ContainerPort,
-    before: &mut HashSet<(i32, &'a str)>,
-) -> Option<String> {
+fn same_number<'a>(port: &'a ContainerPort, before: &mut HashSet<(i32, &'a str)>) -> Option<String> {
     let number = port.container_port;
     let is_twice = !before.insert((number, protocol_of(port)));
     is_twice.then(|| format!("the port {number} is written twice: remove one"))

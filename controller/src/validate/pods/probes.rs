@@ -15,9 +15,7 @@ pub(super) fn errors(container: &Container) -> Vec<FieldError> {
     ];
     let mut errors = Vec::new();
     for (name, probe) in probes {
-        let found = probe
-            .iter()
-            .flat_map(|probe| [times(probe), ports_of(probe)]);
+        let found = probe.iter().flat_map(|probe| [times(probe), ports_of(probe)]);
         for (field, message) in found.flatten() {
             errors.push(FieldError::new(format!("{name}.{field}"), message));
         }

@@ -16,8 +16,7 @@ pub(super) fn errors(container: &Container) -> Vec<String> {
     let parts = || limits.clone().chain(requests.clone());
     let name = &container.name;
     let below_zero = parts().filter_map(|(resource, amount)| negative(name, resource, amount));
-    let in_parts =
-        parts().filter_map(|(resource, amount)| part_of_a_device(name, resource, amount));
+    let in_parts = parts().filter_map(|(resource, amount)| part_of_a_device(name, resource, amount));
     let mut errors: Vec<_> = below_zero.chain(in_parts).collect();
     errors.sort();
     errors.dedup();
@@ -52,11 +51,7 @@ fn part_of_a_device(container: &str, resource: &str, amount: &Quantity) -> Optio
     })
 }
 
-fn unequal(
-    container: &str,
-    resource: &str,
-    (request, limit): (&Quantity, &Quantity),
-) -> Option<String> {
+fn unequal(container: &str, resource: &str, (request, limit): (&Quantity, &Quantity)) -> Option<String> {
     let (requested, limited) = (quantity_value(&request.0)?, quantity_value(&limit.0)?);
     let (request, limit) = (&request.0, &limit.0);
     match requested.total_cmp(&limited) {
@@ -74,7 +69,5 @@ fn unequal(
 
 /// Reports whether it is an extended resource, whose names have a prefix that is not Kubernetes' own.
 fn is_device(resource: &str) -> bool {
-    resource
-        .split_once('/')
-        .is_some_and(|(prefix, _)| prefix != "kubernetes.io" && !prefix.ends_with(".kubernetes.io"))
+    resource.split_once('/').is_some_and(|(prefix, _)| prefix != "kubernetes.io" && !prefix.ends_with(".kubernetes.io"))
 }

@@ -8,10 +8,7 @@ use crate::validate::validate;
 /// Errors of a container with these fields.
 fn of_container(fields: &str) -> String {
     let container = format!("{{name: server, image: x, command: [serve], {fields}}}");
-    errors(
-        &[],
-        &format!("  predictor: {{containers: [{container}]}}\n"),
-    )
+    errors(&[], &format!("  predictor: {{containers: [{container}]}}\n"))
 }
 
 #[track_caller]
@@ -55,26 +52,14 @@ fn ports_are_numbers_with_a_name_of_their_own() {
 #[test]
 fn each_name_of_a_label_is_told() {
     let found = errors(&[], &model("digits", &["labels: {a b: x, c d: x}"]));
-    let fields: Vec<_> = found
-        .lines()
-        .filter_map(|line| line.split(": ").next())
-        .collect();
-    assert_eq!(
-        fields,
-        ["spec.predictor.labels[a b]", "spec.predictor.labels[c d]"]
-    );
+    let fields: Vec<_> = found.lines().filter_map(|line| line.split(": ").next()).collect();
+    assert_eq!(fields, ["spec.predictor.labels[a b]", "spec.predictor.labels[c d]"]);
 }
 
 #[test]
 fn labels_and_annotations_of_the_service_itself_are_checked() {
-    let found = errors(
-        &[("a b", "x"), ("Example.com/a", "x")],
-        &model("digits", &[]),
-    );
-    assert!(
-        found.starts_with("metadata.annotations[a b]: is no name: "),
-        "{found}"
-    );
+    let found = errors(&[("a b", "x"), ("Example.com/a", "x")], &model("digits", &[]));
+    assert!(found.starts_with("metadata.annotations[a b]: is no name: "), "{found}");
     assert_eq!(found.lines().count(), 1, "{found}");
 }
 
@@ -94,23 +79,15 @@ fn items(count: usize, item: impl Fn(usize) -> String) -> String {
 /// What is checked of each part of a pod costs the same, however many there are: an object of an API server holds tens of
 /// thousands. Compared with each other, these would take minutes.
 #[test]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the test is about the time that it takes"
-)]
+#[expect(clippy::disallowed_methods, reason = "the test is about the time that it takes")]
 fn a_wide_pod_is_checked_soon() {
     let begun = std::time::Instant::now();
-    let ports = items(15_000, |i| {
-        format!("{{containerPort: {}, name: p{i}}}", i + 1)
-    });
+    let ports = items(15_000, |i| format!("{{containerPort: {}, name: p{i}}}", i + 1));
     let variables = items(15_000, |i| format!("{{name: v{i}, value: x}}"));
     finds(&format!("ports: [{ports}], env: [{variables}]"), &[]);
     let containers = items(6_000, |i| format!("{{name: c{i}, image: x}}"));
     let spec = model("digits", &[&format!("containers: [{containers}]")]);
-    assert_eq!(
-        errors(&[], &format!("{spec}      env: [{variables}]\n")),
-        ""
-    );
+    assert_eq!(errors(&[], &format!("{spec}      env: [{variables}]\n")), "");
     let same = items(10_000, |_| "{name: c, image: x}".to_owned());
     let found = errors(&[], &format!("  predictor: {{containers: [{same}]}}\n"));
     assert!(found.lines().count() < 2 * MOST_ERRORS, "{found}");
@@ -140,9 +117,7 @@ fn numbers_of_probes_are_not_below_zero() {
 fn amounts_are_not_below_zero_nor_requests_above_limits() {
     finds(
         "resources: {requests: {cpu: -1}}",
-        &[
-            "resources: the container kserve-container asks for -1 of cpu: write an amount from 0, such as 500m or 4Gi",
-        ],
+        &["resources: the container kserve-container asks for -1 of cpu: write an amount from 0, such as 500m or 4Gi"],
     );
     finds(
         "resources: {requests: {memory: 2Gi}, limits: {memory: 1Gi}}",
@@ -184,10 +159,8 @@ fn errors_of_a_model_have_their_line_and_a_canary_does_not_repeat_them() {
     let located = located.map(|error| service.located(&error.field, &error.message));
     assert_eq!(
         located.collect::<Vec<_>>(),
-        [
-            "service.yaml:11:9: spec.predictor.model.ports[0].containerPort: 99999 is no port: write a number from 1 to \
-             65535"
-        ]
+        ["service.yaml:11:9: spec.predictor.model.ports[0].containerPort: 99999 is no port: write a number from 1 to \
+             65535"]
     );
 }
 
@@ -215,11 +188,7 @@ fn what_a_service_and_its_runtime_have_together_is_checked_too() {
     let service = service(&[], &format!("{}{more}", model("digits", &[])));
     let found = validate(&service, &runtimes, &platform()).unwrap_err();
     assert_eq!(
-        found
-            .list
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>(),
+        found.list.iter().map(ToString::to_string).collect::<Vec<_>>(),
         [
             "spec.predictor.model.ports[1].name: two ports are called http: rename or remove one",
             "spec.predictor.model.resources: the container kserve-container requests 2 of cpu, and its limit is 1: raise \

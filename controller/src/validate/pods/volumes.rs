@@ -20,9 +20,7 @@ pub(super) fn errors(pod: &PodSpec) -> Vec<String> {
 
 fn of_container(container: &Container, volumes: &HashSet<&str>) -> Vec<String> {
     let mounts = || container.volume_mounts.iter().flatten();
-    let is_there = |name: &str| {
-        volumes.contains(name) || OF_MODELS.iter().any(|model| name.starts_with(model))
-    };
+    let is_there = |name: &str| volumes.contains(name) || OF_MODELS.iter().any(|model| name.starts_with(model));
     let name = &container.name;
     let unknown = mounts().filter(|mount| !is_there(&mount.name)).map(|mount| {
         format!(
@@ -32,8 +30,7 @@ fn of_container(container: &Container, volumes: &HashSet<&str>) -> Vec<String> {
         )
     });
     let places = mounts().map(|mount| &*mount.mount_path);
-    let twice = twice(places)
-        .map(|place| format!("the container {name} mounts two volumes at {place}: remove one"));
+    let twice = twice(places).map(|place| format!("the container {name} mounts two volumes at {place}: remove one"));
     unknown.chain(twice).collect()
 }
 

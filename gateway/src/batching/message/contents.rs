@@ -18,11 +18,7 @@ pub(super) fn extend(to: &mut InferTensorContents, from: Option<&InferTensorCont
 }
 
 /// The elements of these rows, of `all` that there are.
-pub(super) fn slice(
-    whole: &InferTensorContents,
-    all: usize,
-    rows: &Range<usize>,
-) -> InferTensorContents {
+pub(super) fn slice(whole: &InferTensorContents, all: usize, rows: &Range<usize>) -> InferTensorContents {
     InferTensorContents {
         bool_contents: rows_of(&whole.bool_contents, all, rows),
         int_contents: rows_of(&whole.int_contents, all, rows),

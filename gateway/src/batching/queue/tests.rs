@@ -1,9 +1,6 @@
 //! The batch queue's laws, over random histories.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "histories begin now; only differences from it count"
-)]
+#![expect(clippy::disallowed_methods, reason = "histories begin now; only differences from it count")]
 
 use std::collections::HashMap;
 
@@ -82,26 +79,15 @@ impl History {
 
     fn arrive(&mut self, key: u8, rows: usize) -> Result<(), TestCaseError> {
         self.arrived += 1;
-        let one = TestEntry {
-            key,
-            rows,
-            number: self.arrived,
-            since: self.now,
-        };
+        let one = TestEntry { key, rows, number: self.arrived, since: self.now };
         let item = one;
         let entry = NewEntry { key, rows, item };
-        let is_admitted = self.waiting.len() < self.limits.max_queued
-            || self.in_flight < self.limits.max_in_flight;
+        let is_admitted = self.waiting.len() < self.limits.max_queued || self.in_flight < self.limits.max_in_flight;
         match self.queue.admit(entry, self.now, &self.limits) {
             Ok(ticket) => self.waiting.push((ticket, one)),
             Err(refused) => prop_assert_eq!(refused.number, one.number),
         }
-        prop_assert_eq!(
-            is_admitted,
-            self.waiting
-                .last()
-                .is_some_and(|(_, last)| last.number == one.number)
-        );
+        prop_assert_eq!(is_admitted, self.waiting.last().is_some_and(|(_, last)| last.number == one.number));
         Ok(())
     }
 
@@ -111,10 +97,7 @@ impl History {
             self.check_batch(&batch)?;
         }
         prop_assert_eq!(self.queue.len(), self.waiting.len());
-        let late = self
-            .waiting
-            .iter()
-            .find(|(_, one)| one.since + self.limits.max_delay <= self.now);
+        let late = self.waiting.iter().find(|(_, one)| one.since + self.limits.max_delay <= self.now);
         prop_assert!(late.is_none(), "{late:?} waits too long");
         prop_assert!(self.waiting.is_empty() || self.in_flight >= self.limits.max_in_flight);
         for key in 0..3 {
@@ -131,17 +114,11 @@ impl History {
         prop_assert!(rows <= self.limits.max_rows || batch.len() == 1);
         for one in batch {
             prop_assert_eq!(one.key, batch[0].key);
-            let at = self
-                .waiting
-                .iter()
-                .position(|(_, waits)| waits.number == one.number);
+            let at = self.waiting.iter().position(|(_, waits)| waits.number == one.number);
             prop_assert!(at.is_some(), "{one:?} goes twice, or after it left");
             self.waiting.remove(at.unwrap_or_default());
             let last = self.last_of.insert(one.key, one.number);
-            prop_assert!(
-                last.is_none_or(|last| last < one.number),
-                "{one:?} was overtaken"
-            );
+            prop_assert!(last.is_none_or(|last| last < one.number), "{one:?} was overtaken");
         }
         Ok(())
     }
@@ -171,19 +148,10 @@ proptest! {
 
 #[test]
 fn the_second_batch_waits_for_the_first_to_complete() {
-    let limits = BatchLimits {
-        max_rows: 8,
-        max_delay: Duration::from_secs(5),
-        max_in_flight: 1,
-        max_queued: 9,
-    };
+    let limits = BatchLimits { max_rows: 8, max_delay: Duration::from_secs(5), max_in_flight: 1, max_queued: 9 };
     let (mut queue, now) = (BatchQueue::default(), Instant::now());
     for one in ["a", "b", "c"] {
-        let entry = NewEntry {
-            key: 0,
-            rows: 1,
-            item: one,
-        };
+        let entry = NewEntry { key: 0, rows: 1, item: one };
         queue.admit(entry, now, &limits).unwrap();
         let batch = (one == "a").then(|| vec![one]);
         assert_eq!(queue.next(&limits, now), batch);

@@ -115,15 +115,7 @@ struct TensorFields {
 
 impl V2Parser {
     fn new(text: Bytes, blobs: Bytes, most_rows: usize) -> Self {
-        Self {
-            most_rows,
-            text,
-            blobs,
-            holes: Vec::new(),
-            tensors: Vec::new(),
-            name: None,
-            rows: None,
-        }
+        Self { most_rows, text, blobs, holes: Vec::new(), tensors: Vec::new(), name: None, rows: None }
     }
 
     fn tensor(&mut self, object: Range<usize>) -> Result<(), String> {

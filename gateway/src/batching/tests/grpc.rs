@@ -5,9 +5,7 @@ use proptest::prelude::*;
 use prost::Message as _;
 use weir_protocol::grpc::proto::model_infer_request::InferInputTensor;
 use weir_protocol::grpc::proto::model_infer_response::InferOutputTensor;
-use weir_protocol::grpc::proto::{
-    InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse,
-};
+use weir_protocol::grpc::proto::{InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse};
 use weir_protocol::grpc::{decode_request, encode_parameter};
 use weir_protocol::{DataType, Parameter, Source, Tensor};
 
@@ -167,9 +165,7 @@ fn requests_that_cannot_be_merged_are_rejected() {
         |request| request.raw_input_contents.push(Bytes::new()),
         |request| {
             let sequence = encode_parameter(Parameter::Int(1));
-            request
-                .parameters
-                .insert("sequence_id".to_owned(), sequence);
+            request.parameters.insert("sequence_id".to_owned(), sequence);
         },
     ];
     for (i, change) in changes.iter().enumerate() {
@@ -182,14 +178,8 @@ fn requests_that_cannot_be_merged_are_rejected() {
 #[test]
 fn a_response_without_rows_names_its_output() {
     let mut answer = response("", &[], Form::Raw);
-    assert_eq!(
-        GrpcResponse::read(answer.encode_to_vec().into()).unwrap_err(),
-        "it has no output"
-    );
-    answer.outputs.push(InferOutputTensor {
-        name: "y".to_owned(),
-        ..Default::default()
-    });
+    assert_eq!(GrpcResponse::read(answer.encode_to_vec().into()).unwrap_err(), "it has no output");
+    answer.outputs.push(InferOutputTensor { name: "y".to_owned(), ..Default::default() });
     let error = GrpcResponse::read(answer.encode_to_vec().into()).unwrap_err();
     assert!(error.contains("tensor \"y\" has the shape []"), "{error}");
 }

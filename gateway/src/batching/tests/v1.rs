@@ -60,10 +60,7 @@ fn parse(text: &'static str) -> Option<Template> {
 #[test]
 fn instances_of_other_shapes_and_bodies_with_other_fields_do_not_merge() {
     let plain = parse(r#"{"instances":[[1,2],[3,4]]}"#).unwrap().batch_key();
-    assert_eq!(
-        parse(r#"{"instances":[[5,6.5]]}"#).unwrap().batch_key(),
-        plain
-    );
+    assert_eq!(parse(r#"{"instances":[[5,6.5]]}"#).unwrap().batch_key(), plain);
     for other in [
         r#"{"instances":[[1,2,3]]}"#,
         r#"{"instances":[[[1,2]]]}"#,
@@ -99,8 +96,7 @@ fn a_request_of_more_rows_than_any_batch_has_shares_none() {
     assert_eq!(response.rows, (1 << 16) + 1);
     let shape = "[70000,1]";
     let data = format!("[{}0]", "0,".repeat(69_999));
-    let text =
-        format!(r#"{{"inputs":[{{"name":"x","datatype":"FP32","shape":{shape},"data":{data}}}]}}"#);
+    let text = format!(r#"{{"inputs":[{{"name":"x","datatype":"FP32","shape":{shape},"data":{data}}}]}}"#);
     let refused = Template::v2(text.into(), Bytes::new(), BodyKind::Request).unwrap_err();
     assert_eq!(refused, "it has over 65536 rows");
 }

@@ -48,10 +48,7 @@ fn decoded(body: &JsonBody) -> InferRequest {
 fn assert_holds(request: &InferRequest, tensors: &[Tensor]) {
     assert_eq!(request.inputs.len(), tensors.len());
     for (input, tensor) in request.inputs.iter().zip(tensors) {
-        assert_eq!(
-            (&*input.name, input.datatype),
-            (tensor.name(), tensor.datatype())
-        );
+        assert_eq!((&*input.name, input.datatype), (tensor.name(), tensor.datatype()));
         assert_eq!(input.shape, *tensor.shape());
         assert_eq!(input.source, Source::Inline(tensor.data().clone()));
     }
@@ -91,20 +88,14 @@ proptest! {
 }
 
 fn parse(text: &str) -> Result<Template, String> {
-    Template::v2(
-        Bytes::copy_from_slice(text.as_bytes()),
-        Bytes::new(),
-        BodyKind::Request,
-    )
+    Template::v2(Bytes::copy_from_slice(text.as_bytes()), Bytes::new(), BodyKind::Request)
 }
 
 #[test]
 fn unknown_fields_survive() {
     let one = r#"{ "inputs":[{"name":"x","shape":[1, 2],"datatype":"FP16","data":[[NaN,1e-3]],
         "parameters":{"content_type":"np"}}],"id":"a","more":{"k":[1]}}"#;
-    let two = one
-        .replace("NaN,1e-3", "-0.0, 1.50")
-        .replace("\"a\"", "\"b\\u0041\"");
+    let two = one.replace("NaN,1e-3", "-0.0, 1.50").replace("\"a\"", "\"b\\u0041\"");
     let (one, two) = (parse(one).unwrap(), parse(&two).unwrap());
     assert_eq!(one.batch_key(), two.batch_key());
     let merged = Template::merge(&[&one, &two]).json;
@@ -130,9 +121,7 @@ fn different_requests_do_not_share_a_batch() {
         let other = parse(&PLAIN.replace(from, to)).unwrap();
         assert_ne!(other.batch_key(), plain, "{to}");
     }
-    let longer = PLAIN
-        .replace("[1,2],\"d", "[2,2],\"d")
-        .replace("[1,2]}", "[1,2,3,4]}");
+    let longer = PLAIN.replace("[1,2],\"d", "[2,2],\"d").replace("[1,2]}", "[1,2,3,4]}");
     assert_eq!(parse(&longer).unwrap().batch_key(), plain);
 }
 
@@ -145,20 +134,11 @@ fn requests_that_cannot_be_merged_are_rejected() {
         ("[1,2],\"d", "[-1,2],\"d"),
         ("[1,2]}", "[1,2,3]}"),
         ("[1,2]}", "[1,2}"),
-        (
-            "\"data\":[1,2]",
-            "\"parameters\":{\"shared_memory_region\":\"r\"}",
-        ),
+        ("\"data\":[1,2]", "\"parameters\":{\"shared_memory_region\":\"r\"}"),
         ("\"data\":[1,2]", "\"parameters\":{\"binary_data_size\":8}"),
         ("}]}", "}],\"parameters\":{\"sequence_id\":1}}"),
-        (
-            "}]}",
-            "}],\"outputs\":[{\"parameters\":{\"shared_memory_region\":\"r\"}}]}",
-        ),
-        (
-            "}]}",
-            "},{\"name\":\"y\",\"shape\":[2],\"datatype\":\"INT8\",\"data\":[1,2]}]}",
-        ),
+        ("}]}", "}],\"outputs\":[{\"parameters\":{\"shared_memory_region\":\"r\"}}]}"),
+        ("}]}", "},{\"name\":\"y\",\"shape\":[2],\"datatype\":\"INT8\",\"data\":[1,2]}]}"),
         ("}]}", "}],\"inputs\":[]}"),
         ("inputs", "input"),
     ] {

@@ -72,12 +72,7 @@ struct Window {
 
 impl MeasuredLimit {
     pub(super) fn new() -> Self {
-        Self {
-            limit: FIRST,
-            stage: Stage::Settled { pause: 0 },
-            window: None,
-            failed: 0,
-        }
+        Self { limit: FIRST, stage: Stage::Settled { pause: 0 }, window: None, failed: 0 }
     }
 
     /// Requests that the server may have at once.
@@ -154,20 +149,12 @@ impl MeasuredLimit {
     fn try_more(&mut self, rate: f64) {
         let before = self.limit;
         self.limit = (before * 2).min(MOST);
-        self.stage = if self.limit == before {
-            Stage::Settled { pause: 0 }
-        } else {
-            Stage::Trial { before, rate }
-        };
+        self.stage = if self.limit == before { Stage::Settled { pause: 0 } } else { Stage::Trial { before, rate } };
     }
 
     /// Keeps the limit for a while, which doubles with each trial that failed.
     fn settle(&mut self) {
-        let pause = if self.failed == 0 {
-            0
-        } else {
-            1 << self.failed
-        };
+        let pause = if self.failed == 0 { 0 } else { 1 << self.failed };
         self.stage = Stage::Settled { pause };
     }
 }

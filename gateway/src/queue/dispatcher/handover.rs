@@ -36,10 +36,7 @@ pub(super) struct Handover {
 impl Allocation {
     /// With replicas that take so many requests at once, all together.
     pub(super) fn new(gateways: GatewaySet, credits: u32) -> Self {
-        Self {
-            gateways,
-            ownership: gateways.ownership(credits),
-        }
+        Self { gateways, ownership: gateways.ownership(credits) }
     }
 
     /// Requests at once at a replica that takes `limit`.

@@ -12,10 +12,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
 
     /// Number and bytes of queued requests.
     pub(crate) fn queued(&self) -> QueueLimit {
-        QueueLimit {
-            requests: self.waiting.len(),
-            bytes: self.bytes,
-        }
+        QueueLimit { requests: self.waiting.len(), bytes: self.bytes }
     }
 
     /// Number of queued requests before this sequence number.
@@ -25,9 +22,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
 
     /// The request that waits longest.
     pub(crate) fn oldest(&self) -> Option<&W> {
-        self.waiting
-            .first_key_value()
-            .map(|(_, waiter)| &waiter.waiter)
+        self.waiting.first_key_value().map(|(_, waiter)| &waiter.waiter)
     }
 
     /// Whether some replica takes requests, at least in a moment.
@@ -50,23 +45,14 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
 
     /// When the first replica that rests takes requests again.
     pub(crate) fn next_readmission(&self, now: Instant) -> Option<Instant> {
-        let ejections = self
-            .endpoints
-            .iter()
-            .filter_map(|endpoint| endpoint.ejected_until);
+        let ejections = self.endpoints.iter().filter_map(|endpoint| endpoint.ejected_until);
         ejections.filter(|until| *until > now).min()
     }
 
     /// The replicas, each with its requests in flight and the most it may have.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = (&R, u32, u32)> {
         let endpoints = self.endpoints.iter();
-        endpoints.map(|endpoint| {
-            (
-                &endpoint.replica,
-                endpoint.in_flight,
-                self.allowed(endpoint),
-            )
-        })
+        endpoints.map(|endpoint| (&endpoint.replica, endpoint.in_flight, self.allowed(endpoint)))
     }
 
     /// Requests that may be at the replicas at once, those that take none now left out.
@@ -77,10 +63,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
 
     /// The key of a replica, to report its capacity with.
     pub(crate) fn id_of(&self, replica: &R) -> Option<EndpointId> {
-        let endpoint = self
-            .endpoints
-            .iter()
-            .find(|endpoint| endpoint.replica == *replica);
+        let endpoint = self.endpoints.iter().find(|endpoint| endpoint.replica == *replica);
         endpoint.map(|endpoint| endpoint.id)
     }
 }

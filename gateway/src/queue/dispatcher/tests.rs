@@ -9,15 +9,9 @@ use super::*;
 
 type TestDispatcher = Dispatcher<u32, u64>;
 
-const LIMIT: QueueLimit = QueueLimit {
-    requests: 8,
-    bytes: 100,
-};
+const LIMIT: QueueLimit = QueueLimit { requests: 8, bytes: 100 };
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a dispatcher compares times; tests need a first one"
-)]
+#[expect(clippy::disallowed_methods, reason = "a dispatcher compares times; tests need a first one")]
 fn start() -> Instant {
     Instant::now()
 }
@@ -32,12 +26,7 @@ fn spec(replica: u32, concurrency: u32) -> EndpointSpec<u32> {
 }
 
 fn request(bytes: usize) -> DispatchRequest {
-    DispatchRequest {
-        sequence: None,
-        bytes,
-        deadline: None,
-        origin: Origin::Client,
-    }
+    DispatchRequest { sequence: None, bytes, deadline: None, origin: Origin::Client }
 }
 
 fn dispatcher(replicas: Vec<EndpointSpec<u32>>, now: Instant) -> TestDispatcher {
@@ -65,19 +54,12 @@ fn gone(dequeued: DequeuedList<u32, u64>) -> Vec<(u64, u32)> {
 fn requests_go_where_least_is_done_and_wait_in_order() {
     let now = start();
     let mut dispatcher = dispatcher(vec![spec(1, 1), spec(2, 2)], now);
-    let mut replicas: Vec<u32> = (0..3)
-        .map(|waiter| granted(dispatcher.enter(request(1), now, || waiter)).replica)
-        .collect();
+    let mut replicas: Vec<u32> =
+        (0..3).map(|waiter| granted(dispatcher.enter(request(1), now, || waiter)).replica).collect();
     replicas.sort_unstable();
     assert_eq!(replicas, [1, 2, 2]);
-    assert_eq!(
-        dispatcher.enter(request(1), now, || 10),
-        Admission::Queued(3)
-    );
-    assert_eq!(
-        dispatcher.enter(request(1), now, || 11),
-        Admission::Queued(4)
-    );
+    assert_eq!(dispatcher.enter(request(1), now, || 10), Admission::Queued(3));
+    assert_eq!(dispatcher.enter(request(1), now, || 11), Admission::Queued(4));
     assert_eq!((dispatcher.ahead(4), dispatcher.oldest()), (1, Some(&10)));
     let id = dispatcher.id_of(&2).unwrap();
     let dequeued = dispatcher.settle(id, Outcome::Answered(Duration::ZERO), now);
@@ -89,10 +71,7 @@ fn at_zero_all_wait_and_go_in_order_once_a_replica_is_there() {
     let now = start();
     let mut dispatcher: TestDispatcher = Dispatcher::new(LIMIT);
     for waiter in 0..3 {
-        assert_eq!(
-            dispatcher.enter(request(1), now, || waiter),
-            Admission::Queued(waiter)
-        );
+        assert_eq!(dispatcher.enter(request(1), now, || waiter), Admission::Queued(waiter));
     }
     let (lost, dequeued) = dispatcher.update(LIMIT, GatewaySet::ALONE, vec![spec(7, 2)], now);
     assert!(lost.is_empty());
@@ -103,31 +82,16 @@ fn at_zero_all_wait_and_go_in_order_once_a_replica_is_there() {
 fn a_full_queue_refuses_by_count_and_by_bytes() {
     let now = start();
     let mut dispatcher: TestDispatcher = Dispatcher::new(LIMIT);
-    assert_eq!(
-        dispatcher.enter(request(90), now, || 0),
-        Admission::Queued(0)
-    );
+    assert_eq!(dispatcher.enter(request(90), now, || 0), Admission::Queued(0));
     let full = |requests, bytes| Admission::Full(QueueLimit { requests, bytes });
     assert_eq!(dispatcher.enter(request(11), now, || 1), full(1, 90));
     for waiter in 1..8 {
-        assert_eq!(
-            dispatcher.enter(request(1), now, || waiter),
-            Admission::Queued(waiter)
-        );
+        assert_eq!(dispatcher.enter(request(1), now, || waiter), Admission::Queued(waiter));
     }
     assert_eq!(dispatcher.enter(request(1), now, || 8), full(8, 97));
     dispatcher.leave(0);
-    assert_eq!(
-        dispatcher.enter(request(1), now, || 8),
-        Admission::Queued(8)
-    );
-    assert_eq!(
-        dispatcher.queued(),
-        QueueLimit {
-            requests: 8,
-            bytes: 8
-        }
-    );
+    assert_eq!(dispatcher.enter(request(1), now, || 8), Admission::Queued(8));
+    assert_eq!(dispatcher.queued(), QueueLimit { requests: 8, bytes: 8 });
 }
 
 #[test]
@@ -135,16 +99,10 @@ fn who_lost_its_replica_comes_before_those_who_came_later() {
     let now = start();
     let mut dispatcher = dispatcher(vec![spec(1, 1)], now);
     let first = granted(dispatcher.enter(request(1), now, || 0));
-    assert_eq!(
-        dispatcher.enter(request(1), now, || 1),
-        Admission::Queued(1)
-    );
+    assert_eq!(dispatcher.enter(request(1), now, || 1), Admission::Queued(1));
     let (lost, _) = dispatcher.update(LIMIT, GatewaySet::ALONE, vec![], now);
     assert_eq!(lost, [1]);
-    let again = DispatchRequest {
-        sequence: Some(first.sequence),
-        ..request(1)
-    };
+    let again = DispatchRequest { sequence: Some(first.sequence), ..request(1) };
     assert_eq!(dispatcher.enter(again, now, || 0), Admission::Queued(0));
     assert!(dispatcher.settle(first.id, Outcome::Failed, now).is_empty());
     let (_, dequeued) = dispatcher.update(LIMIT, GatewaySet::ALONE, vec![spec(2, 1)], now);
@@ -157,27 +115,18 @@ fn a_replica_that_fails_rests_longer_each_time() {
     let mut dispatcher = dispatcher(vec![spec(1, 2), spec(2, 1)], now);
     let mut at = now;
     for rest in [50, 100, 200] {
-        let ids: Vec<EndpointId> = (0..2)
-            .map(|_| granted(dispatcher.enter(request(1), at, || 0)).id)
-            .collect();
+        let ids: Vec<EndpointId> = (0..2).map(|_| granted(dispatcher.enter(request(1), at, || 0)).id).collect();
         let id = dispatcher.id_of(&1).unwrap();
         assert!(ids.contains(&id));
         for given in ids {
-            let outcome = if given == id {
-                Outcome::Failed
-            } else {
-                Outcome::Answered(Duration::ZERO)
-            };
+            let outcome = if given == id { Outcome::Failed } else { Outcome::Answered(Duration::ZERO) };
             dispatcher.settle(given, outcome, at);
         }
         let rest = Duration::from_millis(rest);
         assert_eq!(dispatcher.next_readmission(at), Some(at + rest));
         let other = granted(dispatcher.enter(request(1), at, || 0));
         assert_eq!(other.replica, 2);
-        assert_eq!(
-            dispatcher.enter(request(1), at, || 9),
-            Admission::Queued(dispatcher.next_sequence - 1)
-        );
+        assert_eq!(dispatcher.enter(request(1), at, || 9), Admission::Queued(dispatcher.next_sequence - 1));
         at += rest;
         let dequeued = gone(dispatcher.serve(at));
         assert_eq!(dequeued, [(9, 1)]);
@@ -192,14 +141,8 @@ fn a_replica_that_answers_garbage_rests_for_long_at_once() {
     let mut dispatcher = dispatcher(vec![spec(1, 1), spec(2, 1)], now);
     let first = granted(dispatcher.enter(request(1), now, || 0));
     dispatcher.settle(first.id, Outcome::InvalidResponse, now);
-    assert_eq!(
-        dispatcher.next_readmission(now),
-        Some(now + Duration::from_secs(2))
-    );
-    let again = DispatchRequest {
-        sequence: Some(first.sequence),
-        ..request(1)
-    };
+    assert_eq!(dispatcher.next_readmission(now), Some(now + Duration::from_secs(2)));
+    let again = DispatchRequest { sequence: Some(first.sequence), ..request(1) };
     let second = granted(dispatcher.enter(again, now, || 0));
     assert_ne!(second.replica, first.replica);
 }
@@ -208,10 +151,7 @@ fn a_replica_that_answers_garbage_rests_for_long_at_once() {
 fn dead_work_is_never_sent() {
     let now = start();
     let mut dispatcher: TestDispatcher = Dispatcher::new(LIMIT);
-    let hasty = DispatchRequest {
-        deadline: Some(now + Duration::from_secs(1)),
-        ..request(1)
-    };
+    let hasty = DispatchRequest { deadline: Some(now + Duration::from_secs(1)), ..request(1) };
     dispatcher.enter(hasty, now, || 0);
     dispatcher.enter(request(1), now, || 1);
     let late = now + Duration::from_secs(2);
@@ -302,10 +242,8 @@ impl World {
 
     /// Each request is known by the sequence number that it will get.
     fn enter(&mut self, bytes: usize, deadline: Option<u64>) {
-        let request = DispatchRequest {
-            deadline: deadline.map(|ms| self.now + Duration::from_millis(ms)),
-            ..request(bytes)
-        };
+        let request =
+            DispatchRequest { deadline: deadline.map(|ms| self.now + Duration::from_millis(ms)), ..request(bytes) };
         let waiter = self.next;
         match self.dispatcher.enter(request, self.now, || waiter) {
             Admission::Granted(granted) => {
@@ -329,11 +267,7 @@ impl World {
         for one in dequeued {
             match one {
                 Dequeued::Granted(waiter, granted) => {
-                    assert_eq!(
-                        self.waiting.pop_first(),
-                        Some(waiter),
-                        "not first come, first served"
-                    );
+                    assert_eq!(self.waiting.pop_first(), Some(waiter), "not first come, first served");
                     assert_eq!(waiter, granted.sequence);
                     self.held.push(granted);
                 }
@@ -346,25 +280,12 @@ impl World {
     fn check(&self) {
         assert_eq!(self.dispatcher.queued().requests, self.waiting.len());
         assert!(self.waiting.len() <= LIMIT.requests && self.dispatcher.bytes <= LIMIT.bytes);
-        let ids: Vec<EndpointId> = self
-            .dispatcher
-            .endpoints
-            .iter()
-            .map(|endpoint| endpoint.id)
-            .collect();
+        let ids: Vec<EndpointId> = self.dispatcher.endpoints.iter().map(|endpoint| endpoint.id).collect();
         for endpoint in &self.dispatcher.endpoints {
-            let held = self
-                .held
-                .iter()
-                .filter(|held| held.id == endpoint.id)
-                .count();
+            let held = self.held.iter().filter(|held| held.id == endpoint.id).count();
             assert_eq!(held, endpoint.in_flight as usize, "credits got lost");
-            let is_free =
-                endpoint.is_available(self.now) && endpoint.in_flight < endpoint.credits.limit();
-            assert!(
-                !is_free || self.waiting.is_empty(),
-                "it waits while a replica is free"
-            );
+            let is_free = endpoint.is_available(self.now) && endpoint.in_flight < endpoint.credits.limit();
+            assert!(!is_free || self.waiting.is_empty(), "it waits while a replica is free");
         }
         assert!(ids.iter().collect::<BTreeSet<_>>().len() == ids.len());
     }

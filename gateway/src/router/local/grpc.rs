@@ -13,16 +13,11 @@ use crate::error::GatewayError;
 
 const SERVICE: &str = "/inference.GRPCInferenceService/";
 
-pub(super) fn answer(
-    table: &RouteTable,
-    path: &str,
-) -> Option<Result<Response<DownstreamBody>, GatewayError>> {
+pub(super) fn answer(table: &RouteTable, path: &str) -> Option<Result<Response<DownstreamBody>, GatewayError>> {
     let rpc = path.strip_prefix(SERVICE)?;
     let response = match rpc {
         "ServerLive" => message(&proto::ServerLiveResponse { live: true }),
-        "ServerReady" => message(&proto::ServerReadyResponse {
-            ready: why_not_ready(table).is_none(),
-        }),
+        "ServerReady" => message(&proto::ServerReadyResponse { ready: why_not_ready(table).is_none() }),
         "ServerMetadata" => message(&proto::ServerMetadataResponse {
             name: NAME.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -38,10 +33,7 @@ pub(super) fn answer(
 }
 
 /// The answer to a call whose message names no model that leads to a service, where that is no mistake.
-pub(crate) fn unknown_model(
-    path: &str,
-    model: &str,
-) -> Option<Result<Response<DownstreamBody>, GatewayError>> {
+pub(crate) fn unknown_model(path: &str, model: &str) -> Option<Result<Response<DownstreamBody>, GatewayError>> {
     match path.strip_prefix(SERVICE)? {
         "ModelReady" => Some(Ok(message(&proto::ModelReadyResponse { ready: false }))),
         "ModelStatistics" if model.is_empty() => {
@@ -59,7 +51,5 @@ fn index(table: &RouteTable) -> proto::RepositoryIndexResponse {
         state: state_label(health),
         reason: reason.unwrap_or_default(),
     };
-    proto::RepositoryIndexResponse {
-        models: models(table).into_iter().map(entry).collect(),
-    }
+    proto::RepositoryIndexResponse { models: models(table).into_iter().map(entry).collect() }
 }

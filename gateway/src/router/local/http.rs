@@ -25,9 +25,7 @@ pub(super) fn answer(
             extensions: EXTENSIONS,
         })),
         "/v2/models" | "/v1/models" if is_read => json(rest::model_list(&names(table))),
-        "/v2/repository/index" if method == Method::POST => {
-            json(rest::repository_index(&index(table)))
-        }
+        "/v2/repository/index" if method == Method::POST => json(rest::repository_index(&index(table))),
         "/v2/health/live" | "/v2/health/ready" | "/v2" | "/v2/models" | "/v1/models" => {
             return Some(Err(not_allowed("GET, HEAD")));
         }
@@ -42,13 +40,8 @@ pub(super) fn answer(
 
 /// Reports whether a path is of OpenAI's API, which names a model in the body if at all.
 fn is_openai(path: &str) -> bool {
-    const CALLS: [&str; 5] = [
-        "/v1/chat/completions",
-        "/v1/completions",
-        "/v1/embeddings",
-        "/v1/rerank",
-        "/v1/responses",
-    ];
+    const CALLS: [&str; 5] =
+        ["/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/rerank", "/v1/responses"];
     path.starts_with("/openai/") || CALLS.contains(&path)
 }
 
@@ -70,11 +63,6 @@ fn names(table: &RouteTable) -> Vec<String> {
 }
 
 fn index(table: &RouteTable) -> Vec<IndexEntry> {
-    let entry = |(name, health, reason)| IndexEntry {
-        name,
-        version: None,
-        state: Some(state_label(health)),
-        reason,
-    };
+    let entry = |(name, health, reason)| IndexEntry { name, version: None, state: Some(state_label(health)), reason };
     models(table).into_iter().map(entry).collect()
 }

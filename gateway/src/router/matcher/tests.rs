@@ -32,11 +32,7 @@ fn route(name: &str, since: u64) -> Route {
 
 fn matcher(routes: Vec<Route>, scope: Scope) -> RouteMatcher {
     let routes = routes.into_iter().map(Arc::new).collect();
-    RouteMatcher::new(
-        &Routes::new(1, routes),
-        scope,
-        weir_ops::known_hosts::KnownHosts::Any,
-    )
+    RouteMatcher::new(&Routes::new(1, routes), scope, weir_ops::known_hosts::KnownHosts::Any)
 }
 
 fn chosen<'a>(found: &RouteMatch<'a>) -> &'a str {
@@ -58,9 +54,7 @@ fn a_host_leads_to_its_service_in_every_spelling() {
         assert_eq!(found.prefix, 0);
         assert_eq!(chosen(&found), "digits-predictor-00002");
     }
-    let tagged = matcher
-        .by_address(Some("prev-digits-default.example.com"), "/")
-        .unwrap();
+    let tagged = matcher.by_address(Some("prev-digits-default.example.com"), "/").unwrap();
     assert_eq!(chosen(&tagged), "digits-predictor-00001");
     assert_eq!(matcher.by_address(Some("other.default"), "/v2"), None);
     assert_eq!(matcher.by_address(None, "/v2"), None);
@@ -70,24 +64,14 @@ fn a_host_leads_to_its_service_in_every_spelling() {
 fn a_path_leads_to_its_service_and_loses_its_prefix() {
     let matcher = matcher(vec![route("digits", 1)], Scope::Cluster);
     for (path, rest) in [
-        (
-            "/serving/default/digits/v2/models/digits/infer",
-            "/v2/models/digits/infer",
-        ),
+        ("/serving/default/digits/v2/models/digits/infer", "/v2/models/digits/infer"),
         ("/serving/default/digits/", "/"),
         ("/serving/default/digits", ""),
     ] {
-        let found = matcher
-            .by_address(Some("localhost:8080"), path)
-            .expect(path);
+        let found = matcher.by_address(Some("localhost:8080"), path).expect(path);
         assert_eq!(&path[found.prefix..], rest);
     }
-    for path in [
-        "/serving/default",
-        "/serving/default/digit/v2",
-        "/serving/",
-        "/serve",
-    ] {
+    for path in ["/serving/default", "/serving/default/digit/v2", "/serving/", "/serve"] {
         assert_eq!(matcher.by_address(None, path), None, "{path}");
     }
 }
@@ -95,16 +79,10 @@ fn a_path_leads_to_its_service_and_loses_its_prefix() {
 #[test]
 fn a_model_leads_to_its_service_on_one_machine_only() {
     let name = |path| model_of_path(path).map(|name| name.into_owned());
-    assert_eq!(
-        name("/v2/models/digits/versions/1/infer").as_deref(),
-        Some("digits")
-    );
+    assert_eq!(name("/v2/models/digits/versions/1/infer").as_deref(), Some("digits"));
     assert_eq!(name("/v2/models/a%20b").as_deref(), Some("a b"));
     assert_eq!(name("/v1/models/digits:predict").as_deref(), Some("digits"));
-    assert_eq!(
-        name("/v1/models/digits%3Apredict").as_deref(),
-        Some("digits")
-    );
+    assert_eq!(name("/v1/models/digits%3Apredict").as_deref(), Some("digits"));
     assert_eq!(name("/v1/models/a%20b:predict").as_deref(), Some("a b"));
     assert_eq!(name("/v1/models/:predict"), None);
     assert_eq!(name("/v2/models/stats"), None);
@@ -112,11 +90,7 @@ fn a_model_leads_to_its_service_on_one_machine_only() {
     assert_eq!(name("/v2"), None);
     let routes = || vec![route("digits", 1)];
     assert!(matcher(routes(), Scope::Local).by_model("digits").is_some());
-    assert!(
-        matcher(routes(), Scope::Cluster)
-            .by_model("digits")
-            .is_none()
-    );
+    assert!(matcher(routes(), Scope::Cluster).by_model("digits").is_none());
 }
 
 #[test]
@@ -132,10 +106,7 @@ fn the_older_service_keeps_a_host_that_two_claim() {
 
 #[test]
 fn a_services_own_host_goes_before_a_tag_of_an_older_one() {
-    let matcher = matcher(
-        vec![route("digits", 1), route("prev-digits", 2)],
-        Scope::Cluster,
-    );
+    let matcher = matcher(vec![route("digits", 1), route("prev-digits", 2)], Scope::Cluster);
     let host = "prev-digits-default.example.com";
     let found = matcher.by_address(Some(host), "/").unwrap();
     assert_eq!(found.route.service, service("prev-digits"));
@@ -148,23 +119,16 @@ fn headers_choose_a_revision_and_unknown_ones_are_named() {
     let found = matcher.by_address(Some("digits.default"), "/").unwrap();
     let tagged = found.revision(None, Some("prev"), || 0).unwrap();
     assert_eq!(tagged.number(), 1);
-    let pinned = found
-        .revision(Some("digits-predictor-00001"), None, || 0)
-        .unwrap();
+    let pinned = found.revision(Some("digits-predictor-00001"), None, || 0).unwrap();
     assert_eq!(pinned.number(), 1);
-    let error = found
-        .revision(Some("digits-predictor-00009"), None, || 0)
-        .unwrap_err();
+    let error = found.revision(Some("digits-predictor-00009"), None, || 0).unwrap_err();
     assert_eq!(
         error.to_string(),
         "service default/digits has no revision \"digits-predictor-00009\"; there are: \
          digits-predictor-00001, digits-predictor-00002"
     );
     let error = found.revision(None, Some("next"), || 0).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "service default/digits has no tag \"next\"; there are: prev"
-    );
+    assert_eq!(error.to_string(), "service default/digits has no tag \"next\"; there are: prev");
 }
 
 #[test]
@@ -181,19 +145,9 @@ fn what_leads_nowhere_is_told_the_hosts_on_one_machine_only() {
         "no service answers to model \"digit\"; did you mean \"digits\"? known services: default/digits"
     );
     let mistyped = local.no_address(Some("localhost"), "/serving/default/digts/v2");
-    assert!(
-        mistyped
-            .to_string()
-            .contains("did you mean \"default/digits\"?"),
-        "{mistyped}"
-    );
+    assert!(mistyped.to_string().contains("did you mean \"default/digits\"?"), "{mistyped}");
     let mistyped = local.no_address(Some("digit.default:80"), "/");
-    assert!(
-        mistyped
-            .to_string()
-            .contains("did you mean \"digits.default\"?"),
-        "{mistyped}"
-    );
+    assert!(mistyped.to_string().contains("did you mean \"digits.default\"?"), "{mistyped}");
     let shared = matcher(vec![digits], Scope::Cluster).no_address(Some("x"), "/");
     assert!(!shared.to_string().contains("digits"));
 }

@@ -67,11 +67,7 @@ impl MirrorOutcome {
 
 impl Default for MirrorCounts {
     fn default() -> Self {
-        Self {
-            samples: AtomicU32::new(0),
-            permits: Arc::new(Semaphore::new(MAX_COPIES)),
-            counts: Default::default(),
-        }
+        Self { samples: AtomicU32::new(0), permits: Arc::new(Semaphore::new(MAX_COPIES)), counts: Default::default() }
     }
 }
 
@@ -85,10 +81,7 @@ impl MirrorCounts {
     pub(super) fn try_acquire(&self, budget: BudgetPermit, bytes: usize) -> Option<MirrorPermit> {
         let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
         budget.grow(bytes).ok()?;
-        Some(MirrorPermit {
-            _permit: permit,
-            _bytes: budget,
-        })
+        Some(MirrorPermit { _permit: permit, _bytes: budget })
     }
 
     pub(crate) fn count(&self, outcome: MirrorOutcome) {

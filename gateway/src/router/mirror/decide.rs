@@ -7,12 +7,7 @@ use weir_ops::header_names;
 use crate::headers;
 
 /// Headers by which a request's sender chose its revision.
-static TELLING: [HeaderName; 4] = [
-    headers::REVISION,
-    headers::TAG,
-    headers::HOP,
-    headers::MIRROR,
-];
+static TELLING: [HeaderName; 4] = [headers::REVISION, headers::TAG, headers::HOP, headers::MIRROR];
 
 /// Chooser of a request's revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,10 +13,7 @@ fn revision(number: u32) -> RevisionName {
 }
 
 fn mirror(percent: u8) -> Mirror {
-    Mirror {
-        revision: revision(2),
-        percent,
-    }
+    Mirror { revision: revision(2), percent }
 }
 
 proptest! {
@@ -43,16 +40,8 @@ proptest! {
 fn only_common_traffic_is_copied() {
     let mut headers = HeaderMap::new();
     assert_eq!(RevisionChoice::of(&headers, None), RevisionChoice::Split);
-    assert_eq!(
-        RevisionChoice::of(&headers, Some(&revision(1))),
-        RevisionChoice::Sender
-    );
-    for name in [
-        headers::REVISION,
-        headers::TAG,
-        headers::HOP,
-        headers::MIRROR,
-    ] {
+    assert_eq!(RevisionChoice::of(&headers, Some(&revision(1))), RevisionChoice::Sender);
+    for name in [headers::REVISION, headers::TAG, headers::HOP, headers::MIRROR] {
         headers.clear();
         headers.insert(name, HeaderValue::from_static("x"));
         assert_eq!(RevisionChoice::of(&headers, None), RevisionChoice::Sender);
@@ -62,13 +51,8 @@ fn only_common_traffic_is_copied() {
 #[test]
 fn copies_are_bounded_by_number_and_by_bytes_and_give_their_places_back() {
     let mirrors = Mirrors::new(8000);
-    let (one, other) = (
-        Arc::new(MirrorCounts::default()),
-        Arc::new(MirrorCounts::default()),
-    );
-    let buffered: Vec<_> = (0..MAX_COPIES)
-        .map(|_| mirrors.try_acquire(&one, 1).unwrap())
-        .collect();
+    let (one, other) = (Arc::new(MirrorCounts::default()), Arc::new(MirrorCounts::default()));
+    let buffered: Vec<_> = (0..MAX_COPIES).map(|_| mirrors.try_acquire(&one, 1).unwrap()).collect();
     assert!(mirrors.try_acquire(&one, 0).is_none());
     // An eighth of 8000 bytes is for all of them together, and an eighth of that stays free.
     assert!(mirrors.try_acquire(&other, 812).is_none());

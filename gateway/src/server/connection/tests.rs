@@ -25,10 +25,7 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     per_client: 1,
     idle: HEADER_TIMEOUT,
     stall: HEADER_TIMEOUT,
-    pace: Pace {
-        grace: HEADER_TIMEOUT,
-        rate: 1024,
-    },
+    pace: Pace { grace: HEADER_TIMEOUT, rate: 1024 },
 };
 
 /// Bytes of a response that no socket buffers whole.
@@ -45,12 +42,7 @@ fn settings(stop: &CancellationToken) -> ServerSettings {
 }
 
 /// Serves a connection; each response's body has `length` bytes.
-fn answered<I>(
-    stream: I,
-    traffic: Arc<Traffic>,
-    length: usize,
-    stop: &CancellationToken,
-) -> JoinHandle<()>
+fn answered<I>(stream: I, traffic: Arc<Traffic>, length: usize, stop: &CancellationToken) -> JoinHandle<()>
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

@@ -70,10 +70,7 @@ impl UpstreamConnection {
         failure: UpstreamErrorKind,
         context: &mut Context<'_>,
     ) -> Poll<Result<Response<()>, UpstreamError>> {
-        let failed = |because: String| UpstreamError {
-            kind: failure,
-            because,
-        };
+        let failed = |because: String| UpstreamError { kind: failure, because };
         let unwritten = match self.writer.poll(&mut self.stream, context) {
             Poll::Ready(Err(error)) => Some(error),
             Poll::Ready(Ok(())) | Poll::Pending => None,
@@ -91,9 +88,7 @@ impl UpstreamConnection {
                 }
                 None => match (self.poll_input(context), &unwritten) {
                     (Poll::Ready(Ok(0)), None) => {
-                        return Poll::Ready(Err(failed(
-                            "it closed the connection without a response".to_owned(),
-                        )));
+                        return Poll::Ready(Err(failed("it closed the connection without a response".to_owned())));
                     }
                     // A peer that does not read the request may have answered it; that its socket is gone is read
                     // in a moment.
@@ -112,10 +107,7 @@ impl UpstreamConnection {
     }
 
     /// Polls for the next frame of the response's body.
-    pub(super) fn poll_frame(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, String>>> {
+    pub(super) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, String>>> {
         if let Poll::Ready(Err(_)) = self.writer.poll(&mut self.stream, context) {
             // A replica may answer without reading the whole request: its answer counts.
             self.keep_alive = false;

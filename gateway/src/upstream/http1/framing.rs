@@ -97,9 +97,7 @@ impl Framing {
                 *self = Self::Ended;
                 Ok(())
             }
-            Self::Length(left) => Err(format!(
-                "it closed the connection {left} bytes before the end"
-            )),
+            Self::Length(left) => Err(format!("it closed the connection {left} bytes before the end")),
             Self::Chunked(_) => Err("it closed the connection before the last chunk".to_owned()),
         }
     }
@@ -146,10 +144,7 @@ fn take_data(input: &mut BytesMut, left: &mut u64) -> Decoded {
 
 fn chunk_size(input: &mut BytesMut) -> Result<Option<u64>, String> {
     // The parser takes a line without digits as zero, and so as the body's end.
-    if input
-        .first()
-        .is_some_and(|first| !first.is_ascii_hexdigit())
-    {
+    if input.first().is_some_and(|first| !first.is_ascii_hexdigit()) {
         return Err("a chunk has no size".to_owned());
     }
     match httparse::parse_chunk_size(input) {
@@ -185,11 +180,7 @@ fn take_trailers(input: &mut BytesMut) -> Result<Decoded, String> {
     // Connection headers mean nothing behind a body, and HTTP/2 forbids them.
     headers::strip(&mut map);
     map.remove(CONTENT_LENGTH);
-    Ok(if map.is_empty() {
-        Decoded::End
-    } else {
-        Decoded::Trailers(map)
-    })
+    Ok(if map.is_empty() { Decoded::End } else { Decoded::Trailers(map) })
 }
 
 #[cfg(test)]
@@ -199,11 +190,7 @@ mod tests {
     use super::*;
 
     /// Decodes a body fed in pieces: its data, trailers, and the number of bytes left over.
-    fn read(
-        mut framing: Framing,
-        bytes: &[u8],
-        cut: usize,
-    ) -> Result<(Vec<u8>, HeaderMap, usize), String> {
+    fn read(mut framing: Framing, bytes: &[u8], cut: usize) -> Result<(Vec<u8>, HeaderMap, usize), String> {
         let (mut input, mut data, mut last) = (BytesMut::new(), Vec::new(), HeaderMap::new());
         let mut pieces = bytes.chunks(cut.max(1));
         loop {

@@ -5,9 +5,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING,
-};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING};
 use http::{Method, Response, StatusCode};
 use weir_ops::header_names;
 
@@ -88,10 +86,7 @@ pub(super) fn read_head(
             status if status.is_informational() => {
                 *interim += parsed.length;
                 if *interim > MAX_INTERIM {
-                    return Err(format!(
-                        "its interim responses exceed {} KiB",
-                        MAX_INTERIM >> 10
-                    ));
+                    return Err(format!("its interim responses exceed {} KiB", MAX_INTERIM >> 10));
                 }
             }
             _ => return parsed.head(&bytes, method).map(Some),
@@ -125,9 +120,7 @@ fn parse(input: &[u8]) -> Result<Option<ParsedHead>, String> {
         }
         Err(error) => return Err(format!("its response is not HTTP: {error}")),
     };
-    let status = response
-        .code
-        .and_then(|code| StatusCode::from_u16(code).ok());
+    let status = response.code.and_then(|code| StatusCode::from_u16(code).ok());
     let start = input.as_ptr() as usize;
     let line = |line: &httparse::Header<'_>| {
         let name = HeaderName::from_bytes(line.name.as_bytes()).ok()?;
@@ -153,29 +146,17 @@ impl ParsedHead {
         }
         let is_ambiguous = is_ambiguous(&headers, self.version);
         let framing = framing(&mut headers, method, self.status)?;
-        let keep_alive = !is_ambiguous
-            && framing != Framing::UntilClose
-            && is_keep_alive(&headers, self.version);
+        let keep_alive = !is_ambiguous && framing != Framing::UntilClose && is_keep_alive(&headers, self.version);
         let mut response = Response::new(());
         *response.status_mut() = self.status;
         *response.headers_mut() = headers;
-        Ok(ResponseHead {
-            response,
-            framing,
-            keep_alive,
-        })
+        Ok(ResponseHead { response, framing, keep_alive })
     }
 }
 
 /// The framing of a response's body (RFC 9112, 6.3).
-fn framing(
-    headers: &mut HeaderMap,
-    method: &Method,
-    status: StatusCode,
-) -> Result<Framing, String> {
-    if *method == Method::HEAD
-        || [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&status)
-    {
+fn framing(headers: &mut HeaderMap, method: &Method, status: StatusCode) -> Result<Framing, String> {
+    if *method == Method::HEAD || [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&status) {
         return Ok(Framing::Ended);
     }
     if header_names::has(headers, &TRANSFER_ENCODING) {
@@ -210,9 +191,7 @@ fn transfer_coding(headers: &HeaderMap) -> Result<Framing, String> {
         .map(str::trim)
         .filter(|coding| !coding.is_empty());
     match (codings.next(), codings.next()) {
-        (Some(only), None) if only.eq_ignore_ascii_case("chunked") => {
-            Ok(Framing::Chunked(ChunkState::Size))
-        }
+        (Some(only), None) if only.eq_ignore_ascii_case("chunked") => Ok(Framing::Chunked(ChunkState::Size)),
         (Some(only), None) if only.eq_ignore_ascii_case("identity") => Ok(Framing::UntilClose),
         _ => Err("it used an unsupported transfer coding".to_owned()),
     }
@@ -231,11 +210,7 @@ fn length(value: &HeaderValue) -> Result<u64, String> {
     for number in value.to_str().map_err(|_| invalid())?.split(',') {
         let number = number.trim();
         let is_number = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
-        let number: u64 = number
-            .parse()
-            .ok()
-            .filter(|_| is_number)
-            .ok_or_else(invalid)?;
+        let number: u64 = number.parse().ok().filter(|_| is_number).ok_or_else(invalid)?;
         if found.is_some_and(|found| found != number) {
             return Err(invalid());
         }

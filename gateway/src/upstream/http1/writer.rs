@@ -55,11 +55,7 @@ impl RequestWriter {
     }
 
     /// Writes until the whole request is written.
-    pub(super) fn poll<S>(
-        &mut self,
-        stream: &mut S,
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<()>>
+    pub(super) fn poll<S>(&mut self, stream: &mut S, context: &mut Context<'_>) -> Poll<io::Result<()>>
     where
         S: AsyncWrite + Unpin,
     {
@@ -106,8 +102,7 @@ impl RequestWriter {
         match encoding {
             BodyEncoding::Length(left) => {
                 let left = left.checked_sub(data.len() as u64);
-                let left =
-                    left.ok_or_else(|| io::Error::other("the body is longer than announced"))?;
+                let left = left.ok_or_else(|| io::Error::other("the body is longer than announced"))?;
                 if let Some((_, encoding)) = &mut self.body {
                     *encoding = BodyEncoding::Length(left);
                 }
@@ -203,11 +198,7 @@ mod tests {
     }
 
     impl AsyncWrite for SlowStream {
-        fn poll_write(
-            mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            bytes: &[u8],
-        ) -> Poll<io::Result<usize>> {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
             let take = bytes.len().min(self.most);
             self.got.extend_from_slice(&bytes[..take]);
             Poll::Ready(Ok(take))
@@ -245,9 +236,8 @@ mod tests {
 
     fn posted(chunks: &[usize]) -> (UpstreamRequest<'static>, Vec<u8>) {
         let chunks = chunks.iter().enumerate();
-        let chunks: smallvec::SmallVec<_> = chunks
-            .map(|(i, len)| Bytes::from(vec![b'a' + (i % 26) as u8; *len]))
-            .collect();
+        let chunks: smallvec::SmallVec<_> =
+            chunks.map(|(i, len)| Bytes::from(vec![b'a' + (i % 26) as u8; *len])).collect();
         let plain = chunks.concat();
         let body = RequestBody::whole(chunks, None);
         let request = UpstreamRequest::plain(&Method::POST, &ROOT, &NO_HEADERS, body);
@@ -285,10 +275,7 @@ mod tests {
         if let Some((_, encoding)) = &mut writer.body {
             *encoding = BodyEncoding::Length(9);
         }
-        let mut stream = SlowStream {
-            most: 99,
-            got: Vec::new(),
-        };
+        let mut stream = SlowStream { most: 99, got: Vec::new() };
         let done = writer.poll(&mut stream, &mut Context::from_waker(Waker::noop()));
         assert!(matches!(done, Poll::Ready(Err(_))));
         let whole = posted(&[1]).0.body.collect();

@@ -24,17 +24,10 @@ enum ResponseStage {
 
 impl Http2ResponseBody {
     pub(super) fn new(body: RecvStream, upload: Upload) -> Self {
-        Self {
-            body,
-            upload,
-            stage: ResponseStage::Data,
-        }
+        Self { body, upload, stage: ResponseStage::Data }
     }
 
-    pub(crate) fn poll_frame(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, String>>> {
+    pub(crate) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, String>>> {
         // If the upload breaks off, the response says so.
         let _ = self.upload.poll(context);
         if self.stage == ResponseStage::Data {

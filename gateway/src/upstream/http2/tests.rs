@@ -29,9 +29,7 @@ async fn asked(channel: &GrpcChannel, address: &Address) -> Result<StatusCode, U
     let (path, headers) = (PathAndQuery::from_static("/a.B/C"), HeaderMap::new());
     let request = || UpstreamRequest::plain(&Method::POST, &path, &headers, RequestBody::empty());
     let response = channel.send(address, Freshness::Any, request).await;
-    response
-        .map(|head| head.status())
-        .map_err(|error| error.kind)
+    response.map(|head| head.status()).map_err(|error| error.kind)
 }
 
 /// A replica that shuts down sends GOAWAY, and answers its open calls.
@@ -92,14 +90,8 @@ async fn a_refused_call_counts_as_connect_failed() {
         while server.accept().await.is_some() {}
     };
     let client = async {
-        assert_eq!(
-            asked(&channel, &address).await,
-            Err(UpstreamErrorKind::ConnectFailed)
-        );
-        assert_eq!(
-            asked(&channel, &address).await,
-            Err(UpstreamErrorKind::StaleConnection)
-        );
+        assert_eq!(asked(&channel, &address).await, Err(UpstreamErrorKind::ConnectFailed));
+        assert_eq!(asked(&channel, &address).await, Err(UpstreamErrorKind::StaleConnection));
     };
     tokio::select! {
         () = replica => panic!("the connection ended"),
@@ -117,10 +109,7 @@ async fn calls_that_wait_for_an_attempt_to_connect_fail_with_it() {
     let calls = async { tokio::join!(asked(&channel, &address), asked(&channel, &address)) };
     let fails = async {
         // Both calls wait by now: they were polled first.
-        channel
-            .connections
-            .lock()
-            .note_failure("no answer within 2 s");
+        channel.connections.lock().note_failure("no answer within 2 s");
         drop(attempt);
     };
     let (both, ()) = tokio::join!(calls, fails);

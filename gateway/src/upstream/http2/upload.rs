@@ -25,11 +25,7 @@ enum UploadState {
 
 impl Upload {
     pub(super) fn new(body: RequestBody, stream: SendStream<Bytes>) -> Self {
-        let state = if body.is_end_stream() {
-            UploadState::Done
-        } else {
-            UploadState::Open(Box::new(body), None)
-        };
+        let state = if body.is_end_stream() { UploadState::Done } else { UploadState::Open(Box::new(body), None) };
         Self { stream, state }
     }
 
@@ -44,13 +40,7 @@ impl Upload {
                 return Poll::Ready(());
             };
             let step = match pending.take() {
-                Some(data) => ready!(send_within_window(
-                    &mut self.stream,
-                    body,
-                    pending,
-                    data,
-                    context
-                )),
+                Some(data) => ready!(send_within_window(&mut self.stream, body, pending, data, context)),
                 None => ready!(take_frame(&mut self.stream, body, pending, context)),
             };
             match step {

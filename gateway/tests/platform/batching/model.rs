@@ -75,12 +75,9 @@ pub(crate) fn v2(head: &Parts, body: &Bytes) -> Response<TestBody> {
         return json(&json!({"model_name": "digits", "id": request["id"], "outputs": [output]}));
     }
     output["parameters"] = json!({ "binary_data_size": rows * 8 });
-    let text =
-        json!({"model_name": "digits", "id": request["id"], "outputs": [output]}).to_string();
+    let text = json!({"model_name": "digits", "id": request["id"], "outputs": [output]}).to_string();
     let mut response = Response::new(full([text.as_bytes(), &bytes(&sums)].concat()));
-    response
-        .headers_mut()
-        .insert(HEADER_LENGTH, HeaderValue::from(text.len()));
+    response.headers_mut().insert(HEADER_LENGTH, HeaderValue::from(text.len()));
     response
 }
 
@@ -124,19 +121,13 @@ pub(crate) fn framed(message: &impl Message) -> Bytes {
 }
 
 pub(crate) fn bytes(numbers: &[f64]) -> Vec<u8> {
-    numbers
-        .iter()
-        .flat_map(|number| number.to_le_bytes())
-        .collect()
+    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
 pub(crate) fn numbers(bytes: &[u8]) -> Vec<f64> {
     let (chunks, rest) = bytes.as_chunks::<8>();
     assert!(rest.is_empty());
-    chunks
-        .iter()
-        .map(|chunk| f64::from_le_bytes(*chunk))
-        .collect()
+    chunks.iter().map(|chunk| f64::from_le_bytes(*chunk)).collect()
 }
 
 /// The most rows that one request had.

@@ -39,9 +39,7 @@ where
 {
     let (world, gate) = (world(MOST, LONG).await, closed());
     let replica = replica(&world, "a", &gate, model).await;
-    let clients: Vec<_> = (0..CLIENTS)
-        .map(|i| tokio::spawn(ask(world.address(), i)))
-        .collect();
+    let clients: Vec<_> = (0..CLIENTS).map(|i| tokio::spawn(ask(world.address(), i))).collect();
     world.activity(1, |a| a.arrivals as usize == CLIENTS).await;
     open(&gate);
     for client in clients {
@@ -97,18 +95,14 @@ async fn v2_json() {
 async fn v2_binary() {
     let ask = async |address, i: usize| {
         let size = json!({ "binary_data_size": WIDTH * 8 });
-        let input =
-            json!({"name": "x", "datatype": "FP64", "shape": [1, WIDTH], "parameters": size});
+        let input = json!({"name": "x", "datatype": "FP64", "shape": [1, WIDTH], "parameters": size});
         let text = json!({"id": format!("c{i}"), "inputs": [input]}).to_string();
         let body = [text.as_bytes(), &bytes(&row(i))].concat();
         let request = post(HOST, "/v2/models/digits/infer", body);
         let length = text.len().to_string();
         let request = with(request, "inference-header-content-length", &length);
         let answer = once(address, request).await;
-        let length: usize = answer
-            .header("inference-header-content-length")
-            .parse()
-            .unwrap();
+        let length: usize = answer.header("inference-header-content-length").parse().unwrap();
         let (text, blob) = answer.body.split_at(length);
         let answer: Value = serde_json::from_slice(text).unwrap();
         assert_eq!(answer["id"], format!("c{i}"));
@@ -146,10 +140,7 @@ async fn ask_grpc(address: SocketAddr, client: usize, request: ModelInferRequest
     let trailers = body.trailers().cloned().unwrap();
     assert_eq!(trailers["grpc-status"], "0");
     let timing = trailers["server-timing"].to_str().unwrap();
-    assert!(
-        timing.starts_with("queue;dur=") && timing.ends_with("compute;dur=2.000"),
-        "{timing}"
-    );
+    assert!(timing.starts_with("queue;dur=") && timing.ends_with("compute;dur=2.000"), "{timing}");
     let answer = body.to_bytes().slice(5..);
     let answer = ModelInferResponse::decode(answer).unwrap();
     assert_eq!(answer.id, format!("c{client}"));
@@ -172,10 +163,7 @@ async fn grpc_raw() {
 async fn grpc_typed() {
     let ask = async |address, i| {
         let mut request = infer(i);
-        request.inputs[0].contents = Some(InferTensorContents {
-            fp64_contents: row(i).to_vec(),
-            ..Default::default()
-        });
+        request.inputs[0].contents = Some(InferTensorContents { fp64_contents: row(i).to_vec(), ..Default::default() });
         ask_grpc(address, i, request).await;
     };
     let (world, replica) = senders(model::grpc, ask).await;

@@ -12,10 +12,7 @@ fn footprint(bytes: &[u8]) -> Result<usize, TooManyParts> {
 
 fn input(contents: InferTensorContents) -> ModelInferRequest {
     ModelInferRequest {
-        inputs: vec![InferInputTensor {
-            contents: Some(contents),
-            ..Default::default()
-        }],
+        inputs: vec![InferInputTensor { contents: Some(contents), ..Default::default() }],
         ..Default::default()
     }
 }
@@ -40,10 +37,7 @@ fn more_parts_than_a_model_takes_are_refused() {
 #[test]
 fn lengths_that_are_only_claimed_do_not_count() {
     // A name of 34 GB, and a tensor with one.
-    for message in [
-        &b"\x0a\xff\xff\xff\xff\x7f"[..],
-        b"\x2a\x06\x0a\xff\xff\xff\xff\x7f",
-    ] {
+    for message in [&b"\x0a\xff\xff\xff\xff\x7f"[..], b"\x2a\x06\x0a\xff\xff\xff\xff\x7f"] {
         assert!(footprint(message).unwrap() < 2_000);
     }
 }
@@ -57,33 +51,18 @@ fn a_load_has_a_bound_on_its_parameters() {
 
 #[test]
 fn small_elements_count_as_what_they_become() {
-    let integers = input(InferTensorContents {
-        int64_contents: vec![1; 1000],
-        ..Default::default()
-    });
-    let strings = input(InferTensorContents {
-        bytes_contents: vec![Bytes::new(); 1000],
-        ..Default::default()
-    });
-    let floats = input(InferTensorContents {
-        fp32_contents: vec![0.5; 1000],
-        ..Default::default()
-    });
+    let integers = input(InferTensorContents { int64_contents: vec![1; 1000], ..Default::default() });
+    let strings = input(InferTensorContents { bytes_contents: vec![Bytes::new(); 1000], ..Default::default() });
+    let floats = input(InferTensorContents { fp32_contents: vec![0.5; 1000], ..Default::default() });
     for (request, least) in [(integers, 8_000), (strings, 32_000), (floats, 4_000)] {
         let bytes = footprint(&request.encode_to_vec()).unwrap();
-        assert!(
-            (least..2 * least + 2_000).contains(&bytes),
-            "{bytes} for {least}"
-        );
+        assert!((least..2 * least + 2_000).contains(&bytes), "{bytes} for {least}");
     }
 }
 
 #[test]
 fn raw_data_is_not_counted_again() {
-    let request = ModelInferRequest {
-        raw_input_contents: vec![vec![7; 1 << 20].into()],
-        ..Default::default()
-    };
+    let request = ModelInferRequest { raw_input_contents: vec![vec![7; 1 << 20].into()], ..Default::default() };
     assert!(footprint(&request.encode_to_vec()).unwrap() < 1_000);
 }
 
@@ -95,42 +74,30 @@ fn contents() -> impl Strategy<Value = InferTensorContents> {
         prop::collection::vec(any::<f64>(), 0..20),
         prop::collection::vec(bytes, 0..20),
     )
-        .prop_map(
-            |(int64_contents, uint_contents, fp64_contents, bytes_contents)| InferTensorContents {
-                int64_contents,
-                uint_contents,
-                fp64_contents,
-                bytes_contents,
-                ..Default::default()
-            },
-        )
+        .prop_map(|(int64_contents, uint_contents, fp64_contents, bytes_contents)| InferTensorContents {
+            int64_contents,
+            uint_contents,
+            fp64_contents,
+            bytes_contents,
+            ..Default::default()
+        })
 }
 
 fn request() -> impl Strategy<Value = ModelInferRequest> {
-    let parameter = "[a-z]{0,30}".prop_map(|text| InferParameter {
-        parameter_choice: Some(ParameterChoice::StringParam(text)),
-    });
+    let parameter =
+        "[a-z]{0,30}".prop_map(|text| InferParameter { parameter_choice: Some(ParameterChoice::StringParam(text)) });
     let parameters = prop::collection::btree_map("[a-z]{1,9}", parameter, 0..5);
     let shape = prop::collection::vec(any::<i64>(), 0..10);
-    let input = (shape, contents(), parameters).prop_map(|(shape, contents, parameters)| {
-        InferInputTensor {
-            shape,
-            parameters,
-            contents: Some(contents),
-            ..Default::default()
-        }
+    let input = (shape, contents(), parameters).prop_map(|(shape, contents, parameters)| InferInputTensor {
+        shape,
+        parameters,
+        contents: Some(contents),
+        ..Default::default()
     });
     let raw = prop::collection::vec(any::<u8>(), 0..300).prop_map(Bytes::from);
-    (
-        prop::collection::vec(input, 0..5),
-        prop::collection::vec(raw, 0..5),
-    )
-        .prop_map(|(inputs, raw_input_contents)| ModelInferRequest {
-            model_name: "model".to_owned(),
-            inputs,
-            raw_input_contents,
-            ..Default::default()
-        })
+    (prop::collection::vec(input, 0..5), prop::collection::vec(raw, 0..5)).prop_map(|(inputs, raw_input_contents)| {
+        ModelInferRequest { model_name: "model".to_owned(), inputs, raw_input_contents, ..Default::default() }
+    })
 }
 
 proptest! {

@@ -56,17 +56,10 @@ impl NestedShape {
     /// Dimensions of one value.
     pub(super) fn dims(&self) -> impl Iterator<Item = usize> + '_ {
         let rank = self.rank.unwrap_or(0);
-        self.lengths
-            .iter()
-            .take(rank)
-            .map(|length| length.unwrap_or(0))
+        self.lengths.iter().take(rank).map(|length| length.unwrap_or(0))
     }
 
-    fn leave(
-        &mut self,
-        counts: &mut SmallVec<[usize; 8]>,
-        decoder: &DataDecoder<'_>,
-    ) -> Result<(), RestError> {
+    fn leave(&mut self, counts: &mut SmallVec<[usize; 8]>, decoder: &DataDecoder<'_>) -> Result<(), RestError> {
         let level = counts.len();
         let Some(count) = counts.pop() else {
             return Ok(());
@@ -87,19 +80,12 @@ impl NestedShape {
     }
 
     fn settle_rank(&mut self, level: usize, decoder: &DataDecoder<'_>) -> Result<(), RestError> {
-        if *self.rank.get_or_insert(level) == level {
-            Ok(())
-        } else {
-            Err(ragged(decoder))
-        }
+        if *self.rank.get_or_insert(level) == level { Ok(()) } else { Err(ragged(decoder)) }
     }
 }
 
 fn ragged(decoder: &DataDecoder<'_>) -> RestError {
-    predict_error(format!(
-        "input '{}' is ragged: its arrays differ in length or depth",
-        decoder.name
-    ))
+    predict_error(format!("input '{}' is ragged: its arrays differ in length or depth", decoder.name))
 }
 
 /// Checks whether a `{"b64": …}` follows: an object of that key alone.
@@ -111,11 +97,7 @@ pub(super) fn next_is_base64(reader: &Reader<'_>) -> bool {
         && matches!(ahead.key(), Ok(None))
 }
 
-fn scalar(
-    reader: &mut Reader<'_>,
-    decoder: &DataDecoder<'_>,
-    data: &mut Vec<u8>,
-) -> Result<(), RestError> {
+fn scalar(reader: &mut Reader<'_>, decoder: &DataDecoder<'_>, data: &mut Vec<u8>) -> Result<(), RestError> {
     if decoder.datatype != DataType::Bytes || !next_is_base64(reader) {
         return decoder.decode_scalar(reader, data);
     }

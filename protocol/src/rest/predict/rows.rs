@@ -29,20 +29,11 @@ struct Column<'a> {
 
 impl<'a> Columns<'a> {
     pub(super) fn new(target: &'a TargetModel<'a>, limits: &'a Limits) -> Self {
-        Self {
-            target,
-            limits,
-            columns: Vec::new(),
-            rows: None,
-        }
+        Self { target, limits, columns: Vec::new(), rows: None }
     }
 
     /// Reads the whole tensor of the model's only input.
-    pub(super) fn read_only(
-        &mut self,
-        reader: &mut Reader<'_>,
-        field: &str,
-    ) -> Result<(), RestError> {
+    pub(super) fn read_only(&mut self, reader: &mut Reader<'_>, field: &str) -> Result<(), RestError> {
         let [spec] = self.target.inputs else {
             return Err(predict_error(format!(
                 "'{field}' must name the inputs: model '{}' has {} inputs",
@@ -97,16 +88,10 @@ impl<'a> Columns<'a> {
         let rows = self.rows;
         if self.columns.is_empty() && rows.is_some_and(|rows| rows > 1) {
             // A request without tensors is one row: the others would have no answer.
-            return Err(predict_error(
-                "'instances' must name the inputs: these are empty objects",
-            ));
+            return Err(predict_error("'instances' must name the inputs: these are empty objects"));
         }
         let inputs = self.columns.into_iter().map(|column| {
-            let dims: Vec<i64> = rows
-                .into_iter()
-                .chain(column.shape.dims())
-                .map(|dim| dim as i64)
-                .collect();
+            let dims: Vec<i64> = rows.into_iter().chain(column.shape.dims()).map(|dim| dim as i64).collect();
             Ok(Input {
                 name: column.spec.name.clone(),
                 datatype: column.spec.datatype,
@@ -118,11 +103,7 @@ impl<'a> Columns<'a> {
     }
 
     fn column(&mut self, name: Cow<'_, str>) -> Result<usize, RestError> {
-        if let Some(index) = self
-            .columns
-            .iter()
-            .position(|column| column.spec.name == name)
-        {
+        if let Some(index) = self.columns.iter().position(|column| column.spec.name == name) {
             return Ok(index);
         }
         let Some(spec) = self.target.inputs.iter().find(|spec| spec.name == name) else {
@@ -131,12 +112,7 @@ impl<'a> Columns<'a> {
                 self.target.model
             )));
         };
-        self.columns.push(Column {
-            spec,
-            shape: NestedShape::default(),
-            data: Vec::new(),
-            rows: 0,
-        });
+        self.columns.push(Column { spec, shape: NestedShape::default(), data: Vec::new(), rows: 0 });
         Ok(self.columns.len() - 1)
     }
 
@@ -153,7 +129,5 @@ impl<'a> Columns<'a> {
 }
 
 fn differs(row: usize, input: &str) -> RestError {
-    predict_error(format!(
-        "instance {row} must have input '{input}' once, as the other instances do"
-    ))
+    predict_error(format!("instance {row} must have input '{input}' once, as the other instances do"))
 }

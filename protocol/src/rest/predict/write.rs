@@ -65,11 +65,7 @@ struct Rows<'a> {
 
 /// The elements that are not written yet.
 enum Scalars<'a> {
-    Fixed {
-        datatype: DataType,
-        size: usize,
-        data: &'a [u8],
-    },
+    Fixed { datatype: DataType, size: usize, data: &'a [u8] },
     Strings(Box<dyn Iterator<Item = &'a [u8]> + 'a>),
 }
 
@@ -84,19 +80,10 @@ impl<'a> Rows<'a> {
             return Err(rows_error(tensor));
         }
         let scalars = match tensor.datatype().size() {
-            Some(size) => Scalars::Fixed {
-                datatype: tensor.datatype(),
-                size,
-                data: tensor.data(),
-            },
+            Some(size) => Scalars::Fixed { datatype: tensor.datatype(), size, data: tensor.data() },
             None => Scalars::Strings(Box::new(tensor.strings())),
         };
-        Ok(Self {
-            tensor,
-            count: *count,
-            dims,
-            scalars,
-        })
+        Ok(Self { tensor, count: *count, dims, scalars })
     }
 
     fn write(&mut self, out: &mut Vec<u8>) {
@@ -121,11 +108,7 @@ impl Scalars<'_> {
 
     fn write_one(&mut self, out: &mut Vec<u8>) {
         match self {
-            Self::Fixed {
-                datatype,
-                size,
-                data,
-            } => {
+            Self::Fixed { datatype, size, data } => {
                 let (element, rest) = data.split_at(*size);
                 elements::write_all(out, *datatype, element);
                 *data = rest;
@@ -145,8 +128,5 @@ fn write_string(out: &mut Vec<u8>, element: &[u8]) {
 }
 
 fn rows_error(tensor: &Tensor) -> RestError {
-    RestError::Rows {
-        output: tensor.name().to_owned(),
-        shape: tensor.shape().to_string(),
-    }
+    RestError::Rows { output: tensor.name().to_owned(), shape: tensor.shape().to_string() }
 }

@@ -61,12 +61,7 @@ pub(super) fn read(reader: &mut Reader<'_>, limits: &Limits) -> Result<InputHead
     reader.begin_object().field("inputs")?;
     while let Some(key) = reader.key().field("inputs")? {
         match &*key {
-            "name" => once(
-                &mut draft.name,
-                "name",
-                OBJECT,
-                Some(reader.string().field("name")?),
-            )?,
+            "name" => once(&mut draft.name, "name", OBJECT, Some(reader.string().field("name")?))?,
             "datatype" => {
                 let datatype = reader.string().field("datatype")?;
                 once(&mut draft.datatype, "datatype", OBJECT, Some(datatype))?;
@@ -96,12 +91,7 @@ impl InputDraft<'_> {
         while let Some(key) = reader.key().field("parameters")? {
             if key == "binary_data_size" {
                 let size = reader.unsigned().field(&key)?;
-                once(
-                    &mut self.binary,
-                    "binary_data_size",
-                    "input parameters",
-                    Some(size),
-                )?;
+                once(&mut self.binary, "binary_data_size", "input parameters", Some(size))?;
             } else if !self.shared.read(&key, reader)? {
                 reader.skip().field(&key)?;
             }
@@ -114,12 +104,7 @@ impl InputDraft<'_> {
         if let (Some(name), Some(datatype), Some(dims)) = (&self.name, &self.datatype, &self.dims) {
             let datatype = parse_datatype(name, datatype)?;
             let shape = shape::check(name, datatype, dims)?;
-            let decoder = DataDecoder {
-                name,
-                field: "data",
-                datatype,
-                max_bytes: limits.max_json,
-            };
+            let decoder = DataDecoder { name, field: "data", datatype, max_bytes: limits.max_json };
             return Ok(DataMember::Parsed(decoder.decode_array(reader, &shape)?));
         }
         let mark = reader.mark();
@@ -131,9 +116,7 @@ impl InputDraft<'_> {
         // In Triton's order: missing members are reported before a wrong source of data.
         let source = self.check_source();
         let name = self.name.ok_or_else(|| RestError::missing("name"))?;
-        let datatype = self
-            .datatype
-            .ok_or_else(|| RestError::missing("datatype"))?;
+        let datatype = self.datatype.ok_or_else(|| RestError::missing("datatype"))?;
         let datatype = parse_datatype(&name, &datatype)?;
         let dims = self.dims.ok_or_else(|| RestError::missing("shape"))?;
         let shape = shape::check(&name, datatype, &dims)?;
@@ -141,12 +124,7 @@ impl InputDraft<'_> {
         let data = match (self.data, self.binary, self.shared.range()) {
             (Some(DataMember::Parsed(bytes)), _, _) => InputData::Json(bytes),
             (Some(DataMember::Deferred(mark)), _, _) => {
-                let decoder = DataDecoder {
-                    name: &name,
-                    field: "data",
-                    datatype,
-                    max_bytes: limits.max_json,
-                };
+                let decoder = DataDecoder { name: &name, field: "data", datatype, max_bytes: limits.max_json };
                 let mut reader = Reader::resume(text, mark);
                 InputData::Json(decoder.decode_array(&mut reader, &shape)?)
             }
@@ -154,12 +132,7 @@ impl InputDraft<'_> {
             (None, None, Some(range)) => InputData::Shared(range),
             (None, None, None) => return Err(source_error(&[])),
         };
-        Ok(InputHead {
-            name: name.into_owned(),
-            datatype,
-            shape,
-            data,
-        })
+        Ok(InputHead { name: name.into_owned(), datatype, shape, data })
     }
 
     /// Checks that there is exactly one source of data.
@@ -169,31 +142,17 @@ impl InputDraft<'_> {
             ("'binary_data_size'", self.binary.is_some()),
             ("'shared_memory_region'", self.shared.region.is_some()),
         ];
-        let set: Vec<&str> = sources
-            .iter()
-            .filter(|(_, set)| *set)
-            .map(|(name, _)| *name)
-            .collect();
-        if set.len() == 1 {
-            Ok(())
-        } else {
-            Err(source_error(&set))
-        }
+        let set: Vec<&str> = sources.iter().filter(|(_, set)| *set).map(|(name, _)| *name).collect();
+        if set.len() == 1 { Ok(()) } else { Err(source_error(&set)) }
     }
 }
 
 fn source_error(set: &[&str]) -> RestError {
-    let found = if set.is_empty() {
-        "no field is set".to_owned()
-    } else {
-        format!("set {}", set.join(" "))
-    };
+    let found = if set.is_empty() { "no field is set".to_owned() } else { format!("set {}", set.join(" ")) };
     RestError::DataSource { found }
 }
 
 fn parse_datatype(input: &str, datatype: &str) -> Result<DataType, RestError> {
-    DataType::parse(datatype).ok_or_else(|| RestError::Datatype {
-        input: input.to_owned(),
-        datatype: datatype.to_owned(),
-    })
+    DataType::parse(datatype)
+        .ok_or_else(|| RestError::Datatype { input: input.to_owned(), datatype: datatype.to_owned() })
 }

@@ -36,12 +36,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<OutputHead, RestError> {
     reader.begin_object().field("outputs")?;
     while let Some(key) = reader.key().field("outputs")? {
         match &*key {
-            "name" => once(
-                &mut name,
-                "name",
-                OBJECT,
-                Some(reader.string().field("name")?),
-            )?,
+            "name" => once(&mut name, "name", OBJECT, Some(reader.string().field("name")?))?,
             "parameters" => {
                 once(&mut parameters, "parameters", OBJECT, Some(()))?;
                 output.read_parameters(reader)?;
@@ -100,14 +95,8 @@ impl OutputHead {
             (None, Some(false)) => Delivery::Json,
             (None, None) => default.clone(),
         };
-        let classes = self
-            .classes
-            .map(|classes| usize::try_from(classes).unwrap_or(usize::MAX));
-        RequestedOutput {
-            name: self.name,
-            delivery,
-            classes: classes.and_then(NonZeroUsize::new),
-        }
+        let classes = self.classes.map(|classes| usize::try_from(classes).unwrap_or(usize::MAX));
+        RequestedOutput { name: self.name, delivery, classes: classes.and_then(NonZeroUsize::new) }
     }
 }
 

@@ -20,9 +20,7 @@ pub(in super::super) struct RequestParameters {
 }
 
 /// Reads the `parameters` object, or null for none.
-pub(in super::super) fn request_parameters(
-    reader: &mut Reader<'_>,
-) -> Result<RequestParameters, RestError> {
+pub(in super::super) fn request_parameters(reader: &mut Reader<'_>) -> Result<RequestParameters, RestError> {
     let mut parameters = RequestParameters::default();
     if reader.null() {
         return Ok(parameters);
@@ -48,10 +46,7 @@ pub(in super::super) fn insert(
         return Ok(());
     }
     if parameters.values.len() == MAX_PARAMETERS {
-        return Err(RestError::TooMany {
-            list: "parameters",
-            limit: MAX_PARAMETERS,
-        });
+        return Err(RestError::TooMany { list: "parameters", limit: MAX_PARAMETERS });
     }
     let value = read(&key, reader)?;
     if parameters.values.contains_key(&*key) {
@@ -62,10 +57,7 @@ pub(in super::super) fn insert(
 }
 
 fn duplicate(key: &str) -> RestError {
-    RestError::DuplicateKey {
-        key: key.to_owned(),
-        object: "parameters",
-    }
+    RestError::DuplicateKey { key: key.to_owned(), object: "parameters" }
 }
 
 fn read(key: &str, reader: &mut Reader<'_>) -> Result<Parameter, RestError> {
@@ -83,9 +75,7 @@ fn sequence_id(reader: &mut Reader<'_>) -> Result<Parameter, JsonError> {
     match reader.kind()? {
         Kind::Number => Ok(Parameter::Uint(reader.unsigned()?)),
         Kind::String => Ok(Parameter::String(reader.string()?.into_owned())),
-        Kind::Object | Kind::Array | Kind::Bool | Kind::Null => {
-            Err(JsonError::Mismatch(Expected::String))
-        }
+        Kind::Object | Kind::Array | Kind::Bool | Kind::Null => Err(JsonError::Mismatch(Expected::String)),
     }
 }
 
@@ -97,9 +87,7 @@ fn custom(key: &str, reader: &mut Reader<'_>) -> Result<Parameter, RestError> {
         Kind::Object | Kind::Array | Kind::Null => {
             // A syntax error in the value takes precedence.
             reader.skip().field(key)?;
-            Err(RestError::ParameterType {
-                key: key.to_owned(),
-            })
+            Err(RestError::ParameterType { key: key.to_owned() })
         }
     }
 }

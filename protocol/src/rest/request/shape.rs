@@ -28,23 +28,13 @@ pub(super) fn check(input: &str, datatype: DataType, dims: &[u64]) -> Result<Sha
     let input = || input.to_owned();
     let limit = Shape::MAX_DIMS;
     if dims.len() > limit {
-        return Err(RestError::TooManyDims {
-            input: input(),
-            limit,
-        });
+        return Err(RestError::TooManyDims { input: input(), limit });
     }
     let signed: Result<SmallVec<[i64; 4]>, _> = dims.iter().map(|&d| i64::try_from(d)).collect();
     let Ok(signed) = signed else {
-        return Err(RestError::InvalidDims {
-            input: input(),
-            shape: text(dims),
-        });
+        return Err(RestError::InvalidDims { input: input(), shape: text(dims) });
     };
-    let overflow = |limit: u64| RestError::ElementOverflow {
-        input: input(),
-        shape: text(dims),
-        limit,
-    };
+    let overflow = |limit: u64| RestError::ElementOverflow { input: input(), shape: text(dims), limit };
     let max = i64::MAX as u64;
     let mut elements = 1_u64;
     for &dim in dims.iter().filter(|dim| **dim != 0) {
@@ -55,11 +45,7 @@ pub(super) fn check(input: &str, datatype: DataType, dims: &[u64]) -> Result<Sha
     }
     let size = datatype.size().unwrap_or(1);
     if elements > max / size as u64 {
-        return Err(RestError::ByteOverflow {
-            input: input(),
-            elements,
-            size,
-        });
+        return Err(RestError::ByteOverflow { input: input(), elements, size });
     }
     Shape::new(&signed).map_err(|_| overflow(Shape::MAX_ELEMENTS as u64))
 }

@@ -8,11 +8,7 @@ use crate::config::{ModelConfig, Origin, to_json};
 #[test]
 fn committed_configurations_are_read_and_shown() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let repositories = [
-        "examples/digits/weir-examples",
-        "examples/ragged/weir-examples",
-        "tests/models/repository",
-    ];
+    let repositories = ["examples/digits/weir-examples", "examples/ragged/weir-examples", "tests/models/repository"];
     let mut read = 0;
     for repository in repositories {
         for model in fs::read_dir(root.join(repository)).unwrap() {
@@ -28,11 +24,7 @@ fn check(model: &Path) -> usize {
         return 0;
     };
     let name = model.file_name().unwrap().to_str().unwrap();
-    let origin = Origin {
-        model: name,
-        file: name,
-        backend: Some("pytorch"),
-    };
+    let origin = Origin { model: name, file: name, backend: Some("pytorch") };
     let config = match ModelConfig::from_text(&text, origin) {
         Ok(config) => config,
         Err(error) => panic!("{error}"),

@@ -14,11 +14,7 @@ const SECONDS: u64 = 5;
 /// What the text format and JSON are made of.
 const ALPHABET: &[u8] = b"{}[]<>:,;#'\"\\-0123456789.\n";
 
-const ORIGIN: Origin<'_> = Origin {
-    model: "m",
-    file: "f",
-    backend: Some("echo"),
-};
+const ORIGIN: Origin<'_> = Origin { model: "m", file: "f", backend: Some("echo") };
 
 const TEXTS: [&str; 4] = [
     "name: \"m\" platform: \"pytorch_libtorch\" max_batch_size: 8 # words\n
@@ -50,9 +46,7 @@ fn no_text_makes_the_reader_panic() {
 fn no_json_makes_the_reader_panic() {
     let read = |text: &&str| ModelConfig::from_text(text, ORIGIN).ok();
     let written = TEXTS.iter().filter_map(read);
-    let corpus: Vec<Vec<u8>> = written
-        .map(|config| to_json(&config.proto).unwrap())
-        .collect();
+    let corpus: Vec<Vec<u8>> = written.map(|config| to_json(&config.proto).unwrap()).collect();
     assert_eq!(corpus.len(), 3);
     fuzz(&corpus, |json| {
         exercise(ModelConfig::from_json(json, ORIGIN).ok());
@@ -67,19 +61,10 @@ fn exercise(config: Option<ModelConfig>) {
     // What is shown can be read.
     let again = again.unwrap();
     assert_eq!(again.inputs, config.inputs);
-    let tensor = TensorConfig {
-        name: "x".to_owned(),
-        datatype: DataType::Fp32,
-        dims: vec![-1],
-        reshape: None,
-        optional: false,
-    };
-    let signature = Signature {
-        inputs: vec![tensor.clone()],
-        outputs: vec![tensor],
-        max_batch_size: 4,
-        leeway: Leeway::None,
-    };
+    let tensor =
+        TensorConfig { name: "x".to_owned(), datatype: DataType::Fp32, dims: vec![-1], reshape: None, optional: false };
+    let signature =
+        Signature { inputs: vec![tensor.clone()], outputs: vec![tensor], max_batch_size: 4, leeway: Leeway::None };
     let _ = config.clone().complete(&signature);
     let _ = config.place(&[0, 1]);
 }

@@ -13,26 +13,15 @@ use crate::config::{ModelConfig, Origin, VersionPolicy, WarmupData, to_json};
 
 #[test]
 fn the_shown_configuration_has_defaults_and_numbers_and_reads_back() {
-    let config = read(&usual(
-        "dynamic_batching { } version_policy { specific { versions: 3 } }",
-    ));
+    let config = read(&usual("dynamic_batching { } version_policy { specific { versions: 3 } }"));
     let json = to_json(&config.proto).unwrap();
     let shown: serde_json::Value = serde_json::from_slice(&json).unwrap();
     assert_eq!(shown["input"][0]["dims"], serde_json::json!([-1]));
-    assert_eq!(
-        shown["input"][0]["allow_ragged_batch"],
-        serde_json::json!(false)
-    );
+    assert_eq!(shown["input"][0]["allow_ragged_batch"], serde_json::json!(false));
     assert_eq!(shown["input"][0]["data_type"], "TYPE_FP32");
-    assert_eq!(
-        shown["dynamic_batching"]["preferred_batch_size"],
-        serde_json::json!([8])
-    );
+    assert_eq!(shown["dynamic_batching"]["preferred_batch_size"], serde_json::json!([8]));
     assert_eq!(shown["dynamic_batching"]["max_queue_delay_microseconds"], 0);
-    assert_eq!(
-        shown["version_policy"]["specific"]["versions"],
-        serde_json::json!([3])
-    );
+    assert_eq!(shown["version_policy"]["specific"]["versions"], serde_json::json!([3]));
     assert_eq!(shown["instance_group"][0]["name"], "m");
     assert_eq!(shown["instance_group"][0]["count"], 1);
     assert_eq!(shown["optimization"]["input_pinned_memory"]["enable"], true);
@@ -48,16 +37,10 @@ fn the_backend_is_read_from_backend_or_platform() {
     assert_eq!(pytorch.backend, "pytorch");
     assert_eq!(pytorch.default_model_filename.as_deref(), Some("model.pt"));
     assert_eq!(read("backend: 'pytorch'"), pytorch);
-    let guessed = Origin {
-        backend: Some("pytorch"),
-        ..ORIGIN
-    };
+    let guessed = Origin { backend: Some("pytorch"), ..ORIGIN };
     assert_eq!(ModelConfig::from_text("", guessed).unwrap(), pytorch);
     assert_eq!(read("backend: 'onnxruntime'").backend, "onnxruntime");
-    assert_eq!(
-        refusal("name: 'n'"),
-        "must specify 'platform' or 'backend' for 'n'"
-    );
+    assert_eq!(refusal("name: 'n'"), "must specify 'platform' or 'backend' for 'n'");
     let named = read("name: 'n' backend: 'echo'");
     assert!(named.check_directory("n").is_ok());
     assert_eq!(
@@ -72,19 +55,13 @@ fn open_fields_are_filled_from_the_signature() {
     assert_eq!((open.max_batch_size, open.inputs.len()), (None, 0));
     let whole = open.complete(&signature()).unwrap();
     assert_eq!(whole.max_batch_size, Some(16));
-    assert_eq!(
-        (&whole.inputs, &whole.outputs),
-        (&signature().inputs, &signature().outputs)
-    );
+    assert_eq!((&whole.inputs, &whole.outputs), (&signature().inputs, &signature().outputs));
     assert_eq!(whole.proto.max_batch_size, 16);
     assert_eq!(whole.proto.input[0].dims, [-1]);
     let said = read(&usual("")).complete(&signature()).unwrap();
     assert_eq!(said, read(&usual("")));
     let unbatched = read("backend: 'echo' input { name: 'x' data_type: TYPE_BF16 dims: 1 }");
-    assert_eq!(
-        unbatched.complete(&signature()).unwrap().max_batch_size,
-        Some(0)
-    );
+    assert_eq!(unbatched.complete(&signature()).unwrap().max_batch_size, Some(0));
 }
 
 #[test]
@@ -96,14 +73,7 @@ fn completion_checks_what_could_not_be_checked_before() {
     );
     let open = read("backend: 'echo' dynamic_batching { }");
     assert!(open.batching.as_ref().unwrap().preferred.is_empty());
-    assert_eq!(
-        open.complete(&signature())
-            .unwrap()
-            .batching
-            .unwrap()
-            .preferred,
-        [16]
-    );
+    assert_eq!(open.complete(&signature()).unwrap().batching.unwrap().preferred, [16]);
 }
 
 #[test]
@@ -112,21 +82,9 @@ fn version_policies_choose() {
     let cases = [
         ("", VersionPolicy::Latest(1), vec![7]),
         ("version_policy { }", VersionPolicy::All, vec![1, 3, 7]),
-        (
-            "version_policy { latest { } }",
-            VersionPolicy::Latest(1),
-            vec![7],
-        ),
-        (
-            "version_policy { latest { num_versions: 2 } }",
-            VersionPolicy::Latest(2),
-            vec![3, 7],
-        ),
-        (
-            "version_policy: { all { } }",
-            VersionPolicy::All,
-            vec![1, 3, 7],
-        ),
+        ("version_policy { latest { } }", VersionPolicy::Latest(1), vec![7]),
+        ("version_policy { latest { num_versions: 2 } }", VersionPolicy::Latest(2), vec![3, 7]),
+        ("version_policy: { all { } }", VersionPolicy::All, vec![1, 3, 7]),
         (
             "version_policy { specific { versions: [ 1, 9 ] } }",
             VersionPolicy::Specific(BTreeSet::from([1, 9])),
@@ -136,10 +94,7 @@ fn version_policies_choose() {
     for (text, policy, chosen) in cases {
         let config = read(&usual(text));
         assert_eq!(config.version_policy, policy, "{text}");
-        assert_eq!(
-            config.version_policy.choose(&there),
-            BTreeSet::from_iter(chosen)
-        );
+        assert_eq!(config.version_policy.choose(&there), BTreeSet::from_iter(chosen));
     }
 }
 
@@ -157,16 +112,10 @@ fn batching_keeps_every_field() {
     let batching = config.batching.unwrap();
     assert_eq!(batching.preferred, [4, 8]);
     assert_eq!(batching.max_delay, Duration::from_micros(500));
-    assert_eq!(
-        (batching.priority_levels, batching.default_priority_level),
-        (3, 2)
-    );
+    assert_eq!((batching.priority_levels, batching.default_priority_level), (3, 2));
     assert!(!batching.preserve_ordering);
     assert_eq!(batching.queue.timeout_action, TimeoutAction::Delay);
-    assert_eq!(
-        batching.queue.default_timeout,
-        Some(Duration::from_micros(7))
-    );
+    assert_eq!(batching.queue.default_timeout, Some(Duration::from_micros(7)));
     assert_eq!(batching.queue.max_queue_size, 9);
     let own = &batching.level_queues[&3];
     assert!(own.allow_timeout_override && own.default_timeout.is_none());
@@ -194,27 +143,18 @@ fn instances_are_placed() {
         let placed = read(&usual(text)).place(gpus);
         placed.map(|config| {
             let groups = config.instance_groups.iter();
-            groups
-                .flat_map(|group| group.devices().collect::<Vec<_>>())
-                .collect::<Vec<_>>()
+            groups.flat_map(|group| group.devices().collect::<Vec<_>>()).collect::<Vec<_>>()
         })
     };
     let (cpu, cuda) = (Device::Cpu, Device::Cuda);
     assert_eq!(read(&usual("")).instance_groups[0].kind, DeviceKind::Auto);
     let unnamed = read(&usual("instance_group { } instance_group { name: 'g' }"));
-    let names = unnamed
-        .proto
-        .instance_group
-        .iter()
-        .map(|group| &*group.name);
+    let names = unnamed.proto.instance_group.iter().map(|group| &*group.name);
     assert_eq!(names.collect::<Vec<_>>(), ["m_0", "g"]);
     assert_eq!(devices("", &[]).unwrap(), [cpu]);
     assert_eq!(devices("", &[0, 1]).unwrap(), [cuda(0), cuda(1)]);
     let two_each = "instance_group [ { kind: KIND_GPU count: 2 } ]";
-    assert_eq!(
-        devices(two_each, &[0, 3]).unwrap(),
-        [cuda(0), cuda(0), cuda(3), cuda(3)]
-    );
+    assert_eq!(devices(two_each, &[0, 3]).unwrap(), [cuda(0), cuda(0), cuda(3), cuda(3)]);
     let mixed = "instance_group { kind: KIND_CPU count: 2 } instance_group { gpus: 1 }";
     assert_eq!(devices(mixed, &[0, 1]).unwrap(), [cpu, cpu, cuda(1)]);
     assert_eq!(
@@ -222,9 +162,7 @@ fn instances_are_placed() {
         "instance group m_0 of model m has kind KIND_GPU but no GPUs are available"
     );
     assert_eq!(
-        devices("instance_group { name: 'g' gpus: 5 }", &[0, 1])
-            .unwrap_err()
-            .to_string(),
+        devices("instance_group { name: 'g' gpus: 5 }", &[0, 1]).unwrap_err().to_string(),
         "instance group g of model m specifies invalid or unsupported gpu id 5. GPUs that can be \
          used are: 0, 1"
     );
@@ -238,9 +176,7 @@ fn warmups_are_read() {
          { name: 'f' batch_size: 1
            inputs { key: 'x' value: { data_type: TYPE_FP32 dims: 4 input_data_file: 'a/b' } } } ]",
     ));
-    let [zero, file] = config.warmups.as_slice() else {
-        panic!("two")
-    };
+    let [zero, file] = config.warmups.as_slice() else { panic!("two") };
     assert_eq!((zero.batch_size, zero.count, file.count), (4, 3, 1));
     assert_eq!(zero.inputs["x"].data, WarmupData::Zero);
     assert_eq!(zero.inputs["x"].shape.dims(), [16]);

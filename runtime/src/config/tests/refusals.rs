@@ -16,15 +16,7 @@ fn hints_pass() {
          response_cache { enable: true }
          runtime: 'libtriton_pytorch.so'",
     ));
-    assert!(
-        !config
-            .proto
-            .optimization
-            .unwrap()
-            .input_pinned_memory
-            .unwrap()
-            .enable
-    );
+    assert!(!config.proto.optimization.unwrap().input_pinned_memory.unwrap().enable);
 }
 
 #[test]
@@ -39,50 +31,20 @@ fn unsupported_features_are_refused_by_name() {
         ("runtime: 'model.py'", "runtime 'model.py'"),
         ("batch_input { }", "batch_input"),
         ("batch_output { }", "batch_output"),
-        (
-            "cc_model_filenames { key: '8.0' value: 'm' }",
-            "cc_model_filenames",
-        ),
-        (
-            "model_repository_agents { agents { } }",
-            "model_repository_agents",
-        ),
+        ("cc_model_filenames { key: '8.0' value: 'm' }", "cc_model_filenames"),
+        ("model_repository_agents { agents { } }", "model_repository_agents"),
         (
             "model_operations { op_library_filename: 'a.so' }",
             "model_operations.op_library_filename of another backend than pytorch",
         ),
-        (
-            "input { name: 'i' allow_ragged_batch: true }",
-            "allow_ragged_batch of input 'i'",
-        ),
-        (
-            "input { name: 'i' is_shape_tensor: true }",
-            "is_shape_tensor of input 'i'",
-        ),
-        (
-            "input { name: 'i' is_non_linear_format_io: true }",
-            "is_non_linear_format_io of input 'i'",
-        ),
-        (
-            "output { name: 'o' is_shape_tensor: true }",
-            "is_shape_tensor of output 'o'",
-        ),
-        (
-            "output { name: 'o' is_non_linear_format_io: true }",
-            "is_non_linear_format_io of output 'o'",
-        ),
-        (
-            "instance_group { name: 'g' kind: KIND_MODEL }",
-            "kind KIND_MODEL of instance_group 'g'",
-        ),
-        (
-            "instance_group { name: 'g' passive: true }",
-            "passive of instance_group 'g'",
-        ),
-        (
-            "instance_group { name: 'g' secondary_devices { } }",
-            "secondary_devices of instance_group 'g'",
-        ),
+        ("input { name: 'i' allow_ragged_batch: true }", "allow_ragged_batch of input 'i'"),
+        ("input { name: 'i' is_shape_tensor: true }", "is_shape_tensor of input 'i'"),
+        ("input { name: 'i' is_non_linear_format_io: true }", "is_non_linear_format_io of input 'i'"),
+        ("output { name: 'o' is_shape_tensor: true }", "is_shape_tensor of output 'o'"),
+        ("output { name: 'o' is_non_linear_format_io: true }", "is_non_linear_format_io of output 'o'"),
+        ("instance_group { name: 'g' kind: KIND_MODEL }", "kind KIND_MODEL of instance_group 'g'"),
+        ("instance_group { name: 'g' passive: true }", "passive of instance_group 'g'"),
+        ("instance_group { name: 'g' secondary_devices { } }", "secondary_devices of instance_group 'g'"),
     ];
     for (text, feature) in cases {
         let sentence = format!("model 'm': {feature} is not supported by weir");
@@ -95,27 +57,15 @@ fn tensors_are_refused_in_tritons_words() {
     let input = |fields: &str| format!("backend: 'echo' input {{ {fields} }}");
     let good = "name: 'x' data_type: TYPE_FP32";
     let cases = [
-        (
-            input("data_type: TYPE_FP32 dims: 1"),
-            "must specify 'name' for ''",
-        ),
-        (
-            input("name: 'x' dims: 1"),
-            "must specify 'data_type' for 'x'",
-        ),
+        (input("data_type: TYPE_FP32 dims: 1"), "must specify 'name' for ''"),
+        (input("name: 'x' dims: 1"), "must specify 'data_type' for 'x'"),
         (input(good), "must specify 'dims' for 'x'"),
         (
             input(&format!("{good} dims: 0")),
             "dimension must be integer >= 1, or -1 to indicate a variable-size dimension for 'x'",
         ),
-        (
-            input(&format!("{good} dims: [ 4294967296, 4294967296 ]")),
-            "'dims' are too large for 'x'",
-        ),
-        (
-            input(&format!("{good} dims: [ 2, 3 ] format: FORMAT_NHWC")),
-            "NHWC/NCHW require 3 dims for 'x'",
-        ),
+        (input(&format!("{good} dims: [ 4294967296, 4294967296 ]")), "'dims' are too large for 'x'"),
+        (input(&format!("{good} dims: [ 2, 3 ] format: FORMAT_NHWC")), "NHWC/NCHW require 3 dims for 'x'"),
         (
             input(&format!("{good} dims: 4 reshape {{ shape: [ 2, 3 ] }}")),
             "has different size for dims and reshape for 'x'",
@@ -134,10 +84,7 @@ fn tensors_are_refused_in_tritons_words() {
             "cannot have empty reshape for non-batching model as scalar tensors are not supported \
              for 'x'",
         ),
-        (
-            usual("input { name: 'x' data_type: TYPE_FP32 dims: 1 }"),
-            "must have a unique 'name' for 'x'",
-        ),
+        (usual("input { name: 'x' data_type: TYPE_FP32 dims: 1 }"), "must have a unique 'name' for 'x'"),
     ];
     for (text, what) in cases {
         assert_eq!(refusal(&text), format!("model input {what} of model 'm'"));
@@ -147,22 +94,10 @@ fn tensors_are_refused_in_tritons_words() {
 #[test]
 fn batching_is_refused_in_tritons_words() {
     let cases = [
-        (
-            "preferred_batch_size: 0",
-            "dynamic batching preferred size must be positive for m",
-        ),
-        (
-            "preferred_batch_size: 9",
-            "dynamic batching preferred size must be <= max batch size for m",
-        ),
-        (
-            "priority_levels: 2",
-            "default priority level must be in range [1, 2] for m",
-        ),
-        (
-            "priority_levels: 2 default_priority_level: 3",
-            "default priority level must be in range [1, 2] for m",
-        ),
+        ("preferred_batch_size: 0", "dynamic batching preferred size must be positive for m"),
+        ("preferred_batch_size: 9", "dynamic batching preferred size must be <= max batch size for m"),
+        ("priority_levels: 2", "default priority level must be in range [1, 2] for m"),
+        ("priority_levels: 2 default_priority_level: 3", "default priority level must be in range [1, 2] for m"),
         (
             "priority_levels: 2 default_priority_level: 1 priority_queue_policy { key: 3 value { } }",
             "priority queue policy must have priority level in range [1, 2] for m",
@@ -191,12 +126,9 @@ fn policies_that_can_have_no_effect_pass() {
         config.batching.unwrap()
     };
     let delayed = "value { timeout_action: DELAY default_timeout_microseconds: 1 }";
-    let of_no_level = batching(&format!(
-        "preserve_ordering: true priority_queue_policy {{ key: 1 {delayed} }}"
-    ));
+    let of_no_level = batching(&format!("preserve_ordering: true priority_queue_policy {{ key: 1 {delayed} }}"));
     assert!(of_no_level.level_queues.is_empty());
-    let of_no_timeout =
-        batching("preserve_ordering: true default_queue_policy { timeout_action: DELAY }");
+    let of_no_timeout = batching("preserve_ordering: true default_queue_policy { timeout_action: DELAY }");
     assert!(of_no_timeout.preserve_ordering);
 }
 
@@ -207,10 +139,7 @@ fn instance_groups_and_files_are_refused_by_name() {
             "instance_group { kind: KIND_CPU gpus: 0 }",
             "instance group m_0 of model m has kind KIND_CPU but specifies one or more GPUs",
         ),
-        (
-            "instance_group { count: -1 }",
-            "instance group m_0 of model m has count -1, which must be at least 1",
-        ),
+        ("instance_group { count: -1 }", "instance group m_0 of model m has count -1, which must be at least 1"),
         (
             "instance_group { count: 1025 }",
             "model m has 1025 instances in its groups, which is over 1024: lower their count",
@@ -262,13 +191,9 @@ fn metric_tags_that_break_the_metrics_are_refused() {
 fn warmups_are_bounded_together() {
     let one = "inputs { key: 'x' value { data_type: TYPE_FP32 dims: 1 zero_data: true } }";
     let warmup = |count: u32| format!("model_warmup {{ name: 'w' count: {count} {one} }}");
-    for (text, runs) in [
-        (warmup(4_294_967_295), "4294967295"),
-        (warmup(5_000) + &warmup(5_000) + &warmup(0), "10001"),
-    ] {
-        let told = format!(
-            "model m has {runs} runs in its warm-ups, which is over 10000: lower their count"
-        );
+    for (text, runs) in [(warmup(4_294_967_295), "4294967295"), (warmup(5_000) + &warmup(5_000) + &warmup(0), "10001")]
+    {
+        let told = format!("model m has {runs} runs in its warm-ups, which is over 10000: lower their count");
         assert_eq!(refusal(&usual(&text)), told);
     }
 }
@@ -276,48 +201,29 @@ fn warmups_are_bounded_together() {
 #[test]
 fn a_platform_of_another_backend_is_refused() {
     let text = "backend: 'pytorch' platform: 'onnxruntime_onnx'";
-    let sentence =
-        "unexpected 'platform' and 'backend' pair, got: onnxruntime_onnx, pytorch for model 'm'";
+    let sentence = "unexpected 'platform' and 'backend' pair, got: onnxruntime_onnx, pytorch for model 'm'";
     assert_eq!(refusal(text), sentence);
-    assert_eq!(
-        read("backend: 'pytorch' platform: 'pytorch_libtorch'").backend,
-        "pytorch"
-    );
+    assert_eq!(read("backend: 'pytorch' platform: 'pytorch_libtorch'").backend, "pytorch");
 }
 
 #[test]
 fn warmups_are_refused_by_name() {
     let one = |fields: &str| format!("inputs {{ key: 'x' value {{ {fields} }} }}");
     let cases = [
-        (
-            "batch_size: 9".to_owned(),
-            "has batch_size 9, which is over max_batch_size",
-        ),
+        ("batch_size: 9".to_owned(), "has batch_size 9, which is over max_batch_size"),
         (
             one("data_type: TYPE_FP32 dims: 268435457 zero_data: true"),
             "has input 'x' of 1073741828 bytes, which is over 1073741824",
         ),
         (
-            format!(
-                "batch_size: 4 {}",
-                one("data_type: TYPE_INT64 dims: 134217728 random_data: true")
-            ),
+            format!("batch_size: 4 {}", one("data_type: TYPE_INT64 dims: 134217728 random_data: true")),
             "has input 'x' of 4294967296 bytes, which is over 1073741824",
         ),
         (String::new(), "has no inputs"),
-        (
-            "inputs { key: 'z' value { } }".to_owned(),
-            "has unknown input 'z'",
-        ),
+        ("inputs { key: 'z' value { } }".to_owned(), "has unknown input 'z'"),
         (one(""), "has input 'x' without data_type"),
-        (
-            one("data_type: TYPE_FP32 dims: -1"),
-            "has input 'x' with bad dims: shape [-1] has the negative dimension -1",
-        ),
-        (
-            one("data_type: TYPE_FP32 dims: 1"),
-            "has input 'x' without zero_data, random_data or input_data_file",
-        ),
+        (one("data_type: TYPE_FP32 dims: -1"), "has input 'x' with bad dims: shape [-1] has the negative dimension -1"),
+        (one("data_type: TYPE_FP32 dims: 1"), "has input 'x' without zero_data, random_data or input_data_file"),
         (
             one("data_type: TYPE_FP32 input_data_file: '..'"),
             "has input 'x' with bad data: model 'm': input_data_file '..' must be a relative path \
@@ -332,38 +238,21 @@ fn warmups_are_refused_by_name() {
 
 #[test]
 fn padding_is_refused_by_name() {
-    let pad = |key: &str, value: &str| {
-        format!("parameters {{ key: 'PADDING_{key}' value {{ string_value: '{value}' }} }}")
-    };
+    let pad =
+        |key: &str, value: &str| format!("parameters {{ key: 'PADDING_{key}' value {{ string_value: '{value}' }} }}");
     let both = |value: &str| pad("BUCKETS", "4") + &pad("VALUES", value);
     let cases = [
         (pad("VALUES", "x=1"), "VALUES", "needs 'PADDING_BUCKETS'"),
-        (
-            pad("BUCKETS", "4,2"),
-            "BUCKETS",
-            "must be ascending lengths, such as '16,32,64'",
-        ),
-        (
-            pad("BUCKETS", "0,4"),
-            "BUCKETS",
-            "must be ascending lengths, such as '16,32,64'",
-        ),
-        (
-            pad("BUCKETS", ""),
-            "BUCKETS",
-            "must be ascending lengths, such as '16,32,64'",
-        ),
+        (pad("BUCKETS", "4,2"), "BUCKETS", "must be ascending lengths, such as '16,32,64'"),
+        (pad("BUCKETS", "0,4"), "BUCKETS", "must be ascending lengths, such as '16,32,64'"),
+        (pad("BUCKETS", ""), "BUCKETS", "must be ascending lengths, such as '16,32,64'"),
         (
             pad("BUCKETS", "16,1000000000000"),
             "BUCKETS",
             "has the length 1000000000000, with which a row has over 1073741824 bytes",
         ),
         (both("x"), "VALUES", "has 'x', expected INPUT=NUMBER"),
-        (
-            both("x=inf"),
-            "VALUES",
-            "has 'x=inf', expected INPUT=NUMBER",
-        ),
+        (both("x=inf"), "VALUES", "has 'x=inf', expected INPUT=NUMBER"),
         (both("z=1"), "VALUES", "names unknown input 'z'"),
         (both("x=1,x=2"), "VALUES", "names input 'x' twice"),
     ];

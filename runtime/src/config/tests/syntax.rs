@@ -32,10 +32,7 @@ fn json_reads_like_text() {
     let json = r#"{"backend": "echo", "max_batch_size": 8,
         "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": ["-1"]}],
         "output": [{"name": "y", "dataType": 11, "dims": [4]}]}"#;
-    assert_eq!(
-        ModelConfig::from_json(json, ORIGIN).unwrap(),
-        read(&usual(""))
-    );
+    assert_eq!(ModelConfig::from_json(json, ORIGIN).unwrap(), read(&usual("")));
 }
 
 #[test]
@@ -43,15 +40,9 @@ fn maps_in_braces_without_entries_are_empty() {
     let plain = read(&usual(""));
     for field in ["cc_model_filenames", "metric_tags", "parameters"] {
         assert_eq!(read(&usual(&format!("{field}: {{}}"))), plain, "{field}");
-        assert_eq!(
-            read(&usual(&format!("{field} {{ }} {field} {{ }}"))),
-            plain,
-            "{field}"
-        );
+        assert_eq!(read(&usual(&format!("{field} {{ }} {field} {{ }}"))), plain, "{field}");
     }
-    let named = read(&usual(
-        "metric_tags {} metric_tags { key: 'team' value: 'a' }",
-    ));
+    let named = read(&usual("metric_tags {} metric_tags { key: 'team' value: 'a' }"));
     assert_eq!(named.metric_tags["_team"], "a");
 }
 
@@ -59,10 +50,7 @@ fn maps_in_braces_without_entries_are_empty() {
 fn what_the_config_endpoint_prints_can_be_given_again() {
     let printed = String::from_utf8(to_json(&read(&usual("")).proto).unwrap()).unwrap();
     assert!(printed.contains("\"cc_model_filenames\":{}"), "{printed}");
-    assert_eq!(
-        ModelConfig::from_json(&printed, ORIGIN).unwrap(),
-        read(&usual(""))
-    );
+    assert_eq!(ModelConfig::from_json(&printed, ORIGIN).unwrap(), read(&usual("")));
 }
 
 #[test]
@@ -88,14 +76,8 @@ fn syntax_errors_have_a_position_and_a_suggestion() {
             "config.pbtxt:1:1: field 'zzzzzzzzzzzzzz' not found for message \
              'inference.ModelConfig'",
         ),
-        (
-            "max_batch_size: 'eight'",
-            "config.pbtxt:1:17: expected an integer, but found '\"eight\"'",
-        ),
-        (
-            "input {",
-            "config.pbtxt:1:8: expected '}' or a field name, but reached end of input",
-        ),
+        ("max_batch_size: 'eight'", "config.pbtxt:1:17: expected an integer, but found '\"eight\"'"),
+        ("input {", "config.pbtxt:1:8: expected '}' or a field name, but reached end of input"),
         ("backend: 'é", "config.pbtxt:1:12: expected"),
         (
             "dynamic_batching { } sequence_batching { }",
@@ -132,23 +114,11 @@ fn json_errors_have_a_position_and_a_suggestion() {
             "config.pbtxt:1:22: unrecognized field name 'data_typ'; did you mean 'data_type'?",
         ),
         // Statistics have a field of this name, configurations do not.
-        (
-            "{\"queu\": 1}",
-            "config.pbtxt:1:7: unrecognized field name 'queu'",
-        ),
-        (
-            "{\"foo\": 1}",
-            "config.pbtxt:1:6: unrecognized field name 'foo'",
-        ),
-        (
-            "{\"name\": 1}",
-            "config.pbtxt:1:10: invalid type: integer `1`, expected a string",
-        ),
+        ("{\"queu\": 1}", "config.pbtxt:1:7: unrecognized field name 'queu'"),
+        ("{\"foo\": 1}", "config.pbtxt:1:6: unrecognized field name 'foo'"),
+        ("{\"name\": 1}", "config.pbtxt:1:10: invalid type: integer `1`, expected a string"),
         ("{} x", "config.pbtxt:1:4: trailing characters"),
-        (
-            "[]",
-            "config.pbtxt:1:0: invalid type: sequence, expected a map",
-        ),
+        ("[]", "config.pbtxt:1:0: invalid type: sequence, expected a map"),
         ("", "config.pbtxt:1:0: EOF while parsing a value"),
     ];
     for (json, sentence) in cases {

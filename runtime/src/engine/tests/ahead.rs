@@ -5,8 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use crate::backend::{
-    Answer, Batch, Device, Instance, LoadError, Model, ModelError, Overlap, Pending, Signature,
-    Started,
+    Answer, Batch, Device, Instance, LoadError, Model, ModelError, Overlap, Pending, Signature, Started,
 };
 use crate::engine::Engine;
 use crate::error::ServeError;
@@ -65,10 +64,7 @@ impl Instance for SlowInstance {
         if batch.rows > 4 {
             return Err(ModelError::OutOfMemory("more than 4 rows".to_owned()));
         }
-        Ok(Started::Pending(Box::new(Copied {
-            device: Arc::clone(&self.0),
-            answer: add_one(batch),
-        })))
+        Ok(Started::Pending(Box::new(Copied { device: Arc::clone(&self.0), answer: add_one(batch) })))
     }
 }
 
@@ -98,15 +94,8 @@ impl Test {
                 alone: Arc::clone(&fake.runs),
             }),
         });
-        let running = Running {
-            engine: Arc::new(Engine::start(fake.spec(), &model).unwrap()),
-            runs: fake.runs,
-        };
-        Self {
-            running,
-            started,
-            verdicts,
-        }
+        let running = Running { engine: Arc::new(Engine::start(fake.spec(), &model).unwrap()), runs: fake.runs };
+        Self { running, started, verdicts }
     }
 
     fn next_start(&self) -> usize {

@@ -106,9 +106,7 @@ async fn two_instances_keep_the_order_of_admission() {
     let first = running.ask(0);
     blocker.entered();
     let second = running.ask(1);
-    running
-        .until(|running| running.engine.snapshot().success.count == 1)
-        .await;
+    running.until(|running| running.engine.snapshot().success.count == 1).await;
     // It has run, and waits for the one before it.
     assert!(!second.is_finished());
     blocker.open();

@@ -39,11 +39,7 @@ fn two_best() -> InferRequest {
 
 #[test]
 fn many_scores_are_looked_through_off_the_reactor() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(1)
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
     runtime.block_on(async {
         let (open, gate) = channel::<()>();
         let busy = tokio::task::spawn_blocking(move || gate.recv());

@@ -1,9 +1,6 @@
 //! Requests that end before their answer, and engines that end before their requests.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "a deadline is a moment of the caller's clock"
-)]
+#![expect(clippy::disallowed_methods, reason = "a deadline is a moment of the caller's clock")]
 
 use std::time::{Duration, Instant};
 
@@ -15,11 +12,7 @@ use crate::statistics::Reason;
 use super::fake::{Blocker, Fake, Running, add_one, request};
 
 /// An engine whose runs wait for the blocker, with one request in its first.
-async fn held() -> (
-    Running,
-    Blocker,
-    tokio::task::JoinHandle<Result<Vec<i32>, ServeError>>,
-) {
+async fn held() -> (Running, Blocker, tokio::task::JoinHandle<Result<Vec<i32>, ServeError>>) {
     let (blocker, pass) = Blocker::new();
     let running = Fake::new(move |batch| {
         pass(batch.rows);
@@ -62,9 +55,7 @@ async fn who_leaves_the_queue_is_not_run() {
     assert_eq!(first.await.unwrap(), Ok(vec![1]));
     running.engine.drain().await;
     assert_eq!(*running.runs.lock(), [1]);
-    let canceled = Reason::ALL
-        .iter()
-        .position(|reason| *reason == Reason::Canceled);
+    let canceled = Reason::ALL.iter().position(|reason| *reason == Reason::Canceled);
     assert_eq!(running.engine.snapshot().failures[canceled.unwrap()], 1);
 }
 
@@ -119,7 +110,5 @@ async fn an_engine_that_is_dropped_ends_its_threads() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), gone)
-        .await
-        .unwrap();
+    tokio::time::timeout(Duration::from_secs(20), gone).await.unwrap();
 }

@@ -9,9 +9,7 @@ use crate::error::ServeError;
 use crate::statistics::Reason;
 use weir_protocol::{Code, Coded};
 
-use super::fake::{
-    Blocker, Fake, Running, add_one, answer, inputs, request, sample, values, warm_up_on_zeros,
-};
+use super::fake::{Blocker, Fake, Running, add_one, answer, inputs, request, sample, values, warm_up_on_zeros};
 
 const POISON: i32 = 13;
 
@@ -69,9 +67,7 @@ async fn one_bad_request_fails_alone() {
     assert_eq!(*running.runs.lock(), [1, 8, 1, 1, 1, 1, 1, 1, 1, 1]);
     let snapshot = running.engine.snapshot();
     assert_eq!((snapshot.success.count, snapshot.fail.count), (8, 1));
-    let backend = Reason::ALL
-        .iter()
-        .position(|reason| *reason == Reason::Backend);
+    let backend = Reason::ALL.iter().position(|reason| *reason == Reason::Backend);
     assert_eq!(snapshot.failures[backend.unwrap()], 1);
 }
 
@@ -105,8 +101,7 @@ async fn a_batch_too_large_for_the_device_runs_in_halves() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_single_request_too_large_says_so() {
-    let running =
-        Fake::new(|_| Err(ModelError::OutOfMemory("8 GiB wanted".to_owned()))).start(|_| {});
+    let running = Fake::new(|_| Err(ModelError::OutOfMemory("8 GiB wanted".to_owned()))).start(|_| {});
     let error = running.infer(request(&[1])).await.unwrap_err();
     assert_eq!(error.to_string(), "out of memory: 8 GiB wanted");
     assert_eq!(error.code(), Code::Internal);
@@ -115,22 +110,10 @@ async fn a_single_request_too_large_says_so() {
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_of_the_wrong_form_fail_their_requests_alone() {
     for (broken, says) in [
-        (
-            answer(&[1, 1], &[7]),
-            "has not one row for each of the batch's 2",
-        ),
-        (
-            answer(&[3, 1], &[7; 3]),
-            "has not one row for each of the batch's 2",
-        ),
+        (answer(&[1, 1], &[7]), "has not one row for each of the batch's 2"),
+        (answer(&[3, 1], &[7; 3]), "has not one row for each of the batch's 2"),
         (answer(&[2], &[7; 2]), ""),
-        (
-            Answer {
-                outputs: Vec::new(),
-                ..answer(&[1], &[7])
-            },
-            "the model returned no output 'y'",
-        ),
+        (Answer { outputs: Vec::new(), ..answer(&[1], &[7]) }, "the model returned no output 'y'"),
     ] {
         let running = Fake::new(move |batch| {
             if inputs(batch) == [POISON; 2] {
@@ -141,10 +124,7 @@ async fn answers_of_the_wrong_form_fail_their_requests_alone() {
         .start(|_| {});
         let bad = running.infer(request(&[POISON; 2])).await;
         match bad {
-            Err(error) => assert!(
-                !says.is_empty() && error.to_string().contains(says),
-                "{error}"
-            ),
+            Err(error) => assert!(!says.is_empty() && error.to_string().contains(says), "{error}"),
             Ok(got) => assert_eq!((says, values(&got)), ("", vec![7; 2])),
         }
         assert_eq!(values(&running.infer(request(&[1])).await.unwrap()), [2]);
@@ -217,16 +197,10 @@ impl Model for Unmakeable {
 
 #[test]
 fn an_instance_that_cannot_be_made_fails_the_load() {
-    for (panics, says) in [
-        (false, "the device is full"),
-        (true, "the instance panicked: no such device"),
-    ] {
+    for (panics, says) in [(false, "the device is full"), (true, "the instance panicked: no such device")] {
         let fake = Fake::new(add_one);
         let spec = fake.spec();
-        let model: Arc<dyn Model> = Arc::new(Unmakeable {
-            signature: fake.signature,
-            panics,
-        });
+        let model: Arc<dyn Model> = Arc::new(Unmakeable { signature: fake.signature, panics });
         let error = Engine::start(spec, &model).map(drop).unwrap_err();
         assert_eq!(error.to_string(), says);
     }

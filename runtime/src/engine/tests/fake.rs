@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use crate::backend::{
-    Affinity, Answer, Batch, Device, Instance, Leeway, LoadError, Model, ModelError, Part,
-    Signature, TensorConfig, Timing, WarmUp, WarmUpInput,
+    Affinity, Answer, Batch, Device, Instance, Leeway, LoadError, Model, ModelError, Part, Signature, TensorConfig,
+    Timing, WarmUp, WarmUpInput,
 };
 use crate::engine::{Engine, EngineSpec, Inferred, Sample, WarmUpPlan};
 use crate::error::ServeError;
@@ -41,9 +41,7 @@ struct FakeInstance {
 
 impl Fake {
     /// `y = script(x)`, INT32, one element a row.
-    pub(crate) fn new(
-        script: impl Fn(&Batch) -> Result<Answer, ModelError> + Send + Sync + 'static,
-    ) -> Self {
+    pub(crate) fn new(script: impl Fn(&Batch) -> Result<Answer, ModelError> + Send + Sync + 'static) -> Self {
         Self {
             signature: Signature {
                 inputs: vec![tensor("x", &[1])],
@@ -60,16 +58,10 @@ impl Fake {
     pub(crate) fn start(self, change: impl FnOnce(&mut EngineSpec)) -> Running {
         let runs = Arc::clone(&self.runs);
         let engine = self.try_start(change).unwrap();
-        Running {
-            engine: Arc::new(engine),
-            runs,
-        }
+        Running { engine: Arc::new(engine), runs }
     }
 
-    pub(crate) fn try_start(
-        self,
-        change: impl FnOnce(&mut EngineSpec),
-    ) -> Result<Engine, LoadError> {
+    pub(crate) fn try_start(self, change: impl FnOnce(&mut EngineSpec)) -> Result<Engine, LoadError> {
         let mut spec = self.spec();
         change(&mut spec);
         let model: Arc<dyn Model> = Arc::new(self);
@@ -78,20 +70,12 @@ impl Fake {
 
     pub(crate) fn spec(&self) -> EngineSpec {
         EngineSpec {
-            interface: Interface {
-                model: "m".to_owned(),
-                signature: self.signature.clone(),
-                padding: None,
-            },
+            interface: Interface { model: "m".to_owned(), signature: self.signature.clone(), padding: None },
             version: 1,
             policy: Policy::new(self.signature.max_batch_size),
             devices: vec![Device::Cpu],
             labels: vec![Vec::new()],
-            warm_up: WarmUpPlan {
-                samples: Vec::new(),
-                sizes: WarmUp::Needless,
-                budget: Duration::ZERO,
-            },
+            warm_up: WarmUpPlan { samples: Vec::new(), sizes: WarmUp::Needless, budget: Duration::ZERO },
         }
     }
 }
@@ -150,8 +134,7 @@ impl Running {
 
     /// Waits until that many requests are queued.
     pub(crate) async fn queued(&self, count: u64) {
-        self.until(|running| running.engine.snapshot().pending == count)
-            .await;
+        self.until(|running| running.engine.snapshot().pending == count).await;
     }
 
     pub(crate) async fn until(&self, reached: impl Fn(&Self) -> bool) {
@@ -229,11 +212,7 @@ pub(crate) fn request_of(inputs: &[(&str, &[i64], &[i32])]) -> InferRequest {
 }
 
 fn bytes(values: &[i32]) -> Bytes {
-    values
-        .iter()
-        .flat_map(|value| value.to_le_bytes())
-        .collect::<Vec<_>>()
-        .into()
+    values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>().into()
 }
 
 pub(crate) fn numbers(data: &[u8]) -> Vec<i32> {
@@ -256,11 +235,7 @@ pub(crate) fn inputs(batch: &Batch) -> Vec<i32> {
 pub(crate) fn answer(shape: &[i64], values: &[i32]) -> Answer {
     let shape = Shape::new(shape).unwrap();
     let y = Tensor::new("y".to_owned(), DataType::Int32, shape, bytes(values)).unwrap();
-    Answer {
-        outputs: vec![y],
-        parameters: Vec::new(),
-        timing: Timing::default(),
-    }
+    Answer { outputs: vec![y], parameters: Vec::new(), timing: Timing::default() }
 }
 
 /// `y = x + 1`.
@@ -270,37 +245,17 @@ pub(crate) fn add_one(batch: &Batch) -> Result<Answer, ModelError> {
 }
 
 pub(crate) fn padding(buckets: &[usize], pad: f64) -> Padding {
-    Padding {
-        buckets: buckets.to_vec(),
-        values: [("x".to_owned(), pad)].into(),
-    }
+    Padding { buckets: buckets.to_vec(), values: [("x".to_owned(), pad)].into() }
 }
 
 /// Warm-up runs of `x = 0`, in batches of up to that many rows.
 pub(crate) fn warm_up_on_zeros(most_rows: usize) -> WarmUp {
-    let row = Part {
-        shape: Shape::new(&[1]).unwrap(),
-        datatype: DataType::Int32,
-        data: bytes(&[0]),
-    };
-    WarmUp::On(Arc::new([WarmUpInput {
-        length: None,
-        row: vec![Some(row)],
-        most_rows,
-    }]))
+    let row = Part { shape: Shape::new(&[1]).unwrap(), datatype: DataType::Int32, data: bytes(&[0]) };
+    WarmUp::On(Arc::new([WarmUpInput { length: None, row: vec![Some(row)], most_rows }]))
 }
 
 /// A warm-up sample of one row of `x`.
 pub(crate) fn sample(interface: &Interface, x: i32) -> Sample {
-    let accepted = interface
-        .accept(
-            request(&[x]),
-            &SharedMemory::new(None, ByteBudget::default()),
-        )
-        .unwrap();
-    Sample {
-        name: "first".to_owned(),
-        count: 2,
-        job: Arc::new(accepted.job),
-    }
+    let accepted = interface.accept(request(&[x]), &SharedMemory::new(None, ByteBudget::default())).unwrap();
+    Sample { name: "first".to_owned(), count: 2, job: Arc::new(accepted.job) }
 }

@@ -134,10 +134,7 @@ async fn one_runs_as(time: Duration, at_once: i32, batches: &[usize]) -> bool {
         for answer in asked {
             answer.await.unwrap().unwrap();
         }
-        let here = threads
-            .lock()
-            .iter()
-            .all(|ran| *ran == thread::current().id());
+        let here = threads.lock().iter().all(|ran| *ran == thread::current().id());
         if here && *running.runs.lock() == batches {
             return true;
         }

@@ -13,9 +13,7 @@ type Seen = Arc<Mutex<Vec<Vec<Vec<i64>>>>>;
 
 fn shapes(batch: &Batch) -> Vec<Vec<i64>> {
     let columns = batch.columns.iter();
-    columns
-        .map(|column| column.shape.signed().collect())
-        .collect()
+    columns.map(|column| column.shape.signed().collect()).collect()
 }
 
 /// The padded tensor, as a backend makes it.

@@ -1,9 +1,6 @@
 //! Batches that do not end.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "how old a batch is depends on the caller's clock"
-)]
+#![expect(clippy::disallowed_methods, reason = "how old a batch is depends on the caller's clock")]
 
 use std::time::{Duration, Instant};
 
@@ -64,9 +61,7 @@ async fn a_batch_is_stuck_after_its_limit_and_nobody_waits_for_it_any_more() {
 
     // It ends after all: whoever comes then is served.
     blocker.open();
-    running
-        .until(|running| running.look_after(0).is_empty())
-        .await;
+    running.until(|running| running.look_after(0).is_empty()).await;
     assert_eq!(running.ask(1).await.unwrap(), Ok(vec![2]));
 }
 

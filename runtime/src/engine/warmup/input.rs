@@ -18,28 +18,12 @@ pub(super) fn job(interface: &Interface, input: &WarmUpInput, rows: usize) -> Op
         Some(row) => Some(Some(row.clone())),
     };
     let parts = input.row.iter().map(part).collect::<Option<Vec<_>>>()?;
-    let length = input.length.map(|length| Length {
-        own: length,
-        bucket: length,
-    });
-    Some(Job {
-        rows,
-        group: interface.group(&parts, length),
-        parts,
-        length,
-        parameters: Arc::new(Parameters::new()),
-    })
+    let length = input.length.map(|length| Length { own: length, bucket: length });
+    Some(Job { rows, group: interface.group(&parts, length), parts, length, parameters: Arc::new(Parameters::new()) })
 }
 
 /// The row that many times, with the batch dimension first.
 fn repeated(row: &Part, rows: usize) -> Option<Part> {
-    let dims: Vec<i64> = [rows as i64]
-        .into_iter()
-        .chain(row.shape.signed())
-        .collect();
-    Some(Part {
-        shape: Shape::new(&dims).ok()?,
-        datatype: row.datatype,
-        data: Bytes::from(row.data.repeat(rows)),
-    })
+    let dims: Vec<i64> = [rows as i64].into_iter().chain(row.shape.signed()).collect();
+    Some(Part { shape: Shape::new(&dims).ok()?, datatype: row.datatype, data: Bytes::from(row.data.repeat(rows)) })
 }

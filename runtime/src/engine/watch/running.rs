@@ -79,27 +79,15 @@ impl InstanceWatch {
         let mut state = self.state.lock();
         let number = state.number();
         state.taken.push((number, recall));
-        TakenGuard {
-            watch: self,
-            number,
-        }
+        TakenGuard { watch: self, number }
     }
 
     /// Notes a run that begins.
     pub(in crate::engine) fn begin(&self, rows: usize, since: Instant) -> RunGuard<'_> {
         let mut state = self.state.lock();
         let number = state.number();
-        state.runs.push(Run {
-            number,
-            since,
-            rows,
-            thread: RunThread::current(),
-            suspicion: Suspicion::None,
-        });
-        RunGuard {
-            watch: self,
-            number,
-        }
+        state.runs.push(Run { number, since, rows, thread: RunThread::current(), suspicion: Suspicion::None });
+        RunGuard { watch: self, number }
     }
 
     /// Age of its oldest run.
@@ -139,10 +127,7 @@ impl InstanceWatch {
     /// True while a run is stuck.
     pub(in crate::engine) fn is_stuck(&self) -> bool {
         let state = self.state.lock();
-        state
-            .runs
-            .iter()
-            .any(|run| run.suspicion == Suspicion::Stuck)
+        state.runs.iter().any(|run| run.suspicion == Suspicion::Stuck)
     }
 
     /// Answers everyone who waits for this instance.

@@ -21,9 +21,7 @@ use crate::backend::WarmUpFailures;
 use crate::grpc::GrpcOptions;
 use crate::launch::{LaunchOptions, Launcher};
 use crate::metrics::{self, GpuMeter, ModelSample, Sources};
-use crate::repository::{
-    AutoComplete, ControlMode, ReadinessPolicy, Repository, RepositoryOptions,
-};
+use crate::repository::{AutoComplete, ControlMode, ReadinessPolicy, Repository, RepositoryOptions};
 use crate::server::{Identity, Parts, Server};
 use crate::settings::log::{LogSettings, LogStore};
 use crate::settings::trace::{TraceSettings, TraceStore};
@@ -67,18 +65,11 @@ fn server(stop: &CancellationToken) -> Server {
     };
     let launcher = Launcher::new(Vec::new(), launch);
     Server::new(Parts {
-        identity: Identity {
-            name: "test".to_owned(),
-            version: "0".to_owned(),
-            extensions: &[],
-        },
+        identity: Identity { name: "test".to_owned(), version: "0".to_owned(), extensions: &[] },
         repository: Arc::new(Repository::new(&[], None, options, launcher).unwrap()),
         memory: SharedMemory::new(None, ByteBudget::default()),
         trace: TraceStore::new(TraceSettings::default()),
-        log: LogStore::new(
-            LogSettings::at_start(&Settings::default()),
-            Arc::new(|_| Ok(())),
-        ),
+        log: LogStore::new(LogSettings::at_start(&Settings::default()), Arc::new(|_| Ok(()))),
         gpu_meter: GpuMeter::default(),
         stop: stop.clone(),
     })
@@ -91,13 +82,7 @@ struct Port {
 }
 
 fn limits(stall: Duration) -> ConnectionLimits {
-    ConnectionLimits {
-        total: 10,
-        per_client: 10,
-        idle: LONG,
-        stall,
-        pace: socket::Pace::default(),
-    }
+    ConnectionLimits { total: 10, per_client: 10, idle: LONG, stall, pace: socket::Pace::default() }
 }
 
 fn port(connections: ConnectionLimits) -> Port {
@@ -107,16 +92,11 @@ fn port(connections: ConnectionLimits) -> Port {
 /// A port whose connections are asked to end at this age.
 fn aged_port(connections: ConnectionLimits, max_connection_age: Option<Duration>) -> Port {
     let stop = CancellationToken::new();
-    let listener =
-        socket::bind((Ipv4Addr::LOCALHOST, 0).into(), socket::PortUse::Exclusive).unwrap();
+    let listener = socket::bind((Ipv4Addr::LOCALHOST, 0).into(), socket::PortUse::Exclusive).unwrap();
     let address = listener.local_addr().unwrap();
     let grpc = Grpc::new(Arc::new(server(&stop)), GrpcOptions::default());
     let mut registry = Registry::default();
-    let requests = metrics::register(
-        &mut registry,
-        Arc::new(NoModels),
-        metrics::Options::default(),
-    );
+    let requests = metrics::register(&mut registry, Arc::new(NoModels), metrics::Options::default());
     let options = GrpcListenOptions {
         keepalive_time: None,
         keepalive_timeout: LONG,
@@ -128,20 +108,13 @@ fn aged_port(connections: ConnectionLimits, max_connection_age: Option<Duration>
         gzip_responses: false,
     };
     let serving = serve(listener, grpc, requests, options, stop.clone());
-    Port {
-        address,
-        stop,
-        serving: tokio::spawn(serving),
-    }
+    Port { address, stop, serving: tokio::spawn(serving) }
 }
 
 impl Port {
     async fn ended(self) {
         self.stop.cancel();
-        tokio::time::timeout(TIMEOUT, self.serving)
-            .await
-            .unwrap()
-            .unwrap();
+        tokio::time::timeout(TIMEOUT, self.serving).await.unwrap().unwrap();
     }
 }
 
@@ -155,10 +128,7 @@ async fn a_message_that_stalls_is_refused() {
     let (pieces, receiver) = mpsc::channel(1);
     // A message of 100 bytes is announced, and two of them come.
     let piece = Bytes::from_static(&[0, 0, 0, 0, 100, 10, 1]);
-    pieces
-        .send(Ok::<_, Infallible>(Frame::data(piece)))
-        .await
-        .unwrap();
+    pieces.send(Ok::<_, Infallible>(Frame::data(piece))).await.unwrap();
     let request = Request::post("http://localhost/inference.GRPCInferenceService/ModelInfer")
         .header("content-type", "application/grpc")
         .body(StreamBody::new(ReceiverStream::new(receiver)))
@@ -194,14 +164,7 @@ async fn who_asks_nothing_does_not_hold_up_the_end() {
 /// Limits after which a client here has to be gone.
 fn short() -> ConnectionLimits {
     let short = Duration::from_millis(300);
-    ConnectionLimits {
-        idle: short,
-        pace: socket::Pace {
-            grace: short,
-            rate: 1024,
-        },
-        ..limits(short)
-    }
+    ConnectionLimits { idle: short, pace: socket::Pace { grace: short, rate: 1024 }, ..limits(short) }
 }
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -210,12 +173,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 async fn connections_without_a_call_end() {
     const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0pingpong";
     let port = port(short());
-    for (begin, drip) in [
-        (&b""[..], &b""[..]),
-        (&PREFACE[..10], b""),
-        (PREFACE, b""),
-        (PREFACE, PING),
-    ] {
+    for (begin, drip) in [(&b""[..], &b""[..]), (&PREFACE[..10], b""), (PREFACE, b""), (PREFACE, PING)] {
         let tcp = TcpStream::connect(port.address).await.unwrap();
         let (mut reader, mut writer) = tcp.into_split();
         writer.write_all(begin).await.unwrap();
@@ -226,9 +184,7 @@ async fn connections_without_a_call_end() {
         });
         let mut told = Vec::new();
         // A reset is an end, too.
-        let _ = tokio::time::timeout(TIMEOUT, reader.read_to_end(&mut told))
-            .await
-            .unwrap();
+        let _ = tokio::time::timeout(TIMEOUT, reader.read_to_end(&mut told)).await.unwrap();
         dripping.abort();
     }
     port.ended().await;
@@ -242,9 +198,7 @@ async fn connections_without_a_call_end_at_their_age() {
         tcp.write_all(begin).await.unwrap();
         let mut told = Vec::new();
         // A reset is an end, too.
-        let _ = tokio::time::timeout(TIMEOUT, tcp.read_to_end(&mut told))
-            .await
-            .unwrap();
+        let _ = tokio::time::timeout(TIMEOUT, tcp.read_to_end(&mut told)).await.unwrap();
     }
     port.ended().await;
 }
@@ -261,10 +215,7 @@ async fn told(port: &Port, path: &str, headers: &[(&str, &str)]) -> (http::respo
     }
     let empty = http_body_util::Full::new(Bytes::from_static(&[0; 5]));
     let answer = client.send_request(request.body(empty).unwrap());
-    let answer = tokio::time::timeout(TIMEOUT, answer)
-        .await
-        .unwrap()
-        .unwrap();
+    let answer = tokio::time::timeout(TIMEOUT, answer).await.unwrap().unwrap();
     let (head, body) = answer.into_parts();
     let body = body.collect().await.unwrap();
     (head, body.to_bytes())
@@ -273,8 +224,7 @@ async fn told(port: &Port, path: &str, headers: &[(&str, &str)]) -> (http::respo
 #[tokio::test]
 async fn what_is_no_grpc_is_told_so_over_http() {
     let port = port(limits(LONG));
-    let paths =
-        ["ServerLive", "ModelInfer"].map(|call| format!("/inference.GRPCInferenceService/{call}"));
+    let paths = ["ServerLive", "ModelInfer"].map(|call| format!("/inference.GRPCInferenceService/{call}"));
     for path in &paths {
         for kind in ["application/json", "application/grpc-web", "text/plain"] {
             let (head, body) = told(&port, path, &[("content-type", kind)]).await;
@@ -299,10 +249,7 @@ async fn http1_is_told_so_in_its_own_words() {
         let head = format!("{method} /v2/health/ready HTTP/1.1\r\nhost: x\r\n\r\n");
         tcp.write_all(head.as_bytes()).await.unwrap();
         let mut answer = String::new();
-        tokio::time::timeout(TIMEOUT, tcp.read_to_string(&mut answer))
-            .await
-            .unwrap()
-            .unwrap();
+        tokio::time::timeout(TIMEOUT, tcp.read_to_string(&mut answer)).await.unwrap().unwrap();
         assert!(answer.starts_with("HTTP/1.1 415 "), "{answer}");
         assert!(answer.contains("this port speaks gRPC"), "{answer}");
     }
@@ -315,10 +262,7 @@ async fn a_timeout_that_is_none_is_refused_in_each_call() {
     for call in ["ModelInfer", "ServerLive", "ModelStreamInfer"] {
         let path = format!("/inference.GRPCInferenceService/{call}");
         for timeout in ["5x", "", "123456789m"] {
-            let headers = [
-                ("content-type", "application/grpc"),
-                ("grpc-timeout", timeout),
-            ];
+            let headers = [("content-type", "application/grpc"), ("grpc-timeout", timeout)];
             let (head, _) = told(&port, &path, &headers).await;
             assert_eq!(head.headers["grpc-status"], "3", "{call} {timeout}");
             let message = head.headers["grpc-message"].to_str().unwrap();
@@ -340,21 +284,15 @@ async fn a_message_that_crawls_is_refused_in_each_call() {
         tokio::spawn(async move {
             let begin = Bytes::from_static(&[0, 0, 0, 200, 0, 10]);
             let mut piece = begin;
-            while pieces
-                .send(Ok::<_, Infallible>(Frame::data(piece)))
-                .await
-                .is_ok()
-            {
+            while pieces.send(Ok::<_, Infallible>(Frame::data(piece))).await.is_ok() {
                 piece = Bytes::from_static(b"x");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         });
-        let request = Request::post(format!(
-            "http://localhost/inference.GRPCInferenceService/{call}"
-        ))
-        .header("content-type", "application/grpc")
-        .body(StreamBody::new(ReceiverStream::new(receiver)))
-        .unwrap();
+        let request = Request::post(format!("http://localhost/inference.GRPCInferenceService/{call}"))
+            .header("content-type", "application/grpc")
+            .body(StreamBody::new(ReceiverStream::new(receiver)))
+            .unwrap();
         let answer = tokio::time::timeout(TIMEOUT, async {
             let answer = client.send_request(request).await.unwrap();
             let mut headers = answer.headers().clone();

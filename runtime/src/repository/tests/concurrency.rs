@@ -27,12 +27,7 @@ async fn different_models_load_side_by_side_up_to_the_limit() {
         let repository = Arc::clone(&repository);
         async move { repository.start().await }
     });
-    until(&repository, || {
-        index(&repository)
-            .iter()
-            .all(|line| line.ends_with("LOADING"))
-    })
-    .await;
+    until(&repository, || index(&repository).iter().all(|line| line.ends_with("LOADING"))).await;
     while fake.log().len() < 3 {
         tokio::task::yield_now().await;
     }
@@ -105,16 +100,9 @@ async fn a_storm_of_loads_and_unloads_loses_nothing() {
         assert!(repository.find(name, "").is_ok());
     }
     repository.retire_all().await;
-    let retired = fake
-        .log()
-        .iter()
-        .filter(|line| line.starts_with("retire"))
-        .count();
+    let retired = fake.log().iter().filter(|line| line.starts_with("retire")).count();
     assert_eq!(retired, fake.launches());
-    assert_eq!(
-        index(&repository),
-        ["a 1 UNAVAILABLE unloaded", "b 1 UNAVAILABLE unloaded"]
-    );
+    assert_eq!(index(&repository), ["a 1 UNAVAILABLE unloaded", "b 1 UNAVAILABLE unloaded"]);
 }
 
 /// A stable version answers every request while another model is reloaded, and while it is itself.

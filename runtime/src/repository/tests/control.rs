@@ -10,26 +10,17 @@ use crate::error::ServeError;
 use crate::repository::{ControlMode, LoadOptions};
 
 async fn load_error(repository: &FakeRepository, name: &str) -> ServeError {
-    repository
-        .load(name, LoadOptions::default())
-        .await
-        .unwrap_err()
+    repository.load(name, LoadOptions::default()).await.unwrap_err()
 }
 
 #[tokio::test]
 async fn only_mode_explicit_accepts_loads_and_unloads() {
     let folder = Folder::with(&[("m", &[1])]);
-    for control in [
-        ControlMode::None,
-        ControlMode::Poll(Duration::from_secs(15)),
-    ] {
+    for control in [ControlMode::None, ControlMode::Poll(Duration::from_secs(15))] {
         let (repository, _) = started(&folder, control).await;
         let unloaded = repository.unload("m").await.unwrap_err();
         for error in [load_error(&repository, "m").await, unloaded] {
-            assert_eq!(
-                error.to_string(),
-                "explicit model load / unload is not allowed if polling is enabled"
-            );
+            assert_eq!(error.to_string(), "explicit model load / unload is not allowed if polling is enabled");
             assert_eq!(error.code(), Code::Unavailable);
         }
         assert!(repository.find("m", "").is_ok());
@@ -52,10 +43,7 @@ async fn an_absent_model_to_load_at_start_is_a_failure() {
     let (repository, _) = fresh(&[folder.path().to_owned()], None, options(mode));
     let failures = repository.start().await.unwrap_err();
     let expected = "failed to load 'x', failed to poll from model repository: it holds a";
-    assert_eq!(
-        failures.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        [expected]
-    );
+    assert_eq!(failures.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
     assert!(repository.find("a", "").is_ok());
 }
 
@@ -76,9 +64,7 @@ async fn models_come_and_go() {
 async fn a_model_that_appeared_later_can_be_loaded() {
     let folder = Folder::new();
     let (repository, _) = explicit(&folder, &[]).await;
-    folder
-        .write("late/1/model.pt", "w")
-        .write("later/1/model.pt", "w");
+    folder.write("late/1/model.pt", "w").write("later/1/model.pt", "w");
     let load = || repository.load("late", LoadOptions::default());
     load().await.unwrap();
     folder.write("last/1/model.pt", "w").remove("later");
@@ -90,18 +76,11 @@ async fn a_model_that_appeared_later_can_be_loaded() {
 async fn an_alias_serves_for_control_too() {
     let folder = Folder::with(&[("digits", &[1])]);
     let paths = [folder.path().to_owned()];
-    let (repository, _) = fresh(
-        &paths,
-        Some("service"),
-        options(explicit_mode(&["service"])),
-    );
+    let (repository, _) = fresh(&paths, Some("service"), options(explicit_mode(&["service"])));
     repository.start().await.unwrap();
     repository.unload("service").await.unwrap();
     assert!(repository.find("digits", "").is_err());
-    repository
-        .load("service", LoadOptions::default())
-        .await
-        .unwrap();
+    repository.load("service", LoadOptions::default()).await.unwrap();
     assert_eq!(repository.find("digits", "").unwrap().source.name, "digits");
 }
 

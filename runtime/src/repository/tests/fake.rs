@@ -12,8 +12,8 @@ use tokio::sync::watch;
 use super::folder::Folder;
 use crate::backend::LoadError;
 use crate::repository::{
-    AutoComplete, ControlMode, IndexFilter, IndexState, Launch, ReadinessPolicy, Repository,
-    RepositoryOptions, VersionSource,
+    AutoComplete, ControlMode, IndexFilter, IndexState, Launch, ReadinessPolicy, Repository, RepositoryOptions,
+    VersionSource,
 };
 
 /// Longer than anything here takes on a busy machine.
@@ -75,20 +75,12 @@ impl Drop for InFlightRequest {
 
 impl FakeLauncher {
     pub(crate) fn on(&self, name: &str, version: u64, behaviour: Behaviour) {
-        self.0
-            .behaviours
-            .lock()
-            .unwrap()
-            .insert((name.to_owned(), version), behaviour);
+        self.0.behaviours.lock().unwrap().insert((name.to_owned(), version), behaviour);
     }
 
     /// From now on the version loads like any other.
     pub(crate) fn release(&self, name: &str, version: u64) {
-        self.0
-            .behaviours
-            .lock()
-            .unwrap()
-            .remove(&(name.to_owned(), version));
+        self.0.behaviours.lock().unwrap().remove(&(name.to_owned(), version));
         self.0.released.notify_all();
     }
 
@@ -110,11 +102,7 @@ impl FakeLauncher {
     }
 
     fn note(&self, what: &str, name: &str, version: u64) {
-        self.0
-            .log
-            .lock()
-            .unwrap()
-            .push(format!("{what} {name} {version}"));
+        self.0.log.lock().unwrap().push(format!("{what} {name} {version}"));
     }
 
     fn behave(&self, key: &(String, u64)) -> Result<(), LoadError> {
@@ -132,8 +120,7 @@ impl FakeLauncher {
                     panic!("the library is broken");
                 }
                 Some(Behaviour::Wait) => {
-                    let (held, timeout) =
-                        self.0.released.wait_timeout(behaviours, DEADLINE).unwrap();
+                    let (held, timeout) = self.0.released.wait_timeout(behaviours, DEADLINE).unwrap();
                     assert!(!timeout.timed_out(), "{key:?} was not released");
                     behaviours = held;
                 }
@@ -170,9 +157,7 @@ impl Launch for FakeLauncher {
         match backend {
             "pytorch" => Ok(Some("model.pt")),
             "echo" => Ok(None),
-            other => Err(LoadError::Config(format!(
-                "no backend '{other}', there are echo, pytorch"
-            ))),
+            other => Err(LoadError::Config(format!("no backend '{other}', there are echo, pytorch"))),
         }
     }
 }
@@ -193,27 +178,19 @@ pub(crate) fn options(control: ControlMode) -> RepositoryOptions {
 }
 
 /// A repository in that mode that has made its initial loads.
-pub(crate) async fn started(
-    folder: &Folder,
-    control: ControlMode,
-) -> (Arc<FakeRepository>, FakeLauncher) {
+pub(crate) async fn started(folder: &Folder, control: ControlMode) -> (Arc<FakeRepository>, FakeLauncher) {
     let (repository, fake) = fresh(&[folder.path().to_owned()], None, options(control));
     repository.start().await.unwrap();
     (repository, fake)
 }
 
 /// Explicit control, with these models loaded.
-pub(crate) async fn explicit(
-    folder: &Folder,
-    load: &[&str],
-) -> (Arc<FakeRepository>, FakeLauncher) {
+pub(crate) async fn explicit(folder: &Folder, load: &[&str]) -> (Arc<FakeRepository>, FakeLauncher) {
     started(folder, explicit_mode(load)).await
 }
 
 pub(crate) fn explicit_mode(load: &[&str]) -> ControlMode {
-    ControlMode::Explicit {
-        load: load.iter().map(|name| (*name).to_owned()).collect(),
-    }
+    ControlMode::Explicit { load: load.iter().map(|name| (*name).to_owned()).collect() }
 }
 
 /// A repository that has loaded nothing yet.
@@ -224,10 +201,7 @@ pub(crate) fn fresh(
 ) -> (Arc<FakeRepository>, FakeLauncher) {
     let fake = FakeLauncher::default();
     let name = model_name.map(str::to_owned);
-    (
-        Arc::new(Repository::new(paths, name, options, fake.clone()).unwrap()),
-        fake,
-    )
+    (Arc::new(Repository::new(paths, name, options, fake.clone()).unwrap()), fake)
 }
 
 /// Waits for the repository to come to a state.
@@ -238,9 +212,7 @@ pub(crate) async fn until(repository: &FakeRepository, reached: impl Fn() -> boo
             changes.changed().await.unwrap();
         }
     };
-    tokio::time::timeout(DEADLINE, wait)
-        .await
-        .expect("the state was not reached in time");
+    tokio::time::timeout(DEADLINE, wait).await.expect("the state was not reached in time");
 }
 
 /// Waits for what the fake does between two changes of state.
@@ -250,9 +222,7 @@ pub(crate) async fn until_fake(fake: &FakeLauncher, line: &str) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(DEADLINE, wait)
-        .await
-        .expect("the fake was not asked in time");
+    tokio::time::timeout(DEADLINE, wait).await.expect("the fake was not asked in time");
 }
 
 /// The index in short: "name version STATE reason", `-` for what is not there.
@@ -260,9 +230,7 @@ pub(crate) fn index(repository: &FakeRepository) -> Vec<String> {
     let lines = repository.index(IndexFilter::All).into_iter().map(|entry| {
         let version = entry.version.unwrap_or_else(|| "-".to_owned());
         let state = entry.state.map_or("-", IndexState::as_str);
-        format!("{} {version} {state} {}", entry.name, entry.reason)
-            .trim_end()
-            .to_owned()
+        format!("{} {version} {state} {}", entry.name, entry.reason).trim_end().to_owned()
     });
     lines.collect()
 }

@@ -48,12 +48,8 @@ impl Folder {
 
     /// Makes a file look changed, whatever the file system's clock ticks in.
     pub(crate) fn touch(&self, relative: &str, seconds: u64) -> &Self {
-        let file = fs::File::options()
-            .write(true)
-            .open(self.at(relative))
-            .unwrap();
-        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
-            .unwrap();
+        let file = fs::File::options().write(true).open(self.at(relative)).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
         self
     }
 

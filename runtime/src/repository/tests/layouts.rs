@@ -9,10 +9,7 @@ use super::fake::{FakeLauncher, FakeRepository, fresh, index, options, started};
 use super::folder::Folder;
 use crate::repository::{AutoComplete, ControlMode, IndexFilter, Repository};
 
-async fn single(
-    path: PathBuf,
-    name: Option<&str>,
-) -> (std::sync::Arc<FakeRepository>, FakeLauncher) {
+async fn single(path: PathBuf, name: Option<&str>) -> (std::sync::Arc<FakeRepository>, FakeLauncher) {
     let (repository, fake) = fresh(&[path], name, options(ControlMode::None));
     repository.start().await.unwrap();
     (repository, fake)
@@ -34,9 +31,7 @@ async fn a_file_is_a_model_called_as_its_stem() {
 #[tokio::test]
 async fn a_bare_directory_is_a_model() {
     let folder = Folder::new();
-    folder
-        .write("resnet/model.pt", "weights")
-        .write("resnet/README.md", "");
+    folder.write("resnet/model.pt", "weights").write("resnet/README.md", "");
     let (repository, _) = single(folder.at("resnet"), None).await;
     assert_eq!(repository.find("resnet", "1").unwrap().content, "weights");
 }
@@ -44,10 +39,7 @@ async fn a_bare_directory_is_a_model() {
 #[tokio::test]
 async fn a_directory_with_versions_is_a_model() {
     let folder = Folder::with(&[("resnet", &[1, 2, 10])]);
-    folder
-        .directory("resnet/01")
-        .directory("resnet/0")
-        .directory("resnet/x");
+    folder.directory("resnet/01").directory("resnet/0").directory("resnet/x");
     folder.write("resnet/77", "a file is no version");
     let (repository, _) = single(folder.at("resnet"), None).await;
     assert_eq!(index(&repository), ["resnet 10 READY"]);
@@ -56,44 +48,26 @@ async fn a_directory_with_versions_is_a_model() {
 #[tokio::test]
 async fn a_configuration_makes_a_model_before_a_bare_file_does() {
     let folder = Folder::new();
-    folder
-        .write("m/config.pbtxt", "name: \"digits\" backend: \"pytorch\"")
-        .write("m/model.pt", "w");
+    folder.write("m/config.pbtxt", "name: \"digits\" backend: \"pytorch\"").write("m/model.pt", "w");
     let (repository, _) = single(folder.at("m"), None).await;
-    assert_eq!(
-        repository.find("digits", "").unwrap().source.path,
-        folder.at("m/model.pt")
-    );
+    assert_eq!(repository.find("digits", "").unwrap().source.path, folder.at("m/model.pt"));
 }
 
 #[tokio::test]
 async fn a_model_without_files_needs_only_a_configuration() {
     let folder = Folder::new();
     folder.write("echo/config.pbtxt", "backend: \"echo\"");
-    folder
-        .write("other/config.pbtxt", "backend: \"echo\"")
-        .directory("other/3");
+    folder.write("other/config.pbtxt", "backend: \"echo\"").directory("other/3");
     let (repository, _) = started(&folder, ControlMode::None).await;
-    assert_eq!(
-        repository.find("echo", "").unwrap().source.path,
-        folder.at("echo")
-    );
-    assert_eq!(
-        repository.find("other", "").unwrap().source.path,
-        folder.at("other/3")
-    );
+    assert_eq!(repository.find("echo", "").unwrap().source.path, folder.at("echo"));
+    assert_eq!(repository.find("other", "").unwrap().source.path, folder.at("other/3"));
 }
 
 #[tokio::test]
 async fn any_other_directory_is_a_repository() {
     let folder = Folder::with(&[("versioned", &[1])]);
-    folder
-        .write("bare/model.pt", "w")
-        .write("README.md", "")
-        .directory("empty");
-    folder
-        .write(".git/1/model.pt", "w")
-        .directory("lost+found/1");
+    folder.write("bare/model.pt", "w").write("README.md", "").directory("empty");
+    folder.write(".git/1/model.pt", "w").directory("lost+found/1");
     let (repository, _) = started(&folder, ControlMode::None).await;
     assert_eq!(index(&repository), ["bare 1 READY", "versioned 1 READY"]);
 }
@@ -114,10 +88,7 @@ async fn models_may_have_numbers_for_names() {
 
     // A model's directory that is copied here is empty at first, and no version of a model beside which others lie.
     let folder = Folder::new();
-    folder
-        .write("m/config.pbtxt", "backend: \"pytorch\"")
-        .write("m/1/model.pt", "w")
-        .directory("2024");
+    folder.write("m/config.pbtxt", "backend: \"pytorch\"").write("m/1/model.pt", "w").directory("2024");
     let (repository, _) = started(&folder, ControlMode::None).await;
     assert_eq!(index(&repository)[0], "m 1 READY");
 }
@@ -140,9 +111,7 @@ async fn links_and_dots_lead_where_they_point() {
     symlink(folder.at("data/v7"), folder.at("repo/linked")).unwrap();
     symlink(folder.at("nowhere"), folder.at("repo/broken")).unwrap();
     symlink(folder.at("repo"), folder.at("repo/plain/upwards")).unwrap();
-    folder
-        .remove("repo/plain")
-        .write("repo/plain/1/model.pt", "w");
+    folder.remove("repo/plain").write("repo/plain/1/model.pt", "w");
     let path = folder.at("data/../repo/.");
     let (repository, _) = fresh(&[path], None, options(ControlMode::None));
     repository.start().await.unwrap();
@@ -174,19 +143,10 @@ async fn a_configuration_that_cannot_be_read_is_never_left_out() {
 #[tokio::test]
 async fn a_single_model_answers_to_both_names() {
     let folder = Folder::with(&[("models", &[1])]);
-    folder.write(
-        "models/config.pbtxt",
-        "name: \"digits\" backend: \"pytorch\"",
-    );
+    folder.write("models/config.pbtxt", "name: \"digits\" backend: \"pytorch\"");
     let (repository, _) = single(folder.at("models"), Some("service")).await;
-    assert_eq!(
-        repository.find("service", "").unwrap().source.config.name,
-        "service"
-    );
-    assert_eq!(
-        repository.find("digits", "1").unwrap().source.name,
-        "service"
-    );
+    assert_eq!(repository.find("service", "").unwrap().source.config.name, "service");
+    assert_eq!(repository.find("digits", "1").unwrap().source.name, "service");
     assert_eq!(index(&repository), ["service 1 READY"]);
     assert!(!repository.is_known("models"));
 }
@@ -195,10 +155,7 @@ async fn a_single_model_answers_to_both_names() {
 async fn the_only_model_of_a_repository_answers_to_both_names() {
     let folder = Folder::with(&[("digits", &[1])]);
     let (repository, _) = single(folder.path().to_owned(), Some("service")).await;
-    assert_eq!(
-        repository.find("service", "").unwrap().source.name,
-        "digits"
-    );
+    assert_eq!(repository.find("service", "").unwrap().source.name, "digits");
     assert_eq!(repository.find("digits", "").unwrap().source.name, "digits");
     assert_eq!(index(&repository), ["digits 1 READY"]);
 }
@@ -214,17 +171,12 @@ async fn several_repositories_are_one() {
 
 #[tokio::test]
 async fn a_name_in_two_repositories_is_an_error_that_names_both() {
-    let (left, right) = (
-        Folder::with(&[("a", &[1])]),
-        Folder::with(&[("a", &[1]), ("b", &[1])]),
-    );
+    let (left, right) = (Folder::with(&[("a", &[1])]), Folder::with(&[("a", &[1]), ("b", &[1])]));
     let paths = [left.path().to_owned(), right.path().to_owned()];
     let (repository, _) = fresh(&paths, None, options(ControlMode::None));
     let failures = repository.start().await.unwrap_err();
     let text = failures[0].to_string();
-    assert!(
-        text.starts_with("load failed for model 'a': model 'a' is in more than one repository")
-    );
+    assert!(text.starts_with("load failed for model 'a': model 'a' is in more than one repository"));
     assert!(text.contains(left.at("a").to_str().unwrap()), "{text}");
     assert!(text.contains(right.at("a").to_str().unwrap()), "{text}");
     assert!(repository.find("b", "").is_ok());
@@ -236,21 +188,13 @@ async fn missing_paths_are_errors() {
     let folder = Folder::new();
     let refused = |path: PathBuf, name: Option<&str>| {
         let name = name.map(str::to_owned);
-        let error = Repository::new(
-            &[path],
-            name,
-            options(ControlMode::None),
-            FakeLauncher::default(),
-        );
+        let error = Repository::new(&[path], name, options(ControlMode::None), FakeLauncher::default());
         error.map(drop).unwrap_err()
     };
     let error = refused(folder.at("nowhere"), None);
     assert!(error.to_string().contains("nowhere"), "{error}");
     assert!(error.to_string().contains("No such file"), "{error}");
-    assert_eq!(
-        refused(folder.path().to_owned(), Some("a/b")).code(),
-        Code::InvalidArgument
-    );
+    assert_eq!(refused(folder.path().to_owned(), Some("a/b")).code(), Code::InvalidArgument);
 }
 
 #[tokio::test]
@@ -272,32 +216,19 @@ async fn the_version_policy_chooses() {
 #[tokio::test]
 async fn unusable_configurations_are_reported() {
     let cases = [
-        (
-            "backend: \"tensorflow_x\"",
-            "no backend 'tensorflow_x', there are echo, pytorch",
-        ),
-        (
-            "backend: \"echo\" name: \"other\"",
-            "unexpected directory name 'm' for model 'other'",
-        ),
+        ("backend: \"tensorflow_x\"", "no backend 'tensorflow_x', there are echo, pytorch"),
+        ("backend: \"echo\" name: \"other\"", "unexpected directory name 'm' for model 'other'"),
         ("bakend: \"echo\"", "bakend"),
         (
             "backend: \"pytorch\" version_policy { specific { versions: [7] } }",
             "at least one version must be available under the version policy of model 'm'",
         ),
-        (
-            "backend: \"pytorch\" default_model_filename: \"../../x\"",
-            "default_model_filename",
-        ),
+        ("backend: \"pytorch\" default_model_filename: \"../../x\"", "default_model_filename"),
     ];
     for (config, words) in cases {
         let folder = Folder::with(&[("m", &[1])]);
         folder.write("m/config.pbtxt", config);
-        let (repository, fake) = fresh(
-            &[folder.path().to_owned()],
-            None,
-            options(ControlMode::None),
-        );
+        let (repository, fake) = fresh(&[folder.path().to_owned()], None, options(ControlMode::None));
         let failures = repository.start().await.unwrap_err();
         assert!(failures[0].to_string().contains(words), "{failures:?}");
         assert!(repository.index(IndexFilter::All)[0].reason.contains(words));
@@ -312,10 +243,7 @@ async fn without_completion_a_configuration_is_compulsory() {
     options.auto_complete = AutoComplete::Off;
     let (repository, _) = fresh(&[folder.path().to_owned()], None, options);
     let failures = repository.start().await.unwrap_err();
-    assert!(
-        failures[0].to_string().contains("config.pbtxt"),
-        "{failures:?}"
-    );
+    assert!(failures[0].to_string().contains("config.pbtxt"), "{failures:?}");
 }
 
 #[tokio::test]
@@ -323,22 +251,12 @@ async fn a_named_configuration_comes_first() {
     let folder = Folder::with(&[("a", &[1]), ("b", &[1])]);
     folder.write("a/config.pbtxt", "backend: \"pytorch\" max_batch_size: 1");
     folder.write("b/config.pbtxt", "backend: \"pytorch\" max_batch_size: 2");
-    folder.write(
-        "a/configs/large.pbtxt",
-        "backend: \"pytorch\" max_batch_size: 64",
-    );
+    folder.write("a/configs/large.pbtxt", "backend: \"pytorch\" max_batch_size: 64");
     let mut options = options(ControlMode::None);
     options.config_name = Some("large".to_owned());
     let (repository, _) = fresh(&[folder.path().to_owned()], None, options);
     repository.start().await.unwrap();
-    let largest = |name| {
-        repository
-            .find(name, "")
-            .unwrap()
-            .source
-            .config
-            .max_batch_size
-    };
+    let largest = |name| repository.find(name, "").unwrap().source.config.max_batch_size;
     assert_eq!((largest("a"), largest("b")), (Some(64), Some(2)));
 }
 
@@ -347,27 +265,12 @@ async fn labels_come_with_the_source() {
     let folder = Folder::with(&[("m", &[1])]);
     let output = "output { name: \"y\" data_type: TYPE_FP32 dims: 3 label_filename: \"y.txt\" }";
     let input = "input { name: \"x\" data_type: TYPE_FP32 dims: 3 }";
-    folder.write(
-        "m/config.pbtxt",
-        &format!("backend: \"pytorch\" {input} {output}"),
-    );
-    let (repository, _) = fresh(
-        &[folder.path().to_owned()],
-        None,
-        options(ControlMode::None),
-    );
+    folder.write("m/config.pbtxt", &format!("backend: \"pytorch\" {input} {output}"));
+    let (repository, _) = fresh(&[folder.path().to_owned()], None, options(ControlMode::None));
     let failures = repository.start().await.unwrap_err();
-    assert!(
-        failures[0]
-            .to_string()
-            .contains("failed to read label file"),
-        "{failures:?}"
-    );
+    assert!(failures[0].to_string().contains("failed to read label file"), "{failures:?}");
 
     folder.write("m/y.txt", "\u{feff}cat\ndog\r\nowl\n");
     let (repository, _) = started(&folder, ControlMode::None).await;
-    assert_eq!(
-        repository.find("m", "").unwrap().source.labels["y"],
-        ["cat", "dog", "owl"]
-    );
+    assert_eq!(repository.find("m", "").unwrap().source.labels["y"], ["cat", "dog", "owl"]);
 }

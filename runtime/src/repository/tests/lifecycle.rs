@@ -4,19 +4,14 @@ use std::time::Duration;
 
 use weir_protocol::{Code, Coded};
 
-use super::fake::{
-    Behaviour, explicit, explicit_mode, fresh, index, options, started, until, until_fake,
-};
+use super::fake::{Behaviour, explicit, explicit_mode, fresh, index, options, started, until, until_fake};
 use super::folder::Folder;
 use crate::error::ServeError;
 use crate::repository::{ControlMode, IndexFilter, LoadOptions, ReadinessPolicy};
 
 fn two_versions() -> Folder {
     let folder = Folder::with(&[("m", &[1, 2])]);
-    folder.write(
-        "m/config.pbtxt",
-        "backend: \"pytorch\" version_policy { all { } }",
-    );
+    folder.write("m/config.pbtxt", "backend: \"pytorch\" version_policy { all { } }");
     folder
 }
 
@@ -24,11 +19,7 @@ fn two_versions() -> Folder {
 async fn lookups() {
     let (repository, fake) = {
         let folder = two_versions();
-        let (repository, fake) = fresh(
-            &[folder.path().to_owned()],
-            None,
-            options(ControlMode::None),
-        );
+        let (repository, fake) = fresh(&[folder.path().to_owned()], None, options(ControlMode::None));
         fake.on("m", 2, Behaviour::Fail("no good"));
         repository.start().await.unwrap_err();
         (repository, fake)
@@ -37,31 +28,17 @@ async fn lookups() {
     assert_eq!(repository.find("m", "1").unwrap().source.version, 1);
     let error = |name, version| repository.find(name, version).unwrap_err();
     let shown = |error: &ServeError| (error.to_string(), error.code());
-    assert_eq!(
-        shown(&error("x", "")),
-        (
-            "Request for unknown model: 'x' is not found".to_owned(),
-            Code::NotFound
-        )
-    );
+    assert_eq!(shown(&error("x", "")), ("Request for unknown model: 'x' is not found".to_owned(), Code::NotFound));
     assert_eq!(
         shown(&error("m", "2")),
-        (
-            "Request for unknown model: 'm' version 2 is not at ready state".to_owned(),
-            Code::Unavailable
-        )
+        ("Request for unknown model: 'm' version 2 is not at ready state".to_owned(), Code::Unavailable)
     );
     for version in ["9", "abc", "01", "+1", "-1", "99999999999999999999", " 1"] {
         let text = format!("Request for unknown model: 'm' version {version} is not found");
         assert_eq!(shown(&error("m", version)), (text, Code::NotFound));
     }
     assert_eq!(fake.launches(), 1);
-    let ready: Vec<u64> = repository
-        .model("m")
-        .unwrap()
-        .into_iter()
-        .map(|(version, _)| version)
-        .collect();
+    let ready: Vec<u64> = repository.model("m").unwrap().into_iter().map(|(version, _)| version).collect();
     assert_eq!(ready, [1]);
     assert_eq!(repository.serving().len(), 1);
 }
@@ -73,15 +50,9 @@ async fn a_model_that_was_never_loaded_counts_as_unknown() {
     assert!(repository.is_known("m"));
     assert_eq!(index(&repository), ["m - -"]);
     let error = repository.find("m", "").unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "Request for unknown model: 'm' is not found"
-    );
+    assert_eq!(error.to_string(), "Request for unknown model: 'm' is not found");
     assert_eq!(repository.model("m").unwrap_err(), error);
-    assert!(
-        repository.is_ready(),
-        "a model that was never loaded does not block readiness"
-    );
+    assert!(repository.is_ready(), "a model that was never loaded does not block readiness");
 }
 
 #[tokio::test]
@@ -99,10 +70,7 @@ async fn readiness_waits_for_the_initial_loads() {
         });
         until(&repository, || index(&repository) == ["m 1 LOADING"]).await;
         assert!(!repository.is_ready());
-        assert_eq!(
-            repository.find("m", "1").unwrap_err().code(),
-            Code::Unavailable
-        );
+        assert_eq!(repository.find("m", "1").unwrap_err().code(), Code::Unavailable);
         fake.release("m", 1);
         starting.await.unwrap().unwrap();
         assert!(repository.is_ready());
@@ -112,10 +80,7 @@ async fn readiness_waits_for_the_initial_loads() {
 #[tokio::test]
 async fn one_failed_model_makes_the_strict_server_unready() {
     let folder = Folder::with(&[("good", &[1]), ("bad", &[1])]);
-    for (readiness, ready) in [
-        (ReadinessPolicy::Strict, false),
-        (ReadinessPolicy::Lenient, true),
-    ] {
+    for (readiness, ready) in [(ReadinessPolicy::Strict, false), (ReadinessPolicy::Lenient, true)] {
         let mut options = options(ControlMode::None);
         options.readiness = readiness;
         let (repository, fake) = fresh(&[folder.path().to_owned()], None, options);
@@ -126,10 +91,7 @@ async fn one_failed_model_makes_the_strict_server_unready() {
             "load failed for model 'bad': version 1 is at UNAVAILABLE state: corrupt archive;"
         );
         assert_eq!(repository.is_ready(), ready);
-        assert_eq!(
-            index(&repository),
-            ["bad 1 UNAVAILABLE corrupt archive", "good 1 READY"]
-        );
+        assert_eq!(index(&repository), ["bad 1 UNAVAILABLE corrupt archive", "good 1 READY"]);
         assert_eq!(repository.index(IndexFilter::Ready).len(), 1);
     }
 }
@@ -137,23 +99,11 @@ async fn one_failed_model_makes_the_strict_server_unready() {
 #[tokio::test]
 async fn a_panic_is_a_failed_load() {
     let folder = Folder::with(&[("m", &[1])]);
-    let (repository, fake) = fresh(
-        &[folder.path().to_owned()],
-        None,
-        options(explicit_mode(&[])),
-    );
+    let (repository, fake) = fresh(&[folder.path().to_owned()], None, options(explicit_mode(&[])));
     repository.start().await.unwrap();
     fake.on("m", 1, Behaviour::Panic);
-    let error = repository
-        .load("m", LoadOptions::default())
-        .await
-        .unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("panicked: the library is broken"),
-        "{error}"
-    );
+    let error = repository.load("m", LoadOptions::default()).await.unwrap_err();
+    assert!(error.to_string().contains("panicked: the library is broken"), "{error}");
     fake.release("m", 1);
     repository.load("m", LoadOptions::default()).await.unwrap();
     assert!(repository.find("m", "").is_ok());
@@ -175,17 +125,10 @@ async fn a_missing_model_file_is_named() {
     let folder = Folder::with(&[("m", &[1])]);
     folder.remove("m/1").directory("m/1");
     folder.write("m/config.pbtxt", "backend: \"pytorch\"");
-    let (repository, _) = fresh(
-        &[folder.path().to_owned()],
-        None,
-        options(ControlMode::None),
-    );
+    let (repository, _) = fresh(&[folder.path().to_owned()], None, options(ControlMode::None));
     let failures = repository.start().await.unwrap_err();
     let path = folder.at("m/1/model.pt");
-    assert!(
-        failures[0].to_string().contains(path.to_str().unwrap()),
-        "{failures:?}"
-    );
+    assert!(failures[0].to_string().contains(path.to_str().unwrap()), "{failures:?}");
 }
 
 #[tokio::test]
@@ -199,15 +142,9 @@ async fn retirement_waits_for_requests_in_flight() {
         repository.find("m", "").unwrap_err().to_string(),
         "Request for unknown model: 'm' has no available versions"
     );
-    assert_eq!(
-        repository.find("m", "1").unwrap_err().code(),
-        Code::Unavailable
-    );
+    assert_eq!(repository.find("m", "1").unwrap_err().code(), Code::Unavailable);
     drop(request);
-    until(&repository, || {
-        index(&repository) == ["m 1 UNAVAILABLE unloaded"]
-    })
-    .await;
+    until(&repository, || index(&repository) == ["m 1 UNAVAILABLE unloaded"]).await;
     assert_eq!(fake.log(), ["load m 1", "retire m 1"]);
     assert!(repository.is_ready());
 }
@@ -221,10 +158,7 @@ async fn retirement_is_bounded() {
     repository.start().await.unwrap();
     let _request = repository.find("m", "").unwrap().request();
     repository.unload("m").await.unwrap();
-    until(&repository, || {
-        index(&repository) == ["m 1 UNAVAILABLE unloaded"]
-    })
-    .await;
+    until(&repository, || index(&repository) == ["m 1 UNAVAILABLE unloaded"]).await;
     assert_eq!(fake.count("retire m 1"), 0);
 }
 
@@ -262,10 +196,7 @@ async fn exit_waits_for_a_load_under_way() {
         let repository = repository.clone();
         async move { repository.retire_all().await }
     });
-    until(&repository, || {
-        index(&repository) == ["m 1 UNAVAILABLE unloaded"]
-    })
-    .await;
+    until(&repository, || index(&repository) == ["m 1 UNAVAILABLE unloaded"]).await;
     fake.release("m", 1);
     loading.await.unwrap().unwrap();
     ending.await.unwrap();

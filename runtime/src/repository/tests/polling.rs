@@ -23,12 +23,7 @@ async fn polled(folder: &Folder) -> Polled {
     let (repository, fake) = started(folder, ControlMode::Poll(PERIOD)).await;
     let shutdown = CancellationToken::new();
     let polling = tokio::spawn(Arc::clone(&repository).poll(shutdown.clone()));
-    Polled {
-        repository,
-        fake,
-        shutdown,
-        polling,
-    }
+    Polled { repository, fake, shutdown, polling }
 }
 
 /// Lets three periods of the paused clock pass. It stands still during a poll.
@@ -58,22 +53,14 @@ async fn models_appear_change_and_vanish() {
     polled.until(&["a 1 READY", "b 1 READY"]).await;
 
     folder.write("b/2/model.pt", "weights");
-    polled
-        .until(&["a 1 READY", "b 1 UNAVAILABLE unloaded", "b 2 READY"])
-        .await;
+    polled.until(&["a 1 READY", "b 1 UNAVAILABLE unloaded", "b 2 READY"]).await;
 
     folder.write("a/1/model.pt", "new weights");
     let content = || polled.repository.find("a", "").unwrap().content.clone();
     until(&polled.repository, || content() == "new weights").await;
 
     folder.remove("a");
-    polled
-        .until(&[
-            "a 1 UNAVAILABLE unloaded",
-            "b 1 UNAVAILABLE unloaded",
-            "b 2 READY",
-        ])
-        .await;
+    polled.until(&["a 1 UNAVAILABLE unloaded", "b 1 UNAVAILABLE unloaded", "b 2 READY"]).await;
     assert!(polled.repository.is_ready());
     polled.end().await;
 }
@@ -84,17 +71,13 @@ async fn a_failed_version_is_not_tried_again_until_it_changes() {
     let polled = polled(&folder).await;
     polled.fake.on("m", 2, Behaviour::Fail("half copied"));
     folder.write("m/2/model.pt", "wei");
-    polled
-        .until(&["m 1 READY", "m 2 UNAVAILABLE half copied"])
-        .await;
+    polled.until(&["m 1 READY", "m 2 UNAVAILABLE half copied"]).await;
     three_polls().await;
     assert_eq!(polled.fake.count("load m 2"), 1);
 
     polled.fake.release("m", 2);
     folder.write("m/2/model.pt", "weights");
-    polled
-        .until(&["m 1 UNAVAILABLE unloaded", "m 2 READY"])
-        .await;
+    polled.until(&["m 1 UNAVAILABLE unloaded", "m 2 READY"]).await;
     polled.end().await;
 }
 
@@ -116,10 +99,7 @@ async fn an_unreadable_repository_keeps_its_models_serving() {
     assert!(repository.find("m", "").is_ok());
     std::fs::rename(inner.at("away"), inner.at("repo")).unwrap();
     inner.write("repo/n/1/model.pt", "weights");
-    until(&repository, || {
-        index(&repository) == ["m 1 READY", "n 1 READY"]
-    })
-    .await;
+    until(&repository, || index(&repository) == ["m 1 READY", "n 1 READY"]).await;
     assert_eq!(fake.count("load m 1"), 1);
     shutdown.cancel();
     polling.await.unwrap();
@@ -129,9 +109,7 @@ async fn an_unreadable_repository_keeps_its_models_serving() {
 async fn a_configuration_that_goes_bad_and_good_again() {
     let folder = Folder::with(&[("m", &[1])]);
     let polled = polled(&folder).await;
-    folder
-        .write("n/1/model.pt", "weights")
-        .write("n/config.pbtxt", "nonsense");
+    folder.write("n/1/model.pt", "weights").write("n/config.pbtxt", "nonsense");
     until(&polled.repository, || !polled.repository.is_ready()).await;
     folder.write("n/config.pbtxt", "backend: \"pytorch\"");
     polled.until(&["m 1 READY", "n 1 READY"]).await;
@@ -144,10 +122,7 @@ async fn with_a_broken_version(folder: &Folder) -> Polled {
     let polled = polled(folder).await;
     polled.fake.on("m", 2, Behaviour::Fail("truncated"));
     folder.write("m/2/model.pt", "wei");
-    until(&polled.repository, || {
-        index(&polled.repository).contains(&"m 2 UNAVAILABLE truncated".to_owned())
-    })
-    .await;
+    until(&polled.repository, || index(&polled.repository).contains(&"m 2 UNAVAILABLE truncated".to_owned())).await;
     three_polls().await;
     polled
 }
@@ -173,9 +148,7 @@ async fn an_empty_new_version_leaves_the_old_one_serving() {
     assert_eq!(polled.index(), expected);
     assert!(polled.repository.is_ready(), "one that serves is ready");
     folder.write("m/2/model.pt", "two");
-    polled
-        .until(&["m 1 UNAVAILABLE unloaded", "m 2 READY"])
-        .await;
+    polled.until(&["m 1 UNAVAILABLE unloaded", "m 2 READY"]).await;
     polled.end().await;
 }
 
@@ -188,11 +161,7 @@ async fn the_last_good_version_serves_until_a_better_one_is_ready() {
     three_polls().await;
     assert_eq!(polled.content(), "weights");
     folder.write("m/3/model.pt", "three");
-    let expected = [
-        "m 1 UNAVAILABLE unloaded",
-        "m 2 UNAVAILABLE unloaded",
-        "m 3 READY",
-    ];
+    let expected = ["m 1 UNAVAILABLE unloaded", "m 2 UNAVAILABLE unloaded", "m 3 READY"];
     polled.until(&expected).await;
     assert_eq!(polled.fake.count("load m 2"), 1, "the same files once");
     polled.end().await;
@@ -205,9 +174,7 @@ async fn a_version_that_stands_in_follows_its_files() {
     folder.overwrite("m/1/model.pt", "WEIGHTS");
     until(&polled.repository, || polled.content() == "WEIGHTS").await;
     folder.remove("m/2");
-    polled
-        .until(&["m 1 READY", "m 2 UNAVAILABLE unloaded"])
-        .await;
+    polled.until(&["m 1 READY", "m 2 UNAVAILABLE unloaded"]).await;
     polled.end().await;
 }
 
@@ -275,9 +242,7 @@ async fn a_model_that_is_away_for_a_moment_serves_on() {
     }
     assert_eq!(polled.index(), ["m 1 READY", "n 1 READY"]);
     folder.remove("m");
-    polled
-        .until(&["m 1 UNAVAILABLE unloaded", "n 1 READY"])
-        .await;
+    polled.until(&["m 1 UNAVAILABLE unloaded", "n 1 READY"]).await;
     polled.end().await;
 }
 
@@ -300,10 +265,7 @@ async fn an_equal_size_and_time_hide_nothing() {
     let polled = polled(&folder).await;
     folder.overwrite("m/1/model.pt", "WEIGHTS");
     until(&polled.repository, || polled.content() == "WEIGHTS").await;
-    folder
-        .write("other", "weIghts")
-        .touch("other", 1)
-        .touch("m/1/model.pt", 1);
+    folder.write("other", "weIghts").touch("other", 1).touch("m/1/model.pt", 1);
     folder.rename("other", "m/1/model.pt");
     until(&polled.repository, || polled.content() == "weIghts").await;
     polled.end().await;

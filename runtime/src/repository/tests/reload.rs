@@ -15,10 +15,7 @@ fn plain() -> LoadOptions {
 }
 
 fn with_config(config: &str) -> LoadOptions {
-    LoadOptions {
-        config: Some(config.to_owned()),
-        files: Vec::new(),
-    }
+    LoadOptions { config: Some(config.to_owned()), files: Vec::new() }
 }
 
 #[tokio::test]
@@ -26,10 +23,7 @@ async fn an_unchanged_model_does_not_reload() {
     let folder = Folder::with(&[("m", &[1])]);
     folder.write("m/config.pbtxt", "backend: \"pytorch\"");
     let (repository, fake) = explicit(&folder, &["m"]).await;
-    folder.write(
-        "m/config.pbtxt",
-        "backend:  \"pytorch\" # the same in other words",
-    );
+    folder.write("m/config.pbtxt", "backend:  \"pytorch\" # the same in other words");
     repository.load("m", plain()).await.unwrap();
     assert_eq!(fake.log(), ["load m 1"]);
 }
@@ -39,10 +33,7 @@ async fn only_the_version_that_changed_reloads() {
     let folder = Folder::with(&[("m", &[1, 2])]);
     folder.write("m/config.pbtxt", ALL);
     let (repository, fake) = explicit(&folder, &["m"]).await;
-    let (first, second) = (
-        repository.find("m", "1").unwrap(),
-        repository.find("m", "2").unwrap(),
-    );
+    let (first, second) = (repository.find("m", "1").unwrap(), repository.find("m", "2").unwrap());
     folder.write("m/2/model.pt", "new weights");
     repository.load("m", plain()).await.unwrap();
     assert!(Arc::ptr_eq(&first, &repository.find("m", "1").unwrap()));
@@ -126,43 +117,24 @@ async fn a_failed_reload_changes_nothing() {
     let folder = Folder::with(&[("m", &[1])]);
     let (repository, fake) = explicit(&folder, &["m"]).await;
     let old = repository.find("m", "").unwrap();
-    folder
-        .write("m/1/model.pt", "corrupt")
-        .write("m/2/model.pt", "corrupt");
+    folder.write("m/1/model.pt", "corrupt").write("m/2/model.pt", "corrupt");
     fake.on("m", 2, Behaviour::Fail("not a model"));
     let error = repository.load("m", plain()).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "load failed for model 'm': version 2 is at UNAVAILABLE state: not a model;"
-    );
+    assert_eq!(error.to_string(), "load failed for model 'm': version 2 is at UNAVAILABLE state: not a model;");
     assert_eq!(error.code(), Code::InvalidArgument);
-    assert!(
-        Arc::ptr_eq(&old, &repository.find("m", "").unwrap()),
-        "the old one stays at work"
-    );
-    assert_eq!(
-        index(&repository),
-        ["m 1 READY", "m 2 UNAVAILABLE not a model"]
-    );
+    assert!(Arc::ptr_eq(&old, &repository.find("m", "").unwrap()), "the old one stays at work");
+    assert_eq!(index(&repository), ["m 1 READY", "m 2 UNAVAILABLE not a model"]);
 
     fake.on("m", 1, Behaviour::Fail("nor this"));
     folder.remove("m/2");
     let error = repository.load("m", plain()).await.unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("version 1 is at UNAVAILABLE state: nor this;"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("version 1 is at UNAVAILABLE state: nor this;"), "{error}");
     assert!(Arc::ptr_eq(&old, &repository.find("m", "").unwrap()));
 
     fake.release("m", 1);
     repository.load("m", plain()).await.unwrap();
     assert_eq!(repository.find("m", "").unwrap().content, "corrupt");
-    assert_eq!(
-        index(&repository),
-        ["m 1 READY", "m 2 UNAVAILABLE unloaded"]
-    );
+    assert_eq!(index(&repository), ["m 1 READY", "m 2 UNAVAILABLE unloaded"]);
 }
 
 #[tokio::test]
@@ -186,10 +158,7 @@ async fn a_configuration_that_went_bad_keeps_the_model_serving() {
     let (repository, _) = explicit(&folder, &["m"]).await;
     folder.write("m/config.pbtxt", "this is no configuration");
     let error = repository.load("m", plain()).await.unwrap_err();
-    assert!(
-        error.to_string().starts_with("load failed for model 'm': "),
-        "{error}"
-    );
+    assert!(error.to_string().starts_with("load failed for model 'm': "), "{error}");
     assert_eq!(error.code(), Code::InvalidArgument);
     assert!(repository.find("m", "").is_ok());
     assert!(repository.is_ready());
@@ -198,10 +167,7 @@ async fn a_configuration_that_went_bad_keeps_the_model_serving() {
     repository.load("m", plain()).await.unwrap_err();
     assert!(!repository.is_ready());
     repository.unload("m").await.unwrap();
-    assert!(
-        repository.is_ready(),
-        "an unloaded model does not block readiness"
-    );
+    assert!(repository.is_ready(), "an unloaded model does not block readiness");
 }
 
 #[tokio::test]
@@ -209,14 +175,7 @@ async fn a_configuration_can_come_with_the_call() {
     let folder = Folder::with(&[("m", &[1])]);
     folder.write("m/config.pbtxt", "backend: \"pytorch\" max_batch_size: 2");
     let (repository, fake) = explicit(&folder, &["m"]).await;
-    let largest = || {
-        repository
-            .find("m", "")
-            .unwrap()
-            .source
-            .config
-            .max_batch_size
-    };
+    let largest = || repository.find("m", "").unwrap().source.config.max_batch_size;
     let given = r#"{"backend": "pytorch", "max_batch_size": 16}"#;
     repository.load("m", with_config(given)).await.unwrap();
     assert_eq!(largest(), Some(16));
@@ -230,19 +189,10 @@ async fn a_configuration_can_come_with_the_call() {
 async fn an_unusable_configuration_from_a_client_is_refused() {
     let folder = Folder::with(&[("m", &[1])]);
     let (repository, _) = explicit(&folder, &["m"]).await;
-    let configs = [
-        "",
-        "{",
-        "[]",
-        r#"{"max_batch": 1}"#,
-        r#"{"name": "other", "backend": "pytorch"}"#,
-    ];
+    let configs = ["", "{", "[]", r#"{"max_batch": 1}"#, r#"{"name": "other", "backend": "pytorch"}"#];
     for config in configs {
         let error = repository.load("m", with_config(config)).await.unwrap_err();
-        assert!(
-            error.to_string().starts_with("load failed for model 'm': "),
-            "{error}"
-        );
+        assert!(error.to_string().starts_with("load failed for model 'm': "), "{error}");
         assert_eq!(error.code(), Code::InvalidArgument);
     }
     let error = repository.load("x", with_config("{}")).await.unwrap_err();

@@ -8,10 +8,7 @@ fn store() -> (LogStore, Arc<Mutex<Vec<Levels>>>) {
         seen.lock().push(levels);
         Ok(())
     });
-    (
-        LogStore::new(LogSettings::at_start(&Settings::default()), apply),
-        applied,
-    )
+    (LogStore::new(LogSettings::at_start(&Settings::default()), apply), applied)
 }
 
 fn change(store: &LogStore, body: &str) -> Result<LogSettings, SettingsError> {
@@ -21,10 +18,7 @@ fn change(store: &LogStore, body: &str) -> Result<LogSettings, SettingsError> {
 #[test]
 fn a_change_is_applied_and_shown() {
     let (store, applied) = store();
-    let shown = change(
-        &store,
-        r#"{"log_info": false, "log_verbose_level": 2, "log_format": "ISO8601"}"#,
-    );
+    let shown = change(&store, r#"{"log_info": false, "log_verbose_level": 2, "log_format": "ISO8601"}"#);
     let expected = json!({
         "log_file": "", "log_info": false, "log_warning": true, "log_error": true,
         "log_verbose_level": 2, "log_format": "ISO8601",
@@ -39,11 +33,7 @@ fn a_change_is_applied_and_shown() {
 fn bad_settings_are_named_and_nothing_is_applied() {
     let (store, applied) = store();
     for (body, code, text) in [
-        (
-            r#"{"log_color": true}"#,
-            Code::InvalidArgument,
-            "unknown log setting 'log_color'",
-        ),
+        (r#"{"log_color": true}"#, Code::InvalidArgument, "unknown log setting 'log_color'"),
         (
             r#"{"log_file": "/etc/x"}"#,
             Code::Unimplemented,
@@ -59,11 +49,7 @@ fn bad_settings_are_named_and_nothing_is_applied() {
             Code::InvalidArgument,
             "invalid value '-1' for setting 'log_verbose_level': expected a boolean, an integer from 0 or a string",
         ),
-        (
-            r#"{"log_info": true, "log_info": false}"#,
-            Code::InvalidArgument,
-            "duplicate key 'log_info' in request",
-        ),
+        (r#"{"log_info": true, "log_info": false}"#, Code::InvalidArgument, "duplicate key 'log_info' in request"),
         (
             r#"{"log_format": "xml"}"#,
             Code::InvalidArgument,
@@ -79,18 +65,13 @@ fn bad_settings_are_named_and_nothing_is_applied() {
 #[test]
 fn the_message_reads_and_shows_the_same() {
     use proto::log_settings_request::{SettingValue, setting_value::ParameterChoice};
-    let value = |choice| SettingValue {
-        parameter_choice: choice,
-    };
-    let request = |choice| proto::LogSettingsRequest {
-        settings: [("log_verbose_level".to_owned(), value(choice))].into(),
-    };
+    let value = |choice| SettingValue { parameter_choice: choice };
+    let request =
+        |choice| proto::LogSettingsRequest { settings: [("log_verbose_level".to_owned(), value(choice))].into() };
     let (store, _) = store();
     let update = update_from_proto(request(Some(ParameterChoice::Uint32Param(3)))).unwrap();
     let message = store.update(&update).unwrap().to_proto();
-    let shown = message.settings["log_verbose_level"]
-        .parameter_choice
-        .clone();
+    let shown = message.settings["log_verbose_level"].parameter_choice.clone();
     let expected = proto::log_settings_response::setting_value::ParameterChoice::Uint32Param(3);
     assert_eq!(shown, Some(expected));
     assert!(update_from_proto(request(None)).is_err());

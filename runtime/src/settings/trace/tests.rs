@@ -5,11 +5,7 @@ fn store() -> TraceStore {
     TraceStore::new(TraceSettings::default())
 }
 
-fn change(
-    store: &TraceStore,
-    model: Option<&str>,
-    body: &str,
-) -> Result<TraceSettings, SettingsError> {
+fn change(store: &TraceStore, model: Option<&str>, body: &str) -> Result<TraceSettings, SettingsError> {
     store.update(model, &update_from_json(body.as_bytes())?)
 }
 
@@ -30,18 +26,8 @@ fn a_model_overrides_all_and_null_clears() {
     let trace = change(&store, Some("m"), own).unwrap();
     assert_eq!((trace.level, trace.rate), (TraceLevel::Both, 5));
     assert_eq!(store.current(Some("other")).rate, 10);
-    assert_eq!(
-        change(&store, Some("m"), r#"{"trace_rate": null}"#)
-            .unwrap()
-            .rate,
-        10
-    );
-    assert_eq!(
-        change(&store, None, r#"{"trace_rate": null}"#)
-            .unwrap()
-            .rate,
-        1000
-    );
+    assert_eq!(change(&store, Some("m"), r#"{"trace_rate": null}"#).unwrap().rate, 10);
+    assert_eq!(change(&store, None, r#"{"trace_rate": null}"#).unwrap().rate, 1000);
     assert_eq!(store.current(Some("m")).level, TraceLevel::Both);
 }
 
@@ -49,21 +35,14 @@ fn a_model_overrides_all_and_null_clears() {
 fn a_refused_change_changes_nothing() {
     let store = store();
     let error = change(&store, None, r#"{"trace_count": "7", "trace_rate": "0"}"#).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "invalid value '0' for setting 'trace_rate': expected an integer from 1"
-    );
+    assert_eq!(error.to_string(), "invalid value '0' for setting 'trace_rate': expected an integer from 1");
     assert_eq!(store.current(None), TraceSettings::default());
 }
 
 #[test]
 fn bad_settings_are_named() {
     for (body, code, text) in [
-        (
-            r#"{"trace_color": "red"}"#,
-            Code::InvalidArgument,
-            "unknown trace setting 'trace_color'",
-        ),
+        (r#"{"trace_color": "red"}"#, Code::InvalidArgument, "unknown trace setting 'trace_color'"),
         (
             r#"{"trace_file": "/etc/x"}"#,
             Code::Unimplemented,
@@ -98,39 +77,22 @@ fn a_setting_comes_once() {
     let error = change(&store(), None, body).unwrap_err();
     assert_eq!(
         (error.code(), error.to_string().as_str()),
-        (
-            Code::InvalidArgument,
-            "duplicate key 'trace_rate' in request"
-        )
+        (Code::InvalidArgument, "duplicate key 'trace_rate' in request")
     );
 }
 
 #[test]
 fn deep_json_is_refused() {
     let body = "[".repeat(250_000);
-    assert!(matches!(
-        update_from_json(body.as_bytes()),
-        Err(SettingsError::Body(_))
-    ));
+    assert!(matches!(update_from_json(body.as_bytes()), Err(SettingsError::Body(_))));
     let body = format!(r#"{{"trace_rate": {}"#, "[".repeat(250_000));
-    assert!(matches!(
-        update_from_json(body.as_bytes()),
-        Err(SettingsError::Body(_))
-    ));
+    assert!(matches!(update_from_json(body.as_bytes()), Err(SettingsError::Body(_))));
 }
 
 #[test]
 fn one_request_in_rate_is_traced_until_the_count_is_reached() {
-    let mut trace = TraceSettings {
-        level: TraceLevel::Timestamps,
-        rate: 3,
-        ..TraceSettings::default()
-    };
-    let traced = |trace: &TraceSettings| {
-        (0..10)
-            .filter(|n| trace.should_trace(*n))
-            .collect::<Vec<_>>()
-    };
+    let mut trace = TraceSettings { level: TraceLevel::Timestamps, rate: 3, ..TraceSettings::default() };
+    let traced = |trace: &TraceSettings| (0..10).filter(|n| trace.should_trace(*n)).collect::<Vec<_>>();
     assert_eq!(traced(&trace), [0, 3, 6, 9]);
     trace.count = Some(2);
     assert_eq!(traced(&trace), [0, 3]);
@@ -144,11 +106,7 @@ fn the_message_reads_and_shows_the_same() {
         value: value.iter().map(ToString::to_string).collect(),
     };
     let request = proto::TraceSettingRequest {
-        settings: [
-            ("trace_rate".to_owned(), value(&["7"])),
-            ("trace_count".to_owned(), value(&[])),
-        ]
-        .into(),
+        settings: [("trace_rate".to_owned(), value(&["7"])), ("trace_count".to_owned(), value(&[]))].into(),
         model_name: String::new(),
     };
     let trace = store().update(None, &update_from_proto(request)).unwrap();
@@ -164,13 +122,8 @@ fn one_in_rate_requests_is_sampled_up_to_the_count() {
     assert_eq!(store.sample("m"), TraceLevel::Off);
     let on = r#"{"trace_level": ["TIMESTAMPS"], "trace_rate": "2", "trace_count": "2"}"#;
     change(&store, Some("m"), on).unwrap();
-    let sampled: Vec<bool> = (0..8)
-        .map(|_| store.sample("m") != TraceLevel::Off)
-        .collect();
-    assert_eq!(
-        sampled,
-        [true, false, true, false, false, false, false, false]
-    );
+    let sampled: Vec<bool> = (0..8).map(|_| store.sample("m") != TraceLevel::Off).collect();
+    assert_eq!(sampled, [true, false, true, false, false, false, false, false]);
     assert_eq!(store.sample("other"), TraceLevel::Off);
     change(&store, Some("m"), r#"{"trace_level": null}"#).unwrap();
     assert_eq!(store.sample("m"), TraceLevel::Off);

@@ -39,10 +39,7 @@ impl Key {
         serde_json::to_vec(&asked).ok()?.hash(&mut hasher);
         let example = request.source.example.iter().flatten();
         example.for_each(|tensor| tensor.data().hash(&mut hasher));
-        Some(Self {
-            digest: model_file::digest(&request.source.path)?,
-            request: hasher.finish(),
-        })
+        Some(Self { digest: model_file::digest(&request.source.path)?, request: hasher.finish() })
     }
 }
 
@@ -55,10 +52,7 @@ impl Verdicts {
 
     /// Keeps a verdict, unless it is large.
     pub(crate) fn keep(&self, key: Key, verdict: &Verdict) {
-        let parts = verdict
-            .warm_up
-            .iter()
-            .flat_map(|input| input.row.iter().flatten());
+        let parts = verdict.warm_up.iter().flat_map(|input| input.row.iter().flatten());
         if parts.map(|part| part.data.len()).sum::<usize>() > MOST_BYTES {
             return;
         }

@@ -61,11 +61,7 @@ pub(super) struct Number {
 
 impl FakeDevice {
     pub(super) fn new(capacity: usize, schedule: impl IntoIterator<Item = StreamRole>) -> Self {
-        let state = DeviceState {
-            capacity,
-            schedule: schedule.into_iter().collect(),
-            ..DeviceState::default()
-        };
+        let state = DeviceState { capacity, schedule: schedule.into_iter().collect(), ..DeviceState::default() };
         Self(Rc::new(RefCell::new(state)))
     }
 
@@ -111,12 +107,7 @@ impl FakeDevice {
     fn take(&self, pool: Pool, last_user: Option<StreamRole>) -> Result<Number, Fault> {
         self.step_scheduled();
         let slot = self.0.borrow_mut().take(pool)?;
-        Ok(Number {
-            slot,
-            pool,
-            last_user,
-            device: self.clone(),
-        })
+        Ok(Number { slot, pool, last_user, device: self.clone() })
     }
 
     fn queue(&self, role: StreamRole, op: Op) {
@@ -212,10 +203,7 @@ impl DeviceStreams for FakeDevice {
     fn synchronize(&self, event: &usize) -> Result<(), Fault> {
         let mut state = self.0.borrow_mut();
         while !state.fired[*event] {
-            let moved = [
-                state.step(StreamRole::Compute),
-                state.step(StreamRole::Upload),
-            ];
+            let moved = [state.step(StreamRole::Compute), state.step(StreamRole::Upload)];
             assert!(moved.contains(&true), "the streams wait for each other");
         }
         Ok(())

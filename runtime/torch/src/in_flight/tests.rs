@@ -27,11 +27,7 @@ fn failed() -> ModelError {
     ModelError::Failed("failed on purpose".to_owned())
 }
 
-fn send(
-    device: &FakeDevice,
-    value: u64,
-    fail_at: FailAt,
-) -> Result<InFlightBatch<FakeDevice>, ModelError> {
+fn send(device: &FakeDevice, value: u64, fail_at: FailAt) -> Result<InFlightBatch<FakeDevice>, ModelError> {
     let upload = || {
         let input = device.upload(value).map_err(Fault::of_run)?;
         match fail_at {
@@ -105,10 +101,7 @@ fn the_next_batch_is_copied_before_the_previous_one_has_run() {
     let second = send(&device, 5, FailAt::None).unwrap();
     device.run(StreamRole::Upload);
     assert_eq!(device.queued(StreamRole::Upload), 0, "both copies are done");
-    assert!(
-        device.queued(StreamRole::Compute) > 0,
-        "and nothing has run"
-    );
+    assert!(device.queued(StreamRole::Compute) > 0, "and nothing has run");
     assert_eq!((result(first), result(second)), (9, 25));
 }
 
@@ -155,10 +148,7 @@ fn a_batch_too_large_is_reported_with_all_memory_reclaimed() {
         Ok(vec![device.square(&input)?])
     });
     assert!(matches!(error, Err(ModelError::OutOfMemory(_))));
-    assert_eq!(
-        (attempts.get(), device.reclaimed(), device.used()),
-        (1, 2, 0)
-    );
+    assert_eq!((attempts.get(), device.reclaimed(), device.used()), (1, 2, 0));
     assert_eq!(result(before), 9);
     assert_eq!(result(send(&device, 6, FailAt::None).unwrap()), 36);
 }

@@ -29,16 +29,10 @@ pub(super) fn batched(source: &ModelSource, module: &Module) -> Result<Vec<Candi
     }
     let arguments = required_arguments(source, module)?;
     if let Some(examples) = examples(&arguments) {
-        let rows = examples
-            .first()
-            .and_then(|(_, example)| example.sizes.first());
+        let rows = examples.first().and_then(|(_, example)| example.sizes.first());
         let has_rows = |(_, other): &(_, &Example)| rows.is_some() && other.sizes.first() == rows;
         let batched = examples.iter().all(has_rows);
-        return Ok(if batched {
-            vec![Candidate::of(configured(&examples, 1))]
-        } else {
-            Vec::new()
-        });
+        return Ok(if batched { vec![Candidate::of(configured(&examples, 1))] } else { Vec::new() });
     }
     if arguments.is_empty() {
         return Ok(Vec::new()); // without inputs there are no rows
@@ -64,10 +58,7 @@ fn of_rows(example: &[Tensor]) -> Option<Candidate> {
     let rows = example.first()?.shape().dims().first()?;
     let same = |tensor: &Tensor| tensor.shape().dims().first() == Some(rows);
     let inputs = example.iter().map(|tensor| of_tensor(tensor, 1));
-    example
-        .iter()
-        .all(same)
-        .then(|| Candidate::of(inputs.collect()))
+    example.iter().all(same).then(|| Candidate::of(inputs.collect()))
 }
 
 fn of_tensor(tensor: &Tensor, skip: usize) -> TensorConfig {
@@ -76,13 +67,7 @@ fn of_tensor(tensor: &Tensor, skip: usize) -> TensorConfig {
         (1.., []) => (vec![1], Some(Vec::new())),
         _ => (dims, None),
     };
-    TensorConfig {
-        name: tensor.name().to_owned(),
-        datatype: tensor.datatype(),
-        dims,
-        reshape,
-        optional: false,
-    }
+    TensorConfig { name: tensor.name().to_owned(), datatype: tensor.datatype(), dims, reshape, optional: false }
 }
 
 /// Dimensions of a candidate.
@@ -97,24 +82,14 @@ enum Rank {
 /// Returns inputs by what the code says of each argument.
 fn guessed(module: &Module, arguments: &[&Argument], rank: Rank) -> Vec<Candidate> {
     let patterns = patterns(module, arguments);
-    let of_weights: Vec<i64> = module
-        .parameters()
-        .iter()
-        .flat_map(|weight| weight.sizes.clone())
-        .collect();
+    let of_weights: Vec<i64> = module.parameters().iter().flat_map(|weight| weight.sizes.clone()).collect();
     let choices = combine::with_sizes(combine::choices(&patterns), &of_weights);
     let candidate = |(choice, sizes): (Vec<Pattern>, Sizes)| {
         let inputs = arguments.iter().zip(&choice);
         let inputs = inputs.map(|(argument, pattern)| guess(argument, pattern, sizes, rank));
         let is_part = |pattern: &Pattern| matches!(pattern.dims.last(), Some(Dim::Part(_)));
-        let parts = choice
-            .iter()
-            .enumerate()
-            .filter(|(_, pattern)| is_part(pattern));
-        Candidate {
-            inputs: inputs.collect(),
-            parts: parts.map(|(index, _)| index).collect(),
-        }
+        let parts = choice.iter().enumerate().filter(|(_, pattern)| is_part(pattern));
+        Candidate { inputs: inputs.collect(), parts: parts.map(|(index, _)| index).collect() }
     };
     choices.into_iter().map(candidate).collect()
 }
@@ -123,20 +98,14 @@ fn guessed(module: &Module, arguments: &[&Argument], rank: Rank) -> Vec<Candidat
 fn patterns(module: &Module, arguments: &[&Argument]) -> Vec<Vec<Pattern>> {
     let hints = module.hints();
     let own = |argument: &Argument| -> Vec<Hint> {
-        let position = module
-            .arguments()
-            .iter()
-            .position(|other| other == argument);
+        let position = module.arguments().iter().position(|other| other == argument);
         let hints = hints.iter().filter(|hint| Some(hint.argument) == position);
         hints.cloned().collect()
     };
     let own: Vec<Vec<Hint>> = arguments.iter().map(|argument| own(argument)).collect();
     let shaped = |hints: &&Vec<Hint>| hints.iter().any(|hint| !hint.sizes.is_empty());
-    let companions: Vec<Pattern> = own
-        .iter()
-        .filter(shaped)
-        .filter_map(|hints| patterns::of("", hints, &[]).into_iter().next())
-        .collect();
+    let companions: Vec<Pattern> =
+        own.iter().filter(shaped).filter_map(|hints| patterns::of("", hints, &[]).into_iter().next()).collect();
     let of_argument = |(argument, hints): (&&Argument, &Vec<Hint>)| match argument.kind {
         ArgumentKind::Strings => vec![Pattern::strings()],
         ArgumentKind::TensorList => {
@@ -175,10 +144,8 @@ pub(super) fn likely(module: &Module, argument: &Argument) -> TensorConfig {
         return input(argument, datatype, dims);
     }
     let patterns = patterns(module, &[argument]);
-    let datatype = patterns
-        .first()
-        .and_then(|patterns| patterns.first())
-        .map_or(DataType::Fp32, |pattern| pattern.datatype);
+    let datatype =
+        patterns.first().and_then(|patterns| patterns.first()).map_or(DataType::Fp32, |pattern| pattern.datatype);
     input(argument, datatype, &[-1])
 }
 
@@ -193,19 +160,12 @@ pub(crate) fn has_one_value(source: &ModelSource, module: &Module) -> bool {
     given.any(|argument| match argument.kind {
         ArgumentKind::Scalar(_) | ArgumentKind::Numbers(_) => true,
         ArgumentKind::TensorList => !argument.optional,
-        ArgumentKind::Tensor
-        | ArgumentKind::Strings
-        | ArgumentKind::TensorDict
-        | ArgumentKind::Other => false,
+        ArgumentKind::Tensor | ArgumentKind::Strings | ArgumentKind::TensorDict | ArgumentKind::Other => false,
     })
 }
 
 /// Adds an optional input for each number or string with a default.
-pub(crate) fn with_settings(
-    source: &ModelSource,
-    runner: &Runner,
-    mut signature: Signature,
-) -> Signature {
+pub(crate) fn with_settings(source: &ModelSource, runner: &Runner, mut signature: Signature) -> Signature {
     if source.inputs.is_empty() {
         let arguments = runner.module.arguments().iter();
         let optional = arguments.filter(|argument| argument.optional);
@@ -216,10 +176,7 @@ pub(crate) fn with_settings(
 
 fn setting(argument: &Argument) -> Option<TensorConfig> {
     let (datatype, dims) = value_of(argument.kind)?;
-    Some(TensorConfig {
-        optional: true,
-        ..input(argument, datatype, dims)
-    })
+    Some(TensorConfig { optional: true, ..input(argument, datatype, dims) })
 }
 
 /// Returns datatype and dimensions of the input for a number, a string or a list of numbers.
@@ -246,19 +203,10 @@ fn datatype_of(kind: ScalarKind) -> DataType {
 }
 
 /// Returns the required arguments. Optional ones are left out, because their shapes are unknown.
-pub(super) fn required_arguments<'a>(
-    source: &ModelSource,
-    module: &'a Module,
-) -> Result<Vec<&'a Argument>, LoadError> {
-    let required = module
-        .arguments()
-        .iter()
-        .filter(|argument| !argument.optional);
+pub(super) fn required_arguments<'a>(source: &ModelSource, module: &'a Module) -> Result<Vec<&'a Argument>, LoadError> {
+    let required = module.arguments().iter().filter(|argument| !argument.optional);
     let required: Vec<&Argument> = required.collect();
-    if required
-        .iter()
-        .any(|argument| argument.kind == ArgumentKind::TensorDict)
-    {
+    if required.iter().any(|argument| argument.kind == ArgumentKind::TensorDict) {
         return Err(LoadError::Config(format!(
             "the inputs of model '{}' cannot be inferred: it takes a Dict[str, Tensor], whose keys are \
              unknown; add its inputs and outputs to config.pbtxt",
@@ -275,9 +223,7 @@ fn examples<'a>(arguments: &[&'a Argument]) -> Option<Vec<(&'a Argument, &'a Exa
         element::datatype(example.element_type)?;
         Some((*argument, example))
     });
-    examples
-        .collect::<Option<Vec<_>>>()
-        .filter(|examples| !examples.is_empty())
+    examples.collect::<Option<Vec<_>>>().filter(|examples| !examples.is_empty())
 }
 
 fn configured(examples: &[(&Argument, &Example)], skip: usize) -> Vec<TensorConfig> {
@@ -295,30 +241,18 @@ fn configured(examples: &[(&Argument, &Example)], skip: usize) -> Vec<TensorConf
 /// The input for rows of these dimensions. Where a row is one element, clients send it as [1].
 fn row(argument: &Argument, datatype: DataType, dims: &[i64]) -> TensorConfig {
     match dims {
-        [] => TensorConfig {
-            reshape: Some(Vec::new()),
-            ..input(argument, datatype, &[1])
-        },
+        [] => TensorConfig { reshape: Some(Vec::new()), ..input(argument, datatype, &[1]) },
         dims => input(argument, datatype, dims),
     }
 }
 
 fn input(argument: &Argument, datatype: DataType, dims: &[i64]) -> TensorConfig {
-    TensorConfig {
-        name: argument.name.clone(),
-        datatype,
-        dims: dims.to_vec(),
-        reshape: None,
-        optional: false,
-    }
+    TensorConfig { name: argument.name.clone(), datatype, dims: dims.to_vec(), reshape: None, optional: false }
 }
 
 impl Candidate {
     pub(super) fn of(inputs: Vec<TensorConfig>) -> Self {
-        Self {
-            inputs,
-            parts: Vec::new(),
-        }
+        Self { inputs, parts: Vec::new() }
     }
 
     pub(super) fn datatypes(&self) -> Vec<DataType> {
@@ -350,9 +284,7 @@ impl Candidate {
         let part = |index: &usize| self.inputs.get(*index)?.dims.last().copied();
         let sizes: Vec<i64> = self.parts.iter().filter_map(part).collect();
         let total = combine::corrected_part(sizes.iter().sum(), complaint)?;
-        let count = i64::try_from(sizes.len())
-            .ok()
-            .filter(|count| *count > 0 && *count <= total)?;
+        let count = i64::try_from(sizes.len()).ok().filter(|count| *count > 0 && *count <= total)?;
         let mut corrected = self.clone();
         for (position, index) in self.parts.iter().enumerate() {
             let one_more = i64::from((position as i64) < total % count);
@@ -375,10 +307,7 @@ mod tests {
             reshape: None,
             optional: false,
         };
-        let candidate = Candidate {
-            inputs: vec![vector("a", 14), vector("b", 14)],
-            parts: vec![0, 1],
-        };
+        let candidate = Candidate { inputs: vec![vector("a", 14), vector("b", 14)], parts: vec![0, 1] };
         let complaint = "mat1 and mat2 shapes cannot be multiplied (2x28 and 15x3)";
         let corrected = candidate.corrected(complaint).unwrap();
         assert_eq!(corrected.inputs[0].dims, [8]);

@@ -9,9 +9,7 @@ const MOST_COMBINATIONS: usize = 4096;
 const WITH_ALL_SIZES: usize = 8;
 
 /// Lengths of sequences to try, in this order, besides the sizes of the weights.
-const LENGTHS: [i64; 21] = [
-    8, 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15, 16, 32, 64, 128, 1024, 16_000,
-];
+const LENGTHS: [i64; 21] = [8, 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15, 16, 32, 64, 128, 1024, 16_000];
 
 /// Sides of images, in pixels, that models are commonly made for, smallest first: the first that works is taken,
 /// and larger trials then show whether the model takes other sizes.
@@ -30,10 +28,7 @@ pub(super) fn choices(patterns: &[Vec<Pattern>]) -> Vec<Vec<Pattern>> {
         let longer = ranked.iter().flat_map(|(rank, chosen)| {
             let more = of_argument.iter().take(most).enumerate();
             more.map(move |(index, pattern)| {
-                (
-                    rank + index,
-                    [chosen.as_slice(), std::slice::from_ref(pattern)].concat(),
-                )
+                (rank + index, [chosen.as_slice(), std::slice::from_ref(pattern)].concat())
             })
         });
         ranked = longer.collect();
@@ -50,25 +45,15 @@ pub(super) struct Sizes {
 }
 
 /// The first sizes to try, which all choices are tried with.
-pub(super) const FIRST: Sizes = Sizes {
-    length: LENGTHS[0],
-    side: SIDES[0],
-};
+pub(super) const FIRST: Sizes = Sizes { length: LENGTHS[0], side: SIDES[0] };
 
 /// Returns choices with the sizes to try them with, in order. `of_weights` are sizes of the module's weights: a
 /// model with 12 positions takes 12 steps.
-pub(super) fn with_sizes(
-    choices: Vec<Vec<Pattern>>,
-    of_weights: &[i64],
-) -> Vec<(Vec<Pattern>, Sizes)> {
+pub(super) fn with_sizes(choices: Vec<Vec<Pattern>>, of_weights: &[i64]) -> Vec<(Vec<Pattern>, Sizes)> {
     let further: Vec<(Vec<Pattern>, Sizes)> = choices
         .iter()
         .take(WITH_ALL_SIZES)
-        .flat_map(|choice| {
-            further_sizes(choice, of_weights)
-                .into_iter()
-                .map(|sizes| (choice.clone(), sizes))
-        })
+        .flat_map(|choice| further_sizes(choice, of_weights).into_iter().map(|sizes| (choice.clone(), sizes)))
         .collect();
     let first = choices.into_iter().map(|choice| (choice, FIRST));
     first.chain(further).collect()
@@ -78,19 +63,10 @@ fn further_sizes(choice: &[Pattern], of_weights: &[i64]) -> Vec<Sizes> {
     let has = |wanted: Dim| choice.iter().any(|pattern| pattern.dims.contains(&wanted));
     let mut lengths = vec![FIRST.length];
     if has(Dim::Length) {
-        lengths.extend(
-            of_weights
-                .iter()
-                .copied()
-                .filter(|size| (2..LONGEST).contains(size)),
-        );
+        lengths.extend(of_weights.iter().copied().filter(|size| (2..LONGEST).contains(size)));
         lengths.extend(LENGTHS);
     }
-    let sides = if has(Dim::Side) {
-        &SIDES[..]
-    } else {
-        &SIDES[..1]
-    };
+    let sides = if has(Dim::Side) { &SIDES[..] } else { &SIDES[..1] };
     let mut all: Vec<Sizes> = Vec::new();
     for length in lengths {
         for &side in sides {
@@ -135,10 +111,7 @@ mod tests {
     use super::*;
 
     fn pattern(dims: &[Dim]) -> Pattern {
-        Pattern {
-            datatype: DataType::Fp32,
-            dims: dims.to_vec(),
-        }
+        Pattern { datatype: DataType::Fp32, dims: dims.to_vec() }
     }
 
     #[test]

@@ -78,9 +78,7 @@ pub(crate) fn check(
 ) -> Result<(), Dependence> {
     check_on_device(source, runner, inputs, max_batch_size)?;
     match &runner.placement {
-        Placement::Cuda(_) if max_batch_size > 1 => {
-            check_on_processor(source, runner, inputs, max_batch_size)
-        }
+        Placement::Cuda(_) if max_batch_size > 1 => check_on_processor(source, runner, inputs, max_batch_size),
         Placement::Cuda(_) | Placement::Processor => Ok(()),
     }
 }
@@ -133,17 +131,9 @@ fn check_on_device(
 
 /// Makes runs with a larger row than the small one: of what rounds to whole numbers a small row is all zeros, whatever
 /// stands beside it.
-fn check_medium(
-    runner: &Runner,
-    trial: &Trial<'_>,
-    max_batch_size: usize,
-) -> Result<(), Dependence> {
+fn check_medium(runner: &Runner, trial: &Trial<'_>, max_batch_size: usize) -> Result<(), Dependence> {
     let all = [Companions::Large, Companions::Zeros, Companions::Alike];
-    let cases = all.map(|companions| Case {
-        rows: 2.min(max_batch_size),
-        place: 1,
-        companions,
-    });
+    let cases = all.map(|companions| Case { rows: 2.min(max_batch_size), place: 1, companions });
     let increase = Increase::none(trial.inputs().len());
     let mut test = Test::new(trial.on(trial.inputs()), runner, increase);
     test.subject = Companions::Medium;
@@ -160,16 +150,10 @@ fn check_medium(
 
 /// Makes runs with larger integers, in rows of the trial's sizes and of one element: of some models the sizes and the
 /// integers must match.
-fn check_integers(
-    runner: &Runner,
-    trial: &Trial<'_>,
-    max_batch_size: usize,
-) -> Result<(), Dependence> {
+fn check_integers(runner: &Runner, trial: &Trial<'_>, max_batch_size: usize) -> Result<(), Dependence> {
     let single: Vec<TensorConfig> = trial.inputs().iter().map(single).collect();
     let sizes = [trial.inputs(), single.as_slice()];
-    let sizes = sizes
-        .into_iter()
-        .take(if trial.has_example() { 1 } else { 2 });
+    let sizes = sizes.into_iter().take(if trial.has_example() { 1 } else { 2 });
     for inputs in sizes {
         let mut test = Test::new(trial.on(inputs), runner, Increase::none(inputs.len()));
         let Some(reach) = reach::find(&mut test) else {
@@ -226,11 +210,7 @@ pub(crate) fn if_mixed(
 }
 
 /// A remark where requests do not share runs because the model does not show that they may.
-pub(crate) fn unbatched(
-    source: &ModelSource,
-    runner: &Runner,
-    mixed: Option<&str>,
-) -> Option<Remark> {
+pub(crate) fn unbatched(source: &ModelSource, runner: &Runner, mixed: Option<&str>) -> Option<Remark> {
     if source.max_batch_size.is_some() {
         return None;
     }
@@ -254,25 +234,12 @@ fn cases(max_batch_size: usize) -> Vec<Case> {
         (2, 0, Companions::Negative),
         (2, 0, Companions::LargeNegative),
     ];
-    let places = [
-        (2, 1),
-        (8, 4),
-        (3, 1),
-        (2, 0),
-        (8, 7),
-        (largest, largest / 2),
-    ];
-    let others = places
-        .into_iter()
-        .flat_map(|(rows, place)| all.map(|companions| (rows, place, companions)));
+    let places = [(2, 1), (8, 4), (3, 1), (2, 0), (8, 7), (largest, largest / 2)];
+    let others = places.into_iter().flat_map(|(rows, place)| all.map(|companions| (rows, place, companions)));
     let sizes = SIZES.map(|rows| (rows, rows / 2, Companions::Alike));
     let mut cases = Vec::new();
     for (rows, place, companions) in first.into_iter().chain(others).chain(sizes) {
-        let case = Case {
-            rows,
-            place,
-            companions,
-        };
+        let case = Case { rows, place, companions };
         if (2..=largest).contains(&rows) && !cases.contains(&case) {
             cases.push(case);
         }
@@ -282,17 +249,9 @@ fn cases(max_batch_size: usize) -> Vec<Case> {
 
 /// Returns the batches to try with integers raised.
 fn cases_of_reach(max_batch_size: usize) -> Vec<Case> {
-    let all = [
-        (3, 1, Companions::Large),
-        (3, 1, Companions::Alike),
-        (2, 0, Companions::Large),
-        (2, 0, Companions::Zeros),
-    ];
-    let cases = all.map(|(rows, place, companions)| Case {
-        rows,
-        place,
-        companions,
-    });
+    let all =
+        [(3, 1, Companions::Large), (3, 1, Companions::Alike), (2, 0, Companions::Large), (2, 0, Companions::Zeros)];
+    let cases = all.map(|(rows, place, companions)| Case { rows, place, companions });
     let fits = |case: &Case| case.rows <= max_batch_size;
     cases.into_iter().filter(fits).collect()
 }
@@ -348,9 +307,7 @@ impl<'a> Test<'a> {
         let tolerance = self.tolerance(&first);
         match likeness::first_difference(&alone, &again, tolerance.same_kernels) {
             None => Ok(alone),
-            Some(difference) => Err(Dependence::Mixed(format!(
-                "{difference} when the same row is run twice"
-            ))),
+            Some(difference) => Err(Dependence::Mixed(format!("{difference} when the same row is run twice"))),
         }
     }
 
@@ -370,21 +327,15 @@ impl<'a> Test<'a> {
         let mut together = split(&outputs, case.rows)?;
         let row = together.swap_remove(case.place);
         // A row of NaN is answered by NaN, whatever the model makes of numbers.
-        self.informative |=
-            case.companions != Companions::NotANumber && together.iter().any(|other| *other != row);
+        self.informative |= case.companions != Companions::NotANumber && together.iter().any(|other| *other != row);
         let tolerance = self.tolerance(&outputs);
         let same_size = |(seen, _): &&(Case, _)| (seen.rows, seen.place) == (case.rows, case.place);
         let before = self.seen.iter().find(same_size);
         let difference = before
-            .and_then(|(_, before)| {
-                likeness::first_difference(before, &row, tolerance.same_kernels)
-            })
+            .and_then(|(_, before)| likeness::first_difference(before, &row, tolerance.same_kernels))
             .or_else(|| likeness::first_difference(alone?, &row, tolerance.other_kernels));
         if let Some(difference) = difference {
-            return Err(Dependence::Mixed(format!(
-                "{difference} with the rows beside it in a batch of {}",
-                case.rows
-            )));
+            return Err(Dependence::Mixed(format!("{difference} with the rows beside it in a batch of {}", case.rows)));
         }
         self.seen.push((case, row));
         Ok(())
@@ -428,9 +379,7 @@ fn split(outputs: &[RunOutput], rows: usize) -> Result<Vec<Vec<RowOutput>>, Depe
     for (index, output) in outputs.iter().enumerate() {
         let parts = likeness::rows_of(output, rows).ok_or_else(|| {
             let sizes = &output.sizes;
-            Dependence::Shaped(format!(
-                "output {index} has the shape {sizes:?} for a batch of {rows}"
-            ))
+            Dependence::Shaped(format!("output {index} has the shape {sizes:?} for a batch of {rows}"))
         })?;
         for (row, part) in split.iter_mut().zip(parts) {
             row.push(part);

@@ -13,15 +13,9 @@ use crate::runner::Runner;
 const FURTHER: [&[i64]; 2] = [&[2], &[3, 2]];
 
 /// Adds the leeway that trials show; there is none where a configuration or an example says what the shapes are.
-pub(super) fn with(
-    source: &ModelSource,
-    runner: &Runner,
-    trial: &Trial<'_>,
-    signature: Signature,
-) -> Signature {
+pub(super) fn with(source: &ModelSource, runner: &Runner, trial: &Trial<'_>, signature: Signature) -> Signature {
     let learned = source.inputs.is_empty() && source.outputs.is_empty();
-    let plain =
-        |tensor: &TensorConfig| tensor.reshape.is_none() && tensor.datatype != DataType::Bytes;
+    let plain = |tensor: &TensorConfig| tensor.reshape.is_none() && tensor.datatype != DataType::Bytes;
     let plain = signature.inputs.iter().chain(&signature.outputs).all(plain);
     let tensor = |argument: &Argument| argument.kind == ArgumentKind::Tensor;
     let tensors = runner.module.arguments().iter().all(tensor);
@@ -34,50 +28,28 @@ pub(super) fn with(
     };
     let takes = |further: &[i64]| {
         let deeper = trial.inputs().iter().map(|input| deeper(input, further));
-        runs(
-            (source, runner),
-            &trial.on(&deeper.collect::<Vec<_>>()),
-            rows,
-        )
+        runs((source, runner), &trial.on(&deeper.collect::<Vec<_>>()), rows)
     };
     match FURTHER.iter().take_while(|further| takes(further)).count() {
         0 => return signature,
         1 => {
-            return Signature {
-                leeway: Leeway::OneLeadingDim,
-                ..signature
-            };
+            return Signature { leeway: Leeway::OneLeadingDim, ..signature };
         }
         _ => {}
     }
     let open = |input: &TensorConfig| input.dims.iter().all(|dim| *dim < 0);
     let shallower = trial.inputs().iter().map(|input| shallower(input, rows));
-    let any = signature.inputs.iter().all(open)
-        && runs(
-            (source, runner),
-            &trial.on(&shallower.collect::<Vec<_>>()),
-            rows,
-        );
-    let leeway = if any {
-        Leeway::AnyRank
-    } else {
-        Leeway::LeadingDims
-    };
-    Signature {
-        leeway,
-        ..signature
-    }
+    let any =
+        signature.inputs.iter().all(open) && runs((source, runner), &trial.on(&shallower.collect::<Vec<_>>()), rows);
+    let leeway = if any { Leeway::AnyRank } else { Leeway::LeadingDims };
+    Signature { leeway, ..signature }
 }
 
 /// A remark about a model that runs on inputs of two ranks, of which metadata shows one.
 pub(super) fn remark(signature: &Signature) -> Option<Remark> {
     let ranks = |input: &TensorConfig| {
         let name = &input.name;
-        format!(
-            "'{name}' of {:?} and of {:?}",
-            input.dims,
-            [&[-1], input.dims.as_slice()].concat()
-        )
+        format!("'{name}' of {:?} and of {:?}", input.dims, [&[-1], input.dims.as_slice()].concat())
     };
     let ranks: Vec<String> = signature.inputs.iter().map(ranks).collect();
     (signature.leeway == Leeway::OneLeadingDim).then(|| {
@@ -94,21 +66,14 @@ pub(super) fn remark(signature: &Signature) -> Option<Remark> {
 fn shallower(input: &TensorConfig, rows: Batching) -> TensorConfig {
     let dims = input.dims.get(1..).unwrap_or_default();
     TensorConfig {
-        dims: if dims.is_empty() {
-            vec![1]
-        } else {
-            dims.to_vec()
-        },
+        dims: if dims.is_empty() { vec![1] } else { dims.to_vec() },
         reshape: (dims.is_empty() && rows == Batching::FirstDimension).then(Vec::new),
         ..input.clone()
     }
 }
 
 fn deeper(input: &TensorConfig, further: &[i64]) -> TensorConfig {
-    TensorConfig {
-        dims: [further, input.dims.as_slice()].concat(),
-        ..input.clone()
-    }
+    TensorConfig { dims: [further, input.dims.as_slice()].concat(), ..input.clone() }
 }
 
 /// Largest batch that is tried at each rank: the rank of the signature has been tried with larger ones.
@@ -118,8 +83,6 @@ const LARGEST_BATCH: usize = 3;
 fn runs((source, runner): (&ModelSource, &Runner), trial: &Trial<'_>, rows: Batching) -> bool {
     match rows {
         Batching::None => trial.run(Rows::None, None).is_ok(),
-        Batching::FirstDimension => {
-            independence::check(source, runner, trial.inputs(), LARGEST_BATCH).is_ok()
-        }
+        Batching::FirstDimension => independence::check(source, runner, trial.inputs(), LARGEST_BATCH).is_ok(),
     }
 }

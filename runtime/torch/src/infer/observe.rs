@@ -48,12 +48,7 @@ pub(super) fn signature(
         open(&mut inputs, &stretched, rows);
         open_parts(&mut inputs, &candidate.parts);
         // One number is one number.
-        for (index, own) in candidate
-            .inputs
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| !trial.stretches(*index))
-        {
+        for (index, own) in candidate.inputs.iter().enumerate().filter(|(index, _)| !trial.stretches(*index)) {
             inputs[index].dims.clone_from(&own.dims);
         }
     }
@@ -64,12 +59,7 @@ pub(super) fn signature(
         [] => outputs,
         configured => configured.to_vec(),
     };
-    Ok(Signature {
-        inputs,
-        outputs,
-        max_batch_size: 0,
-        leeway: Leeway::None,
-    })
+    Ok(Signature { inputs, outputs, max_batch_size: 0, leeway: Leeway::None })
 }
 
 /// Checks that a larger input has not become more rows, as by `x.view(-1, 784)`.
@@ -98,9 +88,7 @@ fn stretches(inputs: &[TensorConfig]) -> Vec<Stretch> {
     let most = ranks.iter().copied().max().unwrap_or(0);
     let mut all: Vec<Stretch> = (0..most).map(Stretch::Axis).collect();
     if inputs.len() > 1 {
-        let axes = |(index, &rank): (usize, &usize)| {
-            (0..rank).map(move |axis| Stretch::AxisOf(index, axis))
-        };
+        let axes = |(index, &rank): (usize, &usize)| (0..rank).map(move |axis| Stretch::AxisOf(index, axis));
         all.extend(ranks.iter().enumerate().flat_map(axes));
     }
     if most > 1 {
@@ -147,9 +135,7 @@ fn check_names(names: &[String]) -> Result<(), String> {
     let mut pairs = names.iter().enumerate();
     match pairs.find(|(at, name)| names[..*at].contains(name)) {
         None => Ok(()),
-        Some((_, name)) => Err(format!(
-            "an output is called '{name}' twice: return them under other keys"
-        )),
+        Some((_, name)) => Err(format!("an output is called '{name}' twice: return them under other keys")),
     }
 }
 
@@ -159,24 +145,16 @@ fn open_parts(inputs: &mut [TensorConfig], parts: &[usize]) {
         return;
     }
     for &index in parts {
-        if let Some(last) = inputs
-            .get_mut(index)
-            .and_then(|input| input.dims.last_mut())
-        {
+        if let Some(last) = inputs.get_mut(index).and_then(|input| input.dims.last_mut()) {
             *last = -1;
         }
     }
 }
 
-fn outputs(
-    seen: &[RunOutput],
-    names: Vec<String>,
-    skip: usize,
-) -> Result<Vec<TensorConfig>, String> {
+fn outputs(seen: &[RunOutput], names: Vec<String>, skip: usize) -> Result<Vec<TensorConfig>, String> {
     let output = |(index, (outcome, name)): (usize, (&RunOutput, String))| {
-        let datatype = outcome
-            .datatype
-            .ok_or_else(|| format!("output {index} has an element type that V2 does not have"))?;
+        let datatype =
+            outcome.datatype.ok_or_else(|| format!("output {index} has an element type that V2 does not have"))?;
         Ok(output(name, datatype, &outcome.sizes, skip))
     };
     seen.iter().zip(names).enumerate().map(output).collect()
@@ -185,22 +163,13 @@ fn outputs(
 fn output(name: String, datatype: DataType, sizes: &[i64], skip: usize) -> TensorConfig {
     let own = &sizes[skip.min(sizes.len())..];
     // None found in a trial, such as detections, says nothing of how many there can be.
-    let dims: Vec<i64> = own
-        .iter()
-        .map(|&size| if size == 0 { -1 } else { size })
-        .collect();
+    let dims: Vec<i64> = own.iter().map(|&size| if size == 0 { -1 } else { size }).collect();
     let (dims, reshape) = match (skip, datatype) {
         (1.., DataType::Bytes) => (vec![1], None), // a list of strings, one to each row
         (1.., _) if dims.is_empty() => (vec![1], Some(dims)), // one element to each row
         _ => (dims, None),
     };
-    TensorConfig {
-        name,
-        datatype,
-        dims,
-        reshape,
-        optional: false,
-    }
+    TensorConfig { name, datatype, dims, reshape, optional: false }
 }
 
 fn mark_varying(outputs: &mut [TensorConfig], seen: &[RunOutput], skip: usize) {
@@ -226,9 +195,6 @@ mod tests {
         let names = |names: [&str; 2]| check_names(&names.map(str::to_owned));
         assert_eq!(names(["a", "b"]), Ok(()));
         let refused = names(["a.b", "a.b"]).unwrap_err();
-        assert_eq!(
-            refused,
-            "an output is called 'a.b' twice: return them under other keys"
-        );
+        assert_eq!(refused, "an output is called 'a.b' twice: return them under other keys");
     }
 }

@@ -9,10 +9,7 @@ use crate::remark::Remark;
 use crate::runner::Runner;
 
 /// Returns a signature that takes whatever a request brings; `None` if not even the number of tensors is known.
-pub(super) fn signature(
-    source: &ModelSource,
-    runner: &Runner,
-) -> Result<Option<Signature>, LoadError> {
+pub(super) fn signature(source: &ModelSource, runner: &Runner) -> Result<Option<Signature>, LoadError> {
     let configured = !source.inputs.is_empty() || !source.outputs.is_empty();
     let batches = source.max_batch_size.is_some_and(|size| size > 0);
     let arguments = candidates::required_arguments(source, &runner.module)?;
@@ -24,9 +21,7 @@ pub(super) fn signature(
     if !servable || configured || batches {
         return Ok(None);
     }
-    let likely = arguments
-        .iter()
-        .map(|argument| candidates::likely(&runner.module, argument));
+    let likely = arguments.iter().map(|argument| candidates::likely(&runner.module, argument));
     let output = |name| TensorConfig {
         name,
         datatype: weir_protocol::DataType::Fp32,
@@ -45,10 +40,7 @@ pub(super) fn signature(
 /// Checks whether a request alone says all that such an argument needs.
 fn is_open(kind: ArgumentKind) -> bool {
     match kind {
-        ArgumentKind::Tensor
-        | ArgumentKind::Strings
-        | ArgumentKind::Scalar(_)
-        | ArgumentKind::Numbers(_) => true,
+        ArgumentKind::Tensor | ArgumentKind::Strings | ArgumentKind::Scalar(_) | ArgumentKind::Numbers(_) => true,
         ArgumentKind::TensorDict | ArgumentKind::TensorList | ArgumentKind::Other => false,
     }
 }

@@ -37,16 +37,10 @@ const FLOATS: [&[Dim]; 4] = [
 ];
 
 /// Shapes of a mask or of integers beside such floats: one for each element, or one for each of the first dimension.
-const BESIDE_FLOATS: [&[Dim]; 3] = [
-    &[Dim::Fixed(4)],
-    &[Dim::Fixed(3)],
-    &[Dim::Fixed(3), Dim::Fixed(4)],
-];
+const BESIDE_FLOATS: [&[Dim]; 3] = [&[Dim::Fixed(4)], &[Dim::Fixed(3)], &[Dim::Fixed(3), Dim::Fixed(4)]];
 
 /// Parts of argument names that mean integers.
-const INTEGER_NAMES: [&str; 7] = [
-    "ids", "token", "index", "indices", "idx", "length", "categor",
-];
+const INTEGER_NAMES: [&str; 7] = ["ids", "token", "index", "indices", "idx", "length", "categor"];
 
 /// Parts of argument names that mean one integer for each row.
 const LENGTH_NAMES: [&str; 2] = ["length", "lens"];
@@ -70,9 +64,7 @@ pub(super) fn of(name: &str, hints: &[Hint], companions: &[Pattern]) -> Vec<Patt
         }
         let like = companions.iter().flat_map(|companion| {
             let dims = companion.dims.clone();
-            datatypes
-                .iter()
-                .map(move |datatype| pattern(*datatype, &dims))
+            datatypes.iter().map(move |datatype| pattern(*datatype, &dims))
         });
         patterns.extend(like);
         patterns.extend(generic(&datatypes));
@@ -92,10 +84,7 @@ pub(super) fn of(name: &str, hints: &[Hint], companions: &[Pattern]) -> Vec<Patt
 }
 
 fn pattern(datatype: DataType, dims: &[Dim]) -> Pattern {
-    Pattern {
-        datatype,
-        dims: dims.to_vec(),
-    }
+    Pattern { datatype, dims: dims.to_vec() }
 }
 
 /// Datatypes of an argument that meets no weight, the most likely first.
@@ -140,13 +129,7 @@ fn of_hint(hint: &Hint, all: &[Hint]) -> Vec<Pattern> {
         let shapes = shapes.into_iter();
         shapes.map(|dims| pattern(datatype, &dims)).collect()
     };
-    let fixed = || {
-        hint.sizes
-            .iter()
-            .copied()
-            .map(Dim::Fixed)
-            .collect::<Vec<_>>()
-    };
+    let fixed = || hint.sizes.iter().copied().map(Dim::Fixed).collect::<Vec<_>>();
     let first = Dim::Fixed(hint.sizes.first().copied().unwrap_or(1));
     match hint.says {
         Says::Last => make(vec![fixed(), [vec![Dim::Length], fixed()].concat()]),
@@ -155,36 +138,23 @@ fn of_hint(hint: &Hint, all: &[Hint]) -> Vec<Pattern> {
             make(vec![hint.sizes.iter().map(part).collect()])
         }
         Says::Steps => make(vec![vec![Dim::Length, first], vec![first]]),
-        Says::Channels => make(vec![spatial(
-            first,
-            hint.sizes.get(1).copied().unwrap_or(2),
-        )]),
-        Says::ChannelsAny => make(vec![
-            vec![first],
-            vec![first, Dim::Length],
-            vec![first, Dim::Side, Dim::Side],
-        ]),
+        Says::Channels => make(vec![spatial(first, hint.sizes.get(1).copied().unwrap_or(2))]),
+        Says::ChannelsAny => make(vec![vec![first], vec![first, Dim::Length], vec![first, Dim::Side, Dim::Side]]),
         Says::Broadcast => make(broadcast(&hint.sizes)),
         Says::View => make(viewed(&hint.sizes)),
         // What is compared first is no index, but the result of the comparison a mask.
         Says::Index | Says::Condition if hint.converted => Vec::new(),
-        Says::Ids | Says::Index => vec![
-            pattern(DataType::Int64, &[Dim::Length]),
-            pattern(DataType::Int64, &[]),
-        ],
-        Says::Condition => std::iter::once(pattern(DataType::Bool, &[Dim::Length]))
-            .chain(beside_floats(DataType::Bool))
-            .collect(),
+        Says::Ids | Says::Index => vec![pattern(DataType::Int64, &[Dim::Length]), pattern(DataType::Int64, &[])],
+        Says::Condition => {
+            std::iter::once(pattern(DataType::Bool, &[Dim::Length])).chain(beside_floats(DataType::Bool)).collect()
+        }
         Says::Converted | Says::OfBytes => Vec::new(),
     }
 }
 
 /// The weight's datatype, unless the code converts to it: then bytes if it also divides by 255, else FP32.
 fn datatype(hint: &Hint, all: &[Hint]) -> DataType {
-    let bytes = || {
-        all.iter()
-            .any(|hint| hint.says == Says::OfBytes && hint.converted)
-    };
+    let bytes = || all.iter().any(|hint| hint.says == Says::OfBytes && hint.converted);
     match hint.datatype {
         Some(datatype) if !hint.converted => datatype,
         Some(_) if bytes() => DataType::Uint8,
@@ -207,16 +177,7 @@ fn broadcast(sizes: &[i64]) -> Vec<Vec<Dim>> {
         whole => whole,
     };
     let open = |rank: usize| if rank > 2 { Dim::Side } else { Dim::Length };
-    let dims: Vec<Dim> = own
-        .iter()
-        .map(|&size| {
-            if size == 1 {
-                open(own.len())
-            } else {
-                Dim::Fixed(size)
-            }
-        })
-        .collect();
+    let dims: Vec<Dim> = own.iter().map(|&size| if size == 1 { open(own.len()) } else { Dim::Fixed(size) }).collect();
     vec![dims.clone(), [vec![Dim::Length], dims].concat()]
 }
 
@@ -238,13 +199,7 @@ mod tests {
     use super::*;
 
     fn hint(says: Says, sizes: &[i64]) -> Hint {
-        Hint {
-            argument: 0,
-            says,
-            sizes: sizes.to_vec(),
-            datatype: Some(DataType::Fp32),
-            converted: false,
-        }
+        Hint { argument: 0, says, sizes: sizes.to_vec(), datatype: Some(DataType::Fp32), converted: false }
     }
 
     fn first(name: &str, hints: &[Hint]) -> Pattern {
@@ -263,16 +218,9 @@ mod tests {
             (Says::Broadcast, &[1, 3, 1, 1], vec![Fixed(3), Side, Side]),
             (Says::View, &[-1, 1, 28, 28], vec![Fixed(784)]),
         ] {
-            assert_eq!(
-                first("x", &[hint(says, sizes)]).dims,
-                dims,
-                "{says:?} {sizes:?}"
-            );
+            assert_eq!(first("x", &[hint(says, sizes)]).dims, dims, "{says:?} {sizes:?}");
         }
-        assert_eq!(
-            first("x", &[hint(Says::Ids, &[20])]),
-            pattern(DataType::Int64, &[Length])
-        );
+        assert_eq!(first("x", &[hint(Says::Ids, &[20])]), pattern(DataType::Int64, &[Length]));
     }
 
     #[test]
@@ -290,10 +238,7 @@ mod tests {
     #[test]
     fn a_name_decides_where_the_code_says_nothing() {
         let converted = [hint(Says::Converted, &[])];
-        assert_eq!(
-            first("attention_mask", &converted).datatype,
-            DataType::Int64
-        );
+        assert_eq!(first("attention_mask", &converted).datatype, DataType::Int64);
         assert_eq!(first("mask", &[]).datatype, DataType::Fp32);
         assert_eq!(first("position_ids", &[]).datatype, DataType::Int64);
         let steps = pattern(DataType::Fp32, &[Dim::Length, Dim::Fixed(4)]);

@@ -29,9 +29,7 @@ pub(super) fn fill(mut column: Column, example: &Tensor, rows: Range<usize>) -> 
 fn elements(example: &Tensor) -> Vec<Bytes> {
     let data = example.data();
     match example.datatype().size() {
-        Some(size) => (0..data.len() / size)
-            .map(|at| data.slice(at * size..(at + 1) * size))
-            .collect(),
+        Some(size) => (0..data.len() / size).map(|at| data.slice(at * size..(at + 1) * size)).collect(),
         None => strings(data),
     }
 }
@@ -64,11 +62,7 @@ mod tests {
         let column = Column {
             name: Arc::from("x"),
             datatype: DataType::Uint8,
-            parts: vec![Part {
-                shape: shape.clone(),
-                datatype: DataType::Uint8,
-                data: Bytes::new(),
-            }],
+            parts: vec![Part { shape: shape.clone(), datatype: DataType::Uint8, data: Bytes::new() }],
             shape,
             pad: 0.0,
         };
@@ -78,12 +72,7 @@ mod tests {
     #[test]
     fn the_first_rows_are_the_examples_and_others_differ() {
         let shape = Shape::new(&[1, 3]).unwrap();
-        let example = Tensor::new(
-            "x".into(),
-            DataType::Uint8,
-            shape,
-            Bytes::from_static(&[7, 8, 9]),
-        );
+        let example = Tensor::new("x".into(), DataType::Uint8, shape, Bytes::from_static(&[7, 8, 9]));
         let example = example.unwrap();
         assert_eq!(filled(&example, &[1, 3], 0..1), [7, 8, 9]);
         assert_eq!(filled(&example, &[2, 3], 0..2), [7, 8, 9, 8, 9, 7]);

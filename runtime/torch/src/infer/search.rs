@@ -98,11 +98,7 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the first signature without one. What ran as a batch is tried first.
-    pub(super) fn whole(
-        &mut self,
-        candidates: Vec<Candidate>,
-        accept: Accept,
-    ) -> Result<Option<Inferred>, LoadError> {
+    pub(super) fn whole(&mut self, candidates: Vec<Candidate>, accept: Accept) -> Result<Option<Inferred>, LoadError> {
         let ran = std::mem::take(&mut self.ran).into_iter();
         // A configuration says what dimensions there are.
         let ran = ran.filter(|_| self.source.inputs.is_empty());
@@ -132,17 +128,11 @@ impl<'a> Search<'a> {
         Ok(None)
     }
 
-    fn attempt(
-        &mut self,
-        candidate: Candidate,
-        rows: &Rows,
-        accept: Accept,
-    ) -> Result<Option<Inferred>, LoadError> {
+    fn attempt(&mut self, candidate: Candidate, rows: &Rows, accept: Accept) -> Result<Option<Inferred>, LoadError> {
         self.left = self.left.saturating_sub(1);
         self.spent += self.stopwatch.lap();
         let (source, runner) = (self.source, self.runner);
-        let trial = Trial::new(source, runner, &candidate.inputs)
-            .map_err(|error| self.of_example(error))?;
+        let trial = Trial::new(source, runner, &candidate.inputs).map_err(|error| self.of_example(error))?;
         let complaint = match trial.run(rows.clone(), None) {
             Ok(seen) => {
                 let accepted = accept(self, &trial, &candidate, &seen);
@@ -170,17 +160,10 @@ impl<'a> Search<'a> {
             return error;
         }
         let model = &self.source.name;
-        LoadError::Config(format!(
-            "the example of model '{model}' does not fit it: {error}"
-        ))
+        LoadError::Config(format!("the example of model '{model}' does not fit it: {error}"))
     }
 
-    fn judge(
-        &mut self,
-        accepted: Result<Inferred, Dependence>,
-        candidate: Candidate,
-        rows: &Rows,
-    ) -> Option<Inferred> {
+    fn judge(&mut self, accepted: Result<Inferred, Dependence>, candidate: Candidate, rows: &Rows) -> Option<Inferred> {
         let why = match accepted {
             Ok(inferred) => return Some(inferred),
             Err(why) => why,
@@ -207,9 +190,7 @@ impl Ran {
     fn allows(&self, other: &Candidate) -> bool {
         match &self.why {
             Dependence::Mixed(_) => other.is_deeper_than(&self.candidate),
-            Dependence::Shaped(_) | Dependence::Failed(_) => {
-                other.datatypes() == self.candidate.datatypes()
-            }
+            Dependence::Shaped(_) | Dependence::Failed(_) => other.datatypes() == self.candidate.datatypes(),
         }
     }
 }

@@ -9,24 +9,13 @@ use crate::module::Module;
 
 /// Sizes of open dimensions, all alike: 4 is enough for most models, convolutions need as much as their kernel has,
 /// models of images often halve them five times, and a second of sound has 16 000 samples.
-const SIZES: [i64; 17] = [
-    4, 8, 1, 2, 16, 64, 224, 28, 32, 80, 128, 256, 512, 1024, 4096, 16_000, 48_000,
-];
+const SIZES: [i64; 17] = [4, 8, 1, 2, 16, 64, 224, 28, 32, 80, 128, 256, 512, 1024, 4096, 16_000, 48_000];
 
 /// Sizes of the first of several open dimensions of an input, which counts images, steps or channels.
 const LEADING: [i64; 2] = [1, 3];
 
 /// Sizes of the first input with open dimensions and of all others.
-const DIFFERENT: [(i64, i64); 8] = [
-    (8, 1),
-    (1, 8),
-    (64, 8),
-    (8, 64),
-    (224, 8),
-    (8, 224),
-    (1024, 8),
-    (16_000, 8),
-];
+const DIFFERENT: [(i64, i64); 8] = [(8, 1), (1, 8), (64, 8), (8, 64), (224, 8), (8, 224), (1024, 8), (16_000, 8)];
 
 /// Most sizes of weights that are tried, and the largest of them.
 const OF_WEIGHTS: usize = 16;
@@ -78,11 +67,7 @@ pub(crate) fn of_inputs(
     let trace = of_trace(module, &binding, (inputs, rows));
     let guesses = of_guesses(source, module, &binding, (inputs, rows));
     let generic = generic(inputs, &weights(module));
-    let all = example
-        .into_iter()
-        .chain(trace)
-        .chain(guesses)
-        .chain(generic);
+    let all = example.into_iter().chain(trace).chain(guesses).chain(generic);
     let mut all = distinct(all.filter(|inputs| inputs.iter().all(is_small)));
     if all.is_empty() {
         // Fixed dimensions are what requests have, however large.
@@ -103,17 +88,11 @@ fn merged(inputs: &[TensorConfig], ran: Vec<TensorConfig>) -> Vec<TensorConfig> 
     merged
 }
 
-fn of_example(
-    example: &[Tensor],
-    inputs: &[TensorConfig],
-    rows: usize,
-) -> Option<Vec<TensorConfig>> {
+fn of_example(example: &[Tensor], inputs: &[TensorConfig], rows: usize) -> Option<Vec<TensorConfig>> {
     let of_input = |input: &TensorConfig| {
         let tensor = example.iter().find(|tensor| tensor.name() == input.name);
         let Some(tensor) = tensor else {
-            return input
-                .optional
-                .then(|| sized(std::slice::from_ref(input), |_| 1).remove(0));
+            return input.optional.then(|| sized(std::slice::from_ref(input), |_| 1).remove(0));
         };
         let dims: Vec<i64> = tensor.shape().signed().skip(rows).collect();
         (tensor.datatype() == input.datatype).then(|| with_dims(input, &dims))?
@@ -122,11 +101,7 @@ fn of_example(
 }
 
 /// The sizes that the module was traced with.
-fn of_trace(
-    module: &Module,
-    binding: &Binding,
-    (inputs, rows): (&[TensorConfig], usize),
-) -> Option<Vec<TensorConfig>> {
+fn of_trace(module: &Module, binding: &Binding, (inputs, rows): (&[TensorConfig], usize)) -> Option<Vec<TensorConfig>> {
     let Binding::Positional { argument_of, .. } = binding else {
         return None;
     };
@@ -147,11 +122,7 @@ fn of_guesses(
     let Binding::Positional { argument_of, .. } = binding else {
         return Vec::new();
     };
-    let bare = ModelSource {
-        inputs: Vec::new(),
-        example: None,
-        ..source.clone()
-    };
+    let bare = ModelSource { inputs: Vec::new(), example: None, ..source.clone() };
     let guessed = match rows {
         0 => candidates::whole(&bare, module),
         _ => candidates::batched(&bare, module),
@@ -188,8 +159,7 @@ fn generic(inputs: &[TensorConfig], weights: &[i64]) -> Vec<Vec<TensorConfig>> {
         }
     }
     if opens.len() > 1 {
-        let different =
-            |(first, others)| sized(inputs, |open| if open.input == 0 { first } else { others });
+        let different = |(first, others)| sized(inputs, |open| if open.input == 0 { first } else { others });
         all.extend(DIFFERENT.map(different));
     }
     all
@@ -197,20 +167,12 @@ fn generic(inputs: &[TensorConfig], weights: &[i64]) -> Vec<Vec<TensorConfig>> {
 
 /// The first of several open dimensions has a size of its own.
 fn led(open: Open, leading: i64, size: i64) -> i64 {
-    if open.of > 1 && open.position == 0 {
-        leading
-    } else {
-        size
-    }
+    if open.of > 1 && open.position == 0 { leading } else { size }
 }
 
 fn weights(module: &Module) -> Vec<i64> {
     let mut sizes: Vec<i64> = Vec::new();
-    for size in module
-        .parameters()
-        .into_iter()
-        .flat_map(|weight| weight.sizes)
-    {
+    for size in module.parameters().into_iter().flat_map(|weight| weight.sizes) {
         if (2..=LARGEST_OF_WEIGHTS).contains(&size) && !sizes.contains(&size) {
             sizes.push(size);
         }
@@ -237,11 +199,7 @@ fn sized(inputs: &[TensorConfig], size: impl Fn(Open) -> i64) -> Vec<TensorConfi
             if dim >= 0 {
                 return dim;
             }
-            let open = Open {
-                input: number,
-                position,
-                of,
-            };
+            let open = Open { input: number, position, of };
             position += 1;
             size(open)
         });
@@ -267,9 +225,7 @@ fn put(input: &TensorConfig, dims: Vec<i64>) -> TensorConfig {
 }
 
 fn is_small(input: &TensorConfig) -> bool {
-    let elements = model_dims(input)
-        .iter()
-        .try_fold(1_i64, |all, dim| all.checked_mul(*dim));
+    let elements = model_dims(input).iter().try_fold(1_i64, |all, dim| all.checked_mul(*dim));
     elements.is_some_and(|elements| elements <= MOST_ELEMENTS)
 }
 
@@ -301,8 +257,7 @@ mod tests {
     }
 
     fn dims(all: &[Vec<TensorConfig>]) -> Vec<Vec<Vec<i64>>> {
-        let dims =
-            |inputs: &Vec<TensorConfig>| inputs.iter().map(|input| input.dims.clone()).collect();
+        let dims = |inputs: &Vec<TensorConfig>| inputs.iter().map(|input| input.dims.clone()).collect();
         all.iter().map(dims).collect()
     }
 
@@ -315,20 +270,14 @@ mod tests {
 
     #[test]
     fn sizes_may_differ_by_input() {
-        let tried = dims(&generic(
-            &[input(&[-1, 80]), input(&[1]), input(&[-1])],
-            &[],
-        ));
+        let tried = dims(&generic(&[input(&[-1, 80]), input(&[1]), input(&[-1])], &[]));
         assert_eq!(tried[0], [vec![4, 80], vec![1], vec![4]]);
         assert!(tried.contains(&vec![vec![64, 80], vec![1], vec![8]]));
     }
 
     #[test]
     fn dimensions_are_those_of_an_example_that_fits() {
-        assert_eq!(
-            with_dims(&input(&[-1, 80]), &[7, 80]),
-            Some(input(&[7, 80]))
-        );
+        assert_eq!(with_dims(&input(&[-1, 80]), &[7, 80]), Some(input(&[7, 80])));
         assert_eq!(with_dims(&input(&[-1, 80]), &[7, 40]), None);
         assert_eq!(with_dims(&input(&[-1, 80]), &[7]), None);
     }

@@ -116,13 +116,7 @@ impl<'a> Trial<'a> {
 
     /// The same trial on other inputs of the same number.
     pub(crate) fn on<'b>(&'b self, inputs: &'b [TensorConfig]) -> Trial<'b> {
-        Trial {
-            runner: self.runner,
-            binding: self.binding.clone(),
-            inputs,
-            fill: self.fill,
-            example: self.example,
-        }
+        Trial { runner: self.runner, binding: self.binding.clone(), inputs, fill: self.fill, example: self.example }
     }
 
     /// The inputs, with a size for each dimension.
@@ -138,10 +132,7 @@ impl<'a> Trial<'a> {
 
     /// Generates rows of the inputs.
     pub(crate) fn columns(&self, rows: &Rows) -> Result<Vec<Column>, String> {
-        let columns = self
-            .inputs
-            .iter()
-            .map(|input| column(input, rows, (None, self.fill)));
+        let columns = self.inputs.iter().map(|input| column(input, rows, (None, self.fill)));
         Ok(self.filled(columns.collect::<Result<_, _>>()?, rows))
     }
 
@@ -150,11 +141,10 @@ impl<'a> Trial<'a> {
         let Some(example) = self.example else {
             return columns;
         };
-        let of_example =
-            |column: Column| match example.iter().find(|tensor| tensor.name() == &*column.name) {
-                Some(example) => samples::fill(column, example, rows.range()),
-                None => column,
-            };
+        let of_example = |column: Column| match example.iter().find(|tensor| tensor.name() == &*column.name) {
+            Some(example) => samples::fill(column, example, rows.range()),
+            None => column,
+        };
         columns.into_iter().map(of_example).collect()
     }
 
@@ -166,23 +156,14 @@ impl<'a> Trial<'a> {
             column(input, &rows, (stretch, self.fill))
         });
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
-        self.run_on(&self.filled(columns, &rows))
-            .map(|(outcomes, _)| outcomes)
+        self.run_on(&self.filled(columns, &rows)).map(|(outcomes, _)| outcomes)
     }
 
     /// Runs once with some dimensions larger. The error is libtorch's.
-    pub(crate) fn stretched(
-        &self,
-        rows: &Rows,
-        stretch: Stretch,
-    ) -> Result<Vec<RunOutput>, String> {
+    pub(crate) fn stretched(&self, rows: &Rows, stretch: Stretch) -> Result<Vec<RunOutput>, String> {
         let inputs = self.inputs.iter().enumerate();
         let columns = inputs.map(|(index, input)| {
-            let larger = if self.stretches(index) {
-                larger(input, index, stretch)
-            } else {
-                Ok(input.clone())
-            };
+            let larger = if self.stretches(index) { larger(input, index, stretch) } else { Ok(input.clone()) };
             larger.and_then(|input| column(&input, rows, (None, self.fill)))
         });
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
@@ -218,14 +199,10 @@ impl<'a> Trial<'a> {
         // Each trial, and the first request after them, meets the model as it was saved.
         let rehearsal = self.runner.rehearsal().map_err(|fault| fault.to_string())?;
         let rows = columns.first().copied().flatten();
-        let rows = rows
-            .and_then(|column| column.shape.dims().first().copied())
-            .unwrap_or(1);
+        let rows = rows.and_then(|column| column.shape.dims().first().copied()).unwrap_or(1);
         let runner = rehearsal.as_ref().unwrap_or(self.runner);
         let outcomes = limited(rows, || runner.run(&self.binding, &columns));
-        outcomes
-            .map(|(outcomes, timing)| (outcomes, timing.infer))
-            .map_err(|error| error.to_string())
+        outcomes.map(|(outcomes, timing)| (outcomes, timing.infer)).map_err(|error| error.to_string())
     }
 }
 
@@ -263,11 +240,7 @@ fn larger(input: &TensorConfig, index: usize, stretch: Stretch) -> Result<Tensor
 }
 
 /// Generates rows of an input; `stretch` is the dimension to make larger.
-fn column(
-    input: &TensorConfig,
-    rows: &Rows,
-    (stretch, fill): (Option<usize>, Fill),
-) -> Result<Column, String> {
+fn column(input: &TensorConfig, rows: &Rows, (stretch, fill): (Option<usize>, Fill)) -> Result<Column, String> {
     let dims = input.reshape.as_ref().unwrap_or(&input.dims);
     let inner: Vec<i64> = dims
         .iter()
@@ -280,39 +253,25 @@ fn column(
     let (range, shape) = match rows {
         Rows::None => (0..1, inner.clone()),
         Rows::Other(row) => (*row..*row + 1, inner.clone()),
-        Rows::Range(range) => (
-            range.clone(),
-            [&[range.len() as i64], inner.as_slice()].concat(),
-        ),
+        Rows::Range(range) => (range.clone(), [&[range.len() as i64], inner.as_slice()].concat()),
     };
     let shape = Shape::new(&shape).map_err(|error| error.to_string())?;
     // A string has a length of four bytes, and its text.
     let size = input.datatype.size().unwrap_or(8);
     if shape.elements().saturating_mul(size) > MAX_BYTES {
-        return Err(format!(
-            "input '{}' of shape {shape} is too large to try",
-            input.name
-        ));
+        return Err(format!("input '{}' of shape {shape} is too large to try", input.name));
     }
     let elements = shape.elements() / range.len().max(1);
     let data = range.flat_map(|row| {
         (0..elements).flat_map(move |at| {
-            let value = Position {
-                row,
-                at,
-                of: elements,
-            };
+            let value = Position { row, at, of: elements };
             element(input.datatype, value, fill)
         })
     });
     Ok(Column {
         name: Arc::from(input.name.as_str()),
         datatype: input.datatype,
-        parts: vec![Part {
-            datatype: input.datatype,
-            shape: shape.clone(),
-            data: Bytes::from_iter(data),
-        }],
+        parts: vec![Part { datatype: input.datatype, shape: shape.clone(), data: Bytes::from_iter(data) }],
         shape,
         pad: 0.0,
     })
@@ -327,10 +286,7 @@ struct Position {
 }
 
 fn element(datatype: DataType, position: Position, fill: Fill) -> Vec<u8> {
-    let real = matches!(
-        datatype,
-        DataType::Fp16 | DataType::Fp32 | DataType::Fp64 | DataType::Bf16
-    );
+    let real = matches!(datatype, DataType::Fp16 | DataType::Fp32 | DataType::Fp64 | DataType::Bf16);
     let text = datatype == DataType::Bytes;
     let number = |real_value: f64| {
         let value = if real { real_value } else { 1.0 };
@@ -343,9 +299,7 @@ fn element(datatype: DataType, position: Position, fill: Fill) -> Vec<u8> {
         Fill::Ones => number(1.0),
         Fill::Hundreds => number(100.0),
         Fill::Negative => number(-1.0),
-        Fill::Counts(count) if !real && !text && datatype != DataType::Bool => {
-            element::encode(datatype, count as f64)
-        }
+        Fill::Counts(count) if !real && !text && datatype != DataType::Bool => element::encode(datatype, count as f64),
         Fill::Counts(_) | Fill::Varied | Fill::Example => generate(datatype, position),
     }
 }
@@ -395,28 +349,14 @@ mod tests {
         };
         let made = |dims: &[i64]| column(&input(dims), &Rows::Range(0..2), (None, Fill::Varied));
         let refused = made(&[1 << 40]);
-        assert_eq!(
-            refused.map(drop).unwrap_err(),
-            "input 'x' of shape [2,1099511627776] is too large to try"
-        );
+        assert_eq!(refused.map(drop).unwrap_err(), "input 'x' of shape [2,1099511627776] is too large to try");
         assert_eq!(made(&[3, -1]).unwrap().shape.dims(), [2, 3, 4]);
     }
 
     #[test]
     fn an_element_fills_its_datatype() {
-        let position = Position {
-            row: 1,
-            at: 1,
-            of: 3,
-        };
-        let all = [
-            Fill::Varied,
-            Fill::Counts(8),
-            Fill::Ones,
-            Fill::Zeros,
-            Fill::Hundreds,
-            Fill::Negative,
-        ];
+        let position = Position { row: 1, at: 1, of: 3 };
+        let all = [Fill::Varied, Fill::Counts(8), Fill::Ones, Fill::Zeros, Fill::Hundreds, Fill::Negative];
         for datatype in DataType::ALL {
             for fill in all {
                 let element = element(datatype, position, fill);

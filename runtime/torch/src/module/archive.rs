@@ -22,13 +22,8 @@ impl Archive {
         let path = c_path(path)?;
         let (mut unpacked, mut is_script, mut error) = (0, 0, ptr::null_mut());
         // SAFETY: `path` is NUL-terminated, and the results are valid for writes.
-        let status = unsafe {
-            ffi::weir_archive_inspect(path.as_ptr(), &mut unpacked, &mut is_script, &mut error)
-        };
+        let status = unsafe { ffi::weir_archive_inspect(path.as_ptr(), &mut unpacked, &mut is_script, &mut error) };
         Fault::check(status, error)?;
-        Ok(Self {
-            unpacked,
-            is_script: is_script != 0,
-        })
+        Ok(Self { unpacked, is_script: is_script != 0 })
     }
 }

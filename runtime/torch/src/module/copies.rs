@@ -72,9 +72,7 @@ impl Module {
     pub(crate) fn on_processor(&self) -> Result<Self, String> {
         let bytes = self.bytes().map_err(|fault| fault.to_string())?;
         if bytes > LARGEST_ON_PROCESSOR {
-            return Err(format!(
-                "a copy of its {bytes} bytes might not fit into the memory beside the GPU"
-            ));
+            return Err(format!("a copy of its {bytes} bytes might not fit into the memory beside the GPU"));
         }
         if self.names_cuda() {
             return Err("its code names a CUDA device".to_owned());

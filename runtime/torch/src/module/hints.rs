@@ -86,10 +86,7 @@ impl Module {
         unsafe {
             let status = ffi::weir_module_hints(self.raw, &mut first, &mut count, &mut error);
             Fault::check(status, error)?;
-            Ok(slice(first, count)
-                .iter()
-                .filter_map(|raw| hint(raw))
-                .collect())
+            Ok(slice(first, count).iter().filter_map(|raw| hint(raw)).collect())
         }
     }
 }

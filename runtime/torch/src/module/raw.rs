@@ -24,11 +24,7 @@ pub(super) unsafe fn text(raw: *const c_char) -> Option<String> {
         return None;
     }
     // SAFETY: the caller guarantees it.
-    Some(
-        unsafe { CStr::from_ptr(raw) }
-            .to_string_lossy()
-            .into_owned(),
-    )
+    Some(unsafe { CStr::from_ptr(raw) }.to_string_lossy().into_owned())
 }
 
 /// # Safety

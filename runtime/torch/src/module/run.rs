@@ -69,13 +69,8 @@ impl Module {
         stream: Option<&Stream>,
     ) -> Result<Run, Fault> {
         let raw_values: Vec<RawValue> = match values {
-            Values::Positional(values) => {
-                values.iter().map(|value| raw_value(None, value)).collect()
-            }
-            Values::Dict(entries) => entries
-                .iter()
-                .map(|(key, value)| raw_value(Some(key), value))
-                .collect(),
+            Values::Positional(values) => values.iter().map(|value| raw_value(None, value)).collect(),
+            Values::Dict(entries) => entries.iter().map(|(key, value)| raw_value(Some(key), value)).collect(),
         };
         let (mut answer, mut error) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: the values behind `raw_values` outlive the call, which keeps only counted references to
@@ -115,10 +110,7 @@ fn raw_value(key: Option<&CString>, value: &Value) -> RawValue {
 }
 
 fn raw_run(options: RunOptions, metering: Metering, stream: Option<&Stream>) -> RawRun {
-    let RunOptions {
-        inference_mode,
-        optimize,
-    } = options;
+    let RunOptions { inference_mode, optimize } = options;
     RawRun {
         inference_mode: inference_mode.into(),
         optimize: optimize.into(),
@@ -131,11 +123,8 @@ fn take_run(answer: *mut RawAnswer) -> Run {
     // SAFETY: the answer is ours; its tensors are taken once, its texts copied before it is freed.
     unsafe {
         let count = ffi::weir_answer_count(answer);
-        let mut run = Run {
-            outputs: Vec::with_capacity(count),
-            paths: Vec::new(),
-            peak: ffi::weir_answer_peak_bytes(answer),
-        };
+        let mut run =
+            Run { outputs: Vec::with_capacity(count), paths: Vec::new(), peak: ffi::weir_answer_peak_bytes(answer) };
         for index in 0..count {
             let raw = ffi::weir_answer_take(answer, index);
             run.paths.extend(text(raw.path));

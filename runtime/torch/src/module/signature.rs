@@ -47,9 +47,7 @@ impl ArgumentKind {
     pub(crate) fn is_one_value(self) -> bool {
         match self {
             Self::Scalar(_) | Self::Numbers(_) => true,
-            Self::Tensor | Self::Strings | Self::TensorDict | Self::TensorList | Self::Other => {
-                false
-            }
+            Self::Tensor | Self::Strings | Self::TensorDict | Self::TensorList | Self::Other => false,
         }
     }
 }
@@ -88,10 +86,7 @@ pub(super) fn arguments(module: *const RawModule) -> Vec<Argument> {
     // SAFETY: the module and its arguments are alive; they are copied at once.
     unsafe {
         ffi::weir_module_arguments(module, &mut first, &mut count);
-        slice(first, count)
-            .iter()
-            .map(|raw| argument(raw))
-            .collect()
+        slice(first, count).iter().map(|raw| argument(raw)).collect()
     }
 }
 
@@ -162,8 +157,5 @@ pub(super) unsafe fn example(shape: RawShape) -> Option<Example> {
     }
     // SAFETY: the caller guarantees that it is alive.
     let sizes = unsafe { sizes_of(shape) };
-    Some(Example {
-        element_type: shape.element_type,
-        sizes,
-    })
+    Some(Example { element_type: shape.element_type, sizes })
 }

@@ -21,10 +21,7 @@ fn a_metered_run_reports_its_peak_memory() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models/add_sub.pt");
     let module = Module::load(&path, Device::Cpu, "forward").unwrap();
     let values = Values::Positional(vec![zeros(), zeros()]);
-    let options = RunOptions {
-        inference_mode: true,
-        optimize: true,
-    };
+    let options = RunOptions { inference_mode: true, optimize: true };
     let peak = |metering| module.run(&values, options, metering, None).unwrap().peak;
     assert_eq!(peak(Metering::Off), 0);
     assert_eq!(peak(Metering::On), 2 * 4 * FLOATS as u64);
@@ -35,10 +32,7 @@ fn a_metered_run_reports_its_peak_memory() {
 /// The shim takes a caller's slip for an error: without its own check it read the tensor at address 0.
 #[test]
 fn values_of_the_wrong_kind_fail_the_call() {
-    let options = RunOptions {
-        inference_mode: true,
-        optimize: true,
-    };
+    let options = RunOptions { inference_mode: true, optimize: true };
     let failure = |name: &str, value| {
         let values = Values::Positional(vec![value]);
         let run = model(name).run(&values, options, Metering::Off, None);
@@ -76,20 +70,14 @@ fn ramp(sizes: &[i64]) -> Value {
 
 fn output(module: &Module, sizes: &[i64]) -> Vec<f32> {
     let values = Values::Positional(vec![ramp(sizes)]);
-    let options = RunOptions {
-        inference_mode: true,
-        optimize: true,
-    };
+    let options = RunOptions { inference_mode: true, optimize: true };
     let run = module.run(&values, options, Metering::Off, None).unwrap();
     let Some(Output::Tensor(tensor)) = run.outputs.into_iter().next() else {
         panic!("no tensor");
     };
     let bytes = tensor.into_bytes();
     let (floats, _) = bytes.as_chunks::<4>();
-    floats
-        .iter()
-        .map(|float| f32::from_le_bytes(*float))
-        .collect()
+    floats.iter().map(|float| f32::from_le_bytes(*float)).collect()
 }
 
 #[test]
@@ -103,10 +91,7 @@ fn an_optimised_module_has_the_same_outputs_for_every_shape() {
             let pairs = pairs.iter().zip(output(&optimised, &sizes));
             assert!(pairs.clone().count() > 0);
             for (one, other) in pairs {
-                assert!(
-                    (one - other).abs() <= 1e-5 * (1.0 + one.abs()),
-                    "{one} {other}"
-                );
+                assert!((one - other).abs() <= 1e-5 * (1.0 + one.abs()), "{one} {other}");
             }
         }
     }
@@ -137,31 +122,15 @@ fn modules_that_write_to_themselves_are_found() {
         assert!(reason.contains(said), "{name}: {reason}");
     }
     let captured = model("captured");
-    assert!(
-        matches!(captured.self_writes(), SelfWrites::Constants(_)),
-        "{captured:?}"
-    );
+    assert!(matches!(captured.self_writes(), SelfWrites::Constants(_)), "{captured:?}");
 }
 
 #[test]
 fn what_a_run_makes_or_is_given_is_not_the_modules() {
-    for name in [
-        "harmless",
-        "in_place",
-        "dict_in_place",
-        "mlp",
-        "conv_traced",
-        "embedding",
-        "strings",
-    ] {
+    for name in ["harmless", "in_place", "dict_in_place", "mlp", "conv_traced", "embedding", "strings"] {
         assert_eq!(*model(name).self_writes(), SelfWrites::Nothing, "{name}");
     }
-    for (name, mutated) in [
-        ("in_place", true),
-        ("dict_in_place", true),
-        ("harmless", false),
-        ("dict_input", false),
-    ] {
+    for (name, mutated) in [("in_place", true), ("dict_in_place", true), ("harmless", false), ("dict_input", false)] {
         assert_eq!(model(name).arguments()[0].mutated, mutated, "{name}");
     }
 }
@@ -182,20 +151,14 @@ fn a_copy_has_a_state_of_its_own() {
 
 #[test]
 fn bytes_are_those_of_the_tensors() {
-    assert_eq!(
-        model("mlp").bytes().unwrap(),
-        4 * (16 * 32 + 32 + 32 * 4 + 4)
-    );
+    assert_eq!(model("mlp").bytes().unwrap(), 4 * (16 * 32 + 32 + 32 * 4 + 4));
     assert_eq!(model("identity").bytes().unwrap(), 0);
 }
 
 /// Runs the module and returns its outputs as they are in memory, not copied.
 fn outputs(module: &Module) -> Result<Vec<Bytes>, Fault> {
     let values = Values::Positional(vec![ramp(&[1, 4])]);
-    let options = RunOptions {
-        inference_mode: true,
-        optimize: true,
-    };
+    let options = RunOptions { inference_mode: true, optimize: true };
     let run = module.run(&values, options, Metering::Off, None)?;
     let bytes = run.outputs.into_iter().filter_map(|output| match output {
         Output::Tensor(tensor) => Some(tensor.into_bytes()),

@@ -46,10 +46,7 @@ fn outputs_of_a_tuple_go_by_index_or_order() {
     let error = bound(&two, &["O__0", "O__2"]).unwrap_err();
     assert!(error.starts_with("The output O__2 in the model"), "{error}");
     let error = bound(&two, &["a", "b", "c"]).unwrap_err();
-    assert!(
-        error.ends_with("expects 3 outputs, model provides 2"),
-        "{error}"
-    );
+    assert!(error.ends_with("expects 3 outputs, model provides 2"), "{error}");
 }
 
 #[test]
@@ -66,10 +63,7 @@ fn fields_go_by_name_and_all_of_them_or_none() {
 #[test]
 fn elements_of_nested_tuples_have_dotted_names() {
     let nested = ["#0", "#1.#0", "#1.#1"];
-    assert_eq!(
-        names_of(&strings(&nested)),
-        ["OUTPUT__0", "OUTPUT__1.0", "OUTPUT__1.1"]
-    );
+    assert_eq!(names_of(&strings(&nested)), ["OUTPUT__0", "OUTPUT__1.0", "OUTPUT__1.1"]);
     assert_eq!(bound(&nested, &["OUTPUT__1.1", "1.0"]), Ok(vec![2, 1]));
     assert_eq!(bound(&nested, &["out", "h", "c"]), Ok(vec![0, 1, 2]));
     let error = bound(&nested, &["OUTPUT__0", "OUTPUT__1"]).unwrap_err();
@@ -81,10 +75,7 @@ fn keys_are_short_unless_two_are_the_same() {
     let one_image = strings(&["#1.#0.boxes", "#1.#0.labels"]);
     assert_eq!(names_of(&one_image), ["boxes", "labels"]);
     let two_images = strings(&["#1.#0.boxes", "#1.#1.boxes"]);
-    assert_eq!(
-        names_of(&two_images),
-        ["OUTPUT__1.0.boxes", "OUTPUT__1.1.boxes"]
-    );
+    assert_eq!(names_of(&two_images), ["OUTPUT__1.0.boxes", "OUTPUT__1.1.boxes"]);
     assert_eq!(find(&two_images, "boxes"), None);
     for name in ["1.1.boxes", "OUTPUT__1.1.boxes"] {
         assert_eq!(find(&two_images, name), Some(1));
@@ -100,16 +91,11 @@ fn a_key_that_is_missing_or_new_fails_the_request() {
     let seen = run_outputs(&["out", "aux"]);
     let choose = |rest, names: &[&str], seen: &[RunOutput]| {
         let chosen = OutputBinding::Keyed(rest).choose(&configs(names), seen);
-        chosen
-            .map(|chosen| chosen.len())
-            .map_err(|error| error.to_string())
+        chosen.map(|chosen| chosen.len()).map_err(|error| error.to_string())
     };
     assert_eq!(choose(Rest::Dropped, &["aux"], &seen), Ok(1));
     let error = choose(Rest::Unexpected, &["aux"], &seen).unwrap_err();
-    assert!(
-        error.starts_with("the model returned 'out', which"),
-        "{error}"
-    );
+    assert!(error.starts_with("the model returned 'out', which"), "{error}");
     let error = choose(Rest::Dropped, &["aux", "extra"], &seen).unwrap_err();
     assert!(error.contains("no output 'extra'"), "{error}");
     assert!(error.ends_with("only out, aux"), "{error}");
@@ -126,10 +112,7 @@ fn a_list_may_be_shorter_but_not_longer_than_was_learned() {
     assert!(chosen[0].is_some() && chosen[1].is_none());
     assert_eq!(empty(&outputs[1], None).sizes, [0, 4]);
     assert!(binding(Rest::Dropped).choose(&outputs, &list).is_ok());
-    let error = binding(Rest::Unexpected)
-        .choose(&outputs, &list)
-        .unwrap_err()
-        .to_string();
+    let error = binding(Rest::Unexpected).choose(&outputs, &list).unwrap_err().to_string();
     assert!(error.contains("3 tensors"), "{error}");
 }
 
@@ -137,10 +120,7 @@ fn a_list_may_be_shorter_but_not_longer_than_was_learned() {
 fn what_cannot_be_served_is_refused() {
     let returned = Returned::Unservable("it returns None".to_owned());
     let error = bind("m", &returned, &[], Rest::Dropped).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "unable to load model 'm': it returns None"
-    );
+    assert_eq!(error.to_string(), "unable to load model 'm': it returns None");
 }
 
 /// Paths as the flattener makes them.
@@ -149,8 +129,7 @@ fn some_paths() -> impl Strategy<Value = Vec<String>> {
     let path = proptest::collection::vec(step, 1..4).prop_map(|steps| steps.join("."));
     let paths = proptest::collection::vec(path, 1..6);
     paths.prop_filter("two outputs of one name", |paths| {
-        let shown: std::collections::BTreeSet<String> =
-            paths.iter().map(|path| display(path)).collect();
+        let shown: std::collections::BTreeSet<String> = paths.iter().map(|path| display(path)).collect();
         shown.len() == paths.len()
     })
 }

@@ -14,8 +14,8 @@ use std::process::{Command, Stdio};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, waitpid};
 
@@ -60,10 +60,7 @@ impl ForkServer {
                 drop(ours);
                 serve(&theirs, child)
             }
-            pid => Ok(Self {
-                control: Some(ours),
-                pid: Pid::from_raw(pid),
-            }),
+            pid => Ok(Self { control: Some(ours), pid: Pid::from_raw(pid) }),
         }
     }
 
@@ -73,10 +70,7 @@ impl ForkServer {
         let mut command = Command::new(program);
         command.arg(ARGUMENT).stdin(Stdio::from(theirs));
         let started = command.stdout(Stdio::null()).spawn()?;
-        Ok(Self {
-            control: Some(ours),
-            pid: Some(Pid::from_child(&started)),
-        })
+        Ok(Self { control: Some(ours), pid: Some(Pid::from_child(&started)) })
     }
 
     /// Makes a child, and returns the socket on which it waits for a request.
@@ -87,23 +81,13 @@ impl ForkServer {
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         ancillary.push(SendAncillaryMessage::ScmRights(&passed));
         let control = self.control.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-        sendmsg(
-            control,
-            &[IoSlice::new(b"c")],
-            &mut ancillary,
-            SendFlags::NOSIGNAL,
-        )?;
+        sendmsg(control, &[IoSlice::new(b"c")], &mut ancillary, SendFlags::NOSIGNAL)?;
         Ok(ours)
     }
 }
 
 fn control() -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(socketpair(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    )?)
+    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
 /// Serves the socket on standard input, where the program was started for that.
@@ -144,11 +128,7 @@ fn wait(control: &OwnedFd, children: &mut [ForkedChild]) -> (bool, Vec<usize>) {
     let mut polled = vec![PollFd::new(control, PollFlags::IN)];
     for child in children.iter() {
         polled.push(PollFd::new(&child.process, PollFlags::IN));
-        let hang_up = if child.killed {
-            PollFlags::empty()
-        } else {
-            PollFlags::RDHUP
-        };
+        let hang_up = if child.killed { PollFlags::empty() } else { PollFlags::RDHUP };
         polled.push(PollFd::new(&child.stream, hang_up));
     }
     if poll(&mut polled, None).is_err() {
@@ -169,9 +149,7 @@ fn wait(control: &OwnedFd, children: &mut [ForkedChild]) -> (bool, Vec<usize>) {
 
 /// Writes how a child ended.
 fn bury(child: ForkedChild) {
-    let status = waitpid(Some(child.pid), WaitOptions::empty())
-        .ok()
-        .flatten();
+    let status = waitpid(Some(child.pid), WaitOptions::empty()).ok().flatten();
     let Some((_, status)) = status else { return };
     let death = match (status.terminating_signal(), status.exit_status()) {
         (Some(signal), _) => Death::Signal(signal),
@@ -183,18 +161,10 @@ fn bury(child: ForkedChild) {
 
 /// Receives the socket of a new child; `None` when the server is gone.
 fn receive(control: &OwnedFd) -> io::Result<Option<UnixStream>> {
-    let (mut byte, mut space) = (
-        [0],
-        [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))],
-    );
+    let (mut byte, mut space) = ([0], [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))]);
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC;
-    recvmsg(
-        control,
-        &mut [IoSliceMut::new(&mut byte)],
-        &mut ancillary,
-        flags,
-    )?;
+    recvmsg(control, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, flags)?;
     let passed = ancillary.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut sockets) => sockets.next(),
         _ => None,
@@ -216,12 +186,7 @@ fn copy(stream: UnixStream, others: &mut Vec<ForkedChild>, work: Child) -> Optio
         }
         pid => {
             let pid = Pid::from_raw(pid)?;
-            Some(ForkedChild {
-                pid,
-                process: pidfd_open(pid, PidfdFlags::empty()).ok()?,
-                stream,
-                killed: false,
-            })
+            Some(ForkedChild { pid, process: pidfd_open(pid, PidfdFlags::empty()).ok()?, stream, killed: false })
         }
     }
 }

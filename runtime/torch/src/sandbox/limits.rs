@@ -6,9 +6,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rustix::process::{
-    Resource, Rlimit, Signal, getppid, set_parent_process_death_signal, setrlimit,
-};
+use rustix::process::{Resource, Rlimit, Signal, getppid, set_parent_process_death_signal, setrlimit};
 
 use crate::stopwatch;
 
@@ -90,19 +88,13 @@ fn longest_run(longest_row: Option<Duration>, rows: usize) -> Duration {
 }
 
 fn limit(resource: Resource, most: u64) {
-    let limit = Rlimit {
-        current: Some(most),
-        maximum: Some(most),
-    };
+    let limit = Rlimit { current: Some(most), maximum: Some(most) };
     let _ = setrlimit(resource, limit);
 }
 
 /// Sets the timer of the process's processor time, or stops it. When it expires, the process ends by `SIGPROF`.
 fn set_timer(time: Duration) {
-    let zero = libc::timeval {
-        tv_sec: 0,
-        tv_usec: 0,
-    };
+    let zero = libc::timeval { tv_sec: 0, tv_usec: 0 };
     let timer = libc::itimerval {
         it_interval: zero,
         it_value: libc::timeval {
@@ -127,9 +119,7 @@ fn available() -> Option<u64> {
     let container = read("/sys/fs/cgroup/memory.max").zip(read("/sys/fs/cgroup/memory.current"));
     let container = container.and_then(|(most, current)| {
         let reclaimable = read("/sys/fs/cgroup/memory.stat");
-        let reclaimable = reclaimable
-            .and_then(|stat| number(&stat, "inactive_file"))
-            .unwrap_or(0);
+        let reclaimable = reclaimable.and_then(|stat| number(&stat, "inactive_file")).unwrap_or(0);
         let most: u64 = most.trim().parse().ok()?;
         let current: u64 = current.trim().parse().ok()?;
         Some(most.saturating_sub(current.saturating_sub(reclaimable)))

@@ -105,9 +105,7 @@ impl Death {
     pub(crate) fn text(self) -> String {
         match self {
             Self::Signal(libc::SIGPROF) => "had a run that did not end".to_owned(),
-            Self::Signal(libc::SIGKILL) => {
-                "was killed, as a process is that takes too much memory".to_owned()
-            }
+            Self::Signal(libc::SIGKILL) => "was killed, as a process is that takes too much memory".to_owned(),
             Self::Signal(signal) => format!("ended its process by signal {signal}{}", name(signal)),
             Self::Exit(code) => format!("ended its process with exit code {code}"),
         }
@@ -164,10 +162,7 @@ impl Request {
             let tensors = tensors.into_iter().map(TensorData::into_tensor);
             tensors.collect::<io::Result<Vec<_>>>()
         });
-        Ok(ModelSource {
-            example: tensors.transpose()?,
-            ..self.source
-        })
+        Ok(ModelSource { example: tensors.transpose()?, ..self.source })
     }
 }
 
@@ -199,11 +194,7 @@ impl TensorData {
 
     fn into_part(self) -> io::Result<Part> {
         let (datatype, shape) = self.typed()?;
-        Ok(Part {
-            shape,
-            datatype,
-            data: self.data,
-        })
+        Ok(Part { shape, datatype, data: self.data })
     }
 
     fn typed(&self) -> io::Result<(DataType, Shape)> {
@@ -218,20 +209,14 @@ impl WarmUpData {
         Self {
             length: input.length,
             most_rows: input.most_rows,
-            row: row
-                .map(|part| part.as_ref().map(TensorData::of_part))
-                .collect(),
+            row: row.map(|part| part.as_ref().map(TensorData::of_part)).collect(),
         }
     }
 
     pub(crate) fn into_input(self) -> io::Result<WarmUpInput> {
         let row = self.row.into_iter();
         let row = row.map(|part| part.map(TensorData::into_part).transpose());
-        Ok(WarmUpInput {
-            length: self.length,
-            most_rows: self.most_rows,
-            row: row.collect::<io::Result<_>>()?,
-        })
+        Ok(WarmUpInput { length: self.length, most_rows: self.most_rows, row: row.collect::<io::Result<_>>()? })
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use weir_protocol::{DataType, Shape, Tensor};
 use weir_runtime::backend::{
-    Backend, Batch, Column, Device, Instance, LoadError, Model, ModelError, ModelSource, Part,
-    RequestInfo, TensorConfig, WarmUpFailures,
+    Backend, Batch, Column, Device, Instance, LoadError, Model, ModelError, ModelSource, Part, RequestInfo,
+    TensorConfig, WarmUpFailures,
 };
 use weir_runtime_torch::TorchBackend;
 
@@ -17,13 +17,7 @@ pub(crate) fn path(name: &str) -> PathBuf {
 }
 
 pub(crate) fn tensor(name: &str, datatype: DataType, dims: &[i64]) -> TensorConfig {
-    TensorConfig {
-        name: name.to_owned(),
-        datatype,
-        dims: dims.to_vec(),
-        reshape: None,
-        optional: false,
-    }
+    TensorConfig { name: name.to_owned(), datatype, dims: dims.to_vec(), reshape: None, optional: false }
 }
 
 /// A source without a configuration, so that its signature is inferred.
@@ -51,12 +45,7 @@ pub(crate) fn configured(
     inputs: Vec<TensorConfig>,
     outputs: Vec<TensorConfig>,
 ) -> ModelSource {
-    ModelSource {
-        inputs,
-        outputs,
-        max_batch_size: Some(max_batch_size),
-        ..bare(name)
-    }
+    ModelSource { inputs, outputs, max_batch_size: Some(max_batch_size), ..bare(name) }
 }
 
 /// The backend of the test's process, whose child processes are the program's.
@@ -95,24 +84,13 @@ pub(crate) fn as_floats(tensor: &Tensor) -> Vec<f32> {
     assert_eq!(tensor.datatype(), DataType::Fp32);
     let (elements, rest) = tensor.data().as_chunks::<4>();
     assert!(rest.is_empty());
-    elements
-        .iter()
-        .map(|bytes| f32::from_le_bytes(*bytes))
-        .collect()
+    elements.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
 /// A column with the parts of one or more requests.
-pub(crate) fn column(
-    name: &str,
-    datatype: DataType,
-    shape: &[i64],
-    parts: &[(&[i64], Bytes)],
-) -> Column {
-    let part = |(shape, data): &(&[i64], Bytes)| Part {
-        datatype,
-        shape: Shape::new(shape).unwrap(),
-        data: data.clone(),
-    };
+pub(crate) fn column(name: &str, datatype: DataType, shape: &[i64], parts: &[(&[i64], Bytes)]) -> Column {
+    let part =
+        |(shape, data): &(&[i64], Bytes)| Part { datatype, shape: Shape::new(shape).unwrap(), data: data.clone() };
     Column {
         name: Arc::from(name),
         datatype,
@@ -130,19 +108,9 @@ pub(crate) fn whole(name: &str, datatype: DataType, shape: &[i64], data: Bytes) 
 /// A batch of as many rows as its first column has.
 pub(crate) fn batch(columns: Vec<Column>) -> Batch {
     let rows = columns[0].shape.dims().first().copied().unwrap_or(1);
-    Batch {
-        rows,
-        columns,
-        requests: vec![RequestInfo {
-            rows,
-            parameters: Arc::default(),
-        }],
-    }
+    Batch { rows, columns, requests: vec![RequestInfo { rows, parameters: Arc::default() }] }
 }
 
-pub(crate) fn run(
-    instance: &mut dyn Instance,
-    columns: Vec<Column>,
-) -> Result<Vec<Tensor>, ModelError> {
+pub(crate) fn run(instance: &mut dyn Instance, columns: Vec<Column>) -> Result<Vec<Tensor>, ModelError> {
     instance.run(&batch(columns)).map(|answer| answer.outputs)
 }

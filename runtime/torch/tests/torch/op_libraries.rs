@@ -42,10 +42,7 @@ fn compile(folder: &Path, source: &str, flags: &[&str]) -> PathBuf {
 }
 
 fn with_library(name: &str, library: PathBuf) -> ModelSource {
-    ModelSource {
-        op_libraries: vec![library],
-        ..bare(name)
-    }
+    ModelSource { op_libraries: vec![library], ..bare(name) }
 }
 
 #[test]
@@ -69,12 +66,7 @@ fn a_model_runs_the_operators_of_its_library() {
     let mut source = bare("vision");
     source.max_batch_size = Some(0);
     let f = |name, dims: &[i64]| tensor(name, DataType::Fp32, dims);
-    source.inputs = vec![
-        f("boxes", &[-1, 4]),
-        f("scores", &[-1]),
-        f("x", &[-1, -1, -1, -1]),
-        f("rois", &[-1, 5]),
-    ];
+    source.inputs = vec![f("boxes", &[-1, 4]), f("scores", &[-1]), f("x", &[-1, -1, -1, -1]), f("rois", &[-1, 5])];
     source.outputs = vec![tensor("kept", DataType::Int64, &[-1])];
     let mut vision = instance(&source);
     let columns = vec![

@@ -42,14 +42,7 @@ fn outputs_are_named_by_key_field_and_dotted_path() {
     assert_eq!(names("fields"), ["left", "right"]);
     assert_eq!(names("named"), ["mean"]);
     assert_eq!(names("lstm"), ["OUTPUT__0", "OUTPUT__1.0", "OUTPUT__1.1"]);
-    let nested = [
-        "logits.0.0",
-        "logits.0.1",
-        "past.0.0",
-        "past.0.1",
-        "past.1.0",
-        "past.1.1",
-    ];
+    let nested = ["logits.0.0", "logits.0.1", "past.0.0", "past.0.1", "past.1.0", "past.1.1"];
     assert_eq!(names("dict_of_tuples"), nested);
     assert_eq!(names("detections"), ["boxes", "scores"]);
     assert_eq!(names("add_sub"), ["OUTPUT__0", "OUTPUT__1"]);
@@ -60,16 +53,8 @@ fn configured_outputs_go_by_name() {
     for (model, names, expected) in [
         ("segmentation", ["aux", "out"], [[2.0, 3.0], [2.0, 4.0]]),
         ("fields", ["right", "left"], [[2.0, 3.0], [0.0, 1.0]]),
-        (
-            "lstm",
-            ["OUTPUT__1.1", "OUTPUT__0"],
-            [[3.0, 4.0], [1.0, 2.0]],
-        ),
-        (
-            "dict_of_tuples",
-            ["past.1.1", "past.0.1"],
-            [[4.0, 5.0], [2.0, 3.0]],
-        ),
+        ("lstm", ["OUTPUT__1.1", "OUTPUT__0"], [[3.0, 4.0], [1.0, 2.0]]),
+        ("dict_of_tuples", ["past.1.1", "past.0.1"], [[4.0, 5.0], [2.0, 3.0]]),
     ] {
         let source = configured(model, 4, any(&["x"]), any(&names));
         let request = floats_in("x", &[1, 2], &[1.0, 2.0]);
@@ -95,10 +80,7 @@ fn rows_of_a_dict_are_batched() {
 fn a_key_that_comes_and_goes_fails_requests_but_never_changes_places() {
     let mut learned = instance(&bare("moody_dict"));
     let request = |value| vec![floats_in("x", &[1, 1], &[value])];
-    assert_eq!(
-        as_floats(&run(&mut *learned, request(1.0)).unwrap()[0]),
-        [1.0]
-    );
+    assert_eq!(as_floats(&run(&mut *learned, request(1.0)).unwrap()[0]), [1.0]);
     let text = failure(run(&mut *learned, request(11.0)));
     assert!(text.contains("returned 'high', which it did not"), "{text}");
 
@@ -107,10 +89,7 @@ fn a_key_that_comes_and_goes_fails_requests_but_never_changes_places() {
     let outputs = run(&mut *configured, request(11.0)).unwrap();
     assert_eq!(as_floats(&outputs[0]), [22.0]);
     let text = failure(run(&mut *configured, request(1.0)));
-    assert_eq!(
-        text,
-        "the model returned no output 'high' for this input, only low"
-    );
+    assert_eq!(text, "the model returned no output 'high' for this input, only low");
 
     let source = configured_named();
     let mut named = instance(&source);
@@ -187,17 +166,8 @@ fn numbers_and_strings_are_inputs_of_one_element() {
     let signature = model.signature();
     assert_eq!(signature.max_batch_size, 0);
     let inputs = signature.inputs.iter();
-    let inputs: Vec<_> = inputs
-        .map(|input| {
-            (
-                input.name.as_str(),
-                input.datatype,
-                input.dims.clone(),
-                input.optional,
-            )
-        })
-        .skip(1)
-        .collect();
+    let inputs: Vec<_> =
+        inputs.map(|input| (input.name.as_str(), input.datatype, input.dims.clone(), input.optional)).skip(1).collect();
     let expected = [
         ("times", DataType::Int64, vec![1], false),
         ("scale", DataType::Fp64, vec![1], true),
@@ -220,11 +190,7 @@ fn numbers_and_strings_reach_the_model() {
     let all = vec![
         x(),
         times(),
-        one(
-            "scale",
-            DataType::Fp64,
-            Bytes::from_iter(0.5_f64.to_le_bytes()),
-        ),
+        one("scale", DataType::Fp64, Bytes::from_iter(0.5_f64.to_le_bytes())),
         one("negate", DataType::Bool, Bytes::from_static(&[1])),
         one("word", DataType::Bytes, text),
         one("offset", DataType::Int64, ints(&[10])),
@@ -232,10 +198,7 @@ fn numbers_and_strings_reach_the_model() {
     assert_eq!(first(run(&mut *instance, all)), 6.5);
     let weights = Bytes::from_iter([2.0_f64, 4.0].iter().flat_map(|value| value.to_le_bytes()));
     let weights = whole("weights", DataType::Fp64, &[2], weights);
-    assert_eq!(
-        first(run(&mut *instance, vec![x(), times(), weights])),
-        24.0
-    );
+    assert_eq!(first(run(&mut *instance, vec![x(), times(), weights])), 24.0);
 }
 
 /// A number is one for the whole batch: rows that disagree fail, and the engine then runs them alone.
@@ -245,10 +208,7 @@ fn rows_that_disagree_about_a_number_never_share_a_run() {
     let mut instance = instance(&configured("settings", 4, inputs, any(&["y"])));
     let request = |times: [i32; 2]| {
         let times = times.iter().flat_map(|value| value.to_le_bytes());
-        vec![
-            floats_in("x", &[2, 1], &[1.0, 2.0]),
-            whole("times", DataType::Int32, &[2, 1], Bytes::from_iter(times)),
-        ]
+        vec![floats_in("x", &[2, 1], &[1.0, 2.0]), whole("times", DataType::Int32, &[2, 1], Bytes::from_iter(times))]
     };
     let outputs = run(&mut *instance, request([5, 5])).unwrap();
     assert_eq!(as_floats(&outputs[0]), [5.0, 10.0]);
@@ -310,10 +270,7 @@ fn another_method_than_forward_runs() {
     let outputs = run(&mut *encode, vec![floats_in("x", &[1, 1], &[1.5])]).unwrap();
     assert_eq!(as_floats(&outputs[0]), [15.0]);
     let error = refusal(&choose("decode")).to_string();
-    assert!(
-        error.contains("no method decode; its methods are: forward, encode"),
-        "{error}"
-    );
+    assert!(error.contains("no method decode; its methods are: forward, encode"), "{error}");
 }
 
 #[test]
@@ -340,10 +297,7 @@ fn complex_tensors_are_refused_by_the_trial() {
     let error = refusal(&bare("spectrum")).to_string();
     assert!(error.contains("torch.view_as_real"), "{error}");
     let source = configured("spectrum", 8, any(&["x"]), any(&["y"]));
-    let text = failure(run(
-        &mut *instance(&source),
-        vec![floats_in("x", &[1, 2], &[1.0, 2.0])],
-    ));
+    let text = failure(run(&mut *instance(&source), vec![floats_in("x", &[1, 2], &[1.0, 2.0])]));
     assert!(text.contains("torch.view_as_real"), "{text}");
 }
 
@@ -381,16 +335,10 @@ fn a_region_far_larger_than_its_plane_is_pooled_at_once() {
     assert!(near(&first[1..], &[0.0; 5]), "{first:?}");
     assert!((first[0] - 49.0 / 600.0).abs() < 1e-3, "{first:?}");
     let far = pooled(1e5, 1e5).unwrap();
-    assert!(
-        far[0] > 0.0 && far[0] < 1e-6 && near(&far[1..], &[0.0; 5]),
-        "{far:?}"
-    );
+    assert!(far[0] > 0.0 && far[0] < 1e-6 && near(&far[1..], &[0.0; 5]), "{far:?}");
     for size in [1e30, f32::INFINITY, f32::NAN] {
         let error = pooled(size, 1.0).unwrap_err().to_string();
-        assert!(
-            error.contains("roi_align: a region has a cell of"),
-            "{error}"
-        );
+        assert!(error.contains("roi_align: a region has a cell of"), "{error}");
     }
 }
 
@@ -398,14 +346,9 @@ fn a_region_far_larger_than_its_plane_is_pooled_at_once() {
 #[test]
 fn nms_and_roi_align_have_torchvisions_results() {
     let mut instance = vision();
-    let boxes = [
-        0.0, 0.0, 4.0, 4.0, 0.5, 0.0, 4.5, 4.0, 8.0, 8.0, 9.0, 9.0, 0.0, 0.0, 4.0, 2.0, 8.0, 8.0,
-        9.0, 9.5,
-    ];
+    let boxes = [0.0, 0.0, 4.0, 4.0, 0.5, 0.0, 4.5, 4.0, 8.0, 8.0, 9.0, 9.0, 0.0, 0.0, 4.0, 2.0, 8.0, 8.0, 9.0, 9.5];
     let pixels: Vec<f32> = (0..72_u16).map(|at| f32::from(at * 7 % 11)).collect();
-    let rois = [
-        0.0, 1.0, 1.5, 9.0, 7.0, 1.0, -3.0, 2.0, 20.0, 13.0, 1.0, 4.0, 4.0, 4.2, 4.2,
-    ];
+    let rois = [0.0, 1.0, 1.5, 9.0, 7.0, 1.0, -3.0, 2.0, 20.0, 13.0, 1.0, 4.0, 4.0, 4.2, 4.2];
     let outputs = run(
         &mut *instance,
         vec![
@@ -418,14 +361,11 @@ fn nms_and_roi_align_have_torchvisions_results() {
     .unwrap();
     assert_eq!(*outputs[0].data(), ints(&[1, 3, 4]));
     let pooled = [
-        5.7135415, 3.9895837, 6.791666, 3.708333, 7.427083, 4.0416665, 3.5462236, 5.8177085, 0.0,
-        2.6433737, 5.0950522, 0.0, 3.8670833, 3.9262497, 3.9854164, 4.0512495, 4.12875, 4.206249,
+        5.7135415, 3.9895837, 6.791666, 3.708333, 7.427083, 4.0416665, 3.5462236, 5.8177085, 0.0, 2.6433737, 5.0950522,
+        0.0, 3.8670833, 3.9262497, 3.9854164, 4.0512495, 4.12875, 4.206249,
     ];
     assert!(near(&as_floats(&outputs[1]), &pooled), "{:?}", outputs[1]);
-    let plain = [
-        4.53125, 5.125, 5.3046875, 2.8046875, 4.963867, 3.625, 3.649414, 1.28125, 7.5, 5.5, 6.5,
-        4.5,
-    ];
+    let plain = [4.53125, 5.125, 5.3046875, 2.8046875, 4.963867, 3.625, 3.649414, 1.28125, 7.5, 5.5, 6.5, 4.5];
     assert!(near(&as_floats(&outputs[2]), &plain), "{:?}", outputs[2]);
 }
 
@@ -435,15 +375,13 @@ fn a_detector_has_torchvisions_detections() {
     let source = bare("detector");
     assert_eq!(output_names(&source), ["boxes", "labels", "scores"]);
     let mut detector = instance(&source);
-    let pixels: Vec<f32> = (0..3 * 48 * 40_u32)
-        .map(|at| (at * 7 % 101) as f32 / 101.0)
-        .collect();
+    let pixels: Vec<f32> = (0..3 * 48 * 40_u32).map(|at| (at * 7 % 101) as f32 / 101.0).collect();
     let request = floats_in("images", &[3, 48, 40], &pixels);
     let outputs = run(&mut *detector, vec![request]).unwrap();
     let boxes = [
-        0.2637327, 29.32483, 8.512329, 38.50974, 12.60454, 15.818988, 29.092716, 25.005177,
-        28.308912, 34.58814, 40.0, 46.82169, 15.845988, 21.956728, 39.866432, 46.40516, 9.055224,
-        15.18508, 33.061615, 39.63823, 29.034235, 0.15101695, 40.0, 19.25798,
+        0.2637327, 29.32483, 8.512329, 38.50974, 12.60454, 15.818988, 29.092716, 25.005177, 28.308912, 34.58814, 40.0,
+        46.82169, 15.845988, 21.956728, 39.866432, 46.40516, 9.055224, 15.18508, 33.061615, 39.63823, 29.034235,
+        0.15101695, 40.0, 19.25798,
     ];
     let found = as_floats(&outputs[0]);
     assert_eq!(found.len(), boxes.len());
@@ -451,8 +389,6 @@ fn a_detector_has_torchvisions_detections() {
         assert!((found - expected).abs() < 1e-2, "{found} {expected}");
     }
     assert_eq!(*outputs[1].data(), ints(&[2; 6]));
-    let scores = [
-        0.3295188, 0.3291351, 0.3273626, 0.3270377, 0.3270095, 0.3268761,
-    ];
+    let scores = [0.3295188, 0.3291351, 0.3273626, 0.3270377, 0.3270095, 0.3268761];
     assert!(near(&as_floats(&outputs[2]), &scores), "{:?}", outputs[2]);
 }

@@ -8,8 +8,7 @@ use crate::fixture::*;
 
 /// Requests of one to three rows of 16 floats.
 fn requests() -> impl Strategy<Value = Vec<Vec<f32>>> {
-    let request =
-        (1..=3_usize).prop_flat_map(|rows| proptest::collection::vec(-10.0..10.0_f32, rows * 16));
+    let request = (1..=3_usize).prop_flat_map(|rows| proptest::collection::vec(-10.0..10.0_f32, rows * 16));
     proptest::collection::vec(request, 1..8)
 }
 

@@ -14,17 +14,11 @@ const F: DataType = DataType::Fp32;
 fn refused(bytes: &[u8]) -> String {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
-    let source = ModelSource {
-        path: file.path().to_owned(),
-        ..bare("m")
-    };
+    let source = ModelSource { path: file.path().to_owned(), ..bare("m") };
     let error = refusal(&source);
     assert!(matches!(error, LoadError::File(_)), "{error}");
     let text = error.to_string();
-    assert!(
-        text.contains(&*file.path().to_string_lossy()),
-        "names no file: {text}"
-    );
+    assert!(text.contains(&*file.path().to_string_lossy()), "names no file: {text}");
     assert_eq!(text.lines().count(), 1, "{text}");
     text
 }
@@ -52,10 +46,7 @@ fn a_truncated_archive_is_refused_wherever_it_ends() {
 fn an_archive_without_code_is_refused() {
     let bytes = std::fs::read(path("state_dict")).unwrap();
     let text = refused(&bytes);
-    assert!(
-        text.contains("is a state_dict") && text.contains("load_state_dict"),
-        "{text}"
-    );
+    assert!(text.contains("is a state_dict") && text.contains("load_state_dict"), "{text}");
 }
 
 /// Bytes changed anywhere must never crash the process; some files still load.
@@ -80,10 +71,7 @@ fn damaged_archives_never_crash() {
 #[test]
 fn an_archive_that_declares_too_large_a_size_is_refused() {
     let mut bytes = std::fs::read(path("add_sub")).unwrap();
-    let entry = bytes
-        .windows(4)
-        .position(|window| window == b"PK\x01\x02")
-        .unwrap();
+    let entry = bytes.windows(4).position(|window| window == b"PK\x01\x02").unwrap();
     // The uncompressed size, at offset 24 of a central directory entry; 0xffff_ffff would mean zip64.
     bytes[entry + 24..entry + 28].copy_from_slice(&0xf000_0000_u32.to_le_bytes());
     refused(&bytes);
@@ -92,10 +80,9 @@ fn an_archive_that_declares_too_large_a_size_is_refused() {
 #[test]
 fn directories_and_absent_files_are_refused() {
     let folder = tempfile::tempdir().unwrap();
-    for (path, said) in [
-        (folder.path().to_owned(), "is a directory"),
-        (folder.path().join("none.pt"), "does not exist"),
-    ] {
+    for (path, said) in
+        [(folder.path().to_owned(), "is a directory"), (folder.path().join("none.pt"), "does not exist")]
+    {
         let text = refusal(&ModelSource { path, ..bare("m") }).to_string();
         assert!(text.contains(said), "{text}");
     }
@@ -116,9 +103,7 @@ fn configuration_and_model_must_agree() {
     let strings = tensor("x", DataType::Bytes, &[1]);
     assert!(text(configured("identity", 8, vec![strings], vec![f("y")])).contains("TYPE_STRING"));
     let mut source = bare("mlp");
-    source
-        .parameters
-        .insert("INFERENCE_MODE".to_owned(), "maybe".to_owned());
+    source.parameters.insert("INFERENCE_MODE".to_owned(), "maybe".to_owned());
     assert!(text(source).contains("INFERENCE_MODE"));
 }
 
@@ -127,10 +112,8 @@ fn outputs_unlike_the_configuration_fail_with_tritons_message() {
     let f = |name| tensor(name, F, &[2]);
     let failure = |model: &str, outputs| {
         // A load refuses such a configuration, unless it is to be served as it is.
-        let source = ModelSource {
-            warm_up_failures: WarmUpFailures::Allow,
-            ..configured(model, 8, vec![f("x")], outputs)
-        };
+        let source =
+            ModelSource { warm_up_failures: WarmUpFailures::Allow, ..configured(model, 8, vec![f("x")], outputs) };
         let request = whole("x", F, &[1, 2], floats(&[1.0, 2.0]));
         match run(&mut *instance(&source), vec![request]) {
             Err(ModelError::Failed(text)) => text,
@@ -147,10 +130,7 @@ fn outputs_unlike_the_configuration_fail_with_tritons_message() {
         "The output OUTPUT__1 in the model configuration refers to an output index which doesn't exist. \
          This model has 1 outputs"
     );
-    assert_eq!(
-        failure("scalar", vec![f("y")]),
-        "output 'y' is a scalar which is not supported."
-    );
+    assert_eq!(failure("scalar", vec![f("y")]), "output 'y' is a scalar which is not supported.");
 }
 
 #[test]
@@ -180,10 +160,7 @@ fn strings_never_become_a_tensor_nor_a_tensor_strings() {
     let takes_strings = configured("strings", 0, vec![t("texts")], vec![t("y")]);
     let floats = whole("texts", F, &[2], floats(&[1.0, 2.0]));
     let error = failure(&takes_strings, floats);
-    assert!(
-        error.starts_with("input 'texts' of datatype FP32 cannot become"),
-        "{error}"
-    );
+    assert!(error.starts_with("input 'texts' of datatype FP32 cannot become"), "{error}");
 }
 
 #[test]

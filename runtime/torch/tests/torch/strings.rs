@@ -30,12 +30,7 @@ fn strings_go_through_the_model() {
 #[test]
 fn nul_and_invalid_utf8_survive() {
     let t = |name| tensor(name, DataType::Bytes, &[-1]);
-    let mut instance = instance(&configured(
-        "strings_identity",
-        0,
-        vec![t("texts")],
-        vec![t("y")],
-    ));
+    let mut instance = instance(&configured("strings_identity", 0, vec![t("texts")], vec![t("y")]));
     let odd: [&[u8]; 4] = [b"a\0b", b"\xff\xfe", "é".as_bytes(), b""];
     let request = whole("texts", DataType::Bytes, &[4], encode(&odd));
     let outputs = run(&mut *instance, vec![request]).unwrap();
@@ -46,10 +41,7 @@ fn nul_and_invalid_utf8_survive() {
 fn batched_strings_keep_their_rows() {
     let t = |name| tensor(name, DataType::Bytes, &[2]);
     let mut instance = instance(&configured("strings", 4, vec![t("texts")], vec![t("y")]));
-    let parts: [(&[i64], Bytes); 2] = [
-        (&[1, 2], encode(&[b"a", b"bc"])),
-        (&[1, 2], encode(&[b"d", b"ef"])),
-    ];
+    let parts: [(&[i64], Bytes); 2] = [(&[1, 2], encode(&[b"a", b"bc"])), (&[1, 2], encode(&[b"d", b"ef"]))];
     let request = column("texts", DataType::Bytes, &[2, 2], &parts);
     let outputs = run(&mut *instance, vec![request]).unwrap();
     assert_eq!(outputs[0].shape().dims(), [2, 2]);

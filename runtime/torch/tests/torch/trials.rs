@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use weir_protocol::DataType;
-use weir_runtime::backend::{
-    Backend, Device, Leeway, LoadError, Model, ModelSource, WarmUp, WarmUpInput,
-};
+use weir_runtime::backend::{Backend, Device, Leeway, LoadError, Model, ModelSource, WarmUp, WarmUpInput};
 use weir_runtime_torch::TorchBackend;
 
 use crate::fixture::*;
@@ -14,12 +12,7 @@ const F: DataType = DataType::Fp32;
 
 fn one_input(name: &str, input: &str, dims: &[i64], output: &[i64]) -> ModelSource {
     let rows = 8;
-    configured(
-        name,
-        rows,
-        vec![tensor(input, F, dims)],
-        vec![tensor("OUTPUT__0", F, output)],
-    )
+    configured(name, rows, vec![tensor(input, F, dims)], vec![tensor("OUTPUT__0", F, output)])
 }
 
 fn doubt(model: &Arc<dyn Model>) -> &str {
@@ -41,9 +34,7 @@ fn answer(model: &Arc<dyn Model>, shape: &[i64], input: &str, data: &[f32]) -> V
 
 #[test]
 fn a_model_that_odd_values_end_is_served_in_doubt() {
-    let identity: Vec<f32> = (0..16)
-        .map(|n| if n % 5 == 0 { 2.0 } else { 0.0 })
-        .collect();
+    let identity: Vec<f32> = (0..16).map(|n| if n % 5 == 0 { 2.0 } else { 0.0 }).collect();
     let bare = load(&bare("spectral"));
     assert_eq!(bare.signature().max_batch_size, 0);
     let said = "in doubt: the trial ended its process by signal 11 (SIGSEGV)";
@@ -52,10 +43,7 @@ fn a_model_that_odd_values_end_is_served_in_doubt() {
     assert_eq!(warm_up(&bare).len(), 1);
 
     let configured = load(&one_input("spectral", "a", &[4, 4], &[1]));
-    assert_eq!(
-        (configured.signature().max_batch_size, doubt(&configured)),
-        (8, said)
-    );
+    assert_eq!((configured.signature().max_batch_size, doubt(&configured)), (8, said));
     assert_eq!(answer(&configured, &[1, 4, 4], "a", &identity), [2.0]);
     assert_eq!(warm_up(&configured).len(), 1);
 }
@@ -64,10 +52,7 @@ fn a_model_that_odd_values_end_is_served_in_doubt() {
 fn a_model_that_odd_values_hang_is_served_in_doubt() {
     let bare = load(&bare("newton"));
     assert_eq!(bare.signature().max_batch_size, 0);
-    assert_eq!(
-        doubt(&bare),
-        "in doubt: the trial had a run that did not end"
-    );
+    assert_eq!(doubt(&bare), "in doubt: the trial had a run that did not end");
     let dims = bare.signature().inputs[0].dims.len();
     let shape = vec![1; dims];
     assert_eq!(answer(&bare, &shape, "x", &[4.0]), [2.0]);
@@ -83,10 +68,7 @@ fn a_verdict_is_kept_by_the_contents_of_the_file() {
     assert!(doubt(&model).contains("SIGSEGV"));
     let moved = folder.path().join("model.pt");
     std::fs::copy(&first.path, &moved).unwrap();
-    let second = ModelSource {
-        path: moved,
-        ..first
-    };
+    let second = ModelSource { path: moved, ..first };
     let again = backend.load(&second).unwrap();
     assert_eq!(doubt(&again), doubt(&model));
     assert_eq!(warm_up(&again), warm_up(&model));
@@ -96,24 +78,15 @@ fn a_verdict_is_kept_by_the_contents_of_the_file() {
 fn a_closed_backend_loads_nothing() {
     let backend = TorchBackend::with_program(env!("CARGO_BIN_EXE_weir-runtime").into());
     backend.close();
-    let error = backend
-        .load(&bare("mlp"))
-        .err()
-        .map(|error| error.to_string());
+    let error = backend.load(&bare("mlp")).err().map(|error| error.to_string());
     assert_eq!(error.as_deref(), Some("the server is stopping"));
 }
 
 #[test]
 fn without_a_child_a_configured_model_is_served_in_doubt() {
     let backend = TorchBackend::with_program("/nonexistent/weir-runtime".into());
-    let model = backend
-        .load(&one_input("mlp", "input", &[16], &[4]))
-        .unwrap();
-    assert!(
-        doubt(&model).contains("could not be started"),
-        "{}",
-        doubt(&model)
-    );
+    let model = backend.load(&one_input("mlp", "input", &[16], &[4])).unwrap();
+    assert!(doubt(&model).contains("could not be started"), "{}", doubt(&model));
     assert_eq!(answer(&model, &[1, 16], "input", &[0.0; 16]).len(), 4);
 }
 
@@ -158,10 +131,7 @@ fn a_larger_input_that_becomes_more_rows_is_no_variable_dimension() {
 fn a_model_that_takes_no_made_up_input_is_served() {
     let model = load(&one_input("few", "x", &[4], &[4]));
     assert_eq!(warm_up(&model), []);
-    assert_eq!(
-        answer(&model, &[1, 4], "x", &[42.0, 0.0, 0.0, 0.0]),
-        [84.0, 0.0, 0.0, 0.0]
-    );
+    assert_eq!(answer(&model, &[1, 4], "x", &[42.0, 0.0, 0.0, 0.0]), [84.0, 0.0, 0.0, 0.0]);
 }
 
 #[test]
@@ -169,10 +139,7 @@ fn an_example_beside_a_configuration_warms_up() {
     let values = floats(&[42.0, 0.0, 0.0, 0.0]);
     let shape = weir_protocol::Shape::new(&[1, 4]).unwrap();
     let example = weir_protocol::Tensor::new("x".to_owned(), F, shape, values.clone()).unwrap();
-    let model = load(&ModelSource {
-        example: Some(vec![example]),
-        ..one_input("few", "x", &[4], &[4])
-    });
+    let model = load(&ModelSource { example: Some(vec![example]), ..one_input("few", "x", &[4], &[4]) });
     let inputs = warm_up(&model);
     assert_eq!(inputs[0].row[0].as_ref().unwrap().data, values);
 }
@@ -180,26 +147,13 @@ fn an_example_beside_a_configuration_warms_up() {
 #[test]
 fn a_configuration_that_contradicts_the_model_is_refused() {
     for (source, said) in [
+        (one_input("mlp", "input", &[12], &[4]), "shapes cannot be multiplied (1x12 and 16x32) (input of [12])"),
         (
-            one_input("mlp", "input", &[12], &[4]),
-            "shapes cannot be multiplied (1x12 and 16x32) (input of [12])",
-        ),
-        (
-            configured(
-                "mlp",
-                8,
-                vec![tensor("input", DataType::Int64, &[16])],
-                vec![tensor("OUTPUT__0", F, &[4])],
-            ),
+            configured("mlp", 8, vec![tensor("input", DataType::Int64, &[16])], vec![tensor("OUTPUT__0", F, &[4])]),
             "must have the same dtype, but got Long and Float (input of [16])",
         ),
         (
-            configured(
-                "mlp",
-                8,
-                vec![tensor("input", F, &[16])],
-                vec![tensor("OUTPUT__0", DataType::Int64, &[4])],
-            ),
+            configured("mlp", 8, vec![tensor("input", F, &[16])], vec![tensor("OUTPUT__0", DataType::Int64, &[4])]),
             "configuration expects datatype TYPE_INT64 for output 'OUTPUT__0'",
         ),
         (
@@ -215,12 +169,8 @@ fn a_configuration_that_contradicts_the_model_is_refused() {
 
 #[test]
 fn made_up_inputs_are_small() {
-    let model = load(&configured(
-        "images",
-        0,
-        vec![tensor("x", F, &[-1, 3, -1, -1])],
-        vec![tensor("OUTPUT__0", F, &[-1, 1])],
-    ));
+    let model =
+        load(&configured("images", 0, vec![tensor("x", F, &[-1, 3, -1, -1])], vec![tensor("OUTPUT__0", F, &[-1, 1])]));
     let inputs = warm_up(&model);
     let row = inputs[0].row[0].as_ref().unwrap();
     // Every dimension of 224 would be 33 million elements.
@@ -242,9 +192,6 @@ fn a_model_of_two_ranks_takes_both() {
     let model = load(&bare("encoder"));
     let signature = model.signature();
     assert_eq!(signature.inputs, [tensor("x", F, &[-1, 32])]);
-    assert_eq!(
-        (signature.max_batch_size, signature.leeway),
-        (0, Leeway::OneLeadingDim)
-    );
+    assert_eq!((signature.max_batch_size, signature.leeway), (0, Leeway::OneLeadingDim));
     assert_eq!(answer(&model, &[2, 5, 32], "x", &[0.5; 320]).len(), 320);
 }

@@ -27,33 +27,17 @@ const CASES: &[Case] = &[
     Case {
         method: "coo_unsafe",
         good: (&[1., 2.], &[1, 2, 3, 0], &[]),
-        answer: &[
-            0., 0., 0., 0., 0., 0., 0., 0., 1., 0., 2., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0.,
-            0., 0., 0.,
-        ],
+        answer: &[0., 0., 0., 0., 0., 0., 0., 0., 1., 0., 2., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0.],
         odd: &[
-            (
-                &[1., 2.],
-                &[1, 2, 9, 0],
-                &[],
-                "size is inconsistent with indices",
-            ),
-            (
-                &[1., 2.],
-                &[1, 2, FAR, 0],
-                &[],
-                "size is inconsistent with indices",
-            ),
+            (&[1., 2.], &[1, 2, 9, 0], &[], "size is inconsistent with indices"),
+            (&[1., 2.], &[1, 2, FAR, 0], &[], "size is inconsistent with indices"),
             (&[1., 2.], &[1, -1, 3, 0], &[], "negative index"),
         ],
     },
     Case {
         method: "coo",
         good: (&[1.], &[0, 1], &[]),
-        answer: &[
-            0., 1., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0.,
-            0., 0., 0.,
-        ],
+        answer: &[0., 1., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0.],
         odd: &[
             (&[1.], &[1, 9], &[], "size is inconsistent with indices"),
             (&[1.], &[1, FAR], &[], "size is inconsistent with indices"),
@@ -78,19 +62,13 @@ const CASES: &[Case] = &[
         method: "csr_to_coo",
         good: (&[], &[0, 1, 2], &[0, 1]),
         answer: &[0., 1., 0., 1.],
-        odd: &[
-            (&[], &[0, FAR, 2], &[0, 1], "should ascend"),
-            (&[], &[0, 1, FAR], &[0, 1], "should ascend"),
-        ],
+        odd: &[(&[], &[0, FAR, 2], &[0, 1], "should ascend"), (&[], &[0, 1, FAR], &[0, 1], "should ascend")],
     },
     Case {
         method: "coo_to_csr",
         good: (&[], &[0, 1, 2], &[]),
         answer: &[0., 1., 2., 3.],
-        odd: &[
-            (&[], &[LEAST, 1, 2], &[], "should ascend"),
-            (&[], &[0, 1, FAR], &[], "should ascend"),
-        ],
+        odd: &[(&[], &[LEAST, 1, 2], &[], "should ascend"), (&[], &[0, 1, FAR], &[], "should ascend")],
     },
     Case {
         method: "eigvals",
@@ -115,10 +93,7 @@ const CASES: &[Case] = &[
         method: "lu_unpack",
         good: (&[2., 0., 0., 4.], &[1, 2], &[]),
         answer: &[1., 0., 0., 1.],
-        odd: &[
-            (&[2., 0., 0., 4.], &[], &[], "do not fit"),
-            (&[2., 0., 0., 4.], &[1], &[], "do not fit"),
-        ],
+        odd: &[(&[2., 0., 0., 4.], &[], &[], "do not fit"), (&[2., 0., 0., 4.], &[1], &[], "do not fit")],
     },
     Case {
         method: "lstsq",
@@ -136,19 +111,13 @@ const CASES: &[Case] = &[
         method: "gcd",
         good: (&[0.], &[12], &[18]),
         answer: &[6.],
-        odd: &[
-            (&[0.], &[LEAST], &[-1], "OverflowError"),
-            (&[0.], &[-1], &[LEAST], "OverflowError"),
-        ],
+        odd: &[(&[0.], &[LEAST], &[-1], "OverflowError"), (&[0.], &[-1], &[LEAST], "OverflowError")],
     },
     Case {
         method: "ctc",
         good: (&[0.; 12], &[1, 2], &[2]),
         answer: &[],
-        odd: &[
-            (&[0.; 12], &[1, 3], &[2], "between 0 and 2"),
-            (&[0.; 12], &[FAR, 1], &[2], "between 0 and 2"),
-        ],
+        odd: &[(&[0.; 12], &[1, 3], &[2], "between 0 and 2"), (&[0.; 12], &[FAR, 1], &[2], "between 0 and 2")],
     },
     Case {
         method: "segments",
@@ -164,19 +133,13 @@ const CASES: &[Case] = &[
         method: "lengths",
         good: (&[1., 2., 3.], &[1, 2], &[]),
         answer: &[1., 5.],
-        odd: &[
-            (&[1.], &[1, 2], &[], "lengths"),
-            (&[1., 2., 3.], &[1, 1], &[], "sum up to 3"),
-        ],
+        odd: &[(&[1.], &[1, 2], &[], "lengths"), (&[1., 2., 3.], &[1, 1], &[], "sum up to 3")],
     },
     Case {
         method: "bags",
         good: (&[], &[1, 2, 3], &[0, 2]),
         answer: &[2., 2., 1., 1.],
-        odd: &[
-            (&[], &[1, 2, 3], &[0, LEAST], "offsets"),
-            (&[], &[1, 2, 3], &[], "no offsets"),
-        ],
+        odd: &[(&[], &[1, 2, 3], &[0, LEAST], "offsets"), (&[], &[1, 2, 3], &[], "no offsets")],
     },
     Case {
         method: "quantized_bags",
@@ -197,65 +160,38 @@ const CASES: &[Case] = &[
         method: "padded",
         good: (&[1., 2., 3.], &[2, 1], &[]),
         answer: &[1., 2., 3., 0., 0., 0., 0., 0.],
-        odd: &[
-            (&[1., 2., 3.], &[2, -9], &[], "batch_sizes"),
-            (&[1., 2., 3.], &[2, 2], &[], "sum up to 3"),
-        ],
+        odd: &[(&[1., 2., 3.], &[2, -9], &[], "batch_sizes"), (&[1., 2., 3.], &[2, 2], &[], "sum up to 3")],
     },
     Case {
         method: "quantized_cell",
         good: (&[1., 2.], &[1, 3], &[]),
         answer: &[],
-        odd: &[(
-            &[1., 2.],
-            &[2, 3],
-            &[],
-            "Expected hidden size [1, 3], got [2, 3]",
-        )],
+        odd: &[(&[1., 2.], &[2, 3], &[], "Expected hidden size [1, 3], got [2, 3]")],
     },
     Case {
         method: "attention",
         good: (&[1.; 12], &[], &[]),
         answer: &[1.; 8],
-        odd: &[
-            (&[1.; 8], &[], &[], "2 keys, but 3 values"),
-            (&[1.; 16], &[], &[], "4 keys, but 3 values"),
-        ],
+        odd: &[(&[1.; 8], &[], &[], "2 keys, but 3 values"), (&[1.; 16], &[], &[], "4 keys, but 3 values")],
     },
     Case {
         method: "batch_norm",
         good: (&[0., 0.], &[], &[]),
         answer: &[0., 0.],
-        odd: &[(
-            &[1.; 4096],
-            &[],
-            &[],
-            "running_mean should have 4096 elements, not 2",
-        )],
+        odd: &[(&[1.; 4096], &[], &[], "running_mean should have 4096 elements, not 2")],
     },
     Case {
         method: "pooled",
         good: (&[], &[3], &[]),
         answer: &[0., 0., 0., 1.],
-        odd: &[
-            (&[], &[4], &[], "between 0 and 3"),
-            (&[], &[FAR], &[], "between 0 and 3"),
-        ],
+        odd: &[(&[], &[4], &[], "between 0 and 3"), (&[], &[FAR], &[], "between 0 and 3")],
     },
-    Case {
-        method: "replaces",
-        good: (&[0.], &[1], &[]),
-        answer: &[3.],
-        odd: &[(&[0.], &[0], &[], "empty string")],
-    },
+    Case { method: "replaces", good: (&[0.], &[1], &[]), answer: &[3.], odd: &[(&[0.], &[0], &[], "empty string")] },
     Case {
         method: "widens",
         good: (&[0.], &[5], &[]),
         answer: &[5.],
-        odd: &[
-            (&[0.], &[1 << 62], &[], "OverflowError"),
-            (&[0.], &[-1], &[], "OverflowError"),
-        ],
+        odd: &[(&[0.], &[1 << 62], &[], "OverflowError"), (&[0.], &[-1], &[], "OverflowError")],
     },
 ];
 
@@ -263,23 +199,12 @@ fn source(method: &str) -> ModelSource {
     let i = |name| tensor(name, DataType::Int64, &[-1]);
     let f = tensor("f", DataType::Fp32, &[-1]);
     let parameters = BTreeMap::from([("method".to_owned(), method.to_owned())]);
-    ModelSource {
-        parameters,
-        ..configured("trusting", 0, vec![f.clone(), i("i"), i("j")], vec![f])
-    }
+    ModelSource { parameters, ..configured("trusting", 0, vec![f.clone(), i("i"), i("j")], vec![f]) }
 }
 
-fn answer(
-    instance: &mut dyn Instance,
-    (f, i, j): (&[f32], &[i64], &[i64]),
-) -> Result<Vec<f32>, String> {
-    let numbers =
-        |name, values: &[i64]| whole(name, DataType::Int64, &[values.len() as i64], ints(values));
-    let columns = vec![
-        whole("f", DataType::Fp32, &[f.len() as i64], floats(f)),
-        numbers("i", i),
-        numbers("j", j),
-    ];
+fn answer(instance: &mut dyn Instance, (f, i, j): (&[f32], &[i64], &[i64])) -> Result<Vec<f32>, String> {
+    let numbers = |name, values: &[i64]| whole(name, DataType::Int64, &[values.len() as i64], ints(values));
+    let columns = vec![whole("f", DataType::Fp32, &[f.len() as i64], floats(f)), numbers("i", i), numbers("j", j)];
     let outputs = run(instance, columns).map_err(|error| error.to_string())?;
     Ok(as_floats(&outputs[0]))
 }

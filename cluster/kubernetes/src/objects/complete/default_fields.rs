@@ -32,10 +32,7 @@ mod tests {
 
     #[test]
     fn what_the_pod_says_stays() {
-        let options = Options {
-            priority_class: Some("weir-serving".to_owned()),
-            ..Options::default()
-        };
+        let options = Options { priority_class: Some("weir-serving".to_owned()), ..Options::default() };
         let mut silent = PodSpec::default();
         set(&mut silent, &options);
         assert_eq!(silent.enable_service_links, Some(false));

@@ -37,9 +37,7 @@ impl Gpus {
     pub(super) fn of(annotations: &BTreeMap<String, String>) -> Self {
         let list = annotations.get(MORE_KINDS);
         let more = list.and_then(|list| serde_json::from_str(list).ok());
-        Self {
-            more: more.unwrap_or_default(),
-        }
+        Self { more: more.unwrap_or_default() }
     }
 
     /// Whether a container gets a GPU. What is claimed is taken for one, as its claim does not say.
@@ -55,13 +53,7 @@ impl Gpus {
     /// The keys of the taints on nodes with what the pod asks for.
     pub(super) fn taints(&self, pod: &PodSpec) -> Vec<String> {
         let named = pod.containers.iter().flat_map(|c| self.names(c));
-        let named = named.map(|name| {
-            if name.starts_with("nvidia.com/") {
-                NVIDIA
-            } else {
-                name
-            }
-        });
+        let named = named.map(|name| if name.starts_with("nvidia.com/") { NVIDIA } else { name });
         let has_claims = pod.resource_claims.as_ref().is_some_and(|c| !c.is_empty());
         let claimed = has_claims.then_some(NVIDIA);
         let mut keys: Vec<_> = named.chain(claimed).map(str::to_owned).collect();
@@ -80,10 +72,7 @@ impl Gpus {
     }
 
     fn names<'a>(&'a self, container: &'a Container) -> impl Iterator<Item = &'a str> {
-        let limits = container
-            .resources
-            .as_ref()
-            .and_then(|resources| resources.limits.as_ref());
+        let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
         let asked = limits.into_iter().flatten().filter(|(_, n)| n.0 != "0");
         let names = asked.map(|(name, _)| name.as_str());
         names.filter(|name| self.is_gpu(name))
@@ -97,10 +86,7 @@ impl Gpus {
 /// The number of GPUs that a pod gets, parts of one included; a claim counts as one.
 pub(crate) fn gpus(template: &PodTemplateSpec) -> u32 {
     let none = BTreeMap::new();
-    let annotations = template
-        .metadata
-        .as_ref()
-        .and_then(|m| m.annotations.as_ref());
+    let annotations = template.metadata.as_ref().and_then(|m| m.annotations.as_ref());
     let kinds = Gpus::of(annotations.unwrap_or(&none));
     let Some(pod) = &template.spec else {
         return 0;
@@ -156,18 +142,15 @@ mod tests {
     use super::*;
 
     fn pod(resources: &serde_json::Value) -> PodSpec {
-        let mut pod: PodSpec = serde_json::from_value(
-            json!({ "containers": [{ "name": "a", "resources": resources }] }),
-        )
-        .unwrap();
+        let mut pod: PodSpec =
+            serde_json::from_value(json!({ "containers": [{ "name": "a", "resources": resources }] })).unwrap();
         limit(&mut pod);
         pod
     }
 
     #[test]
     fn gpus_of_all_containers_and_claims_count() {
-        let limits =
-            |limits: serde_json::Value| json!({ "name": "a", "resources": { "limits": limits } });
+        let limits = |limits: serde_json::Value| json!({ "name": "a", "resources": { "limits": limits } });
         let template = |annotations: serde_json::Value| {
             serde_json::from_value(json!({
                 "metadata": { "annotations": annotations },
@@ -211,13 +194,7 @@ mod tests {
 
     #[test]
     fn what_is_kubernetes_own_is_no_device() {
-        for name in [
-            "cpu",
-            "memory",
-            "hugepages-2Mi",
-            "ephemeral-storage",
-            "kubernetes.io/x",
-        ] {
+        for name in ["cpu", "memory", "hugepages-2Mi", "ephemeral-storage", "kubernetes.io/x"] {
             let pod = pod(&json!({ "limits": { name: "1" } }));
             assert_eq!(pod.containers[0].resources.as_ref().unwrap().requests, None);
         }

@@ -55,10 +55,7 @@ mod tests {
         let pause = |seconds: i64| json!({ "sleep": { "seconds": seconds } });
         assert_eq!(pre_stop("example/server", None, &Value::Null), pause(5));
         assert_eq!(pre_stop("example/server", Some(4), &Value::Null), pause(2));
-        assert_eq!(
-            pre_stop("example/server", Some(0), &Value::Null),
-            Value::Null
-        );
+        assert_eq!(pre_stop("example/server", Some(0), &Value::Null), Value::Null);
         assert_eq!(pre_stop("weir-runtime:1", None, &Value::Null), Value::Null);
     }
 

@@ -22,11 +22,7 @@ pub(super) fn name_in(pod: &mut PodSpec, service: &ServiceName) {
     for container in &mut pod.containers {
         let variables = container.env.get_or_insert_default();
         if !variables.iter().any(|variable| variable.name == NAME) {
-            variables.push(EnvVar {
-                name: NAME.to_owned(),
-                value: Some(service.name().to_owned()),
-                value_from: None,
-            });
+            variables.push(EnvVar { name: NAME.to_owned(), value: Some(service.name().to_owned()), value_from: None });
         }
     }
 }
@@ -44,27 +40,16 @@ mod tests {
         ] }))
         .unwrap();
         name_in(&mut pod, &ServiceName::new("vision", "digits").unwrap());
-        let values = pod
-            .containers
-            .iter()
-            .map(|c| c.env.as_ref().unwrap()[0].value.as_deref());
+        let values = pod.containers.iter().map(|c| c.env.as_ref().unwrap()[0].value.as_deref());
         assert_eq!(values.collect::<Vec<_>>(), [Some("digits"), Some("mine")]);
     }
 
     #[test]
     fn kserves_labels_come_first() {
-        let mut metadata = ObjectMeta {
-            labels: Some([("app".to_owned(), "mine".to_owned())].into()),
-            ..ObjectMeta::default()
-        };
-        label(
-            &mut metadata,
-            &ServiceName::new("vision", "digits").unwrap(),
-        );
+        let mut metadata =
+            ObjectMeta { labels: Some([("app".to_owned(), "mine".to_owned())].into()), ..ObjectMeta::default() };
+        label(&mut metadata, &ServiceName::new("vision", "digits").unwrap());
         let labels = metadata.labels.unwrap();
-        assert_eq!(
-            (&*labels["app"], &*labels["component"]),
-            ("isvc.digits-predictor", "predictor")
-        );
+        assert_eq!((&*labels["app"], &*labels["component"]), ("isvc.digits-predictor", "predictor"));
     }
 }

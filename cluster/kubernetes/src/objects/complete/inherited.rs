@@ -8,12 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::device::MORE_KINDS;
 
 /// Prefixes of annotations that are told to Weir, KServe, Knative or kubectl, and not to pods.
-const NOT_COPIED: [&str; 4] = [
-    "autoscaling.knative.dev/",
-    "kubectl.kubernetes.io/",
-    "serving.kserve.io/",
-    "weir.dev/",
-];
+const NOT_COPIED: [&str; 4] = ["autoscaling.knative.dev/", "kubectl.kubernetes.io/", "serving.kserve.io/", "weir.dev/"];
 
 /// Adds the service's labels and annotations, unless the pod has others.
 pub(super) fn add(metadata: &mut ObjectMeta, service: &ObjectMeta) {
@@ -31,10 +26,7 @@ pub(super) fn add(metadata: &mut ObjectMeta, service: &ObjectMeta) {
     }
 }
 
-fn put<'a>(
-    map: &mut BTreeMap<String, String>,
-    more: impl Iterator<Item = (&'a String, &'a String)>,
-) {
+fn put<'a>(map: &mut BTreeMap<String, String>, more: impl Iterator<Item = (&'a String, &'a String)>) {
     for (name, value) in more {
         map.entry(name.clone()).or_insert_with(|| value.clone());
     }
@@ -57,8 +49,7 @@ mod tests {
             },
         }))
         .unwrap();
-        let mut pod: ObjectMeta =
-            serde_json::from_value(json!({"labels": {"tier": "lead"}})).unwrap();
+        let mut pod: ObjectMeta = serde_json::from_value(json!({"labels": {"tier": "lead"}})).unwrap();
         add(&mut pod, &service);
         let expected = json!({
             "labels": {"team": "a", "tier": "lead"},

@@ -1,8 +1,8 @@
 //! What the Pod Security Standard `restricted` asks of a pod, where the pod does not say otherwise.
 
 use k8s_openapi::api::core::v1::{
-    Capabilities, Container, EmptyDirVolumeSource, PodSecurityContext, PodSpec, SeccompProfile,
-    SecurityContext, Volume, VolumeMount,
+    Capabilities, Container, EmptyDirVolumeSource, PodSecurityContext, PodSpec, SeccompProfile, SecurityContext,
+    Volume, VolumeMount,
 };
 
 use super::{all_containers, weir_runtime};
@@ -31,10 +31,7 @@ pub(super) fn restrict(pod: &mut PodSpec, enforced: Enforced) {
     let context = pod.security_context.get_or_insert_default();
     context
         .seccomp_profile
-        .get_or_insert_with(|| SeccompProfile {
-            type_: "RuntimeDefault".to_owned(),
-            localhost_profile: None,
-        });
+        .get_or_insert_with(|| SeccompProfile { type_: "RuntimeDefault".to_owned(), localhost_profile: None });
     let of_pod = context.clone();
     for container in all_containers(pod) {
         let is_ours = weir_runtime::is_ours(container);
@@ -56,10 +53,7 @@ fn drop_rights(context: &mut SecurityContext, enforced: Enforced) {
         (Some(own), Enforced::Restricted) if own.drop.is_none() => own.drop = all(),
         (Some(_), _) => {}
         (none, _) if context.privileged != Some(true) => {
-            *none = Some(Capabilities {
-                add: None,
-                drop: all(),
-            });
+            *none = Some(Capabilities { add: None, drop: all() });
         }
         (None, _) => {}
     }
@@ -72,8 +66,7 @@ fn drop_rights(context: &mut SecurityContext, enforced: Enforced) {
 fn is_privileged(context: &SecurityContext) -> bool {
     let added = context.capabilities.as_ref();
     let mut added = added.and_then(|c| c.add.as_ref()).into_iter().flatten();
-    context.privileged == Some(true)
-        || added.any(|name| ["SYS_ADMIN", "CAP_SYS_ADMIN"].contains(&&**name))
+    context.privileged == Some(true) || added.any(|name| ["SYS_ADMIN", "CAP_SYS_ADMIN"].contains(&&**name))
 }
 
 /// Has the kubelet refuse to run the image as root, unless the pod says who runs it.
@@ -104,14 +97,11 @@ fn give_temporary_files(pod: &mut PodSpec) {
         return;
     }
     for container in needy {
-        container
-            .volume_mounts
-            .get_or_insert_default()
-            .push(VolumeMount {
-                name: TEMPORARY_VOLUME.to_owned(),
-                mount_path: TEMPORARY.to_owned(),
-                ..VolumeMount::default()
-            });
+        container.volume_mounts.get_or_insert_default().push(VolumeMount {
+            name: TEMPORARY_VOLUME.to_owned(),
+            mount_path: TEMPORARY.to_owned(),
+            ..VolumeMount::default()
+        });
     }
     pod.volumes.get_or_insert_default().push(Volume {
         name: TEMPORARY_VOLUME.to_owned(),
@@ -148,21 +138,14 @@ mod tests {
                 "readOnlyRootFilesystem": true, "runAsNonRoot": true,
             })
         );
-        assert_eq!(
-            json!(pod.security_context),
-            json!({ "seccompProfile": { "type": "RuntimeDefault" } })
-        );
-        assert_eq!(
-            pod.containers[0].volume_mounts.as_ref().unwrap()[0].mount_path,
-            "/tmp"
-        );
+        assert_eq!(json!(pod.security_context), json!({ "seccompProfile": { "type": "RuntimeDefault" } }));
+        assert_eq!(pod.containers[0].volume_mounts.as_ref().unwrap()[0].mount_path, "/tmp");
     }
 
     #[test]
     fn an_image_of_others_may_run_as_root_where_the_namespace_lets_it() {
         let other = json!({ "name": "a", "image": "example/server" });
-        let dropped =
-            json!({ "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } });
+        let dropped = json!({ "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } });
         assert_eq!(context(&other, Enforced::Less), dropped);
         assert_eq!(context(&other, Enforced::Restricted)["runAsNonRoot"], true);
         let root = json!({ "name": "a", "securityContext": { "runAsUser": 0 } });
@@ -190,14 +173,7 @@ mod tests {
         });
         let pod = completed(&of_pod, Enforced::Less);
         assert_eq!(json!(pod.security_context), of_pod["securityContext"]);
-        assert_eq!(
-            pod.containers[0]
-                .security_context
-                .as_ref()
-                .unwrap()
-                .run_as_non_root,
-            None
-        );
+        assert_eq!(pod.containers[0].security_context.as_ref().unwrap().run_as_non_root, None);
     }
 
     #[test]

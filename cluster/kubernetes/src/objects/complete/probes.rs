@@ -49,11 +49,7 @@ pub(super) fn complete(pod: &mut PodSpec, declared: Option<ReadyCall>) {
         if is_named(container) || (i == 0 && serves_first) {
             serve(container, ports, declared);
         }
-        let probes = [
-            &mut container.readiness_probe,
-            &mut container.liveness_probe,
-            &mut container.startup_probe,
-        ];
+        let probes = [&mut container.readiness_probe, &mut container.liveness_probe, &mut container.startup_probe];
         for probe in probes.into_iter().flatten() {
             aim(probe, ports);
         }
@@ -86,10 +82,8 @@ fn readiness(ports: ContainerPorts, call: ReadyCall) -> Option<Probe> {
             });
         }
         (http, ReadyCall::V2 | ReadyCall::Platform) => {
-            probe.tcp_socket = Some(TCPSocketAction {
-                port: IntOrString::Int(http.or(ports.grpc)?.into()),
-                host: None,
-            });
+            probe.tcp_socket =
+                Some(TCPSocketAction { port: IntOrString::Int(http.or(ports.grpc)?.into()), host: None });
         }
     }
     Some(probe)
@@ -201,10 +195,8 @@ mod tests {
     #[test]
     fn what_the_runtime_declares_comes_before_what_its_image_tells() {
         let probed = |image: &str, declared| {
-            let containers =
-                json!([{ "name": "kserve-container", "image": image }, { "name": TRANSFORMER }]);
-            let mut pod: PodSpec =
-                serde_json::from_value(json!({ "containers": containers })).unwrap();
+            let containers = json!([{ "name": "kserve-container", "image": image }, { "name": TRANSFORMER }]);
+            let mut pod: PodSpec = serde_json::from_value(json!({ "containers": containers })).unwrap();
             complete(&mut pod, declared);
             let is_v2 = |container: &Container| {
                 let probe = container.readiness_probe.as_ref().unwrap();
@@ -213,10 +205,7 @@ mod tests {
             [is_v2(&pod.containers[0]), is_v2(&pod.containers[1])]
         };
         assert_eq!(probed("mine", Some(ReadyCall::V2)), [true, false]);
-        assert_eq!(
-            probed("tritonserver", Some(ReadyCall::Platform)),
-            [false, false]
-        );
+        assert_eq!(probed("tritonserver", Some(ReadyCall::Platform)), [false, false]);
         assert_eq!(probed("tritonserver", None), [true, false]);
         assert_eq!(probed("mine", None), [false, false]);
     }
@@ -260,12 +249,10 @@ mod tests {
     fn a_container_beside_the_server_is_not_probed() {
         let is_probed = |names: &[&str]| {
             let containers: Vec<_> = names.iter().map(|name| json!({ "name": name })).collect();
-            let mut pod: PodSpec =
-                serde_json::from_value(json!({ "containers": containers })).unwrap();
+            let mut pod: PodSpec = serde_json::from_value(json!({ "containers": containers })).unwrap();
             complete(&mut pod, None);
             let each = pod.containers.iter();
-            each.map(|c| c.readiness_probe.is_some())
-                .collect::<Vec<_>>()
+            each.map(|c| c.readiness_probe.is_some()).collect::<Vec<_>>()
         };
         let named = ["proxy", "kserve-container", "transformer-container"];
         assert_eq!(is_probed(&named), [false, true, true]);

@@ -18,11 +18,7 @@ pub(super) fn request(pod: &mut PodSpec) {
     if pod.resources.is_some() {
         return;
     }
-    let serving = pod
-        .containers
-        .iter()
-        .position(|container| container.name == Workload::CONTAINER)
-        .unwrap_or(0);
+    let serving = pod.containers.iter().position(|container| container.name == Workload::CONTAINER).unwrap_or(0);
     for container in pod.init_containers.iter_mut().flatten() {
         default(container, OTHER);
     }
@@ -38,9 +34,7 @@ fn default(container: &mut Container, defaults: [(&str, &str); 2]) {
     let requests: &mut BTreeMap<_, _> = resources.requests.get_or_insert_default();
     for (name, default) in defaults {
         let limit = limits.get(name).cloned();
-        requests
-            .entry(name.to_owned())
-            .or_insert_with(|| limit.unwrap_or_else(|| Quantity(default.to_owned())));
+        requests.entry(name.to_owned()).or_insert_with(|| limit.unwrap_or_else(|| Quantity(default.to_owned())));
     }
 }
 
@@ -54,18 +48,14 @@ mod tests {
         let mut pod: PodSpec = serde_json::from_value(json!({ "containers": containers })).unwrap();
         request(&mut pod);
         let each = pod.containers.iter();
-        each.map(|c| json!(c.resources.as_ref().unwrap().requests))
-            .collect()
+        each.map(|c| json!(c.resources.as_ref().unwrap().requests)).collect()
     }
 
     #[test]
     fn every_container_requests_cpu_and_memory() {
         assert_eq!(
             requests(&json!([{ "name": "proxy" }, { "name": "kserve-container" }])),
-            [
-                json!({ "cpu": "10m", "memory": "32Mi" }),
-                json!({ "cpu": "250m", "memory": "512Mi" })
-            ]
+            [json!({ "cpu": "10m", "memory": "32Mi" }), json!({ "cpu": "250m", "memory": "512Mi" })]
         );
     }
 

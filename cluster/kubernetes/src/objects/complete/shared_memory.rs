@@ -20,21 +20,15 @@ pub(super) fn mount(pod: &mut PodSpec, gpus: &Gpus) {
     };
     let size = memory(first);
     for container in needy {
-        container
-            .volume_mounts
-            .get_or_insert_default()
-            .push(VolumeMount {
-                name: VOLUME.to_owned(),
-                mount_path: PATH.to_owned(),
-                ..VolumeMount::default()
-            });
+        container.volume_mounts.get_or_insert_default().push(VolumeMount {
+            name: VOLUME.to_owned(),
+            mount_path: PATH.to_owned(),
+            ..VolumeMount::default()
+        });
     }
     pod.volumes.get_or_insert_default().push(Volume {
         name: VOLUME.to_owned(),
-        empty_dir: Some(EmptyDirVolumeSource {
-            medium: Some("Memory".to_owned()),
-            size_limit: size,
-        }),
+        empty_dir: Some(EmptyDirVolumeSource { medium: Some("Memory".to_owned()), size_limit: size }),
         ..Volume::default()
     });
 }
@@ -77,10 +71,7 @@ mod tests {
         let directory = volume.empty_dir.as_ref().unwrap();
         assert_eq!(directory.medium.as_deref(), Some("Memory"));
         assert_eq!(directory.size_limit, Some(Quantity("16Gi".to_owned())));
-        assert_eq!(
-            pod.containers[0].volume_mounts.as_ref().unwrap()[0].mount_path,
-            PATH
-        );
+        assert_eq!(pod.containers[0].volume_mounts.as_ref().unwrap()[0].mount_path, PATH);
         assert_eq!(pod.containers[1].volume_mounts, None);
     }
 

@@ -7,9 +7,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{
-    Container, PersistentVolumeClaimVolumeSource, PodSpec, Volume, VolumeMount,
-};
+use k8s_openapi::api::core::v1::{Container, PersistentVolumeClaimVolumeSource, PodSpec, Volume, VolumeMount};
 use weir_cluster::{ClusterError, Storage, Workload};
 
 use self::source::Source;
@@ -39,17 +37,11 @@ pub(super) fn provide(
     pod: &mut PodSpec,
     options: &Options,
 ) -> Result<(), ClusterError> {
-    let may_write = annotations
-        .get(READ_ONLY)
-        .is_some_and(|v| v.trim().eq_ignore_ascii_case("false"));
+    let may_write = annotations.get(READ_ONLY).is_some_and(|v| v.trim().eq_ignore_ascii_case("false"));
     for (number, storage) in stored.storage.iter().enumerate() {
         let refused = |because| ClusterError::refused(&stored.revision, because);
         let source = Source::of(&storage.uri).map_err(refused)?;
-        let place = Place {
-            number,
-            storage,
-            read_only: !may_write,
-        };
+        let place = Place { number, storage, read_only: !may_write };
         place.fill(source, pod, options).map_err(refused)?;
     }
     Ok(())
@@ -68,9 +60,7 @@ impl Place<'_> {
         match source {
             Source::Claim { claim, path } => {
                 self.mount(pod, &self.name("kserve-pvc-source"), Some(path))?;
-                pod.volumes
-                    .get_or_insert_default()
-                    .push(self.claim_volume(claim));
+                pod.volumes.get_or_insert_default().push(self.claim_volume(claim));
             }
             Source::InContainer { path } => {
                 let path = path.trim_end_matches('/');

@@ -24,10 +24,7 @@ pub(super) fn add(pod: &mut PodSpec, gpus: &Gpus) {
 /// Whether the pod says itself what it tolerates of this key.
 fn is_about(toleration: &Toleration, key: &str) -> bool {
     let effect = toleration.effect.as_deref();
-    let is_of_key = toleration
-        .key
-        .as_deref()
-        .is_none_or(|k| k.is_empty() || k == key);
+    let is_of_key = toleration.key.as_deref().is_none_or(|k| k.is_empty() || k == key);
     is_of_key && effect.is_none_or(|effect| effect.is_empty() || effect == NO_SCHEDULE)
 }
 
@@ -52,13 +49,9 @@ mod tests {
     #[test]
     fn only_pods_with_gpus_tolerate_their_nodes() {
         let gpu = json!({ "nvidia.com/gpu": "1" });
-        let tolerated =
-            json!([{ "key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule" }]);
+        let tolerated = json!([{ "key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule" }]);
         assert_eq!(tolerations(&gpu, &json!(null)), tolerated);
-        assert_eq!(
-            tolerations(&json!({ "cpu": "1" }), &json!(null)),
-            json!(null)
-        );
+        assert_eq!(tolerations(&json!({ "cpu": "1" }), &json!(null)), json!(null));
     }
 
     #[test]

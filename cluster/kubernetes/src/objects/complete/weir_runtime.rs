@@ -7,10 +7,7 @@ const IMAGE: &str = "weir-runtime";
 
 /// Whether a container runs Weir's own runtime.
 pub(super) fn is_ours(container: &Container) -> bool {
-    container
-        .image
-        .as_deref()
-        .is_some_and(|image| name(image) == IMAGE)
+    container.image.as_deref().is_some_and(|image| name(image) == IMAGE)
 }
 
 /// The last part of an image's name, without tag and digest.
@@ -26,12 +23,7 @@ mod tests {
 
     #[test]
     fn ours_is_told_from_whichever_registry() {
-        let of = |image: &str| {
-            is_ours(&Container {
-                image: Some(image.to_owned()),
-                ..Container::default()
-            })
-        };
+        let of = |image: &str| is_ours(&Container { image: Some(image.to_owned()), ..Container::default() });
         assert!(of("weir-runtime"));
         assert!(of("registry.example.com:5000/team/weir-runtime:1.2-cuda"));
         assert!(of("ghcr.io/weir/weir-runtime@sha256:00"));

@@ -92,28 +92,19 @@ fn a_pod_without_a_node_says_what_to_do() {
             r#"no node takes it (0/3 nodes are available: persistentvolumeclaim "weir-examples" not found. not found): create that PersistentVolumeClaim, or correct the storageUri"#,
         ),
         (
-            condition(
-                "Unschedulable",
-                "0/1 nodes are available: 1 node(s) had untolerated taint(s)",
-            ),
+            condition("Unschedulable", "0/1 nodes are available: 1 node(s) had untolerated taint(s)"),
             R::NotStarted,
             "no node takes it (0/1 nodes are available: 1 node(s) had untolerated taint(s)): add a toleration of that \
              taint, or a node without it; a node that is not ready has one, too",
         ),
         (
-            condition(
-                "Unschedulable",
-                "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.",
-            ),
+            condition("Unschedulable", "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector."),
             R::NotStarted,
             "no node takes it (0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector): label a \
              node as nodeSelector and affinity ask, or change them",
         ),
         (
-            condition(
-                "Unschedulable",
-                "0/3 nodes are available: 3 cannot allocate all claims.",
-            ),
+            condition("Unschedulable", "0/3 nodes are available: 3 cannot allocate all claims."),
             R::NotStarted,
             "no node takes it (0/3 nodes are available: 3 cannot allocate all claims): no node has such a device free: \
              wait, free one, or change the ResourceClaim",
@@ -154,10 +145,7 @@ fn a_pod_whose_nodes_went_says_what_became_of_them() {
 fn a_pod_that_is_not_scheduled_yet_says_what_it_waits_for() {
     for (status, reason, sentence) in [
         (
-            condition(
-                "SchedulingGated",
-                "Scheduling is blocked due to non-empty scheduling gates",
-            ),
+            condition("SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates"),
             R::NotStarted,
             "its scheduling gates are closed: a queue such as Kueue's opens them",
         ),
@@ -176,30 +164,18 @@ fn a_container_that_cannot_be_made_says_what_to_do() {
     let none = json!({});
     for (status, reason, sentence) in [
         (
-            serving(
-                &waiting(
-                    "ImagePullBackOff",
-                    r#"Back-off pulling image "example/server:1""#,
-                ),
-                &none,
-            ),
+            serving(&waiting("ImagePullBackOff", r#"Back-off pulling image "example/server:1""#), &none),
             R::NotStarted,
             r#"the image "example/server:1" cannot be had, ImagePullBackOff (Back-off pulling image "example/server:1"): correct its name and tag, or name a Secret for its registry in imagePullSecrets"#,
         ),
         (
-            serving(
-                &waiting("CreateContainerConfigError", r#"secret "key" not found"#),
-                &none,
-            ),
+            serving(&waiting("CreateContainerConfigError", r#"secret "key" not found"#), &none),
             R::NotStarted,
             r#"the container kserve-container cannot be made, CreateContainerConfigError (secret "key" not found): create that Secret"#,
         ),
         (
             serving(
-                &waiting(
-                    "CreateContainerConfigError",
-                    "container has runAsNonRoot and image will run as root",
-                ),
+                &waiting("CreateContainerConfigError", "container has runAsNonRoot and image will run as root"),
                 &none,
             ),
             R::NotStarted,
@@ -215,10 +191,7 @@ fn a_container_that_cannot_be_made_says_what_to_do() {
 fn a_container_that_ends_says_what_to_do() {
     let running = json!({ "running": {} });
     let none = json!({});
-    let crash = waiting(
-        "CrashLoopBackOff",
-        "back-off 40s restarting failed container",
-    );
+    let crash = waiting("CrashLoopBackOff", "back-off 40s restarting failed container");
     for (status, reason, sentence) in [
         (
             serving(&crash, &terminated(137, "OOMKilled", "")),
@@ -227,10 +200,7 @@ fn a_container_that_ends_says_what_to_do() {
              resources.limits.memory",
         ),
         (
-            serving(
-                &crash,
-                &terminated(1, "Error", "loading\nerror: no model in /mnt/models\n"),
-            ),
+            serving(&crash, &terminated(1, "Error", "loading\nerror: no model in /mnt/models\n")),
             R::CrashLoopBackOff,
             "the container kserve-container ended with code 1 (no model in /mnt/models): see `kubectl logs --previous`",
         ),
@@ -240,14 +210,7 @@ fn a_container_that_ends_says_what_to_do() {
             "the container kserve-container ended with code 2: see `kubectl logs --previous`",
         ),
         (
-            serving(
-                &terminated(
-                    128,
-                    "StartError",
-                    r#"exec: "serve": executable file not found in $PATH"#,
-                ),
-                &none,
-            ),
+            serving(&terminated(128, "StartError", r#"exec: "serve": executable file not found in $PATH"#), &none),
             R::Exited,
             r#"the container kserve-container cannot be started (exec: "serve": executable file not found in $PATH): correct the container's command"#,
         ),
@@ -260,10 +223,7 @@ fn a_container_that_ends_says_what_to_do() {
 fn a_container_that_runs_before_says_what_to_do() {
     for (status, reason, sentence) in [
         (
-            first(
-                "storage-initializer",
-                &terminated(1, "Error", "error: https://host/digits.zip answered 404\n"),
-            ),
+            first("storage-initializer", &terminated(1, "Error", "error: https://host/digits.zip answered 404\n")),
             R::StorageFailed,
             "the model cannot be fetched, https://host/digits.zip answered 404: correct the storageUri, or what it \
              leads to",
@@ -312,8 +272,7 @@ fn silent(ready: &Value) -> Value {
 
 #[test]
 fn a_pod_whose_node_is_silent_says_which_and_since_when() {
-    let ready =
-        json!({ "type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:10Z" });
+    let ready = json!({ "type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:10Z" });
     let mut pod = pod(&silent(&ready));
     pod.spec.as_mut().unwrap().node_name = Some("gpu-1".to_owned());
     let failure = failure(&pod).unwrap();
@@ -353,33 +312,19 @@ fn a_long_message_is_cut_between_letters() {
 fn an_image_that_cannot_be_had_names_the_secret_or_the_name() {
     let waits = |message: &str, secrets: &[&str]| {
         let mut pod = pod(&serving(&waiting("ErrImagePull", message), &json!({})));
-        let secrets = json!(
-            secrets
-                .iter()
-                .map(|name| json!({ "name": name }))
-                .collect::<Vec<_>>()
-        );
+        let secrets = json!(secrets.iter().map(|name| json!({ "name": name })).collect::<Vec<_>>());
         pod.spec.as_mut().unwrap().image_pull_secrets = serde_json::from_value(secrets).unwrap();
         failure(&pod).unwrap().message.to_string()
     };
-    let refused =
-        "failed to authorize: failed to fetch anonymous token: unexpected status: 401 Unauthorized";
+    let refused = "failed to authorize: failed to fetch anonymous token: unexpected status: 401 Unauthorized";
     for (message, secrets, advice) in [
         (
             refused,
             &["regcred"][..],
             "create the Secret regcred of imagePullSecrets in this namespace, if it is missing, or correct what it holds",
         ),
-        (
-            refused,
-            &[],
-            "name a Secret for its registry in imagePullSecrets, or correct its name",
-        ),
-        (
-            "dial tcp: lookup registry.exmaple.com: no such host",
-            &["regcred"],
-            "correct the name of its registry",
-        ),
+        (refused, &[], "name a Secret for its registry in imagePullSecrets, or correct its name"),
+        ("dial tcp: lookup registry.exmaple.com: no such host", &["regcred"], "correct the name of its registry"),
         (
             "example/server:1: not found",
             &["a", "b"],
@@ -400,10 +345,7 @@ fn a_pod_that_no_scheduler_has_looked_at_says_which_it_waits_for() {
         spec.remove("resourceClaims");
         spec.extend(fields.as_object().unwrap().clone());
         let unseen = Unseen::of(&serde_json::from_value(object).unwrap())?;
-        Some((
-            unseen.failure(1_767_225_639),
-            unseen.failure(1_767_225_640)?,
-        ))
+        Some((unseen.failure(1_767_225_639), unseen.failure(1_767_225_640)?))
     };
     let pending = json!({ "phase": "Pending" });
     let (early, late) = unseen(pending.clone(), json!({ "schedulerName": "volcano" })).unwrap();
@@ -416,15 +358,9 @@ fn a_pod_that_no_scheduler_has_looked_at_says_which_it_waits_for() {
         )
     );
     let (_, late) = unseen(pending.clone(), json!({})).unwrap();
-    assert_eq!(
-        &*late.message,
-        "no scheduler has looked at it: see that the cluster's kube-scheduler runs"
-    );
+    assert_eq!(&*late.message, "no scheduler has looked at it: see that the cluster's kube-scheduler runs");
     let placed = json!({ "nodeName": "gpu-1" });
     assert_eq!(unseen(pending, placed), None);
     let looked_at = condition("Unschedulable", "0/3 nodes are available");
-    assert_eq!(
-        unseen(looked_at, json!({ "schedulerName": "volcano" })),
-        None
-    );
+    assert_eq!(unseen(looked_at, json!({ "schedulerName": "volcano" })), None);
 }

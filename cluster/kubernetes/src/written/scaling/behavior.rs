@@ -47,10 +47,8 @@ enum WrittenSelect {
 impl WrittenBehavior {
     /// The written form; none where nothing is bounded.
     pub(super) fn of(behavior: &ScalingBehavior) -> Option<Self> {
-        let written = Self {
-            up: behavior.up.as_ref().map(WrittenRules::of),
-            down: behavior.down.as_ref().map(WrittenRules::of),
-        };
+        let written =
+            Self { up: behavior.up.as_ref().map(WrittenRules::of), down: behavior.down.as_ref().map(WrittenRules::of) };
         (!behavior.is_unbounded()).then_some(written)
     }
 

@@ -55,21 +55,10 @@ impl TestPort {
         };
         let rules = Rules::new(declaration.subscribe(), platform);
         let stop = CancellationToken::new();
-        let port = TlsPort {
-            listener,
-            resolver,
-            callers: Callers::Anybody,
-            limits: LIMITS,
-        };
+        let port = TlsPort { listener, resolver, callers: Callers::Anybody, limits: LIMITS };
         let metrics = WebhookMetrics::default();
         tokio::spawn(port.serve(router(rules, metrics.clone()), stop.clone()));
-        Self {
-            address,
-            authority: pair.authority,
-            metrics,
-            _declaration: declaration,
-            _stop: stop.drop_guard(),
-        }
+        Self { address, authority: pair.authority, metrics, _declaration: declaration, _stop: stop.drop_guard() }
     }
 
     async fn connect(&self) -> TlsStream<TcpStream> {
@@ -93,9 +82,7 @@ impl TestPort {
         let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
         tokio::spawn(connection);
         let request = http::Request::builder().method(method).uri(path);
-        let request = request
-            .header("host", "webhook")
-            .body(Full::new(Bytes::from(body)));
+        let request = request.header("host", "webhook").body(Full::new(Bytes::from(body)));
         let response = sender.send_request(request.unwrap()).await.unwrap();
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -114,11 +101,7 @@ impl TestPort {
             line.unwrap().trim().parse().unwrap()
         };
         let outcomes = ["allowed", "refused", "error"];
-        let counts = outcomes.map(|outcome| {
-            value(format!(
-                "weir_webhook_requests_total{{outcome=\"{outcome}\"}}"
-            ))
-        });
+        let counts = outcomes.map(|outcome| value(format!("weir_webhook_requests_total{{outcome=\"{outcome}\"}}")));
         let timed = value("weir_webhook_duration_seconds_count".to_owned());
         assert_eq!(counts.iter().sum::<u64>(), timed);
         counts
@@ -182,9 +165,7 @@ async fn nested_and_large_objects_cost_little() {
     assert_eq!(status, StatusCode::OK);
     assert!(body.contains("unknown field"), "{body}");
     let wide: serde_json::Map<_, _> = (0..5_000).map(|i| (format!("f{i}"), json!(1))).collect();
-    let (status, body) = port
-        .ask(Method::POST, PATH, review(&Value::Object(wide)))
-        .await;
+    let (status, body) = port.ask(Method::POST, PATH, review(&Value::Object(wide))).await;
     assert_eq!(status, StatusCode::OK);
     assert!(body.len() < 100_000, "{}", body.len());
     let many = review(&json!({"a": vec![0; MAX_VALUES]}));
@@ -223,17 +204,13 @@ async fn silent_clients_and_noise_hold_no_places() {
 async fn a_body_that_stalls_is_given_up() {
     let port = TestPort::start();
     let mut client = port.connect().await;
-    let head =
-        format!("POST {PATH} HTTP/1.1\r\nhost: webhook\r\ncontent-length: 1000000\r\n\r\n{{");
+    let head = format!("POST {PATH} HTTP/1.1\r\nhost: webhook\r\ncontent-length: 1000000\r\n\r\n{{");
     client.write_all(head.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     let read = client.read_to_end(&mut answer);
     let read = tokio::time::timeout(Duration::from_secs(30), read).await;
     assert!(read.is_ok(), "the connection stays");
     let answer = String::from_utf8_lossy(&answer);
-    assert!(
-        answer.is_empty() || answer.starts_with("HTTP/1.1 400"),
-        "{answer}"
-    );
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{answer}");
     is_allowed(&port).await;
 }

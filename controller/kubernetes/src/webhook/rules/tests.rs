@@ -40,8 +40,7 @@ fn object(name: &str, namespace: &str, predictor: Value) -> Value {
 }
 
 fn model(more: Value) -> Value {
-    let mut model =
-        json!({"modelFormat": {"name": "pytorch"}, "storageUri": "pvc://models/digits"});
+    let mut model = json!({"modelFormat": {"name": "pytorch"}, "storageUri": "pvc://models/digits"});
     for (field, value) in more.as_object().unwrap() {
         model[field] = value.clone();
     }
@@ -78,21 +77,11 @@ fn declaration() -> Declaration {
 
 #[test]
 fn a_model_that_no_pod_could_have_is_refused_with_what_to_write() {
-    for uri in [
-        "s3://b/m",
-        "gs://b/m",
-        "hf://org/model",
-        "modelscope://m",
-        "file://here",
-        "pvc://claim/../x",
-    ] {
+    for uri in ["s3://b/m", "gs://b/m", "hf://org/model", "modelscope://m", "file://here", "pvc://claim/../x"] {
         let object = object("d", "team", model(json!({"storageUri": uri})));
         let errors = texts(&verdict("InferenceService", &object, None));
         let expected = format!("spec.predictor.model.storageUri: storage {uri:?}");
-        assert!(
-            errors.iter().any(|error| error.starts_with(&expected)),
-            "{uri}: {errors:?}"
-        );
+        assert!(errors.iter().any(|error| error.starts_with(&expected)), "{uri}: {errors:?}");
     }
     let variable = json!([{"name": "STORAGE_URI", "value": "s3://b/m"}]);
     let own = json!([{"name": "kserve-container", "image": "a", "env": variable}]);
@@ -106,11 +95,7 @@ fn a_model_that_no_pod_could_have_is_refused_with_what_to_write() {
     assert_eq!(texts(&verdict("InferenceService", &twice, None)).len(), 1);
     for uri in ["pvc://claim", "https://host/m.zip", "file:///m"] {
         let object = object("d", "team", model(json!({"storageUri": uri})));
-        assert_eq!(
-            texts(&verdict("InferenceService", &object, None)),
-            [""; 0],
-            "{uri}"
-        );
+        assert_eq!(texts(&verdict("InferenceService", &object, None)), [""; 0], "{uri}");
     }
 }
 
@@ -120,11 +105,7 @@ fn texts(verdict: &Verdict) -> Vec<String> {
 
 #[test]
 fn a_good_service_is_allowed_without_a_word() {
-    let verdict = verdict(
-        "InferenceService",
-        &object("digits", "team", model(json!({}))),
-        None,
-    );
+    let verdict = verdict("InferenceService", &object("digits", "team", model(json!({}))), None);
     assert_eq!(verdict, Verdict::default());
 }
 
@@ -132,66 +113,35 @@ fn a_good_service_is_allowed_without_a_word() {
 fn every_error_is_told_at_once() {
     let mut predictor = model(json!({"resuorces": {}, "storageUri": "ftp://x"}));
     predictor["nodeSelectr"] = json!({});
-    let found = verdict(
-        "InferenceService",
-        &object("digits", "team", predictor),
-        None,
-    );
+    let found = verdict("InferenceService", &object("digits", "team", predictor), None);
     let texts = texts(&found).join("\n");
-    assert!(
-        texts.contains("spec.predictor.model.resuorces: unknown field; did you mean `resources`?"),
-        "{texts}"
-    );
-    assert!(
-        texts.contains("spec.predictor.nodeSelectr: unknown field; did you mean `nodeSelector`?"),
-        "{texts}"
-    );
-    let predictor =
-        model(json!({"storageUri": "ftp://x", "env": [{"name": "PYTHONPATH", "value": "/x"}]}));
-    let found = verdict(
-        "InferenceService",
-        &object("digits", "team", predictor),
-        None,
-    );
+    assert!(texts.contains("spec.predictor.model.resuorces: unknown field; did you mean `resources`?"), "{texts}");
+    assert!(texts.contains("spec.predictor.nodeSelectr: unknown field; did you mean `nodeSelector`?"), "{texts}");
+    let predictor = model(json!({"storageUri": "ftp://x", "env": [{"name": "PYTHONPATH", "value": "/x"}]}));
+    let found = verdict("InferenceService", &object("digits", "team", predictor), None);
     assert_eq!(found.errors.len(), 2, "{found:?}");
 }
 
 #[test]
 fn what_is_missing_now_or_has_no_effect_is_a_warning() {
-    let mut service = object(
-        "digits",
-        "team",
-        model(json!({"modelFormat": {"name": "onnx"}})),
-    );
+    let mut service = object("digits", "team", model(json!({"modelFormat": {"name": "onnx"}})));
     let found = verdict("InferenceService", &service, None);
     assert_eq!(found.errors, []);
-    assert!(
-        found.warnings[0].starts_with("spec.predictor.model.modelFormat: no runtime serves"),
-        "{found:?}"
-    );
+    assert!(found.warnings[0].starts_with("spec.predictor.model.modelFormat: no runtime serves"), "{found:?}");
     service["spec"]["predictor"] = model(json!({}));
     service["metadata"]["annotations"] = json!({"serving.kserve.io/nodegroup": "a"});
     let found = verdict("InferenceService", &service, None);
     assert_eq!(
         found.warnings,
-        [
-            "metadata.annotations[serving.kserve.io/nodegroup] is ignored: models are not cached by node groups"
-        ]
+        ["metadata.annotations[serving.kserve.io/nodegroup] is ignored: models are not cached by node groups"]
     );
 }
 
 #[test]
 fn a_host_that_an_older_service_has_is_a_warning() {
-    let found = verdict(
-        "InferenceService",
-        &object("a-b", "c", model(json!({}))),
-        None,
-    );
+    let found = verdict("InferenceService", &object("a-b", "c", model(json!({}))), None);
     assert_eq!(found.errors, []);
-    assert!(
-        found.warnings[0].contains("host a-b-c.example.com belongs to b-c/a"),
-        "{found:?}"
-    );
+    assert!(found.warnings[0].contains("host a-b-c.example.com belongs to b-c/a"), "{found:?}");
 }
 
 #[test]
@@ -203,12 +153,7 @@ fn an_invalid_service_can_still_be_labelled_and_stopped() {
     assert_eq!(found.errors, []);
     assert!(found.warnings[0].contains("resuorces"), "{found:?}");
     after["spec"]["predictor"]["minReplicas"] = 2.into();
-    assert_eq!(
-        verdict("InferenceService", &after, Some(&before))
-            .errors
-            .len(),
-        1
-    );
+    assert_eq!(verdict("InferenceService", &after, Some(&before)).errors.len(), 1);
 }
 
 #[test]
@@ -217,19 +162,12 @@ fn a_new_annotation_that_is_wrong_is_refused() {
     let mut after = before.clone();
     after["metadata"]["annotations"] = json!({"weir.dev/max-queue": "many"});
     let found = verdict("InferenceService", &after, Some(&before));
-    assert!(
-        texts(&found)[0].starts_with("metadata.annotations[weir.dev/max-queue]"),
-        "{found:?}"
-    );
+    assert!(texts(&found)[0].starts_with("metadata.annotations[weir.dev/max-queue]"), "{found:?}");
 }
 
 #[test]
 fn a_name_that_cannot_be_served_is_refused() {
-    let found = verdict(
-        "InferenceService",
-        &object("1digits", "team", model(json!({}))),
-        None,
-    );
+    let found = verdict("InferenceService", &object("1digits", "team", model(json!({}))), None);
     assert!(texts(&found)[0].starts_with("metadata.name"), "{found:?}");
 }
 
@@ -244,10 +182,7 @@ fn runtimes_are_checked_by_their_own_rules() {
     );
     let found = verdict("ServingRuntime", &good, None);
     assert_eq!(found.errors, []);
-    assert_eq!(
-        found.warnings,
-        ["spec.storageHelper is ignored: it is for ModelMesh only"]
-    );
+    assert_eq!(found.warnings, ["spec.storageHelper is ignored: it is for ModelMesh only"]);
     let bad = runtime(json!({"containers": [], "multiModel": true}));
     assert_eq!(verdict("ServingRuntime", &bad, None).errors.len(), 2);
     assert_eq!(verdict("ServingRuntime", &bad, Some(&bad)).errors, []);
@@ -269,10 +204,7 @@ fn a_pod_that_the_api_server_would_refuse_is_refused_with_its_service() {
             resources(json!({"requests": {"cpu": "2"}, "limits": {"cpu": "1500m"}})),
             "spec.predictor.model.resources: the container kserve-container requests 2 of cpu, and its limit is 1500m: raise",
         ),
-        (
-            resources(gpu("500m")),
-            "asks for 500m of nvidia.com/gpu, which is given whole",
-        ),
+        (resources(gpu("500m")), "asks for 500m of nvidia.com/gpu, which is given whole"),
         (resources(gpu("0.5")), "asks for 0.5 of nvidia.com/gpu"),
         (
             resources(json!({"requests": {"nvidia.com/gpu": 1}, "limits": {"nvidia.com/gpu": 2}})),
@@ -283,9 +215,7 @@ fn a_pod_that_the_api_server_would_refuse_is_refused_with_its_service() {
         assert!(found.len() == 1 && found[0].contains(part), "{found:?}");
     }
     for good in [
-        resources(
-            json!({"requests": {"cpu": "1", "memory": "1024Mi"}, "limits": {"cpu": "1000m", "memory": "1Gi"}}),
-        ),
+        resources(json!({"requests": {"cpu": "1", "memory": "1024Mi"}, "limits": {"cpu": "1000m", "memory": "1Gi"}})),
         resources(gpu("2")),
         resources(json!({"requests": {"ephemeral-storage": "1500m"}})),
     ] {
@@ -307,20 +237,10 @@ fn volumes_are_there_once_and_mounted_apart() {
     assert!(missing[0].contains("mounts the volume cache, which the pod does not have: add it"));
     let twice = json!([{"name": "cache", "emptyDir": {}}, {"name": "cache", "emptyDir": {}}]);
     let twice = refused(twice, json!([]));
-    assert!(
-        twice[0].contains("two volumes are called cache"),
-        "{twice:?}"
-    );
+    assert!(twice[0].contains("two volumes are called cache"), "{twice:?}");
     let together = refused(cache(), json!([mount("cache", "/a"), mount("cache", "/a")]));
-    assert!(
-        together[0].contains("mounts two volumes at /a: remove one"),
-        "{together:?}"
-    );
-    let apart = json!([
-        mount("cache", "/a"),
-        mount("cache", "/b"),
-        mount("kserve-provision-location", "/c")
-    ]);
+    assert!(together[0].contains("mounts two volumes at /a: remove one"), "{together:?}");
+    let apart = json!([mount("cache", "/a"), mount("cache", "/b"), mount("kserve-provision-location", "/c")]);
     assert_eq!(refused(cache(), apart), Vec::<String>::new());
 }
 
@@ -329,11 +249,7 @@ fn labels_and_annotations_of_pods_have_kubernetes_syntax() {
     let refused = |field: &str, name: &str, value: &str| {
         let mut predictor = model(json!({}));
         predictor[field] = json!({ name: value });
-        let found = verdict(
-            "InferenceService",
-            &object("digits", "team", predictor),
-            None,
-        );
+        let found = verdict("InferenceService", &object("digits", "team", predictor), None);
         texts(&found)
     };
     for (field, name, value) in [
@@ -347,10 +263,7 @@ fn labels_and_annotations_of_pods_have_kubernetes_syntax() {
     ] {
         let found = refused(field, name, value);
         let start = format!("spec.predictor.{field}[{name}]: ");
-        assert!(
-            found.len() == 1 && found[0].starts_with(&start),
-            "{found:?}"
-        );
+        assert!(found.len() == 1 && found[0].starts_with(&start), "{found:?}");
     }
     for (field, name, value) in [
         ("labels", "example.com/Team_1.a", ""),
@@ -380,9 +293,6 @@ fn a_container_without_an_image_is_refused_where_it_is_written() {
     let [error] = &errors(beside)[..] else {
         panic!("there is one error");
     };
-    assert!(
-        error.contains("the container prepare has no image"),
-        "{error}"
-    );
+    assert!(error.contains("the container prepare has no image"), "{error}");
     assert_eq!(errors(model(json!({}))), [""; 0]);
 }

@@ -51,16 +51,13 @@ async fn a_device_is_had_by_a_claim_and_the_next_waits_for_it() {
         }))
         .await;
     let claims = json!({"claims": [{"name": "gpu"}]});
-    let predictor =
-        json!({"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]});
+    let predictor = json!({"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]});
     world.apply(asking("digits", &claims, &predictor)).await;
     world.until_rolled_out("digits", 1).await;
     let pods = world.pods(&of("digits")).await;
     assert_eq!(pods[0]["spec"]["nodeName"], "gpu-0");
     world.apply(asking("other", &claims, &predictor)).await;
-    world
-        .until_told("other", &["cannot allocate all claims"])
-        .await;
+    world.until_told("other", &["cannot allocate all claims"]).await;
     world.delete("digits").await;
     world.until_rolled_out("other", 1).await;
 }

@@ -24,11 +24,7 @@ async fn a_full_quota_of_gpus_is_told_and_passes() {
     let pods = world.pods(&of("digits")).await;
     assert_eq!(pods[0]["spec"]["nodeName"], "gpu-0");
     world.apply(asking("other", &gpu, &json!({}))).await;
-    let words = [
-        "exceeded quota: gpus",
-        "requests.nvidia.com/gpu=1",
-        "raise the quota",
-    ];
+    let words = ["exceeded quota: gpus", "requests.nvidia.com/gpu=1", "raise the quota"];
     world.until_told("other", &words).await;
     // The first is as it was.
     let object = world.services().get("digits").await.unwrap();
@@ -43,13 +39,9 @@ async fn what_a_restricted_namespace_refuses_is_told_and_passes_when_it_is_mende
     let world = World::new("scheduling-restricted").await;
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Namespace"));
     let namespaces: Api<DynamicObject> = Api::all_with(world.client.clone(), &kind);
-    let label =
-        json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}});
+    let label = json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}});
     let label = Patch::Merge(label);
-    namespaces
-        .patch(&world.namespace, &PatchParams::default(), &label)
-        .await
-        .unwrap();
+    namespaces.patch(&world.namespace, &PatchParams::default(), &label).await.unwrap();
     let _controller = world.controller(ANY).await;
     world.apply(service("plain", "", json!({}))).await;
     world.until_rolled_out("plain", 1).await;
@@ -68,29 +60,17 @@ async fn a_host_that_another_has_is_told_and_given_when_it_is_free() {
     let _controller = world.controller(ANY).await;
     let mut older = service("digits", "", json!({}));
     let canary = service("blue", "", json!({"name": "blue"}));
-    older["spec"]["canary"] =
-        json!([{"trafficPercent": 10, "predictor": canary["spec"]["predictor"]}]);
+    older["spec"]["canary"] = json!([{"trafficPercent": 10, "predictor": canary["spec"]["predictor"]}]);
     world.apply(older).await;
     world.until_rolled_out("digits", 1).await;
     // The canary's host is `blue-digits-…` too, and a service's own goes before it.
     world.apply(service("blue-digits", "", json!({}))).await;
-    let object = world
-        .until("digits", "told of the host", |object| {
-            condition(object, "HostConflict")["status"] == "True"
-        })
-        .await;
-    let message = condition(&object, "HostConflict")["message"]
-        .as_str()
-        .unwrap()
-        .to_owned();
-    let words =
-        "host blue-digits-scheduling-host.example.com belongs to scheduling-host/blue-digits";
+    let object =
+        world.until("digits", "told of the host", |object| condition(object, "HostConflict")["status"] == "True").await;
+    let message = condition(&object, "HostConflict")["message"].as_str().unwrap().to_owned();
+    let words = "host blue-digits-scheduling-host.example.com belongs to scheduling-host/blue-digits";
     assert!(message.contains(words), "{message}");
     world.until_rolled_out("blue-digits", 1).await;
     world.delete("blue-digits").await;
-    world
-        .until("digits", "without a conflict", |object| {
-            condition(object, "HostConflict").is_null()
-        })
-        .await;
+    world.until("digits", "without a conflict", |object| condition(object, "HostConflict").is_null()).await;
 }

@@ -53,9 +53,7 @@ fn training() -> Value {
 /// The names of the pods with this label that have a node.
 async fn placed(world: &World, label: &str) -> Vec<Value> {
     let pods = world.pods(label).await;
-    let placed = pods
-        .into_iter()
-        .filter(|pod| pod["spec"]["nodeName"].is_string());
+    let placed = pods.into_iter().filter(|pod| pod["spec"]["nodeName"].is_string());
     placed.map(|pod| pod["uid"].clone()).collect()
 }
 
@@ -71,10 +69,7 @@ async fn until_placed(world: &World, label: &str, count: usize) -> Vec<Value> {
     };
     match tokio::time::timeout(Duration::from_secs(60), wait).await {
         Ok(found) => found,
-        Err(_) => panic!(
-            "{label}: never {count} placed: {:#?}",
-            world.pods(label).await
-        ),
+        Err(_) => panic!("{label}: never {count} placed: {:#?}", world.pods(label).await),
     }
 }
 
@@ -95,8 +90,7 @@ async fn a_model_server_displaces_training_and_is_never_displaced_by_it() {
     until_placed(&world, "app=training", 2).await;
     let _controller = world.controller_with_class(ANY, Some("weir-serving")).await;
     let device = json!({"limits": {DEVICE: "1"}});
-    let tolerated =
-        json!({"tolerations": [{"key": "scheduling.example.com/test", "operator": "Exists"}]});
+    let tolerated = json!({"tolerations": [{"key": "scheduling.example.com/test", "operator": "Exists"}]});
     world.apply(asking("digits", &device, &tolerated)).await;
     world.until_rolled_out("digits", 1).await;
     let serving = until_placed(&world, &of("digits"), 1).await;
@@ -113,9 +107,7 @@ async fn a_model_server_displaces_training_and_is_never_displaced_by_it() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), wait)
-        .await
-        .unwrap();
+    tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(placed(&world, &of("digits")).await, serving);
     assert_eq!(placed(&world, "app=training").await.len(), 1);

@@ -12,30 +12,18 @@ use super::wrong;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_controller_would_refuse_is_refused_when_it_is_applied() {
     let world = World::new("webhook-refuses").await;
-    let webhook = world
-        .webhook(0, Leadership::Leading, world.webhook_options())
-        .await;
+    let webhook = world.webhook(0, Leadership::Leading, world.webhook_options()).await;
     world.configure_webhook(webhook.port).await;
     world.until_checked().await;
     let mut bad = wrong("digits");
     bad["metadata"]["annotations"] = json!({"weir.dev/max-queue": "many"});
     let refused = world.try_apply(bad.clone()).await.unwrap_err();
-    let sentence =
-        "spec.predictor.affinity.nodeAfinity: unknown field; did you mean `nodeAffinity`?";
+    let sentence = "spec.predictor.affinity.nodeAfinity: unknown field; did you mean `nodeAffinity`?";
     assert!(refused.contains(sentence), "{refused}");
-    bad["spec"]["predictor"]
-        .as_object_mut()
-        .unwrap()
-        .remove("affinity");
+    bad["spec"]["predictor"].as_object_mut().unwrap().remove("affinity");
     let told = world.kubectl(&["apply"], &bad);
-    assert!(
-        told.contains("The InferenceService \"digits\" is invalid"),
-        "{told}"
-    );
-    assert!(
-        told.contains("metadata.annotations[weir.dev/max-queue]: "),
-        "{told}"
-    );
+    assert!(told.contains("The InferenceService \"digits\" is invalid"), "{told}");
+    assert!(told.contains("metadata.annotations[weir.dev/max-queue]: "), "{told}");
     let told = world.kubectl(&["apply"], &service("digits", "", json!({})));
     assert_eq!(told, "");
     let told = world.kubectl(&["apply"], &wrong("digits"));
@@ -53,49 +41,33 @@ async fn what_the_controller_would_refuse_is_refused_when_it_is_applied() {
         "spec": {"multiModel": true, "containers": [{"name": "kserve-container", "image": "a"}]},
     });
     let refused = world.try_apply(runtime).await.unwrap_err();
-    assert!(
-        refused.contains("spec.multiModel: not supported"),
-        "{refused}"
-    );
+    assert!(refused.contains("spec.multiModel: not supported"), "{refused}");
     assert!(runtimes.get_opt("many").await.unwrap().is_none());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_does_not_work_now_or_has_no_effect_is_a_warning() {
     let world = World::new("webhook-warns").await;
-    let webhook = world
-        .webhook(0, Leadership::Leading, world.webhook_options())
-        .await;
+    let webhook = world.webhook(0, Leadership::Leading, world.webhook_options()).await;
     world.configure_webhook(webhook.port).await;
     world.until_checked().await;
     let mut service = service("digits", "", json!({}));
     service["spec"]["predictor"]["model"]["modelFormat"]["name"] = "onnx".into();
     let told = world.kubectl(&["apply"], &service);
-    assert!(
-        told.starts_with("Warning: spec.predictor.model.modelFormat: no runtime serves"),
-        "{told}"
-    );
+    assert!(told.starts_with("Warning: spec.predictor.model.modelFormat: no runtime serves"), "{told}");
     service["spec"]["predictor"]["model"]["modelFormat"]["name"] = "pytorch".into();
     service["metadata"]["annotations"] = json!({"serving.kserve.io/nodegroup": "a"});
     let told = world.kubectl(&["apply", "--server-side", "--dry-run=server"], &service);
-    assert!(
-        told.contains("Warning: metadata.annotations[serving.kserve.io/nodegroup] is ignored"),
-        "{told}"
-    );
+    assert!(told.contains("Warning: metadata.annotations[serving.kserve.io/nodegroup] is ignored"), "{told}");
     let stored = world.services().get("digits").await.unwrap();
-    assert_eq!(
-        stored.data["spec"]["predictor"]["model"]["modelFormat"]["name"],
-        "onnx"
-    );
+    assert_eq!(stored.data["spec"]["predictor"]["model"]["modelFormat"]["name"], "onnx");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_an_answer_all_passes_and_the_condition_tells() {
     let world = World::new("webhook-absent").await;
     let _controller = world.controller(ANY).await;
-    let webhook = world
-        .webhook(0, Leadership::Leading, world.webhook_options())
-        .await;
+    let webhook = world.webhook(0, Leadership::Leading, world.webhook_options()).await;
     let port = webhook.port;
     world.configure_webhook(port).await;
     world.until_checked().await;
@@ -106,36 +78,22 @@ async fn without_an_answer_all_passes_and_the_condition_tells() {
         }
     };
     tokio::time::timeout(super::SOON, passes).await.unwrap();
-    let object = world
-        .until("digits", "not ready", |object| {
-            condition(object, "Ready")["reason"] == "InvalidSpec"
-        })
-        .await;
+    let object =
+        world.until("digits", "not ready", |object| condition(object, "Ready")["reason"] == "InvalidSpec").await;
     let message = condition(&object, "Ready")["message"].as_str().unwrap();
-    assert!(
-        message.contains("spec.predictor.affinity.nodeAfinity: unknown field"),
-        "{message}"
-    );
-    let _again = world
-        .webhook(port, Leadership::Leading, world.webhook_options())
-        .await;
+    assert!(message.contains("spec.predictor.affinity.nodeAfinity: unknown field"), "{message}");
+    let _again = world.webhook(port, Leadership::Leading, world.webhook_options()).await;
     world.until_checked().await;
     // What is there can be labelled and stopped, and its spec not changed to another wrong one.
     let mut stopped = wrong("digits");
     stopped["metadata"]["annotations"] = json!({"serving.kserve.io/stop": "true"});
     stopped["metadata"]["labels"] = json!({"team": "a"});
     let told = world.kubectl(&["apply", "--server-side", "--force-conflicts"], &stopped);
-    assert!(
-        told.starts_with("Warning: spec.predictor.affinity.nodeAfinity"),
-        "{told}"
-    );
+    assert!(told.starts_with("Warning: spec.predictor.affinity.nodeAfinity"), "{told}");
     stopped["spec"]["predictor"]["minReplicas"] = 2.into();
     let refused = world.try_apply(stopped).await.unwrap_err();
     assert!(refused.contains("nodeAfinity"), "{refused}");
-    world
-        .try_apply(service("digits", "", json!({})))
-        .await
-        .unwrap();
+    world.try_apply(service("digits", "", json!({}))).await.unwrap();
     world.delete("digits").await;
     world.until_nothing().await;
 }

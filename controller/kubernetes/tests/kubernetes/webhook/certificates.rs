@@ -30,10 +30,7 @@ async fn until<F: Future<Output = bool>>(what: &str, is_so: impl Fn() -> F) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn certificates_follow_each_other_and_no_object_passes_unchecked() {
     let world = Arc::new(World::new("webhook-rotates").await);
-    let options = CertificateOptions {
-        lifetime: LIFETIME,
-        ..world.webhook_options()
-    };
+    let options = CertificateOptions { lifetime: LIFETIME, ..world.webhook_options() };
     let first = world.webhook(0, Leadership::Leading, options.clone()).await;
     let _second = world.webhook(0, Leadership::Standby, options).await;
     world.configure_webhook(first.port).await;
@@ -97,9 +94,7 @@ impl World {
 async fn processes_share_certificates_and_do_not_write_against_each_other() {
     let world = World::new("webhook-shares").await;
     // An empty one is there, as the chart makes it; and both believe that they lead, as for a moment they may.
-    world
-        .apply(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "weir-webhook"}}))
-        .await;
+    world.apply(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "weir-webhook"}})).await;
     let options = world.webhook_options();
     let first = world.webhook(0, Leadership::Leading, options.clone()).await;
     let second = world.webhook(0, Leadership::Leading, options).await;
@@ -107,11 +102,7 @@ async fn processes_share_certificates_and_do_not_write_against_each_other() {
     world.until_checked().await;
     let before = world.versions().await;
     tokio::time::sleep(Duration::from_secs(3)).await;
-    assert_eq!(
-        world.versions().await,
-        before,
-        "they write against each other"
-    );
+    assert_eq!(world.versions().await, before, "they write against each other");
     // The other answers with the same certificate.
     let url = format!("https://127.0.0.1:{}/validate", second.port);
     world.change_call(json!({ "url": url })).await;
@@ -128,21 +119,13 @@ async fn what_others_wipe_is_put_back_as_it_was() {
     world.until_checked().await;
     let trusted = world.trusted().await;
     world.change_call(json!({ "caBundle": null })).await;
-    until("the authorities are back", async || {
-        world.trusted().await == trusted
-    })
-    .await;
+    until("the authorities are back", async || world.trusted().await == trusted).await;
     let (secrets, name) = (world.secrets(), &options.secret.1);
     let broken = Patch::Merge(json!({"data": {"pairs.json": "e30="}}));
-    secrets
-        .patch(name, &PatchParams::default(), &broken)
-        .await
-        .unwrap();
+    secrets.patch(name, &PatchParams::default(), &broken).await.unwrap();
     until("the Secret is back", async || {
         let secret = secrets.get(name).await.unwrap();
-        secret
-            .data
-            .is_some_and(|data| data["pairs.json"].0.len() > 100)
+        secret.data.is_some_and(|data| data["pairs.json"].0.len() > 100)
     })
     .await;
     assert_eq!(world.trusted().await, trusted);

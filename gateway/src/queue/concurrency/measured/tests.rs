@@ -75,10 +75,7 @@ struct Simulation {
 }
 
 impl Simulation {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "simulated time is counted from any moment"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "simulated time is counted from any moment")]
     fn new(clients: u32, width: usize, lengths: Lengths, seed: u64) -> Self {
         Self {
             limit: MeasuredLimit::new(),
@@ -97,11 +94,7 @@ impl Simulation {
     }
 
     fn usage(&self) -> Usage {
-        Usage {
-            in_flight: self.in_flight,
-            allowed: self.limit.limit(),
-            gateways: 1,
-        }
+        Usage { in_flight: self.in_flight, allowed: self.limit.limit(), gateways: 1 }
     }
 
     fn now(&self) -> Instant {
@@ -216,11 +209,7 @@ fn a_batch_of_256_is_full_within_three_answers_of_each_client() {
 #[test]
 fn a_gateway_that_takes_answers_from_others_gains_nothing() {
     let gain = |gateways| {
-        let usage = Usage {
-            in_flight: 1,
-            allowed: 1,
-            gateways,
-        };
+        let usage = Usage { in_flight: 1, allowed: 1, gateways };
         usage.least_gain()
     };
     // One of two that alone sends twice as many has two thirds of the answers, up from a half.

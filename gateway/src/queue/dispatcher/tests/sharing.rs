@@ -6,10 +6,7 @@ use crate::queue::partition::Membership;
 #[test]
 fn credits_are_those_of_open_replicas_and_add_up_over_gateways() {
     let now = start();
-    let closed = EndpointSpec {
-        state: EndpointState::Closed,
-        ..spec(3, 7)
-    };
+    let closed = EndpointSpec { state: EndpointState::Closed, ..spec(3, 7) };
     let credits = |names: &[&str], limit| {
         let gateways = |me: &str| GatewaySet::new(names.iter().copied(), me, "r");
         let share = |me: &&str| {
@@ -40,22 +37,14 @@ fn of_two_gateways_one_has_the_only_credit() {
         dispatcher.update(LIMIT, gateways(me), vec![spec(1, 1)], now);
         dispatcher
     });
-    let entered = dispatchers
-        .each_mut()
-        .map(|dispatcher| dispatcher.enter(request(1), now, || 0));
+    let entered = dispatchers.each_mut().map(|dispatcher| dispatcher.enter(request(1), now, || 0));
     let is_owner = |entered: &Admission<u32>| matches!(entered, Admission::Granted(_));
     assert_eq!(entered.iter().filter(|e| is_owner(e)).count(), 1);
     let owner = entered.iter().position(is_owner).unwrap();
     let non_owner = 1 - owner;
     assert_eq!(entered[non_owner], Admission::HandOver(owner as u32));
-    let handed = DispatchRequest {
-        origin: Origin::Gateway,
-        ..request(1)
-    };
-    assert_eq!(
-        dispatchers[non_owner].enter(handed, now, || 0),
-        Admission::NotOwner
-    );
+    let handed = DispatchRequest { origin: Origin::Gateway, ..request(1) };
+    assert_eq!(dispatchers[non_owner].enter(handed, now, || 0), Admission::NotOwner);
 }
 
 #[test]
@@ -65,10 +54,7 @@ fn a_gateway_that_is_not_among_those_that_are_up_hands_over() {
     let mut dispatcher = TestDispatcher::new(LIMIT);
     let gateways = GatewaySet::new(names.iter().copied(), "c", "r");
     dispatcher.update(LIMIT, gateways, vec![spec(1, 9)], now);
-    assert!(matches!(
-        dispatcher.enter(request(1), now, || 0),
-        Admission::HandOver(_)
-    ));
+    assert!(matches!(dispatcher.enter(request(1), now, || 0), Admission::HandOver(_)));
     assert_eq!(dispatcher.credits(), 0);
 }
 
@@ -85,10 +71,7 @@ fn what_a_gateway_is_given_it_uses_later_and_what_is_taken_it_leaves_at_once() {
     let later = now + HANDOVER;
     assert_eq!(credits(&["a", "b"], now), (4, Some(later)));
     assert_eq!(credits(&["a", "b"], later), (4, None));
-    assert_eq!(
-        credits(&["a", "b", "c", "d"], later),
-        (2, Some(later + HANDOVER))
-    );
+    assert_eq!(credits(&["a", "b", "c", "d"], later), (2, Some(later + HANDOVER)));
     let after = later + HANDOVER;
     assert_eq!(credits(&["a"], after), (2, Some(after + HANDOVER)));
     assert_eq!(credits(&["a"], after + HANDOVER), (8, None));
@@ -136,10 +119,7 @@ impl Peer {
     fn new(name: &'static str, news: Vec<(u64, usize)>) -> Self {
         Self {
             name,
-            dispatcher: Dispatcher::new(QueueLimit {
-                requests: 1000,
-                bytes: 1000,
-            }),
+            dispatcher: Dispatcher::new(QueueLimit { requests: 1000, bytes: 1000 }),
             membership: Membership::Unknown,
             starts: None,
             news,
@@ -157,9 +137,7 @@ impl Peer {
         let specs = replicas.iter().map(|replica| spec(*replica, limit));
         self.dispatcher.start(self.starts);
         let limit = self.dispatcher.limit;
-        self.dispatcher
-            .update(limit, gateways, specs.collect(), now)
-            .1
+        self.dispatcher.update(limit, gateways, specs.collect(), now).1
     }
 }
 

@@ -22,27 +22,11 @@ fn the_head_determines_the_framing() {
     let cases = [
         ("content-length: 5\r\n", Framing::Length(5), true),
         ("content-length: 5, 5\r\n", Framing::Length(5), true),
-        (
-            "transfer-encoding: , Chunked\r\n",
-            Framing::Chunked(ChunkState::Size),
-            true,
-        ),
-        (
-            "content-length: 5\r\ntransfer-encoding: chunked\r\n",
-            Framing::Chunked(ChunkState::Size),
-            false,
-        ),
-        (
-            "transfer-encoding: identity\r\n",
-            Framing::UntilClose,
-            false,
-        ),
+        ("transfer-encoding: , Chunked\r\n", Framing::Chunked(ChunkState::Size), true),
+        ("content-length: 5\r\ntransfer-encoding: chunked\r\n", Framing::Chunked(ChunkState::Size), false),
+        ("transfer-encoding: identity\r\n", Framing::UntilClose, false),
         ("", Framing::UntilClose, false),
-        (
-            "content-length: 0\r\nConnection: x, Close\r\n",
-            Framing::Length(0),
-            false,
-        ),
+        ("content-length: 0\r\nConnection: x, Close\r\n", Framing::Length(0), false),
     ];
     for (lines, framing, keep_alive) in cases {
         assert_eq!(framing_of(lines), (framing, keep_alive), "{lines:?}");
@@ -66,17 +50,10 @@ fn some_responses_have_no_body() {
     for (text, method) in [
         ("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n", Method::HEAD),
         ("HTTP/1.1 204 No Content\r\n\r\n", Method::GET),
-        (
-            "HTTP/1.1 304 Not Modified\r\ncontent-length: 9\r\n\r\n",
-            Method::GET,
-        ),
+        ("HTTP/1.1 304 Not Modified\r\ncontent-length: 9\r\n\r\n", Method::GET),
     ] {
         let (head, _) = read(text, &method).unwrap().unwrap();
-        assert_eq!(
-            (head.framing, head.keep_alive),
-            (Framing::Ended, true),
-            "{text:?}"
-        );
+        assert_eq!((head.framing, head.keep_alive), (Framing::Ended, true), "{text:?}");
     }
 }
 
@@ -134,11 +111,7 @@ fn an_invalid_head_is_an_error() {
     assert!(read(&endless, &Method::POST).is_err());
 }
 
-fn written(
-    method: Method,
-    headers: &[(&'static str, &'static str)],
-    length: Option<u64>,
-) -> String {
+fn written(method: Method, headers: &[(&'static str, &'static str)], length: Option<u64>) -> String {
     let path = PathAndQuery::from_static("/v2/models/m/infer?x=1");
     let lines = headers.iter().map(|(name, value)| {
         let name = HeaderName::from_static(name);
@@ -158,16 +131,9 @@ fn a_request_head_frames_its_body() {
     assert_eq!(get, format!("GET {line}host: a\r\n\r\n"));
     let post = written(Method::POST, &[("content-length", "7")], Some(0));
     assert_eq!(post, format!("POST {line}content-length: 0\r\n\r\n"));
-    let streamed = [
-        ("content-length", "7"),
-        ("transfer-encoding", "x"),
-        ("connection", "close"),
-    ];
+    let streamed = [("content-length", "7"), ("transfer-encoding", "x"), ("connection", "close")];
     let streamed = written(Method::POST, &streamed, None);
-    assert_eq!(
-        streamed,
-        format!("POST {line}transfer-encoding: chunked\r\n\r\n")
-    );
+    assert_eq!(streamed, format!("POST {line}transfer-encoding: chunked\r\n\r\n"));
 }
 
 proptest! {

@@ -27,29 +27,17 @@ pub(super) struct Tolerance {
 }
 
 /// Tolerance where all of a model is double precision, of 16 digits.
-const DOUBLE: Tolerance = Tolerance {
-    same_kernels: 1e-14,
-    other_kernels: 1e-10,
-};
+const DOUBLE: Tolerance = Tolerance { same_kernels: 1e-14, other_kernels: 1e-10 };
 
 /// Single precision: eight units in the last place, where a model's own code groups rows; deep models lose three of
 /// their seven digits to another order of sums.
-const SINGLE: Tolerance = Tolerance {
-    same_kernels: 1e-6,
-    other_kernels: 1e-4,
-};
+const SINGLE: Tolerance = Tolerance { same_kernels: 1e-6, other_kernels: 1e-4 };
 
 /// Half precision, and single precision on a GPU, whose convolutions keep ten bits (TF32) in some kernels.
-const HALF: Tolerance = Tolerance {
-    same_kernels: 2e-3,
-    other_kernels: 2e-2,
-};
+const HALF: Tolerance = Tolerance { same_kernels: 2e-3, other_kernels: 2e-2 };
 
 /// Brain floats have eight bits.
-const BRAIN: Tolerance = Tolerance {
-    same_kernels: 1.6e-2,
-    other_kernels: 6e-2,
-};
+const BRAIN: Tolerance = Tolerance { same_kernels: 1.6e-2, other_kernels: 6e-2 };
 
 impl Tolerance {
     /// Chooses by the coarsest type among inputs, outputs and weights, all of which may be single precision for
@@ -60,22 +48,12 @@ impl Tolerance {
             .iter()
             .map(|input| Some(input.datatype))
             .chain(outputs.iter().map(|output| output.datatype))
-            .chain(
-                weights
-                    .iter()
-                    .map(|weight| element::datatype(weight.element_type)),
-            );
+            .chain(weights.iter().map(|weight| element::datatype(weight.element_type)));
         let coarsest = types.flatten().filter(|datatype| is_float(*datatype));
-        let of_types = coarsest
-            .map(Self::of_type)
-            .reduce(Self::coarser)
-            .unwrap_or(SINGLE);
+        let of_types = coarsest.map(Self::of_type).reduce(Self::coarser).unwrap_or(SINGLE);
         match runner.placement {
             Placement::Processor => of_types,
-            Placement::Cuda(_) => Self {
-                other_kernels: of_types.other_kernels.max(HALF.other_kernels),
-                ..of_types
-            },
+            Placement::Cuda(_) => Self { other_kernels: of_types.other_kernels.max(HALF.other_kernels), ..of_types },
         }
     }
 
@@ -99,11 +77,7 @@ impl Tolerance {
     }
 
     fn coarser(self, other: Self) -> Self {
-        if other.same_kernels > self.same_kernels {
-            other
-        } else {
-            self
-        }
+        if other.same_kernels > self.same_kernels { other } else { self }
     }
 }
 
@@ -120,31 +94,18 @@ pub(super) fn rows_of(output: &RunOutput, rows: usize) -> Option<Vec<RowOutput>>
         let part = |row| output.data.slice(row * size..(row + 1) * size);
         (0..rows).map(part).collect()
     };
-    let part = |data| RowOutput {
-        datatype: output.datatype,
-        sizes: inner.to_vec(),
-        data,
-    };
+    let part = |data| RowOutput { datatype: output.datatype, sizes: inner.to_vec(), data };
     (parts.len() == rows).then(|| parts.into_iter().map(part).collect())
 }
 
 /// Says what differs between a row's outputs in two runs, by more than noise.
-pub(super) fn first_difference(
-    one: &[RowOutput],
-    other: &[RowOutput],
-    tolerance: f64,
-) -> Option<String> {
+pub(super) fn first_difference(one: &[RowOutput], other: &[RowOutput], tolerance: f64) -> Option<String> {
     if one.len() != other.len() {
-        return Some(format!(
-            "the number of outputs changes ({}, {})",
-            one.len(),
-            other.len()
-        ));
+        return Some(format!("the number of outputs changes ({}, {})", one.len(), other.len()));
     }
     let mut outputs = one.iter().zip(other).enumerate();
     outputs.find_map(|(index, (one, other))| {
-        difference(one, other, tolerance)
-            .map(|what| format!("output {index} of a row changes {what}"))
+        difference(one, other, tolerance).map(|what| format!("output {index} of a row changes {what}"))
     })
 }
 
@@ -158,10 +119,7 @@ fn difference(one: &RowOutput, other: &RowOutput, tolerance: f64) -> Option<Stri
     let Some(datatype) = one.datatype.filter(|datatype| is_float(*datatype)) else {
         return (one.data != other.data).then(String::new);
     };
-    let (one, other) = (
-        element::decode(datatype, &one.data),
-        element::decode(datatype, &other.data),
-    );
+    let (one, other) = (element::decode(datatype, &one.data), element::decode(datatype, &other.data));
     let distance = distance(&one, &other);
     // A distance that is no number is none of noise.
     let is_noise = distance <= tolerance;
@@ -174,10 +132,7 @@ fn distance(one: &[f64], other: &[f64]) -> f64 {
     if one.len() != other.len() {
         return f64::INFINITY;
     }
-    let finite = one
-        .iter()
-        .chain(other)
-        .filter(|element| element.is_finite());
+    let finite = one.iter().chain(other).filter(|element| element.is_finite());
     let largest = finite.fold(0.0, |largest: f64, element| largest.max(element.abs()));
     let apart = |(one, other): (&f64, &f64)| {
         if one == other || (one.is_nan() && other.is_nan()) {
@@ -202,11 +157,7 @@ mod tests {
             (vec![1.0, 2.0], vec![1.0, 4.0], 0.5),
             (vec![0.001, 0.002], vec![0.001, 0.004], 0.5),
             (vec![0.0], vec![1e-30], 1.0),
-            (
-                vec![f64::NAN, f64::INFINITY],
-                vec![f64::NAN, f64::INFINITY],
-                0.0,
-            ),
+            (vec![f64::NAN, f64::INFINITY], vec![f64::NAN, f64::INFINITY], 0.0),
             (vec![f64::NAN, 1.0], vec![1.0, 1.0], f64::INFINITY),
             (vec![f64::INFINITY, 1.0], vec![1.0, 1.0], f64::INFINITY),
             (vec![f64::INFINITY], vec![f64::NEG_INFINITY], f64::INFINITY),

@@ -19,9 +19,7 @@ pub(super) fn find(test: &mut Test<'_>) -> Option<Increase> {
     let mut found = Increase::none(inputs.len());
     for input in integers {
         let mut tried = Increase::TRIED.into_iter();
-        found.0[input] = tried
-            .find(|&reach| is_taken(test, input, reach))
-            .unwrap_or(0);
+        found.0[input] = tried.find(|&reach| is_taken(test, input, reach)).unwrap_or(0);
     }
     test.reach = Increase::none(found.0.len());
     found.0.iter().any(|&reach| reach > 0).then_some(found)
@@ -37,8 +35,7 @@ fn is_taken(test: &mut Test<'_>, input: usize, reach: u16) -> bool {
         test.run(&[&row]).ok()
     };
     let subject = run(1, Companions::Subject);
-    subject.is_some_and(|outputs| outputs.iter().all(is_finite))
-        && run(0, Companions::Large).is_some()
+    subject.is_some_and(|outputs| outputs.iter().all(is_finite)) && run(0, Companions::Large).is_some()
 }
 
 fn is_finite(output: &RunOutput) -> bool {

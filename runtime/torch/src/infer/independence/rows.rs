@@ -107,17 +107,10 @@ pub(super) fn batch(rows: &[&Row]) -> Result<Vec<Column>, String> {
         let inner = column.shape.signed().skip(1);
         let shape: Vec<i64> = std::iter::once(rows.len() as i64).chain(inner).collect();
         let shape = Shape::new(&shape).map_err(|error| error.to_string())?;
-        let parts = rows
-            .iter()
-            .filter_map(|row| row.get(index))
-            .flat_map(|column| &column.parts);
+        let parts = rows.iter().filter_map(|row| row.get(index)).flat_map(|column| &column.parts);
         let data: Vec<u8> = parts.flat_map(|part| part.data.iter().copied()).collect();
         Ok(Column {
-            parts: vec![Part {
-                shape: shape.clone(),
-                datatype: column.datatype,
-                data: Bytes::from(data),
-            }],
+            parts: vec![Part { shape: shape.clone(), datatype: column.datatype, data: Bytes::from(data) }],
             shape,
             ..column.clone()
         })
@@ -125,25 +118,16 @@ pub(super) fn batch(rows: &[&Row]) -> Result<Vec<Column>, String> {
     first.iter().enumerate().map(column).collect()
 }
 
-fn scaled(
-    datatype: DataType,
-    data: &Bytes,
-    companions: Companions,
-    placement: &Placement,
-) -> Bytes {
+fn scaled(datatype: DataType, data: &Bytes, companions: Companions, placement: &Placement) -> Bytes {
     let multiplied = |factor: f64| mapped(datatype, data, |element| element * factor);
     match companions {
         // An empty string is four zero bytes: its length.
-        Companions::Zeros if datatype == DataType::Bytes => {
-            Bytes::from(vec![0; 4 * strings(data).len()])
-        }
+        Companions::Zeros if datatype == DataType::Bytes => Bytes::from(vec![0; 4 * strings(data).len()]),
         Companions::Zeros => Bytes::from(vec![0; data.len()]),
         Companions::Subject if is_float(datatype) => multiplied(SMALL),
         Companions::Medium if is_float(datatype) => multiplied(SMALL * large_factor(placement)),
         // A number that is cast to an index is none on a GPU.
-        Companions::LargeNegative if placement.is_processor() && is_float(datatype) => {
-            multiplied(-LARGE)
-        }
+        Companions::LargeNegative if placement.is_processor() && is_float(datatype) => multiplied(-LARGE),
         Companions::Large | Companions::LargeNegative => large(datatype, data, placement),
         // On a GPU an index of less than 0, or a probability of NaN, ends its use by all models.
         Companions::Negative if placement.is_processor() && is_signed(datatype) => multiplied(-1.0),
@@ -159,11 +143,7 @@ fn scaled(
 }
 
 fn large_factor(placement: &Placement) -> f64 {
-    if placement.is_processor() {
-        LARGE
-    } else {
-        LARGE_ON_GPU
-    }
+    if placement.is_processor() { LARGE } else { LARGE_ON_GPU }
 }
 
 fn large(datatype: DataType, data: &Bytes, placement: &Placement) -> Bytes {
@@ -189,9 +169,7 @@ fn longer(string: &Bytes) -> Vec<u8> {
 pub(super) fn strings(data: &Bytes) -> Vec<Bytes> {
     let (mut strings, mut at) = (Vec::new(), 0);
     while let Some(length) = data.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()) {
-        let end = (at + 4)
-            .saturating_add(u32::from_le_bytes(length) as usize)
-            .min(data.len());
+        let end = (at + 4).saturating_add(u32::from_le_bytes(length) as usize).min(data.len());
         strings.push(data.slice(at..end));
         at = end;
     }
@@ -206,10 +184,7 @@ fn mapped(datatype: DataType, data: &[u8], map: impl Fn(f64) -> f64) -> Bytes {
 /// Checks for integers of a sign or enough bits to be lengths, classes or indices; bytes of images are neither.
 pub(super) fn is_integer(datatype: DataType) -> bool {
     use DataType::{Int8, Int16, Int32, Int64, Uint16, Uint32, Uint64};
-    matches!(
-        datatype,
-        Int8 | Int16 | Int32 | Int64 | Uint16 | Uint32 | Uint64
-    )
+    matches!(datatype, Int8 | Int16 | Int32 | Int64 | Uint16 | Uint32 | Uint64)
 }
 
 fn is_signed(datatype: DataType) -> bool {
@@ -218,10 +193,7 @@ fn is_signed(datatype: DataType) -> bool {
 }
 
 pub(super) fn is_float(datatype: DataType) -> bool {
-    matches!(
-        datatype,
-        DataType::Fp16 | DataType::Bf16 | DataType::Fp32 | DataType::Fp64
-    )
+    matches!(datatype, DataType::Fp16 | DataType::Bf16 | DataType::Fp32 | DataType::Fp64)
 }
 
 #[cfg(test)]

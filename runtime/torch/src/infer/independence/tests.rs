@@ -33,10 +33,7 @@ fn runner(source: &ModelSource) -> Runner {
     Runner {
         module: Arc::new(Module::load(&source.path, Device::Cpu, "forward").unwrap()),
         placement: Placement::Processor,
-        options: RunOptions {
-            inference_mode: true,
-            optimize: true,
-        },
+        options: RunOptions { inference_mode: true, optimize: true },
         intra_op_threads: 1,
     }
 }
@@ -92,36 +89,22 @@ fn steps_up_to_the_length_of_the_input_are_batched() {
 fn lengths_that_are_not_batched_may_be_any_number() {
     for name in ["unpacked", "cut"] {
         let source = source(name);
-        let signature = infer::signature(&source, &runner(&source), None)
-            .unwrap()
-            .signature;
+        let signature = infer::signature(&source, &runner(&source), None).unwrap().signature;
         let lengths = &signature.inputs[1];
-        assert_eq!(
-            (lengths.datatype, lengths.dims.as_slice()),
-            (DataType::Int64, [-1].as_slice()),
-            "{name}"
-        );
+        assert_eq!((lengths.datatype, lengths.dims.as_slice()), (DataType::Int64, [-1].as_slice()), "{name}");
     }
 }
 
 #[test]
 fn strings_that_are_not_batched_may_be_any_number() {
     let source = source("padded");
-    let signature = infer::signature(&source, &runner(&source), None)
-        .unwrap()
-        .signature;
+    let signature = infer::signature(&source, &runner(&source), None).unwrap().signature;
     assert_eq!(signature.inputs[0].dims, [-1]);
     assert_eq!(signature.outputs[0].dims[0], -1);
 }
 
 fn input(name: &str, datatype: DataType, dims: &[i64]) -> TensorConfig {
-    TensorConfig {
-        name: name.to_owned(),
-        datatype,
-        dims: dims.to_vec(),
-        reshape: None,
-        optional: false,
-    }
+    TensorConfig { name: name.to_owned(), datatype, dims: dims.to_vec(), reshape: None, optional: false }
 }
 
 #[test]
@@ -231,16 +214,9 @@ fn the_reason_says_what_changes() {
     let Err(Dependence::Mixed(reason)) = check(&source, &runner, &inputs, 32) else {
         panic!("it mixes");
     };
-    assert!(
-        reason.contains("output 0 of a row changes by 1.0e0"),
-        "{reason}"
-    );
+    assert!(reason.contains("output 0 of a row changes by 1.0e0"), "{reason}");
     assert!(reason.contains("in a batch of 3"), "{reason}");
-    assert_eq!(
-        check(&source, &runner, &inputs, 1),
-        Ok(()),
-        "a batch of one mixes nothing"
-    );
+    assert_eq!(check(&source, &runner, &inputs, 1), Ok(()), "a batch of one mixes nothing");
 }
 
 proptest! {

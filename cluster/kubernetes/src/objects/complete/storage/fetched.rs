@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
-    Capabilities, Container, EmptyDirVolumeSource, PodSpec, ResourceRequirements, SeccompProfile,
-    SecurityContext, Volume, VolumeMount,
+    Capabilities, Container, EmptyDirVolumeSource, PodSpec, ResourceRequirements, SeccompProfile, SecurityContext,
+    Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
@@ -19,13 +19,7 @@ const USER: i64 = 65532;
 
 /// Adds the volume and the container that fills it, which comes before the pod's own init containers: they may read
 /// what it fetches.
-pub(super) fn add(
-    pod: &mut PodSpec,
-    name: &str,
-    volume: &str,
-    (uri, directory): (&str, &str),
-    options: &Options,
-) {
+pub(super) fn add(pod: &mut PodSpec, name: &str, volume: &str, (uri, directory): (&str, &str), options: &Options) {
     pod.volumes.get_or_insert_default().push(Volume {
         name: volume.to_owned(),
         empty_dir: Some(EmptyDirVolumeSource::default()),
@@ -54,8 +48,7 @@ pub(super) fn add(
 }
 
 fn quantities(all: [(&str, &str); 2]) -> BTreeMap<String, Quantity> {
-    all.map(|(name, value)| (name.to_owned(), Quantity(value.to_owned())))
-        .into()
+    all.map(|(name, value)| (name.to_owned(), Quantity(value.to_owned()))).into()
 }
 
 /// No right that a fetch does not need. A pod whose servers run as root does not make it one, which the kubelet would refuse.
@@ -65,16 +58,10 @@ fn restricted(pod: &PodSpec) -> SecurityContext {
     SecurityContext {
         run_as_user: is_root.then_some(USER),
         allow_privilege_escalation: Some(false),
-        capabilities: Some(Capabilities {
-            add: None,
-            drop: Some(vec!["ALL".to_owned()]),
-        }),
+        capabilities: Some(Capabilities { add: None, drop: Some(vec!["ALL".to_owned()]) }),
         read_only_root_filesystem: Some(true),
         run_as_non_root: Some(true),
-        seccomp_profile: Some(SeccompProfile {
-            type_: "RuntimeDefault".to_owned(),
-            localhost_profile: None,
-        }),
+        seccomp_profile: Some(SeccompProfile { type_: "RuntimeDefault".to_owned(), localhost_profile: None }),
         ..SecurityContext::default()
     }
 }

@@ -14,17 +14,7 @@ pub(super) enum Source<'a> {
 }
 
 /// Schemes that KServe has and Weir does not fetch.
-const KSERVES: [&str; 9] = [
-    "s3",
-    "gs",
-    "hf",
-    "oci",
-    "oci+native",
-    "oci+fetch",
-    "hdfs",
-    "webhdfs",
-    "modelscope",
-];
+const KSERVES: [&str; 9] = ["s3", "gs", "hf", "oci", "oci+native", "oci+fetch", "hdfs", "webhdfs", "modelscope"];
 
 impl<'a> Source<'a> {
     /// Reads a URI. The error is a clause that names it and says what to write.
@@ -36,9 +26,7 @@ impl<'a> Source<'a> {
         };
         match scheme {
             "pvc" => Self::claim(rest).or_else(refused),
-            "file" if is_within(rest) && rest.starts_with('/') => {
-                Ok(Self::InContainer { path: rest })
-            }
+            "file" if is_within(rest) && rest.starts_with('/') => Ok(Self::InContainer { path: rest }),
             "file" => refused("is no absolute path in the container: write file:///PATH"),
             "http" | "https" => match weir_fetch::check_uri(uri) {
                 Ok(()) => Ok(Self::Remote { uri }),
@@ -48,9 +36,7 @@ impl<'a> Source<'a> {
                 "is not fetched by Weir: copy the files to a volume and write pvc://CLAIM/PATH, or serve an archive of \
                  them and write https://HOST/FILE",
             ),
-            _ => {
-                refused("is not supported: use pvc://CLAIM/PATH, file:///PATH or https://HOST/FILE")
-            }
+            _ => refused("is not supported: use pvc://CLAIM/PATH, file:///PATH or https://HOST/FILE"),
         }
     }
 
@@ -62,10 +48,7 @@ impl<'a> Source<'a> {
         if !is_within(path) {
             return Err("leads out of its claim: remove `..` from the path");
         }
-        Ok(Self::Claim {
-            claim,
-            path: path.trim_matches('/'),
-        })
+        Ok(Self::Claim { claim, path: path.trim_matches('/') })
     }
 }
 

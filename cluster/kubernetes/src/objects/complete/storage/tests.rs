@@ -22,10 +22,7 @@ fn provided(container: &Value, uris: &[(&str, &str)], may_write: &str) -> Result
         storage: uris.iter().map(place).collect(),
     };
     let annotations = [(READ_ONLY.to_owned(), may_write.to_owned())].into();
-    let options = Options {
-        weir_image: "weir:1".to_owned(),
-        ..Options::default()
-    };
+    let options = Options { weir_image: "weir:1".to_owned(), ..Options::default() };
     let mut pod = template.spec.unwrap();
     provide(&stored, &annotations, &mut pod, &options).map_err(|error| error.to_string())?;
     Ok(json!(pod))
@@ -41,10 +38,7 @@ fn server() -> Value {
 
 #[test]
 fn claims_are_mounted_where_the_container_that_serves_expects_them() {
-    let uris = [
-        ("pvc://models/digits/3/", "/mnt/models"),
-        ("pvc://adapters", "/mnt/adapters"),
-    ];
+    let uris = [("pvc://models/digits/3/", "/mnt/models"), ("pvc://adapters", "/mnt/adapters")];
     let pod = provided(&server(), &uris, "true").unwrap();
     assert_eq!(
         pod["volumes"],
@@ -65,17 +59,9 @@ fn claims_are_mounted_where_the_container_that_serves_expects_them() {
 
 #[test]
 fn a_server_may_write_where_its_service_says_so() {
-    let pod = provided(
-        &server(),
-        &[("pvc://models/digits", "/mnt/models")],
-        "false",
-    )
-    .unwrap();
+    let pod = provided(&server(), &[("pvc://models/digits", "/mnt/models")], "false").unwrap();
     assert_eq!(pod["containers"][1]["volumeMounts"][0]["readOnly"], false);
-    assert_eq!(
-        pod["volumes"][0]["persistentVolumeClaim"]["readOnly"],
-        false
-    );
+    assert_eq!(pod["volumes"][0]["persistentVolumeClaim"]["readOnly"], false);
 }
 
 #[test]
@@ -99,10 +85,7 @@ fn an_address_is_fetched_by_an_init_container() {
     assert_eq!(first["args"], json!(["fetch", uri, "/mnt/models"]));
     let volume = "kserve-provision-location";
     assert_eq!(pod["volumes"], json!([{ "name": volume, "emptyDir": {} }]));
-    assert_eq!(
-        first["volumeMounts"],
-        json!([{ "name": volume, "mountPath": "/mnt/models" }])
-    );
+    assert_eq!(first["volumeMounts"], json!([{ "name": volume, "mountPath": "/mnt/models" }]));
     let mounted = json!([{ "name": volume, "mountPath": "/mnt/models", "readOnly": true }]);
     assert_eq!(pod["containers"][1]["volumeMounts"], mounted);
     for resources in ["requests", "limits"] {
@@ -130,10 +113,7 @@ fn weirs_own_runtime_is_given_a_fetched_file_by_its_name() {
 fn storage_that_cannot_be_had_is_refused_by_name() {
     for (uri, because) in [
         ("s3://models/digits", "https://HOST/FILE"),
-        (
-            "https://models.example.com/",
-            "must end with a plain file name",
-        ),
+        ("https://models.example.com/", "must end with a plain file name"),
         ("https://", "empty host"),
         ("gs://models/digits", "pvc://CLAIM/PATH"),
         ("hf://org/model", "pvc://CLAIM/PATH"),
@@ -146,10 +126,7 @@ fn storage_that_cannot_be_had_is_refused_by_name() {
         ("/a/path", "is no URI"),
     ] {
         let refused = provided(&server(), &[(uri, "/mnt/models")], "true").unwrap_err();
-        assert!(
-            refused.contains(uri) && refused.contains(because),
-            "{refused}"
-        );
+        assert!(refused.contains(uri) && refused.contains(because), "{refused}");
     }
 }
 
@@ -167,13 +144,7 @@ fn what_fetches_is_no_root_where_the_servers_are() {
         let pod = json!({ "containers": [server()], "securityContext": context });
         let mut pod: PodSpec = serde_json::from_value(pod).unwrap();
         let from = ("https://host/net.zip", "/mnt/models");
-        fetched::add(
-            &mut pod,
-            "storage-initializer",
-            "models",
-            from,
-            &Options::default(),
-        );
+        fetched::add(&mut pod, "storage-initializer", "models", from, &Options::default());
         json!(pod.init_containers)[0]["securityContext"]["runAsUser"].clone()
     };
     assert_eq!(user(json!({ "runAsUser": 0 })), 65532);
