@@ -9,23 +9,23 @@ use crate::{ClusterError, RevisionName, Route, ServiceName, Tagged, Workload};
 /// Makes services run as desired; used by the controller.
 #[async_trait]
 pub trait Apply: Send + Sync {
-    /// Makes a service what is desired: revisions that are new start with their `replicas`, revisions
-    /// that it no longer holds end, its route is replaced. The number of replicas of a revision
-    /// that exists is left alone. Returns once that is noted, not once replicas are ready.
+    /// Brings a service to its desired state: new revisions start with their `replicas`, revisions that are no longer
+    /// listed end, and the route is replaced. The replica count of an existing revision is left alone. Returns once the
+    /// desired state is recorded, not once replicas are ready.
     ///
     /// # Errors
-    /// [`ClusterError::Refused`] when it can never run here, or changes a revision that exists: nothing
-    /// is changed then. [`ClusterError::Denied`] when it may run here later; a part of it may have been
-    /// done. [`ClusterError::Unavailable`].
+    /// [`ClusterError::Refused`] when the service can never run here, or would change an existing revision; nothing is
+    /// changed then. [`ClusterError::Denied`] when the service may run here later; a part of the change may have been
+    /// made. [`ClusterError::Unavailable`] when the cluster does not respond.
     async fn apply(&self, desired: Desired) -> Result<Applied, ClusterError>;
 
-    /// Ends a service with all its revisions. One that is not there is no error.
+    /// Ends a service with all its revisions. An unknown service is not an error.
     ///
     /// # Errors
     /// [`ClusterError::Denied`], [`ClusterError::Unavailable`].
     async fn forget(&self, service: &ServiceName) -> Result<Applied, ClusterError>;
 
-    /// Stops looking after a service, whose objects stay and serve on.
+    /// Stops managing a service. The service's objects stay and keep serving.
     ///
     /// # Errors
     /// [`ClusterError::Denied`], [`ClusterError::Unavailable`].
@@ -45,18 +45,18 @@ pub struct Desired {
 /// Result of applying a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// The generation of routes that holds the change: once every gateway reports it or a later one,
-    /// the route is live.
+    /// Generation of the route table that contains the change: once every gateway reports this generation or a later
+    /// one, the route is live.
     pub routes: u64,
 }
 
 impl Desired {
-    /// A service with its revisions and its route. Without a route it runs and is not reached.
+    /// Checks and combines a service's revisions and its route. Without a route, the service runs but receives no
+    /// requests.
     ///
     /// # Errors
-    /// [`ClusterError::Refused`] when a workload or the route is another service's, a revision or a tag
-    /// stands twice, the share of mirrored requests is none, or the route leads to a revision that is not
-    /// among the workloads.
+    /// [`ClusterError::Refused`] when a workload or the route belongs to another service, a revision or a tag is listed
+    /// twice, the mirrored share is not 1 to 100 %, or the route leads to a revision that is not among the workloads.
     pub fn new(service: ServiceName, workloads: Vec<Workload>, route: Option<Route>) -> Result<Self, ClusterError> {
         for (i, workload) in workloads.iter().enumerate() {
             check_workload(&service, &workload.revision, &workloads[..i])?;
@@ -79,7 +79,7 @@ impl Desired {
         &self.workloads
     }
 
-    /// Route of the service, if it is reached at all.
+    /// Route of the service; `None` if it receives no requests.
     #[must_use]
     pub fn route(&self) -> Option<&Arc<Route>> {
         self.route.as_ref()

@@ -1,4 +1,4 @@
-//! The state of a cluster, as others read it.
+//! Read access to the state of a cluster.
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use crate::Snapshot;
 
 /// Snapshots of a cluster; read by gateway, controller and autoscaler.
 pub trait Directory: Send + Sync {
-    /// The current state, and every later one. The latest is there at once; a reader that is slow skips states.
+    /// Returns a receiver of the current state and every later one. The latest state is available at once; a slow
+    /// reader skips states.
     fn watch(&self) -> watch::Receiver<Arc<Snapshot>>;
 }

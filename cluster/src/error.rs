@@ -1,62 +1,62 @@
-//! Errors of a cluster.
+//! Errors of cluster operations.
 
 use std::error::Error;
 
-/// Error of a cluster. A caller can correct the input, or try again.
+/// Error of a cluster operation. The variant says whether the caller should correct the input or retry.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// An invalid name: correct it.
+    /// A name is invalid; the caller must correct it.
     #[error("{what} {value:?}: {because}")]
     Name {
-        /// Which kind of name, such as "service name".
+        /// Kind of name, such as "service name".
         what: &'static str,
         /// The name as given.
         value: String,
-        /// The rule that it breaks, a clause.
+        /// The broken rule, as a clause.
         because: String,
     },
-    /// No such revision exists here.
+    /// The cluster has no revision of this name.
     #[error("unknown revision {name}; known revisions: {known}")]
     UnknownRevision {
-        /// The one asked for, with its namespace.
+        /// The requested revision, with its namespace.
         name: String,
-        /// Existing revisions, or "none".
+        /// Names of the existing revisions, or "none".
         known: String,
     },
-    /// A request that can never be fulfilled here: correct it.
+    /// The cluster can never fulfil this request; the caller must correct it.
     #[error("{subject}: {because}")]
     Refused {
-        /// Name of what the request is about.
+        /// Name of the object that the request is about.
         subject: String,
-        /// The rule that it breaks, a clause.
+        /// The broken rule, as a clause.
         because: String,
     },
-    /// A request that is not allowed for now, by a quota, an admission webhook or missing rights: it is tried again.
+    /// A quota, an admission webhook or missing permissions deny the request for now; the caller retries it.
     #[error("{subject}: {because}")]
     Denied {
-        /// Name of what the request is about.
+        /// Name of the object that the request is about.
         subject: String,
-        /// The one that denies it and what to do, a clause.
+        /// The component that denies the request and the remedy, as a clause.
         because: String,
     },
-    /// The cluster did not do it this time: try again.
+    /// The cluster did not respond or failed temporarily; the caller retries.
     #[error("{what} is not available")]
     Unavailable {
-        /// Name of what did not answer.
+        /// Name of the component that did not respond.
         what: String,
-        /// Cause, as the cluster gave it.
+        /// The underlying error from the cluster.
         source: Box<dyn Error + Send + Sync>,
     },
 }
 
 impl ClusterError {
-    /// A refusal of `subject`, because of `because`.
+    /// Returns a refusal of `subject`; `because` is the broken rule, as a clause.
     #[must_use]
     pub fn refused(subject: impl ToString, because: impl Into<String>) -> Self {
         Self::Refused { subject: subject.to_string(), because: because.into() }
     }
 
-    /// A denial for now of what `subject` asks for, because of `because`.
+    /// Returns a temporary denial of a request about `subject`; `because` is a clause with the cause and the remedy.
     #[must_use]
     pub fn denied(subject: impl ToString, because: impl Into<String>) -> Self {
         Self::Denied { subject: subject.to_string(), because: because.into() }

@@ -1,4 +1,4 @@
-//! Leases: of several processes, one acts.
+//! Leases: leader election among several processes.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,42 +8,42 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ClusterError;
 
-/// Leases, by name: of all processes that ask for one, one holds it.
+/// Named leases: at most one process holds each lease.
 #[async_trait]
 pub trait Lease: Send + Sync {
-    /// Waits until this process holds the lease. Dropping the future gives up the place in line.
+    /// Waits until this process holds the lease. Dropping the future gives up the process's position in the queue.
     ///
     /// # Errors
     /// [`ClusterError::Unavailable`].
     async fn acquire(&self, name: &str) -> Result<HeldLease, ClusterError>;
 }
 
-/// A lease that is held until this is dropped.
+/// A lease, held until this value is dropped.
 pub struct HeldLease {
     lost: CancellationToken,
     release: Box<dyn Send + Sync>,
 }
 
 impl HeldLease {
-    /// A lease whose loss or end cancels `lost`, and that ends by dropping `release`.
+    /// Creates a held lease. The loss or end of the lease cancels `lost`; dropping `release` ends the lease.
     #[must_use]
     pub fn new(lost: CancellationToken, release: impl Send + Sync + 'static) -> Self {
         Self { lost, release: Box::new(release) }
     }
 
-    /// Waits until the lease may be held elsewhere: its holder must stop at once.
+    /// Waits until another process may hold the lease: this holder must stop acting at once.
     pub async fn lost(&self) {
         self.lost.cancelled().await;
     }
 
-    /// Gives it up, and waits until others can have it, at most for this time.
+    /// Releases the lease, and waits at most `limit` until another process can acquire it.
     pub async fn release(self, limit: Duration) {
         drop(self.release);
-        // Whoever waits has it once it has run out, if not before.
+        // After the limit a waiting process still gets the lease, at the latest when it expires.
         let _ = tokio::time::timeout(limit, self.lost.cancelled()).await;
     }
 
-    /// True once another may hold the lease.
+    /// Returns true once another process may hold the lease.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.lost.is_cancelled()

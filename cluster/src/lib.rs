@@ -1,4 +1,5 @@
-//! What passes between the parts of the platform: desired services, snapshots of what runs, reports of load.
+//! Data exchanged between the parts of the platform, and the traits that exchange it: desired services, snapshots of
+//! what runs, load reports.
 //!
 //! ```text
 //!   controller ──Apply──►┌─────────┐──Directory: Snapshot──► gateway
@@ -8,10 +9,9 @@
 //!        └───────────────── Reports ────────────┘
 //! ```
 //!
-//! The traits are small and have several implementations: child processes on one machine, Kubernetes,
-//! and, for tests, the in-memory `Fake` (feature `fake`). The suite in `contract` says what they have
-//! in common. Everything watched is a latest value, never a queue: a slow reader skips states and
-//! holds nothing up.
+//! The traits are small and have several implementations: child processes on one machine, Kubernetes, and, for tests,
+//! the in-memory `Fake` (feature `fake`). The test suite in `contract` checks the behaviour common to all of them.
+//! Every watched value is a latest value, never a queue: a slow reader skips intermediate states and blocks no writer.
 
 mod apply;
 mod directory;

@@ -1,5 +1,5 @@
-//! Clusters that live in one process: what was asked of them, their gateways and leases; for tests (feature `fake`) a
-//! whole cluster, and the suite that every implementation of the traits passes.
+//! In-process implementations: the ledger of desired services, the gateways and the leases of one process. For tests
+//! (feature `fake`) also a whole cluster, and the contract suite that every implementation of the traits passes.
 
 #[cfg(feature = "fake")]
 pub mod contract;

@@ -1,4 +1,4 @@
-//! Names: of services, their revisions and tags, and the hosts they answer to.
+//! Names of services, revisions and tags, and the hosts derived from them.
 
 mod host;
 mod label;

@@ -1,21 +1,23 @@
-//! The name that a mistyped one probably stands for.
+//! Suggestions for mistyped names.
 
-/// Most edits between two names that one may have been meant for the other.
+/// Maximum number of edits between a mistyped name and its correction.
 const MAX_EDITS: usize = 3;
 
-/// The candidate most similar to `written`, the first of equals; `None` where more than a third of each differs and
-/// none begins with what was written.
+/// Returns the candidate most similar to `written`; the first wins a tie. `None` if every candidate differs in more
+/// than a third of its characters and does not begin with `written`.
 pub fn nearest<'a>(candidates: impl IntoIterator<Item = &'a str>, written: &str) -> Option<&'a str> {
     let distances = candidates.into_iter().filter_map(|candidate| Some((distance(candidate, written)?, candidate)));
     let (_, nearest) = distances.min_by_key(|(distance, _)| *distance)?;
     Some(nearest)
 }
 
-/// Edits from one name to the other; a name of which the end is missing is as near as the farthest mistyped one.
+/// Returns the edit distance. A candidate that begins with `written` (an unfinished name) counts as far away as the
+/// most distant accepted typo.
 fn distance(candidate: &str, written: &str) -> Option<usize> {
     let (length, written_length) = (candidate.chars().count(), written.chars().count());
     let allowed = MAX_EDITS.min(length.div_ceil(3));
-    // Each character more or less is an edit. What strangers write may be long, and comparing takes time by its length.
+    // A difference in length is a lower bound for the edits. User input may be long and the comparison takes time in
+    // proportion, so clearly different lengths are skipped.
     if length.abs_diff(written_length) <= allowed {
         let edits = strsim::damerau_levenshtein(candidate, written);
         if edits <= allowed {
@@ -45,11 +47,11 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "the time that it takes is what is tested")]
+    #[expect(clippy::disallowed_methods, reason = "the test measures how long the comparison takes")]
     fn a_name_of_any_length_is_compared_at_once() {
         let (long, begun) = ("x".repeat(60_000), Instant::now());
         assert_eq!(nearest(["default/digits"; 200], &long), None);
-        // Comparing takes a second each in a debug build.
+        // Without the length check each comparison takes a second in a debug build.
         assert!(begun.elapsed() < Duration::from_secs(20));
     }
 

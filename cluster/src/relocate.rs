@@ -1,7 +1,7 @@
-//! Paths of models in the words of a command.
+//! Replacement of model paths in the arguments of a command.
 
-/// Replaces a path in a text where it stands alone or begins a longer one, so that a container finds its model
-/// elsewhere.
+/// Replaces the path `from` by `to` in a text, where it stands alone or is a prefix of a longer path. A container then
+/// finds its model at another location.
 #[must_use]
 pub fn relocate(text: &str, from: &str, to: &str) -> String {
     let mut out = String::new();
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_path_itself_is_another() {
+    fn only_whole_paths_are_replaced() {
         let moved = |text: &str| relocate(text, "/mnt/models", "/opt/m");
         assert_eq!(moved("--dir=/mnt/models"), "--dir=/opt/m");
         assert_eq!(moved("/mnt/models/a:/mnt/models"), "/opt/m/a:/opt/m");

@@ -18,60 +18,62 @@ pub use replica_load::{ReplicaLoad, ReplicaLoads};
 
 use crate::RevisionName;
 
-/// One gateway's report. All counts begin with the gateway, so a report that was skipped is contained in
-/// the next; readers take differences with [`Activity::since`].
+/// One gateway's report. All counters start at zero when the gateway starts, so a skipped report is contained in the
+/// next one; readers take differences with [`Activity::since`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// When the gateway started, seconds since 1970: with another value all counts began anew.
+    /// Start time of the gateway, in seconds since 1970. A different value means that all counters started again from
+    /// zero.
     pub started: u64,
-    /// Time since then, in microseconds, on the gateway's own clock.
+    /// Time since the start in microseconds, measured by the gateway's own clock.
     pub age_us: u64,
-    /// The generation of routes that it has applied.
+    /// Generation of the route table that the gateway has applied.
     pub routes: u64,
-    /// Every revision that it routes to.
+    /// Activity of every revision that the gateway routes to.
     pub revisions: BTreeMap<RevisionName, Arc<Activity>>,
 }
 
-/// One revision, as one gateway sees it.
+/// Activity of one revision as measured by one gateway.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Activity {
-    /// Requests that came, refused ones included.
+    /// Requests received, refused ones included.
     pub arrivals: u64,
-    /// Requests that were answered, and not by an error of ours or the replica's.
+    /// Requests with a response other than a server error of Weir or the replica.
     pub succeeded: u64,
-    /// Requests that ended with such an error: HTTP 5xx, or its like in gRPC.
+    /// Requests that ended with a server error: HTTP 5xx, or the corresponding gRPC status.
     pub failed: u64,
-    /// Requests that were refused: the queue was full, or no replica had room for them.
+    /// Refused requests: the queue was full, or no replica had capacity for them.
     pub refused: u64,
-    /// Requests that met the revision at zero.
+    /// Requests that arrived while the revision was at zero replicas.
     pub woken: u64,
-    /// Requests that wait now.
+    /// Requests waiting in the queue now.
     pub queued: u32,
-    /// Requests that are at a replica now.
+    /// Requests in flight at replicas now.
     pub in_flight: u32,
-    /// Requests that the gateway may have at the revision's ready replicas at once, all together: its
-    /// share of what they take, so that the gateways' shares add up to it. 0 while none is ready.
+    /// Requests that the gateway may have in flight at the revision's ready replicas at once, in total: its share of
+    /// the replicas' capacity, so that the gateways' shares add up to that capacity. 0 while no replica is ready.
     pub credits: u32,
-    /// How long the one that waits longest has waited, in microseconds.
+    /// Waiting time so far of the oldest queued request, in microseconds.
     pub oldest_us: u64,
-    /// From arrival to being sent to a replica.
+    /// Time from arrival to sending the request to a replica.
     pub queue_delay: Histogram,
-    /// From being sent to a replica to the end of the answer.
+    /// Time from sending the request to a replica to the end of the response.
     pub service_time: Histogram,
-    /// Batches as the replicas report them.
+    /// Batches, as reported by the replicas.
     pub batches: Batches,
-    /// Requests at each replica now; a replica that is not listed has none.
+    /// Requests in flight at each replica now; a replica that is not listed has none.
     pub replica_loads: ReplicaLoads,
 }
 
 impl Report {
-    /// Time without a report after which a gateway counts as silent. Reports come each second; four may be lost.
+    /// Time without a report after which a gateway counts as silent. Reports arrive every second; four may be lost.
     pub const SILENT_AFTER: Duration = Duration::from_secs(5);
 }
 
 impl Activity {
-    /// Activity since an earlier report of the same gateway's run; what is so now (`queued`,
-    /// `in_flight`, `credits`, `oldest_us`, `replica_loads`) stays. Counts that fell, because the gateway began anew, count as new.
+    /// Returns the activity since an earlier report of the same gateway process. Current values (`queued`, `in_flight`,
+    /// `credits`, `oldest_us`, `replica_loads`) are kept as they are. If counters fell because the gateway restarted,
+    /// the whole report counts as new.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let Self {
@@ -109,7 +111,7 @@ impl Activity {
         }
     }
 
-    /// Adds another gateway's view of the same revision.
+    /// Adds another gateway's activity of the same revision.
     pub fn merge(&mut self, other: &Self) {
         self.arrivals += other.arrivals;
         self.succeeded += other.succeeded;

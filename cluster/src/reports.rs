@@ -1,4 +1,4 @@
-//! The gateways' reports, as others read them.
+//! Read access to the gateways' reports.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use tokio::sync::watch;
 use crate::report::{ReplicaLoads, add_replica_loads};
 use crate::{Report, RevisionName};
 
-/// The latest report of every gateway that is up, by the gateway's name.
+/// The latest report of every running gateway, by the gateway's name.
 pub type LatestReports = BTreeMap<Arc<str>, Arc<Report>>;
 
-/// The latest reports of all gateways; read by autoscaler and controller.
+/// Source of the latest reports of all gateways; read by the autoscaler and the controller.
 pub trait Reports: Send + Sync {
-    /// The latest reports, and every change. Reports count from a gateway's start, so one that was
-    /// skipped is contained in the next.
+    /// Returns a receiver of the latest reports and every change. Reports count from a gateway's start, so a skipped
+    /// report is contained in the next one.
     fn watch(&self) -> watch::Receiver<Arc<LatestReports>>;
 }
 
-/// Requests at each replica of a revision, those of all gateways added up.
+/// Returns the requests in flight at each replica of a revision, summed over all gateways.
 #[must_use]
 pub fn replica_loads(reports: &LatestReports, revision: &RevisionName) -> ReplicaLoads {
     let mut sum = ReplicaLoads::new();

@@ -1,4 +1,4 @@
-//! Routes: how a service is reached, and the revisions that its requests go to.
+//! Routes: the hosts of a service, the revisions that serve its requests, and limits on its requests.
 
 mod domains;
 mod split;
@@ -15,94 +15,94 @@ pub use table::{Conflict, HostClaim, Routes};
 
 use crate::{Host, RevisionName, ServiceName, Tag};
 
-/// How one service is reached, and what its requests may cost.
+/// Route of one service: its hosts, its destination revisions, and the limits of its requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
-    /// The service that it leads to.
+    /// The service that the route leads to.
     pub service: ServiceName,
-    /// Time at which the service was made, in seconds since 1970: of two that claim a host, the older keeps it.
+    /// Creation time of the service, in seconds since 1970: if two services claim a host, the older one gets it.
     pub since: u64,
-    /// The hosts that lead to the service, each in full.
+    /// Fully qualified hosts that lead to the service.
     pub hosts: Vec<Host>,
-    /// Hosts that were claimed for the service and that do not follow from its name: they lead nowhere.
+    /// Claimed hosts that do not follow from the service's name. Requests to them are not routed.
     pub refused_hosts: Vec<Host>,
-    /// The V2 model name that leads to it whatever the host, where only one platform is served.
+    /// V2 model name that leads to the service on any host; set only if the gateway serves a single platform.
     pub model: Option<Arc<str>>,
-    /// Where requests go that name no revision.
+    /// Destination of requests that name no revision.
     pub destination: Destination,
-    /// Revisions with names of their own.
+    /// Revisions that are reachable under a tag.
     pub tags: Vec<Tagged>,
-    /// The longest a request may take in all.
+    /// Maximum duration of a request; `None` sets no limit.
     pub timeout: Option<Duration>,
-    /// The longest a request waits for a revision to come up from zero.
+    /// Maximum time that a request waits for a revision to start from zero.
     pub activation_timeout: Duration,
-    /// The most requests that wait for one revision.
+    /// Maximum number of requests waiting for one revision.
     pub max_queue: u32,
-    /// Set where the gateway gathers batches because the runtime does not.
+    /// Set if the gateway forms batches because the runtime does not.
     pub batching: Option<Batching>,
-    /// Set where some requests are also sent to another revision, its answers thrown away.
+    /// Set if a share of the requests is also sent to another revision, whose responses are discarded.
     pub mirror: Option<Mirror>,
-    /// What the service's clients may ask of its servers beside inference.
+    /// Access of clients to the control calls of the service's servers.
     pub control: ControlRoutes,
 }
 
-/// Use of the calls that control a server: loading, shared memory, tracing, logging.
+/// Access to the calls that control a server: model loading, shared memory, tracing, logging.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ControlRoutes {
     /// Gateways refuse these calls.
     #[default]
     Closed,
-    /// Whoever may infer may control, too.
+    /// Every client that may send inference requests may also send control calls.
     Open,
 }
 
-/// Where requests go that name no revision.
+/// Destination of requests that name no revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// To these revisions, by weight.
+    /// The revisions share the requests by weight.
     Split(Split),
-    /// Nowhere: each gets this sentence for an answer.
+    /// No revision: each request is refused with this sentence.
     Nowhere(Arc<str>),
 }
 
-/// One revision under a name of its own.
+/// A revision that is reachable under a tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tagged {
-    /// The name, as the header `weir-tag` gives it.
+    /// The tag, as in the header `weir-tag`.
     pub tag: Tag,
-    /// The hosts that lead to it.
+    /// Hosts that lead to this revision.
     pub hosts: Vec<Host>,
-    /// The revision that the name leads to.
+    /// The revision that the tag stands for.
     pub revision: RevisionName,
 }
 
-/// Bounds of the batches that a gateway gathers.
+/// Limits of the batches that a gateway forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batching {
-    /// The most instances in one.
+    /// Maximum number of instances in a batch.
     pub max_size: u32,
-    /// The longest an instance waits for others.
+    /// Maximum time that an instance waits for the batch to fill.
     pub max_latency: Duration,
 }
 
-/// Mirroring of requests to another revision, its answers thrown away.
+/// Mirroring of requests to another revision, whose responses are discarded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mirror {
-    /// The revision that gets the copies.
+    /// The revision that receives the copies.
     pub revision: RevisionName,
     /// Copies per hundred requests, 1..=100.
     pub percent: u8,
 }
 
 impl Route {
-    /// Default of [`Self::activation_timeout`]: common clients give up at 60 s, and should see our
-    /// sentence before that.
+    /// Default of [`Self::activation_timeout`]. Common clients give up after 60 s and should receive our error message
+    /// before that.
     pub const ACTIVATION_TIMEOUT: Duration = Duration::from_secs(55);
 
     /// Default of [`Self::max_queue`], the same as the runtime's `--max-queue`.
     pub const MAX_QUEUE: u32 = 4096;
 
-    /// A route without hosts, tags and extras, everything else by default.
+    /// Creates a route without hosts and tags; all other fields have their defaults.
     #[must_use]
     pub fn new(service: ServiceName, destination: Destination) -> Self {
         Self {
@@ -122,13 +122,13 @@ impl Route {
         }
     }
 
-    /// Every host that leads to it, by a tag or without.
+    /// Iterates over all hosts of the route, those of tags included.
     pub fn all_hosts(&self) -> impl Iterator<Item = &Host> {
         let tagged = self.tags.iter().flat_map(|tagged| &tagged.hosts);
         self.hosts.iter().chain(tagged)
     }
 
-    /// Every revision it names, some perhaps twice.
+    /// Iterates over every revision that the route names; a revision may occur more than once.
     pub fn revisions(&self) -> impl Iterator<Item = &RevisionName> {
         let split = match &self.destination {
             Destination::Split(split) => split.targets(),

@@ -1,32 +1,32 @@
-//! Arguments for Weir's own runtime, as far as a manifest can have them wrong before it runs.
+//! Validation of a manifest's arguments for Weir's own runtime, before the runtime starts.
 
 use std::path::Path;
 
 use crate::nearest::nearest;
 
-/// Flags of `weir-runtime`, each on a line, with `VALUE` behind those that take one. Generated from the program.
+/// Flags of `weir-runtime`, one per line, followed by `VALUE` if the flag takes one. Generated from the program.
 const FLAGS: &str = include_str!("runtime_flags.txt");
 
-/// Names of the program, which it takes as its first argument too.
+/// Names of the program; the program also accepts its own name as the first argument.
 const NAMES: [&str; 2] = ["weir-runtime", "tritonserver"];
 
-/// Beginning of a reference that Kubernetes replaces by the value of an environment variable: `$(NAME)`.
+/// Prefix of a reference that Kubernetes replaces by the value of an environment variable: `$(NAME)`.
 const VARIABLE: &str = "$(";
 
-/// Checks that `weir-runtime` has the flags among these arguments: it ends at once at one that it has not.
+/// Checks that `weir-runtime` accepts these arguments: the runtime exits at once on an unknown flag.
 ///
 /// # Errors
-/// A sentence about the first argument that it would end at.
+/// A sentence about the first argument that the runtime would reject.
 pub fn check_runtime_arguments(args: &[String]) -> Result<(), String> {
     let is_name = |first: &&String| {
         let name = Path::new(first.as_str()).file_name();
         name.is_some_and(|name| NAMES.iter().any(|known| name == *known))
     };
-    // Then the first argument is as welcome as a flag's value.
+    // If the first argument is the program's name, it is accepted like the value of a flag.
     let mut may_be_value = args.first().filter(is_name).is_some();
     for word in args {
         let (name, value) = word.split_once('=').map_or((&**word, None), |(n, v)| (n, Some(v)));
-        // It may become a flag, or its value.
+        // After expansion the variable may be a flag or a value.
         if name.starts_with(VARIABLE) {
             may_be_value = true;
         } else if name.starts_with('-') {
@@ -35,13 +35,13 @@ pub fn check_runtime_arguments(args: &[String]) -> Result<(), String> {
         } else if may_be_value {
             may_be_value = false;
         } else {
-            return Err(format!("weir-runtime takes no `{word}`: its flags begin with --"));
+            return Err(format!("weir-runtime does not accept the argument `{word}`: flags begin with --"));
         }
     }
     Ok(())
 }
 
-/// Returns true for a flag that takes a value; `None` for a name that no flag has.
+/// Returns true if the flag takes a value; `None` if the flag is unknown.
 fn takes_value(name: &str) -> Option<bool> {
     let mut flags = flags();
     flags.find_map(|(flag, takes_value)| (flag == name).then_some(takes_value))
@@ -55,10 +55,8 @@ fn flags() -> impl Iterator<Item = (&'static str, bool)> {
 }
 
 fn unknown(name: &str) -> String {
-    let advice = nearest(flags().map(|(flag, _)| flag), name).map_or_else(
-        || ": docs/flags.md lists those that it has".to_owned(),
-        |meant| format!("; did you mean {meant}?"),
-    );
+    let advice = nearest(flags().map(|(flag, _)| flag), name)
+        .map_or_else(|| ": docs/flags.md lists its flags".to_owned(), |meant| format!("; did you mean {meant}?"));
     format!("weir-runtime has no flag {name}{advice}")
 }
 
@@ -85,17 +83,17 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_that_it_does_not_have_is_named_with_the_one_that_was_meant() {
+    fn an_unknown_flag_is_named_with_the_most_similar_one() {
         for (line, expected) in [
             (
                 "--id=a --max-batch-secs=30",
                 "weir-runtime has no flag --max-batch-secs; did you mean --max-batch-seconds?",
             ),
-            ("--id a --colour red", "weir-runtime has no flag --colour: docs/flags.md lists those that it has"),
-            ("-v", "weir-runtime has no flag -v: docs/flags.md lists those that it has"),
-            ("--id a serve", "weir-runtime takes no `serve`: its flags begin with --"),
-            ("--id=a serve", "weir-runtime takes no `serve`: its flags begin with --"),
-            ("--help", "weir-runtime has no flag --help: docs/flags.md lists those that it has"),
+            ("--id a --colour red", "weir-runtime has no flag --colour: docs/flags.md lists its flags"),
+            ("-v", "weir-runtime has no flag -v: docs/flags.md lists its flags"),
+            ("--id a serve", "weir-runtime does not accept the argument `serve`: flags begin with --"),
+            ("--id=a serve", "weir-runtime does not accept the argument `serve`: flags begin with --"),
+            ("--help", "weir-runtime has no flag --help: docs/flags.md lists its flags"),
         ] {
             assert_eq!(checked(line), Err(expected.to_owned()), "{line}");
         }

@@ -4,12 +4,14 @@ use async_trait::async_trait;
 
 use crate::{ClusterError, RevisionName};
 
-/// Sets the number of replicas; used by the autoscaler, which alone changes it once a revision exists.
+/// Sets the number of replicas. Used by the autoscaler, the only component that changes the number once a revision
+/// exists.
 #[async_trait]
 pub trait Scale: Send + Sync {
-    /// Asks for this many replicas. Returns once that is noted, not once they are ready.
+    /// Requests this many replicas. Returns once the number is recorded, not once the replicas are ready.
     ///
     /// # Errors
-    /// [`ClusterError::UnknownRevision`], or [`ClusterError::Unavailable`].
+    /// [`ClusterError::UnknownRevision`] when there is no such revision, [`ClusterError::Unavailable`] when the cluster
+    /// does not respond.
     async fn scale(&self, revision: &RevisionName, replicas: u32) -> Result<(), ClusterError>;
 }

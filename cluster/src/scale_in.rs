@@ -1,4 +1,4 @@
-//! The choice of the replicas that a scale-in ends, which every platform makes alike. Pure.
+//! Choice of the replicas that a scale-in ends: a pure function, used on every platform.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -10,26 +10,26 @@ use crate::{Phase, ReplicaLoad};
 pub struct ScaleInCandidate {
     /// Name of the replica.
     pub name: Arc<str>,
-    /// Phase that it is in.
+    /// Phase of the replica.
     pub phase: Phase,
-    /// Requests that the gateways have at it.
+    /// Requests that the gateways have in flight at the replica.
     pub load: ReplicaLoad,
 }
 
-/// Chooses the replicas that a scale-in ends, `count` of them at most, in the order in which they end: first those that
-/// serve least by their phase, then those with the fewest streams, then those with the fewest requests. A replica
-/// without requests ends before any other that is ready, so that no request is cut off while another choice exists. Of
-/// equals the first candidate ends first.
+/// Chooses the replicas that a scale-in ends, at most `count`, in the order in which they end. Replicas furthest from
+/// serving (by phase) end first, then those with the fewest streams, then those with the fewest requests. An idle
+/// replica therefore ends before any busy one, and no request is cut off while another choice exists. Candidates that
+/// compare equal end in the caller's order.
 #[must_use]
 pub fn choose_scale_in(mut candidates: Vec<ScaleInCandidate>, count: usize) -> Vec<Arc<str>> {
-    // A stable sort keeps equals in the caller's order.
-    candidates.sort_by_key(|candidate| (Reverse(uselessness(candidate.phase)), candidate.load));
+    // A stable sort keeps equal candidates in the caller's order.
+    candidates.sort_by_key(|candidate| (Reverse(distance_from_serving(candidate.phase)), candidate.load));
     let chosen = candidates.into_iter().take(count);
     chosen.map(|candidate| candidate.name).collect()
 }
 
-/// Distance of a replica in this phase from serving: 0 serves.
-fn uselessness(phase: Phase) -> u8 {
+/// Returns how far a replica in this phase is from serving; 0 means that it serves.
+fn distance_from_serving(phase: Phase) -> u8 {
     match phase {
         Phase::Ready => 0,
         Phase::Starting => 1,
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_that_serves_nothing_ends_first_and_of_equals_the_first_candidate() {
+    fn a_replica_that_does_not_serve_ends_first_and_ties_keep_the_order() {
         let all = [
             candidate("b", Phase::Ready, (0, 0)),
             candidate("a", Phase::Ready, (0, 0)),

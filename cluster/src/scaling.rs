@@ -1,4 +1,4 @@
-//! Bounds and targets of a revision's replicas.
+//! Bounds and targets for the number of a revision's replicas.
 
 mod behavior;
 mod other;
@@ -9,73 +9,73 @@ use std::time::Duration;
 pub use behavior::{MostChange, PolicySelect, RatePolicy, ScalingBehavior, ScalingRules};
 pub use other::{OtherAutoscaler, WrittenNumber};
 
-/// Bounds and targets of one revision's replicas. Whoever plans the revision writes them, and the autoscaler reads
-/// them in the snapshot.
+/// Bounds and targets for the number of one revision's replicas. The component that plans the revision writes them, and
+/// the autoscaler reads them in the snapshot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScalingPolicy {
-    /// Fewest replicas; 0 lets the revision sleep. A controller raises it for a revision that must stay up, such as
-    /// the stable one while another is rolled out.
+    /// Minimum number of replicas; 0 lets the revision scale to zero. A controller raises it for a revision that must
+    /// stay up, such as the stable one during a rollout.
     pub min: u32,
-    /// Most replicas; unset sets no limit but [`ScalingPolicy::MOST`]. Where it is below `min`, `min` holds: 0 leaves the
-    /// number at `min`, and no request wakes the revision.
+    /// Maximum number of replicas; `None` sets no limit but [`ScalingPolicy::MOST`]. If it is below `min`, `min` takes
+    /// precedence. With 0, the number stays at `min`, and no request wakes the revision.
     pub max: Option<u32>,
-    /// Longest time that requests should wait for a replica.
+    /// Target for the time that requests wait for a replica.
     pub queue_delay: Duration,
-    /// The share of requests, 0 to 1, for which `queue_delay` should hold.
+    /// Share of requests, 0 to 1, for which `queue_delay` should hold.
     pub quantile: f64,
-    /// How much idle time may be spent to avoid cold starts.
+    /// Amount of idle time spent to avoid cold starts.
     pub economy: Economy,
-    /// A cap on the load assumed per replica, beside what one was measured to do.
+    /// Cap on the load assumed per replica; `None` relies on the measured capacity alone.
     pub target: Option<ScaleTarget>,
-    /// Idle time before the last replica ends; unset leaves it to the control law.
+    /// Idle time before the last replica ends; `None` leaves it to the control law.
     pub retention: Option<Duration>,
-    /// Least time that every other replica is kept after it was last needed.
+    /// Minimum time that every replica but the last is kept after it was last needed.
     pub scale_down_delay: Duration,
-    /// Time over which arrivals are averaged.
+    /// Time over which the arrival rate is averaged.
     pub window: Duration,
-    /// Replicas to start with when a request comes at zero.
+    /// Number of replicas to start when a request arrives at zero replicas.
     pub activation: NonZeroU32,
-    /// How fast replicas may be added and removed.
+    /// Bounds on how fast replicas are added and removed.
     pub behavior: ScalingBehavior,
 }
 
-/// A cap on the load assumed per replica.
+/// Cap on the load assumed per replica.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ScaleTarget {
-    /// Most requests in flight per replica.
+    /// Maximum number of requests in flight per replica.
     Concurrency(f64),
-    /// Most requests per second per replica.
+    /// Maximum number of requests per second per replica.
     Rps(f64),
 }
 
-/// How much idle time may be spent to avoid cold starts.
+/// Amount of idle time spent to avoid cold starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Economy {
-    /// As little as pays for itself.
+    /// Keeps an idle replica about as long as one cold start takes.
     Economy,
-    /// A few times the length of a start.
+    /// Keeps an idle replica a few times as long as a cold start takes.
     #[default]
     Balanced,
-    /// As much as helps.
+    /// Keeps an idle replica ten times as long as a cold start takes, to minimise waiting.
     Latency,
 }
 
 impl ScalingPolicy {
-    /// The most replicas of one revision, whatever its policy allows: more are a mistake.
+    /// Maximum number of replicas of any revision, whatever its policy says: a larger number is a mistake.
     pub const MOST: u32 = 10_000;
 
-    /// Default of [`Self::window`]: long enough to count the arrivals of a service that has one each few seconds, and
-    /// the field's usual value.
+    /// Default of [`Self::window`]: long enough to measure the arrivals of a service with one request every few
+    /// seconds, and the usual value in other autoscalers.
     pub const WINDOW: Duration = Duration::from_secs(60);
 
-    /// The number of replicas within the bounds that is closest to this one.
+    /// Returns the number of replicas within the bounds that is closest to `replicas`.
     #[must_use]
     pub fn bound(&self, replicas: u32) -> u32 {
         let min = self.min.min(Self::MOST);
         replicas.clamp(min, self.most().max(min))
     }
 
-    /// The most replicas that the bounds allow.
+    /// Returns the maximum number of replicas within the bounds.
     #[must_use]
     pub fn most(&self) -> u32 {
         let max = self.max.unwrap_or(Self::MOST);
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_minimum_goes_before_the_maximum() {
+    fn the_minimum_takes_precedence_over_the_maximum() {
         let policy = ScalingPolicy { min: 5, max: Some(3), ..ScalingPolicy::default() };
         assert_eq!((policy.bound(0), policy.bound(9)), (5, 5));
     }

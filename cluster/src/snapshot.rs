@@ -1,4 +1,4 @@
-//! The state of a cluster at one moment: what runs where, with each revision's scaling policy.
+//! The state of a cluster at one moment: routes, revisions with their replicas and scaling policies, gateways.
 
 mod changes;
 mod gateway;
@@ -15,39 +15,39 @@ pub use revision::Revision;
 use crate::{RevisionName, Routes, ServiceName};
 use changes::Changes;
 
-/// Revisions by name. Clones of one share what did not change, so that a reader of the next finds what
-/// did by the pointers.
+/// Revisions by name. Successive snapshots share unchanged revisions, so that a reader finds the changed ones by
+/// comparing pointers.
 pub type Revisions = BTreeMap<RevisionName, Arc<Revision>>;
 
-/// One consistent state of the cluster. Cloning shares it.
+/// One consistent state of the cluster. Clones share the data.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
-    /// Grows with every change, within the process that made the snapshot.
+    /// Increases with every change, within the process that made the snapshot.
     pub generation: u64,
-    /// Where requests go. Has a generation of its own, which gateways report back.
+    /// Routes of all services. They have a generation of their own, which gateways report back.
     pub routes: Arc<Routes>,
-    /// Revisions that run, should run, or still end.
+    /// Revisions that run, should run, or are still ending.
     pub revisions: Arc<Revisions>,
-    /// The gateways that are up, sorted by name: they share each replica's credits.
+    /// The running gateways, sorted by name. They share each replica's credits.
     pub gateways: Arc<[Gateway]>,
-    /// Services whose objects somebody else changed or deleted since they were applied.
+    /// Services whose objects a client other than Weir changed or deleted since Weir applied them.
     pub drifted: Arc<BTreeSet<ServiceName>>,
 }
 
 impl Snapshot {
-    /// The revision of this name.
+    /// Returns the revision of this name.
     #[must_use]
     pub fn revision(&self, name: &RevisionName) -> Option<&Arc<Revision>> {
         self.revisions.get(name)
     }
 
-    /// The names of the revisions that came, went, or are another value than in this state, in order. One
-    /// that the snapshots do not share counts as another.
+    /// Returns, in order, the names of the revisions that were added, removed or replaced since `before`. Revisions are
+    /// compared by pointer: an equal revision that the snapshots do not share counts as changed.
     pub fn changed<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = &'a RevisionName> {
         Changes::new(&self.revisions, &before.revisions)
     }
 
-    /// The revisions of one service.
+    /// Iterates over the revisions of one service.
     pub fn revisions_of(&self, service: &ServiceName) -> impl Iterator<Item = &Arc<Revision>> {
         let range = self.revisions.range(RevisionName::all_of(service));
         range.map(|(_, revision)| revision)

@@ -1,4 +1,4 @@
-//! One revision as the controller asks for it: pod template, storage, replicas and scaling bounds.
+//! One revision as requested by the controller: pod template, storage, replicas and scaling bounds.
 
 mod identity;
 mod meaning;
@@ -17,60 +17,60 @@ pub use template::PodTemplate;
 
 use crate::{RevisionName, ScalingPolicy};
 
-/// One revision as it should run. Everything but `replicas`, `concurrency` and `scaling` is fixed for its life.
+/// Desired state of one revision. Only `replicas`, `concurrency` and `scaling` may change during the revision's life.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
     /// Name of the revision.
     pub revision: RevisionName,
-    /// The pod of each replica.
+    /// Pod template of each replica.
     pub template: PodTemplate,
-    /// The models to put into the pod before it starts.
+    /// Models to place in the pod before it starts.
     pub storage: Vec<Storage>,
-    /// The way in which a replica is found ready, as far as it is declared; no part of the identity.
+    /// Call by which a replica is found ready; `None` if the manifest does not declare it. Not part of the identity.
     pub ready_call: Option<ReadyCall>,
-    /// Replicas at creation. Afterwards only `Scale` changes their number.
+    /// Number of replicas at creation. Afterwards only `Scale` changes the number.
     pub replicas: u32,
-    /// Requests a replica takes at once; unset: the replica says so itself, or it is found out.
+    /// Maximum concurrent requests per replica; `None`: the replica reports it, or the gateway finds it by measurement.
     pub concurrency: Option<NonZeroU32>,
-    /// Bounds and targets for the autoscaler; unset: it leaves the number of replicas alone.
+    /// Bounds and targets for the autoscaler; `None`: the autoscaler leaves the number of replicas alone.
     pub scaling: Option<Arc<ScalingPolicy>>,
 }
 
-/// The way in which a replica is found ready.
+/// Call by which a replica is found ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReadyCall {
-    /// By `GET /v2/health/ready`, which a gateway may call itself.
+    /// `GET /v2/health/ready`, which a gateway may call too.
     V2,
-    /// By the platform's own probe only.
+    /// Only the platform's own probe.
     Platform,
 }
 
-/// The place of a model's files.
+/// Location of a model's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Storage {
     /// URI of the files, such as `pvc://models/digits`.
     pub uri: Arc<str>,
-    /// Where the container expects them: an absolute path.
+    /// Absolute path at which the container expects the files.
     pub mount_path: Arc<str>,
-    /// The directory beside the manifest in which, without Kubernetes, claims lie by their names. It
-    /// moves with the manifest and is no part of the identity.
+    /// Without Kubernetes: directory next to the manifest that contains the volume claims, by name. It moves with the
+    /// manifest and is not part of the identity.
     pub claims: Option<PathBuf>,
 }
 
 impl Storage {
-    /// Where a model lies in a container unless the manifest says otherwise.
+    /// Default path of a model in a container.
     pub const MOUNT_PATH: &'static str = "/mnt/models";
 
-    /// Separator in a URI between the path of files on this machine and their state.
+    /// Separator in a URI between the path of local files and a hash of their state.
     const STATE: &'static str = "#files:";
 
-    /// A URI of files on this machine in this state, which makes files that change another revision.
+    /// Returns a URI of local files that includes their state, so that changed files make a new revision.
     #[must_use]
     pub fn uri_in_state(uri: &str, state: &str) -> String {
         format!("{uri}{}{state}", Self::STATE)
     }
 
-    /// The URI without the state of its files.
+    /// Returns the URI without the state of the files.
     #[must_use]
     pub fn plain_uri(&self) -> &str {
         match self.uri.rsplit_once(Self::STATE) {
@@ -81,10 +81,10 @@ impl Storage {
 }
 
 impl Workload {
-    /// The name of the container that serves, where a pod has several.
+    /// Name of the serving container in a pod with several containers.
     pub const CONTAINER: &'static str = "kserve-container";
 
-    /// Hash of what shapes its pods.
+    /// Returns the hash of everything that shapes the workload's pods.
     #[must_use]
     pub fn identity(&self) -> Identity {
         Identity::of(&self.template, &self.storage)

@@ -1,4 +1,4 @@
-//! The contract of every implementation of the traits, as a suite that each runs.
+//! The contract of the traits, as a test suite that every implementation runs.
 //!
 //! ```text
 //! weir_cluster::contract_tests!(world().await);
@@ -23,7 +23,8 @@ pub use scaling::{
 };
 pub use world::World;
 
-/// Makes a test of each rule; the argument makes a `contract::World`, in an async context.
+/// Defines one test per rule. The argument is an expression, evaluated in an async context, that creates a
+/// `contract::World`.
 #[macro_export]
 macro_rules! contract_tests {
     ($world:expr) => {

@@ -1,4 +1,4 @@
-//! A cluster in memory, for tests: nothing runs, but its snapshots look as if it did.
+//! A cluster in memory, for tests: no process runs, but the snapshots look as if replicas did.
 
 mod state;
 #[cfg(test)]
@@ -17,12 +17,12 @@ use crate::{
     Replica, Reports, RevisionName, Scale, ServiceName, Snapshot,
 };
 
-/// When replicas of a [`Fake`] become ready.
+/// Moment at which the replicas of a [`Fake`] become ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// As soon as they are asked for.
+    /// Immediately, as soon as they are requested.
     Immediate,
-    /// When the test puts them there with [`Fake::put`].
+    /// Only when the test adds them with [`Fake::put`].
     Manual,
 }
 
@@ -52,35 +52,35 @@ impl Fake {
         fake
     }
 
-    /// The gateways in front of it: join it as one.
+    /// The gateways in front of the cluster; a test joins here as a gateway.
     #[must_use]
     pub fn gateways(&self) -> &Gateways {
         &self.gateways
     }
 
-    /// The state at this moment.
+    /// Returns the current state of the cluster.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.snapshots.borrow().clone()
     }
 
-    /// Puts a replica there, or replaces the one of its name. It need not be one that was asked for.
+    /// Adds a replica, or replaces the one of the same name. The replica need not have been requested.
     ///
     /// # Errors
-    /// [`ClusterError::UnknownRevision`].
+    /// [`ClusterError::UnknownRevision`] when there is no such revision.
     pub fn put(&self, revision: &RevisionName, replica: Replica) -> Result<(), ClusterError> {
         self.edit(|state| state.put(revision, replica))
     }
 
-    /// Takes a replica away, as when its machine fails.
+    /// Removes a replica, as if its machine had failed.
     pub fn take(&self, revision: &RevisionName, replica: &str) {
         self.edit(|state| state.take(revision, replica));
     }
 
-    /// Says why a revision does not become ready.
+    /// Sets the cause why a revision does not become ready.
     ///
     /// # Errors
-    /// [`ClusterError::UnknownRevision`].
+    /// [`ClusterError::UnknownRevision`] when there is no such revision.
     pub fn fail(&self, revision: &RevisionName, failure: Failure) -> Result<(), ClusterError> {
         self.edit(|state| state.fail(revision, failure))
     }
@@ -94,7 +94,8 @@ impl Fake {
         result
     }
 
-    /// The task ends with the last clone of the cluster.
+    /// Spawns a task that copies the set of gateways into the snapshots. The task ends when the last clone of the
+    /// cluster is dropped.
     fn follow_gateways(&self, stop: CancellationToken) {
         let mut members = self.gateways.members();
         let (state, snapshots) = (Arc::downgrade(&self.state), self.snapshots.clone());

@@ -1,4 +1,4 @@
-//! The gateways of one process, for platforms whose gateways are not found by a network.
+//! The gateways of one process, for platforms that do not discover gateways over a network.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use tokio::sync::watch;
 
 use crate::{Gateway, LatestReports, Report, Reports};
 
-/// The gateways that are up, and the latest report of each. Clones share it.
+/// The running gateways and the latest report of each. Clones share the set.
 #[derive(Clone, Debug)]
 pub struct Gateways {
     members: watch::Sender<Arc<[Gateway]>>,
     reports: watch::Sender<Arc<LatestReports>>,
 }
 
-/// One gateway's place among them. Dropping it takes gateway and report away.
+/// A gateway's membership in the set. Dropping it removes the gateway and its report.
 #[derive(Debug)]
 pub struct Membership {
     name: Arc<str>,
@@ -21,13 +21,13 @@ pub struct Membership {
 }
 
 impl Gateways {
-    /// A set without gateways.
+    /// Creates an empty set.
     #[must_use]
     pub fn new() -> Self {
         Self { members: watch::Sender::new(Arc::new([])), reports: watch::Sender::default() }
     }
 
-    /// Adds a gateway. One of the same name is replaced.
+    /// Adds a gateway; it replaces a gateway of the same name.
     #[must_use = "dropping it removes the gateway"]
     pub fn join(&self, gateway: Gateway) -> Membership {
         let name = gateway.name.clone();
@@ -41,7 +41,7 @@ impl Gateways {
         Membership { name, gateways: self.clone() }
     }
 
-    /// The gateways that are up, sorted by name, and every change.
+    /// Returns a receiver of the running gateways, sorted by name, and every change.
     #[must_use]
     pub fn members(&self) -> watch::Receiver<Arc<[Gateway]>> {
         self.members.subscribe()
@@ -71,7 +71,7 @@ impl Reports for Gateways {
 }
 
 impl Membership {
-    /// Replaces the gateway's report; watchers wake at once.
+    /// Replaces the gateway's report and notifies watchers at once.
     pub fn publish(&self, report: Report) {
         self.gateways.reports.send_modify(|reports| {
             Arc::make_mut(reports).insert(self.name.clone(), Arc::new(report));

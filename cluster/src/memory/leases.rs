@@ -1,4 +1,4 @@
-//! Leases of one process, for platforms of which there is only one.
+//! Leases within one process, for platforms that consist of a single process.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{ClusterError, HeldLease, Lease};
 
-/// Leases among the tasks of one process. Clones share them; they are never lost, and go to whoever
-/// asked first.
+/// Leases among the tasks of one process. Clones share them. Leases are never lost, and tasks acquire them in the order
+/// of their requests.
 #[derive(Clone, Debug, Default)]
 pub struct Leases {
     by_name: Arc<Mutex<HashMap<String, Arc<Semaphore>>>>,
 }
 
 impl Leases {
-    /// Leases that no task holds.
+    /// Creates a set of leases, none of them held.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -37,7 +37,7 @@ impl Leases {
 #[async_trait]
 impl Lease for Leases {
     async fn acquire(&self, name: &str) -> Result<HeldLease, ClusterError> {
-        // The semaphores are never closed, so there always is a permit in the end.
+        // The semaphores are never closed, so a permit is always granted in the end.
         let permit = self.permit(name).await;
         let ended = CancellationToken::new();
         let release = (permit, ended.clone().drop_guard());

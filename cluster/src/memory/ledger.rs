@@ -1,4 +1,4 @@
-//! The desired state of a cluster, as a value: every implementation without an API server keeps one.
+//! The desired state of a cluster, as a value. Every implementation without an API server keeps one.
 
 #[cfg(test)]
 mod tests;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::{Applied, ClusterError, Desired, Revision, RevisionName, Revisions, Route, Routes, ServiceName, Workload};
 
-/// The desired services and the number of replicas of each revision.
+/// The desired services and the desired number of replicas of each revision.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     services: BTreeMap<ServiceName, Desired>,
@@ -16,26 +16,26 @@ pub struct Ledger {
     routes: Arc<Routes>,
 }
 
-/// Whether a request changed anything.
+/// Effect of a request on the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edit {
-    /// The request changed something.
+    /// The request changed the ledger.
     Changed,
-    /// Everything was as requested.
+    /// The ledger already had the requested state.
     Same,
 }
 
 impl Ledger {
-    /// A ledger without services.
+    /// Creates a ledger without services.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Notes a service as it should be.
+    /// Records the desired state of a service.
     ///
     /// # Errors
-    /// [`ClusterError::Refused`] when a revision that exists would become another one.
+    /// [`ClusterError::Refused`] when an existing revision would change.
     pub fn apply(&mut self, desired: Desired) -> Result<Applied, ClusterError> {
         for workload in desired.workloads() {
             self.check_unchanged(workload)?;
@@ -63,10 +63,10 @@ impl Ledger {
         self.applied()
     }
 
-    /// Notes how many replicas a revision should have.
+    /// Records the desired number of a revision's replicas.
     ///
     /// # Errors
-    /// [`ClusterError::UnknownRevision`].
+    /// [`ClusterError::UnknownRevision`] when there is no such revision.
     pub fn scale(&mut self, revision: &RevisionName, replicas: u32) -> Result<Edit, ClusterError> {
         let Some(desired) = self.replicas.get_mut(revision) else {
             return Err(self.unknown(revision));
@@ -78,13 +78,13 @@ impl Ledger {
         Ok(Edit::Changed)
     }
 
-    /// Each revision with the number of replicas it should have.
+    /// Iterates over the revisions and their desired numbers of replicas.
     pub fn workloads(&self) -> impl Iterator<Item = (&Workload, u32)> {
         let all = self.services.values().flat_map(Desired::workloads);
         all.map(|workload| (workload, self.replicas(&workload.revision)))
     }
 
-    /// The revision of this name.
+    /// Returns the revision of this name.
     #[must_use]
     pub fn workload(&self, revision: &RevisionName) -> Option<&Workload> {
         let service = self.services.get(revision.service())?;
@@ -92,7 +92,7 @@ impl Ledger {
         workloads.find(|workload| workload.revision == *revision)
     }
 
-    /// The number of replicas a revision should have; none for one that is not there.
+    /// Returns the desired number of a revision's replicas; 0 for an unknown revision.
     #[must_use]
     pub fn replicas(&self, revision: &RevisionName) -> u32 {
         self.replicas.get(revision).copied().unwrap_or(0)
@@ -104,9 +104,8 @@ impl Ledger {
         &self.routes
     }
 
-    /// Brings what runs in line with what is asked: new revisions appear without replicas, counts are
-    /// set, and a revision that was removed goes as soon as it has no replica left. What is in line
-    /// stays the same value.
+    /// Updates the running revisions to the desired state: new revisions appear without replicas, desired numbers are
+    /// set, and a removed revision disappears once its last replica is gone. Unchanged revisions keep their pointers.
     pub fn refresh(&self, revisions: &mut Revisions) {
         let running = revisions.keys().map(RevisionName::service);
         let services: BTreeSet<_> = running.chain(self.services.keys()).cloned().collect();
@@ -115,13 +114,13 @@ impl Ledger {
         }
     }
 
-    /// As [`Self::refresh`], for the revisions of one service.
+    /// The same as [`Self::refresh`], for the revisions of one service.
     pub fn refresh_service(&self, service: &ServiceName, revisions: &mut Revisions) {
         let of_service = revisions.range_mut(RevisionName::all_of(service));
         let mut removed = Vec::new();
         for (name, revision) in of_service {
             match self.workload(name) {
-                Some(workload) => bring_in_line(revision, workload, self.replicas(name)),
+                Some(workload) => update(revision, workload, self.replicas(name)),
                 None if revision.replicas.is_empty() => removed.push(name.clone()),
                 None => end(revision),
             }
@@ -145,7 +144,8 @@ impl Ledger {
         }
     }
 
-    /// Revisions keep the count they have, new ones get theirs, those that are gone lose it.
+    /// Updates the desired numbers of replicas: existing revisions keep theirs, new ones get their initial number, and
+    /// removed ones are dropped.
     fn count_replicas(&mut self, desired: &Desired) {
         let workloads = desired.workloads();
         let before = self.services.get(desired.service());
@@ -177,8 +177,8 @@ impl Ledger {
     }
 }
 
-/// Brings a revision that is asked for in line with what is asked.
-fn bring_in_line(revision: &mut Arc<Revision>, workload: &Workload, desired: u32) {
+/// Updates a running revision to its desired state.
+fn update(revision: &mut Arc<Revision>, workload: &Workload, desired: u32) {
     let is_in_line = revision.desired == desired
         && revision.concurrency == workload.concurrency
         && revision.scaling == workload.scaling;
@@ -190,7 +190,7 @@ fn bring_in_line(revision: &mut Arc<Revision>, workload: &Workload, desired: u32
     }
 }
 
-/// Asks for no replica of a revision that was removed, and takes it from the autoscaler.
+/// Sets a removed revision to zero replicas, and removes its scaling policy so that the autoscaler ignores it.
 fn end(revision: &mut Arc<Revision>) {
     if revision.desired != 0 || revision.scaling.is_some() {
         let revision = Arc::make_mut(revision);

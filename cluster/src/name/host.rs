@@ -1,4 +1,4 @@
-//! Hosts as requests name them.
+//! Host names in requests.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -7,18 +7,18 @@ use std::sync::Arc;
 
 use crate::ClusterError;
 
-/// The longest host name of DNS, without its last dot.
+/// Maximum length of a DNS host name, without the trailing dot.
 const MAX_HOST: usize = 253;
 
-/// A host name: lower case, without port and last dot, so that equal hosts are equal strings.
+/// A host name in lower case, without port and trailing dot, so that equal hosts are equal strings.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Host(Arc<str>);
 
 impl Host {
-    /// Reads the value of a `Host` header or an `:authority`.
+    /// Parses the value of a `Host` header or an `:authority`.
     ///
     /// # Errors
-    /// [`ClusterError::Name`] when it is empty, too long, or holds what no host holds.
+    /// [`ClusterError::Name`] when the host is empty, too long, or not a host name.
     pub fn parse(authority: &str) -> Result<Self, ClusterError> {
         let fault = |because: &str| Err(ClusterError::name("host", authority, because));
         let host = without_port(authority);
@@ -35,7 +35,7 @@ impl Host {
         Ok(Self(host.to_ascii_lowercase().into()))
     }
 
-    /// The host in lower case, as it is compared.
+    /// The normalised host, in lower case.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -48,14 +48,14 @@ impl fmt::Display for Host {
     }
 }
 
-/// Lets a table of hosts be asked with the text of a request.
+/// Allows lookups in a table of hosts by a plain string.
 impl Borrow<str> for Host {
     fn borrow(&self) -> &str {
         &self.0
     }
 }
 
-/// An IPv6 address keeps its brackets; its colons are no port.
+/// Removes the port. An IPv6 address keeps its brackets; the colons inside them do not start a port.
 fn without_port(authority: &str) -> &str {
     match authority.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !open_bracket(host) => host,
@@ -72,7 +72,8 @@ fn is_ipv6(host: &str) -> bool {
     inner.is_some_and(|address| address.parse::<Ipv6Addr>().is_ok())
 }
 
-/// Underscores are no part of DNS hosts, but of names people give to machines.
+/// Returns true for a host label. Underscores are not valid in DNS hosts but are accepted, because machine names
+/// contain them.
 fn is_label(label: &str) -> bool {
     let is_inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
     !label.is_empty() && label.bytes().all(is_inner)

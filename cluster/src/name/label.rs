@@ -1,16 +1,16 @@
-//! The rules of DNS that names share.
+//! The DNS label rules that all names share.
 
 use crate::ClusterError;
 
-/// The longest label of a DNS name (RFC 1035), and the longest name of a Kubernetes Service.
+/// Maximum length of a DNS label (RFC 1035), and of the name of a Kubernetes Service.
 pub(super) const MAX_LABEL: usize = 63;
 
-/// The characters that a label may begin with.
+/// Characters that a label may begin with.
 #[derive(Clone, Copy)]
 pub(super) enum First {
     /// `[a-z0-9]`, as for Kubernetes namespaces.
     LetterOrDigit,
-    /// Names of services, which become names of Kubernetes Services: `[a-z]`.
+    /// `[a-z]`, for names of services, which become names of Kubernetes Services.
     Letter,
 }
 

@@ -1,4 +1,4 @@
-//! A revision's name.
+//! Names of revisions.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -7,13 +7,13 @@ use std::sync::Arc;
 use super::ServiceName;
 use crate::ClusterError;
 
-/// Text between a service's name and the number.
+/// Text between a service's name and the revision number.
 const INFIX: &str = "-predictor-";
 
-/// The largest number: five digits, as [`ServiceName::MAX_LENGTH`] assumes.
+/// The largest revision number: five digits, as [`ServiceName::MAX_LENGTH`] assumes.
 const MAX_NUMBER: u32 = 99_999;
 
-/// A revision of a service: `{service}-predictor-{NNNNN}`. It names the Deployment too.
+/// Name of a revision: `{service}-predictor-{NNNNN}`. The revision's Deployment has the same name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RevisionName {
     service: ServiceName,
@@ -30,17 +30,18 @@ impl RevisionName {
         Ok(Self { service: service.clone(), number, full: full.into() })
     }
 
-    /// The range of an ordered map that holds all revisions of a service. Its ends are no revisions.
+    /// Key range of an ordered map that contains all revisions of a service. The bounds themselves are not valid
+    /// revisions.
     #[must_use]
     pub fn all_of(service: &ServiceName) -> RangeInclusive<Self> {
         let end = |number| Self { service: service.clone(), number, full: Arc::default() };
         end(0)..=end(MAX_NUMBER + 1)
     }
 
-    /// Reads a full name, as it stands in the header `weir-revision`.
+    /// Parses a full name, as the header `weir-revision` contains it.
     ///
     /// # Errors
-    /// [`ClusterError::Name`] when it is not written as [`Self::as_str`] writes it.
+    /// [`ClusterError::Name`] when the text differs from what [`Self::as_str`] returns.
     pub fn parse(namespace: &str, full: &str) -> Result<Self, ClusterError> {
         let fault = || ClusterError::name("revision", full, "must look like {service}-predictor-{NNNNN}");
         let (name, number) = full.rsplit_once(INFIX).ok_or_else(fault)?;
@@ -49,13 +50,13 @@ impl RevisionName {
         if *revision.full == *full { Ok(revision) } else { Err(fault()) }
     }
 
-    /// The service that it is a revision of.
+    /// The service that the revision belongs to.
     #[must_use]
     pub fn service(&self) -> &ServiceName {
         &self.service
     }
 
-    /// Its number, counted from 1.
+    /// The revision's number, counted from 1.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.number
@@ -69,7 +70,7 @@ impl RevisionName {
 }
 
 impl ServiceName {
-    /// Its revision of this number.
+    /// Returns the name of this service's revision `number`.
     ///
     /// # Errors
     /// [`ClusterError::Name`] when the number is not within 1..=99999.

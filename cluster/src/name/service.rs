@@ -1,4 +1,4 @@
-//! A service's name, and the hosts and paths that follow from it.
+//! Names of services, and the hosts and paths derived from them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,17 +15,16 @@ pub struct ServiceName {
 }
 
 impl ServiceName {
-    /// The longest name: with `-predictor-00001` behind it, it is still a DNS label (63).
+    /// Maximum length of a name: with the suffix `-predictor-00001` it is still a DNS label (63).
     pub const MAX_LENGTH: usize = MAX_LABEL - "-predictor-00001".len();
 
-    /// The usual domain of a cluster's own names.
+    /// Default DNS domain of a Kubernetes cluster.
     pub const CLUSTER_DOMAIN: &'static str = "cluster.local";
 
-    /// Reads a namespace and a name.
+    /// Parses a namespace and a name.
     ///
     /// # Errors
-    /// [`ClusterError::Name`] when one of them is no DNS label, or the name is longer than
-    /// [`Self::MAX_LENGTH`].
+    /// [`ClusterError::Name`] when one of the two is not a DNS label, or the name is longer than [`Self::MAX_LENGTH`].
     pub fn new(namespace: &str, name: &str) -> Result<Self, ClusterError> {
         label::check("namespace", namespace, First::LetterOrDigit, MAX_LABEL)?;
         label::check("service name", name, First::Letter, Self::MAX_LENGTH)?;
@@ -38,48 +37,48 @@ impl ServiceName {
         &self.namespace
     }
 
-    /// The name within the namespace; also the V2 name of its model.
+    /// The name within the namespace; also the V2 name of the service's model.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The path under which a gateway serves it whatever the host: `/serving/{namespace}/{name}`.
+    /// Path at which a gateway serves this service on any host: `/serving/{namespace}/{name}`.
     #[must_use]
     pub fn path_prefix(&self) -> String {
         format!("/serving/{}/{}", self.namespace, self.name)
     }
 
-    /// The host for callers outside: `{name}-{namespace}.{domain}`.
+    /// Host for clients outside the cluster: `{name}-{namespace}.{domain}`.
     ///
     /// # Errors
-    /// [`ClusterError::Name`] when name and namespace together are no DNS label any more.
+    /// [`ClusterError::Name`] when name and namespace together are not a DNS label.
     pub fn host(&self, domain: &str) -> Result<Host, ClusterError> {
         outside(&format!("{}-{}", self.name, self.namespace), domain)
     }
 
-    /// The host of the predictor, past a transformer: `{name}-predictor-{namespace}.{domain}`.
+    /// Host of the predictor, which bypasses a transformer: `{name}-predictor-{namespace}.{domain}`.
     ///
     /// # Errors
-    /// As [`Self::host`].
+    /// The same as for [`Self::host`].
     pub fn predictor_host(&self, domain: &str) -> Result<Host, ClusterError> {
         let label = format!("{}-predictor-{}", self.name, self.namespace);
         outside(&label, domain)
     }
 
-    /// The host of one tag: `{tag}-{name}-{namespace}.{domain}`.
+    /// Host of one tag: `{tag}-{name}-{namespace}.{domain}`.
     ///
     /// # Errors
-    /// As [`Self::host`].
+    /// The same as for [`Self::host`].
     pub fn tagged_host(&self, tag: &Tag, domain: &str) -> Result<Host, ClusterError> {
         outside(&format!("{tag}-{}-{}", self.name, self.namespace), domain)
     }
 
-    /// The hosts for callers inside the cluster, as DNS search paths let them be written:
-    /// `{name}.{namespace}`, with `.svc`, with `.svc.` and the cluster's domain; and the same of `{name}-predictor`.
+    /// Hosts for clients inside the cluster, in every form that DNS search paths accept: `{name}.{namespace}`, with
+    /// `.svc`, and with `.svc.` and the cluster's domain; and the same three for `{name}-predictor`.
     ///
     /// # Errors
-    /// [`ClusterError::Name`] when the domain is none: a valid name makes valid hosts.
+    /// [`ClusterError::Name`] when the cluster domain is not a valid domain: a valid service name makes valid hosts.
     pub fn inside_hosts(&self, cluster_domain: &str) -> Result<Vec<Host>, ClusterError> {
         let mut hosts = Vec::new();
         let whole = format!(".svc.{cluster_domain}");

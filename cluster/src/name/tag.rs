@@ -1,4 +1,4 @@
-//! Tags: the names of a service's revisions that are reachable by themselves.
+//! Tags: names under which single revisions of a service are reachable.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use crate::ClusterError;
 pub struct Tag(Arc<str>);
 
 impl Tag {
-    /// Reads one: a DNS label that begins with a letter, as a canary's name.
+    /// Parses a tag: a DNS label that begins with a letter, like a canary's name.
     ///
     /// # Errors
-    /// [`ClusterError::Name`] when it is none.
+    /// [`ClusterError::Name`] when the text is not such a label.
     pub fn new(tag: &str) -> Result<Self, ClusterError> {
         label::check("tag", tag, First::Letter, MAX_LABEL)?;
         Ok(Self(tag.into()))
     }
 
-    /// The tag as it is written.
+    /// The text of the tag.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,33 +1,33 @@
-//! Batches that replicas ran, and their times, by size.
+//! Batches executed by replicas and their execution times, by batch size.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::buckets::Buckets;
 
-/// Batch sizes: up to 16 each has its own bucket, above that there are eight for each doubling; 65 536
-/// and more share the last. So the memory of a report is bounded whatever a replica says.
+/// Buckets of batch sizes: each size up to 16 has its own bucket, above that there are eight for each doubling; 65 536
+/// and more share the last one. The memory of a report is therefore bounded, whatever sizes a replica reports.
 const BUCKETS: Buckets = Buckets { cuts: 3, count: 113 };
 
-/// Batches by size. All have the same buckets, so they add up.
+/// Batches by size. All values use the same buckets, so they can be added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batches {
     by_size: BTreeMap<u64, BatchTimes>,
 }
 
-/// The batches of one size.
+/// Totals of the batches of one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchTimes {
-    /// How many there were.
+    /// Number of batches of this size.
     pub count: u64,
-    /// The rows they held together.
+    /// Total number of rows in these batches.
     pub rows: u64,
-    /// Their times together, in microseconds.
+    /// Total execution time of these batches, in microseconds.
     pub total_us: u64,
 }
 
 impl Batches {
-    /// Counts one batch of `size` rows.
+    /// Counts one batch of `size` rows that took this long.
     pub fn record(&mut self, size: u32, took: Duration) {
         let bucket = BUCKETS.lower(BUCKETS.index(u64::from(size)));
         let times = self.by_size.entry(bucket).or_default();
@@ -37,25 +37,25 @@ impl Batches {
         times.total_us = times.total_us.saturating_add(us);
     }
 
-    /// Counts what another process counted under one size.
+    /// Adds the totals that another process counted for one size.
     pub fn add(&mut self, size: u64, times: BatchTimes) {
         let bucket = BUCKETS.lower(BUCKETS.index(size));
         self.by_size.entry(bucket).or_default().add(times);
     }
 
-    /// The smallest size of each bucket that holds any, with its batches.
+    /// Iterates over the non-empty buckets: the bucket's smallest size and the totals of its batches.
     pub fn iter(&self) -> impl Iterator<Item = (u64, BatchTimes)> {
         self.by_size.iter().map(|(size, times)| (*size, *times))
     }
 
-    /// Adds the counts of another.
+    /// Adds the totals of another set of batches.
     pub fn merge(&mut self, other: &Self) {
         for (size, times) in other.iter() {
             self.add(size, times);
         }
     }
 
-    /// Counts since an earlier state of the same.
+    /// Returns the difference from an earlier state of the same totals.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |size| earlier.by_size.get(&size).copied().unwrap_or_default();

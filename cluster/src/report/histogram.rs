@@ -1,76 +1,77 @@
-//! Durations, counted in fixed buckets.
+//! Histograms of durations with fixed buckets.
 
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::buckets::Buckets;
 
-/// Microseconds. Eight buckets for each doubling, so a quantile is off by at most an eighth (6 % from the
-/// middle); below 16 µs each number has its own. 268 s (2^28 µs) and more share the last: hardly a request lives so long.
+/// Buckets in microseconds. Eight for each doubling, so a quantile is off by at most an eighth (6 % from the middle);
+/// below 16 µs each number has its own. 268 s (2^28 µs) and more share the last bucket: hardly any request takes so
+/// long.
 const BUCKETS: Buckets = Buckets { cuts: 3, count: 209 };
 
-/// How many durations fell into each bucket. All histograms have the same buckets, so they add up. An
-/// empty one takes no memory.
+/// A histogram of durations. All histograms have the same buckets, so they can be added. An empty histogram allocates
+/// no memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
-    /// Empty, or one count per bucket.
+    /// One count per bucket, or empty if nothing was recorded.
     counts: Box<[u64]>,
     sum_us: u64,
 }
 
 impl Histogram {
-    /// How many buckets there are.
+    /// Number of buckets in every histogram.
     pub const BUCKETS: usize = BUCKETS.count;
 
-    /// The smallest duration of each bucket, in microseconds; the last has no upper end.
+    /// The smallest duration of each bucket, in microseconds; the last bucket has no upper bound.
     #[must_use]
     pub fn bounds_us() -> &'static [u64] {
         static BOUNDS: LazyLock<Vec<u64>> = LazyLock::new(|| (0..BUCKETS.count).map(|i| BUCKETS.lower(i)).collect());
         &BOUNDS
     }
 
-    /// The counts of another process: one number per bucket, and the sum of all durations in
-    /// microseconds. `None` when it does not have [`Self::BUCKETS`] of them.
+    /// Creates a histogram from the counts of another process: one number per bucket, and the sum of all durations in
+    /// microseconds. Returns `None` if there are not [`Self::BUCKETS`] counts.
     #[must_use]
     pub fn from_counts(counts: Vec<u64>, sum_us: u64) -> Option<Self> {
         let fits = counts.len() == Self::BUCKETS;
         fits.then(|| Self { counts: counts.into(), sum_us })
     }
 
-    /// Counts one duration, in whole microseconds.
+    /// Records one duration, truncated to whole microseconds.
     pub fn record(&mut self, duration: Duration) {
         let us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         self.filled()[BUCKETS.index(us)] += 1;
         self.sum_us = self.sum_us.saturating_add(us);
     }
 
-    /// The counts, one per bucket; none at all when nothing was counted.
+    /// The counts, one per bucket; empty if nothing was recorded.
     #[must_use]
     pub fn counts(&self) -> &[u64] {
         &self.counts
     }
 
-    /// How many durations were counted.
+    /// Number of recorded durations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The sum of all durations, in microseconds.
+    /// Sum of all recorded durations, in microseconds.
     #[must_use]
     pub fn sum_us(&self) -> u64 {
         self.sum_us
     }
 
-    /// The mean; `None` when nothing was counted.
+    /// Mean duration; `None` if nothing was recorded.
     #[must_use]
     pub fn mean(&self) -> Option<Duration> {
         let mean = self.sum_us.checked_div(self.count())?;
         Some(Duration::from_micros(mean))
     }
 
-    /// The duration that this share (0 to 1) of all do not exceed, to the middle of its bucket; `None`
-    /// when nothing was counted.
+    /// Returns the quantile for `share` (0 to 1), to the precision of the middle of its bucket; `None` if nothing was
+    /// recorded.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         let count = self.count();
@@ -96,7 +97,7 @@ impl Histogram {
         self.sum_us = self.sum_us.saturating_add(other.sum_us);
     }
 
-    /// Counts since an earlier state of the same histogram.
+    /// Returns the difference from an earlier state of the same histogram.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = earlier.counts.iter().chain(std::iter::repeat(&0));
@@ -115,7 +116,7 @@ impl Histogram {
     }
 }
 
-/// The middle of a bucket; the last one has none, its lower end stands for it.
+/// Returns the middle of a bucket. The last bucket has no upper bound, so its lower bound is used instead.
 fn middle(index: usize) -> Duration {
     let lower = BUCKETS.lower(index);
     let upper = if index + 1 < BUCKETS.count { BUCKETS.lower(index + 1) } else { lower + 1 };

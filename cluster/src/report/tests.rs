@@ -36,7 +36,7 @@ fn a_restarted_gateway_counts_as_new() {
 }
 
 #[test]
-fn credits_are_what_is_so_now_and_add_up_over_gateways() {
+fn credits_are_a_current_value_and_add_up_over_gateways() {
     let with = |credits| Activity { credits, ..Activity::default() };
     assert_eq!(with(6).since(&with(9)).credits, 6);
     let mut both = with(3);
@@ -59,7 +59,7 @@ fn batches_keep_their_mean_size() {
 }
 
 #[test]
-fn batches_of_any_time_are_counted() {
+fn the_total_time_of_batches_saturates() {
     let mut batches = Batches::default();
     batches.record(1, Duration::from_micros(u64::MAX));
     batches.record(1, Duration::from_micros(u64::MAX));
@@ -78,7 +78,7 @@ proptest! {
     }
 
     #[test]
-    fn merged_then_taken_away_is_what_was_before(a in proptest::collection::vec(any::<u32>(), 0..30), b in proptest::collection::vec(any::<u32>(), 0..30)) {
+    fn the_difference_after_a_merge_is_the_merged_histogram(a in proptest::collection::vec(any::<u32>(), 0..30), b in proptest::collection::vec(any::<u32>(), 0..30)) {
         let widen = |values: &[u32]| values.iter().map(|v| u64::from(*v)).collect::<Vec<_>>();
         let (first, second) = (of(&widen(&a)), of(&widen(&b)));
         let mut both = first.clone();

@@ -1,4 +1,4 @@
-//! The hosts that follow from a service's name, and no others.
+//! Check that a route claims only hosts derived from its service's name.
 
 use super::Route;
 use crate::{Host, ServiceName, Tag};
@@ -6,15 +6,15 @@ use crate::{Host, ServiceName, Tag};
 /// Domains under which services have their hosts.
 #[derive(Clone, Debug, Default)]
 pub struct Domains {
-    /// Domain of the hosts for callers outside: `{name}-{namespace}.{domain}`.
+    /// Domain of the hosts for clients outside the cluster: `{name}-{namespace}.{domain}`.
     pub external: String,
-    /// Domain of the cluster's own names.
+    /// DNS domain of the cluster, for clients inside it.
     pub cluster: String,
 }
 
 impl Domains {
-    /// Takes every host from a route that does not follow from the name of its service, and notes it there. A route may be
-    /// written by an editor of its namespace, who must not get the requests of another one.
+    /// Removes every host that does not follow from the service's name, and records it in `refused_hosts`. An editor of
+    /// one namespace may write the route, and must not receive the requests of another namespace.
     pub fn refuse_foreign_hosts(&self, route: &mut Route) {
         let service = &route.service;
         let own = self.hosts(service);
@@ -27,7 +27,7 @@ impl Domains {
         route.refused_hosts = refused;
     }
 
-    /// The hosts of a service itself.
+    /// Hosts of a service, without those of its tags.
     fn hosts(&self, service: &ServiceName) -> Vec<Host> {
         let inside = service.inside_hosts(&self.cluster).unwrap_or_default();
         let outside = [service.host(&self.external), service.predictor_host(&self.external)];
@@ -52,7 +52,7 @@ mod tests {
         Host::parse(text).unwrap()
     }
 
-    /// A route of team-b/roll that claims these hosts, and these for its tag `next`.
+    /// Returns a route of team-b/roll that claims `hosts` for the service and `tagged` for its tag `next`.
     fn claiming(hosts: &[&str], tagged: &[&str]) -> Route {
         let service = ServiceName::new("team-b", "roll").unwrap();
         let revision = service.revision(1).unwrap();
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn every_host_that_a_controller_gives_to_a_service_is_its_own() {
+    fn every_host_that_a_controller_assigns_is_accepted() {
         let hosts = [
             "roll.team-b",
             "roll.team-b.svc",
@@ -92,7 +92,7 @@ mod tests {
             "other.team-b",
             "roll-team-a.example.com",
             "roll-team-b.example.org",
-            // Under another domain a service's label could be that of another's name in the cluster.
+            // The same label under another domain could be another service's name inside the cluster.
             "roll-team-b.team-a",
             "next-roll-team-b.example.com",
             "example.com",

@@ -1,32 +1,32 @@
-//! Traffic divided among revisions.
+//! Traffic split among revisions.
 
 use crate::{ClusterError, RevisionName};
 
-/// Revisions and their shares. At least one has a share, and none stands twice.
+/// Revisions and their weights. At least one weight is above zero, and no revision is listed twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split(Vec<Target>);
 
-/// A revision and its share.
+/// A revision and its weight in a split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The revision that gets the share.
+    /// The revision that receives the share.
     pub revision: RevisionName,
-    /// Its share of the sum of all weights.
+    /// The revision's share, relative to the sum of all weights.
     pub weight: u32,
 }
 
 impl Split {
-    /// Everything to one revision.
+    /// Sends all requests to one revision.
     #[must_use]
     pub fn all(revision: RevisionName) -> Self {
         Self(vec![Target { revision, weight: 100 }])
     }
 
-    /// Shares by weight.
+    /// Splits requests by weight.
     ///
     /// # Errors
-    /// [`ClusterError::Refused`] when no weight is above zero, a revision stands twice, or the weights
-    /// exceed a `u32` together.
+    /// [`ClusterError::Refused`] when no weight is above zero, a revision is listed twice, or the sum of the weights
+    /// exceeds a `u32`.
     pub fn new(targets: Vec<Target>) -> Result<Self, ClusterError> {
         for (i, target) in targets.iter().enumerate() {
             if targets[..i].iter().any(|t| t.revision == target.revision) {
@@ -43,7 +43,7 @@ impl Split {
         Ok(Self(targets))
     }
 
-    /// The shares, in the order given.
+    /// The revisions and their weights, in the given order.
     #[must_use]
     pub fn targets(&self) -> &[Target] {
         &self.0

@@ -1,4 +1,4 @@
-//! The routes of all services, and the holder of each host that two claim.
+//! The routes of all services, and the resolution of hosts that several services claim.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,39 +6,39 @@ use std::sync::Arc;
 use super::Route;
 use crate::{Host, ServiceName};
 
-/// The routes of all services.
+/// The route table: routes of all services.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Routes {
-    /// Grows with every change of any route. A gateway reports the one that it has applied.
+    /// Increases with every change of any route. A gateway reports the generation that it has applied.
     pub generation: u64,
-    /// Oldest service first: for a host or a model that two claim, the first keeps it.
+    /// Sorted by age, oldest service first: if several services claim a host or a model name, the first one gets it.
     routes: Vec<Arc<Route>>,
 }
 
-/// A host that a service claims in vain.
+/// A host that a service claims but another service has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// The host that is claimed.
+    /// The claimed host name.
     pub host: Host,
-    /// The service that has it.
+    /// The service that has the host.
     pub holder: ServiceName,
-    /// The service that does not get it.
+    /// The service that does not get the host.
     pub loser: ServiceName,
 }
 
-/// A host that leads to a service, or to one of its revisions.
+/// A route's claim of a host, for the service or for one of its tags.
 #[derive(Clone, Copy, Debug)]
 pub struct HostClaim<'a> {
-    /// The host that is claimed.
+    /// The claimed host name.
     pub host: &'a Host,
-    /// The route that claims it.
+    /// The route that claims the host.
     pub route: &'a Arc<Route>,
-    /// Which of the route's tags the host is of; `None` for a host of the service itself.
+    /// Index of the tag, among the route's tags, that the host belongs to; `None` for a host of the service itself.
     pub tag: Option<u32>,
 }
 
 impl Routes {
-    /// Puts routes in the order in which they win.
+    /// Creates a table, sorted by the precedence of the routes.
     #[must_use]
     pub fn new(generation: u64, mut routes: Vec<Arc<Route>>) -> Self {
         routes.sort_by(|a, b| (a.since, &a.service).cmp(&(b.since, &b.service)));
@@ -51,14 +51,15 @@ impl Routes {
         &self.routes
     }
 
-    /// The route of one service.
+    /// Returns the route of one service.
     #[must_use]
     pub fn of(&self, service: &ServiceName) -> Option<&Arc<Route>> {
         self.routes.iter().find(|route| route.service == *service)
     }
 
-    /// The claim that has each host: the oldest service's. Within a namespace a service's own host goes before a tag that another
-    /// makes of its own, as `prev-digits` is of `digits`; a service of another namespace takes neither.
+    /// Returns, for each host, the claim that gets it: the oldest service's. Within a namespace, a service's own host
+    /// takes precedence over the host of another service's tag (`prev-digits` may be a service, or the tag `prev` of
+    /// `digits`). A service of another namespace takes neither.
     #[must_use]
     pub fn holders(&self) -> HashMap<&Host, HostClaim<'_>> {
         let mut holders = HashMap::<&Host, HostClaim<'_>>::new();
@@ -71,7 +72,7 @@ impl Routes {
         holders
     }
 
-    /// The hosts that are claimed in vain, for a condition on each loser.
+    /// Returns the claims that lost, for a condition on each losing service.
     #[must_use]
     pub fn conflicts(&self) -> Vec<Conflict> {
         let holders = self.holders();
@@ -87,20 +88,21 @@ impl Routes {
 }
 
 impl HostClaim<'_> {
-    /// True for a service's own host that an older service's tag has, in the same namespace.
+    /// Returns true if this is a service's own host, and the holder is the tag of an older service in the same
+    /// namespace.
     fn goes_before(&self, holder: &Self) -> bool {
         let is_own_before_tag = self.tag.is_none() && holder.tag.is_some();
         is_own_before_tag && self.route.service.namespace() == holder.route.service.namespace()
     }
 }
 
-/// The claims of a route: its own hosts, then those of its tags.
+/// Iterates over the claims of a route: the service's hosts, then those of the tags.
 fn claims(route: &Arc<Route>) -> impl Iterator<Item = HostClaim<'_>> {
     let own = route.hosts.iter().map(move |host| HostClaim { host, route, tag: None });
     own.chain(tagged(route))
 }
 
-/// The claims of a route's tags.
+/// Iterates over the claims of a route's tags.
 fn tagged(route: &Arc<Route>) -> impl Iterator<Item = HostClaim<'_>> {
     (0..).zip(&route.tags).flat_map(move |(tag, tagged)| {
         let tag = Some(tag);

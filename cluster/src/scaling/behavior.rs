@@ -6,56 +6,56 @@ use std::time::Duration;
 /// (`autoscaling/v2`). The default bounds nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScalingBehavior {
-    /// Rules for adding replicas; unset bounds nothing.
+    /// Rules for adding replicas; `None` sets no bound.
     pub up: Option<ScalingRules>,
-    /// Rules for removing replicas; unset bounds nothing.
+    /// Rules for removing replicas; `None` sets no bound.
     pub down: Option<ScalingRules>,
 }
 
-/// Rules for one direction.
+/// Rules for one direction, adding or removing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScalingRules {
-    /// Time back over which the least change that was wanted counts.
+    /// Stabilisation window: the smallest change wanted within this time applies.
     pub window: Duration,
-    /// Limits on the change within a period; at least one.
+    /// Limits on the change within a period; at least one entry.
     pub policies: Vec<RatePolicy>,
-    /// The limit that counts among several.
+    /// Choice of the limit that applies if there are several.
     pub select: PolicySelect,
-    /// The share of the replicas that a change must exceed; 0 lets every change pass.
+    /// Share of the current replicas that a change must exceed to be made; 0 lets every change pass.
     pub tolerance: f64,
 }
 
 /// A limit on the change within a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RatePolicy {
-    /// The most that may change.
+    /// Maximum change within the period.
     pub most: MostChange,
-    /// The period in which it may.
+    /// Length of the period that the limit applies to.
     pub period: Duration,
 }
 
-/// The most that may change within a period.
+/// Maximum change within a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MostChange {
-    /// Replicas, counted one by one.
+    /// An absolute number of replicas.
     Pods(u32),
-    /// So many percent of the replicas at the period's beginning.
+    /// A percentage of the replicas at the beginning of the period.
     Percent(u32),
 }
 
-/// The limit that counts among several.
+/// Choice of the limit that applies if there are several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicySelect {
-    /// The one that allows the most change.
+    /// The limit that allows the largest change applies.
     Max,
-    /// The one that allows the least change.
+    /// The limit that allows the smallest change applies.
     Min,
-    /// None: nothing changes in this direction.
+    /// The number never changes in this direction.
     Disabled,
 }
 
 impl ScalingBehavior {
-    /// Whether it bounds nothing.
+    /// Returns true if there are no rules for either direction.
     #[must_use]
     pub fn is_unbounded(&self) -> bool {
         self.up.is_none() && self.down.is_none()
@@ -63,13 +63,14 @@ impl ScalingBehavior {
 }
 
 impl ScalingRules {
-    /// The longest window, as the Kubernetes API has it.
+    /// Longest window that the Kubernetes API accepts.
     pub const LONGEST_WINDOW: Duration = Duration::from_secs(3600);
 
-    /// The longest period of a policy, as the Kubernetes API has it.
+    /// Longest period of a policy that the Kubernetes API accepts.
     pub const LONGEST_PERIOD: Duration = Duration::from_secs(1800);
 
-    /// What Kubernetes takes for rules that say nothing about adding: at once, by four or twice as many in 15 s.
+    /// Returns the rules that Kubernetes applies for adding replicas by default: no stabilisation window, and at most 4
+    /// replicas or 100 % in 15 s, whichever is more.
     #[must_use]
     pub fn default_up() -> Self {
         Self {
@@ -80,7 +81,8 @@ impl ScalingRules {
         }
     }
 
-    /// What Kubernetes takes for rules that say nothing about removing: what was not wanted for 5 minutes, all of it.
+    /// Returns the rules that Kubernetes applies for removing replicas by default: a stabilisation window of 5 minutes,
+    /// then all surplus replicas at once.
     #[must_use]
     pub fn default_down() -> Self {
         Self {

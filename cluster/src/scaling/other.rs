@@ -1,29 +1,31 @@
-//! Autoscalers of others that set the replicas of a revision.
+//! Third-party autoscalers that set a revision's number of replicas.
 
 use std::sync::Arc;
 
 use super::ScalingPolicy;
 
-/// Autoscaler of others that sets the replicas of a revision: Weir's own never sets what it sets.
+/// A third-party autoscaler, such as a HorizontalPodAutoscaler or KEDA, that sets a revision's number of replicas.
+/// Weir's own autoscaler never changes that number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherAutoscaler {
     /// Kind and name, such as `HorizontalPodAutoscaler digits`.
     pub name: Arc<str>,
-    /// Place of the number that it writes.
+    /// The number that the autoscaler writes.
     pub writes: WrittenNumber,
 }
 
-/// Place of the number of replicas that an autoscaler writes.
+/// The field in which an autoscaler writes the number of replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WrittenNumber {
-    /// The service's `minReplicas`, by its scale subresource.
+    /// `minReplicas` of the InferenceService, written by its scale subresource.
     MinReplicas,
-    /// The `replicas` of one revision's Deployment.
+    /// `replicas` of one revision's Deployment.
     Replicas,
 }
 
 impl OtherAutoscaler {
-    /// What it leaves of a policy for Weir's autoscaler: `minReplicas` and no other number, or nothing.
+    /// Returns the part of a policy that remains for Weir's autoscaler. It keeps the number at `minReplicas` if the
+    /// other autoscaler writes that field; `None` if the other one scales the Deployment itself.
     #[must_use]
     pub fn restrict(&self, policy: ScalingPolicy) -> Option<ScalingPolicy> {
         match self.writes {
@@ -38,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn weir_keeps_to_the_number_that_another_writes_and_leaves_what_it_sets() {
+    fn weir_follows_min_replicas_and_leaves_deployments_to_the_other_autoscaler() {
         let policy = ScalingPolicy { min: 3, max: Some(20), ..ScalingPolicy::default() };
         let other = |writes| OtherAutoscaler { name: "HorizontalPodAutoscaler digits".into(), writes };
         let kept = other(WrittenNumber::MinReplicas).restrict(policy.clone());

@@ -1,4 +1,4 @@
-//! The differences of two snapshots, found by what they share.
+//! Difference of two snapshots, computed from the values that they share.
 
 use std::cmp::Ordering;
 use std::collections::btree_map;
@@ -10,7 +10,7 @@ use crate::RevisionName;
 
 type Each<'a> = Peekable<btree_map::Iter<'a, RevisionName, Arc<Revision>>>;
 
-/// The names of the revisions that came, went, or are another value, in order.
+/// Iterator over the names of the revisions that were added, removed or replaced, in order.
 pub(super) struct Changes<'a> {
     now: Each<'a>,
     before: Each<'a>,
@@ -21,8 +21,8 @@ impl<'a> Changes<'a> {
         Self { now: now.iter().peekable(), before: before.iter().peekable() }
     }
 
-    /// Passes over what both share: of a thousand revisions mostly all but one.
-    fn pass_over_same(&mut self) {
+    /// Skips the revisions that both snapshots share: usually all of a thousand but one.
+    fn skip_shared(&mut self) {
         let is_same = |(_, now): &(_, &Arc<Revision>), (_, before): &(_, &Arc<Revision>)| Arc::ptr_eq(now, before);
         while let (Some(now), Some(before)) = (self.now.peek(), self.before.peek())
             && is_same(now, before)
@@ -37,7 +37,7 @@ impl<'a> Iterator for Changes<'a> {
     type Item = &'a RevisionName;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.pass_over_same();
+        self.skip_shared();
         let (now, before) = (self.now.peek(), self.before.peek());
         let order = match (now, before) {
             (Some((now, _)), Some((before, _))) => now.cmp(before),
@@ -85,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_other_value_is_listed(
+        fn every_changed_revision_is_listed(
             before in proptest::collection::vec(proptest::option::of(0_u32..3), 6),
             now in proptest::collection::vec(proptest::option::of(0_u32..3), 6),
         ) {

@@ -1,4 +1,4 @@
-//! Gateways, as they know each other.
+//! Gateways of the platform.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use super::Address;
 /// One gateway process of the platform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gateway {
-    /// Unique among those that run.
+    /// Name, unique among the running gateways.
     pub name: Arc<str>,
-    /// Address for requests; the other gateways hand over to it there.
+    /// Address for requests; other gateways also hand requests over to this address.
     pub serving: Address,
-    /// Address for metrics and the watch of its reports.
+    /// Address of the admin port, which serves metrics and the watch of the gateway's reports.
     pub admin: Option<Address>,
 }

@@ -1,4 +1,4 @@
-//! One replica: a pod, or a process.
+//! One replica: a pod or a process.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,22 +8,23 @@ use std::sync::Arc;
 /// One running copy of a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replica {
-    /// Unique in its namespace for as long as it lives; a restart keeps it.
+    /// Name, unique in the namespace during the replica's life; a restart keeps it.
     pub name: Arc<str>,
-    /// Phase that it is in.
+    /// Phase of the replica's life.
     pub phase: Phase,
-    /// Addresses at which it listens, or will; a restart may change them.
+    /// Addresses at which the replica listens or will listen; a restart may change them.
     pub endpoints: Endpoints,
     /// Number of starts after the first.
     pub restarts: u32,
-    /// Cause of its not being ready, now or before. Cleared when it becomes ready.
+    /// Cause of the current or last time that the replica was not ready. Cleared when the replica becomes ready.
     pub failure: Option<Failure>,
-    /// The last end of its program that was not asked for. Kept while it serves again.
+    /// The last unexpected exit of the replica's program. Kept while the replica serves again.
     pub last_exit: Option<Failure>,
 }
 
 impl Replica {
-    /// The end of the run that had so many starts before it, as far as it is known.
+    /// Returns the exit of the run that was preceded by `starts_before` starts; `None` if that run has not ended or its
+    /// exit is not known any more.
     #[must_use]
     pub fn end_of_run(&self, starts_before: u32) -> Option<&Failure> {
         let last_ended = match self.phase {
@@ -37,37 +38,37 @@ impl Replica {
     }
 }
 
-/// Phase in the life of a replica.
+/// Phase of a replica's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// Not started: it waits for a place, an image or its model's files.
+    /// Not started: the replica waits for a node, an image or its model's files.
     Pending,
-    /// Started; its model loads.
+    /// The process has started and loads its model.
     Starting,
-    /// Its model is loaded: it takes requests.
+    /// The model is loaded and the replica accepts requests.
     Ready,
-    /// It was ready and is not at the moment; it still runs.
+    /// The replica was ready, is not at the moment, and still runs.
     Unready,
-    /// It ended by itself and waits to be started again.
+    /// The program exited by itself and waits for its restart.
     BackOff,
-    /// It is about to be stopped: it finishes what it has and takes nothing new.
+    /// The replica is being stopped: it finishes its requests and accepts no new ones.
     Terminating,
 }
 
 impl Phase {
-    /// Whether it counts towards the replicas that are desired.
+    /// Returns true if a replica in this phase counts towards the desired number.
     #[must_use]
     pub fn is_counted(self) -> bool {
         self != Self::Terminating
     }
 }
 
-/// Addresses at which a replica listens. Both may be one address, which then speaks both.
+/// Addresses at which a replica listens. Both may be the same address, which then accepts both protocols.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endpoints {
-    /// Address that speaks HTTP/1.1.
+    /// Address that accepts HTTP/1.1.
     pub http: Option<Address>,
-    /// Address that speaks gRPC: HTTP/2 by prior knowledge.
+    /// Address that accepts gRPC: HTTP/2 with prior knowledge.
     pub grpc: Option<Address>,
 }
 
@@ -95,28 +96,28 @@ impl fmt::Display for Address {
     }
 }
 
-/// Cause of a replica's not being ready.
+/// Cause of a failure of a replica or a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The kind, for machines.
+    /// Kind of failure, for programs.
     pub reason: FailureReason,
-    /// One sentence for people.
+    /// Description for users: one sentence.
     pub message: Arc<str>,
-    /// Exit status of the program that ended: its code, or 128 and the number of the signal.
+    /// Exit status of the program: its exit code, or 128 plus the number of the signal that killed it.
     pub exit_code: Option<i32>,
-    /// Time of the failure in seconds since 1970, as far as it is known.
+    /// Time of the failure, in seconds since 1970; `None` if unknown.
     pub at: Option<u64>,
 }
 
 impl Failure {
-    /// A failure of which no time and no exit status are known.
+    /// Creates a failure without time and exit status.
     #[must_use]
     pub fn new(reason: FailureReason, message: impl Into<Arc<str>>) -> Self {
         Self { reason, message: message.into(), exit_code: None, at: None }
     }
 
-    /// True if a request that the program had may be what ended it: it crashed, exited by itself, or was killed for hanging.
-    /// A program that a signal from outside ended says nothing of its requests.
+    /// Returns true if a request may have caused the failure: the program crashed, exited by itself, or was killed
+    /// because it hung. Signals from outside, such as SIGKILL, are no evidence against a request.
     #[must_use]
     pub fn may_be_of_a_request(&self) -> bool {
         match self.reason {
@@ -132,30 +133,31 @@ impl Failure {
     }
 }
 
-/// SIGHUP, SIGINT, SIGQUIT, SIGKILL and SIGTERM, which people, platforms and the kernel (for want of memory) send.
+/// SIGHUP, SIGINT, SIGQUIT, SIGKILL and SIGTERM: signals that users, platforms and the kernel (when memory runs out)
+/// send.
 const SIGNALS_FROM_OUTSIDE: [i32; 5] = [1, 2, 3, 9, 15];
 
 /// Kinds of failure of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailureReason {
-    /// The model's files could not be had.
+    /// The model's files could not be fetched.
     StorageFailed,
-    /// It could not be started at all: no such program, no such image, a taken port.
+    /// The program could not be started: program or image not found, or port in use.
     NotStarted,
-    /// It started and ended.
+    /// The program started and exited.
     Exited,
-    /// It ended again and again; the next start waits.
+    /// The program exited repeatedly; its next start is delayed.
     CrashLoopBackOff,
-    /// It did not answer any more, and was killed for it.
+    /// The program stopped responding and was killed.
     Hung,
-    /// It runs and does not become ready.
+    /// The program runs but does not become ready.
     NotReady,
-    /// Its node does not answer.
+    /// The node of the replica does not respond.
     NodeNotReady,
 }
 
 impl FailureReason {
-    /// Every reason there is.
+    /// All kinds of failure.
     pub const ALL: [Self; 7] = [
         Self::StorageFailed,
         Self::NotStarted,
@@ -166,7 +168,7 @@ impl FailureReason {
         Self::NodeNotReady,
     ];
 
-    /// As conditions spell it.
+    /// The reason word used in conditions.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -191,7 +193,8 @@ mod tests {
 
     #[test]
     fn a_request_may_end_a_program_by_a_crash_and_not_by_a_signal_from_outside() {
-        // Exits by itself, SIGILL, SIGABRT, SIGBUS, SIGFPE and SIGSEGV; asked to end, SIGKILL, SIGTERM, and an eviction.
+        // Exit by itself, SIGILL, SIGABRT, SIGBUS, SIGFPE and SIGSEGV may come from a request. A requested exit,
+        // SIGKILL (for example an eviction), SIGTERM and SIGINT do not.
         for code in [1, 3, 132, 134, 135, 136, 139] {
             assert!(ended(FailureReason::Exited, Some(code)).may_be_of_a_request(), "{code}");
         }
@@ -205,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_of_the_run_that_ended_last() {
+    fn an_exit_belongs_to_the_run_that_ended_last() {
         let replica = |phase, restarts| Replica {
             name: "a".into(),
             phase,

@@ -1,4 +1,4 @@
-//! One revision, as it runs.
+//! One revision and its replicas.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -11,33 +11,34 @@ use crate::{Identity, OtherAutoscaler, ReadyCall, RevisionName, ScalingPolicy, W
 pub struct Revision {
     /// Name of the revision.
     pub name: RevisionName,
-    /// Hash of what shapes its replicas: an equal one needs no new revision.
+    /// Hash of everything that shapes the replicas' pods: a workload with an equal hash needs no new revision.
     pub identity: Identity,
-    /// Number of replicas that were asked for.
+    /// Requested number of replicas.
     pub desired: u32,
-    /// Requests a replica takes at once; unset: the replica says so itself, or it is found out.
+    /// Maximum concurrent requests per replica; `None`: the replica reports it, or the gateway finds it by measurement.
     pub concurrency: Option<NonZeroU32>,
-    /// Bounds and targets for the autoscaler; unset: it leaves the number of replicas alone.
+    /// Bounds and targets for the autoscaler; `None`: the autoscaler leaves the number of replicas alone.
     pub scaling: Option<Arc<ScalingPolicy>>,
-    /// Autoscaler of others that sets its replicas; `scaling` is what it leaves to Weir's.
+    /// Third-party autoscaler that sets the number of replicas; `scaling` is then the part left to Weir's autoscaler.
     pub scaled_by: Option<OtherAutoscaler>,
-    /// GPUs of each replica, parts of one included; 0 where the platform does not count them.
+    /// Number of GPUs per replica, where a part of a GPU such as a MIG slice counts as one; 0 if the platform does not
+    /// count them.
     pub gpus: u32,
-    /// The way in which a replica is found ready.
+    /// Call by which a replica is found ready.
     pub ready_call: ReadyCall,
-    /// Fields of its pod that have no effect on this platform, for a condition.
+    /// Fields of the pod template that have no effect on this platform, for a condition.
     pub ignored_fields: Vec<&'static str>,
-    /// Its replicas, those included that are about to be stopped.
+    /// Replicas of the revision, terminating ones included.
     pub replicas: Vec<Replica>,
-    /// Last cause of its not being ready. Cleared when a replica becomes ready.
+    /// Last cause that the revision was not ready. Cleared when a replica becomes ready.
     pub failure: Option<Failure>,
-    /// Cause of replicas that were asked for not coming, whatever the others do: no node takes them, a quota refuses
-    /// them, or their node does not answer.
+    /// Cause that some requested replicas do not start, even if other replicas serve: no node fits them, a quota
+    /// refuses them, or their node does not respond.
     pub unplaced: Option<Failure>,
 }
 
 impl Revision {
-    /// A revision without replicas yet.
+    /// Creates a revision that has no replicas yet.
     #[must_use]
     pub fn new(workload: &Workload, desired: u32) -> Self {
         Self {
@@ -56,18 +57,18 @@ impl Revision {
         }
     }
 
-    /// The replicas that take requests.
+    /// Iterates over the replicas that accept requests.
     pub fn ready(&self) -> impl Iterator<Item = &Replica> {
         self.in_phase(Phase::Ready)
     }
 
-    /// The replicas in this phase.
+    /// Iterates over the replicas in this phase.
     pub fn in_phase(&self, phase: Phase) -> impl Iterator<Item = &Replica> {
         let in_phase = move |replica: &&Replica| replica.phase == phase;
         self.replicas.iter().filter(in_phase)
     }
 
-    /// Whether it sleeps: no replica runs or is asked for, so a request has to wake it.
+    /// Returns true if the revision is scaled to zero: no replica runs or is requested, so a request has to wake it.
     #[must_use]
     pub fn is_at_zero(&self) -> bool {
         self.desired == 0 && !self.replicas.iter().any(|r| r.phase.is_counted())

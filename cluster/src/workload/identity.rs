@@ -1,4 +1,4 @@
-//! When two workloads are one revision.
+//! The identity of workloads: workloads with the same identity are one revision.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use sha2::{Digest, Sha256};
 use super::meaning::meaning;
 use super::{PodTemplate, Storage};
 
-/// A hash of what shapes a revision's pods: the template and the storage. 16 hexadecimal digits.
+/// Hash of what shapes a revision's pods, the template and the storage: 16 hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity(Arc<str>);
 
-/// Bytes of the hash that are kept: 64 bits tell the few revisions of one service apart, and fit a
+/// Number of bytes of the hash that are kept: 64 bits distinguish the few revisions of one service, and fit a
 /// Kubernetes label.
 const LENGTH: usize = 8;
 
 impl Identity {
-    /// Reads one that was kept, in a label for instance.
+    /// Reads a stored identity, for instance from a label.
     #[must_use]
     pub fn from_label(label: &str) -> Self {
         Self(label.into())
@@ -29,7 +29,7 @@ impl Identity {
         Self::of_value(json!({ "template": template.read(), "storage": places }))
     }
 
-    /// The hash of a value, whatever the order of its fields.
+    /// Hashes a value independently of the order of its fields.
     #[must_use]
     pub fn of_value(value: Value) -> Self {
         let hash = Sha256::digest(sorted(value).to_string());
@@ -37,7 +37,7 @@ impl Identity {
         Self(digits.collect::<String>().into())
     }
 
-    /// The hash of what a value means, whose fields are those of a pod: another text of the same meaning has the same hash.
+    /// Hashes the canonical form of a value with the fields of a pod: texts with the same meaning have the same hash.
     #[must_use]
     pub fn of_meaning(pod: Value) -> Self {
         Self::of_value(meaning(pod))
@@ -56,7 +56,7 @@ impl fmt::Display for Identity {
     }
 }
 
-/// Sorts keys at every depth, so that the order of fields in a library's structs does not matter.
+/// Sorts the keys at every depth, so that the order of fields in a library's structs does not matter.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(map) => {

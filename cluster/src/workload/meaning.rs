@@ -1,14 +1,16 @@
-//! The meaning of a pod template: one form for all texts that ask for the same pod.
+//! Canonical form of pod templates: one form for all texts that request the same pod.
 //!
-//! An API server fills in defaults, leaves out empty lists, and writes a quantity in its own way. Templates that it would store
-//! as the same pod have one form here: without defaults, without empty lists, and with quantities as numbers. A hash of a
-//! template is of its text, so that hashes that were stored stay what they are; where two hashes differ, the forms decide.
+//! An API server fills in defaults, leaves out empty lists, and normalises quantities. Templates that it would store as
+//! the same pod have one canonical form here: without defaults, without empty lists, and with quantities as numbers.
+//! The stored hash of a template is that of its text, so that stored hashes stay valid; where two hashes differ, the
+//! canonical forms decide.
 
 mod quantity;
 
 use serde_json::{Map, Value, json};
 
-/// Mappings whose absence means the same as an empty one. Others say something by being there, such as `emptyDir: {}`.
+/// Mappings for which an empty value means the same as absence. For other fields an empty mapping has a meaning, such
+/// as `emptyDir: {}`.
 const NOTHING_WHEN_EMPTY: [&str; 19] = [
     "affinity",
     "annotations",
@@ -31,33 +33,34 @@ const NOTHING_WHEN_EMPTY: [&str; 19] = [
     "windowsOptions",
 ];
 
-/// Mappings from the name of a resource to its quantity. An API server rounds these up to thousandths.
+/// Mappings from resource names to quantities. An API server rounds these quantities up to thousandths.
 const RESOURCE_LISTS: [&str; 3] = ["limits", "overhead", "requests"];
 
-/// Mappings of texts to texts, whose fields have any names.
+/// Mappings from strings to strings, whose keys are arbitrary.
 const TEXTS: [&str; 7] =
     ["annotations", "labels", "matchLabels", "nodeSelector", "options", "parameters", "volumeAttributes"];
 
-/// Fields that hold one quantity.
+/// Fields that contain a single quantity.
 const QUANTITIES: [&str; 2] = ["divisor", "sizeLimit"];
 
-/// Lists of containers in a pod.
+/// Fields of a pod that are lists of containers.
 const CONTAINERS: [&str; 2] = ["containers", "initContainers"];
 
-/// Probes of a container.
+/// Fields of a container that are probes.
 const PROBES: [&str; 3] = ["livenessProbe", "readinessProbe", "startupProbe"];
 
-/// Sources of a volume whose files have permissions.
+/// Volume sources whose files have a default mode.
 const FILES: [&str; 4] = ["configMap", "downwardAPI", "projected", "secret"];
 
-/// The canonical form of a template, or of a part of a manifest that is merged into one. `pod` is JSON whose fields are those
-/// of a pod template, or of a pod.
+/// Returns the canonical form of a template, or of a part of a manifest that is merged into one. `pod` is JSON with the
+/// fields of a pod template or of a pod.
 #[must_use]
 pub(crate) fn meaning(pod: Value) -> Value {
     canonical("spec", pod).unwrap_or(Value::Null)
 }
 
-/// The canonical form of the value of a field, or of an item of a list of that name; none where it means the same as absence.
+/// Returns the canonical form of the value of a field, or of an item of the list in that field; `None` if the value
+/// means the same as absence.
 fn canonical(field: &str, value: Value) -> Option<Value> {
     match value {
         Value::Null => None,
@@ -90,7 +93,7 @@ fn fields_of(name: &str, fields: Map<String, Value>) -> Map<String, Value> {
             })
             .collect()
     };
-    one_account(&mut fields);
+    merge_account_names(&mut fields);
     let defaults = defaults(name, &fields);
     fields.retain(|field, value| !defaults.iter().any(|(of, default)| of == field && default == value));
     fields
@@ -105,14 +108,14 @@ fn rounded((resource, amount): (String, Value)) -> (String, Value) {
     }
 }
 
-/// An API server keeps the account of a pod under an older name as well.
-fn one_account(fields: &mut Map<String, Value>) {
+/// Merges the two names of the service account: an API server also stores it under the older name `serviceAccount`.
+fn merge_account_names(fields: &mut Map<String, Value>) {
     if let Some(account) = fields.remove("serviceAccount") {
         fields.entry("serviceAccountName").or_insert(account);
     }
 }
 
-/// The fields of a mapping that mean the same as their absence when they have these values.
+/// Returns the default values in a mapping: a field with one of these values means the same as its absence.
 fn defaults(name: &str, fields: &Map<String, Value>) -> Vec<(&'static str, Value)> {
     let mut defaults = match name {
         "spec" => vec![
@@ -124,7 +127,7 @@ fn defaults(name: &str, fields: &Map<String, Value>) -> Vec<(&'static str, Value
             ("schedulerName", json!("default-scheduler")),
             ("shareProcessNamespace", json!(false)),
             ("terminationGracePeriodSeconds", json!(30)),
-            // The claim of an ephemeral volume has this default.
+            // Default of the claim in an ephemeral volume.
             ("volumeMode", json!("Filesystem")),
         ],
         "env" => vec![("value", json!(""))],
@@ -156,8 +159,8 @@ fn defaults(name: &str, fields: &Map<String, Value>) -> Vec<(&'static str, Value
     defaults
 }
 
-/// The defaults of a container. Images are pulled by their tags unless the container says otherwise. How its last words are
-/// found has another default in Weir than in an API server, and stays.
+/// Returns the defaults of a container. The default `imagePullPolicy` depends on the image's tag.
+/// `terminationMessagePolicy` is not among them, because Weir's default differs from that of an API server.
 fn of_container(fields: &Map<String, Value>) -> Vec<(&'static str, Value)> {
     let image = fields.get("image").and_then(Value::as_str);
     let mut defaults = vec![
@@ -202,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_quantities_are_one_request() {
+    fn equal_quantities_have_one_form() {
         let cpu = |amount: &str| json!({ "resources": { "limits": { "cpu": amount } } });
         same(&cpu("1"), &cpu("1000m"));
         same(&cpu("1Gi"), &cpu("1024Mi"));
@@ -213,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_empty_is_absent_unless_it_says_something() {
+    fn an_empty_value_is_absent_unless_it_has_a_meaning() {
         same(&json!({ "name": "a", "envFrom": [], "resources": {} }), &json!({ "name": "a" }));
         same(&json!({ "resources": { "limits": {} }, "securityContext": {} }), &json!({}));
         let volume = |source: &Value| json!({ "spec": { "volumes": [source] } });
@@ -236,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn an_init_container_that_stays_is_another_than_one_that_ends() {
+    fn a_sidecar_differs_from_an_init_container() {
         let init = |fields: &Value| json!({ "spec": { "initContainers": [fields] } });
         let stays = init(&json!({ "name": "a", "restartPolicy": "Always" }));
         assert_ne!(meaning(stays), meaning(init(&json!({ "name": "a" }))));
@@ -274,7 +277,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_form_is_its_own_form(value in json_value()) {
+        fn the_canonical_form_is_idempotent(value in json_value()) {
             let once = meaning(value);
             prop_assert_eq!(meaning(once.clone()), once);
         }

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Container, ContainerPort};
 
-/// The ports of a container, one per protocol; they may be equal.
+/// Serving ports of a container, one per protocol; both may be the same port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContainerPorts {
     /// Port for HTTP/1.1 requests.
@@ -11,23 +11,24 @@ pub struct ContainerPorts {
     pub grpc: Option<u16>,
 }
 
-/// Where a server listens that says nothing: what KServe assumes.
+/// Port of a server without any declaration, as in KServe.
 const DEFAULT_PORT: u16 = 8080;
 
-/// Flags that name the port for HTTP, most telling first. `--port` is gRPC's where a server has
-/// another for HTTP, as OpenVINO and TensorFlow Serving do.
+/// Flags that set the HTTP port, most specific first. A plain `--port` is the gRPC port if the server has a separate
+/// flag for HTTP, as with OpenVINO and TensorFlow Serving.
 const HTTP_FLAGS: [&str; 5] = ["http-port", "http_port", "rest-port", "rest_port", "rest_api_port"];
 const GRPC_FLAGS: [&str; 2] = ["grpc-port", "grpc_port"];
 const ANY_FLAG: &str = "port";
 
-/// Endings of variables that name the ports of servers without flags for them, as MLServer's do.
+/// Suffixes of environment variables that set the ports of servers without flags, such as MLServer.
 const HTTP_VARIABLE: &str = "_HTTP_PORT";
 const GRPC_VARIABLE: &str = "_GRPC_PORT";
 
 impl ContainerPorts {
-    /// The ports that the container declares: those named `grpc*` or `h2c*` are gRPC, the first other is HTTP.
-    /// Of a protocol without a declared port, what flags such as `--http-port` or variables such as
-    /// `MLSERVER_HTTP_PORT` say; without any, 8080 for both, the protocol told apart by the first bytes.
+    /// Returns the serving ports of a container. Among declared ports, the first named `grpc*` or `h2c*` is for gRPC
+    /// and the first other one for HTTP. For a protocol without a declared port, flags such as `--http-port` and then
+    /// variables such as `MLSERVER_HTTP_PORT` are used. Without any of these, 8080 serves both protocols, which are
+    /// distinguished by the first bytes of a connection.
     #[must_use]
     pub fn of(container: &Container) -> Self {
         let said = [Self::declared(container), Self::by_flags(container), Self::by_variables(container)];
@@ -35,13 +36,13 @@ impl ContainerPorts {
         ports.unwrap_or(Self { http: Some(DEFAULT_PORT), grpc: Some(DEFAULT_PORT) })
     }
 
-    /// These, and of a protocol without one the other's, unless that is a port of these under another name.
+    /// Fills in missing protocols from `other`, except with a port that is already used for the other protocol.
     fn with(self, other: Self) -> Self {
         let is_new = |port: &u16| ![self.http, self.grpc].contains(&Some(*port));
         Self { http: self.http.or(other.http.filter(is_new)), grpc: self.grpc.or(other.grpc.filter(is_new)) }
     }
 
-    /// The ports that the field `ports` declares.
+    /// Returns the ports declared in the field `ports`; `None` if it declares none.
     #[must_use]
     pub fn declared(container: &Container) -> Option<Self> {
         let ports = container.ports.as_deref().unwrap_or_default();
@@ -83,8 +84,9 @@ fn is_grpc(port: &ContainerPort) -> bool {
     name.starts_with("grpc") || name.starts_with("h2c")
 }
 
-/// The value of `--name=N` or `--name N`; a value that is no port is the program's to refuse. Of a flag that is given twice
-/// the last counts, as in most programs: a service's arguments come after those of its runtime.
+/// Returns the value of `--name=N` or `--name N`; an invalid port counts as unset and is left to the program to refuse.
+/// If a flag is given twice the last one counts, as in most programs: a service's arguments come after those of its
+/// runtime.
 fn flag(words: &[&str], name: &str) -> Option<u16> {
     let mut words = words.iter();
     let mut last = None;

@@ -1,4 +1,4 @@
-//! The pod of each replica of a revision.
+//! Pod template of a revision's replicas.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
 use super::Workload;
 use super::meaning::meaning;
 
-/// The pod of each replica of a revision, kept as JSON: as a value it needs ten times the memory, and there are
-/// thousands. Clones share it.
+/// Pod template of a revision's replicas, stored as JSON: the parsed value needs ten times the memory, and there are
+/// thousands of templates. Clones share the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodTemplate(Arc<str>);
 
 impl PodTemplate {
-    /// The template as a value.
+    /// Returns the parsed pod template.
     #[must_use]
     pub fn read(&self) -> PodTemplateSpec {
-        // It was written from one.
+        // The text was serialised from a template, so parsing does not fail.
         serde_json::from_str(&self.0).unwrap_or_default()
     }
 
@@ -26,14 +26,14 @@ impl PodTemplate {
         &self.0
     }
 
-    /// Tells whether both ask for the same pod, though by other texts: an API server would store them as one.
+    /// Returns true if both request the same pod, even if their texts differ: an API server would store them as one.
     #[must_use]
     pub fn means(&self, other: &Self) -> bool {
         let form = |template: &Self| serde_json::from_str(&template.0).map(meaning);
         self == other || matches!((form(self), form(other)), (Ok(one), Ok(other)) if one == other)
     }
 
-    /// The container of a pod that serves: the one named [`Workload::CONTAINER`], else the first.
+    /// Returns the serving container of a pod: the one named [`Workload::CONTAINER`], or the first.
     #[must_use]
     pub fn container(template: &PodTemplateSpec) -> Option<&Container> {
         let containers = &template.spec.as_ref()?.containers;
@@ -44,7 +44,7 @@ impl PodTemplate {
 
 impl From<&PodTemplateSpec> for PodTemplate {
     fn from(template: &PodTemplateSpec) -> Self {
-        // Numbers, texts and lists always fit JSON.
+        // Serialising numbers, strings and lists to JSON does not fail.
         Self(serde_json::to_string(template).unwrap_or_default().into())
     }
 }

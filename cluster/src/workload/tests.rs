@@ -74,7 +74,7 @@ fn identity_is_template_and_storage() {
     assert_ne!(other.identity(), first.identity());
 }
 
-/// Revisions are kept across versions of Weir: a changed hash would restart every pod of a cluster.
+/// Revisions persist across versions of Weir: a changed hash would restart every pod of a cluster.
 #[test]
 fn identity_never_changes_its_value() {
     let kept = workload(vec![container(json!({ "image": "a", "args": ["b", "c"] }))]);

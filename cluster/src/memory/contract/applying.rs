@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::PodTemplateSpec;
 use super::world::{World, apply, clean, done, is_removed, ready, revision, see, service, workload};
 use crate::{ClusterError, Desired, ScalingPolicy};
 
-/// A workload that is applied runs: so many replicas, each with its own name and address.
+/// An applied workload runs: with the requested number of replicas, each with its own name and address.
 pub async fn applying_makes_replicas_run(world: &dyn World) {
     let service = service(world, "runs");
     apply(world, vec![workload(world, &service, 1, 2)]).await;
@@ -23,7 +23,7 @@ pub async fn applying_makes_replicas_run(world: &dyn World) {
     clean(world, &service).await;
 }
 
-/// Once a revision exists, applying it again never changes how many replicas it has.
+/// Applying an existing revision again never changes its number of replicas.
 pub async fn applying_again_keeps_the_count(world: &dyn World) {
     let service = service(world, "keeps");
     let first = workload(world, &service, 1, 1);
@@ -42,7 +42,7 @@ pub async fn applying_again_keeps_the_count(world: &dyn World) {
     clean(world, &service).await;
 }
 
-/// Another scaling policy is seen in the snapshot; it moves no replica and makes no other revision.
+/// A changed scaling policy appears in the snapshot, but changes no replica and makes no new revision.
 pub async fn a_changed_scaling_policy_moves_no_replica(world: &dyn World) {
     let service = service(world, "bounded");
     let first = workload(world, &service, 1, 1);
@@ -65,7 +65,7 @@ pub async fn a_changed_scaling_policy_moves_no_replica(world: &dyn World) {
     clean(world, &service).await;
 }
 
-/// A revision cannot become another one; trying changes nothing.
+/// An existing revision cannot be changed; the attempt changes nothing.
 pub async fn a_changed_revision_is_refused_and_nothing_moves(world: &dyn World) {
     let service = service(world, "fixed");
     let first = workload(world, &service, 1, 1);
@@ -87,7 +87,7 @@ pub async fn a_changed_revision_is_refused_and_nothing_moves(world: &dyn World) 
     clean(world, &service).await;
 }
 
-/// A revision that is not applied any more ends; its neighbour stays.
+/// A revision that is no longer applied ends; the service's other revision stays.
 pub async fn a_retired_revision_ends(world: &dyn World) {
     let service = service(world, "retires");
     let (old, new) = (revision(&service, 1), revision(&service, 2));
@@ -102,7 +102,7 @@ pub async fn a_retired_revision_ends(world: &dyn World) {
     clean(world, &service).await;
 }
 
-/// A service that is forgotten leaves with its route, and may be forgotten twice.
+/// A forgotten service and its route are removed. Forgetting it again is not an error.
 pub async fn a_forgotten_service_leaves(world: &dyn World) {
     let (service, other) = (service(world, "leaves"), service(world, "stays"));
     for service in [&service, &other] {
@@ -116,7 +116,7 @@ pub async fn a_forgotten_service_leaves(world: &dyn World) {
     clean(world, &other).await;
 }
 
-/// The generation that `apply` names holds the route, and scaling does not make another.
+/// The route-table generation that `apply` returns contains the route. Applying an equal route makes no new generation.
 pub async fn the_route_is_there_as_soon_as_it_is_applied(world: &dyn World) {
     let service = service(world, "routed");
     let first = workload(world, &service, 1, 0);

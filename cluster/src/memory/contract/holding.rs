@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::world::{World, done};
 use crate::HeldLease;
 
-/// Long enough for a mistake to show, short enough to wait for at every run.
+/// Time to wait for a second holder: long enough for a mistake to show, short enough to wait for in every run.
 const A_MOMENT: Duration = Duration::from_millis(50);
 
 async fn acquire(world: &dyn World, name: &str) -> HeldLease {
@@ -16,7 +16,7 @@ async fn acquire(world: &dyn World, name: &str) -> HeldLease {
     }
 }
 
-/// Of two that ask, one holds it; when it lets go, the other does.
+/// Only one of two tasks that acquire a lease holds it; when it releases the lease, the other one gets it.
 pub async fn a_lease_has_one_holder(world: &dyn World) {
     let first = acquire(world, "contract-one").await;
     assert!(!first.is_lost());
@@ -25,10 +25,10 @@ pub async fn a_lease_has_one_holder(world: &dyn World) {
     assert!(early.is_err(), "two hold one lease");
     drop(first);
     let second = tokio::time::timeout(world.deadline(), second).await;
-    assert!(matches!(second, Ok(Ok(_))), "nobody holds it");
+    assert!(matches!(second, Ok(Ok(_))), "the released lease was not acquired");
 }
 
-/// Leases of different names do not know each other.
+/// Leases of different names are independent of each other.
 pub async fn two_leases_are_two(world: &dyn World) {
     let _a = acquire(world, "contract-a").await;
     let _b = acquire(world, "contract-b").await;

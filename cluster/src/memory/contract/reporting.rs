@@ -23,7 +23,7 @@ async fn wait(world: &dyn World, what: &str, is_so: impl Fn(&LatestReports) -> b
     assert!(matches!(seen, Ok(Ok(_))), "waited for {what}");
 }
 
-/// A gateway's report is seen whole, and leaves with it.
+/// A gateway's report arrives unchanged, and is removed when the gateway leaves.
 pub async fn reports_arrive_and_leave_with_their_gateway(world: &dyn World) {
     let (first, second) = (gateway("reporter-a", 1001), gateway("reporter-b", 1002));
     let a = world.join(first.clone(), report(world, 7)).await;
@@ -41,7 +41,8 @@ pub async fn reports_arrive_and_leave_with_their_gateway(world: &dyn World) {
     drop(b);
 }
 
-/// The snapshot lists the gateways that are up, for they share the replicas. Their addresses may be the network's.
+/// The snapshot lists the running gateways, because they share the replicas. Only names are compared: a platform may
+/// replace the addresses by those of its network.
 pub async fn gateways_know_each_other(world: &dyn World) {
     let (first, second) = (gateway("peer-a", 1003), gateway("peer-b", 1004));
     let a = world.join(first.clone(), report(world, 1)).await;

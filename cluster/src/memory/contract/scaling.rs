@@ -3,7 +3,7 @@
 use super::world::{World, apply, clean, done, ready, revision, see, service, workload};
 use crate::ClusterError;
 
-/// Replicas follow the count, up and down; those that stay keep their names.
+/// The number of replicas follows `Scale`, up and down; the remaining replicas keep their names.
 pub async fn counts_follow_scale(world: &dyn World) {
     let service = service(world, "follows");
     let name = revision(&service, 1);
@@ -19,7 +19,7 @@ pub async fn counts_follow_scale(world: &dyn World) {
     clean(world, &service).await;
 }
 
-/// Zero is a normal state: the revision and its route stay, and it wakes up again.
+/// Zero replicas is a normal state: the revision and its route stay, and the revision can be scaled up again.
 pub async fn zero_and_back(world: &dyn World) {
     let service = service(world, "sleeps");
     let name = revision(&service, 1);
@@ -34,7 +34,7 @@ pub async fn zero_and_back(world: &dyn World) {
     clean(world, &service).await;
 }
 
-/// Scaling what is not there is an error that names it.
+/// Scaling an unknown revision is an error that names the revision.
 pub async fn an_unknown_revision_is_named(world: &dyn World) {
     let name = revision(&service(world, "nobody"), 7);
     match world.scale().scale(&name, 1).await {
@@ -45,7 +45,7 @@ pub async fn an_unknown_revision_is_named(world: &dyn World) {
     }
 }
 
-/// Every snapshot a watcher sees is newer than the one before.
+/// The generations of the snapshots that a watcher receives only increase.
 pub async fn generations_only_grow(world: &dyn World) {
     let service = service(world, "grows");
     let name = revision(&service, 1);
@@ -63,7 +63,7 @@ pub async fn generations_only_grow(world: &dyn World) {
     clean(world, &service).await;
 }
 
-/// A watcher that starts late has the present at once, without waiting for a change.
+/// A watcher that subscribes late gets the current state at once, without waiting for a change.
 pub async fn a_late_watcher_sees_the_present(world: &dyn World) {
     let service = service(world, "present");
     let name = revision(&service, 1);

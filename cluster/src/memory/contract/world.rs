@@ -1,4 +1,4 @@
-//! An implementation under test, and ways to wait for it.
+//! The implementation under test, and functions that wait for its state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::{
     RevisionName, Route, Scale, ServiceName, Snapshot, Split, Workload,
 };
 
-/// An implementation under test.
+/// The implementation under test.
 #[async_trait]
 pub trait World: Send + Sync {
     /// The directory of the implementation.
@@ -24,19 +24,19 @@ pub trait World: Send + Sync {
     fn reports(&self) -> &dyn Reports;
     /// The leases of the implementation.
     fn leases(&self) -> &dyn Lease;
-    /// A pod whose replicas become ready here, several at once too.
+    /// Pod template whose replicas become ready on this implementation, several at once too.
     fn template(&self) -> PodTemplateSpec;
-    /// Starts a gateway that serves this report until the answer is dropped.
+    /// Starts a gateway that publishes this report until the returned value is dropped.
     async fn join(&self, gateway: Gateway, report: Report) -> Box<dyn Send>;
-    /// Longest time that anything may take here.
+    /// Maximum time to wait for any state.
     fn deadline(&self) -> Duration;
-    /// The namespace of the suite's services: worlds that share a cluster have one each.
+    /// Namespace of the suite's services. Each world that shares a cluster with others has its own.
     fn namespace(&self) -> &'static str {
         "contract"
     }
 }
 
-/// A service of the suite. Each rule has its own, so that all can share one world.
+/// Returns the name of a service. Each rule uses its own service, so that all rules can share one world.
 pub(super) fn service(world: &dyn World, name: &str) -> ServiceName {
     match ServiceName::new(world.namespace(), name) {
         Ok(service) => service,
@@ -44,7 +44,7 @@ pub(super) fn service(world: &dyn World, name: &str) -> ServiceName {
     }
 }
 
-/// Its revision of this number.
+/// Returns the name of the service's revision `number`.
 pub(super) fn revision(service: &ServiceName, number: u32) -> RevisionName {
     match service.revision(number) {
         Ok(revision) => revision,
@@ -52,7 +52,7 @@ pub(super) fn revision(service: &ServiceName, number: u32) -> RevisionName {
     }
 }
 
-/// A revision of the world's own pods.
+/// Returns a workload whose pods come from the world's template.
 pub(super) fn workload(world: &dyn World, service: &ServiceName, number: u32, replicas: u32) -> Workload {
     Workload {
         ready_call: None,
@@ -65,7 +65,7 @@ pub(super) fn workload(world: &dyn World, service: &ServiceName, number: u32, re
     }
 }
 
-/// Applies these revisions, the last of them routed to.
+/// Applies these revisions, with a route to the last one.
 pub(super) async fn apply(world: &dyn World, workloads: Vec<Workload>) -> Applied {
     let Some(last) = workloads.last().map(|last| last.revision.clone()) else {
         panic!("a service without revisions");
@@ -80,7 +80,7 @@ pub(super) async fn apply(world: &dyn World, workloads: Vec<Workload>) -> Applie
     done(applied)
 }
 
-/// The value of a result; an error ends the test.
+/// Returns the value of a result; an error fails the test.
 pub(super) fn done<T>(result: Result<T, ClusterError>) -> T {
     match result {
         Ok(value) => value,
@@ -88,7 +88,7 @@ pub(super) fn done<T>(result: Result<T, ClusterError>) -> T {
     }
 }
 
-/// Waits for a snapshot like this.
+/// Waits until a snapshot satisfies `is_so`, and returns it. `what` describes it in the failure message.
 pub(super) async fn see(world: &dyn World, what: &str, is_so: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
     let mut snapshots = world.directory().watch();
     let wait = snapshots.wait_for(|snapshot| is_so(snapshot));
@@ -103,7 +103,7 @@ pub(super) async fn see(world: &dyn World, what: &str, is_so: impl Fn(&Snapshot)
     }
 }
 
-/// Waits until a revision has exactly so many replicas, all ready.
+/// Waits until a revision has exactly `count` replicas, all ready.
 pub(super) async fn ready(world: &dyn World, name: &RevisionName, count: usize) -> Arc<Revision> {
     let is_so = |snapshot: &Snapshot| {
         let revision = snapshot.revision(name);
@@ -117,14 +117,14 @@ pub(super) async fn ready(world: &dyn World, name: &RevisionName, count: usize) 
     }
 }
 
-/// Ends a rule's service and waits until nothing of it is left.
+/// Removes a rule's service and waits until nothing of it is left.
 pub(super) async fn clean(world: &dyn World, service: &ServiceName) {
     done(world.apply().forget(service).await);
     let what = format!("nothing left of {service}");
     see(world, &what, |snapshot| is_removed(snapshot, service)).await;
 }
 
-/// Whether nothing of a service is left.
+/// Returns true if neither a revision nor a route of the service is left.
 pub(super) fn is_removed(snapshot: &Snapshot, service: &ServiceName) -> bool {
     let runs = snapshot.revisions.keys().any(|r| r.service() == service);
     !runs && snapshot.routes.of(service).is_none()

@@ -54,7 +54,7 @@ impl State {
         Ok(())
     }
 
-    /// The next snapshot, unless nothing has changed.
+    /// Returns the next snapshot; `None` if nothing has changed.
     pub(super) fn changed(&mut self) -> Option<Snapshot> {
         self.ledger.refresh(&mut self.revisions);
         if self.starts == Readiness::Immediate {
@@ -100,7 +100,7 @@ impl State {
     }
 }
 
-/// A replica with an address of its own, in a network that leads nowhere.
+/// Creates a ready replica with an unused address in the loopback network.
 fn ready(revision: &RevisionName, number: u32) -> Replica {
     let address = Ipv4Addr::from_bits(Ipv4Addr::new(127, 128, 0, 0).to_bits() + number);
     let address = SocketAddr::from((address, 8000));

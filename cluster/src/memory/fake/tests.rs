@@ -17,7 +17,7 @@ fn workload() -> Workload {
 }
 
 #[tokio::test]
-async fn by_hand_nothing_starts_by_itself() {
+async fn with_manual_readiness_no_replica_starts_by_itself() {
     let fake = Fake::new(Readiness::Manual);
     let workload = workload();
     let revision = workload.revision.clone();

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{Destination, Mirror, Split, Storage, Tag, Tagged};
 
-/// A request to a ledger.
+/// A request to a ledger, as the property test generates it.
 #[derive(Clone, Debug)]
 enum Ask {
     Apply { service: u8, numbers: Vec<u32>, replicas: u32 },
@@ -44,7 +44,7 @@ fn ask() -> impl Strategy<Value = Ask> {
     ]
 }
 
-/// The counts that a ledger should hold, written the plain way.
+/// The expected numbers of replicas, computed by a straightforward model.
 fn model(counts: &mut BTreeMap<RevisionName, u32>, ask: &Ask) {
     match ask {
         Ask::Apply { service: index, numbers, replicas } => {
@@ -99,7 +99,7 @@ proptest! {
 }
 
 #[test]
-fn a_revision_never_becomes_another() {
+fn an_existing_revision_cannot_change() {
     let (mut ledger, name) = (Ledger::new(), service(0));
     ledger.apply(desired(&name, &[1], 1)).unwrap();
     let mut changed = workload(&name, 1, 1);
@@ -110,7 +110,7 @@ fn a_revision_never_becomes_another() {
 }
 
 #[test]
-fn an_unknown_revision_is_answered_with_those_there_are() {
+fn the_error_for_an_unknown_revision_lists_the_known_ones() {
     let mut ledger = Ledger::new();
     let asked = service(1).revision(1).unwrap();
     let error = ledger.scale(&asked, 1).unwrap_err().to_string();
@@ -121,7 +121,7 @@ fn an_unknown_revision_is_answered_with_those_there_are() {
 }
 
 #[test]
-fn what_does_not_fit_together_is_refused() {
+fn inconsistent_services_and_routes_are_refused() {
     let (a, b) = (service(0), service(1));
     let route = |service: &ServiceName, number| {
         let split = Split::all(service.revision(number).unwrap());

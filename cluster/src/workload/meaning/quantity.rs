@@ -1,14 +1,14 @@
-//! Quantities of Kubernetes as whole numbers.
+//! Kubernetes quantities as whole numbers.
 
-/// Suffixes of powers of ten, and of two.
+/// Suffixes with their exponents of ten, and of two.
 const DECIMAL: [(&str, i32); 10] =
     [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
 const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
 
-/// Thousand-millionths in one, the smallest part that an API server keeps.
+/// Exponent of the smallest unit that an API server keeps: a nano is 10^-9.
 const NANO: i32 = 9;
 
-/// One form of all texts for this quantity; what is none stays as it is.
+/// Returns one form for all texts of the same quantity; any other text is returned unchanged.
 pub(super) fn exact(text: String) -> String {
     match nanos(&text) {
         Some(nanos) => format!("{nanos}n"),
@@ -16,7 +16,7 @@ pub(super) fn exact(text: String) -> String {
     }
 }
 
-/// The same form as [`exact`], rounded up to thousandths.
+/// The same as [`exact`], rounded up to thousandths.
 pub(super) fn in_thousandths(text: String) -> String {
     match nanos(&text) {
         Some(nanos) => format!("{}m", round_up(nanos, 1_000_000)),
@@ -24,7 +24,7 @@ pub(super) fn in_thousandths(text: String) -> String {
     }
 }
 
-/// A quantity in thousand-millionths, rounded up; none where the text is no quantity, or too long a number.
+/// Parses a quantity in nanos, rounded up; `None` if the text is not a quantity or the number is too long.
 fn nanos(text: &str) -> Option<i128> {
     let (sign, unsigned) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_stays() {
+    fn other_texts_are_unchanged() {
         for text in ["", ".", "Gi", "4GB", "1e", "1.2.3", "--1", "1e999999999", &"9".repeat(50)] {
             assert_eq!(exact(text.to_owned()), text);
         }
