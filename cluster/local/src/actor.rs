@@ -1,5 +1,5 @@
-//! The task that owns the cluster: it notes what is asked and what replicas send, starts and stops them,
-//! and publishes what runs. It never waits for a replica.
+//! The task that owns the cluster's state: it handles requests and replica events, starts and stops replicas, and
+//! publishes snapshots. It never waits for a replica.
 
 mod supervisor;
 
@@ -19,10 +19,11 @@ use crate::log::Printer;
 use crate::options::Options;
 use crate::replica::Event;
 
-/// Events that wait for the actor, and that it takes in before it publishes; more wait in the replicas' tasks.
+/// Capacity of the event channel, and the number of requests and events that the actor handles before it publishes a
+/// snapshot. A full channel makes the replicas' tasks wait.
 const BATCH: usize = 64;
 
-/// A request to the cluster, with where its reply goes.
+/// A request to the cluster, with the channel for its reply.
 #[derive(Debug)]
 pub(crate) enum Request {
     Apply(Box<Desired>, oneshot::Sender<Result<Applied, ClusterError>>),
@@ -31,7 +32,7 @@ pub(crate) enum Request {
     Stop(oneshot::Sender<()>),
 }
 
-/// Sends a reply, once what it says can be seen in the snapshot.
+/// Sends a reply. The actor calls it after publishing, so that the snapshot already shows the effect of the request.
 type Reply = Box<dyn FnOnce() + Send>;
 
 struct Actor {
@@ -44,11 +45,11 @@ struct Actor {
     supervisor: Supervisor,
     gateways: watch::Receiver<Arc<[Gateway]>>,
     snapshots: watch::Sender<Arc<Snapshot>>,
-    /// Set once it is to stop: where the replies go when it has.
+    /// Set while the cluster is stopping: channels for the replies, sent when every replica has ended.
     stopping: Option<Vec<oneshot::Sender<()>>>,
 }
 
-/// Starts the task. It ends, and its replicas with it, once no request can come any more.
+/// Starts the task. It ends, and its replicas with it, once every sender of requests is dropped.
 pub(crate) fn spawn(
     options: Options,
     printer: Printer,
@@ -84,7 +85,7 @@ impl Actor {
                 Some(event) = events.recv() => self.handle_event(event),
                 Ok(()) = self.gateways.changed() => {}
             }
-            // What came meanwhile is published together.
+            // Requests and events that arrived meanwhile are handled together and published in one snapshot.
             for _ in 0..BATCH {
                 match (requests.try_recv(), events.try_recv()) {
                     (Err(_), Err(_)) => break,
@@ -102,7 +103,7 @@ impl Actor {
         }
     }
 
-    /// Carries a request out; returns its reply unless that is sent later.
+    /// Handles a request. Returns its reply, or `None` if the reply is sent later.
     fn handle(&mut self, request: Request) -> Option<Reply> {
         match request {
             Request::Apply(desired, reply) => {
@@ -130,7 +131,7 @@ impl Actor {
 
     fn apply(&mut self, desired: Desired) -> Result<Applied, ClusterError> {
         if self.stopping.is_some() {
-            return Err(unavailable("it is shutting down".to_owned()));
+            return Err(unavailable("the cluster is shutting down".to_owned()));
         }
         let mut specs = Vec::new();
         for workload in desired.workloads() {
@@ -169,16 +170,16 @@ impl Actor {
         }
     }
 
-    /// Brings what runs of one service in line with what is desired.
+    /// Starts and stops replicas of one service until they match its desired state.
     fn reconcile(&mut self, service: &ServiceName) {
         self.ledger.refresh_service(service, &mut self.revisions);
         let all = RevisionName::all_of(service);
         for (name, revision) in self.revisions.range_mut(all.clone()) {
             if let Some(spec) = self.specs.get(name) {
-                follow(spec, revision, &mut self.supervisor);
+                reconcile_revision(spec, revision, &mut self.supervisor);
             }
         }
-        // A revision that was removed may have had no replica left to wait for.
+        // A removed revision may have no replica left to wait for; refreshing again removes it now.
         self.ledger.refresh_service(service, &mut self.revisions);
         let specs = self.specs.range(all).map(|(name, _)| name.clone());
         let removed = specs.filter(|name| !self.revisions.contains_key(name));
@@ -187,7 +188,8 @@ impl Actor {
         }
     }
 
-    /// Publishes what runs, if it is not what was published. Only these services have changed.
+    /// Publishes a snapshot if it differs from the last one. `changed` lists the only services whose revisions may
+    /// differ.
     fn publish(&mut self, changed: &BTreeSet<ServiceName>) {
         let last = self.snapshots.borrow().clone();
         let gateways = self.gateways.borrow_and_update().clone();
@@ -220,8 +222,8 @@ impl Actor {
     }
 }
 
-/// Starts and stops replicas of a revision until it has as many as desired. One that has stays the same value.
-fn follow(spec: &Arc<LaunchSpec>, revision: &mut Arc<Revision>, supervisor: &mut Supervisor) {
+/// Starts and stops replicas of a revision until it has the desired number. An unchanged revision keeps its pointer.
+fn reconcile_revision(spec: &Arc<LaunchSpec>, revision: &mut Arc<Revision>, supervisor: &mut Supervisor) {
     let mut next = Revision::clone(revision);
     next.ready_call = spec.ready_call();
     next.ignored_fields.clone_from(&spec.ignored_fields);
@@ -231,7 +233,7 @@ fn follow(spec: &Arc<LaunchSpec>, revision: &mut Arc<Revision>, supervisor: &mut
     }
 }
 
-/// Sends a value to whoever waits for it; a caller that has left gets none.
+/// Sends a reply. The error is ignored: a caller that has stopped waiting needs no reply.
 fn send<T>(reply: oneshot::Sender<T>, value: T) {
     let _ = reply.send(value);
 }

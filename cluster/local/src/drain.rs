@@ -1,13 +1,13 @@
-//! Waits until no gateway has a request at a replica that is about to end.
+//! Draining: waiting until no gateway has a request at a terminating replica.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 use weir_cluster::{LatestReports, RevisionName, replica_loads};
 
-/// Returns once a report that is newer than this call shows no request at the replica, or no gateway is left. The
-/// snapshot must show already that the replica ends, so that no gateway sends it anything new. Without a deadline: the
-/// caller has one.
+/// Returns once a report newer than this call shows no request at the replica, or no gateway is left. The snapshot must
+/// already show the replica as terminating, so that no gateway sends it new requests. The wait has no deadline; the
+/// caller sets one.
 pub(crate) async fn drained(mut reports: watch::Receiver<Arc<LatestReports>>, revision: &RevisionName, replica: &str) {
     if reports.borrow_and_update().is_empty() {
         return;
@@ -34,7 +34,7 @@ mod tests {
         service.revision(1).unwrap()
     }
 
-    /// A report of requests at this replica.
+    /// Creates a report with one request at this replica.
     fn report(replica: &str) -> Report {
         let load = ReplicaLoad { streams: 0, requests: 1 };
         let activity = Activity { replica_loads: [(replica.into(), load)].into(), ..Activity::default() };
@@ -49,7 +49,7 @@ mod tests {
             serving: std::net::SocketAddr::from(([127, 0, 0, 1], 80)).into(),
             admin: None,
         });
-        // An old report may be of a time when the gateway still sent requests there.
+        // A report from before the call may predate requests that the gateway sent to the replica.
         membership.publish(report("other"));
         let revision = revision();
         let mut waiting = pin!(drained(gateways.watch(), &revision, "one"));

@@ -1,10 +1,10 @@
-//! `$(NAME)` in commands, arguments and variables, as Kubernetes expands it.
+//! Expansion of `$(NAME)` in commands, arguments and variables, as in Kubernetes.
 
 #[cfg(test)]
 mod tests;
 
-/// Replaces each `$(NAME)` that `lookup` knows. One it does not know stays as it is; `$$` is a dollar
-/// that begins nothing, so `$$(NAME)` becomes `$(NAME)`.
+/// Replaces each `$(NAME)` that `lookup` knows. An unknown reference is left unchanged; `$$` is an escaped dollar sign,
+/// so `$$(NAME)` becomes `$(NAME)`.
 pub(crate) fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -24,7 +24,7 @@ pub(crate) fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Str
     out
 }
 
-/// Whether a text uses a variable: as `$(NAME)`, or for a shell as `$NAME` or `${NAME}`.
+/// Returns true if a text uses the variable `name`: as `$(NAME)`, or, for a shell, as `$NAME` or `${NAME}`.
 pub(crate) fn mentions(text: &str, name: &str) -> bool {
     let ends = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
     text.match_indices('$').any(|(at, _)| {
@@ -42,7 +42,7 @@ enum Piece<'a> {
     Name(&'a str),
 }
 
-/// Reads what a text that begins with a dollar begins with.
+/// Parses the reference, escape or plain dollar sign at the beginning of `text`. Returns it and the remaining text.
 fn reference(text: &str) -> (Piece<'_>, &str) {
     if let Some(after) = text.strip_prefix("$$") {
         return (Piece::Text("$"), after);

@@ -1,4 +1,4 @@
-//! The command, environment and probes with which a pod's container runs as a process.
+//! Launch specification: command, environment, ports and probes of the process that runs a pod's container.
 
 mod command;
 mod pod;
@@ -21,35 +21,35 @@ use crate::probe::{Probe, ServerKind};
 use crate::program;
 use crate::storage::{ModelFiles, Origin};
 
-/// The time from SIGTERM to SIGKILL where a pod does not say: Kubernetes' default.
+/// Default time from SIGTERM to SIGKILL, the same as in Kubernetes.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// The time from leaving the snapshot to SIGTERM where a pod does not say: gateways in this process hear
-/// of it within a millisecond, and what they send until then should still be taken.
+/// Default time from leaving the snapshot to SIGTERM. Gateways in this process see the new snapshot within a
+/// millisecond, and the replica should still accept the requests they send until then.
 const PRE_STOP_DELAY: Duration = Duration::from_millis(200);
 
-/// Text that names the replicas which a command on fixed ports cannot have.
+/// Entry in the ignored fields: a command on fixed ports can have only one replica.
 const BEYOND_ONE: &str = "replicas beyond one, as the command uses neither $(PORT) nor $(GRPC_PORT)";
 
-/// A revision's command, decided but for its ports.
+/// Everything needed to start a revision's process, except the ports of the run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LaunchSpec {
-    /// The program and its arguments, not expanded yet.
+    /// The program and its arguments, before expansion of `$(NAME)`.
     words: Vec<String>,
-    /// The container's own variables, not expanded yet, in order: later ones may use earlier ones.
+    /// The container's own variables, before expansion and in order: later ones may refer to earlier ones.
     env: Vec<(String, String)>,
-    /// Environment that the command inherits.
+    /// Environment that the process inherits.
     inherited: Arc<BTreeMap<String, String>>,
-    /// Its working directory; unset: ours.
+    /// Working directory of the process; `None` is Weir's own.
     pub(crate) directory: Option<PathBuf>,
-    /// Models that it needs.
+    /// Models that the process needs.
     pub(crate) models: Vec<ModelFiles>,
-    /// Bounds of their downloads.
+    /// Limits for downloads of the models.
     pub(crate) fetch: Limits,
     pub(crate) ports: PortPlan,
     pub(crate) server: ServerKind,
     pub(crate) probe: Probe,
-    /// The probe that finds a replica that hangs; `None` where the pod has none.
+    /// The probe that detects a hung replica; `None` if the replica has no liveness probe.
     pub(crate) liveness: Option<Probe>,
     /// Fields of the pod that have no effect on a process.
     pub(crate) ignored_fields: Vec<&'static str>,
@@ -59,23 +59,23 @@ pub(crate) struct LaunchSpec {
     pub(crate) grace: Duration,
 }
 
-/// What can be said of a workload that could run here, before it does.
+/// Findings about a workload before any of its processes starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inspection {
     /// Fields of the pod that have no effect on a process.
     pub ignored_fields: Vec<&'static str>,
-    /// What is not where it should be, a sentence each: models, the program, its directory.
+    /// Missing models, program or working directory, one sentence each.
     pub missing: Vec<String>,
-    /// Paths of models on this machine that Weir's own runtime would load.
+    /// Local paths of models that Weir's own runtime would load.
     pub models: Vec<PathBuf>,
-    /// Ports at which the command always listens, so that no other server can.
+    /// Fixed ports of the command, which no other server can use meanwhile.
     pub fixed_ports: Vec<u16>,
 }
 
-/// Inspects a workload. Nothing is started.
+/// Inspects a workload without starting a process.
 ///
 /// # Errors
-/// [`ClusterError::Refused`] when its pod or its storage needs what a process cannot have.
+/// [`ClusterError::Refused`] when the pod or its storage needs something that a local process cannot have.
 pub fn inspect(workload: &Workload, options: &Options) -> Result<Inspection, ClusterError> {
     let spec = LaunchSpec::of(workload, options)?;
     let mut missing: Vec<_> = spec.models.iter().filter_map(ModelFiles::missing).collect();
@@ -95,10 +95,10 @@ pub fn inspect(workload: &Workload, options: &Options) -> Result<Inspection, Clu
 }
 
 impl LaunchSpec {
-    /// Reads a workload.
+    /// Creates the launch specification of a workload.
     ///
     /// # Errors
-    /// [`ClusterError::Refused`], naming the revision, when its pod needs what a process cannot have.
+    /// [`ClusterError::Refused`], naming the revision, when the pod needs something that a local process cannot have.
     pub(crate) fn of(workload: &Workload, options: &Options) -> Result<Self, ClusterError> {
         let revision = &workload.revision;
         let refused = |reason: String| ClusterError::refused(revision, reason);
@@ -145,10 +145,10 @@ impl LaunchSpec {
         })
     }
 
-    /// The program of a command, as a shell finds it from the working directory.
+    /// Finds the program of a command, as a shell does from the working directory.
     ///
     /// # Errors
-    /// A sentence that names what is not there.
+    /// A sentence that names the missing program or directory.
     pub(crate) fn program(&self, command: &Invocation) -> Result<PathBuf, String> {
         let directory = self.directory.as_deref();
         if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
@@ -158,7 +158,8 @@ impl LaunchSpec {
         program::find(&command.program, directory, search)
     }
 
-    /// A sentence about a program or directory that is not there; `None` for what comes with a download.
+    /// Returns a sentence about a missing program or directory; `None` if nothing is missing or the path is part of a
+    /// download.
     fn missing_program(&self) -> Option<String> {
         let command = self.invocation(Ports { http: None, grpc: None });
         let mut paths = self.directory.iter().map(PathBuf::as_path);
@@ -174,25 +175,25 @@ impl LaunchSpec {
         models.any(|model| model.origin == Origin::Remote && path.starts_with(&model.path))
     }
 
-    /// True if the command runs Weir's own runtime.
+    /// Returns true if the command runs Weir's own runtime.
     fn runs_weir(&self, options: &Options) -> bool {
         let runtime = options.runtime.as_ref();
         runtime.is_some_and(|path| self.words.first() == Some(&path.display().to_string()))
     }
 
-    /// True if Weir's own runtime runs in the mode that exits at its start when there is no model.
+    /// Returns true if Weir's own runtime runs in the mode in which it exits at startup when there is no model.
     fn needs_model(&self) -> bool {
         let mut words = self.words.iter();
         !words.any(|word| word.starts_with("--model-control-mode"))
     }
 
-    /// The way in which a replica is found ready.
+    /// Returns the call by which a replica is found ready.
     pub(crate) fn ready_call(&self) -> ReadyCall {
         if self.probe.is_v2() { ReadyCall::V2 } else { ReadyCall::Platform }
     }
 }
 
-/// True if its manifest asks for more than one replica, or allows them by a number.
+/// Returns true if the manifest requests more than one replica, or allows more than one by an explicit maximum.
 fn allows_several(workload: &Workload) -> bool {
     let policy = workload.scaling.as_ref();
     let most = policy.map_or(0, |policy| policy.min.max(policy.max.unwrap_or(0)));

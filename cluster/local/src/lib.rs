@@ -1,16 +1,15 @@
-//! The cluster on this machine: each replica is a child process, and models are files of this machine or
-//! downloaded to it.
+//! The cluster on this machine: each replica is a child process, and models are local or downloaded files.
 //!
 //! ```text
 //!   Local (handle) ─Request─► actor ──starts, stops──► replica task ──► sh ──exec──► the command
 //!                             │  ◄──────Event──────────┘   probe, backoff     │
 //!                             ▼                            logs               └─ watcher: kills the
-//!                      watch<Snapshot>                                           group when we die
+//!                      watch<Snapshot>                                           group when Weir dies
 //! ```
 //!
-//! What a pod means for a process is decided once, in `launch_spec`; how a replica lives, in `lifecycle`; which
-//! replicas start and stop, in `reconcile`. These read no clock and touch nothing. The replica's task and
-//! the actor do what they say.
+//! Three modules decide without a clock and without side effects: `launch_spec` turns a pod into a process, `lifecycle`
+//! tracks a replica's phase, and `reconcile` chooses the replicas to start and stop. The replica's task and the actor
+//! carry these decisions out.
 
 mod actor;
 mod drain;

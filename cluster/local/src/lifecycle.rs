@@ -1,5 +1,5 @@
-//! The lifecycle of a replica: its phase, and when it is started and probed again. A value; time is an argument,
-//! counted from any moment.
+//! The lifecycle of a replica as a pure state machine: its phase, and the times of its next start and probe. Time is an
+//! argument, counted from any origin.
 
 pub(crate) mod liveness;
 #[cfg(test)]
@@ -9,31 +9,31 @@ use std::time::Duration;
 
 use weir_cluster::Phase;
 
-/// Time between two probes of a replica that is not ready: a model that is loaded should not wait for us.
+/// Time between two probes of a replica that is not ready; short, so that a loaded model serves without delay.
 const UNREADY_PERIOD: Duration = Duration::from_millis(50);
 
-/// Time between two probes of one that is: a crash is seen at once without them, so they only find hangs.
+/// Time between two probes of a ready replica. A crash is noticed at once without probes, so these only detect hangs.
 const READY_PERIOD: Duration = Duration::from_secs(1);
 
-/// Wait after the first failed run in a row; it doubles with each.
+/// Delay before a restart after the first failed run in a row; it doubles with each further one.
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
 
-/// Longest wait: a person who corrects a file or frees memory should see the effect soon.
+/// Longest delay before a restart: a user who corrects a file or frees memory should see the effect soon.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 
-/// A run that was ready for so long was a success: what ended it was no failure to start, and the next
-/// run begins at once.
+/// A run that was ready for this long counts as a success: its end is not a failed start, and the next run begins at
+/// once.
 const STABLE_AFTER: Duration = Duration::from_secs(2);
 
-/// Failed runs in a row from which on it is a crash loop.
+/// Number of failed runs in a row that counts as a crash loop.
 const CRASH_LOOP: u32 = 2;
 
-/// State of one replica over its runs.
+/// State of one replica across its runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lifecycle {
     phase: Phase,
     starts: u32,
-    /// Runs in a row that were no success.
+    /// Number of failed runs in a row.
     failed_runs: u32,
     /// Probes in a row that failed while the replica was ready.
     failed_probes: u32,
@@ -52,8 +52,8 @@ pub(crate) enum ProbeResult {
 }
 
 impl Lifecycle {
-    /// A replica that is not started yet. So many failed probes in a row, `failure_period` apart, make it unready once it
-    /// is ready.
+    /// Creates the lifecycle of a replica that is not started yet. `failure_threshold` failed probes in a row,
+    /// `failure_period` apart, make a ready replica unready.
     pub(crate) fn new(failure_threshold: u32, failure_period: Duration) -> Self {
         Self {
             phase: Phase::Pending,
@@ -75,12 +75,12 @@ impl Lifecycle {
         self.starts.saturating_sub(1)
     }
 
-    /// Whether it is in a crash loop.
+    /// Returns true if the replica is in a crash loop.
     pub(crate) fn is_crash_loop(&self) -> bool {
         self.failed_runs >= CRASH_LOOP
     }
 
-    /// Notes that a run began.
+    /// Records the beginning of a run.
     pub(crate) fn started(&mut self) {
         self.phase = Phase::Starting;
         self.starts = self.starts.saturating_add(1);
@@ -88,7 +88,7 @@ impl Lifecycle {
         self.ready_since = None;
     }
 
-    /// Notes the result of a readiness probe.
+    /// Records the result of a readiness probe.
     pub(crate) fn probed(&mut self, result: ProbeResult, now: Duration) {
         match (result, self.phase) {
             (ProbeResult::Success, Phase::Starting | Phase::Unready | Phase::Ready) => {
@@ -107,7 +107,7 @@ impl Lifecycle {
         }
     }
 
-    /// Notes that its process ended by itself or could not be started. Returns the wait until the next start.
+    /// Records that the process exited by itself or could not be started. Returns the delay until the next start.
     pub(crate) fn ended(&mut self, now: Duration) -> Duration {
         let ready_for = self.ready_since.map(|since| now.saturating_sub(since));
         self.failed_runs = match ready_for {
@@ -119,17 +119,17 @@ impl Lifecycle {
         backoff(self.failed_runs)
     }
 
-    /// Notes that it hangs and is about to be ended: no request should go there.
+    /// Records that the replica hangs and is about to be killed, so that it gets no more requests.
     pub(crate) fn hung(&mut self) {
         self.phase = Phase::Unready;
     }
 
-    /// Notes that it is to be stopped.
+    /// Records that the replica is being stopped.
     pub(crate) fn stopping(&mut self) {
         self.phase = Phase::Terminating;
     }
 
-    /// Time until the next probe.
+    /// Returns the time until the next probe.
     pub(crate) fn next_probe(&self) -> Duration {
         match self.phase {
             Phase::Ready if self.failed_probes == 0 => READY_PERIOD,
@@ -139,7 +139,7 @@ impl Lifecycle {
     }
 }
 
-/// The wait after so many failed runs in a row.
+/// Returns the delay after this many failed runs in a row.
 fn backoff(failed_runs: u32) -> Duration {
     match failed_runs.checked_sub(1) {
         None => Duration::ZERO,

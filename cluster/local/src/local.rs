@@ -1,4 +1,4 @@
-//! The cluster on this machine, as a handle.
+//! Handle to the cluster on this machine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use crate::error::unavailable;
 use crate::log::Printer;
 use crate::options::Options;
 
-/// Requests that wait for the actor, which answers within microseconds; more wait in their callers.
+/// Capacity of the request channel; callers wait when it is full. The actor handles a request within microseconds.
 const WAITING: usize = 16;
 
-/// The cluster on this machine. Clones share it; when the last is dropped, every replica is killed at
-/// once. [`Local::stop`] lets them finish.
+/// The cluster on this machine. Clones share it; dropping the last one kills every replica at once. [`Local::stop`]
+/// lets replicas finish their requests.
 #[derive(Clone, Debug)]
 pub struct Local {
     requests: mpsc::Sender<Request>,
@@ -29,10 +29,10 @@ pub struct Local {
 }
 
 impl Local {
-    /// An empty cluster. Must be called within a tokio runtime, on which it lives.
+    /// Starts an empty cluster. Must be called within the tokio runtime on which the cluster will run.
     ///
     /// # Errors
-    /// [`ClusterError::Unavailable`] when the directory of the logs, or their thread, cannot be made.
+    /// [`ClusterError::Unavailable`] when the log directory or the logging thread cannot be created.
     pub fn start(options: Options) -> Result<Self, ClusterError> {
         let logs = options.logs();
         let made = std::fs::create_dir_all(&logs).and_then(|()| Printer::start());
@@ -46,17 +46,16 @@ impl Local {
         Ok(Self { requests, snapshots, gateways, leases: Leases::new() })
     }
 
-    /// The gateways in this process: each joins as one.
+    /// The gateways in this process; a gateway joins here.
     #[must_use]
     pub fn gateways(&self) -> &Gateways {
         &self.gateways
     }
 
-    /// Stops every replica as a scale-down does, and waits until they have ended. Nothing can be applied
-    /// afterwards.
+    /// Stops every replica as a scale-in does, and waits until all have ended. Nothing can be applied afterwards.
     ///
     /// # Errors
-    /// [`ClusterError::Unavailable`] when some still run after `timeout`; they are killed with the last clone.
+    /// [`ClusterError::Unavailable`] when replicas still run after `timeout`; dropping the last clone kills them.
     pub async fn stop(&self, timeout: Duration) -> Result<(), ClusterError> {
         let stopped = self.request(Request::Stop);
         match tokio::time::timeout(timeout, stopped).await {
@@ -66,7 +65,7 @@ impl Local {
     }
 
     async fn request<T>(&self, make: impl FnOnce(oneshot::Sender<T>) -> Request) -> Result<T, ClusterError> {
-        let stopped = || unavailable("it has stopped".to_owned());
+        let stopped = || unavailable("the cluster has stopped".to_owned());
         let (reply, replied) = oneshot::channel();
         self.requests.send(make(reply)).await.map_err(|_| stopped())?;
         replied.await.map_err(|_| stopped())

@@ -1,4 +1,4 @@
-//! Logs of replicas: to our standard error, each line with the replica's name, and to a file each.
+//! Logs of replicas: each line goes to the replica's log file and, with the replica's name, to Weir's standard error.
 
 mod ended;
 mod last_lines;
@@ -19,11 +19,11 @@ use self::last_lines::LastLines;
 use self::lines::Lines;
 pub(crate) use self::printer::Printer;
 
-/// The size at which a file becomes `.1` and another begins: two of them per replica keep a day of
-/// ordinary logs, and a replica that floods fills no disk.
+/// Size at which a log file is renamed to `.1` and a new one begins. Two files per replica hold a day of ordinary logs,
+/// and a replica that floods its log cannot fill the disk.
 const MAX_FILE: u64 = 4 << 20;
 
-/// One replica's log; clones share it. It goes on over restarts.
+/// The log of one replica, across its restarts. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Log(Arc<Mutex<LogState>>);
 
@@ -32,26 +32,27 @@ struct LogState {
     name: Arc<str>,
     printer: Printer,
     path: PathBuf,
-    /// None after writing failed: a full disk must not end a replica. It is opened again for the next line.
+    /// `None` after a failed write: a full disk must not end a replica. The file is opened again for the next line.
     file: Option<File>,
     written: u64,
     last: LastLines,
     echo: Echo,
 }
 
-/// Output of a replica's lines to standard error, beside its log.
+/// Output of a replica's lines to standard error, in addition to its log file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Echo {
     On,
-    /// They are in the file only: the runs before failed, and most print the same.
+    /// Lines go to the file only: earlier runs failed, and most repeat the same lines.
     Off,
 }
 
 impl Log {
-    /// An empty log in `folder`; one of that name is replaced, and what was before its lines goes.
+    /// Creates an empty log file in `folder`. It replaces a file of that name and deletes the corresponding rotated
+    /// file.
     pub(crate) fn new(folder: &Path, name: Arc<str>, printer: Printer) -> Self {
         let path = folder.join(format!("{name}.log"));
-        // Most logs have none.
+        // Most logs have no rotated file, so the error is ignored.
         let _ = std::fs::remove_file(path.with_extension(ROTATED));
         Self(Arc::new(Mutex::new(LogState {
             file: File::create(&path).ok(),
@@ -64,7 +65,7 @@ impl Log {
         })))
     }
 
-    /// Takes lines until the stream ends.
+    /// Reads and logs lines until the stream ends.
     pub(crate) async fn follow(self, stream: impl AsyncRead + Unpin) {
         let mut lines = Lines::new(stream);
         while let Some(line) = lines.next().await {
@@ -77,27 +78,27 @@ impl Log {
         }
     }
 
-    /// The last lines of this run, joined to one; empty if there are none.
+    /// Returns the last lines of this run, joined into one; empty if there are none.
     pub(crate) fn last_lines(&self) -> String {
         self.0.lock().last.joined()
     }
 
-    /// Path of its file.
+    /// Path of the log file.
     pub(crate) fn path(&self) -> PathBuf {
         self.0.lock().path.clone()
     }
 
-    /// Begins a run: what was printed before does not explain its end.
+    /// Begins a run: forgets the last lines of earlier runs, which would not explain the end of this one.
     pub(crate) fn begin_run(&self) {
         self.0.lock().last.clear();
     }
 
-    /// Sets where lines go from now on, and says so once where they go to the file only.
+    /// Turns the echo to standard error on or off, and prints a notice when it is turned off.
     pub(crate) fn set_echo(&self, echo: Echo) {
         let mut state = self.0.lock();
         if state.echo == Echo::On && echo == Echo::Off {
             let path = state.path.display();
-            let line = format!("... ends again and again: its further lines are in {path} only");
+            let line = format!("... crash loop: further lines go to {path} only");
             state.printer.line(&state.name, &line);
         }
         state.echo = echo;
@@ -150,12 +151,12 @@ mod tests {
     }
 
     #[test]
-    fn a_log_goes_on_once_it_can_be_written_again() {
+    fn a_log_continues_once_it_can_be_written_again() {
         let (folder, log) = log();
         let path = folder.path().join("digits-0.log");
         let mut state = log.0.lock();
         state.keep("one");
-        // Nothing can be written to it, as to a full disk.
+        // The file is opened read-only, so that writing fails as on a full disk.
         state.file = Some(File::open(&path).unwrap());
         state.keep("lost");
         state.keep("two");
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_of_an_earlier_run_is_replaced_with_what_was_rotated_out_of_it() {
+    fn a_log_of_an_earlier_run_is_replaced_and_its_rotated_file_deleted() {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str| folder.path().join(name);
         std::fs::write(file("digits-0.log"), "old").unwrap();

@@ -9,25 +9,25 @@ use weir_fetch::Limits;
 /// Options of the cluster, set once at the start.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The program that serves where a pod names Weir's own runtime. Without one, such pods are refused.
+    /// Path of `weir-runtime`, which serves pods that name Weir's own runtime. Without it, such pods are refused.
     pub runtime: Option<PathBuf>,
-    /// Where logs are kept, in `logs/`, and downloaded models, in `models/`. Made if it is missing.
+    /// Directory of logs, in `logs/`, and downloaded models, in `models/`. Created if it is missing.
     pub state_dir: PathBuf,
-    /// The environment that every command inherits, `PATH` included: a laptop's commands need what the
-    /// user's shell has set. A container's own variables win over it.
+    /// Environment that every command inherits, `PATH` included: local commands need the variables of the user's shell.
+    /// A container's own variables take precedence.
     pub environment: Arc<BTreeMap<String, String>>,
-    /// Bounds of each download of a model.
+    /// Limits for each download of a model.
     pub fetch: Limits,
-    /// Whether containers that ask for a GPU find one.
+    /// Presence of a GPU for containers that request one.
     pub gpu: Gpu,
 }
 
-/// Whether this machine has a GPU.
+/// Presence of a GPU in this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gpu {
-    /// It has none that a program could use.
+    /// The machine has no usable GPU.
     Absent,
-    /// It has one at least.
+    /// The machine has at least one GPU.
     Present,
 }
 
@@ -35,7 +35,7 @@ pub enum Gpu {
 const GPUS: &str = "/proc/driver/nvidia/gpus";
 
 impl Gpu {
-    /// Finds out whether the driver lists a GPU.
+    /// Returns `Present` if NVIDIA's driver lists a GPU.
     #[must_use]
     pub fn detect() -> Self {
         let listed = std::fs::read_dir(GPUS).map(|mut gpus| gpus.next().is_some());
@@ -44,13 +44,13 @@ impl Gpu {
 }
 
 impl Options {
-    /// The directory of the logs: `REPLICA.log`, and `REPLICA.log.1` for what came before.
+    /// Log directory: `REPLICA.log`, and `REPLICA.log.1` for the rotated lines before it.
     #[must_use]
     pub fn logs(&self) -> PathBuf {
         self.state_dir.join("logs")
     }
 
-    /// The directory of downloaded models, one directory for each address.
+    /// Directory of downloaded models, one subdirectory per URI.
     #[must_use]
     pub fn models(&self) -> PathBuf {
         self.state_dir.join("models")

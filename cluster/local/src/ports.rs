@@ -1,4 +1,4 @@
-//! The ports on which a replica serves.
+//! The ports of a replica.
 
 mod pool;
 
@@ -12,27 +12,27 @@ use crate::names::{GRPC_PORT, PORT};
 use pool::PortLease;
 pub(crate) use pool::PortPool;
 
-/// The ports that a command serves on, before free ones are chosen.
+/// Ports of a command, before free ones are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PortPlan {
-    /// It serves HTTP on `$(PORT)` and gRPC on `$(GRPC_PORT)`: each replica gets free ones.
+    /// The command serves HTTP on `$(PORT)` and gRPC on `$(GRPC_PORT)`; each run gets free ports.
     Two,
-    /// It serves both on `$(PORT)`.
+    /// The command serves both protocols on `$(PORT)`.
     One,
-    /// It serves gRPC only, on `$(GRPC_PORT)`.
+    /// The command serves only gRPC, on `$(GRPC_PORT)`.
     Grpc,
-    /// It uses neither, so it serves where it always does: there can be one replica.
+    /// The command uses neither variable, so it always listens on these ports and can have only one replica.
     Fixed(ContainerPorts),
 }
 
-/// The ports of one run, until it is dropped.
+/// Ports leased for one run; dropping this value releases them.
 #[derive(Debug)]
 pub(crate) struct LeasedPorts {
     pub(crate) ports: Ports,
     _leases: Vec<PortLease>,
 }
 
-/// The ports of one run of a replica.
+/// Ports of one run of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ports {
     pub(crate) http: Option<u16>,
@@ -40,8 +40,8 @@ pub(crate) struct Ports {
 }
 
 impl PortPlan {
-    /// Reads a command: its words and the values of its own variables. `declared` is where it serves if
-    /// it uses no variable.
+    /// Determines the ports from a command's words and the values of its own variables. `declared` applies if the
+    /// command uses neither port variable.
     pub(crate) fn of(words: &[String], env: &[(String, String)], declared: ContainerPorts) -> Result<Self, String> {
         let own: BTreeMap<_, _> = env.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         let values = own.values().copied();
@@ -58,7 +58,7 @@ impl PortPlan {
         })
     }
 
-    /// The most replicas at once.
+    /// Maximum number of concurrent replicas.
     pub(crate) fn max_replicas(self) -> usize {
         match self {
             Self::Two | Self::One | Self::Grpc => usize::MAX,
@@ -66,7 +66,7 @@ impl PortPlan {
         }
     }
 
-    /// The ports that each run listens on.
+    /// Returns the fixed ports, on which every run listens; empty if each run gets free ones.
     pub(crate) fn fixed(self) -> Vec<u16> {
         match self {
             Self::Two | Self::One | Self::Grpc => Vec::new(),
@@ -77,11 +77,11 @@ impl PortPlan {
         }
     }
 
-    /// Ports for the next run. Free ones are free now; a stranger who takes one before the command does
-    /// makes it end, and the next run gets others.
+    /// Leases ports for the next run. A free port may still be taken by another process before the command listens on
+    /// it; the command then exits, and the next run gets other ports.
     ///
     /// # Errors
-    /// A clause: a fixed one is taken, or none is free.
+    /// A clause: a fixed port is in use, or no port is free.
     pub(crate) fn assign(self, pool: &PortPool) -> Result<LeasedPorts, String> {
         let (http, grpc) = match self {
             Self::Two => (Some(pool.any()?), Some(pool.any()?)),
@@ -108,14 +108,14 @@ impl Ports {
         Self { http, grpc }
     }
 
-    /// Addresses at which they are reached.
+    /// Returns the addresses of the ports on this machine.
     pub(crate) fn endpoints(self) -> Endpoints {
         let here = |port: u16| Address::from(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
         Endpoints { http: self.http.map(here), grpc: self.grpc.map(here) }
     }
 }
 
-/// Whether the container sets the variable itself, and not just to our own value.
+/// Returns true if the container sets the variable itself, to something other than Weir's value.
 fn is_set(own: &BTreeMap<&str, &str>, name: &str) -> bool {
     own.get(name).is_some_and(|value| !mentions(value, name))
 }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn others_have_one_replica_where_they_always_serve() {
+    fn a_command_on_fixed_ports_has_one_replica() {
         assert_eq!(plan(&["serve"], &[]), Ok(fixed(5000)));
         assert_eq!(plan(&["serve", "$(PORT)"], &[("PORT", "7")]), Ok(fixed(7)));
         assert_eq!(fixed(1).max_replicas(), 1);

@@ -11,39 +11,39 @@ use k8s_openapi::api::core::v1::{Container, ContainerPort, Probe as PodProbe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use weir_cluster::{Address, ContainerPorts, Endpoints};
 
-/// Time between two failed probes of a ready replica where Weir chooses the probe: its runtime, and the servers that have
-/// no probe of their own, answer at once or not at all.
+/// Time between two failed probes of a ready replica if the pod has no readiness probe of its own. Weir's runtime and
+/// other servers probed by Weir answer at once or not at all.
 const OWN_PERIOD: Duration = Duration::from_millis(50);
 
-/// Time between two probes where a pod's own probe does not say: Kubernetes' default.
+/// Default period of a pod's own probe, the same as in Kubernetes.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Time for one probe where a pod does not say: Kubernetes' default.
+/// Default timeout of one probe, the same as in Kubernetes.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Failed probes in a row that make a ready replica unready, where a pod does not say: Kubernetes' default.
+/// Default number of failed probes in a row that make a ready replica unready, the same as in Kubernetes.
 const FAILURE_THRESHOLD: u32 = 3;
 
-/// The V2 ready call.
+/// Path of the V2 ready call.
 const V2_READY: &str = "/v2/health/ready";
 
-/// One kind of probe of a replica.
+/// A readiness or liveness probe of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Probe {
     handler: ProbeHandler,
     endpoint: EndpointKind,
     pub(crate) timeout: Duration,
-    /// Time between two probes in a row that count as failures.
+    /// Time between two consecutive failed probes.
     pub(crate) period: Duration,
     pub(crate) failure_threshold: u32,
 }
 
-/// A successful answer to a probe.
+/// Result of a successful probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Success {
-    /// The server does what is probed.
+    /// The server answered the call.
     Answered,
-    /// The server answers and has no such call, so that whether it listens is all that can be found out.
+    /// The server answers 404 to the V2 ready call: it listens, and more cannot be determined.
     NoSuchCall,
 }
 
@@ -52,25 +52,25 @@ pub(crate) enum Success {
 pub(crate) enum ServerKind {
     /// Weir's own runtime, `weir-runtime`.
     Weir,
-    /// Any server other than ours.
+    /// Any server other than Weir's runtime.
     Foreign,
 }
 
 /// The check that a probe makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ProbeHandler {
-    /// The V2 ready call.
+    /// The V2 ready call must succeed.
     V2,
-    /// The V2 ready call of a foreign server: 404 says that it answers and knows no such call, and more
-    /// cannot be found out.
+    /// The V2 ready call must succeed or return 404: a foreign server that answers 404 listens but does not implement
+    /// the call, and more cannot be determined.
     V2OrNotFound,
-    /// GET of this path.
+    /// A GET of this path must succeed.
     HttpGet(String),
-    /// Whether a connection is accepted.
+    /// A connection must be accepted.
     TcpConnect,
 }
 
-/// The endpoint of a replica that is probed.
+/// Endpoint of the replica that is probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EndpointKind {
     Http,
@@ -78,8 +78,8 @@ enum EndpointKind {
 }
 
 impl Probe {
-    /// The container's readiness probe, with its times, else the V2 ready call. Weir's own runtime is probed by V2 whatever
-    /// the pod says: it knows best.
+    /// Returns the container's readiness probe with its times, or the V2 ready call by default. Weir's own runtime is
+    /// always probed by the V2 call, which is more precise than any probe of the pod.
     pub(crate) fn of(container: &Container, server: ServerKind) -> Result<Self, String> {
         let v2 = |handler| Self {
             handler,
@@ -113,7 +113,7 @@ impl Probe {
         })
     }
 
-    /// Whether the V2 ready call gives the same result.
+    /// Returns true if the probe is equivalent to the V2 ready call.
     pub(crate) fn is_v2(&self) -> bool {
         match &self.handler {
             ProbeHandler::V2 => true,
@@ -122,7 +122,7 @@ impl Probe {
         }
     }
 
-    /// Probes the replica. The error is a clause that says how it failed.
+    /// Runs the probe once. The error is a clause that says how the probe failed.
     pub(crate) async fn run(&self, endpoints: &Endpoints) -> Result<Success, String> {
         let probing = async {
             match self.target(endpoints)? {
@@ -137,7 +137,7 @@ impl Probe {
         self.in_time(probing).await
     }
 
-    /// Connects to the replica's probed port, whatever the probe calls there.
+    /// Connects to the probed port without making the probe's call.
     pub(crate) async fn connect(&self, endpoints: &Endpoints) -> Result<(), String> {
         let (_, address) = self.target(endpoints)?;
         let connecting = async { client::connect(address).await.map(drop) };
@@ -151,7 +151,8 @@ impl Probe {
         }
     }
 
-    /// Address to probe, and the path of a GET. A replica that serves gRPC only is probed by a connection.
+    /// Returns the address to probe and the path of the GET. A replica that serves only gRPC is probed by a connection,
+    /// without a path.
     fn target<'a>(&'a self, endpoints: &'a Endpoints) -> Result<(Option<&'a str>, &'a Address), String> {
         let path = match &self.handler {
             ProbeHandler::V2 | ProbeHandler::V2OrNotFound => Some(V2_READY),
@@ -171,14 +172,14 @@ impl Probe {
                 return Ok(Success::NoSuchCall);
             }
             ProbeHandler::V2 | ProbeHandler::V2OrNotFound | ProbeHandler::TcpConnect => status.is_success(),
-            // As Kubernetes has it: a redirect is an answer.
+            // Kubernetes accepts redirects as well.
             ProbeHandler::HttpGet(_) => status.is_success() || status.is_redirection(),
         };
         if is_ready { Ok(Success::Answered) } else { Err(format!("GET {path} answered {}", status.as_u16())) }
     }
 }
 
-/// A number of a pod's; none of them means anything below one.
+/// Returns a number of the pod's probe if it is at least 1; smaller values count as unset.
 fn positive(value: Option<i32>) -> Option<u32> {
     let number = value.and_then(|value| u32::try_from(value).ok());
     number.filter(|number| *number > 0)
@@ -192,7 +193,7 @@ impl ProbeHandler {
 }
 
 impl EndpointKind {
-    /// The gRPC one if the probe's port is that of gRPC alone, by name or number.
+    /// Returns the gRPC endpoint if the probe's port, by name or number, is used for gRPC only.
     fn of(port: &IntOrString, container: &Container) -> Self {
         let number = match port {
             IntOrString::Int(number) => u16::try_from(*number).ok(),

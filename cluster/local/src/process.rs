@@ -1,13 +1,13 @@
-//! One process, and everything it starts.
+//! A child process with all of its descendants.
 //!
-//! Children must die with us, also when we are killed and cannot act, and so must what they started.
-//! `PR_SET_PDEATHSIG` would need code between fork and exec, which is unsafe; it follows the thread that
-//! forked instead of the process, and grandchildren lose it. So a shell stands in between: it leads a new
-//! process group, leaves a watcher in it that reads from a pipe whose other end only we hold, and becomes
-//! the command by `exec`. When we end, however that happens, the kernel closes our end; the watcher
-//! reads the end of the pipe and kills its group. The process we wait for and signal is the command itself.
+//! Child processes and their descendants must die with Weir, even if Weir is killed and cannot act. `PR_SET_PDEATHSIG`
+//! is no solution: it would need code between fork and exec, which is unsafe; it takes effect when the forking thread
+//! ends instead of the process; and grandchildren lose it. Instead, a shell is started first: it leads a new process
+//! group, leaves a watcher process in the group that reads from a pipe whose other end only Weir holds, and becomes the
+//! command by `exec`. When Weir ends for any reason, the kernel closes Weir's end; the watcher reads the end of the
+//! pipe and kills its group. The process that Weir waits for and signals is the command itself.
 //!
-//! A command that makes a session of its own (a daemon) leaves the group; it must not, just as in a container.
+//! A command that creates its own session (a daemon) leaves the group; it must not do this, just as in a container.
 
 mod watcher;
 
@@ -21,15 +21,15 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
-/// A running process. Dropping it kills it and all of its group at once.
+/// A running process. Dropping it kills the process and its whole group at once.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
-    /// Closing it makes the watcher kill the group.
+    /// Closing this end of the pipe makes the watcher kill the group.
     _lifeline: PipeWriter,
 }
 
-/// Pipes with what a process prints.
+/// Pipes for the output of a process.
 pub(crate) struct Output {
     pub(crate) stdout: ChildStdout,
     pub(crate) stderr: ChildStderr,
@@ -52,44 +52,45 @@ impl Process {
         if let Some(directory) = directory {
             command.current_dir(directory);
         }
-        // The program is looked for before; what is missing here is the shell.
+        // The program was looked up before, so a file that is missing here is the shell.
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", watcher::SHELL));
         let mut child = command.spawn().map_err(named)?;
         let output = child.stdout.take().zip(child.stderr.take());
         let Some((stdout, stderr)) = output else {
-            return Err(io::Error::other("its output is not piped"));
+            return Err(io::Error::other("the output of the process is not piped"));
         };
         let process = Self { child, _lifeline: lifeline };
         Ok((process, Output { stdout, stderr }))
     }
 
-    /// Waits for its end. Dropping the future leaves it running.
+    /// Waits until the process ends. Dropping the future leaves the process running.
     pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait().await
     }
 
-    /// Asks it to end (SIGTERM), as Kubernetes does: the process alone, not those it started.
-    pub(crate) fn ask_to_end(&self) {
+    /// Sends SIGTERM, as Kubernetes does: to the process alone, not to its descendants.
+    pub(crate) fn terminate(&self) {
         let id = self.child.id().and_then(|id| i32::try_from(id).ok());
         if let Some(id) = id.and_then(Pid::from_raw) {
-            // It has not been waited for, so the number is still its own. If it just ended, all is well.
+            // The process has not been waited for, so its id is still valid. If it has just ended, the error is
+            // harmless.
             let _ = kill_process(id, Signal::TERM);
         }
     }
 
-    /// Kills it and whatever it started, without asking.
+    /// Kills the process and its group at once.
     pub(crate) async fn kill(mut self) {
-        // It may be gone by now, which is as well.
+        // The process may already have ended, which is not an error.
         let _ = self.child.kill().await;
     }
 
-    /// Ends it: asks, waits for `grace`, then kills it and whatever it started.
+    /// Ends the process: sends SIGTERM, waits for `grace`, then kills the process and its group.
     pub(crate) async fn end(mut self, grace: Duration) -> Ending {
-        self.ask_to_end();
+        self.terminate();
         match tokio::time::timeout(grace, self.wait()).await {
             Ok(_) => Ending::ByItself,
             Err(_) => {
-                // It may be gone by now, which is as well.
+                // The process may already have ended, which is not an error.
                 let _ = self.child.kill().await;
                 Ending::Killed
             }
@@ -97,22 +98,22 @@ impl Process {
     }
 }
 
-/// How a process ended after SIGTERM.
+/// Ending of a process after SIGTERM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// It ended within its grace period.
+    /// The process ended within its grace period.
     ByItself,
-    /// It was killed after its grace period.
+    /// The process was killed after its grace period.
     Killed,
 }
 
-/// The exit code as a shell gives it: 128 and the number of the signal for a process that one ended.
+/// Returns the exit code as a shell does: 128 plus the signal's number for a process killed by a signal.
 pub(crate) fn exit_code(status: &ExitStatus) -> Option<i32> {
     let by_signal = || status.signal().map(|signal| 128 + signal);
     status.code().or_else(by_signal)
 }
 
-/// How a process ended, as a clause.
+/// Describes the end of a process, as a clause.
 pub(crate) fn describe(status: io::Result<ExitStatus>) -> String {
     match status {
         Ok(status) => match (status.code(), status.signal()) {

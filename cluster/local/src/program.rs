@@ -1,10 +1,10 @@
-//! Finding the program that a command names.
+//! Lookup of the program that a command names.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The program as a shell finds it: a name with a slash is a path from `directory`, another is looked
-/// up in `search`, the value of `PATH`. The error is a sentence that names it.
+/// Finds a program as a shell does: a name with a slash is a path relative to `directory`, any other name is looked up
+/// in `search`, the value of `PATH`. The error is a sentence that names the program.
 pub(crate) fn find(name: &str, directory: Option<&Path>, search: &str) -> Result<PathBuf, String> {
     if name.contains('/') {
         let path = directory.map_or_else(|| PathBuf::from(name), |d| d.join(name));
@@ -26,7 +26,7 @@ fn check(path: PathBuf) -> Result<PathBuf, String> {
     })
 }
 
-/// Whether a path leads to an executable file, symbolic links followed.
+/// Returns true if the path leads to an executable file; symbolic links are followed.
 #[must_use]
 pub fn is_program(path: &Path) -> bool {
     let meta = std::fs::metadata(path);
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_programs_are_named() {
         let error = |name: &str| find(name, None, "/bin").unwrap_err();
         assert_eq!(error("no-such"), "program no-such not found in PATH");
         assert_eq!(error("/no/such"), "no such program: /no/such");

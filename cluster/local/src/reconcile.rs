@@ -1,4 +1,4 @@
-//! The replicas to start and to stop.
+//! Choice of the replicas to start and to stop.
 
 use std::sync::Arc;
 
@@ -7,14 +7,15 @@ use weir_cluster::{Replica, ReplicaLoads, ScaleInCandidate, choose_scale_in};
 /// One change to the replicas of a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Starts one more replica.
+    /// Start one more replica.
     Start,
-    /// Stops the replica of this name.
+    /// Stop the replica of this name.
     Stop(Arc<str>),
 }
 
-/// The actions that lead from these replicas, oldest first, to `desired` of them. The replicas that end are chosen as on
-/// Kubernetes, by what the gateways have at them; of equals the youngest goes first, as its caches are the coldest.
+/// Returns the actions that bring these replicas, given oldest first, to the number `desired`. Replicas to stop are
+/// chosen as on Kubernetes, by the gateways' requests at them; on a tie the youngest stops first, because its caches
+/// are the coldest.
 pub(crate) fn actions(desired: usize, replicas: &[Replica], loads: &ReplicaLoads) -> Vec<Action> {
     let counted = replicas.iter().filter(|replica| replica.phase.is_counted());
     let youngest_first: Vec<_> = counted.rev().map(|replica| candidate(replica, loads)).collect();
@@ -66,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn the_youngest_of_the_useless_goes_first() {
+    fn replicas_that_do_not_serve_stop_first_and_the_youngest_of_them() {
         let all = replicas(&[Phase::BackOff, Phase::Ready, Phase::BackOff, Phase::Ready]);
         let stop = |name: &str| Action::Stop(name.into());
         let actions = |desired| actions(desired, &all, &ReplicaLoads::new());

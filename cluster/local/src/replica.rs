@@ -1,4 +1,4 @@
-//! The task of one replica: fetches its model, starts its process, probes it, starts it again, ends it.
+//! The task of one replica: fetches its model, and starts, probes, restarts and stops its process.
 
 mod loader_error;
 mod models;
@@ -24,37 +24,37 @@ use crate::ports::{LeasedPorts, PortPool};
 use crate::probe::{ServerKind, Success};
 use crate::process::{self, Ending, Output, Process};
 
-/// A start that takes longer is reported as a failure, with what the probe answers: most models load
-/// faster, and a person who waits for one that does not wants to know why.
+/// Time after which a replica that still starts is reported as failed, with the cause from its probe. Most models load
+/// faster, and a user who waits for a slower one wants to know the reason.
 const SLOW_START: Duration = Duration::from_secs(10);
 
-/// Part of the grace period that a server has from SIGTERM on, at most, if its requests took the rest.
+/// Part of the grace period reserved for the server after SIGTERM; draining may use the rest.
 const END_RESERVE: Duration = Duration::from_secs(5);
 
-/// The time for the last lines after a process ended; they are in the pipe already.
+/// Maximum time to read the last lines after a process ended; they are already in the pipe.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
-/// Shortest time between two lines of the log about failed runs of one reason.
+/// Minimum interval between two log messages about failed runs with the same reason.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// An event that a replica's task sends.
+/// Event from a replica's task to the actor.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// The replica has this state now.
+    /// The replica's state has changed to this one.
     Changed(RevisionName, Replica),
-    /// The replica ended for good.
+    /// The replica has ended for good.
     Ended(RevisionName, Arc<str>),
 }
 
-/// Channels and pools that a replica's task shares with the actor.
+/// Channels and the port pool that a replica's task shares with the actor.
 pub(crate) struct TaskContext {
-    /// Where its events go.
+    /// Channel for the task's events.
     pub(crate) events: mpsc::Sender<Event>,
-    /// Cancelled when the replica is to end.
+    /// Cancelled when the replica must stop.
     pub(crate) stop: CancellationToken,
-    /// The pool that its ports come from.
+    /// Pool for the replica's ports.
     pub(crate) pool: PortPool,
-    /// The gateways' requests at it.
+    /// Reports of the gateways, with their requests at the replica.
     pub(crate) reports: watch::Receiver<Arc<LatestReports>>,
 }
 
@@ -70,26 +70,26 @@ pub(crate) struct Task {
     /// Reason and time of the last failed run that was logged.
     logged: Option<(FailureReason, Instant)>,
     lifecycle: Lifecycle,
-    /// `None` for a server without a liveness probe.
+    /// Liveness state; `None` for a server without a liveness probe.
     liveness: Option<Liveness>,
-    /// The last successful answer to a readiness probe of this run.
+    /// Result of the last successful readiness probe of this run.
     success: Option<Success>,
     began: Instant,
     replica: Replica,
     published: Option<Replica>,
 }
 
-/// A run of the process.
+/// One run of the replica's process.
 struct Run {
     process: Process,
     printing: AbortOnDropHandle<()>,
     started: Instant,
-    /// Held while it runs, so that no other replica gets them.
+    /// Leased during the run, so that no other replica gets the same ports.
     _ports: LeasedPorts,
 }
 
 impl Task {
-    /// A replica that is not started yet.
+    /// Creates the task of a replica that is not started yet.
     pub(crate) fn new(
         revision: RevisionName,
         replica: Replica,
@@ -124,11 +124,12 @@ impl Task {
             }
         }
         let ended = Event::Ended(self.revision.clone(), self.replica.name.clone());
-        // Without a receiver the cluster is gone, and nothing waits for the event.
+        // An error means that the cluster is gone, and the event with it.
         let _ = self.events.send(ended).await;
     }
 
-    /// One run, from its model's files to its end. `None` when it was stopped.
+    /// Runs the process once: fetches the model's files, starts the process and supervises it until it ends. Returns
+    /// `None` if the replica was stopped.
     async fn run_once(&mut self) -> Option<Failure> {
         let stop = self.stop.clone();
         let spec = self.spec.clone();
@@ -142,10 +143,10 @@ impl Task {
         }
     }
 
-    /// Fetches the model's files. What fails meanwhile is published, as a host that cannot be reached is tried again
-    /// for long.
+    /// Fetches the model's files. Failed attempts are published meanwhile, because an unreachable host is retried for a
+    /// long time.
     async fn fetch(&mut self, spec: &LaunchSpec) -> Result<(), String> {
-        // Only the last attempt counts.
+        // A watch channel, because only the last attempt is of interest.
         let (sender, mut attempts) = watch::channel(Attempt::Began);
         let observe = move |attempt| drop(sender.send_replace(attempt));
         let mut fetching = pin!(models::ensure(&spec.models, &spec.fetch, observe));
@@ -166,8 +167,7 @@ impl Task {
             Attempt::Began => None,
             Attempt::Failed(cause) => {
                 let (replica, at) = (&self.replica.name, Timestamp::now().strftime("%H:%M:%S"));
-                let message =
-                    format!("{replica} waits for its model: {cause} (last tried at {at} UTC; it is tried again)");
+                let message = format!("{replica} waits for its model: {cause} (last tried at {at} UTC; retrying)");
                 Some(failed(FailureReason::StorageFailed, message))
             }
         };
@@ -200,7 +200,8 @@ impl Task {
         })
     }
 
-    /// Follows a run to its end. Returns the failure if it ended by itself, `None` when it was stopped.
+    /// Supervises a run until it ends. Returns the failure if the process ended by itself or hung, `None` if the
+    /// replica was stopped.
     async fn supervise(&mut self, mut run: Run) -> Option<Failure> {
         self.lifecycle.started();
         self.liveness.iter_mut().for_each(Liveness::started);
@@ -217,7 +218,7 @@ impl Task {
         None
     }
 
-    /// Probes readiness and liveness until the replica hangs. Returns the cause, a clause.
+    /// Probes readiness and liveness until the replica hangs. Returns the cause as a clause.
     async fn probe_until_hung(&mut self, started: Instant) -> String {
         let endpoints = self.replica.endpoints.clone();
         loop {
@@ -231,8 +232,8 @@ impl Task {
         }
     }
 
-    /// Probes readiness. A ready server without the call that is probed is busy, and not unready, while it does not answer
-    /// but listens: Kubernetes would only see whether it listens.
+    /// Probes readiness. A ready server that does not implement the V2 ready call stays ready while it accepts
+    /// connections but does not answer: it is busy, and Kubernetes would only check that it listens.
     async fn probe_readiness(&mut self, endpoints: &Endpoints) -> Result<(), String> {
         let probe = &self.spec.probe;
         match (probe.run(endpoints).await, self.success) {
@@ -247,7 +248,7 @@ impl Task {
         }
     }
 
-    /// Probes liveness if it is time to. Returns the cause, a clause, if the replica hangs.
+    /// Probes liveness if the probe is due. Returns the cause as a clause if the replica hangs.
     async fn probe_liveness(&mut self, endpoints: &Endpoints) -> Option<String> {
         let (Some(liveness), Some(probe)) = (&mut self.liveness, &self.spec.liveness) else {
             return None;
@@ -293,18 +294,18 @@ impl Task {
     async fn ended(&mut self, run: Run, status: std::io::Result<std::process::ExitStatus>) -> Failure {
         let Run { process, printing, started, .. } = run;
         let age = started.elapsed();
-        // With the process goes what it started, and with that the other ends of its pipes.
+        // Dropping the process kills its descendants, which closes the other ends of its pipes.
         drop(process);
         let _ = tokio::time::timeout(LAST_LINES, printing).await;
         let exit_code = status.as_ref().ok().and_then(process::exit_code);
         Failure { exit_code, ..self.exited(&process::describe(status), age) }
     }
 
-    /// Kills a run that hangs. It gets no grace period: its probes have failed for long enough to answer what it had, as
-    /// far as it can, and one that is stuck would let the period pass.
+    /// Kills a run that hangs. The run gets no grace period: its probes have failed for long enough to answer earlier
+    /// requests, and a hung process would only let the period pass.
     async fn kill_hung(&mut self, run: Run, cause: &str) -> Failure {
         let replica = &self.replica.name;
-        tracing::warn!(%replica, cause, "replica hangs: killing it, and starting it again");
+        tracing::warn!(%replica, cause, "replica hangs: killing and restarting it");
         self.lifecycle.hung();
         self.publish().await;
         let age = run.started.elapsed();
@@ -313,7 +314,7 @@ impl Task {
         Failure { reason: FailureReason::Hung, ..self.exited(&format!("{cause} and was killed"), age) }
     }
 
-    /// The failure of a run that ended, with the last lines of its log.
+    /// Returns the failure of a run that ended, with the last lines of its log.
     fn exited(&self, clause: &str, age: Duration) -> Failure {
         let (replica, age) = (&self.replica.name, age.as_secs_f64());
         let mut message = format!("{replica} {clause} after {age:.1} s");
@@ -326,7 +327,7 @@ impl Task {
         failed(FailureReason::Exited, message)
     }
 
-    /// Waits for the next start.
+    /// Records the failure and waits for the next start.
     async fn back_off(&mut self, mut failure: Failure) {
         let wait = self.lifecycle.ended(self.began.elapsed());
         if failure.reason == FailureReason::Exited && self.lifecycle.is_crash_loop() {
@@ -352,7 +353,7 @@ impl Task {
         stop.run_until_cancelled(tokio::time::sleep(wait)).await;
     }
 
-    /// Logs a failed run, of several for one reason one a minute. The snapshot has each.
+    /// Logs a failed run, at most once a minute for the same reason. The snapshot shows every one.
     fn log_failure(&mut self, failure: &Failure, wait: Duration) {
         let now = Instant::now();
         let is_known = self
@@ -363,11 +364,11 @@ impl Task {
         }
         self.logged = Some((failure.reason, now));
         let (reason, message) = (failure.reason.label(), &failure.message);
-        tracing::info!(reason, %message, wait_s = wait.as_secs_f64(), "replica failed: waiting to start it again");
+        tracing::info!(reason, %message, wait_s = wait.as_secs_f64(), "replica failed: waiting to restart it");
     }
 
-    /// Ends a run within its grace period: takes it out of the snapshot, so that gateways stop using it, lets its requests
-    /// end, then asks it to end.
+    /// Ends a run within its grace period: removes the replica from the ready ones in the snapshot, so that gateways
+    /// stop using it, lets its requests finish, then sends SIGTERM.
     async fn end(&mut self, mut process: Process) {
         self.lifecycle.stopping();
         self.publish().await;
@@ -383,8 +384,8 @@ impl Task {
         }
     }
 
-    /// Waits until gateways send it nothing more and, for the most part of the grace period, until they have no request at
-    /// it. Weir's own runtime answers what it has accepted once it is asked to end; of other servers many end at once.
+    /// Waits until gateways send the replica no new requests and, for most of the grace period, until they have no
+    /// request at it. Weir's own runtime finishes accepted requests after SIGTERM; many other servers exit at once.
     async fn let_requests_end(&self) {
         tokio::time::sleep(self.spec.pre_stop_delay).await;
         match self.spec.server {
@@ -393,7 +394,8 @@ impl Task {
                 let grace = self.spec.grace;
                 let longest = grace.saturating_sub(END_RESERVE.min(grace / 2));
                 let drained = drained(self.reports.clone(), &self.revision, &self.replica.name);
-                // Requests that have not ended by then get the rest of the grace period, as they would on Kubernetes.
+                // Requests that have not finished by then get the rest of the grace period, as they would on
+                // Kubernetes.
                 let _ = tokio::time::timeout(longest, drained).await;
             }
         }
@@ -406,13 +408,13 @@ impl Task {
         if self.published.as_ref() != Some(&self.replica) {
             self.published = Some(self.replica.clone());
             let changed = Event::Changed(self.revision.clone(), self.replica.clone());
-            // As in `run`.
+            // An error means that the cluster is gone, as in `run`.
             let _ = self.events.send(changed).await;
         }
     }
 }
 
-/// A failure that happens now.
+/// Creates a failure with the current time.
 fn failed(reason: FailureReason, message: String) -> Failure {
     Failure { at: now_in_seconds(), ..Failure::new(reason, message) }
 }

@@ -1,4 +1,4 @@
-//! Places of models on this machine.
+//! Locations of models on this machine.
 
 #[cfg(test)]
 mod tests;
@@ -13,31 +13,31 @@ use weir_fetch::{FetchError, without_secrets};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ModelFiles {
     pub(crate) uri: String,
-    /// Path at which a container would find them.
+    /// Path at which a container would find the files.
     pub(crate) mount_path: String,
-    /// Path on this machine, now or once they are downloaded.
+    /// Path on this machine, where the files are or will be downloaded.
     pub(crate) path: PathBuf,
-    /// Path that our runtime is given: of a download that is no archive, the file itself, whatever its name.
+    /// Path that Weir's runtime gets. For a download that is not an archive this is the file itself, whatever its name.
     pub(crate) repository: PathBuf,
     pub(crate) origin: Origin,
 }
 
-/// Place that a model comes from.
+/// Origin of a model's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// A path of this machine.
+    /// A path on this machine.
     Local,
-    /// An address: downloaded before the first replica starts.
+    /// A URL, downloaded before the first replica starts.
     Remote,
 }
 
 impl ModelFiles {
-    /// Finds a storage: `pvc://NAME/path` is `NAME/path` beside the manifest, `file:///path` is itself,
-    /// `http(s)://` will be in a directory of its own in `models`. Nothing is read.
+    /// Resolves a storage URI without reading any file: `pvc://NAME/path` is `NAME/path` next to the manifest,
+    /// `file:///path` is that path, and `http(s)://` gets its own directory in `models`.
     ///
     /// # Errors
-    /// [`ClusterError::Refused`] for other kinds of storage, an address that leads to no file, a path that leaves
-    /// its claim, and a claim without a manifest.
+    /// [`ClusterError::Refused`] for other schemes, a URL that does not name a file, a path that leaves its claim, and
+    /// a claim without a manifest.
     pub(crate) fn of(storage: &Storage, models: &Path) -> Result<Self, ClusterError> {
         let shown = without_secrets(storage.plain_uri());
         let refused = |reason: &str| Err(ClusterError::refused(&shown, reason));
@@ -68,12 +68,12 @@ impl ModelFiles {
 }
 
 impl ModelFiles {
-    /// True if the files are on this machine already, and are not downloaded.
+    /// Returns true if the files are local and exist.
     pub(crate) fn is_here(&self) -> bool {
         self.origin == Origin::Local && self.path.exists()
     }
 
-    /// A sentence about local files that are not there; `None` for those that are or can be downloaded.
+    /// Returns a sentence about missing local files; `None` if they exist or can be downloaded.
     pub(crate) fn missing(&self) -> Option<String> {
         match self.origin {
             Origin::Local if !self.path.exists() => {
@@ -84,15 +84,15 @@ impl ModelFiles {
     }
 }
 
-/// Depth of a directory at which model files lie: MODEL/VERSION/FILE.
+/// Depth at which model files lie in a directory: MODEL/VERSION/FILE.
 const DEPTH: u32 = 3;
 
-/// Most entries that are looked at: more than a model has, and done in some milliseconds.
+/// Maximum number of directory entries examined: more than a model has, and read within a few milliseconds.
 const MAX_ENTRIES: usize = 10_000;
 
 impl ModelFiles {
-    /// A sentence about a local directory in which our runtime finds no model, whatever it is given besides; `None`
-    /// for those in which it may.
+    /// Returns a sentence about a local directory that contains no model for Weir's runtime, whatever its other
+    /// arguments; `None` if it may contain one.
     pub(crate) fn without_model(&self) -> Option<String> {
         let is_empty = self.origin == Origin::Local
             && self.path.is_dir()
@@ -100,15 +100,15 @@ impl ModelFiles {
         is_empty.then(|| {
             format!(
                 "no model in {}: it has neither a model.pt nor a config.pbtxt; name the TorchScript file model.pt, or \
-                 let the storageUri lead to the file itself",
+                 point storageUri at the file itself",
                 self.path.display()
             )
         })
     }
 }
 
-/// Whether some file has a name by which a model is found. What cannot be read may hold one, and so may what is too
-/// large to look through.
+/// Returns true if a file has a name by which the runtime finds models. A directory that cannot be read, or is too
+/// large to examine, may contain one.
 fn may_hold_model(directory: &Path, depth: u32, budget: &mut usize) -> bool {
     let Ok(entries) = std::fs::read_dir(directory) else {
         return true;
@@ -126,7 +126,7 @@ fn may_hold_model(directory: &Path, depth: u32, budget: &mut usize) -> bool {
     false
 }
 
-/// The downloaded file in its directory, or the directory of an archive.
+/// Returns the downloaded file in its directory, or the directory of an extracted archive.
 fn within(directory: &Path, uri: &str) -> PathBuf {
     match weir_fetch::plain_file(uri) {
         Some(file) => directory.join(file),
@@ -134,13 +134,13 @@ fn within(directory: &Path, uri: &str) -> PathBuf {
     }
 }
 
-/// A name for an address that every file system takes: the first 16 digits of its SHA-256.
+/// Returns a directory name for a URI that every file system accepts: the first 16 digits of its SHA-256.
 fn hash(uri: &str) -> String {
     let digits = Sha256::digest(uri).into_iter().take(8);
     digits.map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The directory of a download, whose address is checked before anything runs.
+/// Returns the directory of a download, after checking the URI.
 fn download(storage: &Storage, models: &Path) -> Result<PathBuf, ClusterError> {
     weir_fetch::check_uri(&storage.uri).map_err(|error| match error {
         FetchError::Address { uri, reason } => ClusterError::refused(uri, reason),
@@ -161,6 +161,6 @@ fn claim(storage: &Storage, rest: &str) -> Result<PathBuf, ClusterError> {
     }
     match &storage.claims {
         Some(claims) => Ok(claims.join(path)),
-        None => refused("the folder of a claim lies beside a manifest, and there is none"),
+        None => refused("a claim is a folder next to the manifest, and there is no manifest"),
     }
 }

@@ -1,4 +1,4 @@
-//! Starts, stops and kills the tasks of replicas, each of which owns a process.
+//! Supervisor that starts, stops and kills the tasks of replicas. Each task owns one process.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -15,14 +15,14 @@ use crate::ports::PortPool;
 use crate::reconcile::{Action, actions};
 use crate::replica::{Event, Task, TaskContext};
 
-/// The tasks of all replicas, by the replicas' names. Dropping it kills every replica.
+/// The tasks of all replicas, by replica name. Dropping the supervisor kills every replica.
 #[derive(Debug)]
 pub(super) struct Supervisor {
     logs: PathBuf,
     printer: Printer,
     events: mpsc::Sender<Event>,
     pool: PortPool,
-    /// The gateways' requests at each replica; they are at most a second old.
+    /// Reports of the gateways with the requests at each replica, at most a second old.
     reports: watch::Receiver<Arc<LatestReports>>,
     tasks: HashMap<Arc<str>, RunningTask>,
     started: HashMap<String, u32>,
@@ -48,7 +48,7 @@ impl Supervisor {
         self.tasks.is_empty()
     }
 
-    /// Starts and stops replicas until there are as many as are desired, or as there can be.
+    /// Starts and stops replicas until the desired number is reached, or the maximum that the command's ports allow.
     pub(super) fn reconcile(&mut self, revision: &mut Revision, spec: &Arc<LaunchSpec>) {
         let desired = (revision.desired as usize).min(spec.ports.max_replicas());
         let loads = replica_loads(&self.reports.borrow(), &revision.name);
@@ -60,7 +60,7 @@ impl Supervisor {
         }
     }
 
-    /// Takes in the state of a replica. One that was told to stop is terminating, whatever state it sent before.
+    /// Records the state of a replica. A replica that was asked to stop is terminating, whatever state its task sent.
     pub(super) fn update(&self, revision: &mut Revision, mut replica: Replica) {
         let running = self.tasks.get(&replica.name);
         if running.is_some_and(|running| running.stop.is_cancelled()) {
@@ -77,7 +77,7 @@ impl Supervisor {
         }
     }
 
-    /// Removes a replica that ended for good.
+    /// Removes a replica that has ended for good.
     pub(super) fn forget(&mut self, revision: &mut Revision, name: &str) {
         self.tasks.remove(name);
         revision.replicas.retain(|replica| *replica.name != *name);
@@ -116,7 +116,7 @@ impl Supervisor {
         }
     }
 
-    /// Returns a name that no replica had before in this process.
+    /// Returns a replica name that was not used before in this process.
     fn name(&mut self, prefix: &str) -> Arc<str> {
         let number = self.started.entry(prefix.to_owned()).or_insert(0);
         let name = format!("{prefix}-{number}").into();
@@ -125,8 +125,8 @@ impl Supervisor {
     }
 }
 
-/// The beginning of the names of a revision's replicas. Other namespaces than the default have theirs in it, as all share
-/// one directory of logs.
+/// Returns the prefix of a revision's replica names. It includes the namespace unless that is `default`, because all
+/// namespaces share one log directory.
 fn prefix(revision: &Revision) -> String {
     match revision.name.service().namespace() {
         "default" => revision.name.as_str().to_owned(),
@@ -134,7 +134,7 @@ fn prefix(revision: &Revision) -> String {
     }
 }
 
-/// A replica that has not begun to start.
+/// Creates a replica that has not been started.
 fn pending(name: Arc<str>) -> Replica {
     Replica {
         name,

@@ -14,17 +14,18 @@ use crate::ports::Ports;
 use crate::probe::ServerKind;
 use crate::storage::ModelFiles;
 
-/// Flags of our runtime that say where it listens: here we do.
+/// Flags of Weir's runtime that set its listen addresses. They are replaced, because Weir chooses the ports of local
+/// processes.
 const LISTEN_FLAGS: [&str; 6] =
     ["http-address", "http-port", "grpc-address", "grpc-port", "metrics-address", "metrics-port"];
 
-/// Name of the same program in our runtime's image, for manifests that were written for Triton.
+/// Another name of the runtime in its own image, for manifests written for Triton.
 const TRITONS_NAME: &str = "tritonserver";
 
-/// Flags of our runtime that say what it serves.
+/// Flags of Weir's runtime that set the model repository.
 const REPOSITORY_FLAGS: [&str; 2] = ["--model-repository", "--model-store"];
 
-/// Sentence about our runtime without a model.
+/// Refusal of Weir's runtime without a model.
 const NO_MODEL: &str = "nothing says where the model is: write its storageUri, such as pvc://CLAIM/path for CLAIM/path \
      beside the YAML file, or give weir-runtime the argument --model-repository=PATH";
 
@@ -32,22 +33,22 @@ const NO_MODEL: &str = "nothing says where the model is: write its storageUri, s
 pub(super) enum Program {
     /// Weir's own runtime, at this path.
     Ours(PathBuf),
-    /// A command, as the container gives it.
+    /// The command of the container.
     Foreign(Vec<String>),
 }
 
-/// A command, ready to run.
+/// A fully expanded command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Invocation {
     pub(crate) program: String,
     pub(crate) args: Vec<String>,
-    /// All of its environment.
+    /// The complete environment of the process.
     pub(crate) env: BTreeMap<String, String>,
 }
 
 impl Program {
-    /// Reads what a container runs. An image is not run, so a container needs a command, unless it is
-    /// our runtime.
+    /// Determines the program of a container. Without Kubernetes no image can be run, so the container needs a command,
+    /// unless its image is Weir's runtime.
     pub(super) fn of(container: &Container, options: &Options) -> Result<Self, String> {
         let command = container.command.clone().unwrap_or_default();
         let image = container.image.as_deref().unwrap_or_default();
@@ -58,7 +59,7 @@ impl Program {
         };
         match (ours, &options.runtime) {
             (true, Some(path)) => Ok(Self::Ours(path.clone())),
-            (true, None) => Err(format!("needs {RUNTIME}, and the path to it is not set")),
+            (true, None) => Err(format!("needs {RUNTIME}, but its path is not set")),
             (false, _) if command.is_empty() => {
                 Err(format!("cannot run the image {image:?} without Kubernetes; give the container a command"))
             }
@@ -73,10 +74,10 @@ impl Program {
         }
     }
 
-    /// The program and its arguments. `name` is the model's.
+    /// Returns the program and its arguments. `name` is the model's name.
     ///
     /// # Errors
-    /// Nothing says what our runtime serves, or it is told what it does not know: it would end at once, again and again.
+    /// A sentence when Weir's runtime has no model repository or an unknown argument: it would exit at every start.
     pub(super) fn words(
         &self,
         container: &Container,
@@ -109,7 +110,7 @@ impl Program {
 }
 
 impl LaunchSpec {
-    /// The command on these ports.
+    /// Expands the command and its environment for a run on these ports.
     pub(crate) fn invocation(&self, ports: Ports) -> Invocation {
         let mut own = BTreeMap::new();
         for (name, port) in [(PORT, ports.http), (GRPC_PORT, ports.grpc)] {
@@ -129,21 +130,21 @@ impl LaunchSpec {
     }
 }
 
-/// Replaces the paths at which a container would find its models by where they are.
+/// Replaces the models' paths in a container by their paths on this machine.
 pub(super) fn relocate(text: &str, models: &[ModelFiles]) -> String {
     models.iter().fold(text.to_owned(), |text, model| {
         weir_cluster::relocate(&text, &model.mount_path, &model.path.display().to_string())
     })
 }
 
-/// The last part of an image's name, without tag and digest.
+/// Returns the last component of an image's name, without tag and digest.
 fn image_name(image: &str) -> &str {
     let image = image.split('@').next().unwrap_or_default();
     let last = image.rsplit('/').next().unwrap_or_default();
     last.split(':').next().unwrap_or_default()
 }
 
-/// The arguments without those that say where to listen, `--flag=value` and `--flag value`.
+/// Removes the listen flags from the arguments, `--flag=value` and `--flag value`.
 fn without_listen_flags(args: &[String]) -> Vec<String> {
     let mut kept = Vec::new();
     let mut args = args.iter();
@@ -164,7 +165,7 @@ fn without_listen_flags(args: &[String]) -> Vec<String> {
     kept
 }
 
-/// Arguments that name the model, unless the given ones do.
+/// Returns arguments that set the model repository and the model name, except those that are given already.
 fn defaults(args: &[String], name: &str, models: &[ModelFiles]) -> Vec<String> {
     let mut words = Vec::new();
     if !names_repository(args) {
@@ -182,7 +183,7 @@ fn names_repository(args: &[String]) -> bool {
     REPOSITORY_FLAGS.iter().any(|flag| is_given(args, flag))
 }
 
-/// Whether a flag is among the arguments, as `--flag=value` or `--flag value`.
+/// Returns true if a flag is among the arguments, as `--flag=value` or `--flag value`.
 fn is_given(args: &[String], flag: &str) -> bool {
     let mut rests = args.iter().filter_map(|arg| arg.strip_prefix(flag));
     rests.any(|rest| rest.is_empty() || rest.starts_with('='))

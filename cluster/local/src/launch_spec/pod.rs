@@ -1,4 +1,4 @@
-//! The parts of a pod that a process can have.
+//! The fields of a pod that a local process can have.
 
 use std::time::Duration;
 
@@ -8,14 +8,15 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use crate::options::Gpu;
 use crate::probe::Probe;
 
-/// Amounts that the controller gives a container without any, as KServe does: a manifest need not have written them.
+/// Resources that the controller fills in by default, as KServe does; they are no sign that the manifest sets
+/// resources.
 const FILLED_IN: [(&str, &str); 2] = [("cpu", "1"), ("memory", "2Gi")];
 
-/// Kubernetes' name of NVIDIA's GPUs as a resource.
+/// Resource name of NVIDIA's GPUs in Kubernetes.
 const GPU: &str = "nvidia.com/gpu";
 
-/// Refuses what would not be the same without a container. What only listen_flags, limits or guards a pod is
-/// taken, and named by [`ignored_fields`].
+/// Refuses pods that a process cannot replace faithfully. Fields that only place, limit or secure a pod are accepted
+/// and reported by [`ignored_fields`].
 pub(super) fn check(pod: &PodSpec, container: &Container) -> Result<(), String> {
     let no = |what: &str| Err(format!("{what} needs Kubernetes"));
     let others = pod.containers.iter().find(|c| c.name != container.name);
@@ -39,7 +40,8 @@ pub(super) fn check(pod: &PodSpec, container: &Container) -> Result<(), String> 
     check_volumes(pod, container)
 }
 
-/// A directory in memory or an empty one is the machine's own; others hold what we do not have.
+/// Checks the mounted volumes. An `emptyDir` can be any directory of this machine; other volumes have contents that
+/// exist only in a cluster.
 fn check_volumes(pod: &PodSpec, container: &Container) -> Result<(), String> {
     for mount in container.volume_mounts.iter().flatten() {
         let volume = pod.volumes.iter().flatten().find(|v| v.name == mount.name);
@@ -51,7 +53,7 @@ fn check_volumes(pod: &PodSpec, container: &Container) -> Result<(), String> {
     Ok(())
 }
 
-/// Fields that are set and have no effect on a process.
+/// Returns the fields that are set but have no effect on a process.
 pub(super) fn ignored_fields(pod: &PodSpec, container: &Container, gpu: Gpu) -> Vec<&'static str> {
     let image = container.image.as_ref().and(container.command.as_ref());
     let fields = [
@@ -81,14 +83,14 @@ pub(super) fn ignored_fields(pod: &PodSpec, container: &Container, gpu: Gpu) -> 
     set.map(|(field, _)| field).collect()
 }
 
-/// True if the container's image has a tag or a digest.
+/// Returns true if the container's image has a tag or a digest.
 fn has_version(container: &Container) -> bool {
     let image = container.image.as_deref().unwrap_or_default();
     let name = image.rsplit('/').next().unwrap_or_default();
     name.contains([':', '@'])
 }
 
-/// Whether the container has amounts that its manifest must have written.
+/// Returns true if the container has resources other than the defaults that the controller fills in.
 fn has_own_resources(container: &Container) -> bool {
     let Some(resources) = &container.resources else {
         return false;
@@ -99,14 +101,14 @@ fn has_own_resources(container: &Container) -> bool {
     resources.claims.is_some() || lists.flatten().flatten().any(is_own)
 }
 
-/// Whether the container asks for a GPU.
+/// Returns true if the container requests a GPU.
 fn wants_gpu(container: &Container) -> bool {
     let resources = container.resources.iter();
     let mut lists = resources.flat_map(|resources| [&resources.limits, &resources.requests]);
     lists.any(|list| list.as_ref().is_some_and(|list| list.contains_key(GPU)))
 }
 
-/// The container's variables, with paths of models on this machine.
+/// Returns the container's variables, with model paths replaced by those on this machine.
 pub(super) fn variables(
     container: &Container,
     relocate: impl Fn(&str) -> String,
@@ -121,13 +123,13 @@ pub(super) fn variables(
     each.collect()
 }
 
-/// `preStop.sleep`: time in which gateways learn that the replica ends.
+/// Returns `preStop.sleep`: the time that gateways have to notice that the replica terminates.
 pub(super) fn pre_stop_delay(container: &Container) -> Option<Duration> {
     let stop = container.lifecycle.as_ref()?.pre_stop.as_ref()?;
     seconds(stop.sleep.as_ref()?.seconds)
 }
 
-/// `terminationGracePeriodSeconds`, from SIGTERM to SIGKILL.
+/// Returns `terminationGracePeriodSeconds`, the time from SIGTERM to SIGKILL.
 pub(super) fn grace(pod: &PodSpec) -> Option<Duration> {
     seconds(pod.termination_grace_period_seconds?)
 }

@@ -56,7 +56,7 @@ fn refused(pod: Value, text: &str) {
 }
 
 #[test]
-fn our_runtime_is_told_what_to_serve_and_where() {
+fn our_runtime_gets_model_and_listen_flags() {
     let image = "registry.example.com:5000/weir-runtime:1@sha256:00";
     let command = invocation(container(json!({ "image": image })));
     assert_eq!(command.program, "/opt/weir-runtime");
@@ -75,7 +75,7 @@ fn our_runtime_is_told_what_to_serve_and_where() {
 }
 
 #[test]
-fn what_our_runtime_is_told_already_stays_but_its_ports() {
+fn given_arguments_of_our_runtime_are_kept_except_its_ports() {
     let command = invocation(container(json!({
         "image": "x",
         "command": ["/usr/bin/weir-runtime", "--http-port", "8080"],
@@ -89,7 +89,7 @@ fn what_our_runtime_is_told_already_stays_but_its_ports() {
 }
 
 #[test]
-fn the_image_of_our_runtime_has_it_under_the_name_of_triton() {
+fn our_runtime_may_be_named_tritonserver_in_its_own_image() {
     let command = |image: &str| {
         container(json!({
             "image": image, "command": ["/opt/tritonserver/bin/tritonserver"], "args": ["--id=a"],
@@ -111,7 +111,7 @@ fn a_flag_that_our_runtime_does_not_have_is_refused() {
 }
 
 #[test]
-fn our_runtime_without_a_model_is_refused_with_what_to_write() {
+fn our_runtime_without_a_model_is_refused_with_advice() {
     let without = |more: Value| {
         let mut more = more;
         more["image"] = "weir-runtime".into();
@@ -121,8 +121,8 @@ fn our_runtime_without_a_model_is_refused_with_what_to_write() {
     let explicit = json!({ "args": ["--model-control-mode=explicit", "--model-name=a"] });
     for nothing in [json!({}), explicit] {
         let error = without(nothing).unwrap_err().to_string();
-        let told = error.contains("nothing says where the model is: write its storageUri");
-        assert!(told && error.contains("--model-repository=PATH"), "{error}");
+        let says_what_is_missing = error.contains("nothing says where the model is: write its storageUri");
+        assert!(says_what_is_missing && error.contains("--model-repository=PATH"), "{error}");
     }
     for args in [
         json!(["--model-repository=/models"]),
@@ -178,7 +178,7 @@ fn a_program_that_is_not_there_is_missing_unless_it_is_downloaded() {
 }
 
 #[test]
-fn what_needs_a_cluster_is_refused_by_name() {
+fn fields_that_need_a_cluster_are_refused_by_name() {
     refused(container(json!({ "image": "triton:24" })), "cannot run the image \"triton:24\" without Kubernetes");
     refused(json!({ "containers": [] }), "no container");
     let with = |key: &str, value: Value| {
@@ -199,11 +199,11 @@ fn what_needs_a_cluster_is_refused_by_name() {
     let no_runtime = Options { runtime: None, ..options() };
     let ours = workload(container(json!({ "image": "weir-runtime" })));
     let error = LaunchSpec::of(&ours, &no_runtime).unwrap_err().to_string();
-    assert!(error.contains("the path to it is not set"), "{error}");
+    assert!(error.contains("its path is not set"), "{error}");
 }
 
 #[test]
-fn what_has_no_effect_is_named() {
+fn fields_without_effect_are_named() {
     let mut pod = container(json!({
         "image": "x",
         "command": ["serve"],
@@ -242,7 +242,7 @@ fn a_version_of_the_image_is_named_where_the_runtime_of_this_machine_runs() {
 }
 
 #[test]
-fn amounts_that_nobody_wrote_are_not_named() {
+fn default_resources_are_not_named() {
     let ignored = |resources: Value| {
         let pod = container(json!({ "command": ["serve"], "resources": resources }));
         LaunchSpec::of(&workload(pod), &options()).unwrap().ignored_fields
@@ -256,7 +256,7 @@ fn amounts_that_nobody_wrote_are_not_named() {
 }
 
 #[test]
-fn replicas_that_have_no_port_are_named() {
+fn replicas_beyond_one_are_named_for_a_fixed_port() {
     let ignored = |command: &str, replicas: u32, max: Option<u32>| {
         let policy = ScalingPolicy { max, ..ScalingPolicy::default() };
         let workload = Workload {

@@ -1,22 +1,23 @@
-//! Whether a replica that was ready still runs. A value; time is an argument, counted from any moment.
+//! Liveness of a replica as a pure state machine: detects that a replica that was ready hangs. Time is an argument,
+//! counted from any origin.
 
 use std::time::Duration;
 
 use super::ProbeResult;
 
-/// Liveness of one run, from its probes.
+/// Liveness of one run, computed from its probes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Liveness {
     period: Duration,
-    /// Failed probes in a row after which the replica hangs.
+    /// Number of failed probes in a row after which the replica counts as hung.
     failure_threshold: u32,
     state: State,
 }
 
-/// Whether the run is probed.
+/// State of the liveness probes of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// Not probed before it was ready: how long a model takes to load is not known.
+    /// The run has not been ready, so it is not probed: the time that a model takes to load is unknown.
     Off,
     On {
         /// Time of the last successful probe.
@@ -27,34 +28,35 @@ enum State {
     },
 }
 
-/// Verdict after a probe.
+/// Verdict on the replica after a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The replica runs, as far as is known.
+    /// The replica is alive or not probed yet.
     Alive,
-    /// No probe has succeeded for so long: the replica hangs.
+    /// No probe has succeeded for this long: the replica hangs.
     Hung(Duration),
 }
 
 impl Liveness {
-    /// A run that is probed once in `period` and hangs after so many failed probes in a row.
+    /// Creates the liveness of a replica that is probed once per `period` and counts as hung after `failure_threshold`
+    /// failed probes in a row.
     pub(crate) fn new(period: Duration, failure_threshold: u32) -> Self {
         Self { period, failure_threshold: failure_threshold.max(1), state: State::Off }
     }
 
-    /// Notes that a run began.
+    /// Records the beginning of a run.
     pub(crate) fn started(&mut self) {
         self.state = State::Off;
     }
 
-    /// Notes that it is ready. The first time counts as a successful probe.
+    /// Records that the replica is ready. The first time counts as a successful probe.
     pub(crate) fn ready(&mut self, now: Duration) {
         if self.state == State::Off {
             self.state = State::On { last_success: now, last_probe: now, failures: 0 };
         }
     }
 
-    /// Whether it is time to probe.
+    /// Returns true if the next probe is due.
     pub(crate) fn is_due(&self, now: Duration) -> bool {
         match self.state {
             State::Off => false,
@@ -62,7 +64,7 @@ impl Liveness {
         }
     }
 
-    /// Notes the result of a probe.
+    /// Records the result of a probe and returns the verdict.
     pub(crate) fn probed(&mut self, result: ProbeResult, now: Duration) -> Verdict {
         let State::On { last_success, last_probe, failures } = &mut self.state else {
             return Verdict::Alive;
@@ -73,7 +75,8 @@ impl Liveness {
             ProbeResult::Failure => *failures = failures.saturating_add(1),
         }
         let silence = now.saturating_sub(*last_success);
-        // The machine may have slept: then many periods pass with one probe.
+        // After the machine was suspended, many periods may have passed with a single probe; the number of failures
+        // must be reached as well.
         let limit = self.period.saturating_mul(self.failure_threshold);
         if *failures >= self.failure_threshold && silence >= limit { Verdict::Hung(silence) } else { Verdict::Alive }
     }
@@ -126,7 +129,7 @@ mod tests {
         }
 
         #[test]
-        fn one_that_was_never_ready_never_hangs(seconds in proptest::collection::vec(0_u64..1000, 0..20)) {
+        fn a_replica_that_was_never_ready_never_hangs(seconds in proptest::collection::vec(0_u64..1000, 0..20)) {
             let mut liveness = Liveness::new(SECOND, 1);
             for second in seconds {
                 prop_assert_eq!(liveness.probed(ProbeResult::Failure, Duration::from_secs(second)), Verdict::Alive);

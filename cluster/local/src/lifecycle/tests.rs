@@ -29,7 +29,7 @@ fn a_crash_loop_waits_longer_and_longer() {
 }
 
 #[test]
-fn one_that_worked_is_back_at_once() {
+fn a_replica_that_was_stable_restarts_at_once() {
     let mut lifecycle = Lifecycle::new(1, UNREADY_PERIOD);
     lifecycle.started();
     lifecycle.probed(ProbeResult::Success, ms(100));
@@ -41,7 +41,7 @@ fn one_that_worked_is_back_at_once() {
 }
 
 #[test]
-fn a_few_misses_are_forgiven() {
+fn a_ready_replica_tolerates_failed_probes_below_the_threshold() {
     let mut lifecycle = Lifecycle::new(3, UNREADY_PERIOD);
     lifecycle.started();
     lifecycle.probed(ProbeResult::Failure, ms(0));
@@ -63,7 +63,7 @@ fn a_few_misses_are_forgiven() {
 
 proptest! {
     #[test]
-    fn laws(events in proptest::collection::vec(prop_oneof![
+    fn phases_and_restarts_follow_the_events(events in proptest::collection::vec(prop_oneof![
         Just(Event::Started), Just(Event::Ready), Just(Event::NotReady), Just(Event::Ended)
     ], 0..60)) {
         let mut lifecycle = Lifecycle::new(2, UNREADY_PERIOD);
@@ -83,7 +83,7 @@ proptest! {
                     prop_assert_eq!(lifecycle.phase(), Phase::BackOff);
                 }
             }
-            // Only a process that runs can become ready, and only a good result makes it so.
+            // Only a running process can become ready, and only by a successful probe.
             if lifecycle.phase() == Phase::Ready && before != Phase::Ready {
                 prop_assert!(matches!(event, Event::Ready));
                 prop_assert!(matches!(before, Phase::Starting | Phase::Unready));

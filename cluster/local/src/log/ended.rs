@@ -1,17 +1,17 @@
-//! Logs of replicas that ended: of each revision the newest are kept.
+//! Deletion of old logs: of each revision's ended replicas, the newest logs are kept.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Logs of ended replicas that each revision keeps: enough to tell what happens every time from what happened once.
-/// With their rotated files they take 40 MiB at most, however often a service sleeps and wakes.
+/// Number of logs of ended replicas kept per revision: enough to distinguish a repeated failure from a single one. With
+/// their rotated files they take 40 MiB at most, however often a service scales to zero and back.
 const KEPT: usize = 5;
 
-/// Extension of a log.
+/// Extension of a log file.
 const EXTENSION: &str = "log";
 
-/// Extension of what came before the lines of a log.
+/// Extension of a rotated log file, which holds the lines before those of the log.
 pub(super) const ROTATED: &str = "log.1";
 
 /// The log of a replica that ended.
@@ -19,13 +19,13 @@ pub(super) const ROTATED: &str = "log.1";
 struct EndedLog {
     /// Time of the last line.
     changed: SystemTime,
-    /// Number of the replica, which tells apart those of one moment.
+    /// Number of the replica; orders logs that changed at the same moment.
     number: u32,
     path: PathBuf,
 }
 
 /// Deletes all but the newest logs of ended replicas whose names are `PREFIX-NUMBER`. A log that cannot be deleted is
-/// left for the next time.
+/// left for the next call.
 pub(crate) fn delete_old(folder: &Path, prefix: &str, is_running: impl Fn(&str) -> bool) {
     let Ok(entries) = fs::read_dir(folder) else {
         return;
@@ -38,7 +38,7 @@ pub(crate) fn delete_old(folder: &Path, prefix: &str, is_running: impl Fn(&str) 
     }
 }
 
-/// The log at this path, if it is one of an ended replica of this prefix.
+/// Returns the log at this path if it belongs to an ended replica with this prefix.
 fn ended(path: PathBuf, prefix: &str, is_running: impl Fn(&str) -> bool) -> Option<EndedLog> {
     if path.extension()? != EXTENSION {
         return None;
@@ -52,7 +52,7 @@ fn ended(path: PathBuf, prefix: &str, is_running: impl Fn(&str) -> bool) -> Opti
     Some(EndedLog { changed: fs::metadata(&path).ok()?.modified().ok()?, number, path })
 }
 
-/// Those that are not kept.
+/// Returns the logs to delete, oldest first.
 fn old(mut logs: Vec<EndedLog>) -> Vec<EndedLog> {
     logs.sort();
     let surplus = logs.len().saturating_sub(KEPT);
@@ -68,13 +68,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_are_kept() {
+    fn the_newest_logs_are_kept() {
         let log = |seconds, number| EndedLog {
             changed: SystemTime::UNIX_EPOCH + Duration::from_secs(seconds),
             number,
             path: PathBuf::from(format!("a-{number}.log")),
         };
-        // Of an earlier run, whose replicas had higher numbers.
+        // Logs of an earlier run of Weir, whose replicas had higher numbers.
         let before = [log(1, 98), log(1, 99)];
         let now = [log(2, 0), log(2, 1), log(3, 2), log(3, 3)];
         let all = |count: usize| [&now[..count], &before].concat();
@@ -83,7 +83,7 @@ mod tests {
         assert!(old(all(0)).is_empty());
     }
 
-    /// Names of the files in a folder.
+    /// Returns the names of the files in a folder.
     fn names(folder: &Path) -> BTreeSet<String> {
         let entries = fs::read_dir(folder).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());

@@ -1,11 +1,11 @@
-//! The last lines of a log.
+//! The last lines of a log, for the message of a failure.
 
 use std::collections::VecDeque;
 
-/// Lines that are kept: the end of a stack trace says why, and often something is said after it.
+/// Number of lines kept: the last line of a stack trace names the cause, and often a few more lines follow.
 const KEPT: usize = 3;
 
-/// The last lines that are not empty.
+/// The last non-empty lines of a run.
 #[derive(Debug, Default)]
 pub(super) struct LastLines(VecDeque<String>);
 
@@ -20,7 +20,7 @@ impl LastLines {
         self.0.push_back(line.to_owned());
     }
 
-    /// All of them in one line; where some are errors by their level, these alone.
+    /// Joins the lines into one. If some are errors by their level, only these are returned.
     pub(super) fn joined(&self) -> String {
         let lines = self.0.iter().map(|line| without_time(line.trim()));
         let (errors, others): (Vec<_>, Vec<_>) = lines.partition(|line| is_error(line));
@@ -33,7 +33,7 @@ impl LastLines {
     }
 }
 
-/// A line without the time that it begins with: whoever reads it reads it now.
+/// Removes the timestamp at the beginning of a line, which is not needed in the message of a recent failure.
 fn without_time(line: &str) -> &str {
     let Some((first, rest)) = line.split_once(' ') else {
         return line;
@@ -45,7 +45,7 @@ fn without_time(line: &str) -> &str {
     if is_time { rest.trim_start() } else { line }
 }
 
-/// An error without its level and the part of the program that it is from: `ERROR weir_runtime::app: ` and the like.
+/// Removes the level and the target from an error line, such as `ERROR weir_runtime::app: `.
 fn without_level(line: &str) -> &str {
     let message = line.strip_prefix("ERROR ").and_then(|rest| {
         let (target, message) = rest.trim_start().split_once(": ")?;
@@ -55,10 +55,10 @@ fn without_level(line: &str) -> &str {
     message.unwrap_or(line)
 }
 
-/// As most logs mark them.
+/// Returns true if the line contains a level word that most loggers use for errors.
 fn is_error(line: &str) -> bool {
-    let mut joined = line.split(|c: char| !c.is_ascii_alphanumeric());
-    joined.any(|word| matches!(word, "ERROR" | "FATAL" | "CRITICAL"))
+    let mut words = line.split(|c: char| !c.is_ascii_alphanumeric());
+    words.any(|word| matches!(word, "ERROR" | "FATAL" | "CRITICAL"))
 }
 
 #[cfg(test)]
@@ -72,14 +72,14 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_without_what_was_said_around_them() {
+    fn errors_are_returned_without_other_lines_level_and_target() {
         let lines = ["2026-11-21T18:47:26.007656Z ERROR app: no model", "2026-11-21T18:47:26.007820Z  INFO app: ended"];
         assert_eq!(joined(&lines), "no model");
         assert_eq!(joined(&["ERROR in line 3: x"]), "ERROR in line 3: x");
     }
 
     #[test]
-    fn without_a_level_the_last_lines_are_told() {
+    fn without_an_error_level_all_last_lines_are_returned() {
         let lines = ["one", "", "Traceback:", "ValueError: 7", "Time: 10:00 is late"];
         assert_eq!(joined(&lines), "Traceback: | ValueError: 7 | Time: 10:00 is late");
     }

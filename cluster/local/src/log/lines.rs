@@ -1,12 +1,12 @@
-//! A stream cut into lines, each of bounded length.
+//! A byte stream split into lines of bounded length.
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, BufReader};
 
-/// The longest line; a longer one becomes several. Longer than any sensible line, and what one replica
-/// costs us in memory.
+/// Maximum length of a line in bytes; a longer line is split. The limit exceeds any sensible line, and bounds the
+/// memory per replica.
 const MAX_LINE: usize = 8 << 10;
 
-/// A stream of bytes, read by the line.
+/// A byte stream, read line by line.
 pub(super) struct Lines<S> {
     stream: BufReader<S>,
     line: Vec<u8>,
@@ -17,8 +17,8 @@ impl<S: AsyncRead + Unpin> Lines<S> {
         Self { stream: BufReader::with_capacity(MAX_LINE, stream), line: Vec::new() }
     }
 
-    /// The next line without its end; `None` at the end of the stream, or when it breaks. What is no
-    /// UTF-8 is replaced.
+    /// Returns the next line without its line ending; `None` at the end of the stream or after an error. Invalid UTF-8
+    /// is replaced.
     pub(super) async fn next(&mut self) -> Option<String> {
         loop {
             let bytes = self.stream.fill_buf().await.ok().filter(|b| !b.is_empty());
@@ -75,7 +75,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn short_lines_are_lines(text in "[a-z\n]{0,200}") {
+        fn short_lines_are_not_split(text in "[a-z\n]{0,200}") {
             prop_assert_eq!(read(text.as_bytes()), text.lines().collect::<Vec<_>>());
         }
     }

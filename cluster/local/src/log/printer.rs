@@ -1,16 +1,15 @@
-//! Our standard error, for many replicas.
+//! Writer of many replicas' lines to Weir's standard error.
 
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Lines that may wait for a slow terminal; further ones are in the files only.
+/// Number of lines that may wait for a slow terminal; further lines go to the files only.
 const WAITING: usize = 1024;
 
-/// A thread that writes lines to standard error. A terminal that was stopped, or a pipe that is not
-/// read, blocks the thread and nothing else: in this process requests are served too. Clones share it;
-/// it ends with the last.
+/// Handle to a thread that writes lines to standard error. A stopped terminal or a pipe that is not read blocks only
+/// this thread, and not the gateway in the same process. Clones share the thread; it ends with the last one.
 #[derive(Clone, Debug)]
 pub(crate) struct Printer {
     lines: SyncSender<String>,
@@ -27,7 +26,7 @@ impl Printer {
         Ok(printer)
     }
 
-    /// Prints a line, at once or soon or, when too many wait, not.
+    /// Queues a line for printing. If the queue is full, the line is dropped and counted.
     pub(super) fn line(&self, name: &str, line: &str) {
         if self.lines.try_send(format!("{name} | {line}\n")).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -37,11 +36,11 @@ impl Printer {
 
 fn print(lines: &Receiver<String>, dropped: &AtomicU64, mut out: impl Write) {
     for line in lines {
-        // A closed standard error is no reason to stop.
+        // A failed write is ignored: the thread must keep draining the queue even if standard error is closed.
         let _ = out.write_all(line.as_bytes());
         let lost = dropped.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            let _ = writeln!(out, "... {lost} lines are in the log files only");
+            let _ = writeln!(out, "... {lost} lines were written to the log files only");
         }
     }
 }
@@ -51,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_counted() {
+    fn dropped_lines_are_counted() {
         let (lines, receiver) = sync_channel(1);
         let dropped = Arc::new(AtomicU64::new(0));
         let printer = Printer { lines, dropped: dropped.clone() };
@@ -62,6 +61,6 @@ mod tests {
         let mut out = Vec::new();
         print(&receiver, &dropped, &mut out);
         let text = String::from_utf8(out).unwrap();
-        assert_eq!(text, "digits-0 | one\n... 2 lines are in the log files only\n");
+        assert_eq!(text, "digits-0 | one\n... 2 lines were written to the log files only\n");
     }
 }

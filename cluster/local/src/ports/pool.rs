@@ -1,4 +1,4 @@
-//! The pool of ports that replicas get.
+//! The pool of ports for replicas.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
@@ -8,25 +8,25 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Free ports are looked for here: below those that systems give to the near end of connections
-/// (Linux: from 32768, others: from 49152), of which the gateway makes many. One of these could take a
-/// port between the moment it was found free and the moment a replica listens on it.
+/// First port and size of the range in which free ports are searched. The range is below the ephemeral ports (Linux:
+/// from 32768, others: from 49152): the gateway opens many outgoing connections, and one of those could take a port
+/// after it was found free and before the replica listens on it.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
 
-/// The ports that replicas of this process have. Clones share it.
+/// The ports leased to replicas of this process. Clones share the pool.
 #[derive(Clone, Debug)]
 pub(crate) struct PortPool(Arc<Mutex<PoolState>>);
 
 #[derive(Debug)]
 struct PoolState {
     ports: BTreeSet<u16>,
-    /// Where the search goes on: a port that was just given back is taken last, because what was meant
-    /// for its last owner may still be under way.
+    /// Offset at which the next search starts. A released port is reused last, because late requests to its previous
+    /// owner may still arrive.
     next: u16,
 }
 
-/// A port that no other replica gets. Dropped, it is given back.
+/// Exclusive lease of a port; dropping it releases the port.
 #[derive(Debug)]
 pub(crate) struct PortLease {
     pool: PortPool,
@@ -34,22 +34,22 @@ pub(crate) struct PortLease {
 }
 
 impl PortPool {
-    /// A pool of which no port is leased.
+    /// Creates a pool without leased ports.
     pub(crate) fn new() -> Self {
-        // Anywhere: another pool on this machine should not look at the same ports in the same order. The
-        // standard library seeds its hashers by chance.
+        // The search starts at a random offset, so that another pool on this machine does not try the same ports in the
+        // same order. The standard library seeds its hashers randomly.
         let seed = RandomState::new().hash_one(FIRST);
         Self(Arc::new(Mutex::new(PoolState {
             ports: BTreeSet::new(),
-            // Smaller than COUNT.
+            // The remainder is smaller than COUNT, which fits a `u16`.
             next: (seed % u64::from(COUNT)) as u16,
         })))
     }
 
-    /// Leases a port on which nothing listens.
+    /// Leases a port on which no process listens.
     ///
     /// # Errors
-    /// A clause: there is none.
+    /// A clause: no port is free.
     pub(crate) fn any(&self) -> Result<PortLease, String> {
         let mut state = self.0.lock();
         for _ in 0..COUNT {
@@ -63,11 +63,11 @@ impl PortPool {
         Err("no free port is left".to_owned())
     }
 
-    /// This port, for a command that always serves there: another process that had it would answer for
-    /// the replica.
+    /// Leases this port, for a command that always listens on it. If another process listened there, it would receive
+    /// the replica's requests.
     ///
     /// # Errors
-    /// A clause: it is taken.
+    /// A clause: the port is in use or cannot be bound.
     pub(crate) fn this(&self, port: u16) -> Result<PortLease, String> {
         let taken = || format!("port {port} is in use; use $(PORT) in the command to get a free port");
         let mut state = self.0.lock();
@@ -101,7 +101,7 @@ impl Drop for PortLease {
     }
 }
 
-/// On all addresses: a replica may choose any.
+/// Binds the port on all addresses, because a replica may listen on any of them.
 fn listen(port: u16) -> io::Result<TcpListener> {
     TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))
 }
@@ -124,10 +124,10 @@ mod tests {
     }
 
     #[test]
-    fn what_others_listen_on_is_passed_over() {
+    fn ports_in_use_are_skipped() {
         let pool = PortPool::new();
         let next = FIRST + pool.0.lock().next;
-        // Somebody else may have it, which is the same.
+        // Binding may fail because another process has the port, which is the same for this test.
         let _taken = TcpListener::bind((Ipv4Addr::LOCALHOST, next));
         assert_ne!(pool.any().unwrap().port(), next);
     }

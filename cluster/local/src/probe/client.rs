@@ -30,18 +30,18 @@ pub(super) async fn connect(address: &Address) -> Result<Connection, String> {
     })
 }
 
-/// Longest body that is read for its reason, in bytes.
+/// Maximum size, in bytes, of a body read for its error message.
 const LONGEST_BODY: usize = 4096;
 
-/// The answer to a GET.
+/// Response to a GET.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
-    /// The server's own words for a failure: the field `error` of its body, as V2 has it.
+    /// Error message of the server: the field `error` of the body, as in V2.
     pub(super) reason: Option<String>,
 }
 
 impl Answer {
-    /// Adds the server's own words to a cause.
+    /// Appends the server's error message to a cause.
     pub(super) fn explain(self, cause: String) -> String {
         match self.reason {
             Some(reason) => format!("{cause}: {reason}"),
@@ -50,7 +50,7 @@ impl Answer {
     }
 }
 
-/// Asks a replica by GET. The error is a clause.
+/// Sends a GET to a replica. The error is a clause.
 pub(super) async fn get(address: &Address, path: &str) -> Result<Answer, String> {
     let status = match connect(address).await? {
         Connection::Tcp(stream) => exchange(TokioIo::new(stream), path).await,
@@ -70,8 +70,8 @@ where
         Ok::<_, hyper::Error>(read(response).await)
     };
     tokio::pin!(answer);
-    // The connection moves only while the answer is waited for, and closes with it: nothing is left over.
-    // It may end in the same step that brings the answer.
+    // The connection is driven only while the response is awaited, and closes with it, so no task is left over. The
+    // connection may end in the same poll that delivers the response.
     let answer = tokio::select! {
         biased;
         answer = &mut answer => answer,

@@ -4,13 +4,13 @@ use k8s_openapi::api::core::v1::Container;
 
 use super::{EndpointKind, FAILURE_THRESHOLD, PERIOD, Probe, ProbeHandler, ServerKind, TIMEOUT};
 
-/// The V2 live call.
+/// Path of the V2 live call.
 const V2_LIVE: &str = "/v2/health/live";
 
 impl Probe {
-    /// The container's liveness probe, with its times; `None` without one, so that a server that is busy for long is left
-    /// alone, as on Kubernetes. Weir's own runtime is always probed, by the V2 live call, which it answers however busy
-    /// it is; of a pod's probe only the times count.
+    /// Returns the liveness probe. For foreign servers it is the container's own; `None` if there is none, so that a
+    /// server that is busy for long is left alone, as on Kubernetes. Weir's own runtime is always probed by the V2 live
+    /// call, which it answers under any load; only the times of the pod's probe apply.
     pub(crate) fn liveness(container: &Container, server: ServerKind) -> Option<Self> {
         let declared = container.liveness_probe.as_ref();
         let own = declared.and_then(|probe| Self::read(probe, container).ok());
@@ -26,7 +26,7 @@ impl Probe {
         }
     }
 
-    /// Whether a container has a liveness probe that can be probed without Kubernetes.
+    /// Returns true if the container has a liveness probe that can be run without Kubernetes.
     pub(crate) fn has_liveness(container: &Container) -> bool {
         let probe = container.liveness_probe.as_ref();
         probe.is_some_and(|probe| Self::read(probe, container).is_ok())
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn our_runtime_is_probed_by_the_v2_live_call_at_the_times_of_the_pod() {
+    fn our_runtime_is_probed_by_the_v2_live_call_with_the_times_of_the_pod() {
         let live = ProbeHandler::HttpGet(V2_LIVE.to_owned());
         let plain = liveness(json!({}), ServerKind::Weir).unwrap();
         assert_eq!((&plain.handler, times(&plain)), (&live, (10, 3)));

@@ -20,7 +20,7 @@ fn target(probe: &Probe, endpoints: &Endpoints) -> (Option<String>, String) {
 }
 
 #[test]
-fn without_a_probe_the_v2_call_is_made() {
+fn without_a_readiness_probe_the_v2_ready_call_is_made() {
     let probe = probe(json!({}));
     let probed = target(&probe, &endpoints(Some(1), Some(2)));
     assert_eq!(probed, (Some(V2_READY.to_owned()), "127.0.0.1:1".to_owned()));
@@ -36,14 +36,14 @@ fn without_a_probe_the_v2_call_is_made() {
 }
 
 #[test]
-fn our_runtime_knows_the_call() {
+fn our_runtime_must_implement_the_v2_ready_call() {
     let probe = Probe::of(&Container::default(), ServerKind::Weir).unwrap();
     assert!(probe.is_v2());
     assert!(probe.evaluate(V2_READY, StatusCode::NOT_FOUND).is_err());
 }
 
 #[test]
-fn a_probe_is_followed() {
+fn a_readiness_probe_of_the_pod_is_used() {
     let get = probe(json!({ "readinessProbe": {
         "httpGet": { "path": "healthz", "port": 80 }, "failureThreshold": 5, "timeoutSeconds": 2,
         "periodSeconds": 7,

@@ -1,11 +1,11 @@
-//! The shell between us and a command.
+//! The shell script that starts a command and its watcher.
 
-/// Every Unix has it.
+/// Path of a shell that every Unix system has.
 pub(super) const SHELL: &str = "/bin/sh";
 
-/// `$@` is the command, standard input the pipe that ends with us. The watcher is started by a shell that
-/// ends at once, so the command does not find a child that it never made. It ignores the signals that are
-/// meant for the command, prints nothing, and its group cannot be another's while it lives.
+/// Script with the command as `$@` and the pipe that ends with Weir as standard input. The watcher is started by a
+/// subshell that exits at once, so the command does not see a child that it did not start. The watcher ignores the
+/// signals meant for the command and prints nothing. While it lives, its group id cannot be reused.
 pub(super) const SCRIPT: &str = r#"
 exec 3<&0 </dev/null
 (

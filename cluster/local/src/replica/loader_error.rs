@@ -1,12 +1,12 @@
-//! Errors of the dynamic loader, which ends a program before its first line.
+//! Errors of the dynamic loader, which end a program before its first line of output.
 
-/// The words of glibc's loader, between the program and the library.
+/// Error text of glibc's loader, between the names of the program and the library.
 const MISSING: &str = ": error while loading shared libraries: ";
 
-/// Name that all of libtorch's libraries have in common.
+/// Prefixes of libtorch's libraries.
 const LIBTORCH: [&str; 3] = ["libtorch", "libc10", "libgomp"];
 
-/// A sentence in place of the loader's words, if a log's last lines hold them.
+/// Returns a sentence in place of the loader's error, if the last lines of the log contain one.
 pub(super) fn explain(lines: &str) -> Option<String> {
     let (before, after) = lines.split_once(MISSING)?;
     let program = before.rsplit([' ', '/']).next().unwrap_or(before);

@@ -1,11 +1,11 @@
-//! The files that a replica needs before it starts.
+//! The model files that a replica needs before it starts.
 
 use weir_fetch::{Attempt, FetchError, Limits, fetch};
 
 use crate::storage::{ModelFiles, Origin};
 
-/// Downloads remote models and checks that local ones exist. The error is a sentence. Of several replicas
-/// that need one model, one downloads it and the others wait. `observe` is told of each attempt.
+/// Downloads remote models and checks that local ones exist. The error is a sentence. If several replicas need one
+/// model, one of them downloads it and the others wait. `observe` is called for each attempt.
 pub(super) async fn ensure(
     models: &[ModelFiles],
     limits: &Limits,
@@ -23,7 +23,7 @@ pub(super) async fn ensure(
     Ok(())
 }
 
-/// The error with its causes.
+/// Returns the text of the error with all of its causes.
 fn explain(error: &FetchError) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);

@@ -10,7 +10,7 @@ fn at(uri: &str, claims: Option<&str>) -> Result<PathBuf, String> {
 }
 
 #[test]
-fn claims_lie_beside_the_manifest() {
+fn claims_are_directories_next_to_the_manifest() {
     let found = at("pvc://models/digits/1", Some("/home/me/digits"));
     assert_eq!(found, Ok("/home/me/digits/models/digits/1".into()));
     assert_eq!(at("pvc://models", Some("/d")), Ok("/d/models".into()));
@@ -20,14 +20,14 @@ fn claims_lie_beside_the_manifest() {
 }
 
 #[test]
-fn each_address_has_a_directory() {
+fn each_url_has_its_own_directory() {
     let first = at("https://a/model.pt", None).unwrap();
     assert_eq!(first, Path::new("/state/models/8a7367c87b72c792"));
     assert_ne!(first, at("https://b/model.pt", None).unwrap());
 }
 
 #[test]
-fn an_address_of_no_file_is_refused() {
+fn a_url_that_names_no_file_is_refused() {
     let file = "the path must end with a plain file name";
     for (uri, reason) in [
         ("http://", "empty host"),
@@ -53,7 +53,7 @@ fn a_downloaded_file_is_served_under_any_name() {
 }
 
 #[test]
-fn a_directory_without_a_model_is_told_from_others() {
+fn a_directory_without_a_model_is_recognised() {
     let holds = |files: &[&str]| {
         let folder = tempfile::tempdir().unwrap();
         for file in files {
@@ -72,9 +72,9 @@ fn a_directory_without_a_model_is_told_from_others() {
 }
 
 #[test]
-fn what_cannot_be_found_is_refused_with_its_reason() {
+fn an_unusable_uri_is_refused_with_the_reason() {
     for (uri, text) in [
-        ("pvc://models/x", "there is none"),
+        ("pvc://models/x", "there is no manifest"),
         ("pvc:///x", "names no claim"),
         ("pvc://../x", "names no claim"),
         ("pvc://a/../../x", "leads out of its claim"),
@@ -82,7 +82,7 @@ fn what_cannot_be_found_is_refused_with_its_reason() {
         ("s3://a/b", "use pvc://, file://, http:// or https://"),
         ("models", "not a storage URI"),
     ] {
-        let claims = (!text.contains("none")).then_some("/d");
+        let claims = (!text.contains("no manifest")).then_some("/d");
         let error = at(uri, claims).unwrap_err();
         assert!(error.contains(text) && error.contains(uri), "{error}");
     }
@@ -90,7 +90,7 @@ fn what_cannot_be_found_is_refused_with_its_reason() {
 
 proptest! {
     #[test]
-    fn a_claim_is_never_left(path in "[./ab]{0,16}") {
+    fn a_path_never_leaves_its_claim(path in "[./ab]{0,16}") {
         if let Ok(found) = at(&format!("pvc://{path}"), Some("/claims")) {
             prop_assert!(found.starts_with("/claims"));
             prop_assert!(!found.components().any(|part| part == Component::ParentDir));

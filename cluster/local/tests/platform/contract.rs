@@ -1,4 +1,4 @@
-//! The cluster of processes keeps the contract.
+//! The contract suite against the cluster of local processes.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Failures of replicas: each is said in one sentence, and other replicas are not affected.
+//! Failures of replicas: each is reported in one sentence, and other replicas are not affected.
 
 use std::net::TcpListener;
 
@@ -10,7 +10,7 @@ use crate::pods;
 use crate::server::{self, Behaviour};
 
 #[tokio::test]
-async fn a_crash_loop_tells_its_last_words() {
+async fn a_crash_loop_is_reported_with_the_last_lines_of_the_log() {
     let platform = Platform::start();
     let pod = pods::template(pods::shell("echo no such model; exit 7"));
     let name = platform.serve("crashes", pod, 1).await;
@@ -26,7 +26,7 @@ async fn a_crash_loop_tells_its_last_words() {
 }
 
 #[tokio::test]
-async fn one_that_hangs_is_never_ready_and_harms_nobody() {
+async fn a_replica_that_hangs_is_never_ready_and_does_not_affect_others() {
     let platform = Platform::start();
     let hangs = platform.serve("hangs", pods::template(pods::server(Behaviour::Hang)), 1).await;
     let fine = platform.serve("fine", pods::template(pods::server(Behaviour::Ready)), 1).await;
@@ -40,7 +40,7 @@ async fn one_that_hangs_is_never_ready_and_harms_nobody() {
 }
 
 #[tokio::test]
-async fn one_that_sickens_becomes_unready() {
+async fn a_replica_whose_probes_fail_becomes_unready() {
     let platform = Platform::start();
     let name = platform.serve("sickens", pods::template(pods::server(Behaviour::Sickens)), 1).await;
     platform.ready(&name, 1).await;
@@ -48,8 +48,8 @@ async fn one_that_sickens_becomes_unready() {
     platform.see(&name, "an unready replica", unready).await;
 }
 
-/// Asked each second; the second bad answer in a row is the end.
-fn watched(behaviour: Behaviour) -> serde_json::Value {
+/// Returns a pod with a liveness probe that runs every second and fails after two failures in a row.
+fn with_liveness_probe(behaviour: Behaviour) -> serde_json::Value {
     let mut pod = pods::server(behaviour);
     pod["livenessProbe"] = json!({
         "httpGet": { "path": server::LIVE, "port": 8080 }, "periodSeconds": 1, "failureThreshold": 2,
@@ -58,9 +58,9 @@ fn watched(behaviour: Behaviour) -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn one_that_freezes_is_ended_and_started_again() {
+async fn a_replica_that_freezes_is_killed_and_restarted() {
     let platform = Platform::start();
-    let pod = pods::template(watched(Behaviour::Freezes));
+    let pod = pods::template(with_liveness_probe(Behaviour::Freezes));
     let name = platform.serve("freezes", pod, 1).await;
     platform.ready(&name, 1).await;
     let message = platform.failure(&name, "liveness probe").await;
@@ -71,9 +71,9 @@ async fn one_that_freezes_is_ended_and_started_again() {
 }
 
 #[tokio::test]
-async fn one_that_freezes_and_ignores_sigterm_is_killed() {
+async fn a_frozen_replica_that_ignores_sigterm_is_killed_and_restarted() {
     let platform = Platform::start();
-    let mut pod = watched(Behaviour::Freezes);
+    let mut pod = with_liveness_probe(Behaviour::Freezes);
     pod["command"] = pods::server_after("trap '' TERM", Behaviour::Freezes)["command"].clone();
     let mut pod = pods::template(pod);
     pod.spec.as_mut().unwrap().termination_grace_period_seconds = Some(1);
@@ -90,20 +90,20 @@ async fn a_busy_server_without_probes_stays_ready_and_is_not_restarted() {
     let pod = pods::template(pods::server(Behaviour::Busy));
     let name = platform.serve("busy", pod, 1).await;
     platform.ready(&name, 1).await;
-    // Several probes of the first fail until this one is found to hang.
-    let other = platform.serve("frozen", pods::template(watched(Behaviour::Freezes)), 1).await;
+    // The other server takes several probe periods to be found hung; meanwhile several probes of the busy server fail.
+    let other = platform.serve("frozen", pods::template(with_liveness_probe(Behaviour::Freezes)), 1).await;
     platform.failure(&other, "liveness probe").await;
     let seen = platform.ready(&name, 1).await;
     assert_eq!((seen.replicas[0].restarts, seen.failure), (0, None));
 }
 
 #[tokio::test]
-async fn one_that_lives_but_is_not_ready_for_a_while_is_left_alone() {
+async fn a_live_replica_that_is_unready_for_a_while_is_not_restarted() {
     let platform = Platform::start();
-    let pod = pods::template(watched(Behaviour::Pauses));
+    let pod = pods::template(with_liveness_probe(Behaviour::Pauses));
     let name = platform.serve("pauses", pod, 1).await;
     platform.ready(&name, 1).await;
-    // For sixty probes, three seconds: more than the liveness probe allows.
+    // The replica stays unready for sixty probes, three seconds: longer than the liveness probe would tolerate.
     let unready = |r: &Revision| r.in_phase(Phase::Unready).count() == 1;
     platform.see(&name, "an unready replica", unready).await;
     let seen = platform.ready(&name, 1).await;
@@ -111,7 +111,7 @@ async fn one_that_lives_but_is_not_ready_for_a_while_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_pod_may_say_how_it_is_asked() {
+async fn a_pod_may_set_its_readiness_probe() {
     let platform = Platform::start();
     let mut pod = pods::server(Behaviour::NeverReady);
     pod["readinessProbe"] = json!({ "tcpSocket": { "port": 8080 } });
@@ -165,7 +165,7 @@ async fn a_model_is_downloaded_once_before_its_replicas_start() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let uri = format!("http://{}/model.pt", listener.local_addr().unwrap());
     let store = std::thread::spawn(move || {
-        // The first try is turned away for good, the second served; there is no third.
+        // The first download is refused for good, the second one is served; there is no third.
         for status in [404, 200] {
             server::answer(listener.accept().unwrap().0, status);
         }
@@ -183,7 +183,7 @@ async fn a_model_is_downloaded_once_before_its_replicas_start() {
 }
 
 #[tokio::test]
-async fn what_cannot_run_here_is_refused_and_leaves_no_trace() {
+async fn a_workload_that_cannot_run_here_is_refused_without_a_trace() {
     let platform = Platform::start();
     let pod = pods::template(json!({ "name": "c", "image": "triton:24.01" }));
     let desired = pods::desired(pods::workload("image", pod, 1));

@@ -1,7 +1,7 @@
-//! Real child processes: the test binary itself is the server (see `server`), and the parent that is
-//! killed (see `parent`).
+//! Tests with real child processes. The test binary itself serves as the replicas' server (see `server`) and as the
+//! parent that is killed (see `parent`).
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may end at once")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a panic fails the test, as intended")]
 
 mod contract;
 mod failures;

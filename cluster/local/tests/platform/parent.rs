@@ -1,4 +1,4 @@
-//! Children die with the parent, also when it is killed and cannot act.
+//! Child processes die with their parent, even if the parent is killed and cannot act.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -10,13 +10,13 @@ use crate::platform::{Platform, is_alive, options, process_of, wait_until};
 use crate::pods;
 use crate::server::{self, Behaviour};
 
-/// Set where this binary is to be the parent: the directory for its state.
+/// Variable that makes this binary act as the parent; its value is the state directory.
 const STATE: &str = "WEIR_TEST_PARENT";
 
-/// Text that the parent prints before the ids of its processes.
+/// Prefix of the line in which the parent prints the ids of its child processes.
 const PROCESSES: &str = "processes: ";
 
-/// Passes at once, unless it is told to be the parent.
+/// Acts as the parent if the variable is set; otherwise passes at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn be_parent() {
     let Some(state) = std::env::var_os(STATE) else {
@@ -26,7 +26,7 @@ async fn be_parent() {
         cluster: weir_cluster_local::Local::start(options(Path::new(&state))).unwrap(),
         folder: tempfile::tempdir().unwrap(),
     };
-    // The shell leaves a grandchild behind, which must die as well.
+    // The shell starts a grandchild, which must die as well.
     let pod = pods::server_after("sleep 1000 & echo $! > grandchild", Behaviour::Ready);
     let mut pod = pods::template(pod);
     pod.spec.as_mut().unwrap().containers[0].working_dir = state.to_str().map(str::to_owned);
@@ -35,7 +35,7 @@ async fn be_parent() {
     let child = process_of(&revision, 0).await;
     let grandchild = std::fs::read_to_string(Path::new(&state).join("grandchild")).unwrap();
     println!("{PROCESSES}{child} {}", grandchild.trim());
-    // Until it is killed, or the test is.
+    // Runs until the parent or the test is killed.
     let mut snapshots = platform.cluster.watch();
     while snapshots.changed().await.is_ok() {}
 }
@@ -61,7 +61,7 @@ fn start_parent(state: &Path) -> (Child, Vec<i32>) {
 }
 
 #[tokio::test]
-async fn children_and_theirs_die_with_a_killed_parent() {
+async fn children_and_grandchildren_die_with_a_killed_parent() {
     let folder = tempfile::tempdir().unwrap();
     let (mut parent, processes) = start_parent(folder.path());
     assert_eq!(processes.len(), 2);

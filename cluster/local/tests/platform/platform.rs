@@ -1,4 +1,4 @@
-//! A cluster in a temporary directory, and ways to wait for it.
+//! A cluster in a temporary directory, and functions that wait for its state.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,10 +14,10 @@ use weir_cluster_local::{Local, Options};
 
 use crate::pods;
 
-/// Nothing takes so long, even on a busy machine.
+/// Maximum time to wait for any state, ample even on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Time between two looks at what cannot be waited for.
+/// Polling interval for conditions that no event announces.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 pub(crate) struct Platform {
@@ -32,7 +32,7 @@ impl Platform {
         Self { cluster, folder }
     }
 
-    /// Starts a service with this pod.
+    /// Starts a service with this pod, and returns the name of its revision.
     pub(crate) async fn serve(&self, name: &str, template: PodTemplateSpec, replicas: u32) -> RevisionName {
         let workload = pods::workload(name, template, replicas);
         self.cluster.apply(pods::desired(workload)).await.unwrap();
@@ -43,7 +43,7 @@ impl Platform {
         self.cluster.scale(name, replicas).await.unwrap();
     }
 
-    /// Waits until the revision is like this. One that is gone is like one at zero.
+    /// Waits until the revision satisfies `is_so`, and returns it.
     pub(crate) async fn see(&self, name: &RevisionName, what: &str, is_so: impl Fn(&Revision) -> bool) -> Revision {
         let mut snapshots = self.cluster.watch();
         let wait = snapshots.wait_for(|s| s.revision(name).is_some_and(|r| is_so(r)));
@@ -60,7 +60,7 @@ impl Platform {
         self.see(name, &format!("{count} ready replicas"), is_so).await
     }
 
-    /// Waits for a failure, and gives its message.
+    /// Waits for a failure whose message contains `part`, and returns the message.
     pub(crate) async fn failure(&self, name: &RevisionName, part: &str) -> String {
         let message = |r: &Revision| r.failure.as_ref().map(|f| f.message.to_string());
         let fits = |r: &Revision| message(r).is_some_and(|message| message.contains(part));
@@ -82,7 +82,7 @@ pub(crate) fn options(folder: &Path) -> Options {
     }
 }
 
-/// The process id that a replica answers with.
+/// Returns the process id with which a replica answers requests.
 pub(crate) async fn process_of(revision: &Revision, index: usize) -> i32 {
     let Some(Address::Tcp(address)) = revision.replicas[index].endpoints.http.clone() else {
         panic!("no address: {revision:#?}");
@@ -99,13 +99,13 @@ pub(crate) fn kill(process: i32) {
 }
 
 pub(crate) fn is_alive(process: i32) -> bool {
-    // A zombie is dead: an orphan may have no parent that waits for it.
+    // A zombie counts as dead: an orphan may have no parent that reaps it.
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let state = stat.rsplit(") ").next().unwrap_or_default();
     test_kill_process(Pid::from_raw(process).unwrap()).is_ok() && !state.starts_with('Z')
 }
 
-/// Waits until a condition holds that no event announces.
+/// Polls until a condition holds that no event announces.
 pub(crate) async fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let look = async {
         while !is_so() {
@@ -116,7 +116,7 @@ pub(crate) async fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     assert!(seen.is_ok(), "waited for {what}");
 }
 
-/// The phases of a revision's replicas.
+/// Returns the phases of a revision's replicas.
 pub(crate) fn phases(revision: &Revision) -> Vec<Phase> {
     revision.replicas.iter().map(|replica| replica.phase).collect()
 }

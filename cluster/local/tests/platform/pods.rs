@@ -1,4 +1,4 @@
-//! Pods for the tests.
+//! Pod templates for the tests.
 
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use weir_cluster::{Desired, Destination, RevisionName, Route, ServiceName, Split
 
 use crate::server::{self, Behaviour};
 
-/// A container that is our test server.
+/// A container that runs the test server.
 pub(crate) fn server(behaviour: Behaviour) -> Value {
     json!({
         "name": "kserve-container",
@@ -18,7 +18,7 @@ pub(crate) fn server(behaviour: Behaviour) -> Value {
     })
 }
 
-/// The test server behind a shell that first does something.
+/// A container that runs a shell command and then the test server.
 pub(crate) fn server_after(shell: &str, behaviour: Behaviour) -> Value {
     let mut container = server(behaviour);
     let words = server::command().join(" ");
@@ -26,7 +26,7 @@ pub(crate) fn server_after(shell: &str, behaviour: Behaviour) -> Value {
     container
 }
 
-/// A container that runs a line of shell and would like a port.
+/// A container that runs a shell command line and uses `$(PORT)`.
 pub(crate) fn shell(line: &str) -> Value {
     json!({ "name": "c", "command": ["/bin/sh", "-c", line], "args": ["sh", "$(PORT)"] })
 }
@@ -60,7 +60,7 @@ pub(crate) fn workload(name: &str, template: PodTemplateSpec, replicas: u32) -> 
     }
 }
 
-/// A service of one revision.
+/// Desired state of a service with one revision.
 pub(crate) fn desired(workload: Workload) -> Desired {
     let revision = workload.revision.clone();
     let service = revision.service().clone();

@@ -1,4 +1,4 @@
-//! How replicas come and go.
+//! Start, restart and end of replicas.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn a_killed_replica_comes_back_and_the_other_stays() {
 }
 
 #[tokio::test]
-async fn a_replica_leaves_the_snapshot_before_it_is_told_to_end() {
+async fn a_replica_is_terminating_in_the_snapshot_before_it_gets_sigterm() {
     let platform = Platform::start();
     let mut pod = pods::server(Behaviour::Ready);
     pod["lifecycle"] = json!({ "preStop": { "sleep": { "seconds": 1 } } });
@@ -36,13 +36,13 @@ async fn a_replica_leaves_the_snapshot_before_it_is_told_to_end() {
     let seen = platform.see(&name, "the end", |_| true).await;
     assert_eq!(phases(&seen), [Phase::Terminating]);
     assert!(seen.is_at_zero());
-    // It still serves: what was sent to it before gateways heard of its end is answered.
+    // The replica still serves: requests sent before the gateways saw the new snapshot are answered.
     process_of(&before, 0).await;
     platform.ready(&name, 0).await;
 }
 
 #[tokio::test]
-async fn one_that_ignores_sigterm_is_killed_after_its_grace() {
+async fn a_replica_that_ignores_sigterm_is_killed_after_its_grace_period() {
     let platform = Platform::start();
     let server = pods::server_after("trap '' TERM", Behaviour::Ready);
     let mut pod = pods::template(server);
@@ -55,7 +55,7 @@ async fn one_that_ignores_sigterm_is_killed_after_its_grace() {
 }
 
 #[tokio::test]
-async fn what_a_replica_started_ends_with_it() {
+async fn descendants_of_a_replica_end_with_it() {
     let platform = Platform::start();
     let mut pod = pods::server_after("sleep 1000 & echo $! > grandchild", Behaviour::Ready);
     pod["workingDir"] = json!(platform.folder.path());
@@ -87,7 +87,7 @@ async fn a_command_without_variables_has_one_replica_at_its_own_port() {
 }
 
 #[tokio::test]
-async fn logs_are_kept() {
+async fn output_is_written_to_the_log_file() {
     let platform = Platform::start();
     let pod = pods::server_after("echo hello; echo world >&2", Behaviour::Ready);
     let name = platform.serve("logged", pods::template(pod), 1).await;

@@ -1,35 +1,35 @@
-//! A server in place of a runtime: this test binary, told by a variable to be one. It answers every
-//! request with a status and its process id.
+//! A test server in place of a runtime: this test binary serves if a variable is set. It answers every request with a
+//! status and its process id.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::Duration;
 
-/// Set where this binary is to be a server: the behaviour.
+/// Variable that makes this binary a server; its value is the behaviour.
 pub(crate) const BEHAVIOUR: &str = "WEIR_TEST_SERVER";
 
-/// No test lives so long; a server that was forgotten ends by itself.
+/// Lifetime of a server, longer than any test, so that a forgotten server ends by itself.
 const LIFETIME: Duration = Duration::from_secs(120);
 
-/// Where it is asked whether it lives.
+/// Path of the liveness probe.
 pub(crate) const LIVE: &str = "/alive";
 
 /// Behaviour of a test server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behaviour {
-    /// Answers that it is ready.
+    /// Answers 200 to every request.
     Ready,
-    /// Takes connections and never answers.
+    /// Accepts connections and never answers.
     Hang,
     /// Answers 503 to every request.
     NeverReady,
-    /// Is ready for its first three answers, and not for those after.
+    /// Is ready for the first three requests, and then answers 503.
     Sickens,
-    /// Is ready for its first three answers, and then takes connections and never answers.
+    /// Is ready for the first three requests, and then accepts connections without answering.
     Freezes,
-    /// Answers 404 three times, and then takes connections and never answers, as a server with one thread that is busy.
+    /// Answers 404 three times, and then accepts connections without answering, like a busy server with one thread.
     Busy,
-    /// Lives all the time, but is not ready for the fourth answer and the sixty after it.
+    /// Is always live, but not ready for the fourth request and the next 59.
     Pauses,
 }
 
@@ -54,7 +54,8 @@ impl Behaviour {
         found.expect("a behaviour")
     }
 
-    /// The status of the next answer to a request for this path.
+    /// Returns the status of the response to a request for `path` after `answered` readiness requests; `None` for no
+    /// response.
     fn status(self, path: &str, answered: u32) -> Option<u16> {
         match self {
             Self::Ready => Some(200),
@@ -67,7 +68,7 @@ impl Behaviour {
     }
 }
 
-/// The command that makes this binary a server.
+/// Returns the command that runs this binary as a server.
 pub(crate) fn command() -> Vec<String> {
     let this = std::env::current_exe().unwrap().display().to_string();
     ["--exact", "server::serve", "--nocapture"].into_iter().fold(vec![this], |mut words, word| {
@@ -76,7 +77,7 @@ pub(crate) fn command() -> Vec<String> {
     })
 }
 
-/// Passes at once, unless it is told to serve.
+/// Serves if the variable is set; otherwise passes at once.
 #[test]
 fn serve() {
     let Some(behaviour) = std::env::var_os(BEHAVIOUR) else {
@@ -102,13 +103,13 @@ fn serve() {
     std::thread::park_timeout(LIFETIME);
 }
 
-/// Answers one request, whatever it is.
+/// Reads one request and answers it with `status`.
 pub(crate) fn answer(stream: TcpStream, status: u16) {
     read_path(&stream);
     write_answer(stream, status);
 }
 
-/// Reads a request's head.
+/// Reads the head of a request and returns its path.
 fn read_path(stream: &TcpStream) -> String {
     let mut head = String::new();
     let mut reader = BufReader::new(stream.try_clone().unwrap());
@@ -121,6 +122,6 @@ fn write_answer(mut stream: TcpStream, status: u16) {
     let body = std::process::id().to_string();
     let length = body.len();
     let text = format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
-    // The caller may have left.
+    // The client may have closed the connection.
     let _ = stream.write_all(text.as_bytes());
 }
