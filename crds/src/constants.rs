@@ -1,16 +1,16 @@
-//! Values of KServe's that several modules need.
+//! KServe's defaults and names that several modules need.
 
-/// API group of all three kinds: KServe's, so that existing manifests keep working.
+/// API group of all three kinds. It is KServe's, so that existing manifests keep working.
 pub const GROUP: &str = "serving.kserve.io";
 
-/// Default of `minReplicas`, in replicas.
+/// Default of `minReplicas`: the minimum number of replicas.
 pub const MIN_REPLICAS: i32 = 1;
 
-/// Default of `batcher.maxBatchSize` in items; that of KServe's batcher.
+/// Default of `batcher.maxBatchSize` in items, the same as in KServe's batcher.
 pub const BATCH_MAX_SIZE: i32 = 32;
 
-/// Default of `batcher.maxLatency` in milliseconds; that of KServe's batcher. It bounds the wait of a
-/// busy runtime: an idle one gets its batch at once.
+/// Default of `batcher.maxLatency` in milliseconds, the same as in KServe's batcher. It bounds the wait for a busy
+/// runtime: an idle runtime gets its batch at once.
 pub const BATCH_MAX_LATENCY: i32 = 5000;
 
 /// Directory in which a container finds its model.

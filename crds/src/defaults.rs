@@ -11,15 +11,15 @@ use crate::inference_service::{
     StorageUri, Transformer,
 };
 
-/// Requests and limits of a custom serving container that names none, as in KServe.
+/// Default requests and limits of a custom serving container, as in KServe.
 const RESOURCES: [(&str, &str); 2] = [("cpu", "1"), ("memory", "2Gi")];
 
-/// Annotation of the deployment mode, and its old names with their new ones.
+/// Annotation with the deployment mode, and the mode's old names with the new ones.
 const MODE: &str = "serving.kserve.io/deploymentMode";
 const MODES: [(&str, &str); 2] = [("RawDeployment", "Standard"), ("Serverless", "Knative")];
 
-/// Fills in omitted fields, and writes short forms and old names in full. Given fields are kept, so that a second
-/// call changes nothing.
+/// Fills in omitted fields, and replaces short forms and old names by the full ones. Given fields are kept, so that a
+/// second call changes nothing.
 #[must_use]
 pub fn with_defaults(mut service: InferenceService) -> InferenceService {
     if let Some(annotations) = &mut service.metadata.annotations
@@ -38,7 +38,7 @@ pub fn with_defaults(mut service: InferenceService) -> InferenceService {
         explainer(given);
     }
     for canary in &mut spec.canary {
-        // A canary has no default minimum, as its replicas follow the stable predictor's.
+        // A canary has no default minimum: its replicas follow those of the stable predictor.
         predictor(&mut canary.predictor);
         traffic_settings(&mut canary.predictor.component);
     }
@@ -60,7 +60,7 @@ fn explainer(explainer: &mut Explainer) {
 }
 
 fn predictor(predictor: &mut Predictor) {
-    // Several forms stay as they are and are refused by validation.
+    // A predictor with several forms is left unchanged; validation refuses it.
     if predictor.frameworks().count() == 1
         && let Some(model) = take_short_form(predictor)
     {
@@ -79,7 +79,7 @@ fn predictor(predictor: &mut Predictor) {
     single_storage_uri(predictor);
 }
 
-/// Writes a model's only URI as `storageUri`, where it is mounted at the same place: either has the same meaning.
+/// Moves the only entry of `storageUris` to `storageUri` if it is mounted at the same path: both have the same meaning.
 fn single_storage_uri(predictor: &mut Predictor) {
     if let Some(model) = &mut predictor.model
         && model.framework.storage_uri.is_none()
@@ -98,7 +98,7 @@ fn take_short_form(predictor: &mut Predictor) -> Option<Model> {
         .find_map(|(name, form)| Some(in_full(name, *form.take()?)))
 }
 
-/// Converts a short form to a model. The three formats default to the v2 protocol, as in KServe.
+/// Converts a short form to a model. Three of the formats default to the v2 protocol, as in KServe.
 fn in_full(name: &str, mut framework: Framework) -> Model {
     if matches!(name, "triton" | "onnx" | "huggingface") {
         framework.protocol_version.get_or_insert(Protocol::V2);
@@ -127,7 +127,7 @@ fn storage_uris(uris: &mut [StorageUri]) {
     }
 }
 
-/// Gives a lone container the name of the serving container, and the serving container its resources.
+/// Names a pod's only container `kserve-container`, and adds default resources to the serving container.
 fn serving_container(pod: &mut PodSpec) {
     if let [only] = &mut pod.containers[..] {
         SERVING_CONTAINER.clone_into(&mut only.name);
@@ -138,7 +138,8 @@ fn serving_container(pod: &mut PodSpec) {
     }
 }
 
-/// Adds default resources where neither limit nor request is given: a default request could exceed a given limit.
+/// Adds default resources where neither limit nor request is given. With only one of them given, a default for the
+/// other could contradict it.
 fn resources(container: &mut Container) {
     let ResourceRequirements { limits, requests, .. } = container.resources.get_or_insert_default();
     let limits: &mut BTreeMap<_, _> = limits.get_or_insert_default();

@@ -1,4 +1,4 @@
-//! The custom resource definitions, for the API server.
+//! The custom resource definitions for the API server.
 
 /// A custom resource definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

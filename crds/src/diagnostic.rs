@@ -11,11 +11,11 @@ pub struct Position {
     pub column: usize,
 }
 
-/// An error in a manifest. Printed as `FILE:LINE:COLUMN: FIELD: SENTENCE`, which editors
-/// and terminals link.
+/// An error in a manifest. It is printed as `FILE:LINE:COLUMN: FIELD: SENTENCE`, a format that editors and terminals
+/// turn into links.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Diagnostic {
-    /// Name of the text, as given to [`crate::read`].
+    /// Name of the file, as given to [`crate::read`].
     pub file: String,
     /// Position of the error in the file.
     pub position: Position,
@@ -37,20 +37,20 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// Kinds of errors in a manifest.
+/// Kind of an error in a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// A text that is not YAML, or YAML without an equivalent in JSON.
     #[error("{0}")]
     Syntax(String),
-    /// A field that the type lacks.
+    /// A field that the type does not have.
     #[error("unknown field{}", meant(.nearest.as_deref()))]
     UnknownField {
-        /// Most similar field of the type or of a neighbouring level.
+        /// Most similar field of the type or of an adjacent level.
         nearest: Option<String>,
     },
     /// A required field that is missing.
-    #[error("missing, and required")]
+    #[error("required field is missing")]
     Missing,
     /// A key written twice in one mapping.
     #[error("given twice; the first is on line {first}")]
@@ -58,7 +58,7 @@ pub enum Problem {
         /// Line of the first occurrence.
         first: usize,
     },
-    /// A value of another type.
+    /// A value of the wrong type.
     #[error("expected {expected}, found {found}")]
     WrongType {
         /// Type of the field, as in `an integer`.
@@ -66,14 +66,14 @@ pub enum Problem {
         /// Description of the written value.
         found: String,
     },
-    /// A value that would be text if it were quoted.
+    /// An unquoted value that YAML does not read as text.
     #[error("expected text, found {found}; put it in quotes")]
     Unquoted {
         /// Description of the value as YAML reads it.
         found: String,
     },
-    /// A word that is not one of those allowed.
-    #[error("`{found}` is none of {}{}", .known.join(", "), meant(.nearest.as_deref()))]
+    /// A word that is not among the allowed ones.
+    #[error("`{found}` is not one of {}{}", .known.join(", "), meant(.nearest.as_deref()))]
     UnknownWord {
         /// The word as written.
         found: String,
@@ -82,7 +82,7 @@ pub enum Problem {
         /// The most similar allowed word.
         nearest: Option<String>,
     },
-    /// A number outside its bounds.
+    /// A number outside its allowed range.
     #[error("{found} is not between {least} and {most}")]
     OutOfRange {
         /// The number as written.
@@ -92,10 +92,10 @@ pub enum Problem {
         /// The largest number allowed.
         most: i64,
     },
-    /// A text that is no Kubernetes quantity.
+    /// A text that is not a Kubernetes quantity.
     #[error("`{0}` is not a quantity, such as 2, 500m or 4Gi")]
     Quantity(String),
-    /// A kind that its API version lacks.
+    /// A kind that does not exist in the given API version.
     #[error("no `{kind}` in `{api_version}`; Weir knows {known}{}", meant(*.nearest))]
     UnknownKind {
         /// The kind as written.
@@ -107,7 +107,7 @@ pub enum Problem {
         /// The most similar known kind.
         nearest: Option<&'static str>,
     },
-    /// A kind of KServe that Weir lacks.
+    /// A kind of KServe that Weir does not support.
     #[error("KServe's `{0}` is not supported by Weir")]
     UnsupportedKind(String),
 }

@@ -68,7 +68,7 @@ pub struct InferenceServiceSpec {
     /// Containers that process requests before and after the predictor. Not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transformer: Option<Box<Transformer>>,
-    /// Explanations of the model's answers. Not supported.
+    /// Explanations of the model's responses. Not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explainer: Option<Box<Explainer>>,
     /// Variants of the predictor that receive part of the traffic.
@@ -94,19 +94,19 @@ pub struct Canary {
     pub traffic_percent: i32,
 }
 
-/// Sets the schema's default of `minReplicas`, as the scale subresource needs the field. A canary has no default,
-/// as its replicas follow the stable predictor's.
+/// Sets the default of `minReplicas` in the schema, because the scale subresource needs the field. A canary has no
+/// default: its replicas follow those of the stable predictor.
 fn one_replica_by_default(schema: &mut Schema) {
     if let Some(field) = schema.pointer_mut("/properties/minReplicas")
         && let Some(field) = field.as_object_mut()
     {
         field.insert("default".to_owned(), crate::constants::MIN_REPLICAS.into());
-        // Not nullable: a null would stand in the way of the default.
+        // The field must not be nullable: a null would override the default.
         field.insert("type".to_owned(), "integer".into());
     }
 }
 
-/// Lets the predictor of a canary leave out what it has from the stable one, its model included.
+/// Lets the predictor of a canary omit fields that it inherits from the stable one, including the model.
 fn stable_model_by_default(schema: &mut Schema) {
     schema.insert("x-kubernetes-validations".to_owned(), rules::canary_predictor());
 }

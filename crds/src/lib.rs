@@ -1,9 +1,9 @@
 //! The Kubernetes API types of Weir: KServe's `InferenceService` (`serving.kserve.io/v1beta1`),
 //! `ServingRuntime` and `ClusterServingRuntime` (`v1alpha1`), with the same JSON names.
 //!
-//! The types hold what the user wrote. [`with_defaults`] fills in omitted fields, [`unsupported`] lists the fields
-//! that KServe has and Weir does not honour, and [`read`] turns YAML into objects or into [`Diagnostic`]s.
-//! `yaml/` holds the custom resource definitions, generated from the types: see [`DEFINITIONS`].
+//! The types contain what the user wrote. [`with_defaults`] fills in omitted fields, [`unsupported`] lists the fields
+//! of KServe that Weir does not honour, and [`read`] turns YAML into objects or into [`Diagnostic`]s. `yaml/` contains
+//! the custom resource definitions, generated from the types: see [`DEFINITIONS`].
 
 mod constants;
 mod defaults;

@@ -1,9 +1,9 @@
 //! Suggestions for misspelt names.
 
-/// Most edits between a misspelt name and a useful suggestion.
+/// Maximum number of edits between a misspelt name and its suggestion.
 const MAX_EDITS: usize = 3;
 
-/// The candidate most similar to `written`; the first of equals.
+/// Returns the candidate most similar to `written`; the first wins a tie. `None` if no candidate is similar enough.
 pub(crate) fn nearest<'a>(candidates: impl IntoIterator<Item = &'a str>, written: &str) -> Option<&'a str> {
     let written = written.to_lowercase();
     candidates
@@ -13,7 +13,8 @@ pub(crate) fn nearest<'a>(candidates: impl IntoIterator<Item = &'a str>, written
         .map(|(_, candidate)| candidate)
 }
 
-/// Edits between a candidate and the written name; `None` when more than a third of the name differs.
+/// Returns the number of edits between a candidate and the written name; `None` if more than a third of the candidate
+/// differs.
 fn edits(candidate: &str, written: &str) -> Option<usize> {
     let (length, written_length) = (candidate.chars().count(), written.chars().count());
     let allowed = MAX_EDITS.min(length.div_ceil(3));
@@ -29,7 +30,7 @@ mod tests {
     use super::nearest;
 
     #[test]
-    fn finds_what_was_meant() {
+    fn finds_the_most_similar_name() {
         let known = ["containers", "initContainers", "env", "minReplicas", "os"];
         assert_eq!(nearest(known, "contaners"), Some("containers"));
         assert_eq!(nearest(known, "minreplicas"), Some("minReplicas"));

@@ -1,9 +1,8 @@
-//! Kubernetes' own types within the API types.
+//! Kubernetes' types within the API types.
 //!
-//! Written out, a PodSpec makes a definition of megabytes, which client-side `kubectl apply` cannot
-//! take. So the definitions name the fields of the outermost level and accept anything below; each
-//! such place is marked with the Kubernetes type it stands for, and [`crate::read`] checks against
-//! that type.
+//! The full schema of a PodSpec would make a definition of megabytes, which client-side `kubectl apply` cannot store.
+//! The definitions therefore list the fields of the outermost level and accept any value below. Each such value is
+//! marked with its Kubernetes type, and [`crate::read`] checks it against that type.
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use schemars::generate::SchemaSettings;
@@ -12,8 +11,8 @@ use serde::ser::Error;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// Keyword with the name of the Kubernetes type that a schema stands for. It is not part of the definitions, which
-/// hold only keywords of Kubernetes.
+/// Schema keyword with the name of the Kubernetes type that a schema stands for. The definitions do not contain it,
+/// because they allow only Kubernetes' keywords.
 pub(crate) const STANDS_FOR: &str = "x-weir-stands-for";
 
 /// Schema of a PodSpec's fields.
@@ -61,7 +60,8 @@ fn is_empty(value: &Value) -> bool {
     value.as_str() == Some("") || value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// The outermost level of a Kubernetes type. No field is required, as the object is merged over a runtime's.
+/// Returns the schema of a Kubernetes type's outermost level. No field is required, because the object is merged over a
+/// runtime's.
 fn fields_of<T: JsonSchema>() -> Schema {
     let mut generator = SchemaSettings::draft2020_12().into_generator();
     let schema = T::json_schema(&mut generator);
@@ -74,7 +74,7 @@ fn fields_of<T: JsonSchema>() -> Schema {
     json_schema!({ "type": "object", "properties": fields })
 }
 
-/// A field without its description and with every type of its own replaced by [`opaque`].
+/// Returns a field's schema without its description, and with every nested type replaced by [`opaque`].
 fn shallow(field: &Value, definitions: &Map<String, Value>) -> Value {
     let Some(field) = field.as_object() else {
         return field.clone();

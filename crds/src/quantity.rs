@@ -1,10 +1,9 @@
 //! Syntax of Kubernetes quantities.
 
-/// Suffixes of a quantity: decimal and binary SI.
+/// Suffixes of quantities: decimal and binary SI prefixes.
 const SUFFIXES: [&str; 16] = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
-/// Reports whether the text is a quantity: a signed decimal number with an SI suffix
-/// or an exponent.
+/// Returns true if the text is a quantity: a signed decimal number with an SI suffix or an exponent.
 pub(crate) fn is_quantity(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.');
@@ -12,7 +11,7 @@ pub(crate) fn is_quantity(text: &str) -> bool {
     is_decimal(number) && (SUFFIXES.contains(&suffix) || is_exponent(suffix))
 }
 
-/// The value of a quantity; `None` for what is none.
+/// Returns the value of a quantity; `None` if the text is not a quantity.
 #[must_use]
 pub fn quantity_value(text: &str) -> Option<f64> {
     if !is_quantity(text) {
@@ -20,7 +19,7 @@ pub fn quantity_value(text: &str) -> Option<f64> {
     }
     let suffix = text.rfind(|c: char| c.is_ascii_digit() || c == '.')? + 1;
     let (number, suffix) = text.split_at(suffix);
-    // What ends in a digit may have an exponent, which floating-point numbers have too.
+    // A number that ends in a digit may have an exponent, which the floating-point parser accepts too.
     Some(number.parse::<f64>().ok()? * scale(suffix)?)
 }
 
@@ -55,7 +54,7 @@ mod tests {
     use super::{is_quantity, quantity_value};
 
     #[test]
-    fn knows_quantities() {
+    fn quantities_are_recognised() {
         for good in ["1", "0.5", "500m", "4Gi", "2Ei", "1e3", "1E-3", "+2", "-1k", ".5", "5."] {
             assert!(is_quantity(good), "{good}");
         }
@@ -65,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_what_they_are() {
+    fn quantities_have_values() {
         let values = [
             ("0.05", 0.05),
             ("50m", 0.05),

@@ -1,4 +1,4 @@
-//! Reads manifests, with every error in them and its position.
+//! Reads manifests, and reports every error with its position.
 
 mod against_schema;
 mod kind;
@@ -27,23 +27,23 @@ pub struct Manifest {
 /// An object of a manifest, as written, without defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Object {
-    /// A service with its model.
+    /// An inference service with its model.
     InferenceService(Arc<InferenceService>),
     /// A runtime for one namespace.
     ServingRuntime(Box<ServingRuntime>),
     /// A runtime for all namespaces.
     ClusterServingRuntime(Box<ClusterServingRuntime>),
-    /// An object of another kind, such as a Secret, of which only the name is read.
+    /// An object of another kind, such as a Secret. Only its name is read.
     Other {
         /// Kind of the object.
         kind: String,
-        /// Name of the object; empty where the cluster generates one.
+        /// Name of the object; empty if the cluster generates the name.
         name: String,
     },
 }
 
-/// Reads every object of a text: documents of YAML, or lists of objects, as kubectl or the API server prints them.
-/// `file` names the text in diagnostics. `status` is not read.
+/// Reads every object of a text: YAML documents, or lists of objects as kubectl or the API server prints them. `file`
+/// is the name used in diagnostics. `status` is not read.
 ///
 /// # Errors
 ///
@@ -53,8 +53,8 @@ pub fn read(file: &str, text: &str) -> Result<Vec<Manifest>, Vec<Diagnostic>> {
     if diagnostics.is_empty() { Ok(manifests) } else { Err(diagnostics) }
 }
 
-/// Reads the objects of a text that have no errors, and every error of the others, as [`read`] does. An error in one
-/// object hides no other object.
+/// Reads the valid objects of a text, and returns all errors of the others, as [`read`] does. An error in one object
+/// does not hide the other objects.
 #[must_use]
 pub fn read_valid(file: &str, text: &str) -> (Vec<Manifest>, Vec<Diagnostic>) {
     let mut reader = Reader { file, diagnostics: Vec::new(), manifests: Vec::new() };
@@ -93,7 +93,7 @@ impl Reader<'_> {
         }
         let field = "items".to_owned();
         match node.field("items") {
-            // As the API server writes a list of nothing.
+            // The API server writes an empty list as null.
             Some(items) if items.is_null() => {}
             Some(items) => match &items.content {
                 Content::List(items) => items.iter().for_each(|item| self.document(item)),
@@ -126,7 +126,7 @@ impl Reader<'_> {
     /// Reads an object of type `T`; `None` when it has errors.
     fn typed<T: DeserializeOwned>(&mut self, node: &Node, schema: &Schema) -> Option<Box<T>> {
         let read = against_schema::json(node, schema).and_then(|json| {
-            // The schemas come from the types, so an error here is one that a schema cannot express.
+            // The schemas are derived from the types, so an error here is one that a schema cannot express.
             serde_json::from_value(json).map_err(|error| {
                 let problem = Problem::Syntax(error.to_string());
                 vec![(node.position, String::new(), problem)]

@@ -1,20 +1,21 @@
-//! Rules of the definitions, in CEL, for the API server to enforce. Messages are KServe's where
-//! KServe has the rule, so that what people search for stays the same.
+//! Validation rules of the definitions, in CEL, enforced by the API server. Where KServe has the same rule the message
+//! is KServe's, so that users can search for it.
 
 use serde_json::{Value, json};
 
 use crate::constants::SHORT_FORMS;
 
-/// Pattern of a service's name, which begins host names and the names of its objects.
+/// Rule for a service's name, which becomes part of host names and of the names of its objects.
 pub(crate) const NAME: &str = "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')";
 pub(crate) const NAME_MESSAGE: &str = "a InferenceService name must consist of lower case \
     alphanumeric characters or '-', and must start with alphabetical character";
 
-/// A label holds 63 characters, and the longest name made of a service's adds `-predictor-NNNNN`.
+/// Rule for the length of a service's name: a DNS label has at most 63 characters, and the longest derived name appends
+/// `-predictor-NNNNN`.
 pub(crate) const NAME_LENGTH: &str = "size(self.metadata.name) <= 47";
 pub(crate) const NAME_LENGTH_MESSAGE: &str = "a InferenceService name has at most 47 characters";
 
-/// Rules across the parts of a service.
+/// Rules for a whole service.
 pub(crate) fn service() -> Value {
     json!([
         rule(
@@ -39,7 +40,7 @@ pub(crate) fn service() -> Value {
     ])
 }
 
-/// Rules of one canary, whose replicas follow the stable predictor's.
+/// Rules for one canary, whose replicas follow the stable predictor's.
 pub(crate) fn canary() -> Value {
     let unset = |field: &str| rule(&format!("!has(self.predictor.{field})"), &format!("canary must not set {field}"));
     let mut rules = vec![rule("has(self.predictor.name)", "canary predictor.name is required")];
@@ -47,18 +48,18 @@ pub(crate) fn canary() -> Value {
     rules.into()
 }
 
-/// Rules of a predictor.
+/// Rules for the stable predictor.
 pub(crate) fn predictor() -> Value {
     let count = count_of_forms();
     predictor_with(&format!("{count} == 1 || ({count} == 0 && has(self.containers) && size(self.containers) > 0)"))
 }
 
-/// Rules of a canary's predictor, which has from the stable one what it leaves out.
+/// Rules for a canary's predictor, which inherits omitted fields from the stable one.
 pub(crate) fn canary_predictor() -> Value {
     predictor_with(&format!("{} <= 1", count_of_forms()))
 }
 
-/// Rules of a predictor whose forms are given as this rule says.
+/// Rules for a predictor; `forms_given` is the rule about the number of forms.
 fn predictor_with(forms_given: &str) -> Value {
     let stored: Vec<_> = forms().map(|form| format!("has(self.{form}) && has(self.{form}.storageUri)")).collect();
     let mut rules = component();
@@ -77,13 +78,13 @@ fn forms() -> impl Iterator<Item = &'static str> {
     SHORT_FORMS.into_iter().chain(["model"])
 }
 
-/// Number of forms in which a predictor names a model.
+/// CEL expression for the number of forms in which a predictor names a model.
 fn count_of_forms() -> String {
     let given: Vec<_> = forms().map(|form| format!("has(self.{form})")).collect();
     format!("[{}].filter(given, given).size()", given.join(", "))
 }
 
-/// Rules of a transformer.
+/// Rules for the transformer component.
 pub(crate) fn transformer() -> Value {
     let mut rules = component();
     rules.push(rule(
@@ -93,7 +94,7 @@ pub(crate) fn transformer() -> Value {
     rules.into()
 }
 
-/// Rules of an explainer.
+/// Rules for the explainer component.
 pub(crate) fn explainer() -> Value {
     let mut rules = component();
     rules.push(rule(
@@ -103,7 +104,7 @@ pub(crate) fn explainer() -> Value {
     rules.into()
 }
 
-/// Rules of one of several storage URIs.
+/// Rules for one entry of `storageUris`.
 pub(crate) fn storage_uri() -> Value {
     json!([rule(
         "!has(self.mountPath) || (self.mountPath.startsWith('/') && !self.mountPath.contains('..'))",
@@ -111,7 +112,7 @@ pub(crate) fn storage_uri() -> Value {
     )])
 }
 
-/// Rules of a logger's storage.
+/// Rules for the storage of a logger.
 pub(crate) fn logger_storage() -> Value {
     json!([rule(
         "has(self.path) && has(self.parameters) && has(self.key)",
@@ -119,7 +120,7 @@ pub(crate) fn logger_storage() -> Value {
     )])
 }
 
-/// Rules of a runtime.
+/// Rules for a serving runtime.
 pub(crate) fn serving_runtime() -> Value {
     json!([rule(
         "!has(self.supportedModelFormats) || self.supportedModelFormats.all(f, \
@@ -129,7 +130,7 @@ pub(crate) fn serving_runtime() -> Value {
     )])
 }
 
-/// Rules of what predictor, transformer and explainer have in common.
+/// Rules for the fields that predictor, transformer and explainer share.
 fn component() -> Vec<Value> {
     vec![
         rule("!has(self.minReplicas) || self.minReplicas >= 0", "'MinReplicas' cannot be less than 0"),

@@ -1,4 +1,4 @@
-//! Schemas of manifests, from the JSON schemas of the types.
+//! Schemas of manifests, derived from the JSON schemas of the types.
 
 mod known;
 
@@ -22,7 +22,7 @@ pub(crate) enum Schema {
     Map(Box<Schema>),
     /// A list of such items.
     List(Box<Schema>),
-    /// Text; one of these words if there are any.
+    /// Text; if the list is not empty, one of these words.
     Text(Vec<String>),
     /// An integer within these bounds.
     Integer(RangeInclusive<i64>),
@@ -46,8 +46,8 @@ pub(crate) struct Fields {
 }
 
 impl Schema {
-    /// The schema that a schema describes. Of JSON Schema it reads what the derive macros and
-    /// Kubernetes' types write; `null` is left to the reader, who takes it for an absent field.
+    /// Converts a JSON schema. Only the parts of JSON Schema that the derive macros and Kubernetes' types use are
+    /// understood. `null` is not part of the result: the reader treats it as an absent field.
     pub(crate) fn of(schema: &Value) -> Self {
         let Some(schema) = schema.as_object() else {
             return Self::Any;
@@ -86,14 +86,14 @@ fn reference(schema: &Map<String, Value>) -> Option<&str> {
     name.as_str()?.rsplit('/').next()
 }
 
-/// The alternatives of a schema but `null`.
+/// Returns the alternatives of a schema, except `null`.
 fn alternatives(schema: &Map<String, Value>) -> Option<Vec<&Value>> {
     let all = schema.get("anyOf").or_else(|| schema.get("oneOf"))?;
     let is_null = |schema: &Value| schema.get("type") == Some(&"null".into());
     Some(all.as_array()?.iter().filter(|one| !is_null(one)).collect())
 }
 
-/// The type of a schema but `null`.
+/// Returns the type of a schema, except `null`.
 fn kind(schema: &Map<String, Value>) -> Option<&str> {
     match schema.get("type")? {
         Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).find(|kind| *kind != "null"),
@@ -101,7 +101,7 @@ fn kind(schema: &Map<String, Value>) -> Option<&str> {
     }
 }
 
-/// Words, each alone, in an `enum` or as a documented `const`.
+/// Collects words, which are given as plain values, in an `enum`, or as a documented `const`.
 fn words<'a>(schemas: impl IntoIterator<Item = &'a Value>) -> Schema {
     let mut words = Vec::new();
     for schema in schemas {

@@ -1,4 +1,4 @@
-//! `ServingRuntime` and `ClusterServingRuntime`: a pod template for model formats.
+//! `ServingRuntime` and `ClusterServingRuntime`: pod templates for model formats.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::inference_service::Protocol;
 use crate::{pod, rules};
 
-/// Model formats that a runtime serves, and its pods.
+/// Model formats that a runtime serves, and its pod template.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "serving.kserve.io",
@@ -34,43 +34,43 @@ pub struct ServingRuntimeSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub supported_model_formats: Vec<SupportedModelFormat>,
-    /// True when one pod serves models of several services. Not supported.
+    /// True if one pod serves models of several services. Not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multi_model: Option<bool>,
-    /// True when no service can use the runtime. Default false.
+    /// True if no service may use the runtime. Default false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disabled: Option<bool>,
     /// Protocols that the runtime speaks. Default: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protocol_versions: Vec<Protocol>,
-    /// Additional pods of a model that is too large for one. Not supported.
+    /// Additional pods of a model that is too large for one pod. Not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_spec: Option<RuntimeWorker>,
     /// Fields of the pod template.
     #[serde(flatten)]
     pub pod: RuntimePod,
-    /// Endpoint for managing models, of ModelMesh. Ignored.
+    /// ModelMesh endpoint for managing models. Ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grpc_endpoint: Option<String>,
-    /// Endpoint for gRPC requests, of ModelMesh. Ignored.
+    /// ModelMesh endpoint for gRPC requests. Ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grpc_data_endpoint: Option<String>,
-    /// Endpoint for HTTP requests, of ModelMesh. Ignored.
+    /// ModelMesh endpoint for HTTP requests. Ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http_data_endpoint: Option<String>,
-    /// Number of the runtime's pods, of ModelMesh. Ignored.
+    /// Number of the runtime's pods with ModelMesh. Ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 65535))]
     pub replicas: Option<i32>,
-    /// Settings of the storage helper, of ModelMesh. Ignored.
+    /// Settings of ModelMesh's storage helper. Ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_helper: Option<StorageHelper>,
-    /// Settings of the adapter, of ModelMesh. Ignored.
+    /// Settings of ModelMesh's adapter. Ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub built_in_adapter: Option<BuiltInAdapter>,
 }
 
-/// Model formats that a cluster-wide runtime serves, and its pods.
+/// Model formats that a cluster-wide runtime serves, and its pod template.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "serving.kserve.io",
@@ -101,7 +101,7 @@ pub struct SupportedModelFormat {
     /// version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// True when services that name no runtime can get this one. Default false.
+    /// True if the runtime may be chosen for services that name no runtime. Default false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_select: Option<bool>,
     /// Priority among the runtimes with this format; the highest wins. At least 1; formats of the same name need
@@ -143,7 +143,7 @@ pub struct RuntimePod {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "pod::list::<LocalObjectReference>")]
     pub image_pull_secrets: Vec<LocalObjectReference>,
-    /// True when the pods share the node's IPC namespace. Default false.
+    /// True if the pods share the node's IPC namespace. Default false.
     #[serde(rename = "hostIPC", skip_serializing_if = "Option::is_none")]
     pub host_ipc: Option<bool>,
     /// Name of the scheduler for the pods.
@@ -155,7 +155,7 @@ pub struct RuntimePod {
     pub resource_claims: Vec<PodResourceClaim>,
 }
 
-/// Additional pods of a model that is too large for one.
+/// Additional pods of a model that is too large for one pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RuntimeWorker {
@@ -172,10 +172,10 @@ pub struct RuntimeWorker {
     pub pod: RuntimePod,
 }
 
-/// Settings of the storage helper, of ModelMesh.
+/// Settings of ModelMesh's storage helper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StorageHelper {
-    /// True when the server fetches models itself. Default false.
+    /// True if the server fetches models itself. Default false.
     #[serde(default)]
     pub disabled: bool,
 }
@@ -193,7 +193,7 @@ pub struct BuiltInAdapter {
     /// Memory that the server needs for itself, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mem_buffer_bytes: Option<i64>,
-    /// Longest duration of loading a model, in milliseconds.
+    /// Maximum duration of loading a model, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_loading_timeout_millis: Option<i64>,
     /// Environment variables of the adapter.

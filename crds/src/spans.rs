@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::diagnostic::Position;
 use crate::yaml::{Content, Node};
 
-/// Positions of an object's fields in its file, for errors that are found after reading. Clones share them.
+/// Positions of an object's fields in its file, for errors that are found after reading. Clones share the data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spans(Arc<Written>);
 
@@ -36,7 +36,7 @@ impl Spans {
         &self.0.file
     }
 
-    /// Position of a field, or of the nearest enclosing one when the field itself is a default.
+    /// Returns the position of a field, or of the innermost enclosing one if the field itself is not written.
     #[must_use]
     pub fn of_field(&self, path: &str) -> Option<Position> {
         let mut path = path;
@@ -69,11 +69,11 @@ fn record(by_path: &mut ByPath, path: String, node: &Node) {
             }
         }
     }
-    // A field has the position of its key, items and documents that of their value.
+    // A field has the position of its key; items and documents have the position of their value.
     by_path.entry(path).or_insert(node.position);
 }
 
-/// Path of a field below `path`. A key with other characters stands in brackets, as in Kubernetes.
+/// Returns the path of a field below `path`. A key with other characters is put in brackets, as in Kubernetes.
 pub(crate) fn field_path(path: &str, key: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !key.chars().all(plain) {
@@ -85,12 +85,12 @@ pub(crate) fn field_path(path: &str, key: &str) -> String {
     }
 }
 
-/// Path of an item of the list at `path`.
+/// Returns the path of an item of the list at `path`.
 pub(crate) fn item_path(path: &str, i: usize) -> String {
     format!("{path}[{i}]")
 }
 
-/// The path without its last step.
+/// Returns the path without its last step.
 fn enclosing(path: &str) -> &str {
     let end = match path.strip_suffix(']') {
         Some(inside) => inside.rfind('['),
@@ -104,7 +104,7 @@ mod tests {
     use super::{enclosing, field_path};
 
     #[test]
-    fn steps_outwards() {
+    fn enclosing_removes_the_last_step() {
         let path = field_path("metadata.annotations", "weir.dev/rollout");
         assert_eq!(path, "metadata.annotations[weir.dev/rollout]");
         assert_eq!(enclosing(&path), "metadata.annotations");

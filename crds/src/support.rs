@@ -1,5 +1,5 @@
-//! Fields that KServe has and Weir does not honour, so that none is ignored silently. Implementing a feature
-//! removes its line here.
+//! Fields of KServe that Weir does not honour, so that none is ignored silently. Implementing a feature removes its
+//! line here.
 
 use crate::constants::SERVING_CONTAINER;
 use crate::inference_service::{
@@ -14,14 +14,14 @@ pub struct Unsupported {
     pub field: String,
     /// Consequence for the service.
     pub effect: Effect,
-    /// Why the field is not honoured, or what happens instead.
+    /// Reason, or what happens instead.
     pub reason: &'static str,
 }
 
 /// Consequence of an unsupported field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The service is refused, as it could not behave as asked.
+    /// The service is refused, because it could not behave as specified.
     Refused,
     /// The service runs without the field, and its status lists it.
     Ignored,
@@ -29,7 +29,7 @@ pub enum Effect {
 
 use Effect::{Ignored, Refused};
 
-/// KServe's storage schemes that Weir does not fetch.
+/// Storage schemes of KServe that Weir cannot fetch.
 const SCHEMES: [&str; 5] = ["hdfs://", "webhdfs://", "oci://", "oci+native://", "oci+fetch://"];
 
 /// Annotations that Weir ignores.
@@ -41,13 +41,13 @@ const ANNOTATIONS: [(&str, Effect, &str); 14] = [
     ("autoscaling.knative.dev/target-burst-capacity", Ignored, "the gateway is always in the path"),
     ("serving.knative.dev/rollout-duration", Ignored, "traffic moves in the steps of weir.dev/rollout-steps"),
     ("serving.kserve.io/disable-localmodel", Ignored, "models are not cached by node groups"),
-    ("serving.kserve.io/enable-metric-aggregation", Ignored, "there is no sidecar whose metrics could be merged"),
+    ("serving.kserve.io/enable-metric-aggregation", Ignored, "there is no sidecar with metrics to merge"),
     (
         "serving.kserve.io/enable-prometheus-scraping",
         Ignored,
         "pods have the prometheus.io annotations of their runtime and of spec.predictor.annotations",
     ),
-    ("serving.kserve.io/enable-tag-routing", Ignored, "every tag has a host, unasked"),
+    ("serving.kserve.io/enable-tag-routing", Ignored, "every tag has a host by default"),
     (
         "serving.kserve.io/gke-accelerator",
         Ignored,
@@ -58,7 +58,7 @@ const ANNOTATIONS: [(&str, Effect, &str); 14] = [
     ("serving.kserve.io/storageSecretName", Ignored, "models are fetched without credentials"),
 ];
 
-/// Lists the fields of a service, as written, that Weir does not honour, in the order of the manifest.
+/// Lists the given fields of a service that Weir does not honour, in the order of the manifest.
 #[must_use]
 pub fn unsupported(service: &InferenceService) -> Vec<Unsupported> {
     let mut found = Found::default();
@@ -78,7 +78,7 @@ pub fn unsupported(service: &InferenceService) -> Vec<Unsupported> {
     found.list
 }
 
-/// Lists the fields of a runtime, as written, that Weir does not honour.
+/// Lists the given fields of a runtime that Weir does not honour.
 #[must_use]
 pub fn unsupported_in_runtime(runtime: &ServingRuntimeSpec) -> Vec<Unsupported> {
     let mut found = Found::default();
@@ -102,8 +102,8 @@ pub fn unsupported_in_runtime(runtime: &ServingRuntimeSpec) -> Vec<Unsupported> 
 }
 
 const ONE_POD: &str = "multi-pod replicas are not supported";
-/// Why a canary's own has no effect.
-pub const OF_ALL_VARIANTS: &str = "that of spec.predictor holds for all variants";
+/// Reason why a canary's own value has no effect.
+pub const OF_ALL_VARIANTS: &str = "spec.predictor sets it for all variants";
 const QUEUE_DELAY: &str = "replicas are scaled by queue delay";
 
 /// The unsupported fields found so far.
@@ -171,13 +171,14 @@ impl Found {
         }
     }
 
-    /// A single URI at the model's place means the same as `storageUri`; runtimes look for models nowhere else.
+    /// Checks `storageUris`. A single URI at the model path has the same meaning as `storageUri`; runtimes do not look
+    /// for models elsewhere.
     fn storage_uris(&mut self, path: &str, uris: &[StorageUri]) {
         match uris {
             [] => {}
             [uri] if uri.is_at_model_path() => self.scheme(format!("{path}[0].uri"), &uri.uri),
             [_] => {
-                let reason = "a model is always mounted at /mnt/models: write that or nothing";
+                let reason = "a model is always mounted at /mnt/models: omit mountPath or set it to that";
                 self.add(format!("{path}[0].mountPath"), Refused, reason);
             }
             _ => self.add(path, Refused, "only a single storageUri is supported"),
@@ -203,7 +204,7 @@ impl Found {
         self.scaling(path, component);
     }
 
-    /// Fields of a canary that have no effect: `spec.predictor` sets them for all variants of a service.
+    /// Adds the fields of a canary that have no effect: `spec.predictor` sets them for all variants of a service.
     fn of_all_variants(&mut self, path: &str, canary: &Component) {
         for (field, is_set) in [
             ("timeout", canary.timeout.is_some()),

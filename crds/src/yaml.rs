@@ -23,7 +23,7 @@ pub(crate) enum Content {
     Map(Vec<Entry>),
 }
 
-/// A key of a mapping, its position and its value.
+/// A key of a mapping with its position and value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) key: String,
@@ -32,7 +32,7 @@ pub(crate) struct Entry {
 }
 
 impl Node {
-    /// The value of a key; `None` if this is no mapping or lacks the key.
+    /// Returns the value of a key; `None` if this is not a mapping or has no such key.
     pub(crate) fn field(&self, key: &str) -> Option<&Node> {
         match &self.content {
             Content::Map(entries) => entries.iter().find(|entry| entry.key == key),
@@ -41,7 +41,7 @@ impl Node {
         .map(|entry| &entry.value)
     }
 
-    /// The text of a text scalar.
+    /// Returns the text if this is a text scalar.
     pub(crate) fn text(&self) -> Option<&str> {
         match &self.content {
             Content::Scalar(scalar) => scalar.text(),
@@ -49,12 +49,12 @@ impl Node {
         }
     }
 
-    /// Reports whether the value is null.
+    /// Returns true if the value is null.
     pub(crate) fn is_null(&self) -> bool {
         matches!(&self.content, Content::Scalar(scalar) if scalar.value == Value::Null)
     }
 
-    /// Description of the value for an error message.
+    /// Describes the value for an error message.
     pub(crate) fn described(&self) -> String {
         match &self.content {
             Content::Scalar(scalar) => scalar.described(),

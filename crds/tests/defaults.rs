@@ -1,6 +1,6 @@
-//! Defaults that the samples do not show.
+//! Defaults that the samples do not cover.
 
-#![expect(clippy::unwrap_used, reason = "a test may end at once")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test, as intended")]
 
 use weir_crds::{InferenceService, Object, read, with_defaults};
 
@@ -16,7 +16,7 @@ fn service(predictor: &str) -> InferenceService {
 }
 
 #[test]
-fn of_several_forms_none_is_chosen() {
+fn several_forms_are_left_unchanged() {
     let predictor = with_defaults(service("{sklearn: {}, onnx: {}}")).spec.predictor;
     assert_eq!(predictor.model, None);
     let given: Vec<_> = predictor.frameworks().map(|(name, _)| name).collect();
@@ -24,15 +24,15 @@ fn of_several_forms_none_is_chosen() {
 }
 
 #[test]
-fn a_given_protocol_stays() {
+fn a_given_protocol_is_kept() {
     let predictor = with_defaults(service("{triton: {protocolVersion: grpc-v2}}")).spec.predictor;
     let protocol = predictor.model.unwrap().framework.protocol_version;
     assert_eq!(serde_json::to_value(protocol).unwrap(), "grpc-v2");
 }
 
-/// A limit beside a larger request would make a pod that Kubernetes refuses.
+/// A default limit below the given request would make a pod that Kubernetes refuses.
 #[test]
-fn a_given_resource_gets_no_default_beside_it() {
+fn a_given_request_gets_no_default_limit() {
     let written = "{containers: [{name: server, image: x, resources: {requests: {cpu: 4}}}]}";
     let pod = with_defaults(service(written)).spec.predictor.pod;
     let resources = serde_json::to_value(&pod.containers[0].resources).unwrap();
@@ -46,7 +46,7 @@ fn a_given_resource_gets_no_default_beside_it() {
 }
 
 #[test]
-fn beside_others_the_serving_container_keeps_its_name() {
+fn with_other_containers_the_serving_container_keeps_its_name() {
     let written = "{containers: [{name: proxy, image: x}, {name: kserve-container, image: z}]}";
     let pod = with_defaults(service(written)).spec.predictor.pod;
     let names: Vec<_> = pod.containers.iter().map(|container| &*container.name).collect();
@@ -55,9 +55,9 @@ fn beside_others_the_serving_container_keeps_its_name() {
     assert!(pod.containers[1].resources.is_some());
 }
 
-/// `transformer-container` is collocated with a model; it serves nothing itself.
+/// `transformer-container` runs in the model's pod but is not the serving container.
 #[test]
-fn a_container_beside_a_model_is_unchanged() {
+fn a_container_next_to_a_model_is_unchanged() {
     let written = "{model: {modelFormat: {name: onnx}}, containers: [{name: transformer-container, image: x}]}";
     let given = service(written);
     let pod = with_defaults(given.clone()).spec.predictor.pod;

@@ -1,7 +1,7 @@
-//! `yaml/` is generated from the types. `UPDATE=1 cargo test -p weir-crds --test definitions`
-//! rewrites it.
+//! Tests of the generated files in `yaml/`. `UPDATE=1 cargo test -p weir-crds --test definitions` regenerates them from
+//! the types.
 
-#![expect(clippy::unwrap_used, reason = "a test may end at once")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test, as intended")]
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomR
 use kube::CustomResourceExt;
 use weir_crds::{ClusterServingRuntime, DEFINITIONS, InferenceService, ServingRuntime};
 
-/// Bytes of annotations that Kubernetes keeps with one object; client-side `kubectl apply` keeps the
-/// whole manifest in one.
+/// Maximum size in bytes of an object's annotations in Kubernetes. Client-side `kubectl apply` stores the whole
+/// manifest in one annotation.
 const ANNOTATIONS: usize = 256 * 1024;
 
 const PREFACE: &str = "\
@@ -36,7 +36,7 @@ fn definitions_are_up_to_date() {
     for (name, definition) in generated() {
         let expected = format!("{PREFACE}{}", serde_saphyr::to_string(&definition).unwrap());
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("yaml/{name}.yaml"));
-        #[expect(clippy::disallowed_methods, reason = "the one switch of this test")]
+        #[expect(clippy::disallowed_methods, reason = "UPDATE is the only switch of this test")]
         if std::env::var("UPDATE").is_ok() {
             std::fs::write(&path, &expected).unwrap();
         }
@@ -48,7 +48,7 @@ fn definitions_are_up_to_date() {
 }
 
 #[test]
-fn embedded_definitions_are_the_files() {
+fn embedded_definitions_have_the_names_of_the_types() {
     for (definition, (plural, generated)) in DEFINITIONS.iter().zip(generated()) {
         assert_eq!(generated.metadata.name.as_deref(), Some(definition.name));
         assert!(definition.name.starts_with(plural));
@@ -56,14 +56,14 @@ fn embedded_definitions_are_the_files() {
 }
 
 #[test]
-fn kubectl_apply_can_keep_them() {
+fn definitions_fit_the_annotation_of_kubectl_apply() {
     for (name, definition) in generated() {
         let kept = serde_json::to_string(&definition).unwrap().len();
         assert!(kept < ANNOTATIONS * 3 / 4, "{name}: {kept} bytes");
     }
 }
 
-/// An API server warns of any other at each `kubectl apply`.
+/// An API server prints a warning about any other format at each `kubectl apply`.
 #[test]
 fn formats_are_those_that_kubernetes_knows() {
     for (name, definition) in generated() {
@@ -94,7 +94,7 @@ fn kubectl_scale_finds_the_replicas() {
 }
 
 #[test]
-fn print_columns_are_kserves_and_wide_ones_tell_more() {
+fn print_columns_are_kserves_and_the_wide_output_adds_the_reason() {
     let columns = |definition: CustomResourceDefinition| {
         let columns = definition.spec.versions[0].additional_printer_columns.clone();
         let names = columns.unwrap().into_iter().map(|column| {

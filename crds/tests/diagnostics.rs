@@ -2,7 +2,7 @@
 
 use weir_crds::read;
 
-/// The diagnostics of a text, one a line.
+/// Returns the diagnostics of a text, one per line.
 fn said(text: &str) -> String {
     match read("service.yaml", text) {
         Ok(manifests) => format!("{} objects", manifests.len()),
@@ -17,7 +17,7 @@ fn said(text: &str) -> String {
     }
 }
 
-/// A service whose spec is this; the spec begins on line 4.
+/// Returns the diagnostics of a service with this spec, which begins on line 5.
 fn spec(spec: &str) -> String {
     said(&format!(
         "apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\nmetadata: {{name: digits}}\nspec:\n{spec}"
@@ -49,10 +49,10 @@ fn an_unknown_field_has_a_suggestion() {
 }
 
 #[test]
-fn a_tab_is_told_to_be_spaces() {
+fn a_tab_is_reported_with_advice() {
     check(
         &spec("\tpredictor:\n    minReplicas: 0\n"),
-        "5:2: tabs disallowed within this context (block indentation): write spaces in place of the tab",
+        "5:2: tabs disallowed within this context (block indentation): use spaces instead of tabs",
     );
 }
 
@@ -76,7 +76,7 @@ fn a_misplaced_field_has_its_right_path() {
 }
 
 #[test]
-fn kubernetes_own_parts_are_checked_too() {
+fn fields_of_kubernetes_types_are_checked_too() {
     check(
         &spec(
             "  predictor:
@@ -103,7 +103,7 @@ fn kubernetes_own_parts_are_checked_too() {
 14:34: spec.predictor.containers[0].resources.limits[nvidia.com/gpu]: `one` is not a quantity, such as 2, 500m or 4Gi
 14:47: spec.predictor.containers[0].resources.limits.memory: `4GB` is not a quantity, such as 2, 500m or 4Gi
 16:39: spec.predictor.containers[0].readinessProbe.httpGet.port: expected an integer or text, found a list
-17:7: spec.predictor.containers[1].name: missing, and required
+17:7: spec.predictor.containers[1].name: required field is missing
 20:18: spec.predictor.volumes[0].emptyDir.medum: unknown field; did you mean `medium`?",
     );
 }
@@ -144,7 +144,7 @@ fn a_value_of_another_type_names_the_expected_type() {
 }
 
 #[test]
-fn a_word_must_be_a_known_one() {
+fn a_word_must_be_an_allowed_one() {
     check(
         &spec(
             "  predictor:
@@ -156,9 +156,9 @@ fn a_word_must_be_a_known_one() {
 ",
         ),
         "
-6:18: spec.predictor.scaleMetric: `concurency` is none of cpu, memory, concurrency, rps; did you mean `concurrency`?
-7:20: spec.predictor.logger.mode: `none` is none of all, request, response
-10:24: spec.predictor.model.protocolVersion: `v3` is none of v1, v2, grpc-v1, grpc-v2; did you mean `v1`?",
+6:18: spec.predictor.scaleMetric: `concurency` is not one of cpu, memory, concurrency, rps; did you mean `concurrency`?
+7:20: spec.predictor.logger.mode: `none` is not one of all, request, response
+10:24: spec.predictor.model.protocolVersion: `v3` is not one of v1, v2, grpc-v1, grpc-v2; did you mean `v1`?",
     );
 }
 
@@ -194,26 +194,26 @@ fn missing_required_fields_are_reported() {
 ",
         ),
         "
-7:20: spec.predictor.model.modelFormat.name: missing, and required
-9:5: spec.canary[0].trafficPercent: missing, and required",
+7:20: spec.predictor.model.modelFormat.name: required field is missing
+9:5: spec.canary[0].trafficPercent: required field is missing",
     );
     check(
         &said("apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\nmetadata: {}\n"),
         "
-1:1: spec: missing, and required
-3:11: metadata.name: missing, and required",
+1:1: spec: required field is missing
+3:11: metadata.name: required field is missing",
     );
     check(
         &said(
             "apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\nmetadata:\n  name: a\nspec:\n  predictor:\n",
         ),
         "
-6:3: spec.predictor: missing, and required",
+6:3: spec.predictor: required field is missing",
     );
 }
 
 #[test]
-fn a_key_may_be_given_once() {
+fn a_duplicate_key_is_refused() {
     check(
         &spec(
             "  predictor:
@@ -269,8 +269,8 @@ fn a_document_must_be_an_object() {
         &said("- a\n- b\n---\nkind: Service\n---\napiVersion: v1\n---\n# nothing\n"),
         "
 1:1: expected a mapping with apiVersion and kind, found a list
-4:1: apiVersion: missing, and required
-6:1: kind: missing, and required",
+4:1: apiVersion: required field is missing
+6:1: kind: required field is missing",
     );
 }
 
@@ -309,7 +309,7 @@ data:
         ),
         "
 5:3: a key must be a word, not a list
-6:13: `.inf` is a number that JSON does not have
+6:13: JSON has no number `.inf`
 7:19: the tag `!secret` is not supported",
     );
     check(&said("a: *missing\n"), "1:4: no anchor `&missing` above");
@@ -384,7 +384,7 @@ items:
 fn a_list_has_items() {
     let list = |kind: &str, items: &str| said(&format!("{kind}\nmetadata: {{}}\n{items}"));
     for kind in ["apiVersion: v1\nkind: List", "apiVersion: serving.kserve.io/v1beta1\nkind: InferenceServiceList"] {
-        check(&list(kind, ""), "1:1: items: missing, and required");
+        check(&list(kind, ""), "1:1: items: required field is missing");
         check(&list(kind, "items: {kind: InferenceService}\n"), "4:8: items: expected a list, found a mapping");
         check(&list(kind, "items: none\n"), "4:8: items: expected a list, found the text `none`");
         check(&list(kind, "items: [a]\n"), "4:9: expected a mapping with apiVersion and kind, found the text `a`");

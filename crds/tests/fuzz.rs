@@ -1,15 +1,15 @@
-//! Mutated manifests: whatever a file holds, it is read or refused with a diagnostic, without a panic or delay.
-//! `WEIR_FUZZ_SECONDS` says for how long; the seed is fixed, so a failure comes back.
+//! Fuzz test with mutated manifests: any text is read or refused with a diagnostic, without a panic or delay.
+//! `WEIR_FUZZ_SECONDS` sets the duration; the seed is fixed, so a failure is reproducible.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::{Duration, Instant};
 
 use weir_fuzz::{FuzzRng, Rng, pick};
 
-/// Long enough to meet every rule, short enough for every test run.
+/// Default duration in seconds: long enough to reach every rule, short enough for every test run.
 const SECONDS: u64 = 3;
 
-/// Longest time for one text of a few kilobytes, which only a reader that is not linear exceeds.
+/// Maximum time for one text of a few kilobytes; only a reader that is not linear exceeds it.
 const TOO_SLOW: Duration = Duration::from_secs(2);
 
 const SEEDS: [&str; 5] = [
@@ -24,7 +24,7 @@ const TOKENS: [&str; 14] =
     ["&a ", "*a", "<<: *a", "- ", ": ", "---\n", "!!int ", "{", "}", "[", "]", "\"", "\t", "\u{feff}"];
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "it times each text")]
+#[expect(clippy::disallowed_methods, reason = "the test measures the time per text")]
 fn no_manifest_makes_the_reader_panic() {
     weir_fuzz::fuzz(SECONDS, mutated, |text, _| {
         let began = Instant::now();

@@ -1,6 +1,6 @@
 //! Objects survive a round trip through YAML, and defaults are stable.
 
-#![expect(clippy::unwrap_used, reason = "a test may end at once")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test, as intended")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use weir_crds::{
     InferenceService, InferenceServiceSpec, Object, ServingRuntime, ServingRuntimeSpec, read, with_defaults,
 };
 
-/// Words that YAML could take for something else, and some that it cannot. Strategies are boxed here
-/// and below, because in one piece they are too big for a test's stack.
+/// Generates words, many of which YAML could misread as another type. Strategies here and below are boxed, because
+/// unboxed they are too large for a test's stack.
 fn word() -> BoxedStrategy<String> {
     prop_oneof![
         select(vec![
@@ -235,8 +235,8 @@ prop_compose! {
     }
 }
 
-/// The one object of a text.
-fn one(text: &str) -> Object {
+/// Reads the only object of a text.
+fn only_object(text: &str) -> Object {
     let manifests = read("written.yaml", text).unwrap_or_else(|diagnostics| {
         panic!("{}\n{text}", diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
     });
@@ -257,27 +257,27 @@ proptest! {
 
     #[test]
     fn a_service_is_read_as_it_is_written(service in service()) {
-        prop_assert_eq!(one(&written(&service)), Object::InferenceService(Arc::new(service)));
+        prop_assert_eq!(only_object(&written(&service)), Object::InferenceService(Arc::new(service)));
     }
 
     #[test]
-    fn json_is_yaml_too(service in service()) {
+    fn json_is_read_like_yaml(service in service()) {
         let json = serde_json::to_string_pretty(&service).unwrap();
-        prop_assert_eq!(one(&json), Object::InferenceService(Arc::new(service)));
+        prop_assert_eq!(only_object(&json), Object::InferenceService(Arc::new(service)));
     }
 
     #[test]
     fn a_runtime_is_read_as_it_is_written(runtime in runtime()) {
-        prop_assert_eq!(one(&written(&runtime)), Object::ServingRuntime(Box::new(runtime)));
+        prop_assert_eq!(only_object(&written(&runtime)), Object::ServingRuntime(Box::new(runtime)));
     }
 
     #[test]
-    fn defaults_settle(service in service()) {
+    fn defaults_are_idempotent(service in service()) {
         let once = with_defaults(service);
         prop_assert_eq!(with_defaults(once.clone()), once);
     }
 
-    /// A few slips of the finger, anywhere in a good manifest.
+    /// Inserts a few typing errors anywhere in a valid manifest.
     #[test]
     fn diagnostics_have_positions_in_the_text(
         slips in vec((any::<prop::sample::Index>(), 0..4_usize, "[-:{}\\[\\]&*!#'\"| \n\ta0]"), 1..4),
@@ -299,7 +299,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_makes_reading_panic(text in "(?s).{0,200}") {
+    fn no_text_makes_the_reader_panic(text in "(?s).{0,200}") {
         let _ = read("any.yaml", &text);
     }
 }

@@ -1,7 +1,7 @@
-//! Manifests as people write them, and beside each its meaning: the object with its defaults, and its unsupported
-//! fields. `UPDATE=1 cargo test -p weir-crds --test samples` rewrites that.
+//! Sample manifests, each with a `.meaning` file that contains the object with its defaults and its unsupported fields.
+//! `UPDATE=1 cargo test -p weir-crds --test samples` rewrites the `.meaning` files.
 
-#![expect(clippy::unwrap_used, reason = "a test may end at once")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test, as intended")]
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn inside(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The meaning of a manifest: defaults filled in, unsupported fields listed.
+/// Returns the content of a manifest's `.meaning` file: the object with its defaults, and the unsupported fields.
 fn meaning(manifest: Manifest) -> String {
     let Manifest { object, spans } = manifest;
     let (written, not) = match object {
@@ -51,14 +51,14 @@ fn yaml(object: &impl Serialize) -> String {
 }
 
 #[test]
-fn samples_mean_what_is_beside_them() {
+fn samples_have_the_recorded_meaning() {
     assert!(samples().len() > 5);
     for sample in samples() {
         let text = std::fs::read_to_string(&sample).unwrap();
         let manifests = read("sample", &text).unwrap();
         let expected: String = manifests.into_iter().map(meaning).collect();
         let beside = sample.with_extension("meaning");
-        #[expect(clippy::disallowed_methods, reason = "the one switch of this test")]
+        #[expect(clippy::disallowed_methods, reason = "UPDATE is the only switch of this test")]
         if std::env::var("UPDATE").is_ok() {
             std::fs::write(&beside, &expected).unwrap();
         }
@@ -68,9 +68,9 @@ fn samples_mean_what_is_beside_them() {
     }
 }
 
-/// The examples are valid and need nothing that Weir does not support.
+/// The examples are valid and use no unsupported field.
 #[test]
-fn examples_are_good() {
+fn examples_are_valid_and_fully_supported() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
     let folders = inside(&examples).into_iter().filter(|file| file.is_dir());
     let files: Vec<_> = folders.flat_map(|folder| inside(&folder)).collect();
@@ -87,7 +87,7 @@ fn examples_are_good() {
     assert!(services > 1);
 }
 
-/// A meaning, read as a manifest, means itself.
+/// Checks that defaults do not change a meaning, read as a manifest.
 fn is_complete(meaning: &str) {
     for manifest in read("meaning", meaning).unwrap() {
         if let Object::InferenceService(service) = manifest.object {

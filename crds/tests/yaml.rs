@@ -1,6 +1,6 @@
-//! YAML as kubectl reads it.
+//! Tests that YAML is read as kubectl reads it.
 
-#![expect(clippy::unwrap_used, reason = "a test may end at once")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test, as intended")]
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ spec:
 "#;
 
 #[test]
-fn scalars_mean_what_they_mean_to_kubectl() {
+fn scalars_mean_the_same_as_in_kubectl() {
     let service = service(TEXT);
     let pairs = [("8080", "1"), ("name", "digits"), ("on", "yes"), ("false", "off")];
     let labels: BTreeMap<_, _> = pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
@@ -68,7 +68,7 @@ fn every_field_has_a_position() {
         ("metadata.annotations[weir.dev/rollout]", 10, 5),
         ("spec.predictor.minReplicas", 15, 5),
         ("spec.predictor.model.args[1]", 20, 21),
-        // Not written: the nearest that encloses it.
+        // Fields that are not written have the position of the innermost enclosing field.
         ("spec.predictor.model.protocolVersion", 17, 5),
         ("spec.transformer.containers[0].image", 13, 1),
         ("elsewhere", 4, 1),
@@ -77,18 +77,18 @@ fn every_field_has_a_position() {
     }
 }
 
-/// A thread of tokio's has two MiB, and reading must not need much of it.
+/// A worker thread of tokio has a stack of two MiB, and reading must need only a small part of it.
 #[test]
 fn reading_fits_a_small_stack() {
     let reader = std::thread::Builder::new().stack_size(1024 * 1024).spawn(|| service(TEXT).metadata.name).unwrap();
     assert_eq!(reader.join().unwrap().as_deref(), Some("digits"));
 }
 
-/// Each key costs the same, however many there are: objects of an API server hold up to 1.5 MiB of them. Compared with each
-/// other, these would take minutes.
+/// Adding a key takes constant time, however many there are: objects of an API server have up to 1.5 MiB of keys.
+/// Comparing all keys with each other would take minutes here.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the test is about the time that it takes")]
-fn a_wide_object_is_read_soon() {
+#[expect(clippy::disallowed_methods, reason = "the test measures the time that reading takes")]
+fn a_wide_object_is_read_in_linear_time() {
     let begun = std::time::Instant::now();
     let keys: String = (0..100_000).map(|i| format!("    key{i}: a\n")).collect();
     let selector = keys.replace("    key", "      key");

@@ -1,4 +1,4 @@
-//! `autoScaling`: metrics and behaviour in HPA and KEDA terms.
+//! `autoScaling`: metrics and behaviour as in HPA and KEDA.
 
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerBehavior;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::pod;
 
-/// Metrics and behaviour in HPA and KEDA terms. Metrics are accepted for compatibility and ignored: replicas are scaled
-/// by queue delay. `behavior` bounds how fast.
+/// Metrics and behaviour as in HPA and KEDA. Metrics are accepted for compatibility and ignored, because replicas are
+/// scaled by queue delay. `behavior` limits the rate of scaling.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AutoScaling {
-    /// Metrics to scale on; the one that asks for the most replicas wins. Ignored.
+    /// Metrics to scale on; the one that requires the most replicas wins. Ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<Metric>,
     /// Limits on the rate of scaling, a HorizontalPodAutoscalerBehavior of `autoscaling/v2`. A direction that is not
-    /// written is not limited.
+    /// given is not limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "pod::object::<HorizontalPodAutoscalerBehavior>")]
     pub behavior: Option<HorizontalPodAutoscalerBehavior>,
@@ -34,7 +34,7 @@ pub struct Metric {
     /// Query to a metrics server; set for type `External`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external: Option<ExternalMetricSource>,
-    /// Metric that the pods export; set for type `PodMetric`.
+    /// Metric exported by the pods; set for type `PodMetric`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub podmetric: Option<PodMetricSource>,
 }
@@ -46,7 +46,7 @@ pub enum MetricKind {
     Resource,
     /// A query to a metrics server outside the pods.
     External,
-    /// A metric that the pods export.
+    /// A metric exported by the pods.
     PodMetric,
 }
 
@@ -128,7 +128,7 @@ pub struct AuthenticationReference {
     pub name: String,
 }
 
-/// A metric that the pods export, and its target.
+/// A metric exported by the pods, and its target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PodMetricSource {
     /// The metric and its collector.
@@ -170,7 +170,7 @@ pub enum PodMetricsBackend {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MetricTarget {
-    /// How the target is measured; selects one of the other fields.
+    /// Measure of the target; selects one of the other fields.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<TargetKind>,
     /// Target for the metric itself, as a quantity.
@@ -184,7 +184,7 @@ pub struct MetricTarget {
     pub average_utilization: Option<i32>,
 }
 
-/// How a target is measured.
+/// Measure of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum TargetKind {
     /// Percent of the resource that the pods request.

@@ -13,33 +13,35 @@ use crate::pod;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Component {
-    /// Fewest replicas. 0 lets the component scale to zero when idle; the next request starts it again. Default 1.
+    /// Minimum number of replicas. 0 lets the component scale to zero when idle; the next request starts it again.
+    /// Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_replicas: Option<i32>,
-    /// Most replicas. Default 0: no limit. A maximum below an explicit minimum is an error.
+    /// Maximum number of replicas. Default 0: no limit. A maximum below an explicit minimum is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_replicas: Option<i32>,
-    /// Load assumed per replica at most, in the unit of `scaleMetric`. Ignored without `scaleMetric`.
+    /// Maximum load assumed per replica, in the unit of `scaleMetric`. Ignored without `scaleMetric`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_target: Option<i32>,
     /// Metric of `scaleTarget`: `concurrency` or `rps` cap the load assumed per replica; `cpu` and `memory` are
     /// ignored. Default: replicas are scaled by queue delay alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_metric: Option<ScaleMetric>,
-    /// How `scaleTarget` is measured, for `cpu` and `memory`. Ignored.
+    /// Measure of `scaleTarget`, for `cpu` and `memory`. Ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_metric_type: Option<TargetKind>,
-    /// Metrics and behaviour in HPA and KEDA terms. Ignored: replicas are scaled by queue delay.
+    /// Metrics and behaviour as in HPA and KEDA. Metrics are ignored, because replicas are scaled by queue delay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_scaling: Option<Box<AutoScaling>>,
-    /// Most requests in flight at one replica; further ones wait in the gateway. Default 0: no limit.
+    /// Maximum number of requests in flight at one replica; further requests wait in the gateway. Default 0: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container_concurrency: Option<i64>,
-    /// Longest duration of a request in seconds, queueing included. Default 0: no limit.
+    /// Maximum duration of a request in seconds, queueing included. Default 0: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<i64>,
-    /// Share of the requests for the newest revision, 0 to 100 percent; the revision rolled out before receives the
-    /// rest. Removing the field promotes the newest revision. Default: it receives all requests once it is ready.
+    /// Share of the requests for the newest revision, 0 to 100 percent; the previously rolled out revision receives the
+    /// rest. Removing the field promotes the newest revision. Default: the newest revision receives all requests once
+    /// it is ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub canary_traffic_percent: Option<i32>,
     /// Logging of requests and responses as CloudEvents. Ignored: requests are served and not logged.
@@ -51,17 +53,17 @@ pub struct Component {
     /// Labels added to the pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub labels: Option<BTreeMap<String, String>>,
-    /// Annotations added to the pods. Those that configure scaling apply to this component.
+    /// Annotations added to the pods. Scaling annotations apply to this component.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<BTreeMap<String, String>>,
-    /// How pods are replaced, a DeploymentStrategy of `apps/v1`. Ignored: a revision's pods are replaced one by
+    /// Strategy for replacing pods, a DeploymentStrategy of `apps/v1`. Ignored: a revision's pods are replaced one by
     /// one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "pod::object::<DeploymentStrategy>")]
     pub deployment_strategy: Option<DeploymentStrategy>,
 }
 
-/// Metric that `scaleTarget` is in.
+/// Metric that `scaleTarget` refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ScaleMetric {
@@ -79,15 +81,15 @@ pub enum ScaleMetric {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Batcher {
-    /// Most items in a batch. Default 32.
+    /// Maximum number of items in a batch. Default 32.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_batch_size: Option<i32>,
-    /// Longest wait of an item for others, in milliseconds. Default 5000.
+    /// Maximum time that an item waits for the batch to fill, in milliseconds. Default 5000.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub max_latency: Option<i32>,
-    /// Longest duration of a batch in seconds. Ignored: the service's timeout applies.
+    /// Maximum duration of a batch in seconds. Ignored: the service's timeout applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub timeout: Option<i32>,

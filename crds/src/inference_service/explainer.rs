@@ -1,4 +1,4 @@
-//! Transformer and explainer, the components beside the predictor.
+//! Transformer and explainer, the components besides the predictor.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::{pod, rules};
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules::transformer()))]
 pub struct Transformer {
-    /// Files to fetch, each with its mount path.
+    /// Files to fetch, with their mount paths.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub storage_uris: Vec<StorageUri>,
@@ -28,7 +28,7 @@ pub struct Transformer {
     pub component: Component,
 }
 
-/// Explanations of the model's answers. Not supported: a service with an explainer is refused.
+/// Explanations of the model's responses. Not supported: a service with an explainer is refused.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules::explainer()))]
@@ -36,7 +36,7 @@ pub struct Explainer {
     /// Explainer of the Adversarial Robustness Toolbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub art: Option<Box<Art>>,
-    /// Files to fetch, each with its mount path.
+    /// Files to fetch, with their mount paths.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub storage_uris: Vec<StorageUri>,
@@ -65,10 +65,10 @@ pub struct Art {
     /// Settings of the explainer, by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<BTreeMap<String, String>>,
-    /// Object store of the explainer's own model, by a key of the storage credentials.
+    /// Object store of the explainer's own model, identified by a key of the storage credentials.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<ModelStorage>,
-    /// Fields of the container to change, a Container; they win over the default ones.
+    /// Fields to change in the container, a Container; they take precedence over the defaults.
     #[serde(flatten, serialize_with = "pod::serialize_container")]
     #[schemars(schema_with = "pod::container_fields")]
     pub container: Box<Container>,

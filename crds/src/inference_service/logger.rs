@@ -28,10 +28,10 @@ pub struct Logger {
     /// URL of a service that converts events before they are stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub marshaller_url: Option<String>,
-    /// Number of events to store together.
+    /// Number of events to store in one batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_size: Option<i32>,
-    /// Longest wait for a full batch of events, a duration such as `5s`.
+    /// Maximum time to wait for a full batch of events, a duration such as `5s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_interval: Option<String>,
 }

@@ -13,7 +13,7 @@ use crate::{pod, rules};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Model {
-    /// Format of the model. Without `runtime`, the best runtime with this format is chosen.
+    /// Format of the model. If `runtime` is not set, the best runtime for this format is chosen.
     pub model_format: ModelFormat,
     /// Name of the ServingRuntime or ClusterServingRuntime to use. Default: the best match for the format.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -23,7 +23,7 @@ pub struct Model {
     pub framework: Framework,
 }
 
-/// Format of a model, by which a runtime is chosen.
+/// Format of a model, used to choose a runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelFormat {
     /// Name of the format, as runtimes declare it: `pytorch`, `onnx`, and so on.
@@ -33,7 +33,7 @@ pub struct ModelFormat {
     pub version: Option<String>,
 }
 
-/// Fields of every format; the short forms `sklearn:`, `pytorch:` and so on have no others.
+/// Fields of every format. The short forms `sklearn:`, `pytorch:` and so on have only these fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Framework {
@@ -47,14 +47,14 @@ pub struct Framework {
     /// for `v1` come first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol_version: Option<Protocol>,
-    /// Object store of the model, by a key of the storage credentials. Not supported: use `storageUri`.
+    /// Object store of the model, identified by a key of the storage credentials. Not supported: use `storageUri`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<ModelStorage>,
     /// Decryption of an encrypted model. Not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidential: Option<Confidential>,
-    /// Fields of the runtime's container to change, a Container; arguments are added to the runtime's. Its name is
-    /// empty in memory where none is given.
+    /// Fields to change in the runtime's container, a Container; arguments are appended to the runtime's. In memory, an
+    /// omitted name is an empty string.
     #[serde(flatten, serialize_with = "pod::serialize_container")]
     #[schemars(schema_with = "pod::container_fields")]
     pub container: Box<Container>,
@@ -77,7 +77,7 @@ pub enum Protocol {
     GrpcV2,
 }
 
-/// A path in an object store, by a key of the storage credentials.
+/// A path in an object store that is identified by a key of the storage credentials.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Storage {
     /// Path within the object store.
@@ -91,7 +91,7 @@ pub struct Storage {
     pub key: Option<String>,
 }
 
-/// A model in an object store, by a key of the storage credentials.
+/// A model in an object store that is identified by a key of the storage credentials.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelStorage {
@@ -107,7 +107,7 @@ pub struct ModelStorage {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Confidential {
-    /// True when the model is encrypted.
+    /// True if the model is encrypted.
     pub enabled: bool,
     /// ID of the model's key at the key broker.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -129,7 +129,7 @@ pub struct StorageUri {
 }
 
 impl StorageUri {
-    /// Reports whether it is mounted where `storageUri` is.
+    /// Returns true if the files are mounted at the path of `storageUri`.
     #[must_use]
     pub fn is_at_model_path(&self) -> bool {
         let path = self.mount_path.as_deref().unwrap_or(MODEL_MOUNT_PATH);

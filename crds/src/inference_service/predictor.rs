@@ -51,15 +51,15 @@ pub struct Predictor {
     /// A model in any format that a runtime supports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<Box<Model>>,
-    /// The model's URI instead of `storageUri`, which it excludes. A single one, mounted at `/mnt/models`; more are not
-    /// supported.
+    /// URI of the model, as an alternative to `storageUri`; only one of the two may be set. Exactly one entry, mounted
+    /// at `/mnt/models`, is supported.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub storage_uris: Vec<StorageUri>,
     /// ClusterStorageContainer that fetches the model. Not supported: Weir fetches models itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_container_name: Option<String>,
-    /// Additional pods of a model that is too large for one. Not supported.
+    /// Additional pods of a model that is too large for one pod. Not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_spec: Option<Box<Worker>>,
     /// Pod of the predictor, a PodSpec merged over the runtime's.
@@ -75,7 +75,7 @@ impl Predictor {
     /// Names of the short forms in YAML; each is the name of a model format.
     pub const SHORT_FORMS: [&'static str; 10] = SHORT_FORMS;
 
-    /// The short forms in the order of [`Self::SHORT_FORMS`], absent ones included.
+    /// Returns the short forms in the order of [`Self::SHORT_FORMS`], absent ones included.
     #[must_use]
     pub fn short_forms(&self) -> [Option<&Framework>; 10] {
         [
@@ -92,7 +92,7 @@ impl Predictor {
         ]
     }
 
-    /// The short forms, mutable, in the order of [`Self::SHORT_FORMS`].
+    /// Returns the short forms, mutable, in the order of [`Self::SHORT_FORMS`].
     pub fn short_forms_mut(&mut self) -> [&mut Option<Box<Framework>>; 10] {
         [
             &mut self.sklearn,
@@ -108,7 +108,7 @@ impl Predictor {
         ]
     }
 
-    /// The given models with the names of their fields.
+    /// Iterates over the given models, with the names of their fields.
     pub fn frameworks(&self) -> impl Iterator<Item = (&'static str, &Framework)> {
         let short = Self::SHORT_FORMS.into_iter().zip(self.short_forms());
         let model = self.model.as_ref().map(|model| &model.framework);
@@ -116,7 +116,7 @@ impl Predictor {
     }
 }
 
-/// Additional pods of a model that is too large for one.
+/// Additional pods of a model that is too large for one pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Worker {

@@ -13,23 +13,23 @@ pub struct InferenceServiceStatus {
     /// `metadata.generation` of the object that this status describes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Conditions: `Ready`, and those it follows from.
+    /// Conditions: `Ready`, and the conditions it is derived from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend(
         "x-kubernetes-list-type" = "map",
         "x-kubernetes-list-map-keys" = ["type"]
     ))]
     pub conditions: Vec<Condition>,
-    /// Annotations of the status, which Weir leaves alone.
+    /// Annotations of the status; not changed by Weir.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<BTreeMap<String, String>>,
-    /// URL for callers outside the cluster; absent for a cluster-local service.
+    /// URL for clients outside the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// URL for callers inside the cluster.
+    /// URL for clients inside the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<Address>,
-    /// Status by component; Weir fills in `predictor`.
+    /// Status by component; Weir sets only `predictor`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub components: BTreeMap<String, Box<ComponentStatus>>,
     /// Status of the predictor's model.
@@ -38,7 +38,8 @@ pub struct InferenceServiceStatus {
     /// Status of each canary in `spec.canary`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub canary_statuses: Vec<CanaryStatus>,
-    /// Selector of the service's pods, for those that scale the service as a whole, such as a HorizontalPodAutoscaler.
+    /// Label selector of the service's pods, for tools that scale the service as a whole, such as a
+    /// HorizontalPodAutoscaler.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_selector: Option<String>,
     /// Deployment mode in KServe's terms; always `Standard`.
@@ -52,7 +53,7 @@ pub struct InferenceServiceStatus {
     pub cluster_serving_runtime_name: Option<String>,
 }
 
-/// A condition of the service, as Kubernetes' own.
+/// A condition of the service, like the conditions of Kubernetes' own objects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
@@ -64,10 +65,10 @@ pub struct Condition {
     /// Machine-readable reason in CamelCase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Explanation of the status for people.
+    /// Explanation of the status for users.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Absent for conditions that count towards `Ready`; `Warning` or `Info` for others.
+    /// Absent for conditions that count towards `Ready`; `Warning` or `Info` for the others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub severity: Option<String>,
     /// Time of the last change of `status`.
@@ -100,7 +101,7 @@ impl Condition {
     pub const STOPPED: &'static str = "Stopped";
 }
 
-/// Status of a condition, as Kubernetes has it.
+/// Status of a condition, as in Kubernetes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ConditionStatus {
     /// The condition holds now.
@@ -115,7 +116,7 @@ pub enum ConditionStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Address {
-    /// URL that callers inside the cluster use.
+    /// URL that clients inside the cluster use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }
@@ -130,25 +131,25 @@ pub struct ComponentStatus {
     /// Newest revision, ready or not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latest_created_revision: Option<String>,
-    /// Revision that had all traffic before the current one.
+    /// Revision that received all traffic before the current one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub previous_rolledout_revision: Option<String>,
-    /// Newest revision that has had all traffic.
+    /// Newest revision that has received all traffic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latest_rolledout_revision: Option<String>,
     /// Traffic by revision; the percentages add up to 100.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub traffic: Vec<Traffic>,
-    /// URL for callers outside the cluster.
+    /// URL for clients outside the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// URL for HTTP callers outside the cluster.
+    /// URL for HTTP clients outside the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rest_url: Option<String>,
-    /// URL for gRPC callers outside the cluster.
+    /// URL for gRPC clients outside the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grpc_url: Option<String>,
-    /// URL for callers inside the cluster.
+    /// URL for clients inside the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<Address>,
 }
@@ -169,7 +170,7 @@ pub struct Traffic {
     /// Tag of the revision: `latest`, `prev`, or a canary's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
-    /// URL that leads to this revision alone.
+    /// URL of this revision alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }
@@ -265,7 +266,7 @@ pub struct FailureInfo {
     /// Class of the failure, machine-readable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<FailureReason>,
-    /// Description of the failure for people.
+    /// Description of the failure for users.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Name of the failed revision.

@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// OpenTelemetry traces of the servers, told to them by variables. Empty: with defaults; absent: none.
+/// OpenTelemetry traces of the servers, configured by their environment variables. An empty mapping enables traces with
+/// the defaults; without it there are none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Tracing {
@@ -12,10 +13,10 @@ pub struct Tracing {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^https?://[^/?#\s]+[^\s]*$"))]
     pub exporter_endpoint: Option<String>,
-    /// Choice of the requests that are traced; `OTEL_TRACES_SAMPLER`. Default `parentbased_traceidratio`.
+    /// Sampler that chooses the requests to trace; `OTEL_TRACES_SAMPLER`. Default `parentbased_traceidratio`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampler: Option<Sampler>,
-    /// Argument of the sampler, such as the share of the requests; `OTEL_TRACES_SAMPLER_ARG`. Default `0.05`.
+    /// Argument of the sampler, such as the share of requests; `OTEL_TRACES_SAMPLER_ARG`. Default `0.05`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampler_arg: Option<String>,
     /// Exporter of the traces; `OTEL_TRACES_EXPORTER`. Default `otlp`.
@@ -23,7 +24,7 @@ pub struct Tracing {
     pub exporter: Option<String>,
 }
 
-/// Choice of the requests that are traced, in OpenTelemetry's words.
+/// Sampler that chooses the requests to trace, with OpenTelemetry's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Sampler {
@@ -31,23 +32,23 @@ pub enum Sampler {
     AlwaysOn,
     /// No request is traced.
     AlwaysOff,
-    /// A share of the requests.
+    /// A share of the requests is traced.
     #[serde(rename = "traceidratio")]
     TraceIdRatio,
-    /// Those that the caller traces, and all that have no caller.
+    /// The caller's decision; without one, every request is traced.
     #[serde(rename = "parentbased_always_on")]
     ParentBasedAlwaysOn,
-    /// Those that the caller traces.
+    /// The caller's decision; without one, no request is traced.
     #[serde(rename = "parentbased_always_off")]
     ParentBasedAlwaysOff,
-    /// Those that the caller traces, and a share of those that have no caller.
+    /// The caller's decision; without one, a share of the requests is traced.
     #[default]
     #[serde(rename = "parentbased_traceidratio")]
     ParentBasedTraceIdRatio,
 }
 
 impl Sampler {
-    /// The sampler as its variable spells it.
+    /// The sampler's value of the environment variable.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {

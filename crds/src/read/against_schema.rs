@@ -30,19 +30,19 @@ pub(super) fn json(node: &Node, schema: &Schema) -> Result<Json, Vec<Found>> {
     if check.problems.is_empty() { Ok(json) } else { Err(check.problems) }
 }
 
-/// Unknown fields for which a name is suggested: each costs a comparison with all names around, and who has more has
-/// written another kind of object.
+/// Maximum number of problems before suggestions for unknown fields stop. Each suggestion compares the field with all
+/// names nearby, and a text with more errors is probably another kind of object.
 const MAX_SUGGESTED: usize = 64;
 
 struct Check<'schemas> {
     schemas: &'schemas Schemas,
-    /// Enclosing objects, outermost first: a misplaced field often belongs to one of them.
+    /// Enclosing objects, outermost first, for suggestions: a misplaced field often belongs to one of them.
     around: Vec<(String, &'schemas Fields)>,
     problems: Vec<Found>,
 }
 
 impl<'schemas> Check<'schemas> {
-    /// Converts a value; `null` where it violates the schema.
+    /// Converts a value to JSON; `null` if it violates the schema.
     fn value(&mut self, path: &str, node: &Node, schema: &'schemas Schema) -> Json {
         let schema = self.schemas.resolve(schema);
         match (schema, &node.content) {
@@ -75,7 +75,7 @@ impl<'schemas> Check<'schemas> {
                 missing.retain(|name| Some(name) != meant.as_ref());
                 continue;
             };
-            // To Kubernetes a field without a value is absent.
+            // Kubernetes treats a field without a value as absent.
             if !entry.value.is_null() {
                 let value = self.value(&field_path(path, &entry.key), &entry.value, schema);
                 object.insert(entry.key.clone(), value);
@@ -89,7 +89,7 @@ impl<'schemas> Check<'schemas> {
         object.into()
     }
 
-    /// Reports an unknown field; the suggested field, which is then not reported as missing.
+    /// Reports an unknown field, and returns the suggested one, which is then not reported as missing.
     fn unknown(&mut self, path: &str, entries: &[Entry], entry: &Entry) -> Option<String> {
         let is_few = self.problems.len() < MAX_SUGGESTED;
         let nearest = is_few.then(|| self.nearest_field(path, entries, &entry.key));
@@ -136,12 +136,12 @@ impl<'schemas> Check<'schemas> {
             | (Schema::Number, Value::Float(_))
             | (Schema::Boolean, Value::Boolean(_))
             | (Schema::IntegerOrText, Value::Text) => node.to_json(),
-            // Every other pair is a type error; there are forty.
+            // All other combinations are type errors; listing all forty would add nothing.
             _ => self.wrong(path, node, expected(schema)),
         }
     }
 
-    /// Converts a quantity, a number or text, to text.
+    /// Converts a quantity, written as a number or text, to text.
     fn quantity(&mut self, path: &str, node: &Node, scalar: &Scalar) -> Json {
         let text = match scalar.value {
             Value::Integer(number) => number.to_string(),
@@ -166,7 +166,8 @@ impl<'schemas> Check<'schemas> {
         self.problem(node.position, path.to_owned(), problem)
     }
 
-    /// Suggests a field: one of the same name a level below or further out, else one of similar name here.
+    /// Suggests a field: one with the same name one level below or further out, otherwise one with a similar name on
+    /// this level.
     fn nearest_field(&self, path: &str, entries: &[Entry], written: &str) -> Option<String> {
         let (_, fields) = self.around.last()?;
         let has = |entry: &&Entry| {

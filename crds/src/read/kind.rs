@@ -21,7 +21,7 @@ const KNOWN: &str = "InferenceService in serving.kserve.io/v1beta1, ServingRunti
 
 const OURS: [&str; 3] = ["InferenceService", "ServingRuntime", "ClusterServingRuntime"];
 
-/// Other kinds of KServe's group. They are refused, as ignoring them would leave the user waiting.
+/// Other kinds of KServe's API group. They are refused, because a user would wait in vain for an ignored object.
 const KSERVES: [&str; 9] = [
     "InferenceGraph",
     "TrainedModel",
@@ -35,11 +35,11 @@ const KSERVES: [&str; 9] = [
 ];
 
 impl Kind {
-    /// Reads the kind of a document.
+    /// Determines the kind of a document.
     ///
     /// # Errors
     ///
-    /// The document is no object, or of a kind that must not be ignored.
+    /// A problem if the document is not an object, or its kind must not be ignored.
     pub(super) fn of(node: &Node) -> Result<Self, Found> {
         if !matches!(node.content, Content::Map(_)) {
             let expected = "a mapping with apiVersion and kind";
@@ -73,7 +73,8 @@ impl Kind {
     }
 }
 
-/// The problem with a kind of KServe's that Weir lacks, or with a likely typing error; `None` for a foreign kind.
+/// Returns the problem with a kind of KServe that Weir does not support, or with a probable typing error; `None` for
+/// unrelated kinds.
 fn refusal(api_version: &str, kind: &str) -> Option<Problem> {
     let in_group = api_version.split('/').next() == Some(GROUP);
     if in_group && KSERVES.contains(&kind) {
@@ -88,7 +89,7 @@ fn refusal(api_version: &str, kind: &str) -> Option<Problem> {
     })
 }
 
-/// Reports whether a document is a list of objects, as `kubectl get -o yaml` prints them, or the API server itself.
+/// Returns true if a document is a list of objects, as printed by `kubectl get -o yaml` or the API server.
 pub(super) fn is_list(node: &Node) -> bool {
     let text = |field| node.field(field).and_then(Node::text);
     match (text("apiVersion"), text("kind")) {

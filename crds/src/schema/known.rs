@@ -1,4 +1,4 @@
-//! The schemas of the three kinds and of every Kubernetes type they hold.
+//! The schemas of the three kinds and of every Kubernetes type in them.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ use super::{Fields, Schema};
 use crate::inference_service::InferenceServiceSpec;
 use crate::serving_runtime::ServingRuntimeSpec;
 
-/// Schemas by the name of their type.
+/// Schemas by the name of the type.
 pub(crate) struct Schemas {
     by_name: BTreeMap<String, Schema>,
 }
@@ -38,7 +38,7 @@ impl Schemas {
         envelope::<ServingRuntimeSpec>()
     }
 
-    /// Replaces a name by the schema of that type.
+    /// Resolves a reference to a named type; other schemas are returned unchanged.
     pub(crate) fn resolve<'a>(&'a self, schema: &'a Schema) -> &'a Schema {
         match schema {
             Schema::Named(name) => self.by_name.get(name).unwrap_or(&Schema::Any),
@@ -56,7 +56,7 @@ impl Schemas {
         generator.subschema_for::<HorizontalPodAutoscalerBehavior>();
         let mut by_name: BTreeMap<_, _> =
             generator.definitions().iter().map(|(name, schema)| (name.clone(), Schema::of(schema))).collect();
-        // The JSON schema allows any integer or text; quantities include fractions and exclude most texts.
+        // The JSON schema allows any integer or text, but quantities include fractions and exclude most texts.
         by_name.insert(Quantity::schema_name().into_owned(), Schema::Quantity);
         let calls = by_name.iter_mut().filter(|(name, _)| is_probe_call(name));
         calls.for_each(|(_, schema)| without_port(schema));
@@ -64,14 +64,14 @@ impl Schemas {
     }
 }
 
-/// The calls of probes, as their types' names end.
+/// Suffixes of the names of probe handler types.
 const PROBE_CALLS: [&str; 3] = [".HTTPGetAction", ".TCPSocketAction", ".GRPCAction"];
 
 fn is_probe_call(name: &str) -> bool {
     PROBE_CALLS.iter().any(|call| name.ends_with(call))
 }
 
-/// A probe without a port means the one that serves, as in KServe.
+/// Makes the port of a probe optional: the default is the serving port, as in KServe.
 fn without_port(schema: &mut Schema) {
     if let Schema::Object(fields) = schema {
         fields.required.retain(|field| field != "port");
@@ -124,9 +124,9 @@ mod tests {
         }
     }
 
-    /// A JSON schema that is not understood would accept everything.
+    /// A part of a JSON schema that is not understood would accept every value.
     #[test]
-    fn nothing_passes_unread() {
+    fn every_type_and_field_is_understood() {
         let anything = |schema: &Schema| match schema {
             Schema::Any => true,
             Schema::Map(inner) | Schema::List(inner) => **inner == Schema::Any,

@@ -7,12 +7,12 @@ use granit_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput, Tag, opt
 use super::{Content, Entry, Node, Scalar};
 use crate::diagnostic::{Position, Problem};
 
-/// Most values in one text, with aliases expanded: nested aliases could expand to billions. A service has a few
+/// Maximum number of values in one text, aliases expanded: nested aliases could expand to billions. A service has a few
 /// hundred.
 const MAX_NODES: usize = 1_000_000;
 
-/// Most nested levels, with aliases expanded, so that recursion fits any stack. A pod's deepest field is at level
-/// 20 or so.
+/// Maximum nesting depth, aliases expanded, so that recursion fits any stack. A pod's deepest field is at about level
+/// 20.
 const MAX_DEPTH: usize = 100;
 
 /// A problem and its position.
@@ -24,15 +24,15 @@ pub(crate) struct Document {
     pub(crate) syntax: Syntax,
 }
 
-/// The syntax of a document that could be read to its end.
+/// Syntax of a document that could be parsed to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Syntax {
     Sound,
-    /// It has problems, such as a key that is written twice, so that its values must not be used.
+    /// The document has problems, such as a duplicate key, so its values must not be used.
     Faulty,
 }
 
-/// The documents of a text, without empty ones. An error in one does not hide errors in the next.
+/// Parses the documents of a text, without empty ones. An error in one document does not hide errors in the next.
 pub(crate) fn documents(text: &str) -> (Vec<Document>, Vec<Located>) {
     let options = options! { emit_comments: false, emit_unresolved_aliases: true };
     let mut composer = Composer {
@@ -72,7 +72,8 @@ struct Composer<'text> {
     problems: Vec<Located>,
 }
 
-/// A mapping that is being read: a wide one must cost no more for each key than a narrow one.
+/// A mapping under construction, with an index of its keys, so that adding a key takes constant time even in a wide
+/// mapping.
 #[derive(Default)]
 struct Mapping {
     entries: Vec<Entry>,
@@ -81,7 +82,7 @@ struct Mapping {
 }
 
 impl Mapping {
-    /// Adds an entry, unless its key is there: then it returns that one's line.
+    /// Adds an entry. If the key exists already, returns the line of the first occurrence as the error.
     fn add(&mut self, entry: Entry) -> Result<(), usize> {
         if let Some(line) = self.lines.get(&entry.key) {
             return Err(*line);
@@ -143,7 +144,7 @@ impl<'text> Composer<'text> {
             }
             Event::Alias(id) => self.alias(id, position),
             Event::UnresolvedAlias(name) => Err((position, syntax(format!("no anchor `&{name}` above")))),
-            // The end of a document without a value, or an event of a newer parser.
+            // An empty document, or an event that a newer parser adds.
             _ => Ok(Content::Scalar(Scalar::plain(""))),
         }
     }
@@ -183,7 +184,7 @@ impl<'text> Composer<'text> {
         Ok(mapping.entries)
     }
 
-    /// Converts a key to text, the only type of JSON keys: `8080:` is `"8080":`.
+    /// Converts a key to text, the only type of keys in JSON: `8080:` is `"8080":`.
     fn key(&mut self, node: &Node) -> Option<String> {
         let key = match &node.content {
             Content::Scalar(scalar) => scalar.key(),
@@ -203,12 +204,12 @@ impl<'text> Composer<'text> {
         }
     }
 
-    /// Merges `<<: *anchor`: fields of another mapping that this one lacks.
+    /// Merges `<<: *anchor`: adds the fields of another mapping that this one lacks.
     fn merge(&mut self, mapping: &mut Mapping, node: Node) {
         match node.content {
             Content::Map(others) => {
                 for other in others {
-                    // One that is there already wins.
+                    // The mapping's own field takes precedence.
                     let _ = mapping.add(other);
                 }
             }
@@ -224,10 +225,10 @@ impl<'text> Composer<'text> {
         }
     }
 
-    /// Copies the anchored value; its fields keep their positions.
+    /// Expands an alias to a copy of the anchored value, whose fields keep their positions.
     fn alias(&mut self, id: usize, position: Position) -> Result<Content, Located> {
         let Some(content) = self.anchors.get(&id).cloned() else {
-            let sentence = "an alias inside the value that it names";
+            let sentence = "an alias must not be inside the value of its own anchor";
             return Err((position, syntax(sentence)));
         };
         let (nodes, height) = extent(&content);
@@ -235,7 +236,7 @@ impl<'text> Composer<'text> {
         Ok(content)
     }
 
-    /// Refuses values beyond the limits before they are built.
+    /// Refuses values that exceed the limits, before they are built.
     fn bound(&mut self, nodes: usize, height: usize, position: Position) -> Result<(), Located> {
         self.nodes = self.nodes.saturating_add(nodes);
         if self.nodes > MAX_NODES {
@@ -261,11 +262,11 @@ impl<'text> Composer<'text> {
         }
     }
 
-    /// Reads an unquoted scalar; JSON has no infinity.
+    /// Reads an unquoted scalar. Infinity and NaN are refused, because JSON has neither.
     fn plain(&mut self, text: &str, position: Position) -> Scalar {
         let word = text.trim_start_matches(['+', '-']).to_ascii_lowercase();
         if matches!(&*word, ".inf" | ".nan") {
-            let sentence = format!("`{text}` is a number that JSON does not have");
+            let sentence = format!("JSON has no number `{text}`");
             self.problems.push((position, syntax(sentence)));
         }
         Scalar::plain(text)
@@ -281,7 +282,7 @@ impl<'text> Composer<'text> {
     }
 }
 
-/// Number and levels of the values below this one.
+/// Returns the number and the nesting depth of the values below this one.
 fn extent(content: &Content) -> (usize, usize) {
     let below: Vec<_> = match content {
         Content::Scalar(_) => return (0, 0),
@@ -293,9 +294,9 @@ fn extent(content: &Content) -> (usize, usize) {
     (nodes, 1 + height.unwrap_or(0))
 }
 
-/// A message of the parser, with what to write where it does not say.
+/// Adds advice to the parser's message where the message gives none.
 fn advised(message: String) -> String {
-    if message.contains("tabs disallowed") { format!("{message}: write spaces in place of the tab") } else { message }
+    if message.contains("tabs disallowed") { format!("{message}: use spaces instead of tabs") } else { message }
 }
 
 fn syntax(sentence: impl Into<String>) -> Problem {

@@ -1,13 +1,13 @@
-//! Scalars, and the meaning of unquoted words.
+//! Scalars, and the interpretation of unquoted words.
 
-/// A scalar's value and text.
+/// A scalar's value and its text as written.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Scalar {
     pub(crate) value: Value,
     pub(crate) written: String,
 }
 
-/// The value of a scalar; the value of text is the text itself.
+/// The value of a scalar; for text, the value is the text as written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Value {
     Null,
@@ -18,12 +18,12 @@ pub(crate) enum Value {
 }
 
 impl Scalar {
-    /// A quoted scalar, or one tagged as text.
+    /// Creates a quoted scalar, or one tagged as text.
     pub(crate) fn quoted(written: &str) -> Self {
         Self { value: Value::Text, written: written.to_owned() }
     }
 
-    /// An unquoted scalar, resolved as YAML 1.1.
+    /// Creates an unquoted scalar, interpreted as in YAML 1.1.
     pub(crate) fn plain(written: &str) -> Self {
         Self { value: resolve(written), written: written.to_owned() }
     }
@@ -32,7 +32,7 @@ impl Scalar {
         (self.value == Value::Text).then_some(&*self.written)
     }
 
-    /// The JSON key for this scalar; `None` for null.
+    /// Returns the JSON key for this scalar; `None` for null.
     pub(crate) fn key(&self) -> Option<String> {
         match self.value {
             Value::Null => None,
@@ -64,7 +64,7 @@ impl Scalar {
     }
 }
 
-/// Resolves an unquoted word as YAML 1.1, which kubectl reads: `yes` and `on` are booleans and 0644 is octal.
+/// Interprets an unquoted word as in YAML 1.1, which kubectl uses: `yes` and `on` are booleans and 0644 is octal.
 fn resolve(written: &str) -> Value {
     match written {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,
@@ -92,10 +92,10 @@ fn integer(written: &str) -> Option<Value> {
     i64::from_str_radix(&digits, radix).ok().map(Value::Integer)
 }
 
-/// Whole numbers below this are exact as floats, so that 1e3 is an integer as in JSON.
+/// Whole numbers below 2^53 are exact as floats, so that 1e3 is an integer as in JSON.
 const EXACT: f64 = (1_u64 << 53) as f64;
 
-/// Parses a float. `inf`, `nan` and `infinity` are words in YAML, and numbers to Rust.
+/// Parses a float. `inf`, `nan` and `infinity` are words in YAML, but Rust would parse them as numbers.
 fn float(written: &str) -> Option<Value> {
     let digits = written.strip_prefix(['+', '-']).unwrap_or(written);
     if !digits.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
@@ -113,7 +113,7 @@ mod tests {
     use super::{Value, resolve};
 
     #[test]
-    fn means_what_kubectl_means() {
+    fn unquoted_words_mean_the_same_as_in_kubectl() {
         for (written, value) in [
             ("", Value::Null),
             ("~", Value::Null),

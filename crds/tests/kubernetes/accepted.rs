@@ -1,4 +1,4 @@
-//! Manifests that are good: the server takes them as strictly as it can, and keeps every field.
+//! Valid manifests: the API server accepts them with strict validation and keeps every field.
 
 use std::path::{Path, PathBuf};
 
@@ -37,13 +37,13 @@ fn check(namespace: &Namespace, files: &[PathBuf]) {
     assert!(objects >= files.len(), "{objects} objects in {files:?}");
 }
 
-/// Whether the document holds an object of ours; the server must keep all of it.
+/// Returns true if the document is an object of Weir's API, after checking that the server keeps all of it.
 fn is_kept(namespace: &Namespace, document: &str) -> bool {
     let written = object(document);
     if matches!(written, Object::Other { .. }) {
         return false;
     }
-    // A namespace of its own would have to exist.
+    // A namespace in the manifest would have to exist, so it is removed.
     let document = document.replace("  namespace: vision\n", "");
     let strictly = ["create", "-f", "-", "--dry-run=server", "--validate=strict", "-o", "yaml"];
     let kept = object(&namespace.done(&strictly, &document));

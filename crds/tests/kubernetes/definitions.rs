@@ -1,11 +1,11 @@
-//! What `kubectl` does with the definitions.
+//! Behaviour of `kubectl` with the definitions.
 
 use serde_json::Value;
 use weir_crds::DEFINITIONS;
 
 use crate::kubectl::Namespace;
 
-/// Bytes of annotations that Kubernetes keeps with one object, less a quarter to grow in.
+/// Maximum size in bytes of an object's annotations in Kubernetes, less a quarter to leave room for growth.
 const KEPT: usize = 256 * 1024 * 3 / 4;
 
 const SERVICE: &str = "
@@ -18,7 +18,7 @@ spec:
 ";
 
 #[test]
-fn client_side_apply_keeps_them_and_changes_nothing_again() {
+fn client_side_apply_stores_the_definitions_and_is_idempotent() {
     let namespace = Namespace::new("definitions-applied");
     for definition in DEFINITIONS {
         let stored = namespace.done(&["get", "crd", definition.name, "-o", "json"], "");
@@ -36,7 +36,7 @@ fn client_side_apply_keeps_them_and_changes_nothing_again() {
 }
 
 #[test]
-fn explain_tells_what_a_field_is() {
+fn kubectl_explain_describes_fields() {
     let namespace = Namespace::new("definitions-explained");
     for (field, expected) in [
         ("isvc.spec.predictor.model.storageUri", "<string>"),
@@ -53,7 +53,7 @@ fn explain_tells_what_a_field_is() {
 }
 
 #[test]
-fn get_has_kserves_columns() {
+fn kubectl_get_prints_kserves_columns() {
     let namespace = Namespace::new("definitions-columns");
     namespace.done(&["apply", "-f", "-"], SERVICE);
     let table = namespace.done(&["get", "isvc"], "");
@@ -62,7 +62,7 @@ fn get_has_kserves_columns() {
 }
 
 #[test]
-fn scale_sets_the_fewest_replicas() {
+fn kubectl_scale_sets_the_minimum_of_replicas() {
     let namespace = Namespace::new("definitions-scaled");
     namespace.done(&["apply", "-f", "-"], SERVICE);
     let floor = || {
@@ -77,7 +77,7 @@ fn scale_sets_the_fewest_replicas() {
 }
 
 #[test]
-fn a_status_is_written_beside_the_spec() {
+fn a_status_patch_does_not_change_the_spec() {
     let namespace = Namespace::new("definitions-status");
     namespace.done(&["apply", "-f", "-"], SERVICE);
     let status =

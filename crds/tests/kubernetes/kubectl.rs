@@ -1,18 +1,18 @@
-//! Calls of kubectl in a namespace of the test's own.
+//! Calls of kubectl in the test's own namespace.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// A namespace of one test. It goes with the whole control plane.
+/// Namespace of one test. It is deleted together with the control plane.
 pub(crate) struct Namespace {
     kubeconfig: String,
     name: String,
 }
 
 impl Namespace {
-    /// Makes a namespace of this name.
+    /// Creates a namespace of this name.
     pub(crate) fn new(name: &str) -> Self {
-        #[expect(clippy::disallowed_methods, reason = "that is how `make test-kube` tells it")]
+        #[expect(clippy::disallowed_methods, reason = "`make test-kube` sets this variable")]
         let Ok(kubeconfig) = std::env::var("WEIR_TEST_KUBECONFIG") else {
             panic!("no API server to test with: run `make test-kube`");
         };
@@ -21,7 +21,7 @@ impl Namespace {
         namespace
     }
 
-    /// What kubectl prints; that it fails ends the test.
+    /// Runs kubectl and returns its output; a failure fails the test.
     #[track_caller]
     pub(crate) fn done(&self, args: &[&str], input: &str) -> String {
         match self.call(args, input) {
@@ -30,7 +30,7 @@ impl Namespace {
         }
     }
 
-    /// What kubectl prints, or why it fails.
+    /// Runs kubectl and returns its output, or its error output if it fails.
     pub(crate) fn call(&self, args: &[&str], input: &str) -> Result<String, String> {
         let mut kubectl = Command::new("kubectl")
             .args(["--kubeconfig", &self.kubeconfig, "--namespace", &self.name])
@@ -41,7 +41,7 @@ impl Namespace {
             .spawn()
             .unwrap();
         let mut stdin = kubectl.stdin.take().unwrap();
-        // One that has refused its arguments reads no input.
+        // A kubectl that has refused its arguments does not read the input, so the error is ignored.
         let _ = stdin.write_all(input.as_bytes());
         drop(stdin);
         let output = kubectl.wait_with_output().unwrap();

@@ -1,6 +1,6 @@
-//! The definitions on a real API server: that of `make test-kube`, which has applied them as people do.
+//! Tests of the definitions on the API server of `make test-kube`, which has applied them with kubectl.
 
-#![expect(clippy::unwrap_used, reason = "a test may end at once")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test, as intended")]
 
 mod accepted;
 mod definitions;

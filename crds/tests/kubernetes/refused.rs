@@ -1,8 +1,8 @@
-//! Manifests that are not good: the server names the field, or says the rule.
+//! Invalid manifests: the API server names the field, or prints the message of the rule.
 
 use crate::kubectl::Namespace;
 
-/// The server's words about an InferenceService of this name and spec.
+/// Applies an InferenceService of this name and spec, and returns the server's response.
 fn service(namespace: &Namespace, name: &str, spec: &str) -> String {
     let manifest = format!(
         "apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\nmetadata: {{name: {name}}}\nspec: {spec}\n"
@@ -27,7 +27,7 @@ fn assert_said(namespace: &Namespace, specs: &[(String, &str)]) {
 }
 
 #[test]
-fn rules_of_a_predictor_are_said() {
+fn rules_of_a_predictor_are_enforced() {
     let namespace = Namespace::new("refused-predictors");
     let predictor = |fields: &str| format!("{{predictor: {{{fields}, model: {{{MODEL}}}}}}}");
     let specs = [
@@ -52,7 +52,7 @@ fn rules_of_a_predictor_are_said() {
 }
 
 #[test]
-fn rules_of_a_canary_are_said() {
+fn rules_of_a_canary_are_enforced() {
     let namespace = Namespace::new("refused-canaries");
     let canary = |fields: &str| {
         format!(
@@ -71,7 +71,7 @@ fn rules_of_a_canary_are_said() {
 }
 
 #[test]
-fn a_canary_may_leave_out_what_it_has_from_the_stable_predictor() {
+fn a_canary_may_omit_inherited_fields() {
     let namespace = Namespace::new("short-canaries");
     let specs = ["", ", nodeSelector: {gpu: big}", ", labels: {a: b}", ", containers: [{name: proxy, image: x}]"];
     let specs = specs.map(|fields| {
@@ -82,7 +82,7 @@ fn a_canary_may_leave_out_what_it_has_from_the_stable_predictor() {
 }
 
 #[test]
-fn rules_of_a_name_are_said() {
+fn rules_of_a_name_are_enforced() {
     let namespace = Namespace::new("refused-names");
     let spec = "{predictor: {model: {modelFormat: {name: onnx}}}}";
     let long = "a".repeat(48);
@@ -99,7 +99,7 @@ fn rules_of_a_name_are_said() {
 }
 
 #[test]
-fn rules_of_a_runtime_are_said() {
+fn rules_of_a_runtime_are_enforced() {
     let namespace = Namespace::new("refused-runtimes");
     let runtime = |spec: &str| {
         format!(
@@ -118,9 +118,10 @@ fn rules_of_a_runtime_are_said() {
     }
 }
 
-/// A rule that costs too much on the largest object that fits its bounds would refuse good ones.
+/// CEL rules have a cost budget. A rule that is too expensive for the largest allowed object would refuse valid
+/// services.
 #[test]
-fn a_large_service_is_within_the_budget_of_its_rules() {
+fn a_large_service_is_within_the_cost_budget_of_the_rules() {
     let namespace = Namespace::new("large-services");
     let canary = |i: usize| {
         let env: Vec<_> = (0..100).map(|v| format!("{{name: V{v}, value: x}}")).collect();
