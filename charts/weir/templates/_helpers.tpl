@@ -1,4 +1,4 @@
-{{/* Labels of an object of a component: include "weir.labels" (list $ "gateway") */}}
+{{/* Labels of a component's object: include "weir.labels" (list $ "gateway") */}}
 {{- define "weir.labels" -}}
 {{ include "weir.selector" . }}
 app.kubernetes.io/part-of: weir
@@ -7,13 +7,13 @@ app.kubernetes.io/managed-by: {{ (index . 0).Release.Service }}
 helm.sh/chart: {{ (index . 0).Chart.Name }}-{{ (index . 0).Chart.Version | replace "+" "_" }}
 {{- end }}
 
-{{/* What tells a component's pods from others, and never changes */}}
+{{/* Labels that select a component's pods. They never change, because a Deployment's selector is immutable. */}}
 {{- define "weir.selector" -}}
 app.kubernetes.io/name: weir-{{ index . 1 }}
 app.kubernetes.io/instance: {{ (index . 0).Release.Name | quote }}
 {{- end }}
 
-{{/* An image with its tag, or with its digest, which says all: include "weir.image" (list $ .Values.weir.image) */}}
+{{/* Image reference with its tag, or with its digest, which takes precedence: include "weir.image" (list $ .Values.weir.image) */}}
 {{- define "weir.image" -}}
 {{- $image := index . 1 }}
 {{- if $image.digest -}}
@@ -23,7 +23,7 @@ app.kubernetes.io/instance: {{ (index . 0).Release.Name | quote }}
 {{- end }}
 {{- end }}
 
-{{/* Bytes of a quantity such as 1Gi, as a whole number: include "weir.bytes" .Values.gateway.resources.limits.memory */}}
+{{/* Converts a quantity such as 1Gi to a whole number of bytes: include "weir.bytes" .Values.gateway.resources.limits.memory */}}
 {{- define "weir.bytes" -}}
 {{- $text := ternary (printf "%.0f" (float64 .)) (toString .) (kindIs "float64" .) }}
 {{- $units := dict "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 "Pi" 1125899906842624.0 "Ei" 1152921504606846976.0 }}
@@ -31,7 +31,7 @@ app.kubernetes.io/instance: {{ (index . 0).Release.Name | quote }}
 {{- mulf (float64 (trimSuffix $unit $text)) (get $units $unit | default 1.0) | int64 }}
 {{- end }}
 
-{{/* What Pod Security's `restricted` asks of a container, and a root file system that nobody writes to */}}
+{{/* Security context of a container for the Pod Security level `restricted`, with a read-only root file system */}}
 {{- define "weir.restricted" -}}
 runAsNonRoot: true
 allowPrivilegeEscalation: false
@@ -40,7 +40,7 @@ capabilities: {drop: [ALL]}
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
-{{/* A component's Deployment: include "weir.deployment" (dict "root" $ "name" "gateway" "args" (list …) "ports" (dict …) …) */}}
+{{/* Deployment of a component: include "weir.deployment" (dict "root" $ "name" "gateway" "args" (list …) "ports" (dict …) …) */}}
 {{- define "weir.deployment" -}}
 {{- $root := .root }}
 {{- $values := index $root.Values .name }}
@@ -54,13 +54,13 @@ spec:
   {{- with $values.replicas }}
   replicas: {{ . }}
   {{- end }}
-  # The old one goes when the new one is ready.
+  # The old pod is deleted only when its replacement is ready.
   strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}
   selector:
     matchLabels: {{- include "weir.selector" (list $root .name) | nindent 6 }}
   template:
     metadata:
-      {{- /* What is set comes first, but for the labels by which pods are found. No name may stand in it twice. */}}
+      {{- /* Values override the defaults, except for the selector labels. Merging makes each name unique in the mapping. */}}
       {{- $found := include "weir.selector" (list $root .name) | fromYaml }}
       {{- $labels := include "weir.labels" (list $root .name) | fromYaml }}
       {{- $annotations := dict "prometheus.io/scrape" "true" "prometheus.io/port" "9090" }}
@@ -79,7 +79,7 @@ spec:
         - topologyKey: {{ . }}
           maxSkew: 1
           whenUnsatisfiable: ScheduleAnyway
-          # Pods of the template before do not count, or those that follow them would come to one node.
+          # Pods of an older template do not count. Otherwise, the pods that replace them would all be placed on one node.
           matchLabelKeys: [pod-template-hash]
           labelSelector:
             matchLabels: {{- include "weir.selector" (list $root $.name) | nindent 14 }}
@@ -105,7 +105,7 @@ spec:
             - {name: {{ .name }}, containerPort: {{ .port }}}
             {{- end }}
             - {name: admin, containerPort: 9090}
-          # It may take a while until all that exists is known; until then it is alive and not ready.
+          # Loading the cluster's state may take a while; until then the process is alive but not ready.
           readinessProbe: {httpGet: {path: /ready, port: admin}, periodSeconds: 2, timeoutSeconds: 2, failureThreshold: 2}
           livenessProbe: {httpGet: {path: /health, port: admin}, periodSeconds: 10, timeoutSeconds: 5, failureThreshold: 3, initialDelaySeconds: 10}
           resources: {{- toYaml $values.resources | nindent 12 }}
@@ -118,7 +118,7 @@ spec:
       {{- end }}
 {{- end }}
 
-{{/* A component's Service within the cluster: include "weir.service" (dict "root" $ "name" "gateway" "ports" (list …)) */}}
+{{/* Service of a component inside the cluster: include "weir.service" (dict "root" $ "name" "gateway" "ports" (list …)) */}}
 {{- define "weir.service" -}}
 apiVersion: v1
 kind: Service
@@ -135,7 +135,7 @@ spec:
     - {name: admin, port: 9090, targetPort: admin}
 {{- end }}
 
-{{/* Drained nodes take one pod of a component at a time: include "weir.budget" (dict "root" $ "name" "gateway") */}}
+{{/* PodDisruptionBudget: node drains evict at most one pod of a component at a time: include "weir.budget" (dict "root" $ "name" "gateway") */}}
 {{- define "weir.budget" -}}
 apiVersion: policy/v1
 kind: PodDisruptionBudget
@@ -150,7 +150,7 @@ spec:
     matchLabels: {{- include "weir.selector" (list .root .name) | nindent 6 }}
 {{- end }}
 
-{{/* A component's role and its binding; none without rules: include "weir.role" (dict "root" $ "name" "gateway" "kind" "Role" "namespace" … "rules" …) */}}
+{{/* Role of a component with its binding; nothing if there are no rules: include "weir.role" (dict "root" $ "name" "gateway" "kind" "Role" "namespace" … "rules" …) */}}
 {{- define "weir.role" -}}
 {{- if .rules }}
 {{- $name := printf "weir-%s%s" .name (.suffix | default "") }}
@@ -181,7 +181,7 @@ subjects: [{kind: ServiceAccount, name: weir-{{ .name }}, namespace: {{ .root.Re
 {{- end }}
 {{- end }}
 
-{{/* Arguments of every component, then its own: include "weir.args" (list $ (list …)) | fromJsonArray */}}
+{{/* Arguments common to all components, followed by the component's own: include "weir.args" (list $ (list …)) | fromJsonArray */}}
 {{- define "weir.args" -}}
 {{- $values := (index . 0).Values }}
 {{- $args := list "--admin-port=9090" (printf "--domain=%s" $values.domain) (printf "--cluster-domain=%s" $values.clusterDomain) }}
