@@ -1,4 +1,4 @@
-//! Compiles `proto/` without a system protoc.
+//! Compiles `proto/` without a protoc installed on the system.
 
 use std::error::Error;
 
@@ -9,9 +9,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         .open_files(["weir/v1/reports.proto"])?
         .file_descriptor_set();
     tonic_prost_build::configure()
-        // Connections are made where their deadlines are.
+        // The subscriber connects itself, with its own deadlines.
         .build_transport(false)
-        // An empty message in a list costs its sender two bytes; it should not cost its reader hundreds.
+        // Boxed, because an empty `Revision` takes two bytes on the wire and must not take hundreds in the reader's
+        // memory.
         .boxed(".weir.v1.Revision.activity")
         .compile_fds(descriptors)?;
     Ok(())

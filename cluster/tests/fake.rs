@@ -1,4 +1,4 @@
-//! The cluster in memory keeps the contract.
+//! The contract suite against the cluster in memory.
 
 use std::time::Duration;
 

@@ -1,12 +1,12 @@
-//! The reports of gateways in other processes: each gateway serves a watch of its own on its admin port,
-//! and [`RemoteReports`] dials them all.
+//! Reports of gateways in other processes: each gateway serves a watch on its admin port, and [`RemoteReports`]
+//! subscribes to all of them.
 //!
 //! ```text
 //!   gateway ──Report──► service (admin port) ══gRPC weir.v1.Reports/Watch══► subscriber ─┐
 //!   gateway ──Report──► service (admin port) ══════════════════════════════► subscriber ─┴─► LatestReports
 //! ```
 //!
-//! `message` is the pure middle: what a report looks like on the wire, and its checks.
+//! `message` is pure: it encodes, decodes and checks reports.
 
 mod error;
 mod message;
@@ -18,7 +18,7 @@ pub use error::RemoteError;
 pub use remote::RemoteReports;
 pub use service::{PATH, ReportsService, service};
 
-/// Messages, client and server as generated from `proto/`.
+/// Messages, client and server, generated from `proto/`.
 #[allow(missing_docs, unreachable_pub, clippy::pedantic, clippy::too_many_lines, reason = "generated")]
 mod proto {
     tonic::include_proto!("weir.v1");

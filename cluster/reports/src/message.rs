@@ -1,4 +1,4 @@
-//! A report on the wire, and its checks: bounded sizes, bounded numbers, valid names.
+//! Encoding and decoding of reports, with checks of sizes, numbers and names.
 
 #[cfg(test)]
 mod tests;
@@ -10,21 +10,21 @@ use weir_cluster::{Activity, BatchTimes, Batches, Histogram, ReplicaLoad, Replic
 use crate::error::RemoteError;
 use crate::proto;
 
-/// The largest message: [`MOST_REVISIONS`] of 6 KiB, which one takes when it has had requests of every duration and
-/// batches of every size for years. Usual ones take 1 KiB.
+/// Maximum size of a message: [`MOST_REVISIONS`] of 6 KiB each, the size of a revision with requests of every duration
+/// and batches of every size over years. A typical revision takes 1 KiB.
 pub(crate) const MAX_MESSAGE: usize = 64 << 20;
 
-/// Revisions of one report: more than one gateway serves.
+/// Maximum number of revisions in a report: more than one gateway serves.
 const MOST_REVISIONS: usize = 10_000;
 
-/// Batch sizes of one revision: twice the groups of sizes that there are.
+/// Maximum number of batch sizes of one revision: twice the number of groups of sizes.
 const MOST_SIZES: usize = 256;
 
-/// Replicas of one revision that may have requests: more than an autoscaler asks for.
+/// Maximum number of replicas of one revision with requests: the maximum that an autoscaler requests.
 const MOST_REPLICAS: usize = 10_000;
 
-/// Largest count accepted: at 10 000 requests a second it takes 890 years. So the counts of all gateways
-/// and buckets can be added up.
+/// Maximum count that is accepted: 10 000 requests a second take 890 years to reach it. The sum over all gateways and
+/// buckets therefore does not overflow.
 const MOST_COUNTED: u64 = 1 << 48;
 
 /// Encodes a report for the wire.
@@ -46,7 +46,7 @@ pub(crate) fn encode(report: &Report) -> proto::Report {
 /// Decodes and checks a report from the wire.
 ///
 /// # Errors
-/// [`RemoteError`] for what cannot be a report.
+/// [`RemoteError`] when the message is not a valid report.
 pub(crate) fn decode(message: proto::Report) -> Result<Report, RemoteError> {
     at_most("revisions", message.revisions.len(), MOST_REVISIONS)?;
     let mut report =
@@ -114,14 +114,14 @@ fn decode_activity(name: &RevisionName, activity: proto::Activity) -> Result<Act
     })
 }
 
-/// Only the buckets between the first and the last that hold any: durations of one revision lie close
+/// Encodes only the buckets from the first to the last non-empty one: the durations of one revision are usually close
 /// together.
 fn encode_histogram(histogram: &Histogram) -> Option<proto::Histogram> {
     let counts = histogram.counts();
     let first = counts.iter().position(|count| *count > 0)?;
     let last = counts.iter().rposition(|count| *count > 0)?;
     Some(proto::Histogram {
-        // There are a few hundred buckets.
+        // The index fits: there are a few hundred buckets.
         first: first as u32,
         counts: counts[first..=last].to_vec(),
         sum_us: histogram.sum_us(),

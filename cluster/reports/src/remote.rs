@@ -1,4 +1,4 @@
-//! The reports of gateways in other processes.
+//! Subscriptions to the reports of gateways in other processes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,12 +9,13 @@ use weir_cluster::{Address, Gateway, LatestReports, Report, Reports};
 
 use crate::subscriber::{ReportUpdate, Subscriber};
 
-/// Updates that wait to be taken in, which takes microseconds; more wait in their subscribers.
+/// Capacity of the channel of updates. Applying an update takes microseconds; subscribers wait when the channel is
+/// full.
 const WAITING: usize = 64;
 
-/// The reports of gateways in other processes. Clones share them; with the last clone watching ends.
+/// The latest reports of gateways in other processes. Clones share them; watching ends when the last clone is dropped.
 ///
-/// A gateway that sends none for [`Report::SILENT_AFTER`] has no report until it sends one again.
+/// A gateway that sends no report for [`Report::SILENT_AFTER`] has none until it sends one again.
 #[derive(Clone, Debug)]
 pub struct RemoteReports {
     latest: watch::Receiver<Arc<LatestReports>>,
@@ -22,8 +23,8 @@ pub struct RemoteReports {
 }
 
 impl RemoteReports {
-    /// Subscribes to these gateways, and to those that follow them; gateways without an admin port are
-    /// skipped. Must be called within a tokio runtime.
+    /// Subscribes to these gateways and all later ones; gateways without an admin port are skipped. Must be called
+    /// within a tokio runtime.
     #[must_use]
     pub fn follow(gateways: watch::Receiver<Arc<[Gateway]>>) -> Self {
         let (publish, latest) = watch::channel(Arc::default());
@@ -40,7 +41,7 @@ impl Reports for RemoteReports {
     }
 }
 
-/// The subscriptions, by the gateway's name.
+/// The subscriptions, by gateway name.
 struct Subscriptions {
     all: BTreeMap<Arc<str>, Subscription>,
     next: u64,
@@ -49,7 +50,7 @@ struct Subscriptions {
 }
 
 struct Subscription {
-    /// Tells its updates from those of a gateway that had the name before.
+    /// Distinguishes the updates of this subscription from those of an earlier gateway of the same name.
     number: u64,
     address: Address,
     _task: AbortOnDropHandle<()>,
@@ -63,7 +64,7 @@ impl Subscriptions {
             tokio::select! {
                 changed = gateways.changed(), if follows => match changed {
                     Ok(()) => self.set_gateways(&gateways.borrow_and_update().clone()),
-                    // Without a cluster, the gateways that were last known stay.
+                    // Without a cluster, the last known gateways are kept.
                     Err(_) => follows = false,
                 },
                 Some(update) = updates.recv() => self.apply(update),
@@ -71,7 +72,7 @@ impl Subscriptions {
         }
     }
 
-    /// Subscribes to new gateways and drops those that left. One that moved is new.
+    /// Subscribes to new gateways and drops those that left. A gateway with a new address counts as new.
     fn set_gateways(&mut self, gateways: &[Gateway]) {
         let stays = |name: &Arc<str>, subscription: &Subscription| {
             let same = gateways.iter().find(|gateway| gateway.name == *name);
@@ -105,7 +106,7 @@ impl Subscriptions {
         }
     }
 
-    /// Takes in an update, unless its gateway has left.
+    /// Applies an update, unless its gateway has left.
     fn apply(&self, update: ReportUpdate) {
         let mut all = self.all.iter();
         let Some((name, _)) = all.find(|(_, subscription)| subscription.number == update.number) else {

@@ -1,4 +1,4 @@
-//! The watch that a gateway serves.
+//! The gRPC service with which a gateway serves its reports.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use crate::message;
 use crate::proto::reports_server::{Reports, ReportsServer};
 use crate::proto::{self, WatchRequest};
 
-/// The beginning of its paths, for the server that hands requests to it.
+/// Prefix of the service's paths, for the server that dispatches requests to it.
 pub const PATH: &str = "/weir.v1.Reports/";
 
-/// The service, for a server that speaks HTTP/2.
+/// The service, for a server that supports HTTP/2.
 pub type ReportsService = ReportsServer<ServedReports>;
 
-/// Bytes of the largest request, which is empty so far.
+/// Maximum size of a request in bytes; requests are empty so far.
 const MAX_REQUEST: usize = 4096;
 
-/// Serves a watch of these reports: the latest, and every change that the reader is fast enough for. It
-/// ends with them.
+/// Creates the service. A watch sends the latest report and every change that the reader is fast enough for, and ends
+/// when the sender of the reports is dropped.
 #[must_use]
 pub fn service(reports: watch::Receiver<Arc<Report>>) -> ReportsService {
     ReportsServer::new(ServedReports { reports }).max_decoding_message_size(MAX_REQUEST)
 }
 
-/// The handler of the watch.
+/// Handler of the watch calls.
 #[derive(Debug)]
 pub struct ServedReports {
     reports: watch::Receiver<Arc<Report>>,

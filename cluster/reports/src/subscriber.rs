@@ -1,4 +1,4 @@
-//! The subscription to one gateway's reports: connects, reads, connects again when it breaks.
+//! The subscription to one gateway's reports: connects, reads, and reconnects after a failure.
 
 mod backoff;
 
@@ -17,18 +17,19 @@ use crate::proto::WatchRequest;
 use crate::proto::reports_client::ReportsClient;
 use backoff::Backoff;
 
-/// Gateways are near: a connection that takes longer than some retransmissions is none.
+/// Maximum time to connect. Gateways are in the same cluster, so a connection that takes longer than a few
+/// retransmissions will not succeed.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A change of one gateway's report.
 pub(crate) struct ReportUpdate {
-    /// Number of the subscription that it came by.
+    /// Number of the subscription that sends the update.
     pub(crate) number: u64,
-    /// The gateway's report; none while it is silent.
+    /// The gateway's report; `None` while the gateway is silent.
     pub(crate) report: Option<Arc<Report>>,
 }
 
-/// Subscribes to the reports of one gateway.
+/// Subscriber to the reports of one gateway.
 pub(crate) struct Subscriber {
     pub(crate) number: u64,
     pub(crate) gateway: Arc<str>,
@@ -36,7 +37,7 @@ pub(crate) struct Subscriber {
     pub(crate) updates: mpsc::Sender<ReportUpdate>,
 }
 
-/// Time of a report: the start of its gateway, and the gateway's age.
+/// Identifies a report by its time: the start of the gateway, and the gateway's age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ReportTime {
     started: u64,
@@ -50,7 +51,7 @@ impl ReportTime {
 }
 
 impl Subscriber {
-    /// Runs until it is dropped.
+    /// Runs until the future is dropped.
     pub(crate) async fn run(self) {
         let received = Notify::new();
         tokio::select! {
@@ -73,7 +74,7 @@ impl Subscriber {
         }
     }
 
-    /// Hands on each new report until the watch breaks or falls silent.
+    /// Forwards each new report until the watch breaks or falls silent.
     async fn subscribe(
         &self,
         last: &mut Option<ReportTime>,
@@ -89,7 +90,7 @@ impl Subscriber {
             let message = in_time(next).await?.ok_or(RemoteError::Ended)?;
             let report = message::decode(message)?;
             *backoff = Backoff::default();
-            // A gateway that hangs still serves its last report to every new connection.
+            // A hung gateway still serves its last report on every new connection, so a repeated report does not count.
             if last.replace(ReportTime::of(&report)) != Some(ReportTime::of(&report)) {
                 received.notify_one();
                 self.send(Some(Arc::new(report))).await;
@@ -97,7 +98,7 @@ impl Subscriber {
         }
     }
 
-    /// Drops the report whenever none came for too long.
+    /// Removes the report whenever no new one arrived for too long.
     async fn expire(&self, received: &Notify) {
         loop {
             received.notified().await;
@@ -109,7 +110,7 @@ impl Subscriber {
 
     async fn send(&self, report: Option<Arc<Report>>) {
         let number = self.number;
-        // Without a receiver this task is about to be aborted.
+        // The error is ignored: without a receiver this task is about to be aborted.
         let _ = self.updates.send(ReportUpdate { number, report }).await;
     }
 }
@@ -130,7 +131,7 @@ async fn in_time<T>(work: impl Future<Output = Result<T, RemoteError>>) -> Resul
     timeout(silent, work).await.unwrap_or(Err(RemoteError::Silent(silent)))
 }
 
-/// The last cause: those between say only that something failed.
+/// Returns the innermost cause: the outer errors only say that something failed.
 fn deepest(error: &dyn std::error::Error) -> String {
     let mut last = error;
     while let Some(source) = last.source() {

@@ -1,4 +1,4 @@
-//! Callers that may connect to a port.
+//! Clients that may connect to a port.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use rustls::server::WantsServerCert;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{ConfigBuilder, ServerConfig};
 
-/// Callers that may connect.
+/// Clients that may connect.
 #[derive(Clone, Debug)]
 pub enum Callers {
-    /// Anybody: an API server shows a webhook no certificate by default.
+    /// Any client: by default an API server presents no certificate to a webhook.
     Anybody,
-    /// Those whose certificate the verifier accepts.
+    /// Clients whose certificate the verifier accepts.
     Verified(Arc<dyn ClientCertVerifier>),
 }
 

@@ -1,5 +1,5 @@
-//! Certificates: each has an authority of its own, whose key is gone once it has signed. Whoever reads the Secret can
-//! serve with the key in it, and sign nothing.
+//! Serving certificates. Each is signed by an authority of its own, whose key is discarded after signing. A reader of
+//! the Secret can therefore serve with the key in it, but cannot sign further certificates.
 
 use std::time::Duration;
 
@@ -9,29 +9,29 @@ use rcgen::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Time before its beginning from which a certificate is valid: an API server's clock may be behind.
+/// Time by which a certificate is valid before it is used: an API server's clock may be behind.
 pub(crate) const SKEW: Duration = Duration::from_secs(3600);
 
-/// A certificate to serve with, its key, and the authority that signed it; all in PEM.
+/// A serving certificate, its key, and the authority that signed it, all in PEM.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServingPair {
     /// Certificate of the authority.
     pub authority: String,
     pub(crate) certificate: String,
     pub(crate) key: String,
-    /// Names and addresses that it serves.
+    /// DNS names and IP addresses of the certificate.
     pub(crate) names: Vec<String>,
-    /// First second in which it may be used, since 1970.
+    /// First second in which the pair may be used, in seconds since 1970.
     pub(crate) begins: u64,
-    /// First second in which it is no longer valid.
+    /// First second in which the pair is no longer valid, in seconds since 1970.
     pub(crate) ends: u64,
 }
 
 impl ServingPair {
-    /// Makes a pair that is used from `begins` on, for at most `lifetime`.
+    /// Creates a pair that may be used from `begins` on, for at most `lifetime`.
     ///
     /// # Errors
-    /// [`Error`] when a name is none, or the machine has no random numbers.
+    /// [`Error`] when a name is invalid, or the system provides no random numbers.
     pub fn make(names: &[String], begins: u64, lifetime: Duration) -> Result<Self, Error> {
         let key = KeyPair::generate()?;
         let (authority, issuer) = authority(begins, lifetime)?;
@@ -51,7 +51,7 @@ impl ServingPair {
     }
 }
 
-/// An authority for one signature: its certificate, and its key.
+/// Creates an authority for one signature: its certificate, and its key.
 fn authority(begins: u64, lifetime: Duration) -> Result<(String, Issuer<'static, KeyPair>), Error> {
     let key = KeyPair::generate()?;
     let mut params = params(&[], begins, lifetime)?;
@@ -63,7 +63,7 @@ fn authority(begins: u64, lifetime: Duration) -> Result<(String, Issuer<'static,
 
 fn params(names: &[String], begins: u64, lifetime: Duration) -> Result<CertificateParams, Error> {
     let mut params = CertificateParams::new(names)?;
-    // An authority is told from the one before it by its name too.
+    // Each authority has its own subject name, so that old and new authorities in a bundle can be distinguished.
     let name = names.first().cloned();
     let name = name.unwrap_or_else(|| format!("weir authority {begins}"));
     params.distinguished_name.push(DnType::CommonName, name);

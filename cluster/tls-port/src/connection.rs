@@ -1,4 +1,4 @@
-//! One connection to a port that API servers call.
+//! Connections to a port that API servers call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,16 +16,17 @@ use weir_ops::socket::{ConnectionLimits, HttpConnections, Stream};
 use crate::callers::Callers;
 use crate::resolver::Resolver;
 
-/// Longest TLS handshake: two round trips.
+/// Maximum time of a TLS handshake, which takes two round trips.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Streams of one HTTP/2 connection: an API server sends the reviews of all that write at once by one.
+/// Maximum number of streams of one HTTP/2 connection: an API server sends all concurrent admission reviews over one
+/// connection.
 const MAX_STREAMS: u32 = 100;
 
-/// Protocols that clients may choose from, the preferred one first.
+/// ALPN protocols, preferred one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// The parts that the port's connections share.
+/// State that the port's connections share.
 #[derive(Clone)]
 pub(crate) struct Connections {
     router: Router,
@@ -35,7 +36,7 @@ pub(crate) struct Connections {
 
 impl Connections {
     /// # Errors
-    /// When the cryptography library lacks a version of TLS.
+    /// [`rustls::Error`] when the cryptography library lacks a version of TLS.
     pub(crate) fn new(
         router: Router,
         resolver: Arc<Resolver>,
@@ -50,7 +51,7 @@ impl Connections {
         })
     }
 
-    /// Serves one connection until it ends, or soon after the port closes.
+    /// Serves one connection until it ends, or until shortly after the port closes.
     pub(crate) async fn serve(self, stream: Stream) {
         let traffic = stream.traffic();
         let Some(stream) = self.handshake(stream).await else {
@@ -76,7 +77,7 @@ impl Connections {
     }
 }
 
-/// TLS 1.2 and 1.3.
+/// Returns a server configuration for TLS 1.2 and 1.3.
 fn config(resolver: Arc<Resolver>, callers: &Callers) -> Result<ServerConfig, rustls::Error> {
     let provider = Arc::new(ring::default_provider());
     let builder =

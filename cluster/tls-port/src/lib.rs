@@ -1,4 +1,4 @@
-//! Ports that API servers call: webhooks and aggregated APIs.
+//! TLS ports that API servers call: webhooks and aggregated APIs.
 //!
 //! ```text
 //!   API server ─ TLS ─► TlsPort ─► the owner's routes
@@ -6,8 +6,9 @@
 //!   Secret ─► ServingPair ┘     Rotation, in the process that keeps them ─► Secret, caBundle of what calls the port
 //! ```
 //!
-//! Certificates are a port's own, and all processes that serve it share them by a Secret. Each follows the one before while
-//! API servers trust both, so that no call fails. Connections, their places and waits are bounded.
+//! Each port has its own certificates, shared through a Secret by all processes that serve the port. A new certificate
+//! is used only when API servers trust both the old and the new one, so that no call fails. The number and duration of
+//! connections are bounded.
 
 mod callers;
 mod certificate;

@@ -1,4 +1,4 @@
-//! The Secret that all processes of a port share: the pair in use, and the one that follows. Pure.
+//! Content of the Secret that all processes of a port share: the pair in use and its successor. Pure.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::certificate::ServingPair;
 
-/// The one entry: all changes in one write.
+/// The Secret's only entry, so that one write changes everything at once.
 const ENTRY: &str = "pairs.json";
 
-/// The pair in use and its neighbours.
+/// The pair in use, its successor, and the authority of its predecessor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Pairs {
     /// The pair in use.
     pub(crate) current: ServingPair,
-    /// The pair that follows once the API server knows its authority.
+    /// The next pair, used once API servers trust its authority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<ServingPair>,
-    /// Authority of the pair before: another process may still serve with it.
+    /// Authority of the previous pair, with which another process may still serve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) former_authority: Option<String>,
 }
@@ -29,7 +29,7 @@ impl Pairs {
         Self { current, next: None, former_authority: None }
     }
 
-    /// Authorities that the API server has to trust, in PEM.
+    /// Returns the authorities that API servers have to trust, in PEM.
     pub(crate) fn bundle(&self) -> String {
         let former = self.former_authority.iter();
         let next = self.next.iter().map(|next| &next.authority);
@@ -37,12 +37,13 @@ impl Pairs {
         all.map(String::as_str).collect()
     }
 
-    /// Makes the next pair known. The authority before the current one has been out of use for most of a life.
+    /// Adds the next pair. The former authority is dropped: it has been out of use for most of a certificate's
+    /// lifetime.
     pub(crate) fn with_next(self, next: ServingPair) -> Self {
         Self { current: self.current, next: Some(next), former_authority: None }
     }
 
-    /// Puts the next pair to use.
+    /// Makes the next pair the current one.
     pub(crate) fn switched(self) -> Self {
         match self.next {
             Some(next) => Self { former_authority: Some(self.current.authority), current: next, next: None },
@@ -50,13 +51,13 @@ impl Pairs {
         }
     }
 
-    /// Reads the pairs of a Secret; `None` where it has none, or what cannot be read.
+    /// Reads the pairs from a Secret; `None` if there are none or they cannot be parsed.
     pub(crate) fn read(secret: &Secret) -> Option<Self> {
         let entry = secret.data.as_ref()?.get(ENTRY)?;
         serde_json::from_slice(&entry.0).ok()
     }
 
-    /// The Secret with these pairs.
+    /// Returns the Secret with these pairs as its data.
     pub(crate) fn write(&self, mut secret: Secret) -> Result<Secret, serde_json::Error> {
         let text = serde_json::to_vec(self)?;
         let entry = (ENTRY.to_owned(), ByteString(text));
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_keeps_the_pairs_and_is_no_pair_when_it_is_broken() {
+    fn pairs_survive_storage_and_a_broken_entry_is_ignored() {
         let made = |begins| ServingPair::make(&["a".to_owned()], begins, Duration::from_secs(9));
         let pairs = Pairs::of(made(1).unwrap()).with_next(made(7).unwrap());
         let mut secret = pairs.write(Secret::default()).unwrap();

@@ -1,4 +1,4 @@
-//! A port over TLS, bound but not yet serving.
+//! A TLS port, bound but not yet serving.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use crate::callers::Callers;
 use crate::connection::Connections;
 use crate::resolver::Resolver;
 
-/// A port over TLS.
+/// A TLS port with its certificates and limits.
 #[derive(Debug)]
 pub struct TlsPort {
     /// The bound socket that accepts connections.
     pub listener: TcpListener,
-    /// The certificate that it serves with.
+    /// Source of the certificate for new connections.
     pub resolver: Arc<Resolver>,
-    /// Callers that may connect.
+    /// Clients that may connect.
     pub callers: Callers,
     /// Limits on the connections.
     pub limits: ConnectionLimits,
 }
 
 impl TlsPort {
-    /// Serves these routes until `stop`.
+    /// Serves these routes until `stop` is cancelled.
     pub async fn serve(self, router: Router, stop: CancellationToken) {
         let connections = Connections::new(router, self.resolver, &self.callers, self.limits, &stop);
         match connections {

@@ -1,4 +1,4 @@
-//! The certificate that the port serves with: the newest that was readable.
+//! Certificate of a port: the newest one that could be parsed.
 
 use std::sync::Arc;
 
@@ -11,12 +11,13 @@ use rustls::sign::CertifiedKey;
 
 use crate::certificate::ServingPair;
 
-/// The certificate of new connections; while there is none, they fail.
+/// The certificate for new connections. Connections fail while there is none.
 #[derive(Debug, Default)]
 pub struct Resolver(RwLock<Option<Arc<CertifiedKey>>>);
 
 impl Resolver {
-    /// Serves with this pair from now on; `false` where it cannot be read, which changes nothing.
+    /// Uses this pair for new connections from now on. Returns `false`, and changes nothing, if the pair cannot be
+    /// parsed.
     pub fn serve_with(&self, pair: &ServingPair) -> bool {
         let key = certified(pair);
         let is_readable = key.is_some();
@@ -33,7 +34,7 @@ impl ResolvesServerCert for Resolver {
     }
 }
 
-/// The pair in the form of the TLS library; `None` where certificate and key cannot be read, or do not belong together.
+/// Converts the pair for the TLS library; `None` if the certificate or key cannot be parsed, or they do not match.
 fn certified(pair: &ServingPair) -> Option<Arc<CertifiedKey>> {
     let chain = CertificateDer::pem_slice_iter(pair.certificate.as_bytes());
     let chain: Result<Vec<_>, _> = chain.collect();
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_read_or_does_not_fit_changes_nothing() {
+    fn an_unreadable_or_mismatched_pair_changes_nothing() {
         let made = || ServingPair::make(&["a".to_owned()], 1, Duration::from_secs(9)).unwrap();
         let resolver = Resolver::default();
         let pair = made();

@@ -1,10 +1,11 @@
-//! Keeps certificates valid, and API servers trusting them.
+//! Rotation of certificates: keeps them valid, and API servers trusting them.
 //!
 //! ```text
 //!   first ─► in use ─ two thirds of its life ─► next is stored ─► API servers trust both ─ settled ─► next is in use
 //! ```
 //!
-//! Every process serves with what the Secret says. One writes it; where several do, the first wins and the others follow.
+//! Every process serves with the pair in the Secret. One process writes the Secret; if several do, the first write wins
+//! and the others adopt it.
 
 mod due;
 
@@ -28,17 +29,19 @@ use crate::pairs::Pairs;
 use crate::resolver::Resolver;
 use crate::trust::{CallsPort, Trust, patch};
 
-/// Shortest and longest interval of looking at the clock: a certificate lives for weeks, and those of tests for seconds.
+/// Bounds on the interval between checks of the clock: a certificate lives for weeks in production, and for seconds in
+/// tests.
 const TICK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
-/// Time before a write that failed is tried again.
+/// Delay before a failed write is retried.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// Life of a certificate. Its follower is made after two thirds, so that a cluster may be off for a month.
+/// Lifetime of a certificate. The successor is created after two thirds of it, so that a cluster may be switched off
+/// for a month.
 const LIFETIME: Duration = Duration::from_secs(90 * 24 * 3600);
 
-/// Time from the moment that API servers are told of a certificate's authority until it is used: several hear of it each
-/// by a watch of its own, in seconds even where they are busy.
+/// Time between publishing a certificate's authority and using the certificate. Each API server learns of the authority
+/// by its own watch, which takes seconds even under load.
 const SETTLE: Duration = Duration::from_secs(60);
 
 /// Settings of a port's certificates.
@@ -46,20 +49,20 @@ const SETTLE: Duration = Duration::from_secs(60);
 pub struct CertificateOptions {
     /// Namespace and name of the Secret with the certificates.
     pub secret: (String, String),
-    /// Names of the objects by which API servers call the port.
+    /// Names of the objects by which API servers find the port.
     pub called_by: Vec<String>,
-    /// Names and addresses by which API servers call it.
+    /// DNS names and IP addresses by which API servers call the port.
     pub names: Vec<String>,
-    /// Life of a certificate.
+    /// Lifetime of a certificate.
     pub lifetime: Duration,
-    /// Time from the moment that API servers are told of a certificate's authority until it is used.
+    /// Time between publishing a certificate's authority and using the certificate.
     pub settle: Duration,
-    /// Field manager of what is written.
+    /// Field manager of all writes.
     pub manager: &'static str,
 }
 
 impl CertificateOptions {
-    /// The settings of a Service in this namespace, whose Secret has its name.
+    /// Returns the settings for a Service in this namespace, whose Secret has the same name.
     #[must_use]
     pub fn of_service(name: &str, namespace: &str, manager: &'static str) -> Self {
         Self {
@@ -73,30 +76,30 @@ impl CertificateOptions {
     }
 }
 
-/// The certificates as they are known, and the steps that renew them.
+/// The known certificates of a port, and the steps that renew them.
 pub struct Rotation<K> {
     secrets: Api<Secret>,
     callers: Api<K>,
     options: CertificateOptions,
     resolver: Arc<Resolver>,
     secret: SeenSecret,
-    /// The pairs that were readable last.
+    /// The last pairs that could be parsed.
     pairs: Option<Pairs>,
-    /// The objects by which API servers call the port, as far as they are there.
+    /// The existing objects by which API servers find the port.
     found: BTreeMap<String, K>,
     trust: Trust,
 }
 
-/// The Secret as it was seen last.
+/// Last known state of the Secret.
 enum SeenSecret {
-    /// It was not looked for yet.
+    /// The Secret has not been read yet.
     Unknown,
     Missing,
     There(Box<Secret>),
 }
 
 impl<K: CallsPort> Rotation<K> {
-    /// The certificates of a port that serves with what the resolver has.
+    /// Creates the rotation for a port that serves with this resolver's certificate.
     #[must_use]
     pub fn new(client: Client, options: CertificateOptions, resolver: Arc<Resolver>) -> Self {
         Self {
@@ -111,7 +114,8 @@ impl<K: CallsPort> Rotation<K> {
         }
     }
 
-    /// Follows the Secret, and writes what is due while `role` is the one that writes. Ends with its caller.
+    /// Follows the Secret, and makes due changes while `role` equals `writer`. Never returns; dropping the future ends
+    /// it.
     pub async fn run<R: PartialEq>(mut self, mut role: watch::Receiver<R>, writer: R) {
         let mut secrets = newest(self.secrets.clone(), &self.options.secret.1);
         let named = self.options.called_by.iter().map(|name| {
@@ -130,7 +134,7 @@ impl<K: CallsPort> Rotation<K> {
             let writes = *role.borrow_and_update() == writer;
             if writes && let Err(error) = self.keep().await {
                 let secret = &self.options.secret.1;
-                tracing::warn!(%secret, %error, "cannot renew a port's certificate, or tell the API server of it: trying again");
+                tracing::warn!(%secret, %error, "cannot renew a port's certificate or update its CA bundle; retrying");
                 tokio::time::sleep(RETRY_DELAY).await;
             }
         }
@@ -143,7 +147,8 @@ impl<K: CallsPort> Rotation<K> {
         };
     }
 
-    /// Takes in the Secret. One that cannot be read changes nothing: what was served is served.
+    /// Records the state of the Secret. A Secret that cannot be parsed changes nothing: the last certificate stays in
+    /// use.
     fn see(&mut self, secret: Option<Secret>) {
         let pairs = secret.as_ref().and_then(Pairs::read);
         if let Some(pairs) = pairs
@@ -157,7 +162,7 @@ impl<K: CallsPort> Rotation<K> {
         };
     }
 
-    /// Writes what is due: the Secret first, and what is in it to the configuration.
+    /// Makes the changes that are due: first to the Secret, then to the CA bundles of the objects.
     async fn keep(&mut self) -> Result<(), kube::Error> {
         let secret = match &self.secret {
             SeenSecret::Unknown => return Ok(()),
@@ -173,10 +178,10 @@ impl<K: CallsPort> Rotation<K> {
         {
             self.store(secret.unwrap_or_default(), &pairs).await?;
         }
-        self.tell().await
+        self.publish_authorities().await
     }
 
-    /// Time for which the API server has trusted all authorities of the pairs.
+    /// Returns the time for which all objects have contained all authorities of the pairs; `None` if they do not.
     fn trusted_for(&mut self) -> Option<Duration> {
         let (bundle, now) = (self.pairs.as_ref()?.bundle(), Instant::now());
         let mut found = self.found.values();
@@ -186,7 +191,7 @@ impl<K: CallsPort> Rotation<K> {
         self.trust.lasts(&bundle, now)
     }
 
-    /// The pairs once that is done which is due.
+    /// Returns the pairs after the due step.
     fn after(&self, due: Due) -> Option<Pairs> {
         let pairs = self.pairs.clone();
         match due {
@@ -202,7 +207,8 @@ impl<K: CallsPort> Rotation<K> {
         made.inspect_err(|error| tracing::error!(%error, "cannot make a certificate")).ok()
     }
 
-    /// Stores the pairs, unless somebody else was faster: then that is seen next.
+    /// Stores the pairs. If another process changed the Secret first, nothing is written, and the watch delivers its
+    /// state next.
     async fn store(&mut self, secret: Secret, pairs: &Pairs) -> Result<(), kube::Error> {
         let name = self.options.secret.1.clone();
         let is_new = secret.metadata.resource_version.is_none();
@@ -221,8 +227,8 @@ impl<K: CallsPort> Rotation<K> {
         Ok(())
     }
 
-    /// Tells API servers of the authorities in the Secret.
-    async fn tell(&mut self) -> Result<(), kube::Error> {
+    /// Writes the authorities in the Secret to the CA bundles of the objects.
+    async fn publish_authorities(&mut self) -> Result<(), kube::Error> {
         let Some(bundle) = self.pairs.as_ref().map(Pairs::bundle) else {
             return Ok(());
         };
@@ -241,14 +247,14 @@ impl<K: CallsPort> Rotation<K> {
     }
 }
 
-/// Waits for a change; for ever where there will be none.
+/// Waits for a change of the role; forever if its sender is gone.
 async fn changed<R>(role: &mut watch::Receiver<R>) {
     if role.changed().await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// The written object; `None` where the object had changed since it was seen, or is gone.
+/// Returns the written object; `None` if the object changed since it was read, or is gone.
 fn unless_conflict<K>(written: Result<K, kube::Error>) -> Result<Option<K>, kube::Error> {
     match written {
         Ok(written) => Ok(Some(written)),
@@ -257,7 +263,8 @@ fn unless_conflict<K>(written: Result<K, kube::Error>) -> Result<Option<K>, kube
     }
 }
 
-/// The newest state of one object. While the API server does not answer, what was last seen stays.
+/// Streams the newest state of one object; `None` if it does not exist. While the API server does not respond, the last
+/// state stays valid.
 fn newest<K>(api: Api<K>, name: &str) -> BoxStream<'static, Option<K>>
 where
     K: Resource<DynamicType = ()>,
@@ -267,15 +274,15 @@ where
     let events = watch_object(api, &name).default_backoff();
     let good = events.filter_map(move |event| {
         let kind = K::kind(&());
-        let told = event.inspect_err(|error| {
-            tracing::warn!(%kind, %name, %error, "a watch of the API server failed: it is tried again");
+        let object = event.inspect_err(|error| {
+            tracing::warn!(%kind, %name, %error, "a watch of the API server failed; retrying");
         });
-        std::future::ready(told.ok())
+        std::future::ready(object.ok())
     });
     good.boxed()
 }
 
-/// Seconds since 1970, which certificates are valid by.
+/// Returns the seconds since 1970, the time in which certificates' validity is expressed.
 #[expect(clippy::disallowed_methods, reason = "this is the shell that owns the certificates' clock")]
 fn wall_clock() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

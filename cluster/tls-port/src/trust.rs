@@ -1,4 +1,4 @@
-//! The authorities that API servers trust, in the objects by which they call a port. Pure.
+//! The authorities that API servers trust, as written in the objects by which they find a port. Pure.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// An object by which API servers call a port, with the authorities that they trust there.
+/// An object by which API servers find a port, with the CA bundle that they trust there.
 pub trait CallsPort: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static {
-    /// The change after which API servers trust these authorities and no others; `None` where they do.
+    /// Returns the patch that sets the CA bundle to these authorities; `None` if it is set already.
     fn trusting(&self, bundle: &ByteString) -> Option<Value>;
 }
 
@@ -34,15 +34,15 @@ impl CallsPort for APIService {
     }
 }
 
-/// The trust in a bundle of authorities.
+/// Tracks for how long a bundle of authorities has been trusted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trust {
-    /// The bundle that all objects have, and since when.
+    /// The bundle in all objects, and the time since when.
     since: Option<(String, Instant)>,
 }
 
 impl Trust {
-    /// Takes in the bundle that all objects have now; `None` where one lacks it, or there is none.
+    /// Records the bundle that all objects contain now; `None` if an object lacks it, or there is no object.
     pub(crate) fn see(&mut self, trusted: Option<&str>, now: Instant) {
         let Some(bundle) = trusted else {
             self.since = None;
@@ -53,14 +53,15 @@ impl Trust {
         }
     }
 
-    /// Time for which the bundle has been trusted; `None` where it is not.
+    /// Returns the time for which the bundle has been trusted; `None` if it is not.
     pub(crate) fn lasts(&self, bundle: &str, now: Instant) -> Option<Duration> {
         let (_, since) = self.since.as_ref().filter(|(seen, _)| seen == bundle)?;
         Some(now.duration_since(*since))
     }
 }
 
-/// The change of the object, as it was seen, after which API servers trust the bundle; `None` where they do.
+/// Returns the patch of the object that sets the bundle, valid only for the object's current version; `None` if it is
+/// set already.
 pub(crate) fn patch(found: &impl CallsPort, bundle: &str) -> Option<Value> {
     let mut change = found.trusting(&ByteString(bundle.as_bytes().to_vec()))?;
     change["metadata"] = json!({ "resourceVersion": found.resource_version() });
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_patched_and_only_as_it_was_seen() {
+    fn only_differing_bundles_are_patched_at_the_known_version() {
         assert_eq!(patch(&configuration(&["a", "a"]), "a"), None);
         let change = patch(&configuration(&["a", "b"]), "a").unwrap();
         assert_eq!(change["metadata"]["resourceVersion"], "7");
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn trust_begins_anew_with_each_bundle_and_ends_when_it_is_wiped() {
+    async fn trust_starts_again_with_each_bundle_and_ends_when_it_is_removed() {
         let mut trust = Trust::default();
         let begin = Instant::now();
         let later = |seconds| begin + Duration::from_secs(seconds);

@@ -75,10 +75,10 @@ prop_compose! {
     }
 }
 
-/// A field that only a later version knows, appended to an encoded message: number 1000, three bytes.
+/// A field of a later version, appended to an encoded message: number 1000, three bytes.
 const LATER_FIELD: [u8; 6] = [0xc2, 0x3e, 3, 1, 2, 3];
 
-/// A message of one revision, as its bytes, with a later field in each message of it.
+/// Encodes a report of one revision, with a field of a later version in each of its messages.
 fn from_later_version(activity: &proto::Activity) -> Vec<u8> {
     let later = |message: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = Vec::new();
@@ -121,14 +121,14 @@ fn refused(message: proto::Report) -> String {
 
 proptest! {
     #[test]
-    fn what_is_sent_arrives(report in report()) {
+    fn a_report_survives_encoding_and_decoding(report in report()) {
         let bytes = encode(&report).encode_to_vec();
         let message = proto::Report::decode(&*bytes).unwrap();
         prop_assert_eq!(decode(message).unwrap(), report);
     }
 
     #[test]
-    fn what_a_later_version_adds_is_ignored(activity in activity()) {
+    fn fields_of_a_later_version_are_ignored(activity in activity()) {
         let bytes = from_later_version(&encode_activity(&activity));
         let report = decode(proto::Report::decode(&*bytes).unwrap()).unwrap();
         prop_assert_eq!(&*report.revisions[&name("digits", 1)], &activity);
@@ -142,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn a_torn_report_is_a_report_or_an_error(report in report(), keep in 0.0..1.0) {
+    fn a_truncated_report_is_a_report_or_an_error(report in report(), keep in 0.0..1.0) {
         let bytes = encode(&report).encode_to_vec();
         let kept = (bytes.len() as f64 * keep) as usize;
         if let Ok(message) = proto::Report::decode(&bytes[..kept]) {
@@ -151,7 +151,7 @@ proptest! {
     }
 
     #[test]
-    fn believed_reports_add_up(reports in prop::collection::vec(activity(), 2..6)) {
+    fn accepted_reports_add_up_without_overflow(reports in prop::collection::vec(activity(), 2..6)) {
         let mut sum = Activity::default();
         for activity in &reports {
             sum.merge(activity);
@@ -163,7 +163,7 @@ proptest! {
 }
 
 #[test]
-fn an_older_version_says_less() {
+fn a_missing_activity_is_read_as_zero() {
     let mut message = one(proto::Activity::default());
     message.revisions[0].activity = None;
     let report = decode(message).unwrap();
@@ -172,7 +172,7 @@ fn an_older_version_says_less() {
 }
 
 #[test]
-fn a_histogram_takes_only_the_buckets_it_fills() {
+fn a_histogram_is_encoded_without_empty_buckets_at_the_ends() {
     let mut histogram = Histogram::default();
     for ms in [100, 101, 110] {
         histogram.record(Duration::from_millis(ms));
@@ -196,7 +196,7 @@ fn a_filled_revision_takes_about_a_kibibyte() {
 }
 
 #[test]
-fn as_many_revisions_as_there_may_be_fit_into_a_message() {
+fn the_maximum_of_revisions_fits_into_a_message() {
     let often = 1_u64 << 34;
     let filled = Histogram::from_counts(vec![often; Histogram::BUCKETS], u64::MAX).unwrap();
     let mut activity =
@@ -210,7 +210,7 @@ fn as_many_revisions_as_there_may_be_fit_into_a_message() {
 }
 
 #[test]
-fn what_cannot_be_is_named() {
+fn invalid_names_and_numbers_are_refused_by_name() {
     let mut nameless = one(proto::Activity::default());
     nameless.revisions[0].name = "digits".to_owned();
     assert_eq!(refused(nameless), "invalid report: revision \"digits\": must look like {service}-predictor-{NNNNN}");

@@ -1,29 +1,29 @@
-//! The wait before a gateway is dialled again.
+//! The delay before reconnecting to a gateway.
 
 use std::time::Duration;
 
-/// A gateway that was just replaced is there again within a few of these.
+/// Delay after the first failure; a replaced gateway is back within a few of these.
 const FIRST: Duration = Duration::from_millis(100);
 
-/// A gateway that comes back is not missed for longer: reports come each second.
+/// Maximum delay, short because reports arrive every second.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// `FIRST` doubled so often is more than [`LONGEST`].
+/// Number of doublings after which the delay exceeds [`LONGEST`].
 const MAX_DOUBLINGS: u32 = 5;
 
-/// Failures in a row of one subscription.
+/// Number of consecutive failures of one subscription.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Backoff {
     failures: u32,
 }
 
 impl Backoff {
-    /// Whether nothing has failed since it was last received.
+    /// Returns true if no attempt has failed since the last report.
     pub(super) fn is_first(self) -> bool {
         self.failures == 0
     }
 
-    /// The pause after one failure more.
+    /// Counts one more failure and returns the delay after it.
     pub(super) fn next(&mut self) -> Duration {
         let pause = FIRST * (1 << self.failures.min(MAX_DOUBLINGS));
         self.failures = self.failures.saturating_add(1);

@@ -1,4 +1,4 @@
-//! Reports over sockets keep the contract of reports.
+//! The contract's rule for reports, over sockets.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use weir_cluster_reports::RemoteReports;
 
 use crate::gateway::{AdminPort, DEADLINE};
 
-/// A cluster in memory whose gateways' reports come over sockets.
+/// A cluster in memory whose gateways' reports are sent over sockets.
 struct Sockets {
     fake: Fake,
     reports: RemoteReports,

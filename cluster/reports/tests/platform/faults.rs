@@ -1,4 +1,4 @@
-//! Watches of gateways that fail.
+//! Watches of gateways that fail or hang.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use weir_cluster_reports::RemoteReports;
 use crate::gateway::{AdminPort, DEADLINE, member, report, wait, wait_for};
 
 fn follow(members: &[weir_cluster::Gateway]) -> RemoteReports {
-    // No change follows; these stay.
+    // The sender is dropped, so the set of gateways stays unchanged.
     RemoteReports::follow(watch::Sender::new(Arc::from(members)).subscribe())
 }
 
@@ -23,7 +23,7 @@ async fn a_gateway_that_dies_disappears_and_comes_back() {
     let reports = follow(&[port.member("a"), other.member("b")]);
     wait_for(&reports, "a", &report(1, 5)).await;
     let address = port.die().await;
-    let still = keep_saying(&other);
+    let still = report_every_second(&other);
     wait(&reports, "a to disappear", |latest| !latest.contains_key("a")).await;
     wait(&reports, "b to stay", |latest| latest.contains_key("b")).await;
     let listener = TcpListener::bind(address).await.unwrap();
@@ -32,8 +32,8 @@ async fn a_gateway_that_dies_disappears_and_comes_back() {
     drop((again, still));
 }
 
-/// A living gateway reports each second.
-fn keep_saying(port: &AdminPort) -> AbortOnDropHandle<()> {
+/// Makes the port send a new report every second, like a live gateway.
+fn report_every_second(port: &AdminPort) -> AbortOnDropHandle<()> {
     let sender = port.reports();
     AbortOnDropHandle::new(tokio::spawn(async move {
         let mut seconds = tokio::time::interval(Duration::from_secs(1));
@@ -45,7 +45,7 @@ fn keep_saying(port: &AdminPort) -> AbortOnDropHandle<()> {
 }
 
 #[tokio::test]
-async fn a_watch_that_breaks_is_taken_up_before_the_report_is_dropped() {
+async fn a_broken_watch_is_resumed_before_the_report_is_dropped() {
     let port = AdminPort::start(report(1, 5)).await;
     let reports = follow(&[port.member("a")]);
     wait_for(&reports, "a", &report(1, 5)).await;
@@ -54,23 +54,23 @@ async fn a_watch_that_breaks_is_taken_up_before_the_report_is_dropped() {
     let mut latest = reports.watch();
     let seen = latest.wait_for(|latest| latest.get("a").is_none_or(|seen| seen.age_us == 6));
     let seen = tokio::time::timeout(DEADLINE, seen).await;
-    assert!(seen.unwrap().unwrap().contains_key("a"), "never gone in between");
+    assert!(seen.unwrap().unwrap().contains_key("a"), "the report was dropped in between");
     drop(again);
 }
 
 #[tokio::test]
-async fn a_gateway_that_falls_silent_disappears_until_it_speaks() {
+async fn a_silent_gateway_disappears_until_it_reports_again() {
     let port = AdminPort::start(report(1, 5)).await;
     let reports = follow(&[port.member("a")]);
     wait_for(&reports, "a", &report(1, 5)).await;
-    // The connection stays, and nothing comes; who dials again hears what was said before.
+    // The connection stays open without new reports; a reconnecting subscriber receives the old report again.
     wait(&reports, "a to disappear", |latest| latest.is_empty()).await;
     port.report(report(1, 6));
     wait_for(&reports, "a", &report(1, 6)).await;
 }
 
 #[tokio::test]
-async fn who_takes_connections_and_says_nothing_has_no_report() {
+async fn a_gateway_that_accepts_connections_without_answering_has_no_report() {
     let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = AdminPort::start(report(1, 5)).await;
     let reports = follow(&[member("mute", mute.local_addr().unwrap()), port.member("a")]);
@@ -81,9 +81,9 @@ async fn who_takes_connections_and_says_nothing_has_no_report() {
 }
 
 #[tokio::test]
-async fn what_is_no_report_is_not_taken_for_one() {
+async fn an_invalid_report_is_ignored() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = AdminPort::on(listener, too_much());
+    let port = AdminPort::on(listener, with_impossible_count());
     let reports = follow(&[port.member("a")]);
     port.wait_until_watched().await;
     assert!(reports.watch().borrow().is_empty());
@@ -91,7 +91,7 @@ async fn what_is_no_report_is_not_taken_for_one() {
     wait_for(&reports, "a", &report(1, 1)).await;
 }
 
-/// A count that no gateway reaches.
-fn too_much() -> Report {
+/// A report with a count that no gateway reaches.
+fn with_impossible_count() -> Report {
     report(1, u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! A stand-in for a gateway: an admin port that serves the reports of a test.
+//! A stand-in for a gateway: an admin port that serves the test's reports.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use weir_cluster::{Activity, LatestReports, Report, Reports, ServiceName};
 use weir_cluster_reports::RemoteReports;
 use weir_ops::admin::{Admin, Health};
 
-/// How long anything may take.
+/// Maximum time to wait for any state.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A gateway's admin port.
+/// Admin port of a test gateway.
 pub(crate) struct AdminPort {
     pub(crate) address: SocketAddr,
     reports: watch::Sender<Arc<Report>>,
@@ -42,31 +42,31 @@ impl AdminPort {
         self.reports.send_replace(Arc::new(report));
     }
 
-    /// To report with from elsewhere.
+    /// Returns a sender with which another task can publish reports.
     pub(crate) fn reports(&self) -> watch::Sender<Arc<Report>> {
         self.reports.clone()
     }
 
-    /// Waits until somebody watches.
+    /// Waits until a subscriber watches the reports.
     pub(crate) async fn wait_until_watched(&self) {
         let wait = async {
-            // The service itself keeps one.
+            // The service itself holds one receiver.
             while self.reports.receiver_count() < 2 {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
         let waited = tokio::time::timeout(DEADLINE, wait).await;
-        assert!(waited.is_ok(), "nobody watches");
+        assert!(waited.is_ok(), "no subscriber watches the reports");
     }
 
-    /// Dies with all its connections.
+    /// Stops the server and closes all its connections. Returns its address.
     pub(crate) async fn die(self) -> SocketAddr {
         self.serving.abort();
         assert!(self.serving.await.unwrap_err().is_cancelled());
         self.address
     }
 
-    /// As others know it.
+    /// Returns the gateway as it appears in snapshots.
     pub(crate) fn member(&self, name: &str) -> weir_cluster::Gateway {
         member(name, self.address)
     }
@@ -76,7 +76,7 @@ pub(crate) fn member(name: &str, address: SocketAddr) -> weir_cluster::Gateway {
     weir_cluster::Gateway { name: name.into(), serving: address.into(), admin: Some(address.into()) }
 }
 
-/// A report of one revision to which so many requests came.
+/// Returns a report of one revision with this many arrivals.
 pub(crate) fn report(started: u64, arrivals: u64) -> Report {
     let service = ServiceName::new("default", "digits").unwrap();
     let mut activity = Activity { arrivals, credits: 4, ..Activity::default() };
@@ -90,7 +90,7 @@ pub(crate) fn report(started: u64, arrivals: u64) -> Report {
     }
 }
 
-/// Waits for a state of the reports.
+/// Waits until the reports satisfy `is_so`.
 pub(crate) async fn wait(reports: &RemoteReports, what: &str, is_so: impl Fn(&LatestReports) -> bool) {
     let mut latest = reports.watch();
     let wait = latest.wait_for(|latest| is_so(latest));
@@ -99,7 +99,7 @@ pub(crate) async fn wait(reports: &RemoteReports, what: &str, is_so: impl Fn(&La
     assert!(matches!(seen, Ok(true)), "waited for {what}: {:?}", reports.watch().borrow());
 }
 
-/// Waits until this gateway's report is this one.
+/// Waits until the gateway's report equals `report`.
 pub(crate) async fn wait_for(reports: &RemoteReports, name: &str, report: &Report) {
     wait(reports, "a report", |latest| latest.get(name).is_some_and(|seen| **seen == *report)).await;
 }

@@ -1,4 +1,4 @@
-//! Watches while all is well.
+//! Watches without failures.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use weir_cluster_reports::RemoteReports;
 use crate::gateway::{AdminPort, report, wait, wait_for};
 
 #[tokio::test]
-async fn every_gateway_is_heard_with_every_change() {
+async fn reports_of_every_gateway_arrive_with_every_change() {
     let (a, b) = (AdminPort::start(report(1, 1)).await, AdminPort::start(report(2, 10)).await);
     let gateways = Gateways::new();
     let reports = RemoteReports::follow(gateways.members());
@@ -24,7 +24,7 @@ async fn every_gateway_is_heard_with_every_change() {
 }
 
 #[tokio::test]
-async fn who_leaves_has_no_report_and_who_moves_is_dialled_anew() {
+async fn a_removed_gateway_has_no_report_and_a_moved_one_is_reconnected() {
     let (first, second) = (AdminPort::start(report(1, 1)).await, AdminPort::start(report(2, 2)).await);
     let (sender, members) = watch::channel(Arc::from([first.member("a"), second.member("b")]));
     let reports = RemoteReports::follow(members);
@@ -33,14 +33,14 @@ async fn who_leaves_has_no_report_and_who_moves_is_dialled_anew() {
     sender.send_replace(Arc::from([second.member("a")]));
     wait_for(&reports, "a", &report(2, 2)).await;
     wait(&reports, "b to leave", |latest| !latest.contains_key("b")).await;
-    // It is the second now: what the first says is not heard.
+    // The name `a` belongs to the second gateway now; reports of the first one are ignored.
     first.report(report(1, 7));
     second.report(report(2, 8));
     wait_for(&reports, "a", &report(2, 8)).await;
 }
 
 #[tokio::test]
-async fn a_gateway_without_admin_port_is_passed_over() {
+async fn a_gateway_without_admin_port_is_skipped() {
     let heard = AdminPort::start(report(1, 1)).await;
     let mut mute = heard.member("mute");
     mute.admin = None;
@@ -51,7 +51,7 @@ async fn a_gateway_without_admin_port_is_passed_over() {
 }
 
 #[tokio::test]
-async fn what_was_known_of_the_gateways_stays_when_nobody_tells_any_more() {
+async fn the_last_known_gateways_are_kept_when_the_source_ends() {
     let port = AdminPort::start(report(1, 1)).await;
     let (sender, members) = watch::channel(Arc::from([port.member("a")]));
     let reports = RemoteReports::follow(members);
@@ -72,5 +72,5 @@ async fn watching_ends_with_the_last_clone() {
     let mut latest = clone.watch();
     drop(clone);
     let ended = async { while latest.changed().await.is_ok() {} };
-    tokio::time::timeout(crate::gateway::DEADLINE, ended).await.expect("nobody watches any more");
+    tokio::time::timeout(crate::gateway::DEADLINE, ended).await.expect("watching ends");
 }

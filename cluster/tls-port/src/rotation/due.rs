@@ -1,24 +1,25 @@
-//! Steps that are due for the certificates. Pure.
+//! Decision on the next step of a rotation. Pure.
 
 use std::time::Duration;
 
 use crate::certificate::{SKEW, ServingPair};
 use crate::pairs::Pairs;
 
-/// The step that is to be done.
+/// The step that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// Nothing now: what is in use lasts.
+    /// Nothing: the current pair is still good.
     Nothing,
-    /// A first pair, as there is none that could be used.
+    /// Create a first pair, because there is no usable one.
     Anew,
-    /// A pair that will follow the one in use.
+    /// Create the pair that will follow the current one.
     Next,
-    /// The next pair is put to use.
+    /// Start to use the next pair.
     Switch,
 }
 
-/// Decides by the pairs, the names to serve, the time, and for how long the API server has trusted the pairs' authorities.
+/// Returns the step that is due, given the pairs, the names to serve, the time, and how long API servers have trusted
+/// the pairs' authorities.
 pub(crate) fn due(
     pairs: Option<&Pairs>,
     names: &[String],
@@ -38,15 +39,16 @@ pub(crate) fn due(
     }
 }
 
-/// Tells if the pair is valid now, for all names. One from the future was made by a clock that was wrong; one that is ahead by
-/// less than the pair allows for is another process's, and would only take turns with this one's.
+/// Returns true if the pair is valid now, for all names. A pair that begins in the future by more than the skew was
+/// made by a wrong clock. One that is less far ahead comes from another process's clock; replacing it would make the
+/// two processes replace each other's pairs in turn.
 fn is_usable(pair: &ServingPair, names: &[String], now: u64) -> bool {
     let serves_all = names.iter().all(|name| pair.names.contains(name));
     let valid_from = pair.begins.saturating_sub(SKEW.as_secs());
     serves_all && (valid_from..pair.ends).contains(&now)
 }
 
-/// Tells if two thirds of its life are over.
+/// Returns true if two thirds of the pair's lifetime are over.
 fn is_late(pair: &ServingPair, now: u64) -> bool {
     let life = pair.ends.saturating_sub(pair.begins);
     now >= pair.begins.saturating_add(life / 3 * 2)
@@ -89,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_of_a_clock_that_is_ahead_is_used_and_one_of_a_wrong_clock_is_not() {
+    fn a_pair_of_a_clock_slightly_ahead_is_used_and_one_of_a_wrong_clock_is_not() {
         let pairs = Pairs::of(pair(1_000_000));
         let at = |now| due(Some(&pairs), &names(), now, Some(SETTLE), SETTLE);
         assert_eq!(at(999_400), Due::Nothing);
@@ -104,17 +106,18 @@ mod tests {
         assert_eq!(after(None), Due::Nothing);
         assert_eq!(after(Some(Duration::from_secs(9))), Due::Nothing);
         assert_eq!(after(Some(SETTLE)), Due::Switch);
-        let untold = due(Some(&pairs), &names(), 900, None, SETTLE);
-        assert_eq!(untold, Due::Switch);
+        let expired = due(Some(&pairs), &names(), 900, None, SETTLE);
+        assert_eq!(expired, Due::Switch);
         let switched = pairs.switched();
         assert_eq!(switched.bundle(), "authority 0\nauthority 600\n");
         assert_eq!(due(Some(&switched), &names(), 900, None, SETTLE), Due::Nothing);
     }
 
     proptest! {
-        /// However late each look is, within a tenth of a life, and each write known after the next look only.
+        /// Holds however late each check is, up to a tenth of the lifetime, where each write becomes known at the next
+        /// check.
         #[test]
-        fn what_is_served_is_valid_and_trusted_at_every_time(
+        fn the_current_pair_is_always_valid_and_trusted(
             pauses in prop::collection::vec(1..90_u64, 50..100),
         ) {
             let (mut now, mut pairs) = (1_000_000, None::<Pairs>);
