@@ -4,7 +4,7 @@
 const MAX_EDITS: usize = 3;
 
 /// Returns the candidate most similar to `written`; the first wins a tie. `None` if every candidate differs in more
-/// than a third of its characters and does not begin with `written`.
+/// than a third of its characters, or in more than three, and does not begin with `written`.
 pub fn nearest<'a>(candidates: impl IntoIterator<Item = &'a str>, written: &str) -> Option<&'a str> {
     let distances = candidates.into_iter().filter_map(|candidate| Some((distance(candidate, written)?, candidate)));
     let (_, nearest) = distances.min_by_key(|(distance, _)| *distance)?;

@@ -95,8 +95,8 @@ pub struct Mirror {
 }
 
 impl Route {
-    /// Default of [`Self::activation_timeout`]. Common clients give up after 60 s and should receive our error message
-    /// before that.
+    /// Default of [`Self::activation_timeout`]. Common clients give up after 60 s and should receive the gateway's
+    /// error message before that.
     pub const ACTIVATION_TIMEOUT: Duration = Duration::from_secs(55);
 
     /// Default of [`Self::max_queue`], the same as the runtime's `--max-queue`.

@@ -49,7 +49,6 @@ impl Snapshot {
 
     /// Iterates over the revisions of one service.
     pub fn revisions_of(&self, service: &ServiceName) -> impl Iterator<Item = &Arc<Revision>> {
-        let range = self.revisions.range(RevisionName::all_of(service));
-        range.map(|(_, revision)| revision)
+        self.revisions.range(RevisionName::all_of(service)).map(|(_, revision)| revision)
     }
 }

@@ -3,7 +3,7 @@
 use weir_crds::read;
 
 /// Returns the diagnostics of a text, one per line.
-fn said(text: &str) -> String {
+fn diagnose(text: &str) -> String {
     match read("service.yaml", text) {
         Ok(manifests) => format!("{} objects", manifests.len()),
         Err(diagnostics) => diagnostics
@@ -19,7 +19,7 @@ fn said(text: &str) -> String {
 
 /// Returns the diagnostics of a service with this spec, which begins on line 5.
 fn spec(spec: &str) -> String {
-    said(&format!(
+    diagnose(&format!(
         "apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\nmetadata: {{name: digits}}\nspec:\n{spec}"
     ))
 }
@@ -198,13 +198,13 @@ fn missing_required_fields_are_reported() {
 9:5: spec.canary[0].trafficPercent: required field is missing",
     );
     check(
-        &said("apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\nmetadata: {}\n"),
+        &diagnose("apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\nmetadata: {}\n"),
         "
 1:1: spec: required field is missing
 3:11: metadata.name: required field is missing",
     );
     check(
-        &said(
+        &diagnose(
             "apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\nmetadata:\n  name: a\nspec:\n  predictor:\n",
         ),
         "
@@ -230,7 +230,7 @@ fn a_duplicate_key_is_refused() {
 #[test]
 fn kinds_are_known_or_refused_by_name() {
     let kind = |version: &str, kind: &str| {
-        said(&format!("apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}\nspec: {{}}\n"))
+        diagnose(&format!("apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}\nspec: {{}}\n"))
     };
     let known = "Weir knows InferenceService in serving.kserve.io/v1beta1, ServingRuntime and \
                  ClusterServingRuntime in serving.kserve.io/v1alpha1";
@@ -266,7 +266,7 @@ fn kinds_are_known_or_refused_by_name() {
 #[test]
 fn a_document_must_be_an_object() {
     check(
-        &said("- a\n- b\n---\nkind: Service\n---\napiVersion: v1\n---\n# nothing\n"),
+        &diagnose("- a\n- b\n---\nkind: Service\n---\napiVersion: v1\n---\n# nothing\n"),
         "
 1:1: expected a mapping with apiVersion and kind, found a list
 4:1: apiVersion: required field is missing
@@ -277,7 +277,7 @@ fn a_document_must_be_an_object() {
 #[test]
 fn broken_yaml_does_not_hide_the_next_document() {
     check(
-        &said(
+        &diagnose(
             "apiVersion: v1
 kind: ConfigMap
 metadata: {name: a
@@ -297,7 +297,7 @@ spec: {predictr: {}}
 #[test]
 fn yaml_without_meaning_is_refused() {
     check(
-        &said(
+        &diagnose(
             "apiVersion: v1
 kind: ConfigMap
 metadata: {name: a}
@@ -312,7 +312,7 @@ data:
 6:13: JSON has no number `.inf`
 7:19: the tag `!secret` is not supported",
     );
-    check(&said("a: *missing\n"), "1:4: no anchor `&missing` above");
+    check(&diagnose("a: *missing\n"), "1:4: no anchor `&missing` above");
 }
 
 #[test]
@@ -322,24 +322,24 @@ fn aliases_of_aliases_are_bounded() {
         let item = format!("*a{}", i - 1);
         text.push_str(&format!("a{i}: &a{i} [{}]\n", [&*item; 10].join(", ")));
     }
-    let said = said(&text);
-    assert!(said.ends_with("more than 1000000 values in one file"), "{said}");
+    let found = diagnose(&text);
+    assert!(found.ends_with("more than 1000000 values in one file"), "{found}");
 }
 
 #[test]
 fn depth_is_bounded() {
     let flow = format!("a: {}{}", "[".repeat(200), "]".repeat(200));
-    let said_of = |text: &str| said(text).lines().next().unwrap_or_default().to_owned();
-    assert_eq!(said_of(&flow), "1:104: nested more than 100 levels deep");
+    let first_line = |text: &str| diagnose(text).lines().next().unwrap_or_default().to_owned();
+    assert_eq!(first_line(&flow), "1:104: nested more than 100 levels deep");
     let nest = |inner: &str| format!("{}{inner}{}", "[".repeat(60), "]".repeat(60));
     let aliases = format!("a: &a {}\nb: {}\n", nest("x"), nest("*a"));
-    assert_eq!(said_of(&aliases), "2:64: nested more than 100 levels deep");
+    assert_eq!(first_line(&aliases), "2:64: nested more than 100 levels deep");
 }
 
 #[test]
 fn anchors_merge_and_lists_are_read() {
     check(
-        &said(
+        &diagnose(
             "apiVersion: v1
 kind: List
 items:
@@ -375,14 +375,14 @@ items:
   metadata: {name: a}
   spec: {predictor: {model: {modelFormat: {name: onnx}, storageUri: pvc://models/a}}}
 ";
-    check(&said(list), "1 objects");
+    check(&diagnose(list), "1 objects");
     let runtimes = list.replace("InferenceServiceList", "ServingRuntimeList");
-    assert!(said(&runtimes).contains("no `ServingRuntimeList` in `serving.kserve.io/v1beta1`"));
+    assert!(diagnose(&runtimes).contains("no `ServingRuntimeList` in `serving.kserve.io/v1beta1`"));
 }
 
 #[test]
 fn a_list_has_items() {
-    let list = |kind: &str, items: &str| said(&format!("{kind}\nmetadata: {{}}\n{items}"));
+    let list = |kind: &str, items: &str| diagnose(&format!("{kind}\nmetadata: {{}}\n{items}"));
     for kind in ["apiVersion: v1\nkind: List", "apiVersion: serving.kserve.io/v1beta1\nkind: InferenceServiceList"] {
         check(&list(kind, ""), "1:1: items: required field is missing");
         check(&list(kind, "items: {kind: InferenceService}\n"), "4:8: items: expected a list, found a mapping");

@@ -84,8 +84,7 @@ pub fn inspect(workload: &Workload, options: &Options) -> Result<Inspection, Clu
         missing.extend(spec.models.iter().filter_map(ModelFiles::without_model));
     }
     missing.extend(spec.missing_program());
-    let models = spec.models.iter();
-    let models = models.filter(|model| runs_weir && model.is_here());
+    let models = spec.models.iter().filter(|model| runs_weir && model.is_here());
     Ok(Inspection {
         models: models.map(|model| model.repository.clone()).collect(),
         fixed_ports: spec.ports.fixed(),
@@ -202,6 +201,5 @@ fn allows_several(workload: &Workload) -> bool {
 
 fn models(workload: &Workload, options: &Options) -> Result<Vec<ModelFiles>, ClusterError> {
     let folder = options.models();
-    let each = workload.storage.iter();
-    each.map(|storage| ModelFiles::of(storage, &folder)).collect()
+    workload.storage.iter().map(|storage| ModelFiles::of(storage, &folder)).collect()
 }

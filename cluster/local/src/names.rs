@@ -1,10 +1,10 @@
-//! Variables and flags that are a contract with the commands we run.
+//! Names of the variables that Weir sets for commands, and of Weir's runtime.
 
-/// The port on which a command serves HTTP.
+/// Variable with the port on which a command serves HTTP.
 pub(crate) const PORT: &str = "PORT";
 
-/// The port on which a command serves gRPC.
+/// Variable with the port on which a command serves gRPC.
 pub(crate) const GRPC_PORT: &str = "GRPC_PORT";
 
-/// The last part of the image that holds Weir's own runtime, and the name of its program.
+/// Last component of the runtime image's name, and name of the program in it.
 pub(crate) const RUNTIME: &str = "weir-runtime";

@@ -137,9 +137,9 @@ fn decode_histogram(name: &RevisionName, histogram: Option<proto::Histogram>) ->
     let first = histogram.first as usize;
     let end = first.saturating_add(histogram.counts.len());
     let mut counts = vec![0; Histogram::BUCKETS];
-    let place = counts.get_mut(first..end).ok_or_else(|| bucket(end - 1))?;
-    for (place, count) in place.iter_mut().zip(histogram.counts) {
-        *place = counted(name, "durations of one bucket", count)?;
+    let slots = counts.get_mut(first..end).ok_or_else(|| bucket(end - 1))?;
+    for (slot, count) in slots.iter_mut().zip(histogram.counts) {
+        *slot = counted(name, "durations of one bucket", count)?;
     }
     Histogram::from_counts(counts, histogram.sum_us).ok_or_else(|| bucket(end - 1))
 }

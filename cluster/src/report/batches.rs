@@ -59,8 +59,8 @@ impl Batches {
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |size| earlier.by_size.get(&size).copied().unwrap_or_default();
-        let news = self.iter().map(|(size, now)| (size, now.since(before(size))));
-        Self { by_size: news.filter(|(_, times)| times.count > 0).collect() }
+        let difference = self.iter().map(|(size, now)| (size, now.since(before(size))));
+        Self { by_size: difference.filter(|(_, times)| times.count > 0).collect() }
     }
 }
 

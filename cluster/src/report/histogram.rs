@@ -76,10 +76,10 @@ impl Histogram {
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         let count = self.count();
         let rank = ((count as f64 * share.clamp(0.0, 1.0)).ceil() as u64).max(1);
-        let mut seen = 0;
+        let mut cumulative = 0;
         for (i, bucket) in self.counts.iter().enumerate() {
-            seen += bucket;
-            if seen >= rank {
+            cumulative += bucket;
+            if cumulative >= rank {
                 return Some(middle(i));
             }
         }

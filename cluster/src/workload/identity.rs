@@ -25,8 +25,8 @@ impl Identity {
     }
 
     pub(super) fn of(template: &PodTemplate, storage: &[Storage]) -> Self {
-        let places: Vec<_> = storage.iter().map(|s| (&*s.uri, &*s.mount_path)).collect();
-        Self::of_value(json!({ "template": template.read(), "storage": places }))
+        let mounts: Vec<_> = storage.iter().map(|s| (&*s.uri, &*s.mount_path)).collect();
+        Self::of_value(json!({ "template": template.read(), "storage": mounts }))
     }
 
     /// Hashes a value independently of the order of its fields.

@@ -66,8 +66,7 @@ fn canonical(field: &str, value: Value) -> Option<Value> {
         Value::Null => None,
         Value::Array(items) if items.is_empty() => None,
         Value::Array(items) => {
-            let items = items.into_iter();
-            let canonical = items.map(|item| canonical(field, item).unwrap_or_else(|| json!({})));
+            let canonical = items.into_iter().map(|item| canonical(field, item).unwrap_or_else(|| json!({})));
             Some(Value::Array(canonical.collect()))
         }
         Value::Object(fields) if TEXTS.contains(&field) && !fields.is_empty() => Some(Value::Object(fields)),

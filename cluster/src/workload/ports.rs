@@ -31,8 +31,8 @@ impl ContainerPorts {
     /// distinguished by the first bytes of a connection.
     #[must_use]
     pub fn of(container: &Container) -> Self {
-        let said = [Self::declared(container), Self::by_flags(container), Self::by_variables(container)];
-        let ports = said.into_iter().flatten().reduce(Self::with);
+        let sources = [Self::declared(container), Self::by_flags(container), Self::by_variables(container)];
+        let ports = sources.into_iter().flatten().reduce(Self::with);
         ports.unwrap_or(Self { http: Some(DEFAULT_PORT), grpc: Some(DEFAULT_PORT) })
     }
 

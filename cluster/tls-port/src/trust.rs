@@ -48,14 +48,14 @@ impl Trust {
             self.since = None;
             return;
         };
-        if self.since.as_ref().is_none_or(|(seen, _)| seen != bundle) {
+        if self.since.as_ref().is_none_or(|(known, _)| known != bundle) {
             self.since = Some((bundle.to_owned(), now));
         }
     }
 
     /// Returns the time for which the bundle has been trusted; `None` if it is not.
     pub(crate) fn lasts(&self, bundle: &str, now: Instant) -> Option<Duration> {
-        let (_, since) = self.since.as_ref().filter(|(seen, _)| seen == bundle)?;
+        let (_, since) = self.since.as_ref().filter(|(known, _)| known == bundle)?;
         Some(now.duration_since(*since))
     }
 }

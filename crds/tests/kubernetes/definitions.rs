@@ -85,6 +85,6 @@ fn a_status_patch_does_not_change_the_spec() {
     let patch = ["patch", "isvc", "digits", "--subresource", "status", "--type", "merge", "-p"];
     namespace.done(&[&patch[..], &[status]].concat(), "");
     let path = "jsonpath={.spec.predictor.minReplicas} {.status.url} {.metadata.generation}";
-    let seen = namespace.done(&["get", "isvc", "digits", "-o", path], "");
-    assert_eq!(seen, "1 http://digits 1");
+    let fields = namespace.done(&["get", "isvc", "digits", "-o", path], "");
+    assert_eq!(fields, "1 http://digits 1");
 }

@@ -7,10 +7,10 @@ fn service(namespace: &Namespace, name: &str, spec: &str) -> String {
     let manifest = format!(
         "apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\nmetadata: {{name: {name}}}\nspec: {spec}\n"
     );
-    said(namespace, &manifest)
+    apply(namespace, &manifest)
 }
 
-fn said(namespace: &Namespace, manifest: &str) -> String {
+fn apply(namespace: &Namespace, manifest: &str) -> String {
     match namespace.call(&["apply", "-f", "-"], manifest) {
         Ok(output) => format!("accepted: {output}"),
         Err(error) => error,
@@ -19,10 +19,10 @@ fn said(namespace: &Namespace, manifest: &str) -> String {
 
 const MODEL: &str = "modelFormat: {name: onnx}";
 
-fn assert_said(namespace: &Namespace, specs: &[(String, &str)]) {
+fn assert_response(namespace: &Namespace, specs: &[(String, &str)]) {
     for (spec, expected) in specs {
-        let said = service(namespace, "digits", spec);
-        assert!(said.contains(expected), "{spec}: {said}");
+        let response = service(namespace, "digits", spec);
+        assert!(response.contains(expected), "{spec}: {response}");
     }
 }
 
@@ -48,7 +48,7 @@ fn rules_of_a_predictor_are_enforced() {
         ),
         ("{}".to_owned(), "spec.predictor: Required value"),
     ];
-    assert_said(&namespace, &specs);
+    assert_response(&namespace, &specs);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn rules_of_a_canary_are_enforced() {
         (canary("name: next, scaleTarget: 2, "), "canary must not set scaleTarget"),
         (canary("name: next, onnx: {}, "), "Exactly one of [sklearn"),
     ];
-    assert_said(&namespace, &specs);
+    assert_response(&namespace, &specs);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_canary_may_omit_inherited_fields() {
         let canary = format!("[{{trafficPercent: 5, predictor: {{name: next{fields}}}}}]");
         (format!("{{predictor: {{model: {{{MODEL}}}}}, canary: {canary}}}"), "accepted")
     });
-    assert_said(&namespace, &specs);
+    assert_response(&namespace, &specs);
 }
 
 #[test]
@@ -91,11 +91,11 @@ fn rules_of_a_name_are_enforced() {
         ("digits.v1", "must consist of lower case alphanumeric characters or '-'"),
         (&long, "at most 47 characters"),
     ] {
-        let said = service(&namespace, name, spec);
-        assert!(said.contains(expected), "{name}: {said}");
+        let response = service(&namespace, name, spec);
+        assert!(response.contains(expected), "{name}: {response}");
     }
-    let said = service(&namespace, &long[1..], spec);
-    assert!(said.ends_with("created\n"), "{said}");
+    let response = service(&namespace, &long[1..], spec);
+    assert!(response.ends_with("created\n"), "{response}");
 }
 
 #[test]
@@ -113,8 +113,8 @@ fn rules_of_a_runtime_are_enforced() {
         (&*priorities, "different priorities assigned for the model format"),
         ("{supportedModelFormats: []}", "spec.containers: Required value"),
     ] {
-        let said = said(&namespace, &runtime(spec));
-        assert!(said.contains(expected), "{spec}: {said}");
+        let response = apply(&namespace, &runtime(spec));
+        assert!(response.contains(expected), "{spec}: {response}");
     }
 }
 
@@ -135,6 +135,6 @@ fn a_large_service_is_within_the_cost_budget_of_the_rules() {
         "{{predictor: {{name: stable, minReplicas: 2, model: {{modelFormat: {{name: onnx}}}}}}, canary: [{}]}}",
         canaries.join(", ")
     );
-    let said = service(&namespace, "large", &spec);
-    assert!(said.ends_with("created\n"), "{said}");
+    let response = service(&namespace, "large", &spec);
+    assert!(response.ends_with("created\n"), "{response}");
 }

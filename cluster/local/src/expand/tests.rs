@@ -14,7 +14,7 @@ fn check(text: &str, expect: &str) {
 }
 
 #[test]
-fn as_kubernetes_does() {
+fn references_are_expanded_as_in_kubernetes() {
     check("$(A)", "1");
     check("x$(A)y$(A)", "x1y1");
     check("$(B)", "$(A)");
@@ -31,7 +31,7 @@ fn as_kubernetes_does() {
 }
 
 #[test]
-fn shells_mention_variables_too() {
+fn shell_references_are_recognised_too() {
     for text in ["$(PORT)", "--x=$(PORT)", "serve $PORT", "$PORT;", "${PORT}"] {
         assert!(mentions(text, "PORT"), "{text}");
     }
@@ -42,7 +42,7 @@ fn shells_mention_variables_too() {
 
 proptest! {
     #[test]
-    fn a_text_without_dollars_stays(text in "[^$]{0,40}") {
+    fn a_text_without_dollars_is_unchanged(text in "[^$]{0,40}") {
         prop_assert_eq!(expand(&text, |_| Some("x".to_owned())), text);
     }
 

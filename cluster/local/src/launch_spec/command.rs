@@ -93,8 +93,7 @@ impl Program {
             }
             Self::Ours(path) => {
                 let command = container.command.as_deref().unwrap_or_default();
-                let given = command.iter().skip(1).chain(args);
-                let given: Vec<_> = given.map(|word| relocate(word)).collect();
+                let given: Vec<_> = command.iter().skip(1).chain(args).map(|word| relocate(word)).collect();
                 check_runtime_arguments(&given)?;
                 if models.is_empty() && !names_repository(&given) {
                     return Err(NO_MODEL.to_owned());
@@ -120,8 +119,7 @@ impl LaunchSpec {
             let value = expand(value, |name| own.get(name).cloned());
             own.insert(name.clone(), value);
         }
-        let words = self.words.iter();
-        let mut words = words.map(|word| expand(word, |name| own.get(name).cloned()));
+        let mut words = self.words.iter().map(|word| expand(word, |name| own.get(name).cloned()));
         let program = words.next().unwrap_or_default();
         let args = words.collect();
         let mut env = BTreeMap::clone(&self.inherited);

@@ -26,18 +26,18 @@ mod tests {
 
     #[test]
     fn a_missing_library_is_named_with_what_to_do() {
-        let said = explain(
+        let explained = explain(
             "/opt/weir/weir-runtime: error while loading shared libraries: libtorch_cpu.so: cannot open shared \
              object file: No such file or directory",
         );
         assert_eq!(
-            said.unwrap(),
+            explained.unwrap(),
             "weir-runtime cannot start, as the shared library libtorch_cpu.so is missing: run `make libtorch` in the \
              checkout that it was built in, or add the folder of libtorch's libraries to LD_LIBRARY_PATH"
         );
-        let said = explain("a | ./serve: error while loading shared libraries: libfoo.so.1: not found");
-        let said = said.unwrap();
-        assert!(said.starts_with("serve cannot start, as the shared library libfoo.so.1 is missing: install"));
+        let explained = explain("a | ./serve: error while loading shared libraries: libfoo.so.1: not found");
+        let explained = explained.unwrap();
+        assert!(explained.starts_with("serve cannot start, as the shared library libfoo.so.1 is missing: install"));
         assert_eq!(explain("ERROR no model"), None);
     }
 }

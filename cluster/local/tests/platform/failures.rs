@@ -18,11 +18,11 @@ async fn a_crash_loop_is_reported_with_the_last_lines_of_the_log() {
         let reason = r.failure.as_ref().map(|failure| failure.reason);
         reason == Some(FailureReason::CrashLoopBackOff) && r.replicas[0].restarts >= 2
     };
-    let seen = platform.see(&name, "a crash loop", looping).await;
-    let message = seen.failure.as_ref().unwrap().message.to_string();
+    let revision = platform.see(&name, "a crash loop", looping).await;
+    let message = revision.failure.as_ref().unwrap().message.to_string();
     assert!(message.starts_with("crashes-predictor-00001-0 exited with status 7 after "), "{message}");
     assert!(message.contains(": no such model (log: "), "{message}");
-    assert!(seen.ready().next().is_none());
+    assert!(revision.ready().next().is_none());
 }
 
 #[tokio::test]
@@ -33,8 +33,8 @@ async fn a_replica_that_hangs_is_never_ready_and_does_not_affect_others() {
     platform.ready(&fine, 1).await;
     let message = platform.failure(&hangs, "is running but not ready").await;
     assert!(message.ends_with("no answer within 1s"), "{message}");
-    let seen = platform.see(&hangs, "anything", |_| true).await;
-    assert_eq!(phases(&seen), [Phase::Starting]);
+    let revision = platform.see(&hangs, "anything", |_| true).await;
+    assert_eq!(phases(&revision), [Phase::Starting]);
     platform.scale(&hangs, 0).await;
     platform.ready(&hangs, 0).await;
 }
@@ -93,8 +93,8 @@ async fn a_busy_server_without_probes_stays_ready_and_is_not_restarted() {
     // The other server takes several probe periods to be found hung; meanwhile several probes of the busy server fail.
     let other = platform.serve("frozen", pods::template(with_liveness_probe(Behaviour::Freezes)), 1).await;
     platform.failure(&other, "liveness probe").await;
-    let seen = platform.ready(&name, 1).await;
-    assert_eq!((seen.replicas[0].restarts, seen.failure), (0, None));
+    let revision = platform.ready(&name, 1).await;
+    assert_eq!((revision.replicas[0].restarts, revision.failure), (0, None));
 }
 
 #[tokio::test]
@@ -106,8 +106,8 @@ async fn a_live_replica_that_is_unready_for_a_while_is_not_restarted() {
     // The replica stays unready for sixty probes, three seconds: longer than the liveness probe would tolerate.
     let unready = |r: &Revision| r.in_phase(Phase::Unready).count() == 1;
     platform.see(&name, "an unready replica", unready).await;
-    let seen = platform.ready(&name, 1).await;
-    assert_eq!((seen.replicas[0].restarts, seen.failure), (0, None));
+    let revision = platform.ready(&name, 1).await;
+    assert_eq!((revision.replicas[0].restarts, revision.failure), (0, None));
 }
 
 #[tokio::test]
@@ -138,8 +138,8 @@ async fn a_taken_port_is_named_until_it_is_free() {
     let name = platform.serve("taken", pods::template(pod), 1).await;
     platform.failure(&name, &format!("port {port} is in use")).await;
     drop(taken);
-    let seen = platform.ready(&name, 1).await;
-    assert_eq!(seen.failure, None);
+    let revision = platform.ready(&name, 1).await;
+    assert_eq!(revision.failure, None);
 }
 
 #[tokio::test]

@@ -47,9 +47,9 @@ impl Platform {
     pub(crate) async fn see(&self, name: &RevisionName, what: &str, is_so: impl Fn(&Revision) -> bool) -> Revision {
         let mut snapshots = self.cluster.watch();
         let wait = snapshots.wait_for(|s| s.revision(name).is_some_and(|r| is_so(r)));
-        let seen = tokio::time::timeout(DEADLINE, wait).await;
-        let seen = seen.map(|s| s.unwrap().revision(name).unwrap().as_ref().clone());
-        match seen {
+        let result = tokio::time::timeout(DEADLINE, wait).await;
+        let result = result.map(|s| s.unwrap().revision(name).unwrap().as_ref().clone());
+        match result {
             Ok(revision) => revision,
             Err(_) => panic!("waited for {what}: {:#?}", snapshots.borrow().revision(name)),
         }
@@ -112,8 +112,8 @@ pub(crate) async fn wait_until(what: &str, is_so: impl Fn() -> bool) {
             tokio::time::sleep(LOOK_AGAIN).await;
         }
     };
-    let seen = tokio::time::timeout(DEADLINE, look).await;
-    assert!(seen.is_ok(), "waited for {what}");
+    let result = tokio::time::timeout(DEADLINE, look).await;
+    assert!(result.is_ok(), "waited for {what}");
 }
 
 /// Returns the phases of a revision's replicas.

@@ -33,9 +33,9 @@ async fn a_replica_is_terminating_in_the_snapshot_before_it_gets_sigterm() {
     let name = platform.serve("drained", pods::template(pod), 1).await;
     let before = platform.ready(&name, 1).await;
     platform.scale(&name, 0).await;
-    let seen = platform.see(&name, "the end", |_| true).await;
-    assert_eq!(phases(&seen), [Phase::Terminating]);
-    assert!(seen.is_at_zero());
+    let revision = platform.see(&name, "the end", |_| true).await;
+    assert_eq!(phases(&revision), [Phase::Terminating]);
+    assert!(revision.is_at_zero());
     // The replica still serves: requests sent before the gateways saw the new snapshot are answered.
     process_of(&before, 0).await;
     platform.ready(&name, 0).await;
@@ -79,11 +79,11 @@ async fn a_command_without_variables_has_one_replica_at_its_own_port() {
     pod["env"].as_array_mut().unwrap().pop();
     pod["ports"] = json!([{ "containerPort": port }]);
     let name = platform.serve("fixed", pods::template(pod), 3).await;
-    let seen = platform.ready(&name, 1).await;
-    assert_eq!(seen.desired, 3);
+    let revision = platform.ready(&name, 1).await;
+    assert_eq!(revision.desired, 3);
     let address = Address::from(std::net::SocketAddr::from(([127, 0, 0, 1], port)));
-    assert_eq!(seen.replicas[0].endpoints.http, Some(address));
-    assert_eq!(seen.replicas[0].endpoints.grpc, None);
+    assert_eq!(revision.replicas[0].endpoints.http, Some(address));
+    assert_eq!(revision.replicas[0].endpoints.grpc, None);
 }
 
 #[tokio::test]
@@ -91,8 +91,8 @@ async fn output_is_written_to_the_log_file() {
     let platform = Platform::start();
     let pod = pods::server_after("echo hello; echo world >&2", Behaviour::Ready);
     let name = platform.serve("logged", pods::template(pod), 1).await;
-    let seen = platform.ready(&name, 1).await;
-    let file = format!("logs/{}.log", seen.replicas[0].name);
+    let revision = platform.ready(&name, 1).await;
+    let file = format!("logs/{}.log", revision.replicas[0].name);
     let text = std::fs::read_to_string(platform.folder.path().join(file)).unwrap();
     for part in ["hello\n", "world\n", "serving on"] {
         assert!(text.contains(part), "{part} in {text}");

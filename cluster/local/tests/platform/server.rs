@@ -88,14 +88,14 @@ fn serve() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
     println!("serving on {port}");
     std::thread::spawn(move || {
-        let mut held = Vec::new();
+        let mut unanswered = Vec::new();
         let mut answered = 0;
         for stream in listener.incoming() {
             let stream = stream.unwrap();
             let path = read_path(&stream);
             match behaviour.status(&path, answered) {
                 Some(status) => write_answer(stream, status),
-                None => held.push(stream),
+                None => unanswered.push(stream),
             }
             answered += u32::from(path != LIVE);
         }

@@ -52,9 +52,9 @@ async fn a_broken_watch_is_resumed_before_the_report_is_dropped() {
     let listener = TcpListener::bind(port.die().await).await.unwrap();
     let again = AdminPort::on(listener, report(1, 6));
     let mut latest = reports.watch();
-    let seen = latest.wait_for(|latest| latest.get("a").is_none_or(|seen| seen.age_us == 6));
-    let seen = tokio::time::timeout(DEADLINE, seen).await;
-    assert!(seen.unwrap().unwrap().contains_key("a"), "the report was dropped in between");
+    let received = latest.wait_for(|latest| latest.get("a").is_none_or(|received| received.age_us == 6));
+    let received = tokio::time::timeout(DEADLINE, received).await;
+    assert!(received.unwrap().unwrap().contains_key("a"), "the report was dropped in between");
     drop(again);
 }
 

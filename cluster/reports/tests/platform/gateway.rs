@@ -94,12 +94,12 @@ pub(crate) fn report(started: u64, arrivals: u64) -> Report {
 pub(crate) async fn wait(reports: &RemoteReports, what: &str, is_so: impl Fn(&LatestReports) -> bool) {
     let mut latest = reports.watch();
     let wait = latest.wait_for(|latest| is_so(latest));
-    let seen = tokio::time::timeout(DEADLINE, wait).await;
-    let seen = seen.map(|seen| seen.is_ok());
-    assert!(matches!(seen, Ok(true)), "waited for {what}: {:?}", reports.watch().borrow());
+    let received = tokio::time::timeout(DEADLINE, wait).await;
+    let received = received.map(|received| received.is_ok());
+    assert!(matches!(received, Ok(true)), "waited for {what}: {:?}", reports.watch().borrow());
 }
 
 /// Waits until the gateway's report equals `report`.
 pub(crate) async fn wait_for(reports: &RemoteReports, name: &str, report: &Report) {
-    wait(reports, "a report", |latest| latest.get(name).is_some_and(|seen| **seen == *report)).await;
+    wait(reports, "a report", |latest| latest.get(name).is_some_and(|received| **received == *report)).await;
 }

@@ -13,13 +13,13 @@ use crate::{ClusterError, Desired, ScalingPolicy};
 pub async fn applying_makes_replicas_run(world: &dyn World) {
     let service = service(world, "runs");
     apply(world, vec![workload(world, &service, 1, 2)]).await;
-    let seen = ready(world, &revision(&service, 1), 2).await;
-    assert_eq!(seen.desired, 2);
-    assert_eq!(seen.identity, workload(world, &service, 1, 2).identity());
-    let names: HashSet<_> = seen.replicas.iter().map(|r| r.name.clone()).collect();
+    let running = ready(world, &revision(&service, 1), 2).await;
+    assert_eq!(running.desired, 2);
+    assert_eq!(running.identity, workload(world, &service, 1, 2).identity());
+    let names: HashSet<_> = running.replicas.iter().map(|r| r.name.clone()).collect();
     let http = |r: &crate::Replica| r.endpoints.http.clone();
-    let addresses: HashSet<_> = seen.replicas.iter().filter_map(http).collect();
-    assert_eq!((names.len(), addresses.len()), (2, 2), "{seen:#?}");
+    let addresses: HashSet<_> = running.replicas.iter().filter_map(http).collect();
+    assert_eq!((names.len(), addresses.len()), (2, 2), "{running:#?}");
     clean(world, &service).await;
 }
 
@@ -37,8 +37,8 @@ pub async fn applying_again_keeps_the_count(world: &dyn World) {
         revision.is_some_and(|r| r.concurrency == again.concurrency)
     };
     see(world, "the applied concurrency", is_applied).await;
-    let seen = ready(world, &first.revision, 2).await;
-    assert_eq!(seen.desired, 2);
+    let running = ready(world, &first.revision, 2).await;
+    assert_eq!(running.desired, 2);
     clean(world, &service).await;
 }
 
@@ -82,8 +82,8 @@ pub async fn a_changed_revision_is_refused_and_nothing_moves(world: &dyn World) 
     assert!(matches!(refused, Err(ClusterError::Refused { .. })), "{refused:?}");
     let snapshot = world.directory().watch().borrow().clone();
     assert!(snapshot.routes.of(&service).is_some());
-    let seen = ready(world, &first.revision, 1).await;
-    assert_eq!(seen.identity, first.identity());
+    let running = ready(world, &first.revision, 1).await;
+    assert_eq!(running.identity, first.identity());
     clean(world, &service).await;
 }
 

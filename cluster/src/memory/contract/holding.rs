@@ -9,9 +9,9 @@ use crate::HeldLease;
 const A_MOMENT: Duration = Duration::from_millis(50);
 
 async fn acquire(world: &dyn World, name: &str) -> HeldLease {
-    let held = tokio::time::timeout(world.deadline(), world.leases().acquire(name)).await;
-    match held {
-        Ok(held) => done(held),
+    let lease = tokio::time::timeout(world.deadline(), world.leases().acquire(name)).await;
+    match lease {
+        Ok(lease) => done(lease),
         Err(_) => panic!("waited too long for the lease {name}"),
     }
 }

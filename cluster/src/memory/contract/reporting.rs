@@ -19,8 +19,8 @@ fn report(world: &dyn World, arrivals: u64) -> Report {
 async fn wait(world: &dyn World, what: &str, is_so: impl Fn(&LatestReports) -> bool) {
     let mut reports = world.reports().watch();
     let wait = reports.wait_for(|reports| is_so(reports));
-    let seen = tokio::time::timeout(world.deadline(), wait).await;
-    assert!(matches!(seen, Ok(Ok(_))), "waited for {what}");
+    let found = tokio::time::timeout(world.deadline(), wait).await;
+    assert!(matches!(found, Ok(Ok(_))), "waited for {what}");
 }
 
 /// A gateway's report arrives unchanged, and is removed when the gateway leaves.
@@ -30,8 +30,8 @@ pub async fn reports_arrive_and_leave_with_their_gateway(world: &dyn World) {
     let b = world.join(second.clone(), report(world, 9)).await;
     wait(world, "two reports", |reports| {
         let is = |gateway: &Gateway, arrivals| {
-            let seen = reports.get(&gateway.name);
-            seen.is_some_and(|seen| **seen == report(world, arrivals))
+            let found = reports.get(&gateway.name);
+            found.is_some_and(|found| **found == report(world, arrivals))
         };
         is(&first, 7) && is(&second, 9)
     })

@@ -92,12 +92,12 @@ pub(super) fn done<T>(result: Result<T, ClusterError>) -> T {
 pub(super) async fn see(world: &dyn World, what: &str, is_so: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
     let mut snapshots = world.directory().watch();
     let wait = snapshots.wait_for(|snapshot| is_so(snapshot));
-    let seen = match tokio::time::timeout(world.deadline(), wait).await {
+    let result = match tokio::time::timeout(world.deadline(), wait).await {
         Ok(Ok(snapshot)) => Some(snapshot.clone()),
         Ok(Err(_)) => panic!("the directory ended while waiting for {what}"),
         Err(_) => None,
     };
-    match seen {
+    match result {
         Some(snapshot) => snapshot,
         None => panic!("waited too long for {what}: {:#?}", snapshots.borrow()),
     }

@@ -26,8 +26,8 @@ async fn with_manual_readiness_no_replica_starts_by_itself() {
     fake.apply(desired).await.unwrap();
     let failure = Failure::new(FailureReason::NotReady, "it hangs");
     fake.fail(&revision, failure.clone()).unwrap();
-    let seen = fake.snapshot().revision(&revision).unwrap().clone();
-    assert_eq!((seen.desired, seen.replicas.len(), seen.failure.clone()), (1, 0, Some(failure)));
+    let current = fake.snapshot().revision(&revision).unwrap().clone();
+    assert_eq!((current.desired, current.replicas.len(), current.failure.clone()), (1, 0, Some(failure)));
 
     let replica = Replica {
         name: "one".into(),
@@ -38,8 +38,8 @@ async fn with_manual_readiness_no_replica_starts_by_itself() {
         last_exit: None,
     };
     fake.put(&revision, replica.clone()).unwrap();
-    let seen = fake.snapshot().revision(&revision).unwrap().clone();
-    assert_eq!((seen.replicas.clone(), seen.failure.clone()), (vec![replica], None));
+    let current = fake.snapshot().revision(&revision).unwrap().clone();
+    assert_eq!((current.replicas.clone(), current.failure.clone()), (vec![replica], None));
 
     fake.forget(&service).await.unwrap();
     assert_eq!(fake.snapshot().revision(&revision).unwrap().desired, 0);

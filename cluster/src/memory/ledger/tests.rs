@@ -87,11 +87,11 @@ proptest! {
             let before = ledger.routes().clone();
             put(&mut ledger, ask);
             model(&mut counts, ask);
-            let held: BTreeMap<_, _> = ledger
+            let recorded: BTreeMap<_, _> = ledger
                 .workloads()
                 .map(|(workload, replicas)| (workload.revision.clone(), replicas))
                 .collect();
-            prop_assert_eq!(&held, &counts);
+            prop_assert_eq!(&recorded, &counts);
             let same = before.as_slice() == ledger.routes().as_slice();
             prop_assert_eq!(before.generation == ledger.routes().generation, same);
         }
