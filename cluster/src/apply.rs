@@ -22,13 +22,15 @@ pub trait Apply: Send + Sync {
     /// Ends a service with all its revisions. An unknown service is not an error.
     ///
     /// # Errors
-    /// [`ClusterError::Denied`], [`ClusterError::Unavailable`].
+    /// [`ClusterError::Denied`] when the cluster does not allow the change now, [`ClusterError::Unavailable`] when it
+    /// does not respond.
     async fn forget(&self, service: &ServiceName) -> Result<Applied, ClusterError>;
 
     /// Stops managing a service. The service's objects stay and keep serving.
     ///
     /// # Errors
-    /// [`ClusterError::Denied`], [`ClusterError::Unavailable`].
+    /// [`ClusterError::Denied`] when the cluster does not allow the change now, [`ClusterError::Unavailable`] when it
+    /// does not respond.
     async fn release(&self, _service: &ServiceName) -> Result<(), ClusterError> {
         Ok(())
     }

@@ -14,7 +14,7 @@ pub trait Lease: Send + Sync {
     /// Waits until this process holds the lease. Dropping the future gives up the process's position in the queue.
     ///
     /// # Errors
-    /// [`ClusterError::Unavailable`].
+    /// [`ClusterError::Unavailable`] when the cluster does not respond.
     async fn acquire(&self, name: &str) -> Result<HeldLease, ClusterError>;
 }
 

@@ -16,7 +16,7 @@ const VARIABLE: &str = "$(";
 /// Checks that `weir-runtime` accepts these arguments: the runtime exits at once on an unknown flag.
 ///
 /// # Errors
-/// A sentence about the first argument that the runtime would reject.
+/// A sentence about the first argument that the runtime would reject, when there is one.
 pub fn check_runtime_arguments(args: &[String]) -> Result<(), String> {
     let is_name = |first: &&String| {
         let name = Path::new(first.as_str()).file_name();

@@ -47,7 +47,7 @@ pub enum Object {
 ///
 /// # Errors
 ///
-/// Every error of every document, in the order of the text.
+/// Every error of every document, in the order of the text, when there is one.
 pub fn read(file: &str, text: &str) -> Result<Vec<Manifest>, Vec<Diagnostic>> {
     let (manifests, diagnostics) = read_valid(file, text);
     if diagnostics.is_empty() { Ok(manifests) } else { Err(diagnostics) }

@@ -147,7 +147,7 @@ impl LaunchSpec {
     /// Finds the program of a command, as a shell does from the working directory.
     ///
     /// # Errors
-    /// A sentence that names the missing program or directory.
+    /// A sentence that names the program or directory, when it is missing.
     pub(crate) fn program(&self, command: &Invocation) -> Result<PathBuf, String> {
         let directory = self.directory.as_deref();
         if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {

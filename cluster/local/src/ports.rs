@@ -81,7 +81,7 @@ impl PortPlan {
     /// it; the command then exits, and the next run gets other ports.
     ///
     /// # Errors
-    /// A clause: a fixed port is in use, or no port is free.
+    /// A clause, when a fixed port is in use or no port is free.
     pub(crate) fn assign(self, pool: &PortPool) -> Result<LeasedPorts, String> {
         let (http, grpc) = match self {
             Self::Two => (Some(pool.any()?), Some(pool.any()?)),

@@ -33,8 +33,8 @@ impl Replica {
                 self.restarts.checked_sub(1)
             }
         };
-        let is_it = last_ended == Some(starts_before);
-        self.last_exit.as_ref().filter(|_| is_it)
+        let is_last_run = last_ended == Some(starts_before);
+        self.last_exit.as_ref().filter(|_| is_last_run)
     }
 }
 

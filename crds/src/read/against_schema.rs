@@ -14,7 +14,7 @@ use crate::yaml::{Content, Entry, Node, Scalar, Value};
 ///
 /// # Errors
 ///
-/// Every violation of the schema.
+/// Every violation of the schema, when there is one.
 pub(super) fn json(node: &Node, schema: &Schema) -> Result<Json, Vec<Found>> {
     let mut check = Check { schemas: Schemas::all(), around: Vec::new(), problems: Vec::new() };
     let mut json = check.value("", node, schema);

@@ -49,7 +49,7 @@ impl PortPool {
     /// Leases a port on which no process listens.
     ///
     /// # Errors
-    /// A clause: no port is free.
+    /// A clause, when no port is free.
     pub(crate) fn any(&self) -> Result<PortLease, String> {
         let mut state = self.0.lock();
         for _ in 0..COUNT {
@@ -67,7 +67,7 @@ impl PortPool {
     /// the replica's requests.
     ///
     /// # Errors
-    /// A clause: the port is in use or cannot be bound.
+    /// A clause, when the port is in use or cannot be bound.
     pub(crate) fn this(&self, port: u16) -> Result<PortLease, String> {
         let taken = || format!("port {port} is in use; use $(PORT) in the command to get a free port");
         let mut state = self.0.lock();
