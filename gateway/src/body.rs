@@ -1,4 +1,4 @@
-//! Request bodies, buffered under a byte budget so that they can be sent again.
+//! Request and response bodies. Requests are buffered under a byte budget, so that they can be sent again.
 
 mod buffered;
 mod chunk_reader;

@@ -1,4 +1,5 @@
-//! A port for requests: HTTP/1.1, HTTP/2 and gRPC on one listener, distinguished by their first bytes; plain or TLS.
+//! Serves the request ports: HTTP/1.1, HTTP/2 and gRPC on one listener, distinguished by a connection's first bytes; plain
+//! or TLS.
 //!
 //! ```text
 //!   accept ─► TLS handshake ─► sniff ─┬─► HTTP/2 ───► close
@@ -7,7 +8,7 @@
 //!                                     idle └────┘ next request's first bytes
 //! ```
 //!
-//! Most connections are idle most of the time: an idle HTTP/1.1 connection holds its socket and little else.
+//! Most connections are idle most of the time, so an idle HTTP/1.1 connection keeps only its socket and a small state.
 
 mod connection;
 mod exchange;
@@ -50,7 +51,7 @@ pub(crate) async fn serve(proxy: Arc<Proxy>, port: Port, stop: CancellationToken
         stop,
         refusals: Mutex::default(),
     });
-    // Boxed: a task's size includes every copy that a move leaves.
+    // Boxed because the size of a task includes every copy that a move leaves.
     let serve = |stream| serve_connection(Arc::clone(&proxy), Box::new(stream), Arc::clone(&settings));
     acceptor.spawn_all(&connections, serve).await;
     proxy.context.leaving.cancel();
@@ -67,7 +68,7 @@ async fn serve_connection(proxy: Arc<Proxy>, stream: Box<Stream>, settings: Arc<
         Encryption::Tls(config) => config,
     };
     let timeout = proxy.context.options.handshake_timeout;
-    // Boxed, so that the future of plain connections has no room for TLS.
+    // Boxed, so that the future of a plain connection reserves no space for TLS.
     let accepted = Box::pin(tls::handshake(*stream, config, timeout, &settings.stop)).await;
     if let Some(stream) = accepted {
         connection::serve(Box::new(stream), service, &traffic, &settings).await;
@@ -83,7 +84,7 @@ fn service(
 {
     service_fn(move |request: Request<Incoming>| {
         let (proxy, tracked) = (Arc::clone(&proxy), traffic.begin());
-        // Boxed: hyper moves it several times, and keeps its room on an idle connection.
+        // Boxed because hyper moves the future several times and reserves its space on an idle connection too.
         Box::pin(async move {
             let response = exchange::respond(&proxy, request, peer).await;
             Ok(tracked.track(response.map(FlushFirst::new)))

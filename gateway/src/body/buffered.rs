@@ -20,24 +20,25 @@ use crate::error::GatewayError;
 use crate::protocol::Protocol;
 use crate::upstream::{Chunks, RequestBody, UploadHandle};
 
-/// How much of a body is buffered before its request is forwarded.
+/// Part of a body that is buffered before its request is forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BufferMode {
     /// The whole body, up to the size limit.
     Whole,
-    /// The first gRPC message, and what arrives within [`END_OF_STREAM_WAIT`]: the body may be a stream whose client
-    /// waits for a response.
+    /// The first gRPC message, and what arrives within [`END_OF_STREAM_WAIT`] after it: the call may be a stream whose
+    /// client waits for a response.
     FirstMessage,
-    /// The first gRPC message, for which a stream may rest as long as it likes: until then it holds no credit.
+    /// The first gRPC message of a stream. The client may wait with it for any time, because the request holds no
+    /// credit before.
     Stream,
 }
 
-/// The V2 protocol's gRPC service, whatever prefix it is served under.
+/// The V2 protocol's gRPC service, without the package prefix.
 const V2_SERVICE: &str = "/inference.GRPCInferenceService";
 
 impl BufferMode {
-    /// The mode for a request's path. V2's calls are known to be unary or streams; of others only their
-    /// behaviour tells.
+    /// Returns the mode for a request's path. V2's methods are known to be unary or streaming; other methods are
+    /// distinguished only by the arrival of their messages.
     pub(crate) fn of(protocol: Protocol, path: &str) -> Self {
         if protocol == Protocol::Http {
             return Self::Whole;
@@ -51,12 +52,12 @@ impl BufferMode {
     }
 }
 
-/// The part of a body that is read before its request can be forwarded, however large the body is and however little room
-/// the byte budget has.
+/// Part of a body that is read before its request can be forwarded, even if the body is too large for the buffer or the
+/// byte budget is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BufferNeed {
     Nothing,
-    /// As much of a message as is searched for its model's name.
+    /// The beginning of the first message, in which the gateway searches the model's name.
     ModelName,
 }
 
@@ -69,11 +70,11 @@ impl BufferNeed {
     }
 }
 
-/// Bounds of buffering one body.
+/// Limits for buffering one body.
 pub(crate) struct BufferLimits<'a> {
     pub(crate) size: usize,
     pub(crate) need: BufferNeed,
-    /// Longest pause between two pieces.
+    /// Longest pause between two chunks.
     pub(crate) idle: Duration,
     pub(crate) pace: Pace,
     pub(crate) end: BodyEnd,
@@ -83,29 +84,30 @@ pub(crate) struct BufferLimits<'a> {
     pub(crate) shutdown: &'a CancellationToken,
 }
 
-/// The buffered part of a request's body, and the rest of it that still arrives.
+/// The buffered part of a request's body, and the stream of the part that has not arrived yet.
 pub(crate) struct BufferedBody {
     pub(crate) chunks: Chunks,
     trailers: Option<HeaderMap>,
     rest: Option<TimedBody<Incoming>>,
-    /// State of the rest's upload.
+    /// State of the upload of `rest`.
     upload: Option<UploadHandle>,
     permit: BudgetPermit,
     size: usize,
 }
 
-/// Wait for the end of a gRPC stream after its first message: a unary call's end may arrive just after it.
+/// Wait for the end of a gRPC stream after its first message: the end of a unary call may arrive shortly after the
+/// message.
 const END_OF_STREAM_WAIT: Duration = Duration::from_millis(5);
 
 /// Bytes of a gRPC message's prefix: a flag and four bytes of length.
 const MESSAGE_PREFIX: usize = 5;
 
-/// Longest pause inside a body once the gateway shuts down, so that a stalled client does not delay the shutdown.
-/// Twice the runtime's: the gateway's clients are farther away.
+/// Longest pause inside a body during shutdown, so that a stalled client does not delay it. Twice the runtime's,
+/// because the gateway's clients are farther away.
 const SHUTDOWN_IDLE: Duration = Duration::from_secs(5);
 
 impl BufferedBody {
-    /// Buffers a body until it ends, exceeds the limits, or holds as much as `mode` asks for.
+    /// Buffers a body until it ends, exceeds the limits, or its buffered part satisfies `mode`.
     pub(crate) async fn receive(
         mut body: Incoming,
         mode: BufferMode,
@@ -130,7 +132,7 @@ impl BufferedBody {
         Ok(buffered)
     }
 
-    /// The rest of a body, which is sent on as it comes.
+    /// Returns the unread part of a body as a stream with timeouts, to be forwarded as it arrives.
     fn timed(&self, rest: Incoming, mode: BufferMode, limits: &BufferLimits<'_>) -> TimedBody<Incoming> {
         let upload = Upload::new(limits.idle, limits.pace);
         let mut rest = match mode {
@@ -142,7 +144,7 @@ impl BufferedBody {
         rest
     }
 
-    /// A body that the gateway made, of chunks whose bytes other bodies are charged for.
+    /// Creates a body from chunks that the gateway made. The permits of other bodies already cover the chunks' bytes.
     pub(crate) fn from_chunks(chunks: Chunks, budget: &ByteBudget) -> Self {
         Self {
             size: chunks.iter().map(Bytes::len).sum(),
@@ -154,8 +156,8 @@ impl BufferedBody {
         }
     }
 
-    /// Reads until the mode is satisfied, or more than `most` bytes and all that are needed are here; true if the body is
-    /// complete.
+    /// Reads until `mode` is satisfied, or until more than `most` bytes and all that `limits.need` requires are
+    /// buffered. Returns true if the body is complete.
     async fn read(
         &mut self,
         body: &mut Incoming,
@@ -209,7 +211,7 @@ impl BufferedBody {
         self.size
     }
 
-    /// The body to send upstream. One that still arrives can be taken only once.
+    /// Returns the body to send upstream. A body that has not arrived completely can be taken only once.
     pub(crate) fn take_request_body(&mut self) -> RequestBody {
         match (self.rest.take(), &self.upload) {
             (Some(rest), Some(upload)) => {
@@ -220,8 +222,8 @@ impl BufferedBody {
         }
     }
 
-    /// A copy that shares the bytes and is charged for them again; `None` where the byte budget is exhausted, or
-    /// where part of the body still arrives.
+    /// Returns a copy that shares the bytes and charges `permit` for them again; `None` if the byte budget is exhausted
+    /// or part of the body has not arrived.
     pub(crate) fn try_clone(&self, permit: BudgetPermit) -> Option<Self> {
         let is_here = self.is_whole() && permit.grow(self.size).is_ok();
         is_here.then(|| Self {
@@ -234,27 +236,27 @@ impl BufferedBody {
         })
     }
 
-    /// Charges the body for what its decoded form takes; false where the byte budget is exhausted.
+    /// Charges the body for the bytes of its decoded form; false if the byte budget is exhausted.
     pub(crate) fn charge(&self, decoded: usize) -> bool {
         self.permit.grow(decoded).is_ok()
     }
 
-    /// Whether the whole body is buffered.
+    /// Returns true if the whole body is buffered.
     pub(crate) fn is_whole(&self) -> bool {
         self.rest.is_none()
     }
 
-    /// State of the upload of a body that is forwarded before it is complete.
+    /// State of the upload of a body that is forwarded before it is complete; `None` for a whole body.
     pub(crate) fn upload(&self) -> Option<UploadHandle> {
         self.upload.clone()
     }
 
-    /// Whether the client broke off after the rest of the body was forwarded.
+    /// Returns true if the client broke off after the rest of the body was forwarded.
     pub(crate) fn has_upload_failed(&self) -> bool {
         self.upload.as_ref().is_some_and(UploadHandle::has_failed)
     }
 
-    /// The buffered bytes in one piece; copied only if they arrived in several.
+    /// Returns the buffered bytes in one piece; copies them only if they arrived in several.
     pub(crate) fn whole(&self) -> Bytes {
         match &self.chunks[..] {
             [only] => only.clone(),
@@ -262,13 +264,13 @@ impl BufferedBody {
         }
     }
 
-    /// The same, where a copy that is needed finds room; `None` where the byte budget is exhausted.
+    /// Like [`Self::whole`], but charges the byte budget for a copy; `None` if the budget is exhausted.
     pub(crate) fn charged_whole(&self) -> Option<Bytes> {
         let is_copied = self.chunks.len() > 1;
         (!is_copied || self.charge(self.size)).then(|| self.whole())
     }
 
-    /// The first bytes, up to `most`; copied only if they arrived in several chunks.
+    /// Returns the first bytes, up to `most`; copies them only if they arrived in several chunks.
     pub(crate) fn head(&self, most: usize) -> Cow<'_, [u8]> {
         let wanted = most.min(self.size);
         if let Some(head) = self.chunks.first().and_then(|first| first.get(..wanted)) {
@@ -285,7 +287,7 @@ impl BufferedBody {
         Cow::Owned(head)
     }
 
-    /// Whether the first gRPC message is complete.
+    /// Returns true if the first gRPC message is complete.
     fn has_message(&self) -> bool {
         let head = self.head(MESSAGE_PREFIX);
         match *head {
@@ -298,14 +300,14 @@ impl BufferedBody {
     }
 }
 
-/// Pieces smaller than this are joined: each would hold a handle, and the buffer that it was read into, of many
-/// times its size.
+/// Pieces smaller than this many bytes are joined. A small piece would keep a handle, and the read buffer that it is a
+/// slice of, which together are many times its size.
 const SMALL_PIECE: usize = 1024;
 
-/// Size up to which small pieces are joined: large beside a handle, and small to copy as it grows.
+/// Size in bytes up to which small pieces are joined: large compared with a handle, and cheap to copy as it grows.
 const JOINED_PIECES: usize = 16 * 1024;
 
-/// Appends a piece to a body, to the last one where both are small.
+/// Appends a piece to a body; joins it with the last chunk if both are small.
 fn join(chunks: &mut Chunks, piece: Bytes) {
     let joins = |last: &&mut Bytes| {
         let is_cheap = last.len() < SMALL_PIECE || last.is_unique();
@@ -323,8 +325,8 @@ fn join(chunks: &mut Chunks, piece: Bytes) {
     *last = joined.freeze();
 }
 
-/// Returns once a pause has become too long. A client that is too slow may try again; not so where the gateway shuts
-/// down.
+/// Returns an error once a pause in the upload has lasted too long, or during shutdown. A client that was too slow may
+/// retry; one that stalled during shutdown may not.
 async fn stalled(upload: &mut Upload, shutdown: &CancellationToken) -> GatewayError {
     let pause = upload.longest_wait(Instant::now());
     tokio::select! {
@@ -333,7 +335,7 @@ async fn stalled(upload: &mut Upload, shutdown: &CancellationToken) -> GatewayEr
     }
 }
 
-/// Returns once the gateway has shut down for so long that nobody waits for a client any more.
+/// Returns an error once the shutdown has lasted so long that the gateway no longer waits for clients.
 async fn shut_down(shutdown: &CancellationToken) -> GatewayError {
     shutdown.cancelled().await;
     tokio::time::sleep(SHUTDOWN_IDLE).await;
@@ -341,14 +343,14 @@ async fn shut_down(shutdown: &CancellationToken) -> GatewayError {
     GatewayError::Body(format!("stalled for {pause} s"))
 }
 
-/// Most bytes of a refused body that are read and dropped before the response is sent.
+/// Most bytes of a refused request's body that are read and dropped before the response is sent.
 const MAX_DISCARDED: usize = 1 << 20;
 
-/// Longest time for that: some round trips of a slow network.
+/// Longest time to discard a refused request's body: several round trips of a slow network.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Reads and drops a refused body, so that its client comes to read the response. Returns the rest of one that is too large
-/// or too slow to be waited for.
+/// Reads and drops the body of a refused request, so that the client reads the response. Returns the body if it is too
+/// large, or arrives too slowly, to be read to its end.
 pub(crate) async fn discard(mut body: Incoming) -> Option<Incoming> {
     if body.size_hint().lower() > MAX_DISCARDED as u64 {
         return Some(body);
@@ -364,22 +366,22 @@ pub(crate) async fn discard(mut body: Incoming) -> Option<Incoming> {
         }
         true
     };
-    // On a timeout the response is sent all the same.
+    // On a timeout the response is sent anyway.
     let is_read = tokio::time::timeout(DISCARD_TIMEOUT, read).await;
     (is_read != Ok(true)).then_some(body)
 }
 
-/// Longest time for which the rest of an upload is read after its response: nginx's `lingering_time`.
+/// Longest time for which the rest of an upload is read after its response; nginx's default for `lingering_time`.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Longest pause within that: nginx's `lingering_timeout`.
+/// Longest pause between two frames while lingering; nginx's default for `lingering_timeout`.
 const LINGER_PAUSE: Duration = Duration::from_secs(5);
 
 /// Reads and drops the rest of an upload whose response was sent before its end. Most clients read the response only
-/// after they have sent everything, and lose it if the connection closes before.
+/// after they have sent everything, and lose the response if the connection closes earlier.
 pub(crate) async fn linger(mut body: Incoming) {
     let read = async { while let Ok(Some(Ok(_))) = tokio::time::timeout(LINGER_PAUSE, body.frame()).await {} };
-    // On a timeout the connection closes, as the client has had time to read the response.
+    // On a timeout the connection closes: by then the client has had time to read the response.
     let _ = tokio::time::timeout(LINGER_TIMEOUT, read).await;
 }
 
@@ -396,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_come_one_by_one_are_held_together() {
+    fn bytes_that_arrive_one_by_one_are_joined() {
         let read = Bytes::from(vec![7; 100_000]);
         let pieces: Vec<Bytes> = (0..read.len()).map(|i| read.slice(i..=i)).collect();
         let chunks = joined(&pieces);

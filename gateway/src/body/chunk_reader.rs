@@ -1,13 +1,13 @@
-//! Reads a body where it lies: several pieces as one sequence of bytes, none of them copied.
+//! Reads a body of several chunks as one sequence of bytes without copying them.
 
 use bytes::{Buf, Bytes};
 
-/// The bytes of several pieces, in order, that are not read yet.
+/// Reader over the unread bytes of several chunks, in order.
 #[derive(Clone, Debug)]
 pub(crate) struct ChunkReader<'a> {
-    /// Begins with the piece that is being read, which has bytes left.
+    /// The chunk that is being read, which has unread bytes, and all later ones.
     chunks: &'a [Bytes],
-    /// Bytes of that piece that were read.
+    /// Bytes of the first chunk that were read.
     read: usize,
     remaining: usize,
 }
@@ -15,12 +15,12 @@ pub(crate) struct ChunkReader<'a> {
 impl<'a> ChunkReader<'a> {
     pub(crate) fn new(chunks: &'a [Bytes]) -> Self {
         let mut reader = Self { chunks, read: 0, remaining: chunks.iter().map(Bytes::len).sum() };
-        // Past empty pieces: frames may be empty.
+        // Skips empty chunks at the beginning, because a frame may be empty.
         reader.advance(0);
         reader
     }
 
-    /// Leaves out what is behind the next `length` bytes.
+    /// Limits the reader to the next `length` bytes.
     pub(crate) fn limit(&mut self, length: usize) {
         self.remaining = self.remaining.min(length);
     }

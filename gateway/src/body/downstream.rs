@@ -15,16 +15,17 @@ use weir_ops::byte_budget::BudgetPermit;
 pub(crate) enum DownstreamBody {
     /// Made by the gateway.
     Local { data: Option<Bytes>, trailers: Option<HeaderMap> },
-    /// An entry's part of a batch's response.
+    /// One entry's rows of a batch's response.
     Pieces { data: VecDeque<Bytes>, trailers: Option<HeaderMap> },
-    /// Relayed from a replica or another gateway, its beginning or all of it read already.
+    /// Relayed from a replica or another gateway, with its beginning or the whole body already read.
     Ahead {
         frames: VecDeque<io::Result<Frame<Bytes>>>,
-        /// The part that was not read.
+        /// Unread part of the body; `None` if the whole body was read.
         rest: Option<Box<Self>>,
-        /// Bytes that it still has by its own word, if it said: one that breaks off must not look whole.
+        /// Bytes that are still to come by the response's `content-length`; `None` without one. A body that breaks off
+        /// early must not look complete.
         left: Option<u64>,
-        /// Holds the bytes of the frames.
+        /// Charges the byte budget for the bytes of `frames`.
         _permit: BudgetPermit,
     },
     /// Relayed from a replica or another gateway.
@@ -94,7 +95,7 @@ impl Body for DownstreamBody {
             Self::Pieces { data, .. } => SizeHint::with_exact(data.iter().map(|piece| piece.len() as u64).sum()),
             Self::Ahead { left: Some(left), .. } => SizeHint::with_exact(*left),
             Self::Ahead { frames, rest, .. } => {
-                // A length leaves no place for trailers.
+                // A body of known length has no trailers, so its length is exact only if all its frames are data.
                 let is_data = |frame: &io::Result<Frame<Bytes>>| frame.as_ref().is_ok_and(Frame::is_data);
                 if rest.is_none() && frames.iter().all(is_data) {
                     SizeHint::with_exact(frames.iter().map(length).sum())

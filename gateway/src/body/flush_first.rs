@@ -1,4 +1,4 @@
-//! Has a server write what came of a response before the response breaks off.
+//! Makes hyper write the received part of a response before it reports that the response broke off.
 
 use std::io;
 use std::pin::Pin;
@@ -9,8 +9,8 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::DownstreamBody;
 
-/// A response body whose error comes one poll later. hyper drops what it has not written when a body fails, and writes it
-/// when a body has nothing for now.
+/// A response body that returns an error one poll later. hyper drops unwritten data when a body fails, but writes it
+/// when a body is pending.
 pub(crate) struct FlushFirst {
     body: DownstreamBody,
     error: Option<io::Error>,

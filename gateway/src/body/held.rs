@@ -1,11 +1,11 @@
-//! Bytes that count in the byte budget until the last of them was sent.
+//! Bytes that are charged to the byte budget until the last of them has been sent.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use weir_ops::byte_budget::BudgetPermit;
 
-/// Bytes and what they count in.
+/// Bytes with the budget permit that is charged for them.
 struct HeldBytes {
     bytes: Bytes,
     _permit: Arc<BudgetPermit>,
@@ -17,7 +17,7 @@ impl AsRef<[u8]> for HeldBytes {
     }
 }
 
-/// The same bytes, which keep the permit for as long as any part of them is used.
+/// Returns the same bytes, which keep the permit for as long as any slice of them is used.
 pub(crate) fn held(bytes: Bytes, permit: &Arc<BudgetPermit>) -> Bytes {
     Bytes::from_owner(HeldBytes { bytes, _permit: Arc::clone(permit) })
 }

@@ -26,7 +26,7 @@ where
     let mut stream = Rewind::of(stream);
     let limits = WaitLimits { deadline: Instant::now() + settings.header_timeout, stop: &settings.stop };
     match sniff(&mut stream, limits, HttpVersion::of).await {
-        // Boxed, so that an idle connection's future has no room for it.
+        // Boxed, so that an idle connection's future reserves no space for HTTP/2.
         Some(HttpVersion::Http2) => {
             Box::pin(http2::serve(stream, service, traffic, settings)).await;
         }
@@ -39,7 +39,7 @@ where
     }
 }
 
-/// Serves HTTP/1.1, in turns with waiting idle for the next request.
+/// Serves HTTP/1.1 and, between two requests, waits idle for the next one.
 async fn serve_http1<I, S>(mut connection: Http1Connection<I, S>, traffic: &Arc<Traffic>, settings: &ServerSettings)
 where
     I: AsyncRead + AsyncWrite + Unpin,

@@ -1,4 +1,4 @@
-//! One request and its response, whatever its connection.
+//! Handles one request and its response, the same way for every HTTP version.
 
 use std::net::IpAddr;
 
@@ -18,7 +18,7 @@ use crate::headers;
 use crate::protocol::Protocol;
 use crate::proxy::Proxy;
 
-/// Answers one request from this address; every failure becomes a response.
+/// Answers one request that came from the address `from`. Every failure becomes a response.
 pub(super) async fn respond(
     proxy: &Proxy,
     request: Request<Incoming>,
@@ -31,7 +31,7 @@ pub(super) async fn respond(
     proxy.context.counters.count(protocol);
     let id = parts.headers.entry(headers::REQUEST_ID);
     let id = id.or_insert_with(headers::new_request_id);
-    // Differs on every request: indexed, it would only push repeated headers out of HTTP/2's tables.
+    // The ID differs on every request. HPACK would index it and evict repeated headers from its table.
     id.set_sensitive(true);
     let id = id.clone();
     let mut body = Some(body);
@@ -47,21 +47,23 @@ pub(super) async fn respond(
     }
     let is_never_sent = body.as_ref().is_some_and(|body| is_held_back(&parts, body));
     if let Some(unread) = body.filter(|_| !is_never_sent) {
-        // Its client reads the response only after it has sent all, and hyper would close the connection.
+        // An HTTP/1.1 client reads the response only after it has sent its body, and hyper closes a connection with an
+        // unread body.
         let rest = Box::pin(discard(unread)).await;
         if let Some(rest) = rest.filter(|_| is_sent_anyway(&parts)) {
             tokio::spawn(linger(rest));
         }
     }
     response.headers_mut().insert(headers::REQUEST_ID, id);
-    // Others on its way may have taken such a request for two: what follows it is nobody's.
+    // A proxy may have parsed a refused request as two (request smuggling), and a client may still send a body that it
+    // has held back, so the server closes the connection after the response.
     if is_refused || is_never_sent || proxy.context.leaving.is_cancelled() {
         end_connection(&mut response, parts.version);
     }
     response
 }
 
-/// Ends an HTTP/1.1 connection with this response, so that its client sends nothing more on it.
+/// Closes an HTTP/1.1 connection after this response, so that the client sends no further request on it.
 fn end_connection(response: &mut Response<DownstreamBody>, version: Version) {
     if version < Version::HTTP_2 {
         let close = HeaderValue::from_static("close");
@@ -76,20 +78,20 @@ fn is_held_back(parts: &Parts, body: &Incoming) -> bool {
     asks && parts.version == Version::HTTP_11 && !body.is_end_stream()
 }
 
-/// Whether a client sends its body however early the response comes: over HTTP/2 its stream is reset, and one that asked
-/// before it sends does not send it then.
+/// True if the client sends its body even after an early response. Over HTTP/2 the stream is reset instead, and a
+/// client that sent `Expect: 100-continue` does not send its body after a final response.
 fn is_sent_anyway(parts: &Parts) -> bool {
     parts.version < Version::HTTP_2 && !parts.headers.contains_key(EXPECT)
 }
 
-/// Leaves a response's length in place of its body, which hyper would send over HTTP/2 even to who asked for the head.
+/// Replaces a response's body by its `content-length`. Over HTTP/2 hyper would send the body even in answer to HEAD.
 fn leave_out_body(response: &mut Response<DownstreamBody>) {
     if response.body().is_end_stream() {
         return;
     }
     let body = std::mem::take(response.body_mut());
     if let Some(length) = body.size_hint().exact() {
-        let told = response.headers_mut().entry(CONTENT_LENGTH);
-        told.or_insert(length.into());
+        let length_header = response.headers_mut().entry(CONTENT_LENGTH);
+        length_header.or_insert(length.into());
     }
 }

@@ -1,4 +1,4 @@
-//! Refuses heads of HTTP/1.1 that are too long, with a sentence. hyper refuses them too, with an empty body.
+//! Refuses HTTP/1.1 heads that are too long, with an error message. hyper refuses them as well, but with an empty body.
 
 use std::time::Duration;
 
@@ -10,11 +10,12 @@ use weir_protocol::rest;
 use super::http1::MAX_HEAD;
 use super::rewind::Rewind;
 
-/// Bytes of a head from which it is read here until it is whole. Nearly all heads are shorter, and hyper reads them.
+/// Bytes of a head above which the gateway reads the head itself until it is whole. Nearly all heads are shorter and
+/// are read by hyper.
 const LONG: usize = 1 << 10;
 
-/// Longest time that a client has to take its refusal. A connection that closes before its client has sent everything may
-/// lose what the client has not read.
+/// Longest time for the client to read its refusal. If the connection closed before the client has sent everything, the
+/// client could lose the part of the response that it has not read.
 const TAKEN_WITHIN: Duration = Duration::from_secs(2);
 
 /// Size of a request's head, as far as it has arrived.
@@ -28,7 +29,7 @@ pub(super) enum HeadSize {
 }
 
 impl HeadSize {
-    /// That of a head which begins with these bytes; `None` while it is not known.
+    /// Returns the size class of a head that begins with these bytes; `None` while it is not known.
     pub(super) fn of(begin: &[u8]) -> Option<Self> {
         let head = &begin[..begin.len().min(MAX_HEAD)];
         let ends = |end: &[u8]| head.windows(end.len()).any(|window| window == end);
@@ -43,7 +44,7 @@ impl HeadSize {
         }
     }
 
-    /// The cause for the log, and the answer; `None` if the head fits.
+    /// Returns the cause for the log and the response; `None` if the head fits.
     pub(super) fn refusal(self) -> Option<(&'static str, Bytes)> {
         let (cause, status, what) = match self {
             Self::Fits => return None,
@@ -66,7 +67,7 @@ impl HeadSize {
     }
 }
 
-/// Answers with a refusal, and closes the connection once its client has sent everything, or some time later.
+/// Sends a refusal, and closes the connection once the client has sent everything or [`TAKEN_WITHIN`] has passed.
 pub(super) async fn refuse<I>(mut stream: Rewind<I>, answer: Bytes)
 where
     I: AsyncRead + AsyncWrite + Unpin,

@@ -26,11 +26,12 @@ pub(super) struct Http1Connection<I, S> {
     pub(super) deadline: Instant,
 }
 
-/// Longest head. The same as the runtime's.
+/// Longest request head in bytes, the same as in the runtime.
 pub(super) const MAX_HEAD: usize = 64 << 10;
 
-/// Most bytes read at once. A body of 64 KiB comes whole with its head, as one piece: a second read and piece cost a
-/// tenth of such a request. Larger bodies are put together elsewhere.
+/// Most bytes that hyper reads at once. A body of 64 KiB arrives together with its head as one piece: a second read and
+/// a second piece would cost a tenth of the time of such a request. Larger bodies are assembled by the gateway's
+/// buffer.
 const READ_AT_ONCE: usize = 128 << 10;
 
 /// Event after which hyper's connection is no longer polled.
@@ -43,7 +44,7 @@ enum ConnectionEvent {
     Shutdown,
 }
 
-/// Serves a connection whose next request has begun. Returns it once it is idle; `None` if it ended.
+/// Serves a connection whose next request has begun. Returns the connection once it is idle; `None` if it ended.
 pub(super) async fn serve<I, S>(
     connection: Http1Connection<I, S>,
     traffic: &Arc<Traffic>,
@@ -93,14 +94,14 @@ where
 {
     poll_fn(|context| match Pin::new(&mut *connection).poll(context) {
         Poll::Ready(ended) => Poll::Ready(ConnectionEvent::Ended(ended)),
-        // A client that has not taken its whole answer is not idle.
+        // A client that has not read its whole response is not idle.
         Poll::Pending if idle.is_idle() && !traffic.is_blocked() => Poll::Ready(ConnectionEvent::Idle),
         Poll::Pending => Poll::Pending,
     })
     .await
 }
 
-/// Releases hyper's state of an idle connection, and keeps its socket.
+/// Frees hyper's state of an idle connection and keeps its socket.
 fn release<I, S>(connection: Connection<TokioIo<Rewind<I>>, S>, settings: &ServerSettings) -> Http1Connection<I, S>
 where
     I: AsyncRead + AsyncWrite + Unpin,
@@ -109,7 +110,7 @@ where
 {
     let parts = connection.into_parts();
     let mut stream = parts.io.into_inner();
-    // The next request may have begun at the last moment.
+    // hyper may already have read the beginning of the next request.
     stream.rewind(parts.read_buf);
     Http1Connection {
         stream,

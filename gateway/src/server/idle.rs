@@ -1,7 +1,7 @@
 //! Detects when an HTTP/1.1 connection is idle.
 //!
-//! hyper does not report when it waits for the next request and has nothing else left to do, but it times that
-//! wait, and no other, with the timer that we give it.
+//! hyper does not report that it waits for the next request and has nothing else to do. But it times that wait, and no
+//! other, with the timer that the gateway passes to it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use hyper::rt::{Sleep, Timer};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
-/// Pause after which a connection counts as idle. After so long the next request is seldom close; hyper's state
-/// is some 20 KiB, and is made again in a few microseconds.
+/// Pause after which a connection counts as idle. After such a pause the next request is rarely imminent, hyper's state
+/// takes some 20 KiB, and recreating it takes a few microseconds.
 pub(super) const IDLE_AFTER: Duration = Duration::from_secs(2);
 
-/// hyper's timer for one connection, which notes when the connection is idle. Clones share it.
+/// Timer that hyper uses for one connection, and that records when the connection is idle. Clones share one state.
 #[derive(Clone, Debug)]
 pub(super) struct IdleTimer(Arc<IdleState>);
 
@@ -30,13 +30,13 @@ struct IdleState {
 }
 
 impl IdleTimer {
-    /// A timer for a connection that has begun to send its first head, and may take until `first` for it.
+    /// Creates a timer for a connection that has begun to send its first head, which must be complete by `first`.
     pub(super) fn new(first: Instant) -> Self {
         Self(Arc::new(IdleState { first, has_begun: AtomicBool::new(false), is_idle: AtomicBool::new(false) }))
     }
 
-    /// Whether the connection has waited for its next request for [`IDLE_AFTER`], and still does. Part of a head
-    /// may have arrived; earlier responses are complete, if they could be written.
+    /// Returns true if the connection has waited for its next request for [`IDLE_AFTER`] and still waits. Part of a
+    /// head may have arrived; earlier responses are complete unless writing to the client is blocked.
     pub(super) fn is_idle(&self) -> bool {
         self.0.is_idle.load(Ordering::Relaxed)
     }
@@ -51,7 +51,7 @@ impl Timer for IdleTimer {
         let deadline = Instant::from_std(deadline);
         let is_first = !self.0.has_begun.swap(true, Ordering::Relaxed);
         let (deadline, idle_at) = if is_first {
-            // The first head has begun, so the connection is not idle before it.
+            // The first head has begun already, so the connection cannot be idle before its end.
             (deadline.min(self.0.first), None)
         } else {
             (deadline, Some(Instant::now() + IDLE_AFTER))
@@ -70,11 +70,11 @@ impl Timer for IdleTimer {
 }
 
 pin_project! {
-    // Completes when a head has taken too long.
+    // Timeout of one head, which also marks the connection as idle after `IDLE_AFTER`.
     struct HeadTimeout {
         #[pin]
         sleep: tokio::time::Sleep,
-        // The deadline, while the sleep is until the connection counts as idle.
+        // Deadline of the head while `sleep` ends at the idle mark; `None` once `sleep` ends at the deadline.
         deadline: Option<Instant>,
         state: Arc<IdleState>,
     }

@@ -1,4 +1,4 @@
-//! Refuses ambiguous requests, those for tunnels (RFC 9110, 9.3.6) and WebSockets, and gRPC where it cannot be answered.
+//! Refuses ambiguous requests, tunnels (RFC 9110, 9.3.6), WebSockets, and gRPC over HTTP/1.
 
 use http::header::{HOST, HeaderMap, UPGRADE};
 use http::request::Parts;
@@ -9,7 +9,7 @@ use weir_ops::request_head::{self, Ambiguous};
 use crate::error::GatewayError;
 use crate::protocol::Protocol;
 
-/// Checks that a request has one host and one framing, and stays one.
+/// Checks that every server on the request's way parses it the same: one host, one framing, no tunnel and no upgrade.
 ///
 /// # Errors
 /// [`GatewayError::Header`], [`GatewayError::MethodNotAllowed`], [`GatewayError::WebSocket`] or
@@ -20,15 +20,16 @@ pub(super) fn check(protocol: Protocol, parts: &Parts) -> Result<(), GatewayErro
         let allowed = "GET, HEAD, POST";
         return Err(GatewayError::MethodNotAllowed { allowed });
     }
-    // Without the header, which belongs to this connection, a replica would answer as to a plain GET.
+    // `upgrade` is a header of this connection and is not forwarded, so the replica would answer a plain GET.
     if parts.version == Version::HTTP_11 && asks_for_websocket(&parts.headers) {
         return Err(GatewayError::WebSocket);
     }
-    // A call's status is in its trailers, which hardly anybody passes on over HTTP/1: its client would see none.
+    // A gRPC call's status is in the trailers, which few proxies forward over HTTP/1, so the client would see no
+    // status.
     if protocol == Protocol::Grpc && parts.version < Version::HTTP_2 {
         return Err(GatewayError::GrpcOverHttp1);
     }
-    // Each server on the way would take a host of its own (RFC 9112, 3.2).
+    // Without a `host` header each server on the way would choose its own host (RFC 9112, 3.2).
     if parts.version == Version::HTTP_11 && !names_host(parts) {
         return Err(GatewayError::Header { name: "host", value: String::new(), expected: "one host" });
     }
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_websocket_is_refused_and_other_upgrades_are_left_out() {
+    fn a_websocket_is_refused_and_other_upgrades_are_ignored() {
         let asked = |upgrade: &str| {
             let request = Request::get("/ws").header("host", "a.b");
             checked_as(request.header("upgrade", upgrade))

@@ -1,4 +1,4 @@
-//! A stream that can be read ahead.
+//! A stream whose bytes can be read ahead and put back.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -8,10 +8,10 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
-/// Bytes read ahead at once: a head and a small body.
+/// Bytes read ahead at once: enough for a head and a small body.
 const READ_SIZE: usize = 8 << 10;
 
-/// A stream that yields the bytes read ahead before the rest.
+/// A stream that yields the bytes that were read ahead before it reads from the socket.
 #[derive(Debug)]
 pub(super) struct Rewind<I> {
     stream: I,
@@ -19,18 +19,18 @@ pub(super) struct Rewind<I> {
 }
 
 impl<I> Rewind<I> {
-    /// Wraps a stream of which nothing was read yet.
+    /// Wraps a stream of which nothing has been read yet.
     pub(super) fn of(stream: I) -> Self {
         let buffer = BytesMut::new();
         Self { stream, buffer }
     }
 
-    /// Bytes that were read ahead and not consumed.
+    /// Returns the bytes that were read ahead and are not consumed yet.
     pub(super) fn read_ahead(&self) -> &[u8] {
         &self.buffer
     }
 
-    /// Puts back bytes that were read and not used, before the others.
+    /// Puts back bytes that were read and not used, in front of the bytes that are still buffered.
     pub(super) fn rewind(&mut self, bytes: Bytes) {
         if !bytes.is_empty() {
             let after = std::mem::replace(&mut self.buffer, bytes.into());
@@ -40,7 +40,8 @@ impl<I> Rewind<I> {
 }
 
 impl<I: AsyncRead + Unpin> Rewind<I> {
-    /// Reads ahead and returns the number of bytes, zero at the end. Holds no buffer while nothing arrives.
+    /// Reads ahead and returns the number of bytes, zero at the end of the stream. Frees the buffer while no byte
+    /// arrives.
     pub(super) async fn fill_buffer(&mut self) -> io::Result<usize> {
         std::future::poll_fn(|context| {
             self.buffer.reserve(READ_SIZE);

@@ -1,4 +1,4 @@
-//! Reads ahead until a connection's protocol is known, or its next request begins.
+//! Reads ahead until the protocol of a connection is known, or until its next request begins.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use weir_ops::socket::{self, LATE_REQUESTS};
 
 use super::rewind::Rewind;
 
-/// Bounds of the wait for a client's bytes.
+/// Limits of the wait for a client's bytes.
 #[derive(Clone, Copy)]
 pub(super) struct WaitLimits<'a> {
     pub(super) deadline: Instant,
@@ -28,7 +28,7 @@ pub(super) enum HttpVersion {
 const PREFACE: &[u8] = b"PRI ";
 
 impl HttpVersion {
-    /// The protocol of a connection that begins with these bytes; `None` while both are possible.
+    /// Returns the protocol of a connection that begins with these bytes; `None` while both are possible.
     pub(super) fn of(begin: &[u8]) -> Option<Self> {
         let common = begin.len().min(PREFACE.len());
         if begin[..common] != PREFACE[..common] {
@@ -41,15 +41,16 @@ impl HttpVersion {
     }
 }
 
-/// Reads ahead until `decide` returns a value for the bytes so far; `None` if the client disconnects, the
-/// deadline passes or the port shuts down first, and no request is on its way. The bytes stay in the stream.
+/// Reads ahead until `decide` returns a value for the bytes read so far, and keeps the bytes in the stream. Returns
+/// `None` if the client disconnects, the deadline passes, or the port shuts down and no request arrives within
+/// [`LATE_REQUESTS`].
 pub(super) async fn sniff<I: AsyncRead + Unpin, T>(
     stream: &mut Rewind<I>,
     limits: WaitLimits<'_>,
     decide: impl Fn(&[u8]) -> Option<T>,
 ) -> Option<T> {
     tokio::select! {
-        // A request that has begun is served even during shutdown.
+        // `biased`: a request that has begun is served even during shutdown.
         biased;
         decided = read_until(stream, decide) => decided.unwrap_or_else(|error| {
             tracing::debug!(%error, "reading from an idle connection failed");

@@ -29,7 +29,7 @@ pub(super) async fn handshake(
     None
 }
 
-/// Returns [`GRACE`] after shutdown began: clients without an open request are waited for no longer.
+/// Returns [`GRACE`] after the shutdown began, which is how long a port waits for clients without an open request.
 async fn grace_over(stop: &CancellationToken) {
     stop.cancelled().await;
     tokio::time::sleep(GRACE).await;

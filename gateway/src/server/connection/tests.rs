@@ -1,4 +1,4 @@
-//! Time is paused: it advances only to the next timer.
+//! Tests of one connection. Time is paused: it advances only to the next timer.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -28,7 +28,7 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     pace: Pace { grace: HEADER_TIMEOUT, rate: 1024 },
 };
 
-/// Bytes of a response that no socket buffers whole.
+/// Bytes of a response that is larger than any socket buffer.
 const LARGE: usize = 64 << 20;
 
 fn settings(stop: &CancellationToken) -> ServerSettings {
@@ -132,7 +132,7 @@ async fn an_idle_connection_closes_with_the_port() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_was_on_its_way_when_the_port_closed_is_answered() {
-    // hyper has the connection, and then nobody.
+    // Without a pause hyper holds the connection; after the idle time only its socket is left.
     for pause in [Duration::ZERO, 2 * IDLE_AFTER] {
         let (mut client, served, stop) = connection();
         client.write_all(ASK).await.unwrap();
@@ -159,7 +159,7 @@ async fn a_slow_reader_gets_the_whole_answer() {
     let _served = answered(stream, traffic, LARGE, &stop);
     client.write_all(ASK).await.unwrap();
     tokio::time::sleep(3 * IDLE_AFTER).await;
-    // From here on the test waits for sockets.
+    // From here on the test waits for sockets, so time has to run.
     tokio::time::resume();
     let mut all = 0;
     let mut piece = vec![0; 1 << 20];
