@@ -1,5 +1,5 @@
-//! One revision's queue: requests wait in their own tasks until their dispatcher grants them a credit, which is
-//! given back whatever becomes of them.
+//! The queue of one revision. Each request waits in its own task until the dispatcher grants it a credit, which is
+//! given back however the request ends.
 
 mod concurrency;
 mod credit;
@@ -39,46 +39,46 @@ pub(crate) struct RevisionQueue {
     /// Value of the response header `weir-revision`.
     pub(crate) header: http::HeaderValue,
     state: Mutex<QueueState>,
-    /// Requests that wait for a batch, of which the dispatcher does not know.
+    /// Requests that wait in the gateway's batch queue, which the dispatcher does not count.
     batching: AtomicUsize,
-    /// Causes of failed requests that were logged, and when.
+    /// Causes of failed requests that were logged, each with its time.
     failures: Mutex<FailureLog>,
-    /// Notified when a request arrives for a revision without replicas.
+    /// Notified when a request arrives for a revision without replicas, so that a report is published at once.
     wake: Arc<Notify>,
 }
 
 /// Scale of a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scale {
-    /// It has no replicas, and none are wanted.
+    /// The revision has no replicas and should have none.
     Zero,
-    /// It has replicas, or will.
+    /// The revision has replicas, or will have some.
     Up,
-    /// It has no route any more. Requests at a replica finish.
+    /// No route leads to the revision any more. Requests that are at a replica finish.
     Gone,
 }
 
-/// Prospect of a revision without a ready replica.
+/// Expected future of a revision without a ready replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outlook {
-    /// A replica starts, or will.
+    /// A replica starts now or will start.
     Starts,
-    /// Every replica waits after a start that failed, as the one before did.
+    /// Every replica is backing off after a failed start, and its previous start failed too.
     Fails,
 }
 
-/// Whether a revision would serve a request.
+/// State of a revision from a request's point of view: served, started on demand, or unavailable.
 pub(crate) enum Readiness {
-    /// This replica takes requests, perhaps among others.
+    /// This replica takes requests; other replicas may too.
     Serving(Arc<Upstream>),
-    /// It has no replica, and the next request starts one.
+    /// The revision has no replica, and the next request starts one.
     Asleep,
-    /// It would not, for this reason.
+    /// The revision cannot serve requests, for this reason.
     Down(String),
 }
 
 impl Readiness {
-    /// Why it would not serve a request; `None` if it would.
+    /// Returns why the revision would not serve a request; `None` if it would.
     pub(crate) fn why_down(self) -> Option<String> {
         match self {
             Self::Serving(_) | Self::Asleep => None,
@@ -94,13 +94,13 @@ pub(crate) struct RevisionState {
     pub(crate) replicas: Vec<EndpointSpec<Arc<Upstream>>>,
     pub(crate) scale: Scale,
     pub(crate) failure: Option<Failure>,
-    /// True if every replica waits after a start that failed, as its last ones did.
+    /// Prospect of the replicas: [`Outlook::Fails`] if every replica backs off after at least two failed starts.
     pub(crate) outlook: Outlook,
-    /// The revision's replicas as the platform reports them, those included that take no requests.
+    /// The revision's replicas as the platform reports them, including those that take no requests.
     pub(crate) reported: Vec<Replica>,
 }
 
-/// A request for a credit, and how long it may wait.
+/// Request for a credit, with the time that it may wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AdmissionRequest {
     pub(crate) sequence: Option<u64>,
@@ -113,26 +113,26 @@ pub(crate) struct AdmissionRequest {
     pub(crate) activation: Duration,
 }
 
-/// How a request counts as an arrival.
+/// Parts of a request that the revision's statistics already contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// It is counted now.
+    /// Nothing is counted yet: the request has just arrived.
     New,
-    /// It was counted before it joined a batch or left one.
+    /// The arrival is counted, because the request joined or left a batch.
     Counted,
-    /// So was its wait, with a batch that it left since.
+    /// Arrival and queue time are both recorded, with a batch that the request has since left.
     Waited,
 }
 
-/// Wait of a request for a credit. It is recorded for the first only: to autoscalers each that is recorded is another
-/// request.
+/// Time that a request waits for a credit. The queue time is recorded only for a request's first credit, because the
+/// autoscaler takes each recorded time as one more request.
 #[derive(Clone, Copy, Debug)]
 struct QueueWait {
     since: Instant,
     round: AdmissionRound,
 }
 
-/// Which admission of the same request it is.
+/// First or later admission of the same request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AdmissionRound {
     First,
@@ -140,7 +140,8 @@ enum AdmissionRound {
 }
 
 impl AdmissionRequest {
-    /// Its wait, the first until it has held a credit: from then on it has a sequence number.
+    /// Returns the request's wait. The round is `First` until the request has held a credit, which gives it a sequence
+    /// number.
     fn wait(&self) -> QueueWait {
         let round = match (self.sequence, self.arrival) {
             (None, Arrival::New | Arrival::Counted) => AdmissionRound::First,
@@ -150,20 +151,20 @@ impl AdmissionRequest {
     }
 }
 
-/// Where an admitted request goes.
+/// Destination of an admitted request.
 pub(crate) enum Admitted {
-    /// To a replica, with this credit.
+    /// A replica, with this credit for it.
     Replica(Credit),
-    /// To the gateway of this index, which owns the queue.
+    /// The gateway with this index, which owns the queue.
     OtherGateway(u32),
 }
 
-/// Longest wait of a request without a deadline: clients do not wait for hours.
+/// Longest wait of a request without a deadline: no client waits for hours.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 impl RevisionQueue {
     pub(crate) fn new(name: RevisionName, limit: QueueLimit, wake: Arc<Notify>) -> Self {
-        // A revision's name is a DNS label.
+        // A revision's name is a DNS label and therefore a valid header value.
         let header = http::HeaderValue::from_str(name.as_str());
         Self {
             name,
@@ -184,14 +185,14 @@ impl RevisionQueue {
         }
     }
 
-    /// Queues a request until a replica takes it.
+    /// Queues a request until a credit of a replica is granted.
     ///
     /// # Errors
-    /// A full queue, a deadline that passes, no replica in time.
+    /// Fails if the queue is full, the deadline passes, or no replica is ready in time.
     pub(crate) async fn admit(self: &Arc<Self>, request: AdmissionRequest) -> Result<Admitted, GatewayError> {
         match self.enter(&request)? {
             Entered::Admitted(admitted) => Ok(admitted),
-            // Boxed, so that the future of a request that need not wait stays small.
+            // Boxed, so that the future of a request that does not have to wait stays small.
             Entered::Queued(sequence, wakeup) => Box::pin(self.wait(request, sequence, wakeup)).await,
         }
     }
@@ -204,7 +205,7 @@ impl RevisionQueue {
     ) -> Result<Admitted, GatewayError> {
         let mut waiter = Waiter::new(self, sequence, wakeup);
         let last = request.deadline.unwrap_or(request.arrived + LONGEST_WAIT);
-        // From now: a retried request may have arrived long ago.
+        // The activation timeout starts now: a retried request may have arrived long ago.
         let mut check = now() + request.activation;
         loop {
             let wait = tokio::time::timeout_at(last.min(check).into(), waiter.wakeup());
@@ -273,7 +274,7 @@ impl RevisionQueue {
         }
     }
 
-    /// Has the autoscaler start a replica: a report is made at once.
+    /// Makes the gateway publish a report at once, so that the autoscaler starts a replica.
     fn wake_revision(&self) {
         self.wake.notify_one();
     }
@@ -283,17 +284,17 @@ impl RevisionQueue {
         self.batching.store(requests, Ordering::Relaxed);
     }
 
-    /// Limit of queued requests.
+    /// Returns the limit of queued requests.
     pub(crate) fn limit(&self) -> QueueLimit {
         self.state.lock().dispatcher.limit()
     }
 
-    /// Replaces the limit of queued requests; those that wait already stay.
+    /// Replaces the limit of queued requests. Requests that are already queued stay.
     pub(crate) fn set_limit(&self, limit: QueueLimit) {
         self.state.lock().dispatcher.set_limit(limit);
     }
 
-    /// Applies a new state of the revision.
+    /// Applies a new state of the revision and dispatches queued requests.
     pub(crate) fn update(self: &Arc<Self>, revision_state: RevisionState) {
         let mut state = self.state.lock();
         let RevisionState { limit, gateways, replicas, scale, failure, outlook, reported } = revision_state;
@@ -311,17 +312,18 @@ impl RevisionQueue {
         notify(wakeups);
     }
 
-    /// Uses no credits before this time: other gateways still use them.
+    /// Uses no credits before `at`, because other gateways still use them.
     pub(crate) fn start(&self, at: Option<Instant>) {
         self.state.lock().dispatcher.start(at);
     }
 
-    /// Time at which credits of another gateway pass to this one next.
+    /// Returns the next time at which this gateway gains credits from another gateway; `None` if no hand-over is
+    /// pending.
     pub(crate) fn next_handover(&self) -> Option<Instant> {
         self.state.lock().dispatcher.next_handover()
     }
 
-    /// Notes how many requests at once a replica says it takes.
+    /// Applies the number of concurrent requests that a replica reports.
     pub(crate) fn report_capacity(self: &Arc<Self>, upstream: &Arc<Upstream>, capacity: u32) {
         if !upstream.note_capacity(capacity) {
             return;
@@ -337,14 +339,14 @@ impl RevisionQueue {
         notify(wakeups);
     }
 
-    /// The known replicas, each with its requests in flight and the most that it may have.
+    /// Returns the known replicas, each with its requests in flight and the most that it may have.
     pub(crate) fn replicas(&self) -> Vec<(Arc<Upstream>, u32, u32)> {
         let state = self.state.lock();
         let endpoints = state.dispatcher.endpoints();
         endpoints.map(|(upstream, in_flight, most)| (Arc::clone(upstream), in_flight, most)).collect()
     }
 
-    /// Whether a request would be served: some replica takes requests, or one is started on demand.
+    /// Returns whether the revision would serve a request: a replica takes requests, or the next request starts one.
     pub(crate) fn readiness(&self) -> Readiness {
         let state = self.state.lock();
         match state.dispatcher.open_replica() {
@@ -354,12 +356,12 @@ impl RevisionQueue {
         }
     }
 
-    /// Reason that the platform reports for having no ready replica.
+    /// Returns the platform's reason for having no ready replica.
     pub(crate) fn failure(&self) -> Option<Failure> {
         self.state.lock().failure.clone()
     }
 
-    /// Counts since the start, and current numbers.
+    /// Returns the counters since the start and the current gauges.
     pub(crate) fn activity(&self) -> Arc<Activity> {
         let mut state = self.state.lock();
         let batching = self.batching.load(Ordering::Relaxed);
@@ -378,14 +380,15 @@ impl RevisionQueue {
         let waited = state.dispatcher.oldest().map(|oldest| now().saturating_duration_since(oldest.wait.since));
         state.activity.oldest_us = waited.map_or(0, |waited| waited.as_micros() as u64);
         let reported = Arc::new(state.activity.clone());
-        // Requests join and leave batches without a change here.
+        // A request that joins or leaves a batch does not change this state, so the copy is kept only without such
+        // requests.
         state.reported = (batching == 0).then(|| Arc::clone(&reported));
         reported
     }
 
-    /// Number of batches in flight that keep all replicas busy; `None` where another gateway owns the queue.
+    /// Returns the number of batches in flight that keeps all replicas busy; `None` if another gateway owns the queue.
     pub(crate) fn max_batches(&self) -> Option<usize> {
-        // Without a replica one batch is sent, to wake the revision.
+        // Without a replica, one batch is sent to wake the revision.
         self.state.lock().dispatcher.serving().map(|open| open.max(1))
     }
 
@@ -394,14 +397,14 @@ impl RevisionQueue {
         self.state.lock().count_arrival(true);
     }
 
-    /// Counts a request that was refused by the batch queue, or with its batch.
+    /// Counts a request that the batch queue refused, or that was refused with its batch.
     pub(crate) fn count_refused(&self) {
         let mut state = self.state.lock();
         state.activity.refused += 1;
         state.reported = None;
     }
 
-    /// Counts the end of a request that holds no credit of its own: it was in a batch, or failed without one.
+    /// Counts the end of a request without a credit of its own: it was in a batch, or failed before it got a credit.
     pub(crate) fn count(&self, verdict: Verdict) {
         let mut state = self.state.lock();
         state.count(verdict);
@@ -424,7 +427,7 @@ impl RevisionQueue {
         }
     }
 
-    /// The error of a request that was dequeued without a credit.
+    /// Returns the error of a request that left the queue without a credit.
     fn turned_away(&self, request: &AdmissionRequest, sequence: u64) -> GatewayError {
         let state = self.state.lock();
         if state.is_over() {
@@ -447,7 +450,7 @@ impl RevisionQueue {
         }
     }
 
-    /// The last failure of a revision without a ready replica, for the end of an error's sentence; else nothing.
+    /// Returns the last failure as a clause for the end of an error's sentence; empty if a replica is ready.
     pub(crate) fn failure_clause(&self) -> String {
         self.state.lock().failure_clause()
     }
@@ -463,11 +466,11 @@ impl RevisionQueue {
     }
 }
 
-/// Shortest time between two checks for a replica, for a service with an activation timeout of zero: a probe takes
-/// longer.
+/// Shortest time between two checks for a replica if the service's activation timeout is zero. A probe takes longer
+/// than this.
 const MIN_ACTIVATION: Duration = Duration::from_millis(100);
 
-/// The requests at each replica that has any.
+/// Returns the load of each replica that has requests.
 fn replica_loads(dispatcher: &Dispatcher<Arc<Upstream>, WaiterHandle>) -> ReplicaLoads {
     let loads = dispatcher.endpoints();
     let loads = loads.map(|(upstream, ..)| (upstream.name.clone(), upstream.load.get()));

@@ -1,4 +1,4 @@
-//! Number of requests that a replica may have at once.
+//! The number of requests that a replica may have at once.
 
 mod measured;
 
@@ -8,23 +8,23 @@ use std::time::Instant;
 
 use measured::MeasuredLimit;
 
-/// Limit of a replica's concurrent requests: the service's `containerConcurrency`, else what the replica reports, else
-/// what its throughput shows.
+/// Limit of a replica's concurrent requests: the service's `containerConcurrency`, otherwise the replica's own report,
+/// otherwise a number measured from its throughput.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ConcurrencyLimit {
     /// The service's `containerConcurrency`, in requests.
     Configured(u32),
     /// The replica's header `weir-capacity`.
     Reported(u32),
-    /// Measured from the number of responses per second.
+    /// Measured from the replica's responses per second.
     Measured(MeasuredLimit),
 }
 
-/// A replica that says more than this means "as many as you like".
+/// Largest capacity that is used. A replica that reports more means "no limit".
 const MOST_REPORTED: u32 = 65_536;
 
 impl ConcurrencyLimit {
-    /// Before anything is known of a replica.
+    /// Creates the limit of a replica about which nothing is known yet.
     pub(crate) fn new(configured: Option<u32>) -> Self {
         match configured {
             Some(number) => Self::Configured(number.max(1)),
@@ -32,7 +32,7 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Requests at once, at least one.
+    /// Returns the number of concurrent requests, at least one.
     pub(crate) fn limit(&self) -> u32 {
         match self {
             Self::Configured(number) | Self::Reported(number) => *number,
@@ -40,7 +40,7 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Takes what the replica says of itself, unless the service says otherwise.
+    /// Applies the capacity that the replica reports, unless the service configures a limit.
     pub(crate) fn report(&mut self, capacity: u32) {
         match self {
             Self::Configured(_) => {}
@@ -50,7 +50,7 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Learns that a request was sent.
+    /// Records that a request was sent.
     pub(crate) fn sent(&mut self, usage: Usage, now: Instant) {
         match self {
             Self::Configured(_) | Self::Reported(_) => {}
@@ -58,7 +58,7 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Learns that a request was answered without an error.
+    /// Records that a request was answered without an error.
     pub(crate) fn answered(&mut self, usage: Usage, now: Instant) {
         match self {
             Self::Configured(_) | Self::Reported(_) => {}
@@ -66,7 +66,7 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Learns that the replica refused a request because it has as many as it takes.
+    /// Records that the replica refused a request because it is full.
     pub(crate) fn refused(&mut self, usage: Usage) {
         match self {
             Self::Configured(_) | Self::Reported(_) => {}
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_service_says_beats_what_the_replica_says() {
+    fn a_configured_limit_overrides_the_reported_capacity() {
         let full = Usage { in_flight: 8, allowed: 8, gateways: 1 };
         let mut credits = ConcurrencyLimit::new(Some(3));
         credits.report(8);

@@ -1,4 +1,4 @@
-//! A credit in use: one request may be at a replica, until it is given back with how the request ended.
+//! A credit in use: permission for one request to be at a replica, given back with the outcome of the request.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::clock::now;
 use crate::protocol::Protocol;
 use crate::upstream::{RequestKind, Upstream};
 
-/// Permission to have one request at a replica. Dropping it gives it back as abandoned.
+/// Permission to have one request at a replica. A dropped credit is given back as abandoned.
 pub(crate) struct Credit {
     queue: Arc<RevisionQueue>,
     id: EndpointId,
@@ -21,20 +21,20 @@ pub(crate) struct Credit {
     pub(crate) queued: Duration,
     pub(crate) since: Instant,
     round: AdmissionRound,
-    /// Number of other requests in the same batch; `None` if it is no batch.
+    /// Number of other requests in the same batch; `None` if the request is no batch.
     others: Option<u32>,
     open: bool,
     rest: Rest,
-    /// Kind of the request in its replica's load.
+    /// Kind of the request for the replica's load.
     kind: RequestKind,
 }
 
-/// Whether the stream that holds a credit rests.
+/// Rest of the stream that holds a credit. A stream rests while the gateway waits for its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rest {
     Never,
     Now,
-    /// It did: its time says nothing of the replica.
+    /// The stream rested earlier, so its duration includes the client's pauses and says nothing about the replica.
     Before,
 }
 
@@ -70,16 +70,16 @@ impl Credit {
         self.id
     }
 
-    /// True if another replica takes requests too.
+    /// Returns true if another replica takes requests too.
     pub(crate) fn has_others(&self) -> bool {
         let serving = self.queue.state.lock().dispatcher.serving();
         serving.is_some_and(|open| open > 1)
     }
 
-    /// Gives it back after a complete response.
+    /// Gives the credit back after a complete response.
     pub(crate) fn answered(mut self, verdict: Verdict, at: Instant) {
         if verdict == Verdict::Failed {
-            self.log_failure("error_response", "it answered with an error");
+            self.log_failure("error_response", "the replica answered with an error");
         }
         let took = at.saturating_duration_since(self.since);
         let outcome = match (self.rest, verdict) {
@@ -92,8 +92,8 @@ impl Credit {
         self.close(outcome, verdict, at);
     }
 
-    /// Gives it back after a refusal that is passed on to the client: it has no service time. Over gRPC the same status
-    /// stands for a message that is too large, so that it says nothing of the replica.
+    /// Gives the credit back after a refusal that is sent to the client and has no service time. Over gRPC the status
+    /// of a refusal also stands for a message that is too large, so it says nothing about the replica.
     pub(crate) fn refused(self, protocol: Protocol) {
         let outcome = match protocol {
             Protocol::Http => Outcome::Full,
@@ -102,12 +102,12 @@ impl Credit {
         self.settle(outcome, Verdict::Refused);
     }
 
-    /// Gives it back after an attempt with this outcome.
+    /// Gives the credit back after an attempt with this outcome.
     pub(crate) fn settle(mut self, outcome: Outcome, verdict: Verdict) {
         self.close(outcome, verdict, now());
     }
 
-    /// Notes that the replica sends a response of unknown length: a scale-in ends such a replica last.
+    /// Records that the replica sends a response of unknown length: a scale-in removes such a replica last.
     pub(crate) fn become_stream(&mut self) {
         if self.kind == RequestKind::Unary {
             self.kind = RequestKind::Stream;
@@ -115,7 +115,7 @@ impl Credit {
         }
     }
 
-    /// Lends it to other requests until [`Self::resume`]: the stream that holds it waits for its client.
+    /// Lends the credit to other requests until [`Self::resume`], because its stream waits for the client.
     pub(crate) fn rest(&mut self) {
         if self.rest != Rest::Now {
             self.rest = Rest::Now;
@@ -123,7 +123,8 @@ impl Credit {
         }
     }
 
-    /// Takes it back, even where the replica has as many requests as it takes: the stream can go nowhere else.
+    /// Takes the credit back, even if the replica already has as many requests as it takes: the stream cannot move to
+    /// another replica.
     pub(crate) fn resume(&mut self) {
         if self.rest == Rest::Now {
             self.rest = Rest::Before;
@@ -135,17 +136,18 @@ impl Credit {
         self.rest == Rest::Now
     }
 
-    /// Number of requests that it stands for.
+    /// Returns the number of requests that the credit stands for.
     pub(super) fn requests(&self) -> u32 {
         1 + self.others.unwrap_or(0)
     }
 
-    /// True if it stands for a batch, whose requests each count their own end.
+    /// Returns true if the credit stands for a batch, whose requests each count their own end.
     pub(super) fn is_batch(&self) -> bool {
         self.others.is_some()
     }
 
-    /// Makes it count for a batch, whose other requests arrived at these times.
+    /// Makes the credit stand for a batch. `others` are the arrival times of the batch's other requests; `None` if the
+    /// request is no batch.
     pub(crate) fn cover_batch(&mut self, others: Option<&[Instant]>) {
         let Some(others) = others else { return };
         let count = u32::try_from(others.len()).unwrap_or(u32::MAX);
@@ -163,7 +165,7 @@ impl Credit {
         state.reported = None;
     }
 
-    /// Records a batch that the replica reports.
+    /// Records the size and duration of a batch that the replica reports.
     pub(crate) fn record_batch(&self, size: u32, took: Duration) {
         let mut state = self.queue.state.lock();
         state.activity.batches.record(size, took);

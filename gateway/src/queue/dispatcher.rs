@@ -6,8 +6,8 @@
 //!   leave ──► a queued request is removed
 //! ```
 //!
-//! A request binds to a replica only when one has a credit for it, so none waits behind a slow one while
-//! another is free. First come, first served; a retried request keeps its sequence number.
+//! A request is bound to a replica only when the replica has a credit for it, so no request waits behind a slow replica
+//! while another is free. Requests are served first come, first served; a retried request keeps its sequence number.
 
 mod endpoint;
 mod handover;
@@ -28,7 +28,7 @@ pub(crate) use endpoint::{EndpointId, EndpointSpec, EndpointState};
 pub(crate) use handover::HANDOVER;
 use handover::{Allocation, Handover};
 
-/// Limit of a queue, or what it holds.
+/// Limit of a queue, or its current content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueLimit {
     pub(crate) requests: usize,
@@ -36,14 +36,14 @@ pub(crate) struct QueueLimit {
     pub(crate) bytes: usize,
 }
 
-/// A request that wants a credit.
+/// Request for a credit of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DispatchRequest {
-    /// Sequence number of a retried request.
+    /// Sequence number of a retried request; `None` for a new one.
     pub(crate) sequence: Option<u64>,
-    /// Bytes of its body.
+    /// Bytes of the request's body.
     pub(crate) bytes: usize,
-    /// Time after which it is not dispatched any more.
+    /// Time after which the request is no longer dispatched.
     pub(crate) deadline: Option<Instant>,
     /// Sender of the request: a client or a gateway.
     pub(crate) origin: Origin,
@@ -53,47 +53,47 @@ pub(crate) struct DispatchRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     Client,
-    /// Another gateway, which takes this one for the owner of the queue.
+    /// Another gateway, which considers this one the owner of the queue.
     Gateway,
 }
 
-/// Result of entering the queue.
+/// Result of a request that enters the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission<R> {
     Granted(Granted<R>),
-    /// It waits, with this sequence number.
+    /// The request waits, with this sequence number.
     Queued(u64),
-    /// The gateway of this index owns the queue.
+    /// The gateway with this index owns the queue.
     HandOver(u32),
-    /// Another gateway owns the queue, but the request was handed over already.
+    /// Another gateway owns the queue, but the request has been handed over once already.
     NotOwner,
-    /// The queue is full, with these requests.
+    /// The queue is full and holds these requests.
     Full(QueueLimit),
 }
 
 /// A credit for one request at a replica, which must be settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Granted<R> {
-    /// Endpoint to settle the credit with.
+    /// Endpoint with which the credit is settled.
     pub(crate) id: EndpointId,
     /// The request's sequence number.
     pub(crate) sequence: u64,
     pub(crate) replica: R,
 }
 
-/// What a queued request is granted when it is dequeued.
+/// Result of a queued request that leaves the queue.
 #[derive(Debug)]
 pub(crate) enum Dequeued<R, W> {
     Granted(W, Granted<R>),
-    /// The gateway of this index owns the queue now.
+    /// The gateway with this index owns the queue now.
     HandOver(W, u32),
-    /// Another gateway owns the queue, but the request was handed over already.
+    /// Another gateway owns the queue, but the request has been handed over once already.
     NotOwner(W),
-    /// Nothing: its deadline has passed.
+    /// The request's deadline has passed.
     Expired(W),
 }
 
-/// Dequeued requests; mostly one credit is given back and one granted.
+/// Dequeued requests. Mostly one credit is given back and one granted.
 pub(crate) type DequeuedList<R, W> = SmallVec<[Dequeued<R, W>; 1]>;
 
 /// The queue and the replicas of one revision. `R` is a replica, `W` a queued request.
@@ -119,7 +119,7 @@ struct Queued<W> {
 }
 
 impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
-    /// A dispatcher without replicas yet.
+    /// Creates a dispatcher without replicas.
     pub(crate) fn new(limit: QueueLimit) -> Self {
         Self {
             limit,
@@ -134,7 +134,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         }
     }
 
-    /// Grants a request a credit, or queues it: `waiter` is called only then.
+    /// Grants a request a credit, or queues it. `waiter` is called only if the request is queued.
     pub(crate) fn enter(&mut self, request: DispatchRequest, now: Instant, waiter: impl FnOnce() -> W) -> Admission<R> {
         match (self.ownership(), request.origin) {
             (Ownership::NonOwner(owner), Origin::Client) => return Admission::HandOver(owner),
@@ -174,7 +174,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         self.waiting.clear();
     }
 
-    /// Takes a credit back, with the outcome of its attempt.
+    /// Takes a credit back, with the outcome of its attempt, and dispatches queued requests.
     pub(crate) fn settle(&mut self, id: EndpointId, outcome: Outcome, now: Instant) -> DequeuedList<R, W> {
         if let Some(index) = self.endpoints.iter().position(|endpoint| endpoint.id == id) {
             let usage = self.usage(index);
@@ -183,14 +183,15 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         self.serve(now)
     }
 
-    /// Counts a request that goes on at a replica, even where all credits are in use: it can go nowhere else.
+    /// Counts a stream that goes on at a replica, even if all credits are in use, because a stream cannot move to
+    /// another replica.
     pub(crate) fn resume(&mut self, id: EndpointId) {
         if let Some(endpoint) = self.endpoints.iter_mut().find(|endpoint| endpoint.id == id) {
             endpoint.in_flight += 1;
         }
     }
 
-    /// Notes how many requests at once a replica reports to take.
+    /// Applies the capacity that a replica reports.
     pub(crate) fn report(&mut self, id: EndpointId, capacity: u32, now: Instant) -> DequeuedList<R, W> {
         let endpoint = self.endpoints.iter_mut().find(|endpoint| endpoint.id == id);
         match endpoint.filter(|endpoint| endpoint.credits.limit() != capacity) {
@@ -200,12 +201,12 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         self.serve(now)
     }
 
-    /// Uses no credits before this time.
+    /// Uses no credits before `at`.
     pub(crate) fn start(&mut self, at: Option<Instant>) {
         self.handover.start(at);
     }
 
-    /// Time at which credits of another gateway pass to this one next.
+    /// Returns the next time at which this gateway gains credits from another gateway.
     pub(crate) fn next_handover(&self) -> Option<Instant> {
         self.handover.next_end()
     }
@@ -238,7 +239,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         (lost, self.serve(now))
     }
 
-    /// Grants credits to queued requests, in their order.
+    /// Grants credits to queued requests in their order.
     pub(crate) fn serve(&mut self, now: Instant) -> DequeuedList<R, W> {
         self.handover.pass(now);
         let mut dequeued = DequeuedList::new();
@@ -294,13 +295,13 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         self.allocation().ownership
     }
 
-    /// Requests at once of all open replicas together; `None` without one.
+    /// Returns the sum of the limits of all open replicas; `None` without an open replica.
     fn limits(&self) -> Option<u32> {
         let limits = self.open().map(|endpoint| endpoint.credits.limit());
         limits.reduce(u32::saturating_add)
     }
 
-    /// Smallest limit of an open replica: other gateways may know only that one.
+    /// Returns the smallest limit of an open replica, because another gateway may know only that replica.
     fn least(&self) -> Option<u32> {
         self.open().map(|endpoint| endpoint.credits.limit()).min()
     }
@@ -316,7 +317,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         allowed.min(self.handover.allowed(limit, offset))
     }
 
-    /// Grants a credit of the least loaded replica; of several, the one that got a request longest ago.
+    /// Grants a credit of the least loaded replica; among equals, of the one whose last grant is the oldest.
     fn grant(&mut self, sequence: u64, now: Instant) -> Option<Granted<R>> {
         let free = |endpoint: &Endpoint<R>| {
             let is_free = endpoint.is_available(now) && endpoint.in_flight < self.allowed(endpoint);
@@ -335,8 +336,8 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         Some(granted)
     }
 
-    /// Requests of this gateway at the replica of this index. The share is looked up only where it is needed: it takes a
-    /// pass over all replicas.
+    /// Returns this gateway's requests at the replica with this index. The share is computed only if it is needed,
+    /// because that takes a pass over all replicas.
     fn usage(&self, index: usize) -> Usage {
         let endpoint = &self.endpoints[index];
         let allowed = match &endpoint.credits {

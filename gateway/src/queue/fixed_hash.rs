@@ -1,16 +1,16 @@
-//! A hash that every gateway agrees on, whichever compiler built it: FNV-1a of 64 bits, with the finalizer of `MurmurHash3`.
+//! A hash that is the same at every gateway and with every compiler: 64-bit FNV-1a with the finalizer of `MurmurHash3`.
 //!
-//! FNV-1a alone hardly mixes its last bytes into the high bits, by which owners are compared; the finalizer does. Neither
-//! ever changes: gateways of two versions run side by side during an upgrade.
+//! FNV-1a alone hardly mixes its last bytes into the high bits, by which owners are compared; the finalizer does.
+//! Neither part may ever change, because gateways of two versions run side by side during an upgrade.
 
 /// FNV's offset basis and prime for 64 bits.
 const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// A byte that ends each part and that no UTF-8 text has, so that `ab`, `c` is not `a`, `bc`.
+/// Byte that ends each part and occurs in no UTF-8 text, so that the parts `ab`, `c` differ from `a`, `bc`.
 const END: u8 = 0xff;
 
-/// The hash of texts in their order.
+/// Returns the hash of a sequence of texts.
 pub(super) fn of<'a>(parts: impl IntoIterator<Item = &'a str>) -> u64 {
     let bytes = parts.into_iter().flat_map(|part| part.bytes().chain([END]));
     let fnv = bytes.fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME));
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_never_changes() {
+    fn the_hash_never_changes() {
         let golden = [
             (&[][..], 0xefd0_1f60_ba99_2926),
             (&[""], 0x1bbd_5c81_3c69_a8d7),

@@ -1,41 +1,41 @@
-//! How several gateways share the credits of a revision's replicas.
+//! Divides the credits of a revision's replicas between several gateways.
 //!
-//! Each takes an even share of every replica. Where that would leave a gateway with less than two, a
-//! request that waits at one could starve while another idles: then one gateway, which all agree on, has
-//! all credits and the others hand over to it. A gateway that is not among those that are up, because it
-//! just came or is about to go, has none and hands over, too.
+//! Each gateway takes an even share of every replica. If that left a gateway with fewer than two credits, a request
+//! could wait at one gateway while a credit is free at another. Then one gateway, on which all agree, has all credits,
+//! and the others hand their requests over to it. A gateway that is not among those that are up, because it has just
+//! started or is about to stop, has no credits and hands over as well.
 
 use super::fixed_hash;
 
-/// Fewer credits than this for each gateway, and one of them takes all.
+/// Least credits for each gateway; with fewer, one gateway owns all of them.
 const FEWEST: u32 = 2;
 
 /// The gateways in front of one revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GatewaySet {
-    /// How many there are, at least one.
+    /// Number of gateways, at least one.
     of: u32,
-    /// Which one this is, in their common order; none when it is not among them.
+    /// Index of this gateway among all, sorted by name; `None` if it is not among them.
     me: Option<u32>,
-    /// Which one owns the revision's queue where credits are few.
+    /// Index of the gateway that owns the revision's queue if credits are few.
     owner: u32,
 }
 
-/// Whether a gateway is among those that are up.
+/// Place of a gateway among the gateways that are up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Membership {
-    /// There are none at all.
+    /// No gateway is reported.
     Unknown,
-    /// Others are, and it is not.
+    /// Only other gateways are up.
     Absent,
-    /// It is the only one.
+    /// The gateway is the only one that is up.
     Alone,
-    /// It is one of several.
+    /// The gateway is one of several.
     Among,
 }
 
 impl Membership {
-    /// That of `me` among these.
+    /// Returns the membership of the gateway `me` among the gateways with these names.
     pub(crate) fn of<'a>(mut names: impl ExactSizeIterator<Item = &'a str>, me: &str) -> Self {
         let count = names.len();
         match (names.any(|name| name == me), count) {
@@ -46,7 +46,7 @@ impl Membership {
         }
     }
 
-    /// Whether it has just come in the place, or by the side, of others, who use its credits still.
+    /// Returns true if the gateway has just joined or replaced other gateways, which may still use its credits.
     pub(crate) fn joins(self, before: Self) -> bool {
         match (before, self) {
             (Self::Absent, Self::Alone | Self::Among) | (Self::Unknown, Self::Among) => true,
@@ -57,22 +57,22 @@ impl Membership {
     }
 }
 
-/// What a gateway may do with a revision's requests.
+/// Right of a gateway to a revision's credits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ownership {
-    /// Use its share of each replica.
+    /// The gateway uses its share of each replica.
     Sharing,
-    /// Use all credits: the others hand over.
+    /// The gateway uses all credits; the others hand over to it.
     Owner,
-    /// Use none: hand over to the gateway of this index.
+    /// The gateway uses no credits and hands over to the gateway with this index.
     NonOwner(u32),
 }
 
 impl GatewaySet {
-    /// The set of a gateway that is the only one.
+    /// The set with this gateway as its only member.
     pub(crate) const ALONE: Self = Self { of: 1, me: Some(0), owner: 0 };
 
-    /// Those of these names, sorted, as `me` sees them; where there are none at all, it is alone.
+    /// Creates the set of the gateways with these sorted names, as seen by `me`. Without any name, `me` is alone.
     pub(crate) fn new<'a>(names: impl Iterator<Item = &'a str> + Clone, me: &str, revision: &str) -> Self {
         let me = names.clone().position(|name| name == me);
         let owner = names.clone().enumerate();
@@ -84,12 +84,12 @@ impl GatewaySet {
         })
     }
 
-    /// Number of gateways, at least one.
+    /// Returns the number of gateways, at least one.
     pub(crate) fn count(self) -> u32 {
         self.of
     }
 
-    /// What this gateway may do where all replicas together have so many credits.
+    /// Returns this gateway's right if all replicas together have `credits` credits.
     pub(crate) fn ownership(self, credits: u32) -> Ownership {
         let shares = self.of == 1 || credits >= FEWEST.saturating_mul(self.of);
         match self.me {
@@ -99,8 +99,8 @@ impl GatewaySet {
         }
     }
 
-    /// Its share of one replica's credits. Where they do not divide, `offset`, which differs from replica
-    /// to replica, says who gets the rest.
+    /// Returns this gateway's share of one replica's credits. `offset`, which differs between replicas, decides which
+    /// gateways get the remainder.
     pub(crate) fn share(self, credits: u32, offset: u32) -> u32 {
         let Some(me) = self.me else {
             return 0;
@@ -110,7 +110,7 @@ impl GatewaySet {
     }
 }
 
-/// The same in every gateway, of whichever version.
+/// Returns a score that is the same at gateways of every version; the gateway with the highest score owns the queue.
 fn score(gateway: &str, revision: &str) -> u64 {
     fixed_hash::of([gateway, revision])
 }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_among_them_has_no_share() {
+    fn an_absent_gateway_has_no_share() {
         let others = ["a", "b"];
         let gateways = GatewaySet::new(others.iter().copied(), "c", "r");
         assert!(matches!(gateways.ownership(100), Ownership::NonOwner(0 | 1)));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_are_none_it_is_alone() {
+    fn a_gateway_is_alone_if_no_gateway_is_reported() {
         let gateways = GatewaySet::new(std::iter::empty(), "c", "r");
         assert_eq!(gateways.ownership(0), Ownership::Sharing);
         assert_eq!(gateways.share(1, 7), 1);

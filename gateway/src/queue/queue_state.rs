@@ -1,4 +1,4 @@
-//! A revision queue's state under its lock, and the messages to queued requests.
+//! The state of a revision queue under its lock, and the messages to queued requests.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,13 +27,13 @@ pub(super) struct QueueState {
     pub(super) has_retry_timer: bool,
 }
 
-/// The dispatcher's end of a queued request.
+/// The queue's handle of a waiting request.
 pub(super) struct WaiterHandle {
     pub(super) notify: oneshot::Sender<Wakeup>,
     pub(super) wait: QueueWait,
 }
 
-/// What a queued request is granted when it is dequeued.
+/// Message that ends the wait of a queued request.
 pub(super) enum Wakeup {
     Granted(Credit),
     HandOver(u32),
@@ -52,18 +52,18 @@ impl QueueState {
         }
     }
 
-    /// True if no request will ever be dispatched again.
+    /// Returns true if no request will ever be dispatched again.
     pub(super) fn is_over(&self) -> bool {
         self.scale == Scale::Gone && !self.dispatcher.is_open()
     }
 
-    /// True if no replica takes requests, and none will before the cause of its failed starts is mended. Requests fail at
-    /// once then, with that cause: they would fail with it after their wait.
+    /// Returns true if no replica takes requests and none will until the cause of the failed starts is fixed. Requests
+    /// then fail at once with that cause, because they would fail with it after their wait.
     pub(super) fn cannot_start(&self) -> bool {
         self.outlook == Outlook::Fails && !self.dispatcher.is_open()
     }
 
-    /// The last failure where no replica takes requests, for the end of a sentence; else nothing.
+    /// Returns the last failure as a clause for the end of a sentence; empty if a replica takes requests.
     pub(super) fn failure_clause(&self) -> String {
         match &self.failure {
             Some(failure) if !self.dispatcher.is_open() => {
@@ -73,7 +73,7 @@ impl QueueState {
         }
     }
 
-    /// Why no replica takes requests: the last failure, a clause.
+    /// Returns the reason that no replica takes requests, as a clause: the last failure, or that replicas are starting.
     pub(super) fn why_closed(&self) -> String {
         match &self.failure {
             Some(failure) => format!("{}: {}", failure.reason.label(), failure.message),
@@ -86,9 +86,9 @@ impl QueueState {
         self.reported = None;
     }
 
-    /// Counts a request that is queued at a revision at zero; true if it is the only one and no replica takes any, so
-    /// that it has to wake the revision. How many replicas are asked for is not asked: of a Deployment that others scale
-    /// the gateway does not know.
+    /// Counts a request that is queued while the revision is at zero. Returns true if it is the only queued request and
+    /// no replica takes requests, so that it has to wake the revision. Desired replicas are ignored: the gateway does
+    /// not know them if something else scales the Deployment.
     pub(super) fn must_wake(&mut self, is_new: bool) -> bool {
         if self.scale == Scale::Zero {
             self.activity.woken += u64::from(is_new);
@@ -126,14 +126,15 @@ impl QueueState {
             }
             Dequeued::HandOver(waiter, owner) => Some((waiter.notify, Wakeup::HandOver(owner))),
             Dequeued::NotOwner(waiter) => Some((waiter.notify, Wakeup::NotOwner)),
-            // Its task sees that the channel is closed.
+            // The channel is dropped, which the request's task sees.
             Dequeued::Expired(_) => None,
         };
         dequeued.into_iter().filter_map(wakeup).collect()
     }
 }
 
-/// Sends wake-ups to queued requests. Not under the lock: a request that has left gives its credit back here.
+/// Sends wake-ups to queued requests. Call this without the lock: if a request has left the queue, its credit is given
+/// back here, which takes the lock.
 pub(super) fn notify(wakeups: Wakeups) {
     for (waiter, wakeup) in wakeups {
         drop(waiter.send(wakeup));

@@ -1,4 +1,5 @@
-//! Opens a replica to requests as soon as it answers a readiness probe, before the platform reports it ready.
+//! Opens a replica to requests as soon as it answers a readiness probe, which may be before the platform reports it
+//! ready.
 
 use std::sync::Arc;
 
@@ -8,8 +9,8 @@ use weir_cluster::{Phase, Replica, Revision};
 use super::RevisionQueue;
 use crate::upstream::probe::probe_until_ready;
 
-/// Probes the revision's replicas that were not probed yet, each in a task that ends with its replica, or
-/// notifies `is_ready`.
+/// Starts a probe of each replica of the revision that was not probed yet. The task ends with its replica, or notifies
+/// `is_ready`.
 pub(crate) fn probe_replicas(queue: &Arc<RevisionQueue>, revision: &Revision, is_ready: &Arc<Notify>) {
     for (upstream, _, _) in queue.replicas() {
         let mut replicas = revision.replicas.iter();

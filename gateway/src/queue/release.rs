@@ -1,4 +1,4 @@
-//! Gives credits back, and passes them on to queued requests.
+//! Gives credits back and passes them on to queued requests.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -33,8 +33,8 @@ impl RevisionQueue {
         }
     }
 
-    /// Lends a credit to others while the stream that holds it rests. The revision counts the stream still, so that it
-    /// does not fall asleep under it.
+    /// Lends a credit to other requests while its stream rests. The revision still counts the stream as in flight, so
+    /// that it is not scaled to zero meanwhile.
     pub(super) fn rest(self: &Arc<Self>, id: EndpointId) {
         let mut state = self.state.lock();
         let at = now();
@@ -49,7 +49,7 @@ impl RevisionQueue {
         self.state.lock().dispatcher.resume(id);
     }
 
-    /// Dispatches queued requests each time that an ejected replica is readmitted, until none is ejected.
+    /// Dispatches queued requests each time an ejected replica is readmitted, until no replica is ejected.
     async fn readmit_ejected(self: Arc<Self>) {
         loop {
             let next = {

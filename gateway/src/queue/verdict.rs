@@ -1,47 +1,47 @@
-//! How a request ended: for the counts, and for the replica that had it.
+//! The end of a request, for the statistics and for the health of its replica.
 
 use std::time::Duration;
 
-/// How a request counts once it has ended.
+/// Category under which the end of a request is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It ended without an error of the gateway or the replica.
+    /// The request ended without an error of the gateway or the replica.
     Succeeded,
-    /// It ended with an error of the gateway or the replica.
+    /// The request ended with an error of the gateway or the replica.
     Failed,
-    /// The replica was full and did not work on it.
+    /// The replica was full and did not work on the request.
     Refused,
-    /// It ended by its client's own doing, which is not counted.
+    /// The client ended the request, which is not counted.
     Uncounted,
-    /// It has not ended yet, or its end is counted elsewhere.
+    /// The request has not ended yet, or its end is counted elsewhere.
     Open,
 }
 
-/// What an attempt at a replica says about the replica: whether it is ejected, and for how long.
+/// Result of an attempt at a replica, which decides whether the replica is ejected, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It answered after this time.
+    /// The replica answered after this time.
     Answered(Duration),
-    /// It answered with an error of its own after this time, which may be much less than it works on a request.
+    /// The replica answered with an error after this time, which may be much shorter than the work on a request.
     AnsweredError(Duration),
-    /// Nothing: the client disconnected, or the deadline passed.
+    /// The attempt says nothing about the replica: the client disconnected, or the deadline passed.
     Abandoned,
-    /// The request was not sent, because an earlier attempt failed there.
+    /// The request was not sent, because an earlier attempt failed at the same replica.
     Declined,
-    /// It refused the request without working on it, and the request is sent again.
+    /// The replica refused the request without working on it, and the request is retried.
     Refused,
-    /// It refused the request without working on it, and the refusal is passed on to the client.
+    /// The replica refused the request without working on it, and the refusal is sent to the client.
     Full,
-    /// It refused the request, and any other until it is restarted.
+    /// The replica refused the request, and will refuse any other until it is restarted.
     Stuck,
-    /// It was unreachable, or broke off before it answered.
+    /// The replica was unreachable, or broke off before it answered.
     Failed,
-    /// Its response was invalid, which does not pass in a moment.
+    /// The replica's response was invalid, a fault that is not expected to pass soon.
     InvalidResponse,
 }
 
 impl Outcome {
-    /// Time from the request to its answer; `None` if there was none.
+    /// Returns the time from the request to its answer; `None` if there was none.
     pub(crate) fn service_time(self) -> Option<Duration> {
         match self {
             Self::Answered(took) | Self::AnsweredError(took) => Some(took),

@@ -1,4 +1,4 @@
-//! A queued request, which leaves the queue when it is dropped.
+//! A queued request that leaves the queue when it is dropped.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ impl Waiter {
         Self { queue: Arc::clone(queue), sequence, wakeup }
     }
 
-    /// Waits until it is dequeued; `None` if its deadline passed, or the revision is gone.
+    /// Waits until the request is dequeued; `None` if its deadline passed or the revision is gone.
     pub(super) async fn wakeup(&mut self) -> Option<Wakeup> {
         (&mut self.wakeup).await.ok()
     }
@@ -25,7 +25,7 @@ impl Waiter {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        // A credit granted in this moment is dropped with the receiver, and so given back.
+        // If a credit is granted at this moment, it is dropped with the receiver and thereby given back.
         self.queue.leave(self.sequence);
     }
 }

@@ -1,5 +1,5 @@
-//! The limit of a server that says nothing about itself, from the number of its answers per second. A value; time is
-//! an argument.
+//! The concurrency limit of a server that reports no capacity, measured from its responses per second. A pure value:
+//! the time is an argument.
 //!
 //! ```text
 //!   settled ── all credits were in use for a window ──► trial: twice as many
@@ -8,32 +8,32 @@
 //!                                                            ▼
 //! ```
 //!
-//! Latency does not count. Answers of one server differ in length by a factor of a hundred, and a server that batches
-//! takes longer for more requests and still answers more of them per second.
+//! Latency is ignored. Response times of one server differ by a factor of a hundred, and a server that batches takes
+//! longer for more requests but still answers more of them per second.
 
 #[cfg(test)]
 mod tests;
 
 use std::time::{Duration, Instant};
 
-/// Requests at once before anything is known: batching engines take as many at least, and a server that works on one
-/// request at a time answers no fewer per second for the others that wait in it.
+/// Limit before anything is measured. Batching engines take at least as many requests, and a server that works on one
+/// request at a time has the same throughput with the others waiting inside it.
 const FIRST: u32 = 64;
 
-/// No server known to us serves more requests at once well.
+/// Highest limit: no server known to us benefits from more concurrent requests.
 const MOST: u32 = 1024;
 
-/// Part of what a trial could gain at most, which it has to gain: with twice as many requests at once, a server that has
-/// room answers twice as many per second. Less than a quarter of that may be chance.
+/// Fraction of the largest possible gain that a trial has to reach. With twice as many requests at once, a server with
+/// spare capacity answers twice as many per second. Less than a quarter of that gain may be chance.
 const ENOUGH: f64 = 0.25;
 
-/// Least answers in a window. The mean of fewer is chance.
+/// Least number of answers in a window. The mean of fewer answers varies too much.
 const FEWEST: u32 = 16;
 
 /// Longest pause before another trial, as a power of two, in windows: hours for most servers.
 const LONGEST_PAUSE: u32 = 10;
 
-/// A limit that doubles while that raises the number of answers per second.
+/// A limit that is doubled as long as doubling raises the number of responses per second.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MeasuredLimit {
     limit: u32,
@@ -43,12 +43,12 @@ pub(crate) struct MeasuredLimit {
     failed: u32,
 }
 
-/// Requests of one gateway at a replica.
+/// Requests that one gateway has at a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// Requests that the gateway has there.
+    /// Requests of the gateway that are at the replica.
     pub(crate) in_flight: u32,
-    /// Requests that it may have there: its share of the limit.
+    /// Requests that the gateway may have there: its share of the limit.
     pub(crate) allowed: u32,
     /// Gateways that share the limit.
     pub(crate) gateways: u32,
@@ -57,13 +57,13 @@ pub(crate) struct Usage {
 /// Stage of the search for the limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stage {
-    /// The limit stays for so many more windows before twice as many are tried.
+    /// The limit stays for `pause` more windows before twice as many requests are tried.
     Settled { pause: u32 },
-    /// The limit is twice `before`, with which the server answered `rate` requests per second.
+    /// The limit is twice `before`, at which the server answered `rate` requests per second.
     Trial { before: u32, rate: f64 },
 }
 
-/// Answers since a moment.
+/// Answers since the start of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Window {
     since: Instant,
@@ -75,20 +75,20 @@ impl MeasuredLimit {
         Self { limit: FIRST, stage: Stage::Settled { pause: 0 }, window: None, failed: 0 }
     }
 
-    /// Requests that the server may have at once.
+    /// Returns the number of requests that the server may have at once.
     pub(super) fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// Notes that a request was sent; `usage` includes it. A window begins once all credits are in use.
+    /// Records that a request was sent; `usage` includes it. A window begins once all credits are in use.
     pub(crate) fn sent(&mut self, usage: Usage, now: Instant) {
         if self.window.is_none() && usage.is_full() {
             self.window = Some(Window::new(now));
         }
     }
 
-    /// Notes an answer; `usage` includes its request. Where credits were free, the rate says what clients asked for,
-    /// and not what the server can do; a trial ends all the same.
+    /// Records an answer; `usage` includes its request. If credits were free, the rate shows the demand of the clients
+    /// instead of the server's capacity, so the window is dropped. A trial ends all the same.
     pub(super) fn answered(&mut self, usage: Usage, now: Instant) {
         if matches!(self.stage, Stage::Settled { .. }) && !usage.is_full() {
             self.window = None;
@@ -106,8 +106,8 @@ impl MeasuredLimit {
         }
     }
 
-    /// Notes that the server refused a request because it is full. It says so itself what it takes, so that a trial is
-    /// not repeated for long.
+    /// Records that the server refused a request because it is full. The refusal shows the server's capacity, so the
+    /// next trial comes after the longest pause.
     pub(super) fn refused(&mut self, usage: Usage) {
         let taken = usage.in_flight.saturating_sub(1) * usage.gateways;
         self.limit = taken.clamp(1, self.limit);
@@ -118,14 +118,14 @@ impl MeasuredLimit {
         self.settle();
     }
 
-    /// A window has as many answers as there are requests at once: each was replaced once. It has twice as many once a
-    /// trial has failed, so that chance seldom makes the next one succeed.
+    /// Returns the number of answers in a window. By default each concurrent request is replaced once. After a failed
+    /// trial a window is twice as long, so that the next trial rarely succeeds by chance.
     fn answers_of_a_window(&self, usage: Usage) -> u32 {
         let rounds = if self.failed == 0 { 1 } else { 2 };
         usage.allowed.saturating_mul(rounds).max(FEWEST)
     }
 
-    /// Decides at the end of a window.
+    /// Decides the next stage at the end of a window.
     fn judge(&mut self, rate: f64, usage: Usage) {
         match self.stage {
             Stage::Settled { pause: 0 } => self.try_more(rate),
@@ -152,7 +152,7 @@ impl MeasuredLimit {
         self.stage = if self.limit == before { Stage::Settled { pause: 0 } } else { Stage::Trial { before, rate } };
     }
 
-    /// Keeps the limit for a while, which doubles with each trial that failed.
+    /// Keeps the limit for a pause that doubles with each failed trial.
     fn settle(&mut self) {
         let pause = if self.failed == 0 { 0 } else { 1 << self.failed };
         self.stage = Stage::Settled { pause };
@@ -164,8 +164,9 @@ impl Usage {
         self.in_flight >= self.allowed
     }
 
-    /// Factor by which this gateway's answers per second have to grow in a trial. A gateway that alone sends twice as many
-    /// to a server without room gets more of its answers and the others get fewer, which is no gain.
+    /// Returns the factor by which this gateway's answers per second have to grow in a trial. If one gateway alone
+    /// doubles its requests to a server without spare capacity, it takes answers from the other gateways, which is no
+    /// gain.
     fn least_gain(self) -> f64 {
         let gateways = f64::from(self.gateways);
         let taken_from_others = 2.0 * gateways / (gateways + 1.0);
@@ -178,7 +179,7 @@ impl Window {
         Self { since, answers: 0 }
     }
 
-    /// Answers per second until `now`.
+    /// Returns the answers per second until `now`.
     fn rate(self, now: Instant) -> f64 {
         let time = now.saturating_duration_since(self.since);
         f64::from(self.answers) / time.max(Duration::from_micros(1)).as_secs_f64()

@@ -1,4 +1,4 @@
-//! A replica as a dispatcher sees it: its credits, and its ejection after failures.
+//! A replica as the dispatcher sees it: its credits, and its ejection after failures.
 
 use std::time::{Duration, Instant};
 
@@ -6,39 +6,40 @@ use crate::queue::concurrency::{ConcurrencyLimit, Usage};
 use crate::queue::fixed_hash;
 use crate::queue::verdict::Outcome;
 
-/// Number of an endpoint, never reused.
+/// Number of an endpoint, which is never reused.
 pub(crate) type EndpointId = u64;
 
-/// A replica that may get requests.
+/// A replica that the cluster reports.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct EndpointSpec<R> {
-    /// The replica; a restarted one is a different one.
+    /// The replica. After a restart it compares as a different replica.
     pub(crate) replica: R,
-    /// Its name, which is the same at all gateways.
+    /// Name of the replica, the same at all gateways.
     pub(crate) name: std::sync::Arc<str>,
-    /// Open if it takes requests.
+    /// Open if the replica takes requests.
     pub(crate) state: EndpointState,
-    /// Requests at once that the service configures.
+    /// The service's `containerConcurrency`; `None` if it sets none.
     pub(crate) concurrency: Option<u32>,
 }
 
-/// State of a replica that the platform reports.
+/// State that the platform reports for a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndpointState {
-    /// It takes new requests.
+    /// The replica takes new requests.
     Open,
-    /// It finishes those that it has.
+    /// The replica takes no new requests and finishes those that it has.
     Closed,
 }
 
-/// Ejection after the first failure or a refusal. The platform notices a crashed process within some of these; a
-/// full replica has finished a request by then.
+/// Ejection after the first failure or after a refusal. The platform notices a crashed process within a few times this,
+/// and a full replica has finished a request by then.
 const BASE_EJECTION: Duration = Duration::from_millis(50);
 
-/// Longest ejection: each failure in a row doubles it up to here, so that a replica that recovers is used again soon.
+/// Longest ejection. Each failure in a row doubles the ejection up to this, so that a recovered replica is soon used
+/// again.
 const MAX_EJECTION: Duration = Duration::from_secs(2);
 
-/// `BASE_EJECTION` doubled so often is more than [`MAX_EJECTION`].
+/// Number of doublings after which `BASE_EJECTION` exceeds [`MAX_EJECTION`].
 const MAX_DOUBLINGS: u32 = 6;
 
 #[derive(Debug)]
@@ -48,9 +49,9 @@ pub(super) struct Endpoint<R> {
     pub(super) credits: ConcurrencyLimit,
     pub(super) in_flight: u32,
     pub(super) state: EndpointState,
-    /// Differs from replica to replica, but not from gateway to gateway.
+    /// Hash of the replica's name: differs between replicas, and is the same at all gateways.
     pub(super) offset: u32,
-    /// When it last got a request, as a count of grants.
+    /// Value of the dispatcher's grant counter at the last grant.
     pub(super) granted: u64,
     pub(super) ejected_until: Option<Instant>,
     failures: u32,
@@ -73,10 +74,10 @@ impl<R> Endpoint<R> {
         }
     }
 
-    /// Applies another specification of the same replica. What was measured stays.
+    /// Applies a new specification of the same replica and keeps what was measured.
     pub(super) fn changed(mut self, spec: EndpointSpec<R>) -> Self {
         if (self.state, spec.state) == (EndpointState::Closed, EndpointState::Open) {
-            // The platform has checked it.
+            // The platform has checked that the replica is ready.
             self.readmit();
         }
         self.state = spec.state;
@@ -87,7 +88,7 @@ impl<R> Endpoint<R> {
         self
     }
 
-    /// Ends an attempt, which may eject or readmit the replica. `usage` includes its request.
+    /// Ends an attempt, which may eject or readmit the replica. `usage` includes the attempt's request.
     pub(super) fn settle(&mut self, outcome: Outcome, usage: Usage, now: Instant) {
         match outcome {
             Outcome::Answered(_) => {
@@ -108,8 +109,8 @@ impl<R> Endpoint<R> {
         self.in_flight = self.in_flight.saturating_sub(1);
     }
 
-    /// Ejects a failed replica, longer with each failure in a row. All its requests fail at once when a replica
-    /// dies: that is one failure.
+    /// Ejects a failed replica, longer with each failure in a row. When a replica dies, all its requests fail together;
+    /// they count as one failure.
     fn fail(&mut self, now: Instant) {
         if self.is_available(now) {
             let ejection = BASE_EJECTION * (1 << self.failures.min(MAX_DOUBLINGS));
@@ -118,12 +119,12 @@ impl<R> Endpoint<R> {
         }
     }
 
-    /// Sends the replica no request before `until`.
+    /// Stops sending requests to the replica until `until`.
     fn eject(&mut self, until: Instant) {
         self.ejected_until = Some(until);
     }
 
-    /// Sends it requests again, and forgets its failures.
+    /// Sends requests to the replica again and resets its failures.
     fn readmit(&mut self) {
         (self.failures, self.ejected_until) = (0, None);
     }
@@ -133,7 +134,7 @@ impl<R> Endpoint<R> {
         self.state == EndpointState::Open && !is_ejected
     }
 
-    /// Fraction of its credits in use.
+    /// Returns the fraction of the replica's credits that is in use.
     pub(super) fn load(&self) -> f64 {
         f64::from(self.in_flight) / f64::from(self.credits.limit())
     }

@@ -1,10 +1,11 @@
-//! Credits change hands: whoever is given some leaves them for a while to the gateway that had them.
+//! Moves credits between gateways: a gateway that gains credits does not use them for [`HANDOVER`], because the gateway
+//! that had them may still have requests at the replicas.
 //!
-//! Gateways learn of each other, and of replicas, at different moments, and what one has sent to a replica
-//! stays there until it is answered. So a gateway takes less at once, and more only after [`HANDOVER`].
-//! As long as news reach all gateways within that time, less the time of the longest request under way, no
-//! replica gets more than it takes: at any moment all gateways keep to the shares of one same state. What
-//! takes longer than that, a stream for instance, may meet as many others as its gateway had before.
+//! Gateways learn of each other and of replicas at different moments, and a request stays at its replica until it is
+//! answered. So a gateway that loses credits stops using them at once, and a gateway that gains credits waits. No
+//! replica exceeds its limit as long as each change reaches all gateways, and requests end, within [`HANDOVER`]
+//! together: then at any moment all gateways keep to the shares of one common state. A longer request, for example a
+//! stream, may overlap with as many others as its gateway had credits before.
 
 use std::time::{Duration, Instant};
 
@@ -12,34 +13,34 @@ use smallvec::SmallVec;
 
 use crate::queue::partition::{GatewaySet, Ownership};
 
-/// News reach all gateways within a fraction of a second; the rest is for requests under way, most of
-/// which take less than a second too. Half of the requests wait so long when one gateway becomes two,
-/// so it is not more.
+/// Time for which a gateway does not use gained credits. A change reaches all gateways within a fraction of a second;
+/// the remaining time is for requests in flight, most of which take less than a second too. Half of the requests wait
+/// this long when one gateway becomes two, so the time is not longer.
 pub(crate) const HANDOVER: Duration = Duration::from_secs(2);
 
-/// What a gateway may do, by the gateways and replicas there are.
+/// A gateway's rights to a revision's credits, derived from the gateways and replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Allocation {
     gateways: GatewaySet,
     pub(super) ownership: Ownership,
 }
 
-/// What it could do before, as long as that counts.
+/// Earlier allocations that still restrict this gateway.
 #[derive(Debug, Default)]
 pub(super) struct Handover {
-    /// Since when it has a share at all.
+    /// Time at which the gateway's first share begins; `None` if it has begun.
     starts: Option<Instant>,
-    /// Earlier states, and until when each counts.
+    /// Earlier allocations, each with the time until which it counts.
     previous: SmallVec<[(Allocation, Instant); 1]>,
 }
 
 impl Allocation {
-    /// With replicas that take so many requests at once, all together.
+    /// Creates the allocation for replicas that together take `credits` requests at once.
     pub(super) fn new(gateways: GatewaySet, credits: u32) -> Self {
         Self { gateways, ownership: gateways.ownership(credits) }
     }
 
-    /// Requests at once at a replica that takes `limit`.
+    /// Returns how many requests this gateway may have at a replica whose limit is `limit`.
     pub(super) fn allowed(self, limit: u32, offset: u32) -> u32 {
         match self.ownership {
             Ownership::Sharing => self.gateways.share(limit, offset),
@@ -50,12 +51,12 @@ impl Allocation {
 }
 
 impl Handover {
-    /// It has no share before this time.
+    /// Allows no share before `at`.
     pub(super) fn start(&mut self, at: Option<Instant>) {
         self.starts = at;
     }
 
-    /// One state follows another.
+    /// Records that the allocation changes from `from` to `to`.
     pub(super) fn change(&mut self, from: Allocation, to: Allocation, now: Instant) {
         self.pass(now);
         if from != to {
@@ -64,19 +65,19 @@ impl Handover {
         }
     }
 
-    /// Forgets what does not count any more.
+    /// Drops the restrictions that have ended.
     pub(super) fn pass(&mut self, now: Instant) {
         self.starts = self.starts.filter(|at| *at > now);
         self.previous.retain(|(_, until)| *until > now);
     }
 
-    /// When more may be used next.
+    /// Returns the next time at which a restriction ends.
     pub(super) fn next_end(&self) -> Option<Instant> {
         let ends = self.previous.iter().map(|(_, until)| *until);
         ends.chain(self.starts).min()
     }
 
-    /// Requests at once at a replica that takes `limit`, by all that counts still.
+    /// Returns how many requests this gateway may have at a replica whose limit is `limit`, by the earlier allocations.
     pub(super) fn allowed(&self, limit: u32, offset: u32) -> u32 {
         if self.starts.is_some() {
             return 0;

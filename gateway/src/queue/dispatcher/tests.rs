@@ -51,7 +51,7 @@ fn gone(dequeued: DequeuedList<u32, u64>) -> Vec<(u64, u32)> {
 }
 
 #[test]
-fn requests_go_where_least_is_done_and_wait_in_order() {
+fn requests_go_to_the_least_loaded_replica_and_wait_in_order() {
     let now = start();
     let mut dispatcher = dispatcher(vec![spec(1, 1), spec(2, 2)], now);
     let mut replicas: Vec<u32> =
@@ -67,7 +67,7 @@ fn requests_go_where_least_is_done_and_wait_in_order() {
 }
 
 #[test]
-fn at_zero_all_wait_and_go_in_order_once_a_replica_is_there() {
+fn requests_at_zero_wait_and_go_to_the_first_replica_in_order() {
     let now = start();
     let mut dispatcher: TestDispatcher = Dispatcher::new(LIMIT);
     for waiter in 0..3 {
@@ -95,7 +95,7 @@ fn a_full_queue_refuses_by_count_and_by_bytes() {
 }
 
 #[test]
-fn who_lost_its_replica_comes_before_those_who_came_later() {
+fn a_request_that_lost_its_replica_precedes_later_requests() {
     let now = start();
     let mut dispatcher = dispatcher(vec![spec(1, 1)], now);
     let first = granted(dispatcher.enter(request(1), now, || 0));
@@ -110,7 +110,7 @@ fn who_lost_its_replica_comes_before_those_who_came_later() {
 }
 
 #[test]
-fn a_replica_that_fails_rests_longer_each_time() {
+fn each_failure_ejects_a_replica_for_longer() {
     let now = start();
     let mut dispatcher = dispatcher(vec![spec(1, 2), spec(2, 1)], now);
     let mut at = now;
@@ -136,7 +136,7 @@ fn a_replica_that_fails_rests_longer_each_time() {
 }
 
 #[test]
-fn a_replica_that_answers_garbage_rests_for_long_at_once() {
+fn an_invalid_response_ejects_a_replica_for_the_longest_time() {
     let now = start();
     let mut dispatcher = dispatcher(vec![spec(1, 1), spec(2, 1)], now);
     let first = granted(dispatcher.enter(request(1), now, || 0));
@@ -148,11 +148,11 @@ fn a_replica_that_answers_garbage_rests_for_long_at_once() {
 }
 
 #[test]
-fn dead_work_is_never_sent() {
+fn an_expired_request_is_never_dispatched() {
     let now = start();
     let mut dispatcher: TestDispatcher = Dispatcher::new(LIMIT);
-    let hasty = DispatchRequest { deadline: Some(now + Duration::from_secs(1)), ..request(1) };
-    dispatcher.enter(hasty, now, || 0);
+    let expiring = DispatchRequest { deadline: Some(now + Duration::from_secs(1)), ..request(1) };
+    dispatcher.enter(expiring, now, || 0);
     dispatcher.enter(request(1), now, || 1);
     let late = now + Duration::from_secs(2);
     let (_, dequeued) = dispatcher.update(LIMIT, GatewaySet::ALONE, vec![spec(1, 1)], late);
@@ -189,7 +189,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..200)
 }
 
-/// A dispatcher, and a model of what it must do.
+/// A dispatcher, and a model of its expected behaviour.
 struct World {
     dispatcher: TestDispatcher,
     now: Instant,
@@ -240,14 +240,14 @@ impl World {
         }
     }
 
-    /// Each request is known by the sequence number that it will get.
+    /// Enters a request. Each waiter is identified by the sequence number that its request will get.
     fn enter(&mut self, bytes: usize, deadline: Option<u64>) {
         let request =
             DispatchRequest { deadline: deadline.map(|ms| self.now + Duration::from_millis(ms)), ..request(bytes) };
         let waiter = self.next;
         match self.dispatcher.enter(request, self.now, || waiter) {
             Admission::Granted(granted) => {
-                assert!(self.waiting.is_empty(), "it overtook those who wait");
+                assert!(self.waiting.is_empty(), "a request overtook queued requests");
                 self.next = granted.sequence + 1;
                 self.held.push(granted);
             }
@@ -285,7 +285,7 @@ impl World {
             let held = self.held.iter().filter(|held| held.id == endpoint.id).count();
             assert_eq!(held, endpoint.in_flight as usize, "credits got lost");
             let is_free = endpoint.is_available(self.now) && endpoint.in_flight < endpoint.credits.limit();
-            assert!(!is_free || self.waiting.is_empty(), "it waits while a replica is free");
+            assert!(!is_free || self.waiting.is_empty(), "a request waits while a replica is free");
         }
         assert!(ids.iter().collect::<BTreeSet<_>>().len() == ids.len());
     }
@@ -293,7 +293,7 @@ impl World {
 
 proptest! {
     #[test]
-    fn nothing_is_lost_or_overtaken_and_no_replica_has_too_much(steps in steps()) {
+    fn no_request_is_lost_or_overtaken_and_no_replica_exceeds_its_limit(steps in steps()) {
         let mut world = World {
             dispatcher: Dispatcher::new(LIMIT),
             now: start(),

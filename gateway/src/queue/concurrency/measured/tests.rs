@@ -1,4 +1,4 @@
-//! A server and its clients in simulated time.
+//! Tests with a simulated server and simulated clients. Time is simulated too.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -7,15 +7,15 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Lengths of requests, in microseconds.
+/// Distribution of the service times of requests.
 #[derive(Clone, Copy, Debug)]
 enum Lengths {
     Constant(u64),
-    /// Log-normal with a mean of one second, like answers of chats.
+    /// Log-normal with a mean of one second, as in chat completions.
     LogNormal,
-    /// One of ten is fifty times as long as the others.
+    /// One request in ten takes fifty times as long as the others.
     Bimodal,
-    /// Every tenth is a GET of a millisecond, the others take two seconds.
+    /// One request in ten is a GET of one millisecond; the others take two seconds.
     FastGets,
 }
 
@@ -24,7 +24,7 @@ impl Lengths {
         match self {
             Self::Constant(us) => us,
             Self::LogNormal => {
-                // The sum of twelve numbers below one has a deviation of one.
+                // The sum of twelve uniform numbers has a standard deviation of one.
                 let normal = (0..12).map(|_| random.f64()).sum::<f64>() - 6.0;
                 (1e6 * (0.8 * normal - 0.32).exp()) as u64
             }
@@ -35,7 +35,7 @@ impl Lengths {
         }
     }
 
-    /// The mean, in seconds.
+    /// Returns the mean in seconds.
     fn mean(self) -> f64 {
         match self {
             Self::Constant(us) => us as f64 / 1e6,
@@ -56,12 +56,12 @@ fn lengths() -> impl Strategy<Value = Lengths> {
     ])
 }
 
-/// A server that works on `width` requests at once, the others waiting inside it, and clients that each send the next
-/// request once theirs is answered.
+/// A server that works on `width` requests at once and queues the others, and clients that each send the next request
+/// once the previous one is answered.
 struct Simulation {
     limit: MeasuredLimit,
     width: usize,
-    /// Requests that the server takes, as far as it refuses more.
+    /// Requests that the server has at once before it refuses more.
     capacity: u32,
     lengths: Lengths,
     random: fastrand::Rng,
@@ -123,7 +123,7 @@ impl Simulation {
         }
     }
 
-    /// Runs until so many more answers, and returns how many there were per second.
+    /// Runs for this many more answers, and returns the answers per second.
     fn run(&mut self, answers: u32) -> f64 {
         let begun = self.now_us;
         for _ in 0..answers {
@@ -142,7 +142,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn an_engine_is_used_whatever_the_lengths_of_its_requests(lengths in lengths(), seed: u64) {
+    fn an_engine_is_fully_used_for_every_distribution_of_service_times(lengths in lengths(), seed: u64) {
         let mut simulation = Simulation::new(200, 256, lengths, seed);
         simulation.run(20_000);
         let rate = simulation.run(10_000);
@@ -152,7 +152,7 @@ proptest! {
 
     #[test]
     fn a_server_of_one_worker_keeps_most_requests_in_the_gateway(lengths in lengths(), seed: u64) {
-        // Chance makes some trials succeed where lengths differ fifty-fold.
+        // With service times that differ fifty-fold, some trials succeed by chance.
         prop_assume!(!matches!(lengths, Lengths::Bimodal));
         let mut simulation = Simulation::new(2000, 1, lengths, seed);
         simulation.run(20_000);
@@ -161,7 +161,7 @@ proptest! {
     }
 
     #[test]
-    fn a_server_that_refuses_is_sent_what_it_takes(lengths in lengths(), capacity in 1_u32..500, seed: u64) {
+    fn a_server_that_refuses_requests_gets_as_many_as_it_takes(lengths in lengths(), capacity in 1_u32..500, seed: u64) {
         let mut simulation = Simulation::new(600, 1000, lengths, seed);
         simulation.capacity = capacity;
         simulation.run(5000);
@@ -184,7 +184,7 @@ proptest! {
     }
 
     #[test]
-    fn there_is_always_a_credit_and_never_too_many(
+    fn the_limit_stays_between_one_and_the_highest_limit(
         events in proptest::collection::vec((0_u64..10_000_000, 1_u32..2000, 1_u32..2000, 1_u32..9, any::<bool>()), 0..300),
     ) {
         let simulation = Simulation::new(0, 1, Lengths::LogNormal, 1);
@@ -212,7 +212,7 @@ fn a_gateway_that_takes_answers_from_others_gains_nothing() {
         let usage = Usage { in_flight: 1, allowed: 1, gateways };
         usage.least_gain()
     };
-    // One of two that alone sends twice as many has two thirds of the answers, up from a half.
+    // If one of two gateways doubles its requests, its fraction of the answers rises from a half to two thirds.
     assert!(gain(1) == 1.25 && gain(2) > 4.0 / 3.0 && gain(2) < 2.0);
     assert!(gain(8) > 16.0 / 9.0 && gain(8) < 2.0);
 }

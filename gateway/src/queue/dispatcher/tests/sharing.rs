@@ -1,4 +1,4 @@
-//! Several gateways in front of the same replicas.
+//! Tests of several gateways in front of the same replicas.
 
 use super::*;
 use crate::queue::partition::Membership;
@@ -21,14 +21,14 @@ fn credits_are_those_of_open_replicas_and_add_up_over_gateways() {
     let shared = credits(&["a", "b"], 5);
     assert_eq!(shared.iter().sum::<u32>(), 10);
     assert!(shared.iter().all(|share| *share >= 4), "{shared:?}");
-    // Too few to share: one has all.
+    // With too few credits to share, one gateway has them all.
     let mut owned = credits(&["a", "b"], 1);
     owned.sort_unstable();
     assert_eq!(owned, [0, 2]);
 }
 
 #[test]
-fn of_two_gateways_one_has_the_only_credit() {
+fn exactly_one_of_two_gateways_has_the_only_credit() {
     let now = start();
     let names = ["a", "b"];
     let gateways = |me| GatewaySet::new(names.iter().copied(), me, "r");
@@ -59,7 +59,7 @@ fn a_gateway_that_is_not_among_those_that_are_up_hands_over() {
 }
 
 #[test]
-fn what_a_gateway_is_given_it_uses_later_and_what_is_taken_it_leaves_at_once() {
+fn gained_credits_are_used_later_and_lost_credits_are_given_up_at_once() {
     let now = start();
     let gateways = |names: &[&'static str]| GatewaySet::new(names.iter().copied(), "a", "r");
     let mut dispatcher = TestDispatcher::new(LIMIT);
@@ -90,17 +90,17 @@ fn the_first_replica_is_shared_at_once_where_it_takes_enough() {
         dispatcher.next_handover()
     };
     assert_eq!(shared(4, 1), None);
-    // Others may have met one replica alone, and its only credit had an owner.
+    // Another gateway may have seen one replica alone, whose only credit had an owner.
     assert_eq!(shared(1, 4), Some(now + HANDOVER + HANDOVER));
 }
 
-/// A gateway in a world where news take time.
+/// A gateway that learns of changes with a delay.
 struct Peer {
     name: &'static str,
     dispatcher: TestDispatcher,
     membership: Membership,
     starts: Option<Instant>,
-    /// When it hears of which state.
+    /// Changes that the gateway learns of: the time in milliseconds, and the index of the state.
     news: Vec<(u64, usize)>,
 }
 
@@ -109,10 +109,10 @@ type State = (Vec<&'static str>, Vec<u32>);
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// News take less than this, in milliseconds ...
+/// Longest delay of a change, in milliseconds.
 const NEWS_MS: u64 = 800;
 
-/// ... and requests no longer than this: together less than a handover.
+/// Longest duration of a request, in milliseconds. Together with [`NEWS_MS`] it is shorter than [`HANDOVER`].
 const REQUEST_MS: u64 = 1000;
 
 impl Peer {
@@ -126,7 +126,7 @@ impl Peer {
         }
     }
 
-    fn hear(&mut self, state: &State, limit: u32, now: Instant) -> DequeuedList<u32, u64> {
+    fn learn(&mut self, state: &State, limit: u32, now: Instant) -> DequeuedList<u32, u64> {
         let (names, replicas) = state;
         let membership = Membership::of(names.iter().copied(), self.name);
         if membership.joins(self.membership) {
@@ -141,7 +141,7 @@ impl Peer {
     }
 }
 
-/// Gateways and replicas come and go; no replica comes back.
+/// States in which gateways and replicas come and go. A removed replica does not come back.
 fn states() -> impl Strategy<Value = Vec<State>> {
     let names = proptest::sample::subsequence(NAMES.to_vec(), 1..=3);
     proptest::collection::vec((names, 1_usize..5), 1..5).prop_map(|states| {
@@ -159,9 +159,9 @@ fn states() -> impl Strategy<Value = Vec<State>> {
 }
 
 proptest! {
-    /// However late and in whatever order gateways learn of a change, within the time of a handover.
+    /// Changes reach the gateways with any delays below a hand-over, and each gateway at its own times.
     #[test]
-    fn no_replica_gets_too_much_while_gateways_and_replicas_change(
+    fn no_replica_exceeds_its_limit_while_gateways_and_replicas_change(
         states in states(),
         limit in 1_u32..4,
         gap in 100_u64..3000,
@@ -173,7 +173,7 @@ proptest! {
         let mut peers = NAMES.map(|name| {
             let mut last = 0;
             let news = (0..states.len()).map(|state| {
-                // In order, as a watch tells it.
+                // A watch delivers changes in order.
                 last = (state as u64 * gap + delays.next().unwrap()).max(last);
                 (last, state)
             });
@@ -189,7 +189,7 @@ proptest! {
                 let mut dequeued = peer.dispatcher.serve(now);
                 while peer.news.first().is_some_and(|(at, _)| *at <= ms) {
                     let (_, state) = peer.news.remove(0);
-                    dequeued.extend(peer.hear(&states[state], limit, now));
+                    dequeued.extend(peer.learn(&states[state], limit, now));
                 }
                 for (_, granted, _) in done.iter().filter(|(by, _, _)| *by == index) {
                     let outcome = Outcome::Answered(Duration::from_millis(1));
@@ -215,7 +215,7 @@ proptest! {
                 prop_assert!(there.count() <= limit as usize, "replica {replica} at {ms} ms");
             }
         }
-        // In the end every gateway that is up uses its share, and all of them together all there is.
+        // In the end every gateway that is up uses its share, and together they use all credits.
         let (names, replicas) = states.last().unwrap();
         let credits = peers.iter().filter(|peer| names.contains(&peer.name));
         let credits: u32 = credits.map(|peer| peer.dispatcher.credits()).sum();
