@@ -1,4 +1,4 @@
-//! Sends a request to a replica, or to the gateway that owns its queue, until one answers; relays the response.
+//! Sends a request to a replica, or to the gateway that owns its queue, with retries, and relays the response.
 //!
 //! ```text
 //!   forward ─► admit (queue) ─┬─► attempt: replica ─┬─► relay the response
@@ -6,7 +6,7 @@
 //!      └── RetryState: may it be retried? ◄─────────┘ failure
 //! ```
 //!
-//! `ready` and `service_health` answer calls that ask if a service is ready, which take no credit and wake nothing.
+//! `ready` and `service_health` answer health calls, which take no credit and wake no revision.
 
 mod attempt;
 mod lost;
@@ -37,7 +37,8 @@ pub(crate) use read_ahead::read_ahead;
 pub(crate) use request::ProxyRequest;
 use retry::{Failure, RetryState};
 
-/// Sends a request until a replica answers or no retry is left, and returns the response. Counts a failure.
+/// Sends a request until a replica answers or no retry is left, and returns the response. A failure is logged and
+/// counted.
 pub(crate) async fn forward(
     context: &Context,
     request: &ProxyRequest,
@@ -54,14 +55,14 @@ pub(crate) async fn forward(
     })
 }
 
-/// Logs a request that ended with this error, if its verdict is that it failed.
+/// Logs a request that ended with this error, if it counts as failed.
 pub(crate) fn log_failed(queue: &RevisionQueue, error: &GatewayError, verdict: Verdict) {
     if verdict == Verdict::Failed {
         queue.log_failure(error.code().label(), error);
     }
 }
 
-/// Logs an attempt that failed, whether or not it is retried.
+/// Logs an attempt that failed, whether or not the request is retried.
 fn log_attempt(queue: &RevisionQueue, failure: &Failure) {
     match failure {
         Failure::Refused | Failure::Unserved => {}
@@ -77,22 +78,24 @@ fn log_attempt(queue: &RevisionQueue, failure: &Failure) {
     }
 }
 
-/// How a request counts whose deadline passed: not at all if it had not come whole by then.
+/// Returns the verdict on a request whose deadline passed. A request whose body had not arrived completely by then is
+/// not counted.
 fn missed(request: &ProxyRequest, buffered: &BufferedBody) -> Verdict {
     let upload = buffered.upload();
     match request.protocol {
         Protocol::Http if upload.is_some_and(|upload| upload.is_unread()) => Verdict::Uncounted,
-        // A stream of gRPC need not end before it is answered.
+        // A gRPC stream does not have to end before it is answered.
         Protocol::Http | Protocol::Grpc => request.missed,
     }
 }
 
-/// The verdict on a request that ended with this error, and counts as `missed` if its deadline passed.
+/// Returns the verdict on a request that ended with this error; `missed` is the verdict if its deadline passed.
 pub(crate) fn verdict(error: &GatewayError, missed: Verdict) -> Verdict {
     if let GatewayError::LateInQueue { .. } | GatewayError::LateAtReplica { .. } = error {
         return missed;
     }
-    // These count as refused, or at the gateway that owns the queue, or are the client's doing.
+    // A full queue is counted as a refusal already, the gateway that owns the queue counts the other request, and a
+    // broken body is the client's fault.
     let is_counted_elsewhere =
         matches!(error, GatewayError::QueueFull { .. } | GatewayError::NotOwner(_) | GatewayError::Body(_));
     if is_counted_elsewhere { Verdict::Open } else { Verdict::Failed }

@@ -1,4 +1,4 @@
-//! One attempt: sends a request to one replica or gateway.
+//! One attempt: sends a request to one replica or one gateway.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -28,12 +28,13 @@ use crate::upstream::{
     Freshness, RequestBody, ResponseBody, Upstream, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
 
-/// Wait before a request is sent to a gateway again: gateways learn of each other at different moments, and until then
-/// disagree on who owns a queue.
+/// Wait before a request is sent to a gateway again. Gateways learn of each other at different moments, and until then
+/// they disagree on which of them owns a queue.
 const DISAGREEMENT: Duration = Duration::from_millis(20);
 
-/// A connection that its peer had closed already fails with the first round trip, and this allows for one that is sent
-/// again. One that fails later had a peer that may have worked on the request, or whose node is gone.
+/// Longest time for which a failed connection counts as stale. A connection that the replica had closed before fails
+/// within one round trip, and this leaves time for a retransmission. After a later failure the replica may have worked
+/// on the request, or its node is gone.
 const STALE_WITHIN: Duration = Duration::from_secs(1);
 
 static NOT_FOR_CLIENTS: [HeaderName; 2] = [headers::REFUSED, headers::UNSERVED];
@@ -41,14 +42,14 @@ static NOT_FOR_CLIENTS: [HeaderName; 2] = [headers::REFUSED, headers::UNSERVED];
 /// Result of one attempt.
 pub(super) enum Attempt {
     Answered(Response<DownstreamBody>),
-    /// It may be retried, if [`RetryState`](super::retry::RetryState) allows it.
+    /// The attempt failed and may be retried, if [`RetryState`](super::retry::RetryState) allows it.
     Failed(Failure),
-    /// It must not be retried.
+    /// The request must not be retried.
     Over(GatewayError),
 }
 
-/// Sends a request to the replica of `credit`. A refusal is a failure if it may be
-/// retried, else the response.
+/// Sends a request to the replica of `credit`. A refusal is a failure if it may be retried; otherwise it is the
+/// response.
 pub(super) async fn try_replica(
     context: &Context,
     request: &ProxyRequest,
@@ -57,7 +58,7 @@ pub(super) async fn try_replica(
     terms: AttemptTerms,
 ) -> Attempt {
     let upstream = Arc::clone(&credit.upstream);
-    // Boxed: most requests are here as a whole, and their futures have no room for it.
+    // Boxed, because most requests are buffered whole and their futures should not reserve space for it.
     let upload = buffered.upload();
     let mut lending = upload.map(|upload| Box::pin(lend_while_slow(&mut credit, upload)));
     let sending = exchange(request.protocol, buffered, &upstream, |body| request.to_replica(body));
@@ -69,7 +70,7 @@ pub(super) async fn try_replica(
         () = until(request.deadline) => None,
     };
     drop(lending);
-    // The replica is at work on its answer, or the attempt is over.
+    // The replica is working on its answer, or the attempt is over, so the credit is in use again.
     credit.resume();
     let Some(reply) = reply else {
         let since = credit.since;
@@ -94,14 +95,14 @@ pub(super) async fn try_replica(
             let held = now().saturating_duration_since(credit.since);
             credit.settle(Outcome::Failed, Verdict::Open);
             let wait = ReportWait { longest: terms.report_timeout, deadline: request.deadline };
-            // Boxed, so that the future of an answered request has no room for it.
+            // Boxed, so that the future of an answered request reserves no space for it.
             let lost = LostAttempt::at_replica(&upstream, request.protocol, error, held, wait);
             Attempt::Failed(Failure::Lost(Box::pin(lost).await))
         }
     }
 }
 
-/// Drives the lending of a credit, if there is any.
+/// Runs the lending of a credit; pending forever without one.
 async fn lent(lending: &mut Option<Pin<Box<impl Future<Output = Infallible>>>>) -> Infallible {
     match lending {
         Some(lending) => lending.await,
@@ -109,7 +110,7 @@ async fn lent(lending: &mut Option<Pin<Box<impl Future<Output = Infallible>>>>) 
     }
 }
 
-/// Sends a request to the gateway of index `owner`, which owns the revision's queue.
+/// Sends a request to the gateway with index `owner`, which owns the revision's queue.
 pub(super) async fn try_gateway(
     context: &Context,
     request: &ProxyRequest,
@@ -145,7 +146,7 @@ pub(super) async fn try_gateway(
         Err(error) if error.kind == UpstreamErrorKind::RequestBodyFailed => upload_failed(),
         Err(error) => {
             tokio::time::sleep(DISAGREEMENT).await;
-            // The replica behind it may have been lost as well, and is that gateway's to judge.
+            // The replica behind that gateway may be lost as well, but only that gateway judges it.
             Attempt::Failed(Failure::Lost(LostAttempt {
                 name: Arc::clone(&peer.name),
                 error,
@@ -167,8 +168,8 @@ fn invalid_response(credit: Credit, because: String) -> Attempt {
     Attempt::Failed(Failure::InvalidResponse(invalid))
 }
 
-/// Sends over a pooled connection, and once more over a new one if that was stale; a body that can be sent only once
-/// goes over a connection of its own.
+/// Sends over a pooled connection, and once more over a new one if the pooled one was stale. A body that can be sent
+/// only once goes over a connection of its own.
 pub(super) async fn exchange<'a>(
     protocol: Protocol,
     buffered: &mut BufferedBody,
@@ -179,27 +180,28 @@ pub(super) async fn exchange<'a>(
     let begun = now();
     let sent = upstream.send(protocol, freshness, || request(buffered.take_request_body()));
     match (sent.await, freshness) {
-        // Not the replica's fault.
+        // The client's upload failed, which is not the replica's fault.
         (Err(error), _) if buffered.has_upload_failed() => {
             Err(UpstreamError { kind: UpstreamErrorKind::RequestBodyFailed, ..error })
         }
         (Err(error), Freshness::Any) if was_stale(&error, begun) => {
             let again = || request(buffered.take_request_body());
             let sent = Box::pin(upstream.send(protocol, Freshness::New, again)).await;
-            sent.map_err(perhaps_seen)
+            sent.map_err(unreachable_as_broken)
         }
         (sent, Freshness::Any | Freshness::New | Freshness::Own) => sent,
     }
 }
 
-/// True if the connection was closed before the request came, which was sent at `begun`.
+/// True if the replica had closed the connection before it got the request, which was sent at `begun`.
 fn was_stale(error: &UpstreamError, begun: Instant) -> bool {
     error.kind == UpstreamErrorKind::StaleConnection && now().saturating_duration_since(begun) < STALE_WITHIN
 }
 
-/// The error of a second attempt. A replica that listens no more may have ended by the first: then it is lost, and not one
-/// that never saw the request, or a request that ends replicas would be sent to all of them.
-fn perhaps_seen(error: UpstreamError) -> UpstreamError {
+/// Returns the error of a second attempt. If the replica no longer accepts connections, the first attempt may have
+/// ended it: then the replica counts as lost, not as unreachable. Otherwise a request that crashes replicas would be
+/// sent to all of them.
+fn unreachable_as_broken(error: UpstreamError) -> UpstreamError {
     match error.kind {
         UpstreamErrorKind::ConnectFailed => UpstreamError { kind: UpstreamErrorKind::Broken, ..error },
         UpstreamErrorKind::StaleConnection
@@ -209,7 +211,7 @@ fn perhaps_seen(error: UpstreamError) -> UpstreamError {
     }
 }
 
-/// The response to relay to the client.
+/// Returns the response to relay to the client.
 fn relayed(
     request: &ProxyRequest,
     credit: Credit,

@@ -1,4 +1,4 @@
-//! Attempts that a replica did not answer, and what became of the replica.
+//! Attempts that a replica did not answer, and the state of the replica afterwards.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,37 +7,38 @@ use crate::clock::now;
 use crate::protocol::Protocol;
 use crate::upstream::{Upstream, UpstreamError, UpstreamErrorKind};
 
-/// Longest wait for the platform's report of how a program ended. A local platform has it within some milliseconds, a
-/// kubelet mostly within a second or two, and the request waits meanwhile.
+/// Longest wait for the platform's report of how a program ended. A local platform reports it within a few
+/// milliseconds, a kubelet mostly within a second or two. The request waits meanwhile.
 pub(super) const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The same after a second program ended around the same request, which is likelier the cause then.
+/// Longest wait for that report after a second replica ended around the same request, which is then more likely the
+/// cause.
 pub(super) const LATER_REPORT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// An attempt that the replica or gateway of this name did not answer.
+/// An attempt that the replica or gateway with this name did not answer.
 pub(super) struct LostAttempt {
     pub(super) name: Arc<str>,
     pub(super) error: UpstreamError,
-    /// Time for which it had the request.
+    /// Time for which the replica had the request.
     pub(super) held: Duration,
     pub(super) status: ReplicaStatus,
 }
 
-/// State of a replica that broke off.
+/// State of a replica that broke off a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ReplicaStatus {
-    /// It runs, as far as is known: it lost the connection only.
+    /// The program runs, as far as is known, and only the connection was lost.
     Runs,
     /// The program ended, and the platform has not reported how.
     Unreported,
     /// The program was ended from outside.
     Ended,
-    /// The program ended, and one of its requests may be the cause; with the platform's sentence.
+    /// The program ended, perhaps because of one of its requests; with the platform's message.
     Failed(Arc<str>),
 }
 
 impl LostAttempt {
-    /// That of a replica, once it is known what became of it.
+    /// Creates the lost attempt of a replica, after waiting for the platform's report if the program ended.
     pub(super) async fn at_replica(
         upstream: &Upstream,
         protocol: Protocol,
@@ -60,7 +61,7 @@ async fn status(upstream: &Upstream, protocol: Protocol, wait: ReportWait) -> Re
     if !is_gone && !upstream.refuses_connections(protocol).await {
         return ReplicaStatus::Runs;
     }
-    // Without a report in time its end is not known.
+    // Without a report in time the status is `Unreported`.
     let _ = tokio::time::timeout(wait.time(now()), upstream.lost.cancelled()).await;
     match upstream.end() {
         Some(end) if end.may_be_of_a_request() => ReplicaStatus::Failed(Arc::clone(&end.message)),
@@ -69,11 +70,12 @@ async fn status(upstream: &Upstream, protocol: Protocol, wait: ReportWait) -> Re
     }
 }
 
-/// Bounds of the wait for a report.
+/// Limits of the wait for a report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReportWait {
     pub(super) longest: Duration,
-    /// Deadline of the request, which is sent again while there is time left.
+    /// Deadline of the request. At most half of the time left is spent on the wait, so that the request can still be
+    /// retried.
     pub(super) deadline: Option<Instant>,
 }
 

@@ -17,15 +17,15 @@ use crate::protocol::Protocol;
 use crate::queue::Verdict;
 use crate::router::mirror::{MirrorOutcome, MirrorPermit, MirrorTarget};
 
-/// Longest time of a copy, a cold start included: common clients give up at 60 s, so no user would see a later
+/// Longest time of a copy, including a cold start. Common clients give up after 60 s, so no user would see a later
 /// response.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Most bytes of a response that are read. No common response is larger, and one that never ends should not occupy
-/// its replica until the deadline.
+/// Most bytes of a response that are read. No common response is larger, and an endless one should not occupy its
+/// replica until the deadline.
 const MAX_READ: usize = 64 << 20;
 
-/// Sends a copy of a request whose body is buffered, in a task of its own.
+/// Sends a copy of a buffered request in a task of its own.
 pub(crate) fn send(context: &Arc<Context>, target: MirrorTarget, request: &ProxyRequest, buffered: &BufferedBody) {
     let MirrorTarget { queue, counts } = target;
     if !buffered.is_whole() {
@@ -56,7 +56,7 @@ async fn send_copy(
     outcome
 }
 
-/// Reads a response to its end, for its outcome. Its deadline is that of its request.
+/// Reads a response to its end and returns its outcome. The deadline of the copy limits the time.
 async fn read(protocol: Protocol, response: Response<DownstreamBody>) -> MirrorOutcome {
     let mut verdict = codec::verdict(protocol, &response);
     let mut body = response.into_body();
@@ -77,11 +77,11 @@ async fn read(protocol: Protocol, response: Response<DownstreamBody>) -> MirrorO
     counted(verdict)
 }
 
-/// The outcome of a copy that ended with this verdict.
+/// Returns the outcome of a copy that ended with this verdict.
 fn counted(verdict: Verdict) -> MirrorOutcome {
     match verdict {
         Verdict::Succeeded => MirrorOutcome::Answered,
-        // As if no mirror permit were left.
+        // Counted like a copy for which no permit was left.
         Verdict::Refused | Verdict::Uncounted => MirrorOutcome::Dropped,
         // A gRPC response without a status is an error.
         Verdict::Failed | Verdict::Open => MirrorOutcome::Failed,

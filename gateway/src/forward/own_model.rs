@@ -1,5 +1,5 @@
-//! Inferences of the model that a service is named after. Every revision of the service must have it, so that "not
-//! found" is the revision's failure; of another model, version or path it is the caller's mistake.
+//! Recognizes inferences of the model after which a service is named. Every revision of the service must have that
+//! model, so "not found" is the revision's failure. For another model, version or path it is the caller's mistake.
 
 use bytes::Buf;
 use http::Response;
@@ -14,12 +14,12 @@ use crate::protocol::Protocol;
 use crate::queue::Verdict;
 use crate::router::model_of_path;
 
-/// The verdict on a replica's response, as far as its head determines it.
+/// Returns the verdict on a replica's response, as far as the response head determines it.
 pub(super) fn verdict(request: &ProxyRequest, buffered: &BufferedBody, response: &Response<impl Sized>) -> Verdict {
     let verdict = codec::verdict(request.protocol, response);
     match codec::code(request.protocol, response) {
         Some(Code::NotFound) if infers_own_model(request, buffered) => Verdict::Failed,
-        // The replica has the request's deadline, too, and may be the first to see it pass.
+        // The replica knows the request's deadline too, and may be the first to see it pass.
         Some(Code::DeadlineExceeded) if verdict == Verdict::Failed => request.missed,
         Some(_) | None => verdict,
     }
@@ -33,8 +33,8 @@ fn infers_own_model(request: &ProxyRequest, buffered: &BufferedBody) -> bool {
     }
 }
 
-/// True if a call's first message is for this model, and for no particular version. Of a compressed one, what it begins
-/// with decides.
+/// True if the first message of a call asks for this model without a version. In a compressed message only its first
+/// bytes are read.
 fn asks_for(model: &str, request: &ProxyRequest, buffered: &BufferedBody) -> bool {
     if let Some(message) = grpc::plain_message(ChunkReader::new(&buffered.chunks)) {
         return names_only(model, message);
@@ -45,7 +45,7 @@ fn asks_for(model: &str, request: &ProxyRequest, buffered: &BufferedBody) -> boo
     names_only(model, &*message)
 }
 
-/// True for an inference of no particular version.
+/// True for the path of an inference without a version.
 fn is_inference(path: &str) -> bool {
     let v2 = path.strip_prefix("/v2/models/");
     let v2 = v2.and_then(|rest| rest.split_once('/'));
@@ -56,7 +56,7 @@ fn is_inference(path: &str) -> bool {
     }
 }
 
-/// True if a `ModelInfer` message has this model's name, and asks for no particular version.
+/// True if a `ModelInfer` message names this model and no version.
 fn names_only(model: &str, message: impl Buf + Clone) -> bool {
     let field = NameField::of("ModelInfer");
     let name = field.and_then(|field| find_model_name(field, message.clone()));
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inferences_of_no_particular_version_are_told_from_other_paths() {
+    fn only_inferences_without_a_version_are_recognized() {
         for path in [
             "/v2/models/digits/infer",
             "/v2/models/digits/generate",
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_with_a_version_is_the_callers_choice() {
+    fn a_message_with_a_version_does_not_count_as_the_own_model() {
         let message = |name: &str, version: &str| {
             ModelInferRequest {
                 model_name: name.to_owned(),
@@ -109,9 +109,9 @@ mod tests {
         assert!(!names_only("digits", &b"\xff"[..]));
     }
 
-    /// What a server finds, wherever it is: it takes the last of a field that comes twice.
+    /// Searches the whole message, because a server takes the last value of a repeated field.
     #[test]
-    fn a_version_behind_the_tensors_is_the_callers_choice_too() {
+    fn a_version_or_name_behind_the_tensors_counts_too() {
         let part = |name: &str, version: &str, raw: usize| {
             let message = ModelInferRequest {
                 model_name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! Reads a short response before its client does: a client that does not read then holds some memory, and not a replica's
+//! Reads a short response before the client does, so that a slow client occupies some memory but not a replica's
 //! credit.
 
 use std::collections::VecDeque;
@@ -15,19 +15,19 @@ use weir_ops::byte_budget::ByteBudget;
 use crate::body::{BufferMode, DownstreamBody};
 use crate::protocol::Protocol;
 
-/// Bytes up to which a response is short: as many as one piece of it that a client is given.
+/// Size in bytes up to which a response is short: the size of one piece that is written to a client.
 const SHORT: usize = 64 << 10;
 
-/// How far a response is read.
+/// Part of a response that is read ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
-    /// To its end: it is known to have one soon.
+    /// The whole response, whose end is known to come soon.
     Whole,
-    /// As much as has come already: it may be a stream.
+    /// The part that has already arrived, because the response may be a stream.
     Arrived,
 }
 
-/// Reads up to [`SHORT`] bytes of a response, as long as the byte budget has room.
+/// Reads up to [`SHORT`] bytes of a response, as long as the byte budget allows.
 pub(crate) async fn read_ahead(
     response: Response<DownstreamBody>,
     protocol: Protocol,
@@ -62,7 +62,7 @@ pub(crate) async fn read_ahead(
     Response::from_parts(parts, body)
 }
 
-/// The next frame; pending only where nobody waits for it.
+/// Returns the next frame; `Poll::Pending` only for [`Extent::Arrived`], which does not wait for frames.
 async fn next(body: &mut DownstreamBody, extent: Extent) -> Poll<Option<io::Result<Frame<Bytes>>>> {
     poll_fn(|context| match (Pin::new(&mut *body).poll_frame(context), extent) {
         (Poll::Ready(frame), _) => Poll::Ready(Poll::Ready(frame)),
@@ -72,7 +72,7 @@ async fn next(body: &mut DownstreamBody, extent: Extent) -> Poll<Option<io::Resu
     .await
 }
 
-/// How far a response is read; `None` for one that is long, or read already.
+/// Returns the part of a response to read ahead; `None` for a long response, or one that is already complete.
 fn extent(response: &Response<DownstreamBody>, protocol: Protocol, mode: BufferMode) -> Option<Extent> {
     let body = response.body();
     if body.is_end_stream() {
@@ -80,7 +80,7 @@ fn extent(response: &Response<DownstreamBody>, protocol: Protocol, mode: BufferM
     }
     match (protocol, mode, body.size_hint().exact()) {
         (Protocol::Http, _, Some(size)) => (size <= SHORT as u64).then_some(Extent::Whole),
-        // A unary call's.
+        // A unary call has one message, so its response ends soon.
         (Protocol::Grpc, BufferMode::Whole, _) => Some(Extent::Whole),
         (Protocol::Http, _, None) | (Protocol::Grpc, BufferMode::FirstMessage | BufferMode::Stream, _) => {
             Some(Extent::Arrived)

@@ -1,5 +1,5 @@
-//! Ready and live calls, answered at once: neither a queue, nor a sleeping revision, nor one that does not start holds them up,
-//! and they wake nothing.
+//! Ready and live calls, answered at once: no queue, no sleeping revision and no failing start delays them, and they
+//! wake no revision.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,23 +21,23 @@ use crate::queue::Readiness;
 use crate::router::model_of_path;
 use crate::upstream::Upstream;
 
-/// Longest wait for a replica's own answer, as for that to a probe.
+/// Longest wait for the replica's own answer, the same as for a probe.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The subject of a call.
+/// The question of a health call.
 enum HealthCall<'a> {
     Live,
     Ready,
     ModelReady(Cow<'a, str>),
 }
 
-/// Whether a request is a ready or live call.
+/// Returns true if a request is a ready or live call.
 pub(crate) fn is_health_call(request: &ProxyRequest) -> bool {
     subject(request).is_some()
 }
 
-/// Answers a ready or live call. A replica that takes requests is asked itself; a revision that sleeps is ready, as the next
-/// request starts it.
+/// Answers a ready or live call. A replica that takes requests is asked; a revision at zero is ready, because the next
+/// request starts a replica.
 pub(crate) async fn answer(request: &ProxyRequest, buffered: &mut BufferedBody) -> Response<DownstreamBody> {
     let subject = subject(request).unwrap_or(HealthCall::Ready);
     let mut response = match request.queue.readiness() {
@@ -63,7 +63,7 @@ fn subject(request: &ProxyRequest) -> Option<HealthCall<'_>> {
         Protocol::Grpc => match path.strip_prefix("/inference.GRPCInferenceService/")? {
             "ServerLive" => Some(HealthCall::Live),
             "ServerReady" => Some(HealthCall::Ready),
-            // Its answer holds no name.
+            // The gRPC response has no name field, so the name is not needed.
             "ModelReady" => Some(HealthCall::ModelReady(Cow::Borrowed(""))),
             _ => None,
         },
@@ -84,7 +84,7 @@ fn of_path(path: &str) -> Option<HealthCall<'_>> {
     model_of_path(path).filter(|_| is_model).map(HealthCall::ModelReady)
 }
 
-/// Asks a replica, without a credit: the answer costs it no work. The error is a clause.
+/// Sends the call to a replica without a credit, because the answer costs the replica no work. An error is a clause.
 async fn ask(
     request: &ProxyRequest,
     buffered: &mut BufferedBody,
@@ -96,7 +96,7 @@ async fn ask(
         Ok(Err(error)) => return Err(format!("replica {}: {}", upstream.name, error.because)),
         Err(_) => {
             let name = &upstream.name;
-            return Err(format!("replica {name} does not answer its ready call"));
+            return Err(format!("replica {name} does not answer the ready call"));
         }
     };
     let (mut parts, body) = reply.into_parts();
@@ -109,7 +109,7 @@ async fn ask(
     Ok(Response::from_parts(parts, relay.into_body()))
 }
 
-/// The gateway's own answer; the error is the reason that the revision is not ready.
+/// Returns the gateway's own answer; an error is the reason that the revision is not ready.
 fn local(protocol: Protocol, subject: &HealthCall<'_>, ready: Result<(), &str>) -> Response<DownstreamBody> {
     match (protocol, subject) {
         (Protocol::Http, HealthCall::Live) => match ready {
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ready_calls_are_told_from_other_paths() {
+    fn only_ready_and_live_paths_are_health_calls() {
         let model = |path| match of_path(path) {
             Some(HealthCall::ModelReady(name)) => Some(name.into_owned()),
             Some(HealthCall::Ready | HealthCall::Live) | None => None,

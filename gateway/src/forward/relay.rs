@@ -1,4 +1,4 @@
-//! Relays a replica's response to the client, frame by frame, and gives the credit back at its end.
+//! Relays a replica's response to the client frame by frame, and gives the credit back at its end.
 
 use std::io;
 use std::pin::Pin;
@@ -26,24 +26,24 @@ use crate::upstream::UploadHandle;
 
 /// The body of a relayed response.
 pub(crate) struct Relay {
-    /// `None` once it was read to its end, or given up.
+    /// Body of the upstream response; `None` once it was read to its end or given up.
     body: Option<ResponseBody>,
     protocol: Protocol,
     deadline: Option<Pin<Box<Sleep>>>,
     end: Option<RelayEnd>,
     /// Keeps a streamed request body alive until the response ends.
     upload: Option<UploadHandle>,
-    /// Of a stream whose client may send more messages.
+    /// State of a gRPC stream whose client may send more messages; `None` for other responses.
     resting: Option<Resting>,
-    /// How it counts if the deadline passes.
+    /// Verdict if the deadline passes.
     missed: Verdict,
 }
 
-/// What ends with a response.
+/// State that is settled when a response ends.
 pub(crate) enum RelayEnd {
-    /// The credit of a replica, and the verdict so far.
+    /// Credit of the replica, and the verdict so far.
     Replica { credit: Credit, verdict: Verdict },
-    /// Nothing: another gateway counts.
+    /// No credit and no verdict: the other gateway counts the request.
     Gateway,
 }
 
@@ -69,14 +69,14 @@ impl Relay {
         relay
     }
 
-    /// Frees the credit while the stream rests. Once the gateway shuts down, a stream that owes no answer ends.
+    /// Frees the credit while the stream rests. During shutdown, a stream without an outstanding answer ends.
     pub(super) fn may_rest(mut self, answers: AnswerCount, shutdown: &CancellationToken) -> Self {
         let upload = self.upload.clone();
         self.resting = upload.map(|upload| Resting::new(upload, answers, shutdown));
         self
     }
 
-    /// Boxes it as a response body to a client.
+    /// Boxes the relay as a response body to a client.
     pub(crate) fn into_body(self) -> DownstreamBody {
         DownstreamBody::Relayed(UnsyncBoxBody::new(self))
     }
@@ -93,7 +93,7 @@ impl Relay {
             return Poll::Pending;
         }
         let sentence = "deadline exceeded while the replica sent its response";
-        // A client that leaves its stream open until its deadline has what it asked for.
+        // If every message has been answered, reaching the deadline is not a failure.
         let is_answered = self.resting.as_ref().is_some_and(Resting::is_answered);
         let missed = if is_answered { Verdict::Uncounted } else { self.missed };
         let end = (Outcome::Abandoned, missed);
@@ -106,7 +106,7 @@ impl Relay {
         }
     }
 
-    /// Ends a stream that waits for its client once the gateway shuts down: it has what it asked for.
+    /// During shutdown, ends a stream that waits for its client: every message has been answered.
     fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let Some(resting) = &mut self.resting else {
             return Poll::Pending;
@@ -144,8 +144,8 @@ impl Relay {
                 status => grpc::verdict(status),
             };
         }
-        if let Some(mark) = trailers.remove(headers::REFUSED) {
-            *verdict = codec::verdict_of_mark(&mark);
+        if let Some(refusal) = trailers.remove(headers::REFUSED) {
+            *verdict = codec::verdict_of_mark(&refusal);
         }
         if self.protocol == Protocol::Grpc {
             learn(credit, trailers);
@@ -160,7 +160,7 @@ impl Relay {
                 Verdict::Succeeded | Verdict::Failed => credit.answered(verdict, at),
                 Verdict::Refused => credit.refused(self.protocol),
                 Verdict::Uncounted => credit.settle(Outcome::Abandoned, Verdict::Uncounted),
-                // A gRPC response without a status is an error.
+                // A gRPC response without a status counts as failed.
                 Verdict::Open => credit.answered(Verdict::Failed, at),
             },
             Some(RelayEnd::Gateway) | None => {}
@@ -171,8 +171,8 @@ impl Relay {
         self.drop_unread();
     }
 
-    /// Reads the rest of an upload over HTTP whose response came before its end. A gRPC client reads its status while
-    /// it sends.
+    /// Reads the rest of an HTTP upload whose response ended first. A gRPC client reads its status while it sends, so
+    /// its upload needs no reading.
     fn drop_unread(&mut self) {
         if self.protocol == Protocol::Http
             && let Some(unread) = self.upload.as_ref().and_then(UploadHandle::take_unread)
@@ -182,7 +182,7 @@ impl Relay {
         }
     }
 
-    /// Ends a response early: over HTTP the connection breaks; gRPC has trailers for the reason.
+    /// Ends a response early. Over HTTP the connection breaks; gRPC has trailers for the reason.
     fn break_off(
         &mut self,
         (outcome, verdict): (Outcome, Verdict),
@@ -242,12 +242,12 @@ impl Body for Relay {
     }
 }
 
-/// Notes the capacity and the batch that a replica reports in its headers.
+/// Records the capacity and the batch that a replica reports in its headers.
 pub(crate) fn learn(credit: &Credit, headers: &HeaderMap) {
     if let Some(capacity) = headers::number(headers, &headers::CAPACITY) {
         credit.queue().report_capacity(&credit.upstream, capacity);
     }
-    // Each request of a batch reports it: one in as many counts.
+    // Each of the `size` requests of a batch reports the batch, so one report in `size` is recorded.
     if let Some((size, took)) = headers::batch(headers)
         && fastrand::u32(..size) == 0
     {

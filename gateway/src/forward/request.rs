@@ -1,4 +1,4 @@
-//! A routed request, and what each replica or gateway gets of it.
+//! A routed request, and the requests that replicas and gateways get for it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,24 +27,24 @@ pub(crate) struct ProxyRequest {
     pub(crate) queue: Arc<RevisionQueue>,
     pub(crate) arrived: Instant,
     pub(crate) deadline: Option<Instant>,
-    /// How it counts if that passes.
+    /// Verdict if the deadline passes.
     pub(crate) missed: Verdict,
     pub(super) activation: Duration,
     arrival: Arrival,
-    /// Arrival times of the other requests of its batch; `None` if it is no batch.
+    /// Arrival times of the batch's other requests; `None` if this request is no batch.
     others: Option<Arc<[Instant]>>,
     origin: Origin,
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
     /// The `:authority` of a gRPC call.
     authority: Option<Authority>,
-    /// The path that the client asked for.
+    /// Path and query as the client sent them.
     whole: PathAndQuery,
-    /// The path that the replica gets.
+    /// Path and query for the replica, without the service's prefix.
     pub(crate) path: PathAndQuery,
 }
 
-/// Headers that only gateways need, those of responses among them.
+/// Headers that only gateways use, in requests or in responses.
 static FOR_GATEWAYS: [HeaderName; 5] =
     [headers::HOP, headers::TAG, headers::REVISION, headers::REFUSED, headers::UNSERVED];
 
@@ -83,7 +83,7 @@ impl ProxyRequest {
         }
     }
 
-    /// A copy for the revision of `queue`, which mirrors the service, with the deadline `latest` at most.
+    /// Returns a copy for the mirroring revision with this `queue`, whose deadline is at most `latest`.
     pub(super) fn mirrored(&self, queue: Arc<RevisionQueue>, latest: Instant) -> Self {
         let mut headers = self.headers.clone();
         headers.insert(headers::MIRROR, HeaderValue::from_static("1"));
@@ -92,7 +92,8 @@ impl ProxyRequest {
             queue,
             arrived: self.arrived,
             deadline: Some(self.deadline.map_or(latest, |deadline| deadline.min(latest))),
-            // The other one is longer than any that is so short.
+            // The limit for copies is longer than any deadline for which the verdict is `Uncounted`, so the verdict
+            // stays right.
             missed: self.missed,
             activation: self.activation,
             origin: self.origin,
@@ -106,27 +107,28 @@ impl ProxyRequest {
         }
     }
 
-    /// True if it stands for the requests of a batch.
+    /// True if the request stands for the requests of a batch.
     pub(super) fn is_batch(&self) -> bool {
         self.others.is_some()
     }
 
-    /// Arrival times of the other requests of its batch; `None` if it is no batch.
+    /// Arrival times of the batch's other requests; `None` if this request is no batch.
     pub(super) fn batch_arrivals(&self) -> Option<&[Instant]> {
         self.others.as_deref()
     }
 
-    /// Notes that its arrival is counted already.
+    /// Records that the request's arrival is already counted.
     pub(crate) fn count_as_arrived(&mut self) {
         self.arrival = Arrival::Counted;
     }
 
-    /// Notes that its wait is counted, too: its batch was at a replica.
+    /// Records that the request's queue time is already counted too, because its batch was at a replica.
     pub(crate) fn count_as_waited(&mut self) {
         self.arrival = Arrival::Waited;
     }
 
-    /// The request of a batch that it belongs to, with these headers and times. The batch counts as a client's.
+    /// Creates a batch from this member's address and the given headers and times. The batch counts as sent by a
+    /// client.
     pub(crate) fn for_batch(
         &self,
         headers: HeaderMap,
@@ -139,7 +141,7 @@ impl ProxyRequest {
             arrived,
             deadline,
             others: Some(others),
-            // Not counted: each of its requests counts by itself.
+            // Unused: each request of the batch is counted on its own.
             missed: Verdict::Failed,
             protocol: self.protocol,
             queue: Arc::clone(&self.queue),
@@ -153,13 +155,13 @@ impl ProxyRequest {
         }
     }
 
-    /// The authority and path, which requests of one batch share.
+    /// Returns the authority and path, which all requests of one batch have in common.
     pub(crate) fn address(&self) -> String {
         let authority = self.authority.as_ref().map_or("", Authority::as_str);
         format!("{authority}{}", self.path)
     }
 
-    /// Its request for a credit, with the sequence number that it had before.
+    /// Returns the request for a credit, with the sequence number from an earlier admission, if any.
     pub(super) fn admission(&self, sequence: Option<u64>, bytes: usize) -> AdmissionRequest {
         AdmissionRequest {
             sequence,
@@ -172,12 +174,12 @@ impl ProxyRequest {
         }
     }
 
-    /// The request that a replica gets.
+    /// Returns the request that a replica gets.
     pub(super) fn to_replica(&self, body: RequestBody) -> UpstreamRequest<'_> {
         self.upstream_request(&self.path, &FOR_GATEWAYS, body)
     }
 
-    /// The request that the gateway that owns the queue gets, pinned to the same revision.
+    /// Returns the request for the gateway that owns the queue, pinned to the same revision.
     pub(super) fn to_gateway(&self, body: RequestBody) -> UpstreamRequest<'_> {
         let mut upstream_request = self.upstream_request(&self.whole, &[], body);
         let hop = match self.missed {
@@ -209,10 +211,10 @@ impl ProxyRequest {
         }
     }
 
-    /// The header with the time left until the deadline.
+    /// Returns the header with the time left until the deadline.
     fn left(&self, deadline: Instant, now: Instant) -> Option<(HeaderName, HeaderValue)> {
         let left = deadline.saturating_duration_since(now);
-        // Other gateways read no more than this, 49 days.
+        // Other gateways read no more than `u32::MAX` milliseconds, which is 49 days.
         let ms = left.as_millis().min(u32::MAX.into());
         let (name, text) = match self.protocol {
             Protocol::Http => (headers::TIMEOUT, ms.to_string()),
@@ -222,7 +224,7 @@ impl ProxyRequest {
     }
 }
 
-/// How a request counts whose deadline passes by their doing.
+/// Returns the verdict on a request whose deadline passes, by the party to blame.
 fn missed(blame: Blame) -> Verdict {
     match blame {
         Blame::Caller => Verdict::Uncounted,
@@ -240,7 +242,7 @@ fn set_host(uri: &Uri, headers: &mut HeaderMap) {
     }
 }
 
-/// The path and query that a replica is asked for. A target that names its host may have a query and no path (RFC 9112,
+/// Returns the path and query for the replica. A target that names its host may have a query without a path (RFC 9112,
 /// 3.2.1).
 fn origin_form(uri: &Uri) -> PathAndQuery {
     let root = PathAndQuery::from_static("/");
@@ -264,7 +266,7 @@ fn without_user(authority: &Authority) -> &str {
     whole.rsplit_once('@').map_or(whole, |(_, host)| host)
 }
 
-/// The path without its first `prefix` bytes.
+/// Returns the path without its first `prefix` bytes.
 fn without_prefix(whole: &PathAndQuery, prefix: usize) -> PathAndQuery {
     let rest = whole.as_str().get(prefix..).unwrap_or_default();
     let path = match (prefix, rest.starts_with('/')) {

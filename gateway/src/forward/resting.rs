@@ -1,5 +1,5 @@
-//! Lends a replica's credit to others while a stream of gRPC messages rests: every message of its client is answered, and no
-//! other has come. Clients that open streams and leave them so cannot take all credits of a service.
+//! Lends a replica's credit to other requests while a gRPC stream rests: all messages of the client are answered, and
+//! no new message has arrived. So clients that leave streams open cannot take all credits of a service.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -15,34 +15,34 @@ use crate::headers;
 use crate::queue::Credit;
 use crate::upstream::UploadHandle;
 
-/// Rest before the credit is lent, where each message has one answer: clients that send the next message when they have
-/// the answer have sent it by then.
+/// Rest before the credit is lent, if each message has one answer. A client that sends the next message after the
+/// answer has sent it by then.
 const ONE_ANSWER: Duration = Duration::from_millis(20);
 
-/// The same where a message may have many answers, which nothing tells beforehand: longer than a model takes from one
-/// to the next.
+/// Rest before the credit is lent, if a message may have any number of answers. It is longer than a model takes between
+/// two answers.
 const MANY_ANSWERS: Duration = Duration::from_secs(5);
 
-/// Rest after which a stream ends with the gateway, at least: one in use sends its next message sooner. One that does not
-/// stop has all the time that the gateway has.
-const AT_THE_END: Duration = Duration::from_secs(1);
+/// Least rest after which a stream is ended during shutdown. A stream in use sends its next message earlier, and one
+/// that never rests has all the time that the shutdown allows.
+const SHUTDOWN_REST: Duration = Duration::from_secs(1);
 
-/// How many answers a message of a stream has.
+/// Number of answers to one message of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnswerCount {
     One,
-    /// Any number, which nothing tells beforehand.
+    /// Any number, unknown in advance.
     Many,
 }
 
 impl AnswerCount {
-    /// The number for the stream with this response head. A replica that reports its capacity is a runtime of ours, which
-    /// gives one answer for each message.
+    /// Returns the number for the stream with this response head. A replica that reports its capacity is a
+    /// `weir-runtime`, which sends one answer to each message.
     pub(super) fn of(head: &HeaderMap) -> Self {
         if header_names::has(head, &headers::CAPACITY) { Self::One } else { Self::Many }
     }
 
-    /// Rest after which the stream lends its credit.
+    /// Returns the rest after which the stream lends its credit.
     fn rest(self) -> Duration {
         match self {
             Self::One => ONE_ANSWER,
@@ -51,15 +51,15 @@ impl AnswerCount {
     }
 }
 
-/// One stream's messages and answers.
+/// Messages and answers of one stream.
 pub(super) struct Resting {
     upload: UploadHandle,
     answers: MessageFraming,
     count: AnswerCount,
     timer: Pin<Box<Sleep>>,
-    /// Time of the last answer, or of the beginning.
+    /// Time of the last answer, or of the start of the stream.
     since: Instant,
-    /// Of a rest at the end; `None` until there is one.
+    /// Timer of the rest during shutdown; `None` until it is started.
     over: Option<Pin<Box<Sleep>>>,
     shutdown: Pin<Box<WaitForCancellationFutureOwned>>,
 }
@@ -77,14 +77,14 @@ impl Resting {
         }
     }
 
-    /// Counts data of the response.
+    /// Counts the messages in response data.
     pub(super) fn answer(&mut self, data: &[u8]) {
         self.answers.take(data);
         (self.since, self.over) = (Instant::now(), None);
         self.timer.as_mut().reset(self.since + self.count.rest());
     }
 
-    /// True if every message is answered, and more may come.
+    /// Returns true if every message is answered. More messages may come.
     pub(super) fn is_answered(&self) -> bool {
         let messages = self.upload.messages();
         messages.is_some_and(|messages| self.answers.ended() >= messages)
@@ -100,14 +100,14 @@ impl Resting {
         }
     }
 
-    /// Ready once the gateway shuts down and the client has waited for no answer for a while. Without any answer the first
-    /// message still comes.
+    /// Ready once the gateway shuts down and every message has been answered for a while. A stream without any answer
+    /// is not over, because its first message is still to come.
     pub(super) fn poll_over(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let shuts_down = self.shutdown.as_mut().poll(context).is_ready();
         if !shuts_down || self.answers.ended() == 0 || !self.is_answered() {
             return Poll::Pending;
         }
-        let rest = self.count.rest().max(AT_THE_END);
+        let rest = self.count.rest().max(SHUTDOWN_REST);
         let until = self.since + rest;
         let over = self.over.get_or_insert_with(|| Box::pin(sleep_until(until)));
         over.as_mut().poll(context)
@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    /// A whole message, without content.
+    /// A complete gRPC message without content.
     const ANSWER: [u8; 5] = [0; 5];
 
     fn is_over(resting: &mut Resting) -> bool {
@@ -130,7 +130,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_with_all_its_answers_is_over_at_the_shutdown() {
-        for (count, rest) in [(AnswerCount::One, AT_THE_END), (AnswerCount::Many, MANY_ANSWERS)] {
+        for (count, rest) in [(AnswerCount::One, SHUTDOWN_REST), (AnswerCount::Many, MANY_ANSWERS)] {
             let shutdown = CancellationToken::new();
             let mut resting = Resting::new(UploadHandle::default(), count, &shutdown);
             resting.answer(&ANSWER);
@@ -150,10 +150,10 @@ mod tests {
         shutdown.cancel();
         let upload = UploadHandle::default();
         let mut resting = Resting::new(upload, AnswerCount::One, &shutdown);
-        tokio::time::advance(2 * AT_THE_END).await;
+        tokio::time::advance(2 * SHUTDOWN_REST).await;
         assert!(!is_over(&mut resting));
         resting.answer(&ANSWER);
-        tokio::time::advance(2 * AT_THE_END).await;
+        tokio::time::advance(2 * SHUTDOWN_REST).await;
         assert!(is_over(&mut resting));
     }
 }

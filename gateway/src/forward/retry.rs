@@ -1,4 +1,4 @@
-//! Whether a request may be sent again: decisions only.
+//! Decides whether a request may be sent again, without any IO.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,36 +11,37 @@ use crate::error::GatewayError;
 use crate::queue::{Credit, EndpointId, Outcome, Verdict};
 use crate::upstream::UpstreamErrorKind;
 
-/// Most retries after a replica was lost: a request that loses four replicas in a row probably causes it.
+/// Most retries after a replica was lost. A request that loses four replicas in a row is probably the cause.
 const MAX_RETRIES: u32 = 3;
 
-/// Most replicas whose programs are ended from outside while they have a request that is sent again. People and nodes end
-/// programs, seldom twice around one request; so does the kernel for want of memory, which a request may cause.
+/// Most replicas whose programs end from outside while they have one request. Operators and nodes end programs, but
+/// rarely twice around one request. The kernel also ends programs when memory runs out, which a request may cause.
 const MAX_ENDED: u32 = 1;
 
-/// Longest time that a replica may have had a request which is retried when the replica is lost. A batch of `weir-runtime`
-/// that runs for a minute may be stuck, and its replica be restarted for it: the request would stop the next one too.
+/// A request is not retried if the lost replica had it for longer than this. A batch that runs for a minute may be
+/// stuck, so that `weir-runtime` is restarted because of it; the request would block the next replica as well.
 const LONGEST_HELD: Duration = Duration::from_secs(60);
 
-/// Most refusals by replicas that are retried instead of passed on. Each ejects its replica for 50 ms.
+/// Most refusals by replicas that are retried; the next one is sent to the client. Each refusal ejects its replica for
+/// 50 ms.
 const MAX_REFUSALS: u32 = 8;
 
-/// Most hand-overs to a gateway that turns out not to own the queue, 20 ms apart: all gateways agree within a second or
-/// two.
+/// Most hand-overs to a gateway that turns out not to own the queue. They are 20 ms apart, and all gateways agree
+/// within a second or two.
 const MAX_HANDOVERS: u32 = 100;
 
 /// Failure of an attempt that may be retried.
 pub(super) enum Failure {
-    /// The replica was full, and did not work on the request.
+    /// The replica was full and did not work on the request.
     Refused,
-    /// The gateway does not own the queue, and did not work on the request.
+    /// The gateway does not own the queue and did not work on the request.
     Unserved,
     /// The replica or gateway did not answer.
     Lost(LostAttempt),
     InvalidResponse(InvalidResponse),
 }
 
-/// A replica's response that is not valid: the replica may have done the work.
+/// Invalid response of a replica, which may have done the work.
 pub(super) struct InvalidResponse {
     pub(super) replica: Arc<str>,
     pub(super) endpoint: EndpointId,
@@ -49,7 +50,7 @@ pub(super) struct InvalidResponse {
     pub(super) has_others: bool,
 }
 
-/// Terms of one attempt, by what was attempted before.
+/// Terms of one attempt, derived from the earlier attempts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AttemptTerms {
     pub(super) may_retry_refusal: bool,
@@ -57,20 +58,20 @@ pub(super) struct AttemptTerms {
     pub(super) report_timeout: Duration,
 }
 
-/// What was attempted so far for one request.
+/// Earlier attempts of one request.
 pub(super) struct RetryState<'a> {
     request: &'a ProxyRequest,
     /// True if the body is buffered whole, so that it can be sent again.
     can_resend: bool,
     sequence: Option<u64>,
     lost: u32,
-    /// Replicas whose programs were ended from outside while they had the request.
+    /// Replicas whose programs ended from outside while they had the request.
     ended: u32,
     refused: u32,
     handed_over: u32,
     /// The first invalid response. There is no retry after a second one.
     invalid: Option<InvalidResponse>,
-    /// Time of the first failed connection.
+    /// Time of the first failure to connect.
     first_connect_failure: Option<Instant>,
 }
 
@@ -89,7 +90,7 @@ impl<'a> RetryState<'a> {
         }
     }
 
-    /// Sequence number that the request had in the queue before.
+    /// Returns the request's sequence number in the queue; `None` before its first admission.
     pub(super) fn sequence(&self) -> Option<u64> {
         self.sequence
     }
@@ -98,7 +99,7 @@ impl<'a> RetryState<'a> {
         self.sequence = Some(sequence);
     }
 
-    /// Terms of the next attempt.
+    /// Returns the terms of the next attempt.
     pub(super) fn terms(&self) -> AttemptTerms {
         AttemptTerms {
             may_retry_refusal: self.can_resend && self.refused < MAX_REFUSALS,
@@ -106,7 +107,7 @@ impl<'a> RetryState<'a> {
         }
     }
 
-    /// Notes a failure; an error if the request must not be retried after it.
+    /// Records a failure; returns an error if the request must not be retried after it.
     pub(super) fn retry_after(&mut self, failure: Failure) -> Result<(), GatewayError> {
         match failure {
             Failure::Refused => {
@@ -136,7 +137,8 @@ impl<'a> RetryState<'a> {
         if may_retry && self.can_resend { Ok(()) } else { Err(self.lost_error(lost)) }
     }
 
-    /// A failed connection costs no retry, only time: as much as a replica has to start.
+    /// A failure to connect uses up no retry, but is retried only for the activation timeout, the time that a replica
+    /// has to start.
     fn may_retry_lost(&mut self, lost: &LostAttempt) -> bool {
         match lost.error.kind {
             UpstreamErrorKind::ConnectFailed => {
@@ -146,13 +148,13 @@ impl<'a> RetryState<'a> {
             UpstreamErrorKind::StaleConnection | UpstreamErrorKind::Broken | UpstreamErrorKind::RequestBodyFailed => {
                 self.lost < MAX_RETRIES && lost.held < LONGEST_HELD
             }
-            // A gateway's: the replica behind it may have done the work.
+            // The invalid response came from a gateway, and the replica behind it may have done the work.
             UpstreamErrorKind::InvalidResponse => self.lost == 0,
         }
     }
 
-    /// False if the request may be what ended a replica's program: after a crash, after a program was killed for hanging,
-    /// and after a second one was ended from outside.
+    /// Returns false if the request may have ended a replica's program: after a crash, after the program was killed
+    /// because it hung, and after a second program was ended from outside.
     fn may_outlive(&self, status: &ReplicaStatus) -> bool {
         match status {
             ReplicaStatus::Runs | ReplicaStatus::Unreported => true,
@@ -167,7 +169,7 @@ impl<'a> RetryState<'a> {
         let because = match status {
             ReplicaStatus::Failed(because) => because.to_string(),
             ReplicaStatus::Ended if self.ended > MAX_ENDED => {
-                format!("{}, as another one had before", error.because)
+                format!("{}, and another replica ended with this request before", error.because)
             }
             ReplicaStatus::Runs | ReplicaStatus::Unreported | ReplicaStatus::Ended => {
                 return GatewayError::Lost {
@@ -182,7 +184,8 @@ impl<'a> RetryState<'a> {
         GatewayError::ReplicaEnded { revision, replica: name, because }
     }
 
-    /// The work may have been done, and every replica's response may be invalid: one retry, at another replica.
+    /// Allows one retry at another replica. The replica may have done the work, and the responses of every replica may
+    /// be invalid.
     fn retry_invalid(&mut self, invalid: InvalidResponse) -> Result<(), GatewayError> {
         let may_retry = self.invalid.is_none() && self.can_resend && invalid.has_others;
         self.lost += 1;
@@ -190,14 +193,14 @@ impl<'a> RetryState<'a> {
         if may_retry { Ok(()) } else { Err(self.invalid_response()) }
     }
 
-    /// True if the credit is of the replica whose response was invalid.
+    /// True if the credit belongs to the replica whose response was invalid.
     pub(super) fn must_avoid(&self, credit: &Credit) -> bool {
         let invalid = self.invalid.as_ref();
         invalid.is_some_and(|invalid| invalid.endpoint == credit.endpoint())
     }
 
-    /// Gives back a credit of the replica whose response was invalid: the others were busy until its ejection ended.
-    /// One of them may become free while it is ejected a little longer.
+    /// Gives back a credit of the replica whose response was invalid. The replica got the credit because the others
+    /// were busy until its ejection ended; another ejection gives one of them time to become free.
     pub(super) fn decline(&mut self, credit: Credit) -> Result<(), GatewayError> {
         let has_others = credit.has_others();
         credit.settle(Outcome::Declined, Verdict::Open);

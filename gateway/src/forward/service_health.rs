@@ -1,5 +1,5 @@
-//! `grpc.health.v1.Health` of a service, answered at once like its ready calls: it takes no credit and wakes nothing. Passed
-//! on to a replica, a watch would hold a credit for as long as its client likes.
+//! Answers `grpc.health.v1.Health` for a service at once, like ready calls: it takes no credit and wakes no revision.
+//! If a watch were forwarded to a replica, it would hold a credit for as long as the client keeps it open.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use crate::context::Context;
 use crate::probe_services::call;
 use crate::protocol::Protocol;
 
-/// The calls, by their path at a server.
+/// Paths of the calls, as a server sees them.
 const CALLS: [&str; 2] = ["/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"];
 
-/// Time from one look at a watched service to the next: as often as gateways report.
-const LOOK: Duration = Duration::from_secs(1);
+/// Time between two checks of a watched service; gateways publish reports as often.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The path, behind these first bytes of it, of a call of a service's health; `None` for any other request.
+/// Returns the path of a health call, without its first `prefix` bytes; `None` for any other request.
 pub(crate) fn path_of_call(protocol: Protocol, parts: &Parts, prefix: usize) -> Option<&'static str> {
     let path = match protocol {
         Protocol::Grpc => parts.uri.path().get(prefix..)?,
@@ -35,7 +35,7 @@ pub(crate) fn path_of_call(protocol: Protocol, parts: &Parts, prefix: usize) -> 
     CALLS.into_iter().find(|call| *call == path)
 }
 
-/// Answers a call of the health of the service that its head leads to.
+/// Answers a health call for the service to which the request's head leads.
 pub(crate) async fn answer(
     context: &Arc<Context>,
     path: &'static str,
@@ -43,24 +43,25 @@ pub(crate) async fn answer(
     body: Incoming,
 ) -> http::Response<DownstreamBody> {
     let health = ServiceHealth { context: Arc::clone(context), head: Arc::new(parts.clone()) };
-    // One message: unlike the next of a stream it is due.
+    // The request is a single message. Unlike the next message of a stream, it is expected at once.
     let body = TimedBody::whole(body, context.options.connections.upload());
     let request = call::request(parts, Uri::from_static(path), body);
     let shutdown = context.shutdown.clone();
     call::answer(HealthServer::new(health), request, shutdown).await
 }
 
-/// The health of one service. The name in a message does not matter, as in Triton and the runtime: the service is meant that
-/// the call was sent to.
+/// Health of one service. The name in the message is ignored, as in Triton and the runtime: the call asks about the
+/// service to which it was sent.
 #[derive(Clone)]
 struct ServiceHealth {
     context: Arc<Context>,
-    /// Leads to the service, also after a roll-out.
+    /// Request head that leads to the service, also after a rollout.
     head: Arc<Parts>,
 }
 
 impl ServiceHealth {
-    /// Once the gateway leaves, clients are to go elsewhere, whatever the service does.
+    /// Returns the current status. Once the gateway leaves, the status is `NotServing`, so that clients go to another
+    /// gateway.
     fn status(&self) -> ServingStatus {
         let serves = || self.context.state.load().routes.would_serve(&self.head);
         if !self.context.leaving.is_cancelled() && serves() {
@@ -70,7 +71,7 @@ impl ServiceHealth {
         }
     }
 
-    /// Waits for another status than the last one. The stream that waits ends with the gateway.
+    /// Waits until the status differs from the last one. The waiting stream ends with the gateway.
     async fn changed(&self, last: Option<ServingStatus>) -> ServingStatus {
         loop {
             let status = self.status();
@@ -80,7 +81,7 @@ impl ServiceHealth {
             let leaving = &self.context.leaving;
             tokio::select! {
                 () = leaving.cancelled(), if !leaving.is_cancelled() => {}
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
         }
     }
@@ -112,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_calls_of_a_services_health_are_answered_here() {
+    fn only_health_calls_below_the_prefix_are_recognized() {
         let found = |protocol, path: &str, prefix| {
             let parts = http::Request::post(path).body(()).unwrap().into_parts().0;
             path_of_call(protocol, &parts, prefix)

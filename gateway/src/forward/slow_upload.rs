@@ -1,6 +1,7 @@
-//! Lends a replica's credit to others while the rest of a body comes slowly: the replica waits for the client, and has
-//! nothing to compute. Bodies that are kept whole take no credit before they are here; those that are too long for that, or
-//! find no room, would hold one as long as their clients like.
+//! Lends a replica's credit to other requests while the rest of a body arrives slowly, because the replica has nothing
+//! to compute while it waits for the client. Bodies that are buffered whole take no credit before they are complete. A
+//! body that is too long for the buffer, or that exceeds the byte budget, would hold a credit for as long as the client
+//! likes.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -8,20 +9,20 @@ use std::time::Duration;
 use crate::queue::Credit;
 use crate::upstream::UploadHandle;
 
-/// Time from one look at an upload to the next.
-const LOOK: Duration = Duration::from_millis(100);
+/// Time between two checks of an upload.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Bytes from one look to the next of an upload that keeps its replica busy: 5 Mbit/s.
+/// Bytes between two checks from which on an upload keeps its replica busy: 5 Mbit/s.
 const FAST: u64 = 64 << 10;
 
-/// Lends the credit while the upload is slow, and takes it back where it is fast again, or ended. A look now and then is
-/// cheaper than to be woken by each piece.
+/// Lends the credit while the upload is slow, and takes it back once the upload is fast again or has ended. Checking at
+/// intervals is cheaper than a wake-up by each chunk.
 pub(super) async fn lend_while_slow(credit: &mut Credit, upload: UploadHandle) -> Infallible {
     loop {
         let before = upload.received();
         tokio::select! {
             () = upload.ended() => break,
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(CHECK_INTERVAL) => {}
         }
         let is_slow = upload.waits_for_client() && upload.received() - before < FAST;
         if is_slow {

@@ -1,8 +1,8 @@
-//! Headers that only other gateways may set: that a request was handed over, and that it is a copy. A client that set
-//! them would be refused where others are handed over, or have its request counted as a copy.
+//! Headers that only other gateways may set: the marks of a request that was handed over, and of a mirrored copy. A
+//! client that set them could have its request refused instead of handed over, or counted as a copy.
 //!
-//! Gateways are known by their addresses, so no port of a gateway may be one through which clients reach it under a
-//! gateway's address.
+//! A gateway is recognized by its IP address. So no client may reach a gateway from the address of another gateway, for
+//! example through a forwarding sidecar in a gateway pod.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ use crate::headers;
 
 static OF_GATEWAYS: [HeaderName; 2] = [headers::HOP, headers::MIRROR];
 
-/// Removes the headers that a request from this address is not trusted with.
+/// Removes the headers that only gateways may set, unless the request comes from a gateway's address.
 pub(crate) fn remove_untrusted(headers: &mut HeaderMap, from: Option<IpAddr>, context: &Context) {
     if !header_names::has_any(headers, &OF_GATEWAYS) {
         return;
@@ -33,12 +33,12 @@ pub(crate) fn remove_untrusted(headers: &mut HeaderMap, from: Option<IpAddr>, co
 fn is_at(address: &Address, from: Option<IpAddr>) -> bool {
     match address {
         Address::Tcp(address) => from.is_some_and(|from| same(address.ip(), from)),
-        // A gateway that serves a Unix socket sends from no address of its own.
+        // A gateway that serves a Unix socket has no IP address to recognize it by.
         Address::Unix(_) => false,
     }
 }
 
-/// Compares addresses; a port for both families sees IPv4 addresses as mapped ones.
+/// Compares addresses. A dual-stack port sees IPv4 addresses as mapped IPv6 addresses.
 fn same(one: IpAddr, other: IpAddr) -> bool {
     one.to_canonical() == other.to_canonical()
 }
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gateway_is_known_by_its_address_in_either_family() {
+    fn a_gateway_is_recognized_by_its_address_in_either_family() {
         let gateway = Address::Tcp("10.0.0.7:80".parse().unwrap());
         let from = |text: &str| Some(text.parse().unwrap());
         assert!(is_at(&gateway, from("10.0.0.7")));
