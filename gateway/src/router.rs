@@ -1,4 +1,5 @@
-//! Finds the service and the revision of a request: by host, path or model, by pin or tag, else by the split.
+//! Finds the service and the revision of a request. The host, path or model leads to the service; a pin, a tag or else
+//! the split chooses the revision.
 
 mod control;
 mod health;
@@ -36,9 +37,9 @@ const V2_SERVICE: &str = "/inference.GRPCInferenceService";
 pub(crate) struct Target {
     pub(crate) queue: Arc<RevisionQueue>,
     pub(crate) route: Arc<Route>,
-    /// Bytes of the path that the replica does not see.
+    /// Length of the path prefix that is removed for the replica, in bytes.
     pub(crate) prefix: usize,
-    /// The revision that gets a copy, if one does.
+    /// Revision that gets a copy; `None` without a mirror, or if this request is not sampled.
     pub(crate) mirror: Option<MirrorTarget>,
 }
 
@@ -52,16 +53,16 @@ pub(crate) enum Routed {
 /// Result of routing a request by its head.
 pub(crate) enum Lookup {
     Routed(Routed),
-    /// The model's name in its first message decides.
+    /// Cannot be decided before the first message, which has the model's name in this field.
     ByMessage(NameField),
-    /// gRPC's health or reflection, of the gateway itself.
+    /// gRPC health or reflection of the gateway itself.
     Probe,
-    /// A question if the gateway itself is alive.
+    /// Liveness check of the gateway itself.
     Alive,
 }
 
 impl RouteTable {
-    /// Routes a request by its host, path or the model in its path.
+    /// Routes a request by its host, its path, or the model in its path.
     pub(crate) fn route(&self, protocol: Protocol, parts: &Parts) -> Result<Lookup, GatewayError> {
         self.matcher.check_host(parts)?;
         let (host, path) = (host(parts), parts.uri.path());
@@ -85,8 +86,8 @@ impl RouteTable {
         Err(self.matcher.no_address(host, path))
     }
 
-    /// Routes a request by the model in its path or its first message, or answers it for all services; `None` for what
-    /// is neither.
+    /// Routes a request by the model in its path or first message, or answers it for all services. Returns `None` if
+    /// the request names no model and is no such call.
     fn route_by_model(&self, protocol: Protocol, parts: &Parts) -> Option<Result<Lookup, GatewayError>> {
         let path = parts.uri.path();
         if let Some(response) = local::answer(self, protocol, &parts.method, path) {
@@ -104,8 +105,8 @@ impl RouteTable {
         Some(found.and_then(|found| self.to_service(parts, &found)))
     }
 
-    /// True for a request that asks if the server is alive, as V1 does and load balancers that know no other path. In a
-    /// cluster, V2's own path is no service's either; on one machine it is answered for all services.
+    /// True for a liveness check of the server: V1's `/`, which load balancers use too. In a cluster, V2's live path
+    /// without a service counts as well; on one machine it is answered for all services.
     fn is_liveness(&self, method: &Method, path: &str) -> bool {
         let is_path = match self.matcher.scope() {
             Scope::Local => path == "/",
@@ -114,17 +115,18 @@ impl RouteTable {
         is_path && matches!(*method, Method::GET | Method::HEAD)
     }
 
-    /// True for a path of gRPC whose method the gateway does not have: what the protocol calls unimplemented, and load
-    /// balancers take for a sign of life. In a cluster, V2's methods are of services, so that their host is at fault.
+    /// True for a gRPC path whose method the gateway does not have. The answer is "unimplemented", which some load
+    /// balancers expect from a healthy server. In a cluster, V2's methods belong to services, so that the host is at
+    /// fault instead.
     fn is_unknown_method(&self, path: &str) -> bool {
         let service = path.rsplit_once('/').map_or("", |(service, _)| service);
-        // Below `/serving/`, it is the service that is unknown.
+        // Below `/serving/` the service is unknown, not the method.
         let is_bare = service.rfind('/') == Some(0);
         is_bare && (self.matcher.scope() == Scope::Local || service != V2_SERVICE)
     }
 
-    /// Routes a gRPC call by the model that its first message names in `field`. `count_unknown` runs if no
-    /// service has that model, or the name cannot be read.
+    /// Routes a gRPC call by the model that `field` of its first message names. `count_unknown` runs if no service has
+    /// that model, or if the name cannot be read.
     pub(crate) fn route_message(
         &self,
         parts: &Parts,
@@ -173,7 +175,7 @@ impl RouteTable {
     }
 }
 
-/// Checks that the name in a body's first message can be read.
+/// Checks that the gateway can decompress the body's first message to read the name in it.
 fn check_encoding(head: &[u8], encoding: Option<&str>) -> Result<(), GatewayError> {
     match unknown_encoding(head, encoding) {
         Some(name) => Err(GatewayError::UnknownEncoding(name.to_owned())),
@@ -181,7 +183,7 @@ fn check_encoding(head: &[u8], encoding: Option<&str>) -> Result<(), GatewayErro
     }
 }
 
-/// The model's name in a message, empty if it has none. `find` searches what was not examined.
+/// Returns the model's name in a message, empty if it has none. `find` searches the part that was not examined.
 fn name_in(peek: Peek<'_>, find: impl FnOnce() -> Option<String>) -> Result<Cow<'_, str>, GatewayError> {
     match peek {
         Peek::Found(model) => Ok(Cow::Borrowed(model)),
@@ -190,13 +192,13 @@ fn name_in(peek: Peek<'_>, find: impl FnOnce() -> Option<String>) -> Result<Cow<
     }
 }
 
-/// The model's name anywhere in a body's first message.
+/// Searches the model's name in the whole first message of a body.
 fn name_behind(field: NameField, buffered: &BufferedBody) -> Option<String> {
     let message = plain_message(ChunkReader::new(&buffered.chunks))?;
     find_model_name(field, message)
 }
 
-/// The host that a request asks for.
+/// Returns the host to which a request is addressed.
 fn host(parts: &Parts) -> Option<&str> {
     match parts.uri.authority() {
         Some(authority) => Some(authority.as_str()),

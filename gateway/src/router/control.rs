@@ -1,4 +1,4 @@
-//! Calls that control a service's servers, which only services that open them take from clients.
+//! Calls that control a service's servers. They are refused unless the service opens them to its clients.
 
 use http::request::Parts;
 use prost::Message as _;
@@ -13,13 +13,13 @@ use crate::codec::grpc::first_message;
 use crate::error::GatewayError;
 use crate::headers::{self, GRPC_ENCODING};
 
-/// Bytes of the longest message that names a model, and perhaps a version: the runtime's own limit on it.
+/// Longest message, in bytes, that is searched for a model's name; the same limit as in the runtime.
 const MAX_MESSAGE: usize = 64 << 10;
 
-/// Checks that the path of a request asks for nothing that is closed.
+/// Checks that the path of a request is not a closed control call.
 ///
 /// # Errors
-/// [`GatewayError::ControlClosed`].
+/// [`GatewayError::ControlClosed`] for a control call of a service that does not open them.
 pub(super) fn check_path(found: &RouteMatch<'_>, path: &str) -> Result<(), GatewayError> {
     let call = path.get(found.prefix..).unwrap_or(path);
     match found.route.control {
@@ -29,10 +29,10 @@ pub(super) fn check_path(found: &RouteMatch<'_>, path: &str) -> Result<(), Gatew
 }
 
 impl Target {
-    /// Checks that a call over gRPC names its model, where without one it tells of all models of a server.
+    /// Checks that a gRPC statistics call names its model. Without a name it would report all models of the server.
     ///
     /// # Errors
-    /// [`GatewayError::ControlClosed`].
+    /// [`GatewayError::ControlClosed`] if no model is named and the service does not open control calls.
     pub(crate) fn check_message(&self, parts: &Parts, body: &BufferedBody) -> Result<(), GatewayError> {
         let path = parts.uri.path();
         let call = path.get(self.prefix..).unwrap_or(path);
@@ -45,8 +45,8 @@ impl Target {
     }
 }
 
-/// True for a message that a server, too, reads a name in: it is decoded whole, as of a field that comes twice the last
-/// counts.
+/// True if a server would find a model's name in the message. The message is decoded whole, because the last value of a
+/// repeated field counts.
 fn names_model(parts: &Parts, body: &BufferedBody) -> bool {
     if !body.is_whole() || body.size() > MAX_MESSAGE {
         return false;
@@ -54,7 +54,7 @@ fn names_model(parts: &Parts, body: &BufferedBody) -> bool {
     let encoding = headers::text(&parts.headers, &GRPC_ENCODING);
     let whole = body.head(MAX_MESSAGE);
     let message = first_message(&whole, encoding, MAX_MESSAGE);
-    // One that fills the limit once decompressed may be longer.
+    // A decompressed message that reaches the limit may have been cut off.
     let message = message.filter(|message| message.len() < MAX_MESSAGE);
     let decoded = message.and_then(|message| ModelStatisticsRequest::decode(&*message).ok());
     decoded.is_some_and(|request| !request.name.is_empty())

@@ -1,5 +1,5 @@
-//! Answers if a service would serve a request, for health watches, which ask each second: unlike routing, it counts no
-//! request of the split.
+//! Decides whether a service would serve a request. Health watches ask this each second, so it does not advance the
+//! split sequence as routing does.
 
 use http::request::Parts;
 use weir_cluster::{Destination, RevisionName};
@@ -8,8 +8,8 @@ use super::{RouteTable, host};
 use crate::headers;
 
 impl RouteTable {
-    /// True if a request with this head would be served by the revision that it pins, or else by one that gets requests of
-    /// its service. A canary that is down does not take its service with it.
+    /// True if the revision that a request with this head pins would serve it or, without a pin, if any revision with a
+    /// weight would. A canary that is down does not make its service unhealthy.
     pub(crate) fn would_serve(&self, parts: &Parts) -> bool {
         let found = self.matcher.by_address(host(parts), parts.uri.path());
         let Some(found) = found else {
@@ -32,7 +32,7 @@ impl RouteTable {
         }
     }
 
-    /// True for a revision that has a replica, or starts one for its next request.
+    /// True if a revision has a replica, or starts one for its next request.
     fn is_up(&self, revision: &RevisionName) -> bool {
         let queue = self.queues.get(revision);
         queue.is_some_and(|queue| queue.readiness().why_down().is_none())

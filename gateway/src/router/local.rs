@@ -1,4 +1,4 @@
-//! Answers calls to the server as a whole, where all services of one machine are served under one address.
+//! Answers calls to the server as a whole, if one address serves all services of one machine.
 
 pub(super) mod grpc;
 mod http;
@@ -17,8 +17,8 @@ use crate::protocol::Protocol;
 /// Server name in the metadata.
 const NAME: &str = "weir";
 
-/// What can be asked for here: what is asked of one model goes to its runtime, and ours does all of this.
-/// Shared memory, tracing and logging are of one process.
+/// Extensions in the server metadata. Calls for one model go to its runtime, and `weir-runtime` supports all of these.
+/// Shared memory, tracing and logging are left out, because they belong to one process.
 const EXTENSIONS: &[&str] = &[
     "classification",
     "model_repository",
@@ -29,7 +29,7 @@ const EXTENSIONS: &[&str] = &[
     "statistics",
 ];
 
-/// Answers a call to the server as a whole, or refuses one that needs one service; `None` for other calls.
+/// Answers a call to the server as a whole, or refuses a call that needs a single service; `None` for other calls.
 pub(crate) fn answer(
     table: &RouteTable,
     protocol: Protocol,
@@ -42,7 +42,8 @@ pub(crate) fn answer(
     }
 }
 
-/// Why a service does not serve; `None` if each revision with a weight has a replica, or can start one on demand.
+/// Returns why a service does not serve; `None` if each revision with a weight has a replica or can start one on
+/// demand.
 fn why_down(table: &RouteTable, route: &Route) -> Option<String> {
     let split = match &route.destination {
         Destination::Nowhere(because) => return Some(because.to_string()),
@@ -56,7 +57,7 @@ fn why_down(table: &RouteTable, route: &Route) -> Option<String> {
     reasons.next()
 }
 
-/// The models that are routed by name, with their services' health and its reason if it is down.
+/// Returns the models that are routed by name, each with its service's health and, if the service is down, the reason.
 fn models(table: &RouteTable) -> Vec<(String, Health, Option<String>)> {
     let routes = table.routes.as_slice().iter();
     let named = routes.filter_map(|route| Some((route.model.as_deref()?, route)));
@@ -72,7 +73,7 @@ fn models(table: &RouteTable) -> Vec<(String, Health, Option<String>)> {
         .collect()
 }
 
-/// Why the server is not ready; `None` when every declared or routed service is.
+/// Returns why the server is not ready; `None` if every declared or routed service is ready.
 fn why_not_ready(table: &RouteTable) -> Option<String> {
     if !are_routed(table) {
         return Some("not every declared service has a route yet".to_owned());
@@ -84,7 +85,7 @@ fn why_not_ready(table: &RouteTable) -> Option<String> {
     })
 }
 
-/// True if every declared service has a route. Where the declared services are unknown: if there are routes.
+/// True if every declared service has a route or, if the declared services are unknown, once any routes are known.
 fn are_routed(table: &RouteTable) -> bool {
     let routes = &table.routes;
     let Some(declared) = &table.declared else {
@@ -95,7 +96,7 @@ fn are_routed(table: &RouteTable) -> bool {
     declared.iter().all(|service| routed.contains(service))
 }
 
-/// The repository index's name for a health.
+/// Returns the repository index's word for a health.
 fn state_label(health: Health) -> String {
     match health {
         Health::Up => "READY",

@@ -1,4 +1,4 @@
-//! Which service a request is for.
+//! Finds the service to which a request is addressed.
 
 #[cfg(test)]
 mod tests;
@@ -15,13 +15,13 @@ use super::split::choose_by_weight;
 use crate::error::GatewayError;
 use crate::options::Scope;
 
-/// Names that a "not found" lists at most: what still fits a screen.
+/// Most names that a "not found" error lists, so that it fits a screen.
 const LISTED: usize = 20;
 
-/// The path under which a gateway serves services whatever the host.
+/// Path prefix under which a gateway serves services on any host.
 const PREFIX: &str = "/serving/";
 
-/// The routes, ready to be asked. Oldest service first where two claim one name.
+/// The routes, indexed by host, service and model. If two services use one name, the older one has it.
 #[derive(Clone, Debug)]
 pub(crate) struct RouteMatcher {
     scope: Scope,
@@ -35,24 +35,24 @@ pub(crate) struct RouteMatcher {
 #[derive(Clone, Debug)]
 struct HostEntry {
     route: Arc<Route>,
-    /// Which of the route's tags.
+    /// Index of the route's tag; `None` for a host of the service itself.
     tag: Option<u32>,
 }
 
-/// A service that a request is for.
+/// The service to which a request is addressed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct RouteMatch<'a> {
     pub(crate) route: &'a Arc<Route>,
-    /// The revision that a tagged host leads to.
+    /// Revision of a tag's host; `None` if the split chooses.
     pub(crate) revision: Option<&'a RevisionName>,
-    /// How many bytes of the path the replica does not see.
+    /// Length of the path prefix that is removed for the replica, in bytes.
     pub(crate) prefix: usize,
-    /// Decides whether errors may list names.
+    /// Scope of the gateway, which decides whether errors may list names.
     pub(crate) scope: Scope,
 }
 
 impl RouteMatcher {
-    /// Puts routes in order.
+    /// Indexes the routes by host, service and model.
     pub(crate) fn new(routes: &Routes, scope: Scope, known_hosts: KnownHosts) -> Self {
         let holders = routes.holders();
         let mut matcher = Self {
@@ -77,7 +77,7 @@ impl RouteMatcher {
         }
     }
 
-    /// The service of this host, else of this path.
+    /// Returns the service with this host or, if there is none, with this path.
     pub(crate) fn by_address(&self, host: Option<&str>, path: &str) -> Option<RouteMatch<'_>> {
         let entry = host.and_then(|host| self.hosts.get(&*plain_host(host)));
         if let Some(entry) = entry {
@@ -88,16 +88,16 @@ impl RouteMatcher {
         Some(RouteMatch { route, revision: None, prefix: PREFIX.len() + service.len(), scope: self.scope })
     }
 
-    /// The service of this V2 model name; only where one machine is served.
+    /// Returns the service with this V2 model name; `None` for every name in a cluster.
     pub(crate) fn by_model(&self, model: &str) -> Option<RouteMatch<'_>> {
         let route = self.models.get(model)?;
         Some(RouteMatch { route, revision: None, prefix: 0, scope: self.scope })
     }
 
-    /// Checks that a request asks for a service's host or for a known one, and comes from no other site.
+    /// Checks that a request is for a service's host or a known host, and does not come from another site.
     ///
     /// # Errors
-    /// [`GatewayError::Foreign`].
+    /// [`GatewayError::Foreign`] for an unknown host or another site.
     pub(crate) fn check_host(&self, parts: &Parts) -> Result<(), GatewayError> {
         let is_served = |host: &str| self.hosts.contains_key(&*plain_host(host));
         let checked = self.known_hosts.check(parts, is_served);
@@ -108,14 +108,14 @@ impl RouteMatcher {
         self.scope
     }
 
-    /// The error of a request for a model that no service has.
+    /// Returns the error of a request for a model that no service has.
     pub(crate) fn no_model(&self, model: &str) -> GatewayError {
         let names = self.models.keys().map(|name| &**name);
         let meant = || nearest(names, model);
         self.no_route(format!("model {model:?}"), meant)
     }
 
-    /// The error of a request whose host and path lead nowhere.
+    /// Returns the error of a request whose host and path match no service.
     pub(crate) fn no_address(&self, host: Option<&str>, path: &str) -> GatewayError {
         let host = host.unwrap_or_default();
         let services = self.services.keys().map(String::as_str);
@@ -127,7 +127,7 @@ impl RouteMatcher {
         self.no_route(format!("host {host:?}, path {path:?}"), meant)
     }
 
-    /// The error of a gRPC call of a method that the gateway does not have, and whose host and path lead nowhere.
+    /// Returns the error of a gRPC call to an unknown method, whose host and path match no service.
     pub(crate) fn no_method(&self, method: &str) -> GatewayError {
         GatewayError::NoMethod { method: method.to_owned(), known: self.known(|| None) }
     }
@@ -137,8 +137,8 @@ impl RouteMatcher {
         GatewayError::NoRoute { asked, known }
     }
 
-    /// Hint for the sender of a request that leads nowhere: the services there are, as far as strangers may know them.
-    /// Only there is the one that was probably meant looked for.
+    /// Returns a hint for the sender of a request that matches no service. Only on one machine does it list the
+    /// services and the one that was probably meant.
     fn known<'a>(&self, meant: impl FnOnce() -> Option<&'a str>) -> String {
         match self.scope {
             Scope::Cluster => "check its host or path".to_owned(),
@@ -158,13 +158,13 @@ impl RouteMatcher {
 }
 
 impl HostEntry {
-    /// A host, and where it leads.
+    /// Returns a host with its entry.
     fn of(claim: HostClaim<'_>) -> (Host, Self) {
         let entry = Self { route: claim.route.clone(), tag: claim.tag };
         (claim.host.clone(), entry)
     }
 
-    /// The revision that has all requests of a tag's host.
+    /// Returns the revision that gets all requests of a tag's host; `None` for other hosts.
     fn revision(&self) -> Option<&RevisionName> {
         let tagged = self.route.tags.get(self.tag? as usize)?;
         Some(&tagged.revision)
@@ -172,12 +172,12 @@ impl HostEntry {
 }
 
 impl<'a> RouteMatch<'a> {
-    /// The revision: the one that the header `weir-revision` pins, else that of the header `weir-tag`,
-    /// else that of a tagged host, else what the split gives to `sample`.
+    /// Returns the revision of the request: the one pinned by the header `weir-revision`, else the one of the header
+    /// `weir-tag`, else the one of a tag's host, else the one that the split chooses for `sample`.
     ///
     /// # Errors
-    /// [`GatewayError::NoRevision`] for a revision or tag that the service does not have,
-    /// [`GatewayError::Nowhere`].
+    /// [`GatewayError::NoRevision`] for a revision or tag that the service does not have; [`GatewayError::Nowhere`] if
+    /// the service sends its requests to no revision.
     pub(crate) fn revision(
         &self,
         pin: Option<&str>,
@@ -215,7 +215,7 @@ impl<'a> RouteMatch<'a> {
     }
 }
 
-/// The `{namespace}/{name}` of a path below [`PREFIX`].
+/// Returns the `{namespace}/{name}` in a path below [`PREFIX`].
 fn service_of_path(path: &str) -> Option<&str> {
     let rest = path.strip_prefix(PREFIX)?;
     let namespace = rest.find('/')?;
@@ -224,7 +224,7 @@ fn service_of_path(path: &str) -> Option<&str> {
     Some(&rest[..end])
 }
 
-/// A host as the table has it; copies only what is not in lower case.
+/// Returns a host as the table has it: without port and final dot, in lower case. Copies it only if it has capitals.
 fn plain_host(authority: &str) -> Cow<'_, str> {
     let is_port = |port: &str| port.bytes().all(|b| b.is_ascii_digit());
     let host = match authority.rsplit_once(':') {

@@ -1,7 +1,7 @@
 //! Mirrors requests to another revision, whose responses are discarded.
 //!
-//! `decide` samples requests; `counts` limits and counts copies; `forward::mirror` sends each in a task of its own. A
-//! request never waits for its copy.
+//! `decide` samples requests, `counts` limits and counts copies, and `forward::mirror` sends each copy in a task of its
+//! own. A request never waits for its copy.
 
 mod counts;
 mod decide;
@@ -22,9 +22,9 @@ use crate::queue::RevisionQueue;
 pub(crate) use counts::{MirrorCounts, MirrorOutcome, MirrorPermit};
 use decide::{RevisionChoice, is_mirrored};
 
-/// Divisor of the byte budget for copies of all services: a revision that hangs must not use up what users' requests
-/// need.
-const PART_OF_BUFFERS: usize = 8;
+/// Divisor of the byte budget for the copies of all services, so that copies for a revision that hangs do not use up
+/// the memory for users' requests.
+const BUDGET_DIVISOR: usize = 8;
 
 /// Tasks and byte budget of the copies in flight.
 pub(crate) struct Mirrors {
@@ -33,28 +33,28 @@ pub(crate) struct Mirrors {
     stop: CancellationToken,
 }
 
-/// Revision that gets a copy of one request.
+/// The revision that gets a copy of one request.
 pub(crate) struct MirrorTarget {
     pub(crate) queue: Arc<RevisionQueue>,
     pub(crate) counts: Arc<MirrorCounts>,
 }
 
 impl Mirrors {
-    /// No copies yet; all bodies together may hold `all_buffers` bytes.
+    /// Creates the state without copies. `all_buffers` is the byte budget for all bodies together.
     pub(crate) fn new(all_buffers: usize) -> Self {
         Self {
-            bytes: ByteBudget::new(all_buffers / PART_OF_BUFFERS),
+            bytes: ByteBudget::new(all_buffers / BUDGET_DIVISOR),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         }
     }
 
-    /// Permission for one more copy of this size, if the limits allow it.
+    /// Returns a permit for one more copy of this size; `None` if a limit is reached.
     pub(crate) fn try_acquire(&self, counts: &Arc<MirrorCounts>, bytes: usize) -> Option<MirrorPermit> {
         counts.try_acquire(self.bytes.permit(), bytes)
     }
 
-    /// Runs one copy until it ends, or all are stopped, and counts its outcome.
+    /// Runs one copy until it ends or all copies are stopped, and counts its outcome.
     pub(crate) fn spawn(&self, counts: Arc<MirrorCounts>, copy: impl Future<Output = MirrorOutcome> + Send + 'static) {
         let stop = self.stop.clone();
         self.tasks.spawn(async move {
@@ -63,7 +63,7 @@ impl Mirrors {
         });
     }
 
-    /// Drops the copies in flight, and waits for their tasks.
+    /// Drops the copies in flight and waits for their tasks.
     pub(crate) async fn stop(&self) {
         self.stop.cancel();
         self.tasks.close();
@@ -71,7 +71,7 @@ impl Mirrors {
     }
 }
 
-/// The revision that gets a copy of this request, if one does; the request itself goes to `chosen`.
+/// Returns the revision that gets a copy of this request, if any; the request itself goes to `chosen`.
 pub(crate) fn target(
     counts: &HashMap<RevisionName, Arc<MirrorCounts>>,
     queues: &HashMap<RevisionName, Arc<RevisionQueue>>,

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
-/// The model's name in `/v2/models/{m}…` or `/v1/models/{m}[:verb]`, decoded; `None` for every other path.
+/// Returns the decoded model name in `/v2/models/{m}…` or `/v1/models/{m}[:verb]`; `None` for every other path.
 pub(crate) fn model_of_path(path: &str) -> Option<Cow<'_, str>> {
     if let Some(rest) = path.strip_prefix("/v2/models/") {
-        // `stats` of all models: a name only with something behind it.
+        // `stats` alone means the statistics of all models; it is a model's name only if a path segment follows.
         return match rest.split_once('/') {
             Some((model, _)) => decoded(model),
             None if rest == "stats" => None,
@@ -18,7 +18,7 @@ pub(crate) fn model_of_path(path: &str) -> Option<Cow<'_, str>> {
     without_verb(decoded(rest.split('/').next().unwrap_or(rest))?)
 }
 
-/// The model of a V1 path. Some clients encode the colon before the verb, too.
+/// Returns the model of a V1 path without the verb. Some clients percent-encode the colon before the verb as well.
 fn without_verb(named: Cow<'_, str>) -> Option<Cow<'_, str>> {
     let model = match named {
         Cow::Borrowed(named) => {

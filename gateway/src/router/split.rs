@@ -1,17 +1,17 @@
-//! Applies the weights of a split.
+//! Chooses a revision by the weights of a split.
 
 use weir_cluster::{RevisionName, Split};
 
-/// 2^32 divided by the golden ratio. The multiples of it lie as evenly in the circle of 2^32 as any
-/// sequence can, so shares are met closely after few requests, and not only on average.
+/// 2^32 divided by the golden ratio. Multiples of it are spread over the circle of 2^32 as evenly as any sequence can
+/// be, so weights are met closely after a few requests, and not only on average.
 const GOLDEN: u32 = 2_654_435_769;
 
-/// Position of a split's n-th request in its sequence, 0..2^32.
+/// Returns the position of a split's n-th request in its sequence, 0..2^32.
 pub(crate) fn sample(n: u32) -> u32 {
     n.wrapping_mul(GOLDEN)
 }
 
-/// The revision whose share of 0..2^32 holds `sample`.
+/// Returns the revision whose share of 0..2^32 contains `sample`.
 pub(crate) fn choose_by_weight(split: &Split, sample: u32) -> &RevisionName {
     let targets = split.targets();
     let mut position = (u64::from(sample) * u64::from(split.total())) >> 32;
@@ -22,7 +22,7 @@ pub(crate) fn choose_by_weight(split: &Split, sample: u32) -> &RevisionName {
         }
         position -= weight;
     }
-    // Below the sum of all weights one of them has met it; a split is never empty.
+    // Unreachable: the position is below the sum of all weights, and a split is never empty.
     &targets[0].revision
 }
 

@@ -1,4 +1,4 @@
-//! What follows from the routes: matchers, queues and counters.
+//! The routing table: the routes, and the matchers, queues and counters that belong to them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use super::split;
 use crate::options::Options;
 use crate::queue::{QueueLimit, RevisionQueue};
 
-/// Routes as requests see them. Replaced as a whole; queues and counters carry over.
+/// Routes as requests see them. The table is replaced as a whole; queues and counters carry over.
 pub(crate) struct RouteTable {
     pub(crate) routes: Arc<Routes>,
     pub(crate) matcher: RouteMatcher,
     pub(crate) queues: HashMap<RevisionName, Arc<RevisionQueue>>,
     /// Counts of each revision that mirrors a service.
     pub(crate) mirrors: HashMap<RevisionName, Arc<MirrorCounts>>,
-    /// The services that should have a route, where that is known.
+    /// Services that should have a route; `None` if that is unknown.
     pub(crate) declared: Option<watch::Receiver<Arc<BTreeSet<ServiceName>>>>,
-    /// Split requests of each service.
+    /// Number of requests that each service's split has chosen a revision for.
     splits: HashMap<ServiceName, Arc<AtomicU32>>,
 }
 
 impl RouteTable {
-    /// A table without queues.
+    /// Creates a table without queues.
     pub(crate) fn empty(routes: Arc<Routes>, options: &Options) -> Self {
         Self {
             matcher: RouteMatcher::new(&routes, options.scope, options.hosts.clone()),
@@ -39,7 +39,7 @@ impl RouteTable {
         }
     }
 
-    /// The table of other routes.
+    /// Creates the table for new routes, with the queues and counters that are still in use.
     pub(crate) fn next(&self, routes: &Arc<Routes>, options: &Options, wake: &Arc<Notify>) -> Self {
         let mut next = Self::empty(Arc::clone(routes), options);
         for route in routes.as_slice() {
@@ -60,7 +60,7 @@ impl RouteTable {
         next
     }
 
-    /// Position of the service's next request in its split sequence, 0..2^32.
+    /// Returns the position of the service's next request in its split sequence, 0..2^32.
     pub(super) fn next_sample(&self, service: &ServiceName) -> u32 {
         let count = self.splits.get(service);
         split::sample(count.map_or(0, |count| count.fetch_add(1, Ordering::Relaxed)))

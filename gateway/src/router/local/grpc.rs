@@ -32,7 +32,7 @@ pub(super) fn answer(table: &RouteTable, path: &str) -> Option<Result<Response<D
     Some(Ok(response))
 }
 
-/// The answer to a call whose message names no model that leads to a service, where that is no mistake.
+/// Answers a call whose message names no known model, if the method has a regular answer for that; otherwise `None`.
 pub(crate) fn unknown_model(path: &str, model: &str) -> Option<Result<Response<DownstreamBody>, GatewayError>> {
     match path.strip_prefix(SERVICE)? {
         "ModelReady" => Some(Ok(message(&proto::ModelReadyResponse { ready: false }))),

@@ -38,7 +38,7 @@ pub(super) fn answer(
     Some(Ok(response))
 }
 
-/// Reports whether a path is of OpenAI's API, which names a model in the body if at all.
+/// True for a path of OpenAI's API, which names the model in the body if at all.
 fn is_openai(path: &str) -> bool {
     const CALLS: [&str; 5] =
         ["/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/rerank", "/v1/responses"];

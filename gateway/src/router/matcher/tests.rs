@@ -94,7 +94,7 @@ fn a_model_leads_to_its_service_on_one_machine_only() {
 }
 
 #[test]
-fn the_older_service_keeps_a_host_that_two_claim() {
+fn the_older_of_two_services_keeps_a_common_host() {
     let shared = Host::parse("models.example.com").unwrap();
     let (mut old, mut young) = (route("old", 1), route("young", 2));
     old.hosts.push(shared.clone());
@@ -105,7 +105,7 @@ fn the_older_service_keeps_a_host_that_two_claim() {
 }
 
 #[test]
-fn a_services_own_host_goes_before_a_tag_of_an_older_one() {
+fn a_services_own_host_precedes_the_tag_of_an_older_service() {
     let matcher = matcher(vec![route("digits", 1), route("prev-digits", 2)], Scope::Cluster);
     let host = "prev-digits-default.example.com";
     let found = matcher.by_address(Some(host), "/").unwrap();
@@ -114,7 +114,7 @@ fn a_services_own_host_goes_before_a_tag_of_an_older_one() {
 }
 
 #[test]
-fn headers_choose_a_revision_and_unknown_ones_are_named() {
+fn headers_choose_a_revision_and_errors_list_the_known_ones() {
     let matcher = matcher(vec![route("digits", 1)], Scope::Local);
     let found = matcher.by_address(Some("digits.default"), "/").unwrap();
     let tagged = found.revision(None, Some("prev"), || 0).unwrap();
@@ -132,7 +132,7 @@ fn headers_choose_a_revision_and_unknown_ones_are_named() {
 }
 
 #[test]
-fn what_leads_nowhere_is_told_the_hosts_on_one_machine_only() {
+fn not_found_errors_list_names_on_one_machine_only() {
     let mut digits = route("digits", 1);
     digits.hosts.truncate(1);
     let local = matcher(vec![digits.clone()], Scope::Local);

@@ -1,4 +1,4 @@
-//! Limits and counts the copies that one revision gets.
+//! Limits and counts the copies for one revision.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -8,21 +8,21 @@ use weir_ops::byte_budget::BudgetPermit;
 
 use crate::router::split;
 
-/// Copies of one revision under way at once, those that wait for a replica included. At a tenth of a
-/// second each that is 640 a second, a share of far more traffic than one gateway mirrors in practice; a
-/// revision that hangs holds no more than these.
+/// Most copies of one revision in flight, including those that wait for a replica. At a tenth of a second per copy that
+/// is 640 copies a second, which is enough for far more traffic than one gateway mirrors in practice. A revision that
+/// hangs holds no more than this.
 pub(crate) const MAX_COPIES: usize = 64;
 
 /// Outcome of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MirrorOutcome {
-    /// The revision answered, and not with an error of its own.
+    /// The revision answered without an error of its own.
     Answered,
-    /// It answered with an error, or did not answer in time or at all.
+    /// The revision answered with an error, too late, or not at all.
     Failed,
-    /// It was not sent, because as much as may be was under way; or the gateway ended first.
+    /// The copy was not sent because a limit was reached, or the gateway stopped first.
     Dropped,
-    /// The request's body came in a stream, or was too large to be kept: there was nothing to copy.
+    /// The request's body was streamed or too large for the buffer, so there was nothing to copy.
     Streamed,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct MirrorCounts {
     /// Requests that were sampled.
     samples: AtomicU32,
     permits: Arc<Semaphore>,
-    /// In the order of [`MirrorOutcome::ALL`].
+    /// Counts in the order of [`MirrorOutcome::ALL`].
     counts: [AtomicU64; MirrorOutcome::ALL.len()],
 }
 
@@ -77,7 +77,7 @@ impl MirrorCounts {
         split::sample(self.samples.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Permission for one more copy, with its body charged to `budget`.
+    /// Returns a permit for one more copy, with its body charged to `budget`; `None` if a limit is reached.
     pub(super) fn try_acquire(&self, budget: BudgetPermit, bytes: usize) -> Option<MirrorPermit> {
         let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
         budget.grow(bytes).ok()?;
@@ -88,7 +88,7 @@ impl MirrorCounts {
         self.counts[outcome.index()].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Number of copies with this outcome.
+    /// Returns the number of copies with this outcome.
     pub(crate) fn counted(&self, outcome: MirrorOutcome) -> u64 {
         self.counts[outcome.index()].load(Ordering::Relaxed)
     }

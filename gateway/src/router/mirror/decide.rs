@@ -1,4 +1,4 @@
-//! Samples the requests that are mirrored.
+//! Decides which requests are mirrored.
 
 use http::{HeaderMap, HeaderName};
 use weir_cluster::{Mirror, RevisionName};
@@ -6,30 +6,30 @@ use weir_ops::header_names;
 
 use crate::headers;
 
-/// Headers by which a request's sender chose its revision.
-static TELLING: [HeaderName; 4] = [headers::REVISION, headers::TAG, headers::HOP, headers::MIRROR];
+/// Headers with which the sender of a request chose its revision.
+static CHOICE_HEADERS: [HeaderName; 4] = [headers::REVISION, headers::TAG, headers::HOP, headers::MIRROR];
 
 /// Chooser of a request's revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RevisionChoice {
     /// The split of the service's route.
     Split,
-    /// The client, who pins this revision; or another gateway, which chose it or made the copy.
+    /// The client, which pinned this revision, or another gateway, which chose the revision or made the copy.
     Sender,
 }
 
 impl RevisionChoice {
-    /// The chooser by the headers, and by the revision of a tagged host.
+    /// Returns the chooser according to the headers and to the revision of a tagged host.
     pub(super) fn of(headers: &HeaderMap, tagged: Option<&RevisionName>) -> Self {
-        match (header_names::has_any(headers, &TELLING), tagged) {
+        match (header_names::has_any(headers, &CHOICE_HEADERS), tagged) {
             (false, None) => Self::Split,
             (true, _) | (_, Some(_)) => Self::Sender,
         }
     }
 }
 
-/// Whether a request that goes to `chosen` gets a copy. `sample` is asked for only where it decides, so that
-/// the share is one of those requests alone.
+/// Returns true if a request that goes to `chosen` gets a copy. `sample` is called only for requests that the split
+/// sends elsewhere, so that the percentage applies to them alone.
 pub(super) fn is_mirrored(
     mirror: &Mirror,
     chosen: &RevisionName,
@@ -38,7 +38,7 @@ pub(super) fn is_mirrored(
 ) -> bool {
     match choice {
         RevisionChoice::Sender => false,
-        // The revision gets it already.
+        // The mirroring revision gets the request already.
         RevisionChoice::Split if *chosen == mirror.revision => false,
         RevisionChoice::Split => (u64::from(sample()) * 100) >> 32 < u64::from(mirror.percent),
     }

@@ -37,7 +37,7 @@ proptest! {
 }
 
 #[test]
-fn only_common_traffic_is_copied() {
+fn only_requests_without_a_chosen_revision_are_copied() {
     let mut headers = HeaderMap::new();
     assert_eq!(RevisionChoice::of(&headers, None), RevisionChoice::Split);
     assert_eq!(RevisionChoice::of(&headers, Some(&revision(1))), RevisionChoice::Sender);
@@ -49,12 +49,12 @@ fn only_common_traffic_is_copied() {
 }
 
 #[test]
-fn copies_are_bounded_by_number_and_by_bytes_and_give_their_places_back() {
+fn copies_are_limited_by_number_and_bytes_and_give_their_permits_back() {
     let mirrors = Mirrors::new(8000);
     let (one, other) = (Arc::new(MirrorCounts::default()), Arc::new(MirrorCounts::default()));
     let buffered: Vec<_> = (0..MAX_COPIES).map(|_| mirrors.try_acquire(&one, 1).unwrap()).collect();
     assert!(mirrors.try_acquire(&one, 0).is_none());
-    // An eighth of 8000 bytes is for all of them together, and an eighth of that stays free.
+    // All copies together may use an eighth of the 8000 bytes, and the budget keeps an eighth of that free.
     assert!(mirrors.try_acquire(&other, 812).is_none());
     assert!(mirrors.try_acquire(&other, 811).is_some());
     drop(buffered);
