@@ -23,24 +23,24 @@ pub(crate) use request::UpstreamRequest;
 pub(crate) use request_body::{Chunks, RequestBody, UploadHandle};
 pub(crate) use response_body::ResponseBody;
 
-/// A replica, or another gateway, and the connections to it. A restarted replica is another upstream.
+/// A replica or another gateway, with the connections to it. A restarted replica is a new upstream.
 pub(crate) struct Upstream {
     pub(crate) name: Arc<str>,
     restarts: u32,
     pub(crate) endpoints: Endpoints,
     pub(crate) http1_pool: http1::Http1Pool,
     grpc: http2::GrpcChannel,
-    /// Cancelled when it has left the cluster: its open requests will not be answered.
+    /// Cancelled when the upstream has left the cluster, so that its open requests will not be answered.
     pub(crate) lost: CancellationToken,
-    /// End of its program, if the platform reported one when it left.
+    /// End of the upstream's program, if the platform reported one when the upstream left.
     end: OnceLock<Failure>,
-    /// Requests that this gateway has at it.
+    /// Requests that this gateway has at the upstream.
     pub(crate) load: UpstreamLoad,
-    /// Concurrent requests that it last reported to accept; 0 before its first report.
+    /// Concurrent requests that the upstream last reported to accept; 0 before its first report.
     capacity: AtomicU32,
-    /// Whether a readiness probe was started.
+    /// Set once a readiness probe was started.
     probed: AtomicBool,
-    /// Whether a readiness probe succeeded.
+    /// Set once a readiness probe succeeded.
     ready: AtomicBool,
 }
 
@@ -48,14 +48,14 @@ pub(crate) struct Upstream {
 #[derive(Debug)]
 pub(crate) struct UpstreamError {
     pub(crate) kind: UpstreamErrorKind,
-    /// What happened, as a clause without a full stop.
+    /// Description of the failure, as a clause without a full stop.
     pub(crate) because: String,
 }
 
-/// Kind of an upstream's failure, by which the request's retry is decided.
+/// Kind of an upstream's failure, which decides whether the request is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UpstreamErrorKind {
-    /// A pooled connection was closed by its peer meanwhile: says nothing about the replica.
+    /// The upstream had closed a pooled connection, which says nothing about its health.
     StaleConnection,
     /// The replica did not see the request.
     ConnectFailed,
@@ -63,19 +63,19 @@ pub(crate) enum UpstreamErrorKind {
     Broken,
     /// The replica's answer violates its protocol; the replica may have done the work.
     InvalidResponse,
-    /// The client broke off its request's body: says nothing about the replica.
+    /// The client broke off the request's body, which says nothing about the upstream.
     RequestBodyFailed,
 }
 
-/// Connections that a request may use.
+/// Connections that may be used for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freshness {
     /// An idle connection of the pool, else a new one.
     Any,
     /// A new connection, which cannot be stale.
     New,
-    /// A new connection without other requests: for bodies that still arrive, which can be sent only once, and whose
-    /// clients may leave things unread on both ends.
+    /// A new connection without other requests. It is for bodies that are still arriving: they can be sent only once,
+    /// and their clients may leave data unread in both directions.
     Own,
 }
 
@@ -107,8 +107,8 @@ impl Upstream {
         }
     }
 
-    /// Sends a request over a connection of its protocol, and waits for the response's head. The request is built
-    /// once there is a connection, so that the future has no room for it before.
+    /// Sends a request over a connection of its protocol, and waits for the response's head. The request is built once
+    /// the connection is open, so that the future reserves no space for it before.
     pub(crate) async fn send<'a>(
         self: &Arc<Self>,
         protocol: Protocol,
@@ -125,35 +125,35 @@ impl Upstream {
                 Ok(response.map(ResponseBody::Http1))
             }
             Protocol::Http | Protocol::Grpc => {
-                // Boxed, so that the future of HTTP requests has no room for gRPC's.
+                // Boxed, so that the future of an HTTP request reserves no space for gRPC.
                 let response = Box::pin(self.grpc.send(address, freshness, request)).await?;
                 Ok(response.map(ResponseBody::Http2))
             }
         }
     }
 
-    /// Whether it is this replica, without a restart in between.
+    /// Returns true if the upstream is this replica, without a restart in between.
     pub(crate) fn is(&self, replica: &Replica) -> bool {
         self.name == replica.name && self.restarts == replica.restarts && self.endpoints == replica.endpoints
     }
 
-    /// Notes that it has left the cluster, and how its program ended, if one of these replicas says so.
+    /// Records that the upstream has left the cluster and, if one of these replicas tells it, how its program ended.
     pub(crate) fn leave(&self, replicas: &[Replica]) {
         let mut replicas = replicas.iter();
         let replica = replicas.find(|replica| replica.name == self.name);
         if let Some(end) = replica.and_then(|replica| replica.end_of_run(self.restarts)) {
-            // It leaves once.
+            // An upstream leaves only once, so the value is not set yet.
             let _ = self.end.set(end.clone());
         }
         self.lost.cancel();
     }
 
-    /// End of its program, if the platform reported one.
+    /// Returns the end of the upstream's program; `None` if the platform reported none.
     pub(crate) fn end(&self) -> Option<&Failure> {
         self.end.get()
     }
 
-    /// True if its machine answers that nothing listens at its address, as after the end of its program.
+    /// Returns true if the upstream's machine refuses connections, as after the end of the program.
     pub(crate) async fn refuses_connections(&self, protocol: Protocol) -> bool {
         match self.address(protocol) {
             Some(address) => dial::is_refused(address).await,
@@ -164,18 +164,18 @@ impl Upstream {
     fn address(&self, protocol: Protocol) -> Option<&Address> {
         let Endpoints { http, grpc } = &self.endpoints;
         match protocol {
-            // A port named `h2c` speaks HTTP/2 alone, REST included.
+            // A port with the name `h2c` speaks only HTTP/2, also for REST.
             Protocol::Http => http.as_ref().or(grpc.as_ref()),
             Protocol::Grpc => grpc.as_ref(),
         }
     }
 
-    /// Marks the upstream as probed; true for the first caller only.
+    /// Marks the upstream as probed; true only for the first caller.
     pub(crate) fn begins_probe(&self) -> bool {
         self.endpoints.http.is_some() && !self.probed.swap(true, Ordering::Relaxed)
     }
 
-    /// Notes that a readiness probe succeeded.
+    /// Records that a readiness probe succeeded.
     pub(crate) fn mark_ready(&self) {
         self.ready.store(true, Ordering::Relaxed);
     }
@@ -184,7 +184,7 @@ impl Upstream {
         self.ready.load(Ordering::Relaxed)
     }
 
-    /// Stores the concurrency that the replica reports; true if it changed.
+    /// Stores the capacity that the replica reports; true if it changed.
     pub(crate) fn note_capacity(&self, capacity: u32) -> bool {
         self.capacity.swap(capacity, Ordering::Relaxed) != capacity
     }
@@ -203,7 +203,7 @@ impl fmt::Debug for Upstream {
 }
 
 impl UpstreamErrorKind {
-    /// The word for logs.
+    /// Returns the label for logs.
     pub(crate) const fn label(self) -> &'static str {
         match self {
             Self::StaleConnection => "stale_connection",

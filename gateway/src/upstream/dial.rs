@@ -12,15 +12,15 @@ use weir_ops::socket::Keepalive;
 
 use super::UpstreamError;
 
-/// Longest time to connect: replicas are near, so this allows for some retransmissions.
+/// Longest time to connect. Replicas are near, so this leaves time for some retransmissions.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A machine that is up refuses a connection within a round trip.
+/// Longest wait for a refusal; a running machine refuses a connection within one round trip.
 const REFUSAL_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// A replica whose node is gone without a word is noticed after 40 s: before Kubernetes misses the node, after some 50 s,
-/// and early enough to send what it had to another within a minute. A server that is too busy to read a request that
-/// is larger than its socket's buffer has as long, so less would be too strict.
+/// With these settings a vanished node is detected after 40 s. Kubernetes misses the node after some 50 s, so the
+/// requests of its replicas are retried earlier, within a minute. A server that is too busy to read a request larger
+/// than its socket's buffer also has 40 s; a shorter time would be too strict.
 const KEEPALIVE: Keepalive = Keepalive { time: Duration::from_secs(10), interval: Duration::from_secs(10), probes: 3 };
 
 /// An open TCP or Unix socket.
@@ -41,7 +41,7 @@ pub(super) async fn dial(address: &Address) -> Result<Socket, UpstreamError> {
     }
 }
 
-/// True if the machine of this address answers at once that nothing listens there.
+/// True if the machine at this address immediately refuses the connection, because nothing listens there.
 pub(super) async fn is_refused(address: &Address) -> bool {
     let connecting = tokio::time::timeout(REFUSAL_TIMEOUT, connect(address));
     match connecting.await {
@@ -120,18 +120,18 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_replica_that_is_gone_without_a_word_is_noticed() {
+    async fn a_vanished_node_is_detected_by_keepalive() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = Address::Tcp(listener.local_addr().unwrap());
         let Ok(Socket::Tcp(stream)) = dial(&address).await else {
-            panic!("it listens");
+            panic!("the listener did not accept");
         };
         let socket = SockRef::from(&stream);
         assert!(socket.keepalive().unwrap());
         assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE.time);
         assert_eq!(socket.tcp_keepalive_interval().unwrap(), KEEPALIVE.interval);
         assert_eq!(socket.tcp_keepalive_retries().unwrap(), KEEPALIVE.probes);
-        // While a request is not acknowledged, there are no probes.
+        // No keepalive probes are sent while data is unacknowledged, so the user timeout has to cover that case.
         #[cfg(target_os = "linux")]
         assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(40)));
     }

@@ -1,7 +1,7 @@
 //! Pooled HTTP/1.1 connections.
 //!
-//! The task of a request also drives its connection, so that no other task has to be woken on the way. Idle
-//! connections are driven by no task; the pool checks that a connection is still open when it is taken.
+//! The task of a request also drives its connection, so that no other task has to be woken on the way. No task drives
+//! an idle connection; the pool checks that a connection is still open when a request takes it.
 //!
 //! ```text
 //!   request ─► head, writer ─► socket ─► head, framing ─► response
@@ -35,11 +35,11 @@ const MAX_IDLE: usize = 256;
 /// Longest idle time of a connection. Common servers close theirs after a minute.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Idle connections of one upstream, the one used last at the end.
+/// Idle connections of one upstream, sorted by the time since which they are idle.
 #[derive(Default)]
 pub(crate) struct Http1Pool(Mutex<Vec<(Instant, Box<UpstreamConnection>)>>);
 
-/// A response body, and the connection that it is read from.
+/// A response body, and the connection from which it is read.
 pub(crate) struct Http1ResponseBody {
     connection: Box<UpstreamConnection>,
     upstream: Arc<Upstream>,
@@ -62,13 +62,13 @@ impl Http1Pool {
         }
     }
 
-    /// Closes connections that were idle for [`IDLE_TIMEOUT`].
+    /// Closes connections that have been idle for [`IDLE_TIMEOUT`].
     pub(crate) fn trim(&self, now: Instant) {
         let mut idle = self.0.lock();
         let fresh = idle.iter().position(|(since, _)| now.saturating_duration_since(*since) < IDLE_TIMEOUT);
         let old = fresh.unwrap_or(idle.len());
         let old: Vec<_> = idle.drain(..old).collect();
-        // Closed without the lock: each close is a system call.
+        // The connections are closed without the lock, because each close is a system call.
         drop(idle);
         drop(old);
     }
@@ -79,8 +79,8 @@ impl Http1Pool {
     }
 }
 
-/// Sends a request and waits for the response's head. A pooled connection may have been closed by its peer just
-/// now; the error's kind says so.
+/// Sends a request and waits for the response's head. If the peer had closed a pooled connection, the error's kind is
+/// `StaleConnection`.
 pub(super) async fn send<'a>(
     upstream: &Arc<Upstream>,
     address: &Address,
@@ -93,14 +93,14 @@ pub(super) async fn send<'a>(
     };
     let (mut connection, failure) = match pooled {
         Some(connection) => (connection, UpstreamErrorKind::StaleConnection),
-        // Boxed: most requests find a pooled connection, and need no room for connecting.
+        // Boxed: most requests find a pooled connection and should not reserve space for connecting.
         None => (Box::pin(UpstreamConnection::open(address)).await?, UpstreamErrorKind::Broken),
     };
     connection.start(request());
     let head = poll_fn(|context| connection.poll_head(failure, context)).await;
     let head = head.inspect_err(|_| {
         if failure == UpstreamErrorKind::StaleConnection {
-            // The others are as old, and probably closed too.
+            // The other pooled connections are as old and probably closed too.
             upstream.http1_pool.clear();
         }
     })?;
@@ -121,7 +121,7 @@ impl Http1ResponseBody {
         self.connection.size_hint()
     }
 
-    /// Returns the connection to the pool, if the response was read to its end and it can be used again.
+    /// Returns the connection to the pool, if the response was read to its end and the connection can be used again.
     pub(crate) fn finish(mut self, now: Instant) {
         if self.connection.is_reusable() && !self.upstream.lost.is_cancelled() {
             self.upstream.http1_pool.put(self.connection, now);

@@ -1,7 +1,7 @@
-//! One HTTP/2 connection per upstream, for all its gRPC calls but those whose body still arrives: each has a
-//! connection of its own, so that what its client leaves unread on either side holds up nobody else.
+//! One shared HTTP/2 connection per upstream for gRPC calls. A call whose body is still arriving has a connection of
+//! its own, so that data which its client leaves unread on either side cannot block other calls.
 //!
-//! The task of a request drives its call: it hands frames to the connection and takes those of the response, with
+//! The task of a request drives its call: it passes frames to the connection and takes the frames of the response, with
 //! no task in between. The connection's own task reads and writes the socket.
 
 mod response_body;
@@ -29,18 +29,19 @@ use crate::upstream::UpstreamRequest;
 pub(crate) use response_body::Http2ResponseBody;
 use upload::Upload;
 
-/// Most bytes of a response's head, as over HTTP/1.1.
+/// Most bytes of a response's head, the same as over HTTP/1.1.
 const MAX_HEAD: u32 = 64 << 10;
 
-/// The connection's window in bytes: the largest there is. Each response is bounded by its stream's window, and their
-/// number by the credits; with less for all together, some clients that do not read would stop the answers of others.
+/// Receive window of the connection in bytes: the largest possible. Each response is limited by its stream's window,
+/// and their number by the credits. With a smaller window, clients that do not read would block the responses to
+/// others.
 const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
 
-/// The HTTP/2 connection to one upstream, opened by the first call.
+/// The shared HTTP/2 connection to one upstream, opened by the first call.
 #[derive(Default)]
 pub(super) struct GrpcChannel {
     connections: Mutex<Connections>,
-    /// Held while a connection is opened, so that concurrent calls share that one.
+    /// Held while a connection is opened, so that concurrent calls share that connection.
     connecting: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -48,18 +49,18 @@ pub(super) struct GrpcChannel {
 struct Connections {
     /// The connection that takes new calls.
     open: Option<OpenConnection>,
-    /// Tasks of connections that take no new calls, and may still have open ones.
+    /// Tasks of connections that take no new calls but may still have open calls.
     ending: Vec<AbortOnDropHandle<()>>,
     /// Connections opened so far.
     count: u64,
-    /// Attempts to open one that failed so far.
+    /// Failed attempts to open a connection so far.
     failures: u64,
-    /// Why the last attempt failed, as a clause.
+    /// Cause of the last failed attempt, as a clause.
     last_failure: String,
 }
 
 struct OpenConnection {
-    /// Ordinal of the connection, from 1.
+    /// Number of the connection, counted from 1.
     number: u64,
     sender: SendRequest<Bytes>,
     /// The connection's own task.
@@ -67,7 +68,7 @@ struct OpenConnection {
 }
 
 impl GrpcChannel {
-    /// Sends a call, and waits for the response's head.
+    /// Sends a call and waits for the response's head.
     pub(super) async fn send<'a>(
         &self,
         address: &Address,
@@ -90,7 +91,7 @@ impl GrpcChannel {
         response_head(response, upload).await.map_err(failed)
     }
 
-    /// A connection with a free stream, and the kind of error that a failure on it means.
+    /// Returns a connection with a free stream, and the kind of error that a failure on this connection means.
     async fn ready(&self, address: &Address) -> Result<(SendRequest<Bytes>, UpstreamErrorKind), UpstreamError> {
         if let Some((number, mut sender)) = self.sender() {
             match poll_fn(|context| sender.poll_ready(context)).await {
@@ -98,7 +99,7 @@ impl GrpcChannel {
                 Err(_) => self.retire(number),
             }
         }
-        // Boxed: most calls find an open connection, and need no room for connecting.
+        // Boxed: most calls find an open connection and should not reserve space for connecting.
         let mut sender = Box::pin(self.connect(address)).await?;
         match poll_fn(|context| sender.poll_ready(context)).await {
             Ok(()) => Ok((sender, UpstreamErrorKind::Broken)),
@@ -115,7 +116,7 @@ impl GrpcChannel {
         open.map(|open| (open.number, open.sender.clone()))
     }
 
-    /// Sends no further calls over this connection, whose peer shuts it down; open calls are still answered.
+    /// Sends no further calls over the connection, which its peer is shutting down. Open calls are still answered.
     fn retire(&self, number: u64) {
         let mut connections = self.connections.lock();
         connections.ending.retain(|task| !task.is_finished());
@@ -139,8 +140,8 @@ impl GrpcChannel {
         Ok(sender)
     }
 
-    /// The failure of the attempt that a call waited for, if it failed: one call after the other would wait for a node
-    /// that does not answer.
+    /// Returns the failure of the attempt for which this call waited, if that attempt failed. Otherwise each call in
+    /// turn would make its own attempt to reach a node that does not answer.
     fn none_failed_since(&self, failures: u64) -> Result<(), UpstreamError> {
         let connections = self.connections.lock();
         if connections.failures == failures {
@@ -150,7 +151,7 @@ impl GrpcChannel {
         Err(UpstreamError::connect_failed(because))
     }
 
-    /// A connection for one call, which ends with it.
+    /// Opens a connection for one call, which ends with the call.
     async fn connect_alone(&self, address: &Address) -> Result<SendRequest<Bytes>, UpstreamError> {
         let (sender, task) = open(address).await?;
         let mut connections = self.connections.lock();
@@ -167,7 +168,7 @@ impl Connections {
     }
 }
 
-/// Opens a connection, and runs it in a task of its own.
+/// Opens a connection and runs it in a task of its own.
 async fn open(address: &Address) -> Result<(SendRequest<Bytes>, AbortOnDropHandle<()>), UpstreamError> {
     let socket = BufferedSocket::http2(dial(address).await?);
     let flusher = socket.flusher();
@@ -177,8 +178,8 @@ async fn open(address: &Address) -> Result<(SendRequest<Bytes>, AbortOnDropHandl
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_frame_size(MAX_FRAME)
         .max_header_list_size(MAX_HEAD)
-        // Answers cross with the resets of calls that their clients gave up. The library takes each for a fault of the
-        // replica, and would end the connection, with all others' calls, after a thousand of them.
+        // A response may cross with the reset of a call that its client gave up. h2 counts each as a fault of the
+        // replica and would end the connection, with all other calls, after a thousand of them.
         .max_local_error_reset_streams(None)
         .enable_push(false);
     let handshake = builder.handshake(socket).await;
@@ -191,29 +192,28 @@ async fn open(address: &Address) -> Result<(SendRequest<Bytes>, AbortOnDropHandl
     Ok((sender, AbortOnDropHandle::new(task)))
 }
 
-/// The kind of an HTTP/2 error, on a connection whose own failures are of the kind `fallback`.
+/// Returns the kind of an HTTP/2 error on a connection whose own failures have the kind `fallback`.
 fn error_kind(error: &h2::Error, fallback: UpstreamErrorKind) -> UpstreamErrorKind {
     let is_ending = error.is_go_away() && error.reason() == Some(Reason::NO_ERROR);
     let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
     if error.is_remote() && (is_ending || is_refused) {
-        // The peer says that it did nothing with the call (RFC 9113, 8.7).
+        // The peer reports that it did no work on the call (RFC 9113, 8.7).
         UpstreamErrorKind::ConnectFailed
     } else if error.is_library() {
-        // h2 itself ends a stream or connection only if the peer violated the protocol.
+        // h2 itself ends a stream or connection only if the peer violates the protocol.
         UpstreamErrorKind::InvalidResponse
     } else {
         fallback
     }
 }
 
-/// Sends the body until the response's head arrives; the rest of the body is sent while the response's body is
-/// read.
+/// Sends the body until the response's head arrives. The rest of the body is sent while the response's body is read.
 async fn response_head(
     mut response: ResponseFuture,
     mut upload: Upload,
 ) -> Result<Response<Http2ResponseBody>, h2::Error> {
     let head = poll_fn(|context| {
-        // If the upload broke off, the response or its absence says so.
+        // A failed upload needs no handling here: the response reports it, or its absence does.
         let _ = upload.poll(context);
         match Pin::new(&mut response).poll(context) {
             Poll::Pending if upload.has_failed() => Poll::Ready(Err(h2::Reason::CANCEL.into())),

@@ -1,22 +1,22 @@
-//! Requests that this gateway has at one upstream.
+//! Counts the requests that this gateway has at one upstream.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use weir_cluster::ReplicaLoad;
 
-/// Counts of the requests at one upstream, those of resting streams included, whose credits are lent.
+/// Counts of the requests at one upstream. They include resting streams, whose credits are lent.
 #[derive(Debug, Default)]
 pub(crate) struct UpstreamLoad {
     requests: AtomicU32,
     streams: AtomicU32,
 }
 
-/// One request in the counts of its upstream.
+/// Kind of a request in its upstream's counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestKind {
-    /// The response has not begun, or says how long it is.
+    /// The response has not begun, or its length is known.
     Unary,
-    /// The response has begun and does not say how long it is.
+    /// The response has begun, and its length is unknown.
     Stream,
 }
 
@@ -40,7 +40,7 @@ impl UpstreamLoad {
         self.requests.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// The requests and streams at this moment.
+    /// Returns the current numbers of requests and streams.
     pub(crate) fn get(&self) -> ReplicaLoad {
         ReplicaLoad { streams: self.streams.load(Ordering::Relaxed), requests: self.requests.load(Ordering::Relaxed) }
     }

@@ -1,5 +1,5 @@
-//! Readiness probes: replicas that are starting are probed, so that requests need not wait until the platform finds
-//! them ready; replicas that are ready, once, for the concurrency that they report.
+//! Readiness probes. A starting replica is probed so that requests do not have to wait until the platform reports it
+//! ready. A ready replica is probed once, for the capacity that it reports.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use crate::headers;
 use crate::protocol::Protocol;
 use crate::upstream::{Freshness, RequestBody, Upstream, UpstreamRequest};
 
-/// Interval between probes of a small model: a tenth of what one takes to load.
+/// Interval between probes of a small model: a tenth of the time that such a model takes to load.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Time in which small models are loaded. A replica that takes longer has a large one, or never gets ready.
+/// Time in which small models load. A replica that takes longer has a large model, or never becomes ready.
 const SMALL_MODEL: Duration = Duration::from_secs(5);
 
-/// Longest interval between probes. A larger model is probed after a tenth of the time that it took already: a
-/// request that waits for ten seconds and longer does not notice one more.
+/// Longest interval between probes. A larger model is probed again after a tenth of the time that it has taken so far:
+/// a request that waits for ten seconds or longer does not notice another second.
 const MAX_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Longest wait for the response to a probe.
@@ -29,8 +29,8 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 
 const READY: &str = "/v2/health/ready";
 
-/// Probes a replica until it is ready, then notifies `ready`; ends early if the replica leaves the cluster. The
-/// concurrency that it reports goes to `report_capacity`.
+/// Probes a replica until it is ready, then notifies `ready`; stops if the replica leaves the cluster. The replica's
+/// capacity is passed to `report_capacity`.
 pub(crate) async fn probe_until_ready(upstream: Arc<Upstream>, ready: Arc<Notify>, report_capacity: impl Fn(u32)) {
     let since = now();
     let probing = async {
@@ -45,7 +45,7 @@ pub(crate) async fn probe_until_ready(upstream: Arc<Upstream>, ready: Arc<Notify
     }
 }
 
-/// Interval before the next probe of a replica that was not ready for `elapsed`.
+/// Returns the interval before the next probe of a replica that has not become ready for `elapsed`.
 fn interval(elapsed: Duration) -> Duration {
     if elapsed < SMALL_MODEL { INTERVAL } else { (elapsed / 10).min(MAX_INTERVAL) }
 }
@@ -85,7 +85,7 @@ mod tests {
             elapsed += interval(elapsed);
             probes += 1;
         }
-        // 100 in the first five seconds, some in the next five, then one each second.
+        // That is 100 probes in the first five seconds, some in the next five, then one each second.
         assert!((150..=165).contains(&probes), "{probes}");
     }
 

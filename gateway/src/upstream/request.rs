@@ -1,5 +1,5 @@
-//! A request to an upstream: the client's, with some headers replaced. Headers are copied only when the protocol
-//! they are sent in is known.
+//! A request to an upstream: the client's request with some headers replaced. Headers are copied only once the
+//! upstream's HTTP version is known.
 
 use http::header::{CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -15,29 +15,29 @@ pub(crate) struct UpstreamRequest<'a> {
     pub(crate) path: &'a PathAndQuery,
     /// HTTP/2's `:authority`, in place of a `Host` header.
     pub(crate) authority: Option<&'a Authority>,
-    /// The client's headers, of which some are omitted or replaced.
+    /// The client's headers, including some that are omitted or replaced.
     pub(crate) headers: &'a HeaderMap,
-    /// Headers of the client that are not sent.
+    /// Names of client headers that are not sent.
     pub(crate) without: &'static [HeaderName],
-    /// Headers that are added, or replace the client's.
+    /// Headers that are added or that replace the client's.
     pub(crate) with: SmallVec<[(HeaderName, HeaderValue); 4]>,
     pub(crate) body: RequestBody,
 }
 
 impl<'a> UpstreamRequest<'a> {
-    /// A request with exactly these headers.
+    /// Creates a request with exactly these headers.
     pub(crate) fn plain(method: &'a Method, path: &'a PathAndQuery, headers: &'a HeaderMap, body: RequestBody) -> Self {
         Self { method, path, authority: None, headers, without: &[], with: SmallVec::new(), body }
     }
 
-    /// The headers that are sent.
+    /// Returns the headers that are sent.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
-        let stays = |name: &HeaderName| self.without.contains(name) || self.with.iter().any(|(other, _)| other == name);
-        let kept = self.headers.iter().filter(move |(name, _)| !stays(name));
+        let is_omitted = |name: &HeaderName| self.without.contains(name) || self.with.iter().any(|(other, _)| other == name);
+        let kept = self.headers.iter().filter(move |(name, _)| !is_omitted(name));
         kept.chain(self.with.iter().map(|(name, value)| (name, value)))
     }
 
-    /// The request in HTTP/2's form, without `content-length`: frames delimit the body.
+    /// Converts the request for HTTP/2, without `content-length`, because frames delimit the body.
     pub(crate) fn into_http2(self) -> Request<RequestBody> {
         let mut headers = HeaderMap::with_capacity(self.headers.len() + self.with.len());
         let host = self.headers.get(HOST).and_then(|host| host.to_str().ok()?.parse().ok());
@@ -52,7 +52,7 @@ impl<'a> UpstreamRequest<'a> {
         parts.authority = Some(authority.unwrap_or(Authority::from_static("localhost")));
         let mut request = Request::new(self.body);
         *request.method_mut() = self.method.clone();
-        // Cannot fail: all parts are set.
+        // This cannot fail, because all parts are set.
         *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
         *request.headers_mut() = headers;
         *request.version_mut() = Version::HTTP_2;

@@ -1,4 +1,4 @@
-//! Request bodies, as they are sent upstream.
+//! Request bodies in the form in which they are sent upstream.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -14,10 +14,10 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use weir_ops::socket::TimedBody;
 
-/// Data of a body as it arrived; mostly one buffer.
+/// Data of a body in the chunks in which it arrived; mostly one chunk.
 pub(crate) type Chunks = SmallVec<[Bytes; 2]>;
 
-/// The buffered part of a request's body, and perhaps the rest that still arrives.
+/// The buffered part of a request's body, and the stream of the part that is still arriving.
 #[derive(Debug)]
 pub(crate) struct RequestBody {
     chunks: Chunks,
@@ -33,32 +33,32 @@ pub(crate) struct UploadHandle(Arc<UploadShared>);
 #[derive(Debug, Default)]
 struct UploadShared {
     has_failed: AtomicBool,
-    /// Bytes that came from the client since the request was forwarded.
+    /// Bytes that arrived from the client since the request was forwarded.
     received: AtomicU64,
-    /// True while the replica has taken all that came, and more is to come.
+    /// True while the replica has taken all data that arrived, and more is to come.
     waits_for_client: AtomicBool,
-    /// Whole messages that were sent on.
+    /// Complete gRPC messages that were sent upstream.
     messages: AtomicU64,
     has_ended: AtomicBool,
-    /// To be woken when one of these two changes.
+    /// Task that is woken when `messages` or `has_ended` changes.
     waker: Mutex<Option<Waker>>,
-    /// The rest of an upload that was given up. Dropping it before the response has ended would reset the
-    /// response's HTTP/2 stream (RFC 9113, 8.1).
+    /// Unread part of an upload that was given up. If it were dropped before the response has ended, the response's
+    /// HTTP/2 stream would be reset (RFC 9113, 8.1).
     unread: Mutex<Option<Incoming>>,
 }
 
 impl UploadHandle {
-    /// Whether the client broke off its upload.
+    /// Returns true if the client broke off its upload.
     pub(crate) fn has_failed(&self) -> bool {
         self.0.has_failed.load(Ordering::Relaxed)
     }
 
-    /// Bytes that came from the client since the request was forwarded.
+    /// Returns the bytes that arrived from the client since the request was forwarded.
     pub(crate) fn received(&self) -> u64 {
         self.0.received.load(Ordering::Relaxed)
     }
 
-    /// True while the replica has taken all that came, and more is to come.
+    /// Returns true while the replica has taken all data that arrived, and more is to come.
     pub(crate) fn waits_for_client(&self) -> bool {
         self.0.waits_for_client.load(Ordering::Relaxed)
     }
@@ -69,18 +69,18 @@ impl UploadHandle {
         unread.as_ref().is_some_and(|rest| !rest.is_end_stream())
     }
 
-    /// Takes the rest of an upload that was given up, because its response came before its end.
+    /// Takes the unread part of an upload that was given up because its response came first.
     pub(crate) fn take_unread(&self) -> Option<Incoming> {
         self.0.unread.lock().take()
     }
 
-    /// Number of whole gRPC messages that were sent on; `None` once there are no more.
+    /// Returns the number of complete gRPC messages that were sent upstream; `None` once the upload has ended.
     pub(crate) fn messages(&self) -> Option<u64> {
         let has_ended = self.0.has_ended.load(Ordering::Acquire);
         (!has_ended).then(|| self.0.messages.load(Ordering::Acquire))
     }
 
-    /// Returns once all of it was sent on, or it was given up.
+    /// Waits until the upload was sent completely or was given up.
     pub(crate) async fn ended(&self) {
         poll_fn(|context| {
             self.wake(context.waker());
@@ -89,7 +89,7 @@ impl UploadHandle {
         .await;
     }
 
-    /// Wakes a task when the answer of [`Self::messages`] changes next.
+    /// Registers a task to be woken when the result of [`Self::messages`] changes.
     pub(crate) fn wake(&self, waker: &Waker) {
         let mut slot = self.0.waker.lock();
         match &mut *slot {
@@ -119,7 +119,7 @@ impl UploadHandle {
         self.0.has_failed.store(true, Ordering::Relaxed);
     }
 
-    /// Notes what came of a look for the next frame.
+    /// Records the result of polling for the next frame.
     fn record<E>(&self, polled: &Poll<Option<Result<Frame<Bytes>, E>>>) {
         let is_waited_for = polled.is_pending();
         self.0.waits_for_client.store(is_waited_for, Ordering::Relaxed);
@@ -150,12 +150,12 @@ impl RequestBody {
         Self::whole(Chunks::new(), None)
     }
 
-    /// A body that is buffered whole.
+    /// Creates a body that is completely buffered.
     pub(crate) fn whole(chunks: Chunks, trailers: Option<HeaderMap>) -> Self {
         Self { chunks, next: 0, trailers, rest: None }
     }
 
-    /// A body whose rest still arrives.
+    /// Creates a body of which a part is still arriving.
     pub(crate) fn streaming(chunks: Chunks, rest: TimedBody<Incoming>, upload: UploadHandle) -> Self {
         upload.0.messages.store(rest.messages_ended(), Ordering::Release);
         let mut body = Self::whole(chunks, None);
@@ -163,7 +163,7 @@ impl RequestBody {
         body
     }
 
-    /// Whether the whole body is buffered.
+    /// Returns true if the whole body is buffered.
     pub(crate) fn is_buffered(&self) -> bool {
         self.rest.is_none()
     }

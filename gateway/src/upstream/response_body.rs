@@ -10,14 +10,14 @@ use http_body::{Frame, SizeHint};
 use super::http1::Http1ResponseBody;
 use super::http2::Http2ResponseBody;
 
-/// A response body of either protocol.
+/// A response body over HTTP/1.1 or HTTP/2.
 pub(crate) enum ResponseBody {
     Http1(Http1ResponseBody),
     Http2(Http2ResponseBody),
 }
 
 impl ResponseBody {
-    /// Polls for the next frame. The error is a clause that says how the body broke off.
+    /// Polls for the next frame. An error is a clause that describes how the body broke off.
     pub(crate) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, String>>> {
         match self {
             Self::Http1(body) => body.poll_frame(context),
@@ -39,13 +39,13 @@ impl ResponseBody {
         }
     }
 
-    /// Reads and drops the rest of the body, so that its connection can be used again.
+    /// Reads and drops the rest of the body, so that the connection can be used again.
     pub(crate) async fn discard(mut self, now: Instant) {
         while let Some(Ok(_)) = poll_fn(|context| self.poll_frame(context)).await {}
         self.finish(now);
     }
 
-    /// Returns the connection to its pool, after the body was read to its end.
+    /// Returns the connection to its pool after the body was read to its end.
     pub(crate) fn finish(self, now: Instant) {
         match self {
             Self::Http1(body) => body.finish(now),

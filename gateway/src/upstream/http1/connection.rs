@@ -17,11 +17,11 @@ use crate::upstream::UpstreamRequest;
 use crate::upstream::dial::{Socket, dial};
 use crate::upstream::{UpstreamError, UpstreamErrorKind};
 
-/// Least buffer for a read: a head with a small body arrives in one.
+/// Least space in the buffer for a read: enough to read a head with a small body at once.
 const MIN_READ: usize = 8 << 10;
 
-/// Largest buffer for a read of a body with a known length: a few reads for a large tensor, and little memory for
-/// a replica that announces much and sends nothing.
+/// Largest buffer for reading a body of known length: a large tensor takes a few reads, and a replica that announces a
+/// large body but sends nothing takes little memory.
 const MAX_READ: u64 = 256 << 10;
 
 /// A connection with at most one request at a time.
@@ -29,15 +29,15 @@ pub(super) struct UpstreamConnection {
     stream: Socket,
     writer: RequestWriter,
     method: Method,
-    /// Bytes that were read and not decoded yet.
+    /// Bytes that were read but not decoded yet.
     input: BytesMut,
-    /// Bytes of interim responses to the request.
+    /// Bytes of the interim responses to the current request.
     interim: usize,
     framing: Framing,
     keep_alive: bool,
 }
 
-/// True for an error of the socket; errors of the request's body are of no other kind.
+/// True for an error of the socket. Errors of the request's body always have the kind `Other`.
 fn is_of_socket(error: &io::Error) -> bool {
     error.kind() != io::ErrorKind::Other
 }
@@ -63,8 +63,8 @@ impl UpstreamConnection {
         self.writer.start(request);
     }
 
-    /// Writes the request, and reads the response's head. A response may arrive before the request is written; the
-    /// rest is then written while the response's body is read.
+    /// Writes the request and reads the response's head. If the response arrives before the request is written, the
+    /// rest is written while the response's body is read.
     pub(super) fn poll_head(
         &mut self,
         failure: UpstreamErrorKind,
@@ -90,8 +90,8 @@ impl UpstreamConnection {
                     (Poll::Ready(Ok(0)), None) => {
                         return Poll::Ready(Err(failed("it closed the connection without a response".to_owned())));
                     }
-                    // A peer that does not read the request may have answered it; that its socket is gone is read
-                    // in a moment.
+                    // The peer may have answered without reading the whole request, so reading goes on. If the socket
+                    // is closed, the next read reports it.
                     (Poll::Pending, Some(error)) if is_of_socket(error) => return Poll::Pending,
                     (Poll::Ready(Ok(0)) | Poll::Pending, Some(error)) => {
                         return Poll::Ready(Err(failed(format!("sending failed: {error}"))));
@@ -109,7 +109,8 @@ impl UpstreamConnection {
     /// Polls for the next frame of the response's body.
     pub(super) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, String>>> {
         if let Poll::Ready(Err(_)) = self.writer.poll(&mut self.stream, context) {
-            // A replica may answer without reading the whole request: its answer counts.
+            // A replica may answer without reading the whole request, so the response counts in spite of the write
+            // error.
             self.keep_alive = false;
         }
         loop {
@@ -137,7 +138,7 @@ impl UpstreamConnection {
         }
     }
 
-    /// Whether the response's body has ended.
+    /// Returns true if the response's body has ended.
     pub(super) fn is_end_stream(&self) -> bool {
         self.framing.is_ended()
     }
@@ -150,12 +151,12 @@ impl UpstreamConnection {
         }
     }
 
-    /// Whether it can take another request, as far as the socket tells without blocking.
+    /// Returns true if the connection can take another request, as far as the socket shows without blocking.
     pub(super) fn is_reusable(&mut self) -> bool {
         if !self.keep_alive || !self.writer.is_done() || !self.framing.is_ended() {
             return false;
         }
-        // Bytes outside of a response, or the connection's end, make it useless.
+        // Bytes outside of a response, or the end of the connection, make the connection useless.
         let mut context = Context::from_waker(Waker::noop());
         self.input.is_empty() && self.poll_input(&mut context).is_pending()
     }

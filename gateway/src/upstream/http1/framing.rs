@@ -9,9 +9,9 @@ use crate::headers;
 /// Framing of a body, with its remaining length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// Bytes left, by `content-length`.
+    /// Remaining bytes according to `content-length`.
     Length(u64),
-    /// Chunked transfer coding, with the position in it.
+    /// Chunked transfer coding, with the position in the coding.
     Chunked(ChunkState),
     /// The body ends with the connection.
     UntilClose,
@@ -26,9 +26,9 @@ pub(super) enum ChunkState {
     Size,
     /// In a chunk's data, with this many bytes left.
     Data(u64),
-    /// In the line break behind a chunk's data.
+    /// In the line break after a chunk's data.
     LineEnd,
-    /// In the trailers behind the last chunk.
+    /// In the trailers after the last chunk.
     Trailers,
 }
 
@@ -43,15 +43,15 @@ pub(super) enum Decoded {
     Incomplete,
 }
 
-/// Most bytes of a chunk's size line: sixteen digits, and extensions that no common server sends.
+/// Most bytes of a chunk's size line: sixteen digits, and extensions, which no common server sends.
 const MAX_SIZE_LINE: usize = 1024;
 
-/// Most bytes of all trailers, and their number: some dozens of short lines, as gRPC's.
+/// Most bytes and most lines of all trailers: enough for several dozen short lines, as gRPC sends them.
 const MAX_TRAILERS: usize = 16 << 10;
 const MAX_TRAILER_COUNT: usize = 64;
 
 impl Framing {
-    /// Whether the body has ended.
+    /// Returns true if the body has ended.
     pub(super) fn is_ended(self) -> bool {
         match self {
             Self::Length(0) | Self::Ended => true,
@@ -59,7 +59,7 @@ impl Framing {
         }
     }
 
-    /// Bytes that are announced and still to come, for sizing the buffer.
+    /// Returns the announced bytes that are still to come, to size the buffer.
     pub(super) fn expected(self) -> u64 {
         match self {
             Self::Length(bytes) | Self::Chunked(ChunkState::Data(bytes)) => bytes,
@@ -70,7 +70,7 @@ impl Framing {
     /// Takes the next data or trailers out of `input`.
     ///
     /// # Errors
-    /// A clause that says how the bytes violate the protocol.
+    /// A clause that describes how the bytes violate the protocol.
     pub(super) fn decode(&mut self, input: &mut BytesMut) -> Result<Decoded, String> {
         match self {
             Self::Ended | Self::Length(0) => Ok(Decoded::End),
@@ -87,10 +87,10 @@ impl Framing {
         }
     }
 
-    /// Notes that the connection has ended.
+    /// Records that the connection has ended.
     ///
     /// # Errors
-    /// A clause, if the body had not ended.
+    /// A clause if the body has not ended.
     pub(super) fn close(&mut self) -> Result<(), String> {
         match self {
             Self::UntilClose | Self::Ended | Self::Length(0) => {
@@ -143,7 +143,7 @@ fn take_data(input: &mut BytesMut, left: &mut u64) -> Decoded {
 }
 
 fn chunk_size(input: &mut BytesMut) -> Result<Option<u64>, String> {
-    // The parser takes a line without digits as zero, and so as the body's end.
+    // The parser reads a line without digits as size zero, which would end the body.
     if input.first().is_some_and(|first| !first.is_ascii_hexdigit()) {
         return Err("a chunk has no size".to_owned());
     }
@@ -177,7 +177,7 @@ fn take_trailers(input: &mut BytesMut) -> Result<Decoded, String> {
         }
     }
     input.advance(length);
-    // Connection headers mean nothing behind a body, and HTTP/2 forbids them.
+    // Connection headers have no meaning in trailers, and HTTP/2 forbids them.
     headers::strip(&mut map);
     map.remove(CONTENT_LENGTH);
     Ok(if map.is_empty() { Decoded::End } else { Decoded::Trailers(map) })
@@ -189,7 +189,7 @@ mod tests {
 
     use super::*;
 
-    /// Decodes a body fed in pieces: its data, trailers, and the number of bytes left over.
+    /// Decodes a body that arrives in pieces; returns its data, its trailers and the number of bytes left over.
     fn read(mut framing: Framing, bytes: &[u8], cut: usize) -> Result<(Vec<u8>, HeaderMap, usize), String> {
         let (mut input, mut data, mut last) = (BytesMut::new(), Vec::new(), HeaderMap::new());
         let mut pieces = bytes.chunks(cut.max(1));
@@ -208,7 +208,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bodies_come_out_as_they_went_in(
+        fn bodies_are_decoded_unchanged(
             chunks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..300), 0..9),
             cut in 1_usize..400,
         ) {
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_body_stays() {
+    fn bytes_after_a_body_stay_in_the_buffer() {
         assert_eq!(read(Framing::Length(2), b"abcd", 9).unwrap().2, 2);
         let chunked = Framing::Chunked(ChunkState::Size);
         assert_eq!(read(chunked, b"1\r\na\r\n0\r\n\r\nHTTP", 99).unwrap().2, 4);

@@ -1,5 +1,6 @@
-//! Mutated responses of replicas, and values of clients' headers: whatever comes, it is read or refused, and read the
-//! same however it is cut. `WEIR_FUZZ_SECONDS` says for how long; the seed is fixed, so a failure comes back.
+//! Fuzz tests with mutated responses of replicas and mutated header values of clients. Every input is either read or
+//! refused, with the same result however it is cut into pieces. `WEIR_FUZZ_SECONDS` sets the duration; the seed is
+//! fixed, so a failure can be reproduced.
 
 use bytes::BytesMut;
 use http::header::{HeaderName, HeaderValue};
@@ -13,13 +14,13 @@ use crate::clock::now;
 use crate::codec::grpc::first_message;
 use crate::deadline::Deadline;
 
-/// Long enough to meet every rule many times, short enough for every test run.
+/// Seconds per test: long enough to meet every rule many times, short enough for every test run.
 const SECONDS: u64 = 2;
 
-/// What HTTP's heads and framing are made of.
+/// Bytes of which HTTP heads and framing consist.
 const ALPHABET: &[u8] = b"\r\n:;, 0123456789abcdefx";
 
-/// The most bytes that a body of one of these responses yields.
+/// Most bytes of a body of one of these responses.
 const MOST: usize = 1 << 20;
 
 const RESPONSES: &[&[u8]] = &[
@@ -53,7 +54,7 @@ const MESSAGES: &[&[u8]] = &[
     b"\x01\xff\xff\xff\xffx\x9c",
 ];
 
-/// Reads a head and its body, pieces of at most so many bytes at a time.
+/// Reads a head and its body from pieces of at most `step` bytes.
 fn read(bytes: &[u8], step: usize) -> Result<(Vec<u8>, usize), String> {
     let mut input = BytesMut::new();
     let mut pieces = bytes.chunks(step);
@@ -85,7 +86,7 @@ fn read(bytes: &[u8], step: usize) -> Result<(Vec<u8>, usize), String> {
 }
 
 #[test]
-fn no_response_is_read_in_two_ways() {
+fn a_response_is_read_the_same_in_pieces_of_any_size() {
     fuzz(RESPONSES, |bytes, rng| {
         let whole = read(bytes, bytes.len().max(1));
         let step = 1 + rng.next_u32() as usize % 40;
@@ -119,7 +120,7 @@ fn no_header_value_makes_a_reader_panic() {
 }
 
 #[test]
-fn no_message_unpacks_to_more_than_is_asked_for() {
+fn no_message_decompresses_to_more_than_the_limit() {
     fuzz(MESSAGES, |bytes, rng| {
         let most = rng.next_u32() as usize % 5_000;
         for encoding in [None, Some("gzip"), Some("deflate"), Some("identity")] {

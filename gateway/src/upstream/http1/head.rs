@@ -12,14 +12,15 @@ use weir_ops::header_names;
 use super::framing::{ChunkState, Framing};
 use crate::upstream::UpstreamRequest;
 
-/// Most bytes of a response's head: four times what common servers send.
+/// Most bytes of a response's head: four times the size that common servers send.
 const MAX_HEAD: usize = 64 << 10;
 
-/// Most lines of a response's head, each a quarter of a KiB then, which is longer than common ones; common servers
-/// allow 100 to 200.
+/// Most lines of a response's head, which leaves 256 bytes per line, more than common lines have. Common servers allow
+/// 100 to 200 lines.
 const MAX_LINES: usize = 256;
 
-/// Most bytes of the interim responses before a response: thousands, and who sends more never answers.
+/// Most bytes of the interim responses before a response. That is enough for thousands of them; a server that sends
+/// more never answers.
 const MAX_INTERIM: usize = 64 << 10;
 
 /// A parsed response head.
@@ -27,12 +28,12 @@ const MAX_INTERIM: usize = 64 << 10;
 pub(super) struct ResponseHead {
     pub(super) response: Response<()>,
     pub(super) framing: Framing,
-    /// Whether the connection can carry another request.
+    /// True if the connection can carry another request.
     pub(super) keep_alive: bool,
 }
 
-/// Writes a request's head, with framing headers for a body of this many bytes, or of an unknown length, instead of
-/// the client's.
+/// Writes a request's head. The framing headers of the client are replaced by headers for a body of `length` bytes;
+/// `None` means an unknown length.
 pub(super) fn write_head(out: &mut Vec<u8>, request: &UpstreamRequest<'_>, length: Option<u64>) {
     out.extend_from_slice(request.method.as_str().as_bytes());
     out.push(b' ');
@@ -44,7 +45,7 @@ pub(super) fn write_head(out: &mut Vec<u8>, request: &UpstreamRequest<'_>, lengt
         }
     }
     if header_names::has(request.headers, &TE) {
-        // It belongs to the connection (RFC 9110, 10.1.4).
+        // `te` is a header of the connection, which has to name it (RFC 9110, 10.1.4).
         write_line(out, "connection", b"te");
     }
     let has_body = [Method::POST, Method::PUT, Method::PATCH].contains(request.method);
@@ -64,11 +65,11 @@ fn write_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Takes the head of the response to a `method` request out of `input`; `None` while it is incomplete. Interim
-/// responses (1xx) are skipped, and their bytes added to `interim`.
+/// Takes the head of the response to a `method` request out of `input`; `None` while the head is incomplete. Interim
+/// responses (1xx) are skipped, and their bytes are added to `interim`.
 ///
 /// # Errors
-/// A clause that says how the head violates the protocol.
+/// A clause that describes how the head violates the protocol.
 pub(super) fn read_head(
     input: &mut BytesMut,
     method: &Method,
@@ -94,13 +95,13 @@ pub(super) fn read_head(
     }
 }
 
-/// A head in the first `length` bytes of the input.
+/// A head that is parsed from the first `length` bytes of the input.
 struct ParsedHead {
     length: usize,
     status: StatusCode,
     /// Minor version of HTTP/1.
     version: u8,
-    /// On the heap: the head is moved from hand to hand.
+    /// On the heap, so that moving the head between functions is cheap.
     lines: Vec<(HeaderName, Range<usize>)>,
 }
 
@@ -136,7 +137,7 @@ fn parse(input: &[u8]) -> Result<Option<ParsedHead>, String> {
 }
 
 impl ParsedHead {
-    /// Builds the head; header values share the memory of `bytes`, which it was parsed from.
+    /// Builds the head. Header values share the memory of `bytes`, from which the head was parsed.
     fn head(self, bytes: &Bytes, method: &Method) -> Result<ResponseHead, String> {
         let mut headers = HeaderMap::with_capacity(self.lines.len() + 4);
         for (name, range) in self.lines {
@@ -154,13 +155,13 @@ impl ParsedHead {
     }
 }
 
-/// The framing of a response's body (RFC 9112, 6.3).
+/// Returns the framing of a response's body (RFC 9112, 6.3).
 fn framing(headers: &mut HeaderMap, method: &Method, status: StatusCode) -> Result<Framing, String> {
     if *method == Method::HEAD || [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&status) {
         return Ok(Framing::Ended);
     }
     if header_names::has(headers, &TRANSFER_ENCODING) {
-        // Both together may be an attempt at request smuggling: the coding counts.
+        // Both headers together may be an attempt at request smuggling, so only the transfer coding counts.
         headers.remove(CONTENT_LENGTH);
         return transfer_coding(headers);
     }
@@ -182,8 +183,8 @@ fn framing(headers: &mut HeaderMap, method: &Method, status: StatusCode) -> Resu
     Ok(Framing::Length(first))
 }
 
-/// The framing by `transfer-encoding`. Only `chunked` is supported: the header is not forwarded, so no client could
-/// decode another coding.
+/// Returns the framing according to `transfer-encoding`. Only `chunked` is supported: the header is not forwarded, so
+/// no client could decode another coding.
 fn transfer_coding(headers: &HeaderMap) -> Result<Framing, String> {
     let values = headers.get_all(TRANSFER_ENCODING).iter();
     let mut codings = values
@@ -197,13 +198,13 @@ fn transfer_coding(headers: &HeaderMap) -> Result<Framing, String> {
     }
 }
 
-/// Whether implementations may disagree where the body ends (RFC 9112, 6.1).
+/// Returns true if implementations may disagree about the end of the body (RFC 9112, 6.1).
 fn is_ambiguous(headers: &HeaderMap, version: u8) -> bool {
     let is_coded = header_names::has(headers, &TRANSFER_ENCODING);
     is_coded && (headers.contains_key(CONTENT_LENGTH) || version == 0)
 }
 
-/// Parses `content-length`: digits alone, or a list of equal numbers.
+/// Parses `content-length`: a number in digits, or a list of equal numbers.
 fn length(value: &HeaderValue) -> Result<u64, String> {
     let invalid = || format!("it sent the content-length {value:?}");
     let mut found = None;
@@ -219,7 +220,7 @@ fn length(value: &HeaderValue) -> Result<u64, String> {
     found.ok_or_else(invalid)
 }
 
-/// Whether the server keeps the connection open: the default since HTTP/1.1.
+/// Returns true if the server keeps the connection open, which is the default since HTTP/1.1.
 fn is_keep_alive(headers: &HeaderMap, version: u8) -> bool {
     if !header_names::has(headers, &CONNECTION) {
         return version == 1;

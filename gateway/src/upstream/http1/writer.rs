@@ -1,4 +1,4 @@
-//! Writes a request to a socket, while its body may still arrive.
+//! Writes a request to a socket, while its body may still be arriving.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write as _};
@@ -13,17 +13,17 @@ use super::head::write_head;
 use crate::upstream::RequestBody;
 use crate::upstream::UpstreamRequest;
 
-/// Most buffers written by one system call; a body has rarely more.
+/// Most buffers written by one system call; few bodies have more.
 const MAX_SLICES: usize = 16;
 
-/// Bytes up to which head and body are copied into one buffer: that costs less than a second buffer in the system
-/// call.
+/// Size up to which head and body are copied into one buffer, because the copy costs less than a second buffer in the
+/// system call.
 const INLINE_LIMIT: usize = 8192;
 
 /// The part of a request that is not written yet; empty between requests.
 #[derive(Default)]
 pub(super) struct RequestWriter {
-    /// The head and the small buffers behind it; its memory is reused by the next request.
+    /// The head and the small buffers after it. The next request reuses its memory.
     inline: Vec<u8>,
     written: usize,
     queue: VecDeque<Bytes>,
@@ -33,13 +33,13 @@ pub(super) struct RequestWriter {
 /// Encoding of a request's body.
 #[derive(Clone, Copy, Debug)]
 enum BodyEncoding {
-    /// Bytes that were announced and have not arrived yet.
+    /// Body of known length, with the bytes that have not arrived yet.
     Length(u64),
     Chunked,
 }
 
 impl RequestWriter {
-    /// Begins to write a request; the one before must be done.
+    /// Begins to write a request; the previous request must be done.
     pub(super) fn start(&mut self, request: UpstreamRequest<'_>) {
         let length = request.body.size_hint().exact();
         self.inline.clear();
@@ -49,12 +49,12 @@ impl RequestWriter {
         self.body = Some((request.body, encoding));
     }
 
-    /// Whether the whole request is written.
+    /// Returns true if the whole request is written.
     pub(super) fn is_done(&self) -> bool {
         self.body.is_none() && self.queue.is_empty() && self.written == self.inline.len()
     }
 
-    /// Writes until the whole request is written.
+    /// Writes until the whole request is written. Pending while the body's next data has not arrived.
     pub(super) fn poll<S>(&mut self, stream: &mut S, context: &mut Context<'_>) -> Poll<io::Result<()>>
     where
         S: AsyncWrite + Unpin,
@@ -75,7 +75,7 @@ impl RequestWriter {
         }
     }
 
-    /// Moves the data that the body has into the queue.
+    /// Moves the data that the body has ready into the queue.
     fn fill(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         while self.queue.len() < MAX_SLICES
             && let Some((body, encoding)) = &mut self.body
@@ -191,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    /// A stream that takes at most `most` bytes per write.
+    /// A stream that accepts at most `most` bytes per write.
     struct SlowStream {
         most: usize,
         got: Vec<u8>,

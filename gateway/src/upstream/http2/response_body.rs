@@ -8,7 +8,7 @@ use http_body::Frame;
 
 use super::upload::Upload;
 
-/// A response body, and the rest of its call's upload.
+/// A response body, and the upload of its call, which may not have ended.
 pub(crate) struct Http2ResponseBody {
     body: RecvStream,
     upload: Upload,
@@ -28,16 +28,16 @@ impl Http2ResponseBody {
     }
 
     pub(crate) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, String>>> {
-        // If the upload breaks off, the response says so.
+        // A failed upload needs no handling here, because the response reports it.
         let _ = self.upload.poll(context);
         if self.stage == ResponseStage::Data {
             match ready!(self.body.poll_data(context)) {
                 Some(Ok(data)) => {
-                    // Cannot fail for data that was just received.
+                    // This cannot fail for data that was just received.
                     let _ = self.body.flow_control().release_capacity(data.len());
                     return Poll::Ready(Some(Ok(Frame::data(data))));
                 }
-                // The response is complete; the peer does not want the rest of the upload (RFC 9113, 8.1).
+                // The response is complete, and the peer does not want the rest of the upload (RFC 9113, 8.1).
                 Some(Err(error)) if error.reason() == Some(Reason::NO_ERROR) => {
                     self.stage = ResponseStage::Ended;
                 }

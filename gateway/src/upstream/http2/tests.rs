@@ -32,7 +32,7 @@ async fn asked(channel: &GrpcChannel, address: &Address) -> Result<StatusCode, U
     response.map(|head| head.status()).map_err(|error| error.kind)
 }
 
-/// A replica that shuts down sends GOAWAY, and answers its open calls.
+/// A replica that shuts down sends GOAWAY and answers its open calls.
 #[tokio::test]
 async fn a_closing_connection_answers_open_calls_and_gets_no_new_ones() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -43,7 +43,8 @@ async fn a_closing_connection_answers_open_calls_and_gets_no_new_ones() {
         let mut first = accepted(&listener).await;
         let kept = call(&mut first).await;
         first.graceful_shutdown();
-        // GOAWAY is sent while the next connection is accepted. A call that arrived before it is refused.
+        // GOAWAY is sent while the next connection is accepted. A call that arrives before the client has read it is
+        // refused.
         let mut second = loop {
             tokio::select! {
                 second = accepted(&listener) => break second,
@@ -99,7 +100,8 @@ async fn a_refused_call_counts_as_connect_failed() {
     }
 }
 
-/// A node that is gone answers no attempt: each call would wait for one of its own, after those of all before it.
+/// A vanished node answers no attempt to connect. Without sharing the failure, each call would wait for the attempts of
+/// all earlier calls and then for its own.
 #[tokio::test]
 async fn calls_that_wait_for_an_attempt_to_connect_fail_with_it() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -108,17 +110,17 @@ async fn calls_that_wait_for_an_attempt_to_connect_fail_with_it() {
     let attempt = channel.connecting.lock().await;
     let calls = async { tokio::join!(asked(&channel, &address), asked(&channel, &address)) };
     let fails = async {
-        // Both calls wait by now: they were polled first.
+        // Both calls are waiting now, because they were polled first.
         channel.connections.lock().note_failure("no answer within 2 s");
         drop(attempt);
     };
     let (both, ()) = tokio::join!(calls, fails);
     let failed: Result<StatusCode, _> = Err(UpstreamErrorKind::ConnectFailed);
     assert_eq!(both, (failed, failed));
-    // The next one tries again.
+    // The next call makes a new attempt.
     let next = asked(&channel, &address);
     tokio::select! {
-        _ = next => panic!("nobody answers"),
+        _ = next => panic!("the server never answers"),
         connected = listener.accept() => assert!(connected.is_ok()),
     }
 }

@@ -9,14 +9,14 @@ use http_body::Body as _;
 
 use crate::upstream::RequestBody;
 
-/// The part of a body that is not handed to the connection yet.
+/// The part of a body that has not been passed to the connection yet.
 pub(super) struct Upload {
     stream: SendStream<Bytes>,
     state: UploadState,
 }
 
 enum UploadState {
-    /// The rest of the body, and data that waits for the replica's flow control window.
+    /// The rest of the body, and data that waits for the replica's flow-control window.
     Open(Box<RequestBody>, Option<Bytes>),
     Done,
     /// The client's body or the stream failed.
@@ -33,7 +33,7 @@ impl Upload {
         matches!(self.state, UploadState::Failed)
     }
 
-    /// Sends the data that the body has. Ready once the body is sent or has failed.
+    /// Sends the data that the body has ready. Ready once the body is sent or has failed.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
             let UploadState::Open(body, pending) = &mut self.state else {
@@ -62,8 +62,8 @@ enum UploadStep {
     Failed,
 }
 
-/// Takes the body's next frame. A buffered body's data is sent at once, whatever the replica's window, because it
-/// is kept for a retry anyway; of a streamed body at most one frame waits here.
+/// Takes the body's next frame. The data of a buffered body is passed on at once, regardless of the replica's window,
+/// because it is kept for a retry anyway. For a streamed body at most one frame waits here.
 fn take_frame(
     stream: &mut SendStream<Bytes>,
     body: &mut RequestBody,
@@ -92,7 +92,7 @@ fn take_frame(
     })
 }
 
-/// Sends as much of `data` as the replica's window permits.
+/// Sends as much of `data` as the replica's window allows.
 fn send_within_window(
     stream: &mut SendStream<Bytes>,
     body: &RequestBody,
