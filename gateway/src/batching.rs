@@ -1,12 +1,12 @@
-//! Batches for runtimes without batching: compatible requests of one revision are merged into one.
+//! Batches requests for runtimes that do not batch: compatible requests to one revision are merged into one.
 //!
 //! ```text
 //!   request ─► parse ─► batch queue ─┬─► alone: forwarded unchanged
 //!             (key, rows)            └─► merge ─► queue, credit, replica ─► split ─► a response per request
 //! ```
 //!
-//! Bodies are parsed here and nowhere else in the gateway, and only where a route sets `spec.predictor.batcher`.
-//! Requests that cannot be merged are forwarded unchanged.
+//! Only this module of the gateway parses bodies, and only if a route sets `spec.predictor.batcher`. Requests that
+//! cannot be merged are forwarded unchanged.
 
 mod dispatch;
 mod entry;
@@ -42,7 +42,7 @@ use entry::{BatchEntry, EntryResult};
 use queue::{BatchLimits, BatchQueue, NewEntry};
 use request::{BatchKey, ParsedRequest};
 
-/// A route's batching settings.
+/// Batching settings of one route.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BatchSettings {
     max_rows: usize,
@@ -68,7 +68,7 @@ struct Batcher {
 }
 
 impl BatchSettings {
-    /// The settings of a route; `None` where it has no batcher.
+    /// Returns the settings of a route; `None` if the route has no batcher.
     pub(crate) fn of(route: &Route) -> Option<Self> {
         let batching = route.batching?;
         Some(Self {
@@ -94,7 +94,7 @@ impl Batching {
         self.tasks.wait().await;
     }
 
-    /// The batcher of a revision's queue, created for its first request.
+    /// Returns the batcher of a revision's queue, which is created for the first request.
     fn batcher(&self, queue: &Arc<RevisionQueue>) -> Arc<Batcher> {
         if let Some(batcher) = self.batchers.load().get(&queue.name)
             && batcher.is_of(queue)
@@ -116,7 +116,7 @@ impl Batching {
         self.batchers.load().get(&queue.name).map_or(new, Arc::clone)
     }
 
-    /// Sends a request to a replica, in a batch or alone, and returns its own response.
+    /// Sends a request to a replica, in a batch or alone, and returns the request's own response.
     pub(crate) async fn forward(
         &self,
         mut request: ProxyRequest,
@@ -124,7 +124,7 @@ impl Batching {
         settings: BatchSettings,
     ) -> Result<Response<DownstreamBody>, GatewayError> {
         let queue = Arc::clone(&request.queue);
-        // Where another gateway owns the revision's queue, it also forms the batches.
+        // If another gateway owns the revision's queue, that gateway also forms the batches.
         let Some(max_in_flight) = queue.max_batches() else {
             return forward(&self.context, &request, &mut buffered).await;
         };
@@ -162,17 +162,17 @@ impl Batcher {
         }
     }
 
-    /// True if it belongs to this queue, and not to a former one of the same revision.
+    /// Returns true if the batcher belongs to this queue, and not to an earlier queue of the same revision.
     fn is_of(&self, queue: &Arc<RevisionQueue>) -> bool {
         self.queue.as_ptr() == Arc::as_ptr(queue)
     }
 
-    /// True while its revision's queue is in use.
+    /// Returns true while the revision's queue is in use.
     fn has_queue(&self) -> bool {
         self.queue.strong_count() > 0
     }
 
-    /// Changes the batch queue, and tells the revision's queue how many requests wait here.
+    /// Changes the batch queue, and updates the number of its requests in the revision's queue.
     fn update<T>(&self, queue: &RevisionQueue, change: impl FnOnce(&mut BatchQueue<BatchKey, BatchEntry>) -> T) -> T {
         let mut entries = self.entries.lock();
         let changed = change(&mut entries);
@@ -181,7 +181,7 @@ impl Batcher {
     }
 }
 
-/// A request's entry in the batch queue, removed when this is dropped.
+/// A request's entry in the batch queue, which is removed when the ticket is dropped.
 struct QueueTicket {
     batcher: Arc<Batcher>,
     queue: Arc<RevisionQueue>,
@@ -200,7 +200,7 @@ struct EntryTimes {
     arrived: Instant,
     queued: Instant,
     deadline: Option<Instant>,
-    /// How it counts if that passes.
+    /// Verdict if the deadline passes.
     missed: Verdict,
 }
 
@@ -213,7 +213,7 @@ impl EntryTimes {
 /// Adds an entry to the batch queue.
 ///
 /// # Errors
-/// [`GatewayError::QueueFull`].
+/// [`GatewayError::QueueFull`] if the batch queue is full.
 fn enqueue(
     entry: NewEntry<BatchKey, BatchEntry>,
     batcher: &Arc<Batcher>,
@@ -259,12 +259,12 @@ async fn wait(
                 continue;
             }
         };
-        // Entries are dropped without an outcome only when the process ends.
+        // An entry is dropped without an outcome only if the process ends.
         return received.map_err(|_| GatewayError::Gone(queue.name.to_string()));
     }
 }
 
-/// Turns an entry's outcome into its response, and counts it.
+/// Turns an entry's outcome into its response and counts it.
 async fn respond(
     context: &Context,
     queue: &Arc<RevisionQueue>,

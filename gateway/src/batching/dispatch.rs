@@ -1,4 +1,4 @@
-//! Dispatches batches: merge, send, split.
+//! Dispatches batches: merges the requests, sends the batch, and splits the response.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -23,7 +23,7 @@ use crate::upstream::Chunks;
 
 /// Dispatches all batches that are due.
 pub(super) fn dispatch(batcher: &Arc<Batcher>, queue: &Arc<RevisionQueue>, settings: BatchSettings) {
-    // If another gateway has become the queue's owner, the entries that wait here are still dispatched.
+    // Entries that wait here are dispatched even if another gateway has become the queue's owner.
     let limits = settings.limits(queue.max_batches().unwrap_or(1));
     loop {
         let batch = batcher.update(queue, |batches| batches.next(&limits, now()));
@@ -33,10 +33,10 @@ pub(super) fn dispatch(batcher: &Arc<Batcher>, queue: &Arc<RevisionQueue>, setti
     }
 }
 
-/// Starts one batch: a task for several entries, none for a single one.
+/// Starts one batch: with a task for several entries, without a task for a single entry.
 fn start(mut batch: Vec<BatchEntry>, in_flight: InFlightBatch) {
     if batch.len() > 1 {
-        // Without a tokio runtime the process is ending, and no request waits any more.
+        // Without a tokio runtime the process is ending and no request waits any more.
         if let Ok(runtime) = Handle::try_current() {
             let tasks = in_flight.batcher.tasks.clone();
             tasks.spawn_on(send_batch(batch, in_flight), &runtime);
@@ -46,7 +46,7 @@ fn start(mut batch: Vec<BatchEntry>, in_flight: InFlightBatch) {
     }
 }
 
-/// Sends a batch to a replica, and each entry its part of the response; cancelled if all clients disconnect.
+/// Sends a batch to a replica and its part of the response to each entry; stops if all clients disconnect.
 async fn send_batch(mut entries: Vec<BatchEntry>, in_flight: InFlightBatch) {
     let context = Arc::clone(&in_flight.batcher.context);
     context.counters.count_batch(entries.len());
@@ -56,12 +56,12 @@ async fn send_batch(mut entries: Vec<BatchEntry>, in_flight: InFlightBatch) {
         outcome = exchange(&context, request, buffered) => outcome,
         () = all_disconnected(&mut entries) => return,
     };
-    // The replica is free: the next batch need not wait until the response is split.
+    // The replica is free now, so the next batch does not wait until the response is split.
     drop(in_flight);
     distribute(entries, outcome);
 }
 
-/// Sends a batch, and reads its response to the end.
+/// Sends a batch and reads its response to the end.
 async fn exchange(
     context: &Context,
     request: ProxyRequest,
@@ -69,15 +69,15 @@ async fn exchange(
 ) -> Result<BatchOutcome, GatewayError> {
     let protocol = request.protocol;
     let response = forward(context, &request, &mut buffered).await?;
-    // The request will not be retried: its memory is released before the response is read.
+    // The request is not retried any more, so its memory is released before the response is read.
     drop(buffered);
     let (head, body) = response.into_parts();
     let response = read(context, head, body).await;
     Ok(response.map_or(BatchOutcome::Broken, |response| BatchOutcome::of(protocol, response)))
 }
 
-/// Reads a response, whose bytes count until its clients have read theirs; `None` if it breaks off or exceeds the byte
-/// budget.
+/// Reads a response and charges its bytes to the byte budget until the clients have read them; `None` if the response
+/// breaks off or exceeds the budget.
 async fn read(context: &Context, head: Parts, mut body: DownstreamBody) -> Option<BatchResponse> {
     let (mut chunks, mut trailers) = (Chunks::new(), HeaderMap::new());
     let permit = context.budget.permit();
@@ -97,8 +97,8 @@ async fn read(context: &Context, head: Parts, mut body: DownstreamBody) -> Optio
     Some(BatchResponse { head, body, trailers, permit: Arc::new(permit) })
 }
 
-/// One request for all entries. Its queue time counts from the last arrival, and its deadline is the latest; an
-/// entry whose own deadline passes before that leaves by itself.
+/// Creates one request for all entries. Queue time is counted from the last arrival, and the deadline is the latest
+/// one. An entry whose own deadline passes earlier leaves the batch.
 fn form_batch(context: &Context, entries: &[BatchEntry]) -> (ProxyRequest, BufferedBody) {
     let parsed: Vec<&ParsedRequest> = entries.iter().map(|entry| &entry.parsed).collect();
     let merged = ParsedRequest::merge(&parsed);

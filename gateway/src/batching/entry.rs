@@ -21,14 +21,14 @@ pub(super) struct BatchEntry {
 
 /// Outcome of an entry.
 pub(super) enum EntryResult {
-    /// It is forwarded unchanged, by its own task.
+    /// The entry is forwarded unchanged by the request's own task.
     Alone {
         request: Box<ProxyRequest>,
         buffered: Box<BufferedBody>,
-        /// Held until its response arrives; none for one whose batch has failed.
+        /// Guard that is held until the response arrives; `None` if the entry's batch has failed.
         in_flight: Option<InFlightBatch>,
     },
-    /// Its rows of the batch's response, or the same refusal as the others.
+    /// The entry's rows of the batch's response, or the response that all entries get.
     Answered(Response<DownstreamBody>, Verdict),
     /// The batch got no response that could be split.
     Failed(GatewayError),
@@ -44,7 +44,8 @@ impl BatchEntry {
         Self { request: Box::new(request), buffered: Box::new(buffered), parsed, reply }
     }
 
-    /// Lets its task forward it unchanged. If the client has disconnected, the batch ends here.
+    /// Lets the request's own task forward it unchanged. If the client has disconnected, the guard is dropped here and
+    /// the batch ends.
     pub(super) fn forward_alone(self, in_flight: Option<InFlightBatch>) {
         let Self { mut request, buffered, reply, .. } = self;
         if in_flight.is_none() {

@@ -1,4 +1,4 @@
-//! V2 gRPC messages: requests that can be merged, responses that can be split.
+//! V2 gRPC messages: requests that can be merged, and responses that can be split.
 
 mod contents;
 
@@ -25,21 +25,21 @@ pub(super) struct GrpcRequest {
 #[derive(Clone, Debug)]
 pub(super) struct GrpcResponse {
     message: ModelInferResponse,
-    /// Rows of each output's raw contents; `None` for typed contents.
+    /// Row positions in each output's raw contents; `None` for typed contents.
     slices: Vec<Option<RowSlices>>,
     pub(super) rows: usize,
 }
 
 impl GrpcRequest {
-    /// Bytes that a message will take once decoded; `None` if it has more parts than any model takes.
+    /// Returns the bytes that a message takes once decoded; `None` if it has more parts than any model uses.
     pub(super) fn decoded_bytes(message: &[u8]) -> Option<usize> {
         let mut footprint = Footprint::of_infer(message.len());
         footprint.feed(message).ok()?;
         Some(footprint.decoded_bytes())
     }
 
-    /// Decodes a request; `None` if it cannot share a batch: no rows, shared memory, sequences, data that does not
-    /// fit its shape.
+    /// Decodes a request; `None` if it cannot share a batch because it has no rows, uses shared memory or a sequence,
+    /// or its data does not fit its shape.
     pub(super) fn read(message: Bytes) -> Option<Self> {
         let message = ModelInferRequest::decode(message).ok()?;
         let is_of_sequence = message.parameters.keys().any(|key| key.starts_with("sequence_"));
@@ -56,7 +56,7 @@ impl GrpcRequest {
         &self.message.id
     }
 
-    /// The message without ids, rows and data: equal in all requests of a batch.
+    /// Returns the message without ids, rows and data, which is equal in all requests of a batch.
     pub(super) fn batch_key(&self) -> Vec<u8> {
         let ModelInferRequest { model_name, model_version, parameters, inputs, outputs, .. } = &self.message;
         let key = ModelInferRequest {
@@ -71,7 +71,7 @@ impl GrpcRequest {
         key.encode_to_vec()
     }
 
-    /// One request with the rows of all these, which have equal keys; its id is the first one's.
+    /// Merges requests with equal keys into one with the rows of all. The id is that of the first request.
     pub(super) fn merge(all: &[&Self]) -> ModelInferRequest {
         let Some(first) = all.first() else {
             return ModelInferRequest::default();
@@ -110,7 +110,7 @@ impl GrpcResponse {
     /// Decodes a response.
     ///
     /// # Errors
-    /// A clause that says why it cannot be split.
+    /// A clause that describes why the response cannot be split.
     pub(super) fn read(message: Bytes) -> Result<Self, String> {
         let message = ModelInferResponse::decode(message).map_err(|error| error.to_string())?;
         let rows = rows(message.outputs.iter().map(|output| &*output.shape));
@@ -121,12 +121,12 @@ impl GrpcResponse {
         Ok(Self { rows: rows.map_err(not_a_batch)?, slices: output_slices(&message)?, message })
     }
 
-    /// Name of its first output.
+    /// Returns the name of the first output.
     pub(super) fn name(&self) -> &str {
         self.message.outputs.first().map_or("", |output| &output.name)
     }
 
-    /// The response with these rows only, and with this id unless it is empty.
+    /// Returns the response with these rows only. The id is `id`, or the response's own if `id` is empty.
     pub(super) fn slice(&self, rows: &Range<usize>, id: &str) -> ModelInferResponse {
         let whole = &self.message;
         let id = if id.is_empty() { whole.id.as_str() } else { id };
@@ -147,7 +147,7 @@ impl GrpcResponse {
     }
 }
 
-/// Rows of each output's raw contents; `None` for typed contents.
+/// Returns the row positions in each output's raw contents; `None` for typed contents.
 fn output_slices(message: &ModelInferResponse) -> Result<Vec<Option<RowSlices>>, String> {
     let mut raw = message.raw_output_contents.iter();
     let outputs = message.outputs.iter().map(|output| {
@@ -161,7 +161,7 @@ fn output_slices(message: &ModelInferResponse) -> Result<Vec<Option<RowSlices>>,
     outputs.collect()
 }
 
-/// The first dimension, if all shapes share it; else the index of the first shape that differs.
+/// Returns the first dimension if all shapes share it, otherwise the index of the first shape that differs.
 fn rows<'a>(shapes: impl Iterator<Item = &'a [i64]>) -> Result<usize, usize> {
     let mut rows = None;
     for (i, shape) in shapes.enumerate() {
@@ -174,13 +174,13 @@ fn rows<'a>(shapes: impl Iterator<Item = &'a [i64]>) -> Result<usize, usize> {
     rows.ok_or(0)
 }
 
-/// Error of an output without the batch's first dimension.
+/// Returns the error of an output whose first dimension is not the batch's.
 fn not_batched(output: &InferOutputTensor) -> String {
     let (name, shape) = (&output.name, &output.shape);
     format!("tensor {name:?} has the shape {shape:?}, whose first dimension is not the batch's")
 }
 
-/// An input without rows and data.
+/// Returns an input without rows and data.
 fn without_data(input: &InferInputTensor) -> InferInputTensor {
     let mut shape = input.shape.clone();
     set_rows(&mut shape, 0);
@@ -189,7 +189,7 @@ fn without_data(input: &InferInputTensor) -> InferInputTensor {
         datatype: input.datatype.clone(),
         shape,
         parameters: input.parameters.clone(),
-        // Keeps whether it has typed contents.
+        // Records that the input has typed contents.
         contents: input.contents.as_ref().map(|_| InferTensorContents::default()),
     }
 }
@@ -217,7 +217,7 @@ fn row_slices(datatype: &str, shape: &[i64], raw: &Bytes) -> Option<RowSlices> {
     RowSlices::of(DataType::parse(datatype)?, &Shape::new(shape).ok()?, raw)
 }
 
-/// Whether typed contents have as many elements as the shape, all in one field.
+/// Returns true if the typed contents have as many elements as the shape, all in one field.
 fn fits(contents: &InferTensorContents, datatype: &str, shape: &[i64]) -> bool {
     let elements = Shape::new(shape).map(|shape| shape.elements());
     DataType::parse(datatype).is_some() && contents::count(contents) == elements.ok()

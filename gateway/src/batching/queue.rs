@@ -1,4 +1,4 @@
-//! Requests that wait to share a batch, as a value: no clock, no randomness, no IO.
+//! Queue of the requests that wait to share a batch: a value without clock, randomness or IO.
 //!
 //! ```text
 //!   admit ────► ticket │ refused, because the queue is full
@@ -6,8 +6,8 @@
 //!   remove ───► the entry leaves;   complete ─► a batch is no longer in flight
 //! ```
 //!
-//! While a replica is idle no request waits. While none is, a batch is due once it is full, or once its first entry
-//! has waited for `max_delay`.
+//! While a replica is idle, no request waits. Otherwise a batch is due once it is full, or once its first entry has
+//! waited for `max_delay`.
 
 #[cfg(test)]
 mod tests;
@@ -21,9 +21,9 @@ use std::time::{Duration, Instant};
 pub(crate) struct BatchLimits {
     /// Most rows of one batch; a request with more is sent alone.
     pub(crate) max_rows: usize,
-    /// Longest wait of a request for others.
+    /// Longest time that a request waits for others to join its batch.
     pub(crate) max_delay: Duration,
-    /// Batches in flight with which no replica is idle.
+    /// Number of batches in flight that keeps all replicas busy.
     pub(crate) max_in_flight: usize,
     /// Most requests in the queue.
     pub(crate) max_queued: usize,
@@ -32,20 +32,20 @@ pub(crate) struct BatchLimits {
 /// A request that enters the batch queue.
 #[derive(Debug)]
 pub(crate) struct NewEntry<K, T> {
-    /// Equal in all requests that may share a batch.
+    /// Key that is equal in all requests that may share a batch.
     pub(crate) key: K,
     /// Rows of the request, at least one.
     pub(crate) rows: usize,
     pub(crate) item: T,
 }
 
-/// Requests that wait for a batch. Only those with equal keys share one.
+/// Requests that wait for a batch. Only requests with equal keys share one.
 #[derive(Debug)]
 pub(crate) struct BatchQueue<K, T> {
     groups: HashMap<K, Group<T>>,
     /// Keys of all entries, in order of arrival.
     order: BTreeMap<u64, K>,
-    /// Keys of groups that had enough rows for a batch when an entry joined them.
+    /// Keys of groups that had enough rows for a batch when an entry joined.
     full: VecDeque<K>,
     tickets: u64,
     in_flight: usize,
@@ -72,12 +72,12 @@ impl<K, T> Default for BatchQueue<K, T> {
 }
 
 impl<K: Clone + Eq + Hash, T> BatchQueue<K, T> {
-    /// Adds an entry, and returns its ticket for [`Self::remove`].
+    /// Adds an entry and returns its ticket for [`Self::remove`].
     ///
     /// # Errors
-    /// The item itself, where the queue is full.
+    /// Returns the item itself if the queue is full.
     pub(crate) fn admit(&mut self, entry: NewEntry<K, T>, now: Instant, limits: &BatchLimits) -> Result<u64, T> {
-        // While a replica is idle, the entry leaves the queue at once.
+        // While a replica is idle, the entry leaves the queue at once, so the queue's limit does not apply.
         if self.order.len() >= limits.max_queued && self.in_flight >= limits.max_in_flight {
             return Err(entry.item);
         }
@@ -104,7 +104,7 @@ impl<K: Clone + Eq + Hash, T> BatchQueue<K, T> {
         Some(batch)
     }
 
-    /// Removes an entry. No effect if it is in a batch already.
+    /// Removes an entry. Has no effect if the entry is already in a batch.
     pub(crate) fn remove(&mut self, ticket: u64) {
         let Some(key) = self.order.remove(&ticket) else {
             return;
@@ -121,12 +121,12 @@ impl<K: Clone + Eq + Hash, T> BatchQueue<K, T> {
         }
     }
 
-    /// Notes that a batch is no longer in flight.
+    /// Records that a batch is no longer in flight.
     pub(crate) fn complete(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
     }
 
-    /// Entries in the queue.
+    /// Returns the number of entries in the queue.
     pub(crate) fn len(&self) -> usize {
         self.order.len()
     }
@@ -135,7 +135,7 @@ impl<K: Clone + Eq + Hash, T> BatchQueue<K, T> {
         while let Some(key) = self.full.pop_front() {
             let rows = self.groups.get(&key).map_or(0, |group| group.rows);
             if rows >= limits.max_rows {
-                // It may be enough for two batches.
+                // The group may have rows for a second batch, so its key stays in front.
                 self.full.push_front(key.clone());
                 return Some(key);
             }
@@ -143,7 +143,7 @@ impl<K: Clone + Eq + Hash, T> BatchQueue<K, T> {
         None
     }
 
-    /// Key of the oldest entry, if its wait is over or a replica is idle.
+    /// Returns the key of the oldest entry, if the entry's wait is over or a replica is idle.
     fn next_oldest(&self, limits: &BatchLimits, now: Instant) -> Option<K> {
         let (_, key) = self.order.first_key_value()?;
         let oldest = self.groups.get(key)?.entries.front()?;
@@ -151,7 +151,7 @@ impl<K: Clone + Eq + Hash, T> BatchQueue<K, T> {
         (is_due || self.in_flight < limits.max_in_flight).then(|| key.clone())
     }
 
-    /// Takes as many entries of a group as fit one batch, at least one.
+    /// Takes as many entries of a group as fit into one batch, at least one.
     fn take(&mut self, key: &K, limits: &BatchLimits) -> Vec<T> {
         let Some(group) = self.groups.get_mut(key) else {
             return Vec::new();

@@ -15,7 +15,7 @@ use crate::headers;
 use crate::protocol::Protocol;
 use crate::upstream::Chunks;
 
-/// Everything that must be equal in the requests of one batch, concatenated: the address, the headers, and the body
+/// Concatenation of everything that must be equal in the requests of one batch: the address, the headers, and the body
 /// without ids, rows and sizes.
 pub(crate) type BatchKey = Arc<[u8]>;
 
@@ -27,7 +27,7 @@ pub(super) enum ParsedRequest {
     Grpc(GrpcRequest),
 }
 
-/// The body of a batch, and the length of its JSON if binary data follows.
+/// The body of a batch, and the length of its JSON if binary data follows it.
 #[derive(Debug)]
 pub(super) struct MergedBody {
     pub(super) chunks: Chunks,
@@ -37,8 +37,8 @@ pub(super) struct MergedBody {
 /// V2's unary inference call over gRPC.
 const MODEL_INFER: &str = "/inference.GRPCInferenceService/ModelInfer";
 
-/// Headers in which the requests of one batch may differ. The batch has none of them: they concern the tracing,
-/// timing, routing or encoding of one request, not the model.
+/// Headers in which the requests of one batch may differ. They are dropped from the batch, because they concern the
+/// tracing, timing, routing or encoding of one request and not the model.
 const PER_REQUEST_HEADERS: [&str; 27] = [
     "accept-encoding",
     "b3",
@@ -69,11 +69,12 @@ const PER_REQUEST_HEADERS: [&str; 27] = [
     "x-request-id",
 ];
 
-/// Prefixes of such headers.
+/// Prefixes of headers that are dropped for the same reason.
 const PER_REQUEST_PREFIXES: [&str; 3] = ["x-b3-", "x-datadog-", "x-forwarded-"];
 
 impl ParsedRequest {
-    /// Parses a request; `None` if it cannot share a batch. Malformed requests cannot: the replica answers them.
+    /// Parses a request; `None` if it cannot share a batch. A malformed request is forwarded alone, so that the replica
+    /// answers it.
     pub(super) fn read(request: &ProxyRequest, buffered: &BufferedBody) -> Option<Self> {
         if !buffered.is_whole() || is_encoded(&request.headers) || request.method != http::Method::POST {
             return None;
@@ -104,7 +105,7 @@ impl ParsedRequest {
         }
     }
 
-    /// The request's id, as encoded in its body.
+    /// Returns the request's id as encoded in its body.
     pub(super) fn id(&self) -> Option<Bytes> {
         match self {
             Self::V1(_) => None,
@@ -135,7 +136,7 @@ impl ParsedRequest {
         key.into()
     }
 
-    /// One body with the rows of all these, which have equal keys.
+    /// Merges requests with equal keys into one body with the rows of all.
     pub(super) fn merge(all: &[&Self]) -> MergedBody {
         match all.first() {
             Some(Self::Grpc(_)) => {
@@ -168,7 +169,7 @@ impl ParsedRequest {
     }
 }
 
-/// The headers that are equal in all requests of a batch.
+/// Returns the headers that are equal in all requests of a batch.
 pub(super) fn shared_headers(all: &HeaderMap) -> HeaderMap {
     let is_per_request = |name: &HeaderName| {
         let name = name.as_str();
@@ -178,7 +179,7 @@ pub(super) fn shared_headers(all: &HeaderMap) -> HeaderMap {
     shared.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// The headers of a batch.
+/// Returns the headers of a batch.
 pub(super) fn batch_headers(request: &ProxyRequest, merged: &MergedBody) -> HeaderMap {
     let mut headers = shared_headers(&request.headers);
     if let Some(length) = merged.header_length {
@@ -189,7 +190,7 @@ pub(super) fn batch_headers(request: &ProxyRequest, merged: &MergedBody) -> Head
     headers
 }
 
-/// A body's JSON, and the binary data behind it; `None` if the header with the JSON's length is invalid.
+/// Returns a body's JSON and the binary data after it; `None` if the header with the JSON's length is invalid.
 pub(super) fn split_json(mut body: Bytes, headers: &HeaderMap) -> Option<(Bytes, Bytes)> {
     let Some(value) = headers.get(HEADER_LENGTH) else {
         return Some((body, Bytes::new()));
@@ -199,7 +200,7 @@ pub(super) fn split_json(mut body: Bytes, headers: &HeaderMap) -> Option<(Bytes,
     Some((text, body))
 }
 
-/// Whether a body is compressed or in an unknown encoding.
+/// Returns true if a body is compressed or in an unknown encoding.
 pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
     let encoding = headers::text(headers, &CONTENT_ENCODING).unwrap_or_default();
     let kind = headers::text(headers, &CONTENT_TYPE).unwrap_or_default();

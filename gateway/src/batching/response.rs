@@ -1,4 +1,4 @@
-//! Splits a batch's response into its entries' responses.
+//! Splits a batch's response into the responses to its entries.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(super) struct BatchResponse {
     pub(super) head: Parts,
     pub(super) body: Bytes,
     pub(super) trailers: HeaderMap,
-    /// Holds the body's bytes, and then those of the entries' responses, until all clients have read theirs.
+    /// Charges the byte budget for the body, and then for the entries' responses, until all clients have read theirs.
     pub(super) permit: Arc<BudgetPermit>,
 }
 
@@ -35,17 +35,17 @@ pub(super) struct BatchResponse {
 pub(super) enum BatchOutcome {
     /// Each entry gets its rows.
     Rows(BatchResponse),
-    /// Each entry gets the same response: its status does not depend on the body.
+    /// Each entry gets the same response, because its status does not depend on the request's body.
     Same(BatchResponse, Verdict),
-    /// Each entry gets the same response: the batch's deadline passed, which is that of its entries.
+    /// Each entry gets the same response: the batch's deadline passed, which is the latest one of its entries.
     Late(BatchResponse),
-    /// One entry may have failed the batch: each is retried alone.
+    /// One entry may have made the batch fail, so each entry is retried alone.
     Alone,
-    /// The response broke off: each entry is retried alone.
+    /// The response broke off, so each entry is retried alone.
     Broken,
 }
 
-/// The code of a response that says that a deadline passed.
+/// Code of a response to a request whose deadline passed.
 const LATE: weir_protocol::Code = weir_protocol::Code::DeadlineExceeded;
 
 impl BatchOutcome {
@@ -59,7 +59,8 @@ impl BatchOutcome {
     fn of_http(response: BatchResponse) -> Self {
         match response.head.status {
             status if status.is_success() => Self::Rows(response),
-            // Statuses that depend on the request: invalid, too large, an unknown version, or the model failed on it.
+            // These statuses depend on the request: it is invalid, too large, for an unknown version, or the model
+            // failed on it.
             StatusCode::BAD_REQUEST
             | StatusCode::NOT_FOUND
             | StatusCode::PAYLOAD_TOO_LARGE
@@ -78,7 +79,7 @@ impl BatchOutcome {
         let status = grpc::status(&response.trailers).or_else(|| grpc::status(&response.head.headers));
         match status {
             Some(Code::Ok) => Self::Rows(response),
-            // Statuses that depend on the message; one beyond a server's size limit is `RESOURCE_EXHAUSTED`.
+            // These statuses depend on the message. A message above a server's size limit gets `RESOURCE_EXHAUSTED`.
             Some(
                 Code::InvalidArgument
                 | Code::NotFound
@@ -104,7 +105,7 @@ impl BatchOutcome {
     }
 }
 
-/// Sends each entry its outcome.
+/// Sends its outcome to each entry.
 pub(super) fn distribute(entries: Vec<BatchEntry>, outcome: Result<BatchOutcome, GatewayError>) {
     match outcome {
         Ok(BatchOutcome::Rows(response)) => split(entries, &response),
@@ -127,7 +128,7 @@ pub(super) fn distribute(entries: Vec<BatchEntry>, outcome: Result<BatchOutcome,
     }
 }
 
-/// Sends each entry the whole response, which counts by the entry.
+/// Sends the whole response to each entry; `verdict` returns how the entry is counted.
 fn answer_all(entries: Vec<BatchEntry>, response: &BatchResponse, verdict: impl Fn(&BatchEntry) -> Verdict) {
     let last = last_arrival(&entries);
     for entry in entries {
@@ -143,7 +144,7 @@ enum SplittableResponse {
     Grpc(GrpcResponse),
 }
 
-/// Splits a response by rows, or fails all entries if it has other rows than the batch.
+/// Splits a response by rows, or fails all entries if its number of rows is not the batch's.
 fn split(entries: Vec<BatchEntry>, response: &BatchResponse) {
     let rows: usize = entries.iter().map(|entry| entry.parsed.rows()).sum();
     let splittable = entries.first().map(|first| splittable(&first.parsed, response, rows));
@@ -168,7 +169,7 @@ fn split(entries: Vec<BatchEntry>, response: &BatchResponse) {
     }
 }
 
-/// Parses the response to a batch of this many rows.
+/// Parses the response to a batch of `rows` rows.
 fn splittable(like: &ParsedRequest, response: &BatchResponse, rows: usize) -> Result<SplittableResponse, String> {
     if is_encoded(&response.head.headers) {
         return Err("it is compressed, though the request did not accept that".to_owned());
@@ -185,7 +186,7 @@ fn splittable(like: &ParsedRequest, response: &BatchResponse, rows: usize) -> Re
 }
 
 impl SplittableResponse {
-    /// Parses the response to a batch of requests like this one.
+    /// Parses the response to a batch of requests of the same kind as `like`.
     fn read(like: &ParsedRequest, response: &BatchResponse) -> Result<Self, String> {
         let body = response.body.clone();
         match like {
@@ -237,11 +238,11 @@ impl SplittableResponse {
 }
 
 impl BatchResponse {
-    /// An entry's response: the batch's head and trailers, with the entry's own body and queue time.
+    /// Returns an entry's response: the batch's head and trailers, with the entry's own body and queue time.
     fn answer(&self, entry: &BatchEntry, last: Instant, body: impl Iterator<Item = Bytes>) -> Response<DownstreamBody> {
         let mut headers = self.head.headers.clone();
         headers.remove(CONTENT_LENGTH);
-        // A cookie is for one client, and a batch's would be everyone's.
+        // A cookie belongs to one client, but the batch's response goes to all of them.
         headers.remove(SET_COOKIE);
         let mut trailers = self.trailers.clone();
         let times = if trailers.is_empty() { &mut headers } else { &mut trailers };

@@ -8,14 +8,14 @@ use weir_protocol::{DataType, Shape, Tensor};
 /// Positions of the rows in a tensor's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RowSlices {
-    /// Rows of this many bytes each.
+    /// All rows have this many bytes.
     Even(usize),
-    /// End of each row, in bytes.
+    /// End position of each row, in bytes.
     At(Vec<usize>),
 }
 
 impl RowSlices {
-    /// Rows of a tensor; `None` if its bytes do not fit its shape, or it has no rows.
+    /// Returns the rows of a tensor; `None` if its bytes do not fit its shape or it has no rows.
     pub(super) fn of(datatype: DataType, shape: &Shape, data: &Bytes) -> Option<Self> {
         let rows = shape.dims().first().copied().filter(|rows| *rows > 0)?;
         let tensor = Tensor::new(String::new(), datatype, shape.clone(), data.clone()).ok()?;
@@ -25,7 +25,7 @@ impl RowSlices {
         }
     }
 
-    /// The byte range of a range of rows.
+    /// Returns the byte range of a range of rows.
     pub(super) fn bytes(&self, rows: &Range<usize>) -> Range<usize> {
         match self {
             Self::Even(stride) => rows.start * stride..rows.end * stride,
@@ -37,7 +37,7 @@ impl RowSlices {
     }
 }
 
-/// End of each row of a `BYTES` tensor, whose strings have their length before them.
+/// Returns the end of each row of a `BYTES` tensor, in which each string has a length prefix.
 fn ends(tensor: &Tensor, rows: usize) -> Vec<usize> {
     let each = tensor.shape().elements() / rows;
     let (mut ends, mut end) = (Vec::with_capacity(rows), 0);

@@ -1,6 +1,6 @@
-//! A JSON body with holes where the bodies of one batch differ: id, first dimension, data, sizes of binary data.
-//! The text between the holes is copied verbatim, and so are the numbers in the data: nothing is parsed without
-//! need, and unknown fields survive.
+//! A JSON body with holes where the bodies of one batch differ: id, first dimension, data, and sizes of binary data.
+//! The text between the holes is copied verbatim, and so are the numbers in the data. So nothing is parsed without
+//! need, and unknown fields are kept.
 
 mod parse;
 
@@ -28,7 +28,7 @@ pub(super) struct Template {
 enum Hole {
     /// The id, with its quotes.
     Id,
-    /// An empty hole at the beginning of an object without id, where one can be inserted.
+    /// An empty hole at the beginning of an object without id, where an id can be inserted.
     NoId,
     /// The first dimension of the tensor with this index.
     Rows,
@@ -41,9 +41,9 @@ enum Hole {
 /// The data of a tensor.
 #[derive(Clone, Debug)]
 enum TensorData {
-    /// Position of each row in the text.
+    /// Data in the text, with the position of each row.
     Text(RowLayout, Vec<Range<usize>>),
-    /// Binary data after the text, and its rows.
+    /// Binary data after the text, with the positions of its rows.
     Blob(Bytes, RowSlices),
 }
 
@@ -56,7 +56,7 @@ pub(super) enum BodyKind {
     Response,
 }
 
-/// A body: JSON, and the binary data behind it.
+/// A body: JSON and the binary data after it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct JsonBody {
     pub(super) json: Bytes,
@@ -72,12 +72,12 @@ impl Template {
     /// Parses a V2 body.
     ///
     /// # Errors
-    /// A clause that says why it cannot share a batch, or be split.
+    /// A clause that describes why the body cannot share a batch or cannot be split.
     pub(super) fn v2(text: Bytes, blobs: Bytes, kind: BodyKind) -> Result<Self, String> {
         parse::v2(text, blobs, kind)
     }
 
-    /// The text without the holes' content: equal in all bodies of a batch.
+    /// Returns the text without the holes' content, which is equal in all bodies of a batch.
     pub(super) fn batch_key(&self) -> Vec<u8> {
         self.fill(|hole, out| match hole {
             Hole::NoId => {}
@@ -89,13 +89,13 @@ impl Template {
         })
     }
 
-    /// The id as written, quotes included.
+    /// Returns the id as written, including its quotes.
     pub(super) fn id(&self) -> Option<Bytes> {
         let id = self.holes.iter().find(|(_, hole)| *hole == Hole::Id);
         id.map(|(range, _)| self.text.slice(range.clone()))
     }
 
-    /// One body with the rows of all these, which have equal keys; its id is the first one's.
+    /// Merges bodies with equal keys into one with the rows of all. The id is that of the first body.
     pub(super) fn merge(all: &[&Self]) -> JsonBody {
         let Some(first) = all.first() else {
             return JsonBody::default();
@@ -116,7 +116,7 @@ impl Template {
         JsonBody { json: json.into(), blobs: blobs.cloned().collect() }
     }
 
-    /// The body with these rows only, and with this id if there is one.
+    /// Returns the body with these rows only. The id is `id`, or the body's own if `id` is `None`.
     pub(super) fn slice(&self, rows: &Range<usize>, id: Option<&Bytes>) -> JsonBody {
         let mut blobs = Vec::new();
         let json = self.fill(|hole, out| match (hole, id) {
@@ -142,7 +142,7 @@ impl Template {
         JsonBody { json: json.into(), blobs }
     }
 
-    /// The text, with each hole's content written by `fill`.
+    /// Returns the text, with the content that `fill` writes into each hole.
     fn fill(&self, mut fill: impl FnMut(Hole, &mut Vec<u8>)) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.text.len());
         let mut at = 0;
@@ -171,7 +171,8 @@ impl Template {
 }
 
 impl TensorData {
-    /// Appends the data's encoding; for rows without a shape, also the dimensions of the first one.
+    /// Appends the kind of the data's encoding. For rows without a declared shape the dimensions of the first row
+    /// follow.
     fn batch_key(&self, text: &[u8], out: &mut Vec<u8>) {
         match self {
             Self::Blob(..) => out.push(b'b'),
@@ -186,10 +187,10 @@ impl TensorData {
     }
 }
 
-/// Stands for the content of a hole; no JSON text contains it.
+/// Placeholder for the content of a hole; no JSON text contains this byte.
 const BLANK: u8 = 0;
 
-/// The range of the text from the first to the last of these rows.
+/// Returns the range of the text from the first to the last of these rows.
 fn span(found: &[Range<usize>], rows: &Range<usize>) -> Range<usize> {
     match found.get(rows.clone()) {
         Some([first, .., last]) => first.start..last.end,

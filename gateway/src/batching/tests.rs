@@ -1,4 +1,4 @@
-//! Bodies that are merged and responses that are split: every row arrives, and at its own request.
+//! Tests that merged bodies and split responses return every row to its own request.
 
 mod grpc;
 mod v1;
@@ -21,7 +21,7 @@ struct Sample {
 struct SampleTensor {
     datatype: DataType,
     tail: Vec<i64>,
-    /// Data of each entry.
+    /// Data of the tensor, one item for each entry.
     data: Vec<Bytes>,
 }
 
@@ -34,7 +34,7 @@ impl Sample {
         self.rows.iter().sum()
     }
 
-    /// Each entry's rows in the batch.
+    /// Returns each entry's range of rows in the batch.
     fn spans(&self) -> Vec<Range<usize>> {
         let mut end = 0;
         let span = |rows: &usize| {
@@ -88,7 +88,7 @@ fn tensor(datatype: DataType, tail: Vec<i64>, rows: &[usize]) -> impl Strategy<V
     })
 }
 
-/// The bytes of one element; floats are finite, so that they are equal to themselves.
+/// Generates the bytes of one element. Floats are finite, because NaN is not equal to itself.
 fn element(datatype: DataType) -> BoxedStrategy<Vec<u8>> {
     match datatype {
         DataType::Bool => (0_u8..2).prop_map(|byte| vec![byte]).boxed(),
@@ -113,7 +113,7 @@ fn element(datatype: DataType) -> BoxedStrategy<Vec<u8>> {
     }
 }
 
-/// Data types that JSON and typed contents can represent.
+/// Returns the data types that JSON and typed contents can represent.
 fn but_half() -> Vec<DataType> {
     let is_half = |datatype: &DataType| matches!(datatype, DataType::Fp16 | DataType::Bf16);
     DataType::ALL.into_iter().filter(|datatype| !is_half(datatype)).collect()

@@ -1,4 +1,4 @@
-//! Typed tensor contents: one list per element type, of which one is filled.
+//! Typed tensor contents: one list per element type, of which at most one has elements.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ pub(super) fn extend(to: &mut InferTensorContents, from: Option<&InferTensorCont
     to.bytes_contents.extend_from_slice(&from.bytes_contents);
 }
 
-/// The elements of these rows, of `all` that there are.
+/// Returns the elements of these rows; `all` is the number of rows in total.
 pub(super) fn slice(whole: &InferTensorContents, all: usize, rows: &Range<usize>) -> InferTensorContents {
     InferTensorContents {
         bool_contents: rows_of(&whole.bool_contents, all, rows),
@@ -31,7 +31,7 @@ pub(super) fn slice(whole: &InferTensorContents, all: usize, rows: &Range<usize>
     }
 }
 
-/// Number of elements; `None` if several lists have some.
+/// Returns the number of elements; `None` if more than one list has elements.
 pub(super) fn count(contents: &InferTensorContents) -> Option<usize> {
     let InferTensorContents {
         bool_contents,

@@ -1,6 +1,6 @@
-//! The batch queue's laws, over random histories.
+//! Laws of the batch queue, checked on random histories.
 
-#![expect(clippy::disallowed_methods, reason = "histories begin now; only differences from it count")]
+#![expect(clippy::disallowed_methods, reason = "histories begin at any time; only differences count")]
 
 use std::collections::HashMap;
 
@@ -34,7 +34,7 @@ struct TestEntry {
     since: Instant,
 }
 
-/// A history of events, with a model of the queue to compare with.
+/// A history of events, with a model of the queue for comparison.
 struct History {
     queue: BatchQueue<u8, TestEntry>,
     limits: BatchLimits,
@@ -64,7 +64,7 @@ impl History {
             Event::Leave { nth } if nth < self.waiting.len() => {
                 let (ticket, _) = self.waiting.remove(nth);
                 self.queue.remove(ticket);
-                // Removing twice has no further effect.
+                // A second removal has no effect.
                 self.queue.remove(ticket);
             }
             Event::Complete if self.in_flight > 0 => {

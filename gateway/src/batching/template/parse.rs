@@ -1,4 +1,4 @@
-//! Finds the holes of a body.
+//! Finds the holes of a JSON body.
 
 use std::ops::Range;
 
@@ -9,14 +9,15 @@ use weir_protocol::{DataType, Shape};
 use super::{BodyKind, Hole, Template, TensorData};
 use crate::batching::rows::RowSlices;
 
-/// Most tensors of a body, as in a gRPC message.
+/// Most tensors of a body, the same as in a gRPC message.
 const MOST_TENSORS: usize = 4096;
 
-/// Most rows of a request that may share a batch: each takes 16 bytes more than its text, and batches are far smaller.
+/// Most rows of a request that may share a batch. Each row takes 16 bytes in addition to its text, and batches are far
+/// smaller than this.
 const MOST_ROWS: usize = 1 << 16;
 
 impl BodyKind {
-    /// Most rows that are looked for. A response has those of its batch.
+    /// Returns the most rows that are parsed. A response has as many rows as its batch.
     fn most_rows(self) -> usize {
         match self {
             Self::Request => MOST_ROWS,
@@ -42,7 +43,7 @@ pub(super) fn v1(text: Bytes, kind: BodyKind) -> Option<Template> {
         holes: vec![(first.start..last.end, Hole::Data(0))],
         name: key.to_owned(),
         rows: found.len(),
-        // Each instance is one row, whatever its shape.
+        // Each instance is one row of any shape.
         tensors: vec![TensorData::Text(RowLayout::Nested, found)],
         text,
     })
@@ -68,7 +69,7 @@ pub(super) fn v2(text: Bytes, blobs: Bytes, kind: BodyKind) -> Result<Template, 
     parser.finish()
 }
 
-/// Appends the length of an array, of its first element, and so on.
+/// Appends the length of an array, the length of its first element, and so on.
 pub(super) fn append_widths(text: &[u8], out: &mut Vec<u8>) {
     for width in widths(text) {
         out.extend_from_slice(width.to_string().as_bytes());
@@ -82,7 +83,7 @@ const SHARED: &[u8] = b"\"shared_memory_";
 /// Prefix of the names of sequence parameters.
 const SEQUENCE: &[u8] = b"\"sequence_";
 
-/// Refuses parameters with this prefix: they tie a request to memory or to an order that a batch cannot keep.
+/// Refuses parameters with this prefix, which bind a request to shared memory or to an order that a batch cannot keep.
 fn refuse(text: &[u8], names: &[u8]) -> Result<(), String> {
     if text.windows(names.len()).any(|window| window == names) {
         return Err("it uses shared memory or a sequence".to_owned());
@@ -90,10 +91,10 @@ fn refuse(text: &[u8], names: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// A V2 body that is being parsed.
+/// Parser state of a V2 body.
 struct V2Parser {
     text: Bytes,
-    /// Binary data of the tensors that are not parsed yet.
+    /// Binary data of the tensors that have not been parsed yet.
     blobs: Bytes,
     holes: Vec<(Range<usize>, Hole)>,
     tensors: Vec<TensorData>,
@@ -160,10 +161,10 @@ impl V2Parser {
         Some(fields)
     }
 
-    /// Position of `binary_data_size`, if there is one.
+    /// Returns the position of `binary_data_size`; `None` if there is none.
     ///
     /// # Errors
-    /// Data in shared memory, or parameters that are not an object.
+    /// Fails if the data is in shared memory, or the parameters are not an object.
     fn size(&self, parameters: &Range<usize>) -> Result<Option<Range<usize>>, String> {
         let text = &self.text[parameters.clone()];
         refuse(text, SHARED)?;
@@ -172,7 +173,7 @@ impl V2Parser {
         Ok(size.map(|(_, value)| within(parameters, &value)))
     }
 
-    /// The dimensions, and the position of the first.
+    /// Returns the dimensions and the position of the first one.
     fn dims(&self, shape: &Range<usize>) -> Option<(Vec<i64>, Option<Range<usize>>)> {
         let found = elements(&self.text[shape.clone()], Shape::MAX_DIMS)?;
         let dims = found.iter().map(|dim| {

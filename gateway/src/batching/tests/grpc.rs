@@ -1,4 +1,4 @@
-//! V2 over gRPC, with raw and typed contents.
+//! Tests of V2 over gRPC, with raw and typed contents.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -42,7 +42,7 @@ fn contents(tensor: &Tensor, form: Form) -> Option<InferTensorContents> {
         (Form::Typed, DataType::Bytes) => {
             contents.bytes_contents = tensor.strings().map(Bytes::copy_from_slice).collect();
         }
-        (Form::Typed, DataType::Fp16 | DataType::Bf16) => unreachable!("no field is for them"),
+        (Form::Typed, DataType::Fp16 | DataType::Bf16) => unreachable!("typed contents have no 16-bit floats"),
     }
     Some(contents)
 }

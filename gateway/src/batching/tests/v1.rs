@@ -1,4 +1,4 @@
-//! V1 over HTTP.
+//! Tests of V1 over HTTP.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -89,7 +89,7 @@ fn bodies_without_instances_are_not_merged() {
 }
 
 #[test]
-fn a_request_of_more_rows_than_any_batch_has_shares_none() {
+fn a_request_with_too_many_rows_shares_no_batch() {
     let body = |key: &str| Bytes::from(format!("{{\"{key}\":[{}0]}}", "0,".repeat(1 << 16)));
     assert!(Template::v1(body("instances"), BodyKind::Request).is_none());
     let response = Template::v1(body("predictions"), BodyKind::Response).unwrap();

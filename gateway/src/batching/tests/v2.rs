@@ -1,4 +1,4 @@
-//! V2 over HTTP, in JSON and binary.
+//! Tests of V2 over HTTP, in JSON and binary.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ fn encoded(id: &str, tensors: Vec<Tensor>, delivery: &Delivery) -> Encoded {
     .unwrap()
 }
 
-/// Turns a response into a request, or back: they differ in one field's name.
+/// Turns a response into a request or back, which differ only in the name of one field.
 fn renamed(json: &Bytes, from: &str, to: &str) -> Bytes {
     let (from, to) = (format!("\"{from}\":[{{"), format!("\"{to}\":[{{"));
     let text = String::from_utf8(json.to_vec()).unwrap();
