@@ -1,21 +1,21 @@
-//! The one place where the gateway reads clocks: its decisions take times as arguments.
+//! The only place where the gateway reads clocks; its decisions take times as arguments.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The current time, for deadlines and measurements.
+/// Returns the current time, for deadlines and measurements.
 #[expect(clippy::disallowed_methods, reason = "the shell owns the clock; decisions take times as arguments")]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Seconds since 1970; zero on a machine whose clock is before that.
+/// Returns the seconds since 1970; zero if the machine's clock is set before that.
 #[expect(clippy::disallowed_methods, reason = "reports carry when their gateway started")]
 pub(crate) fn seconds_since_1970() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or(Duration::ZERO).as_secs()
 }
 
-/// Waits until `at`, or for ever without one.
+/// Waits until `at`; forever if `at` is `None`.
 pub(crate) async fn until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at.into()).await,

@@ -1,4 +1,4 @@
-//! What differs between HTTP and gRPC: how errors and results are encoded. One small file each.
+//! Encodes errors and results for HTTP and for gRPC. The two submodules contain the differences.
 
 pub(crate) mod grpc;
 pub(crate) mod http;
@@ -35,7 +35,7 @@ pub(crate) fn error(protocol: Protocol, error: &GatewayError) -> Response<Downst
     response
 }
 
-/// The verdict on a response, as far as its head determines it.
+/// Returns the verdict on a response, as far as the response head determines it.
 pub(crate) fn verdict(protocol: Protocol, response: &Response<impl Sized>) -> Verdict {
     if let Some(mark) = header_names::first(response.headers(), &headers::REFUSED) {
         return verdict_of_mark(mark);
@@ -44,21 +44,22 @@ pub(crate) fn verdict(protocol: Protocol, response: &Response<impl Sized>) -> Ve
         Protocol::Http => http::verdict(response.status(), response.headers()),
         Protocol::Grpc => match grpc::status(response.headers()) {
             Some(status) => grpc::verdict(status),
-            // HTTP/2 itself says so, before gRPC reads the call: its client has sent too much.
+            // HTTP/2 itself refused the call, before gRPC could read it, because the client's headers were too large.
             None if response.status() == StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => Verdict::Succeeded,
-            // Its trailers carry the status.
+            // The status will be in the trailers.
             None => Verdict::Open,
         },
     }
 }
 
-/// The verdict on a request that a replica marks as refused: 3 says that its client's own time was too short.
+/// Returns the verdict on a request that a replica refused with this value of `weir-refused`. `3` means that the
+/// client's own deadline was too short.
 pub(crate) fn verdict_of_mark(mark: &HeaderValue) -> Verdict {
     if mark == "3" { Verdict::Uncounted } else { Verdict::Refused }
 }
 
-/// The failure code of a response, as far as its head tells; `None` for a success or a code that the protocol does
-/// not have.
+/// Returns the failure code of a response, as far as the response head determines it; `None` for a success, or for a
+/// code that the protocol does not have.
 pub(crate) fn code(protocol: Protocol, response: &Response<impl Sized>) -> Option<Code> {
     match protocol {
         Protocol::Http => Code::of_http(response.status()),
@@ -66,7 +67,7 @@ pub(crate) fn code(protocol: Protocol, response: &Response<impl Sized>) -> Optio
     }
 }
 
-/// The verdict on a failure code: the caller's mistakes do not count as the revision's failures.
+/// Returns the verdict on a failure code. The caller's mistakes do not count as failures of the revision.
 fn counted(code: Option<Code>) -> Verdict {
     match code.map(Code::blame) {
         None | Some(Blame::Caller) => Verdict::Succeeded,
@@ -75,9 +76,11 @@ fn counted(code: Option<Code>) -> Verdict {
     }
 }
 
-/// What a replica's response says of it, if it refused the request before working on it, so that it may be retried
-/// elsewhere. Weir's runtime says so by a header, with 2 if it is stuck. Of other servers, HTTP's 503 with `retry-after` counts; gRPC's `RESOURCE_EXHAUSTED` does
-/// not, because it stands for a message that is too large as well, and for work that ran out of memory.
+/// Returns the outcome of an attempt that the replica refused before it worked on the request, so that the request may
+/// be retried; `None` for other responses. `weir-runtime` marks refusals with the header `weir-refused`, whose value is
+/// 2 if all its instances are stuck. For other servers, HTTP's 503 with `retry-after` counts as a refusal. gRPC's
+/// `RESOURCE_EXHAUSTED` does not, because it also stands for a message that is too large and for work that ran out of
+/// memory.
 pub(crate) fn refusal(protocol: Protocol, response: &Response<impl Sized>) -> Option<Outcome> {
     let mark = header_names::first(response.headers(), &headers::REFUSED);
     match (mark.map(HeaderValue::as_bytes), protocol) {
@@ -88,7 +91,7 @@ pub(crate) fn refusal(protocol: Protocol, response: &Response<impl Sized>) -> Op
     }
 }
 
-/// Whether a gateway turned away a request because it does not own the revision's queue.
+/// Returns true if a gateway refused a request because it does not own the revision's queue.
 pub(crate) fn is_unserved(headers: &HeaderMap) -> bool {
     headers.contains_key(headers::UNSERVED)
 }

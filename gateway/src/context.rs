@@ -1,4 +1,4 @@
-//! What every part of the request path shares.
+//! State that all parts of the request path share.
 
 use arc_swap::ArcSwap;
 use tokio_util::sync::CancellationToken;
@@ -13,11 +13,11 @@ use crate::state::State;
 pub(crate) struct Context {
     pub(crate) options: Options,
     pub(crate) state: ArcSwap<State>,
-    /// Bytes that all buffered bodies may hold together.
+    /// Byte budget for all buffered bodies together.
     pub(crate) budget: ByteBudget,
     pub(crate) counters: RequestCounters,
     pub(crate) mirrors: Mirrors,
-    /// Cancelled once clients are asked to go elsewhere, at the latest with `shutdown`.
+    /// Cancelled once clients should use another gateway, at the latest together with `shutdown`.
     pub(crate) leaving: CancellationToken,
     /// Cancelled once no new connections are accepted.
     pub(crate) shutdown: CancellationToken,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::protocol::Protocol;
 
-/// Counts of the port's requests since the gateway started, whatever their outcome.
+/// Counts of the port's requests since the gateway started, regardless of their outcome.
 #[derive(Debug, Default)]
 pub(crate) struct RequestCounters {
     pub(crate) http: AtomicU64,
@@ -35,7 +35,7 @@ impl RequestCounters {
         self.batched.fetch_add(members as u64, Ordering::Relaxed);
     }
 
-    /// Counts a request that is sent again.
+    /// Counts a retry of a request.
     pub(crate) fn count_retry(&self) {
         self.replays.fetch_add(1, Ordering::Relaxed);
     }

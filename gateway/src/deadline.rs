@@ -1,4 +1,4 @@
-//! A request's deadline: the earliest of what its client asks for and what its route allows; and whose doing it is that it
+//! A request's deadline, the earliest of the client's and the route's timeouts, and the party that is to blame if it
 //! passes.
 
 use std::time::{Duration, Instant};
@@ -17,22 +17,22 @@ static TIMEOUTS: [HeaderName; 2] = [GRPC_TIMEOUT, TIMEOUT];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Deadline {
     pub(crate) arrived: Instant,
-    /// `None` without a deadline.
+    /// End of the time allowed for the request; `None` without a deadline.
     pub(crate) at: Option<Instant>,
-    /// Whose doing it is that it passes.
+    /// Party that is to blame if the deadline passes.
     pub(crate) blame: Blame,
 }
 
 impl Deadline {
-    /// A request without a deadline.
+    /// Returns the deadline of a request without any timeout.
     pub(crate) fn none(arrived: Instant) -> Self {
         Self { arrived, at: None, blame: Blame::Server }
     }
 
-    /// The deadline that a request's `grpc-timeout` and `weir-timeout` ask for.
+    /// Returns the deadline according to a request's `grpc-timeout` and `weir-timeout`.
     ///
     /// # Errors
-    /// [`GatewayError::Header`].
+    /// [`GatewayError::Header`] if a value is invalid.
     pub(crate) fn requested(headers: &HeaderMap, arrived: Instant) -> Result<Self, GatewayError> {
         if !header_names::has_any(headers, &TIMEOUTS) {
             return Ok(Self::none(arrived));
@@ -40,16 +40,17 @@ impl Deadline {
         let grpc = timeout(headers, &GRPC_TIMEOUT, parse_grpc_timeout)?;
         let weir = timeout(headers, &TIMEOUT, parse_weir_timeout)?;
         let requested = Self::none(arrived).within(grpc).within(weir);
-        // What another gateway asks for may be what is left of the service's own.
+        // The timeout from another gateway may be the rest of the service's own timeout, so `weir-hop` decides.
         let hop = headers.get(HOP);
         let is_clients = requested.at.is_some() && hop.is_none_or(|hop| *hop == HOP_HASTY);
         let blame = if is_clients { Blame::Caller } else { Blame::Server };
         Ok(Self { blame, ..requested })
     }
 
-    /// Limits the time since the arrival to `most` of the service's own, if that is given. The earliest limit counts.
+    /// Limits the time since the arrival to `most`, a timeout of the service; `None` sets no limit. The earliest limit
+    /// counts.
     pub(crate) fn within(self, most: Option<Duration>) -> Self {
-        // Longer than the clock runs is no limit.
+        // A timeout beyond the range of the clock is no limit.
         match most.and_then(|most| self.arrived.checked_add(most)) {
             Some(bound) if self.at.is_none_or(|at| bound <= at) => {
                 Self { at: Some(bound), blame: Blame::Server, ..self }
@@ -58,11 +59,11 @@ impl Deadline {
         }
     }
 
-    /// The deadline of a request that is here, of which `bytes` arrived: the revision is to blame for a client's own only
-    /// if that leaves it time enough.
+    /// Checks the deadline of a request of which `bytes` have arrived, and settles the blame: the revision is to blame
+    /// for missing a client's own deadline only if the time left is long enough.
     ///
     /// # Errors
-    /// [`GatewayError::LateBody`].
+    /// [`GatewayError::LateBody`] or [`GatewayError::NoTime`] if the deadline has passed.
     pub(crate) fn enforce(self, now: impl FnOnce() -> Instant, bytes: usize) -> Result<Self, GatewayError> {
         let Some(at) = self.at else {
             return Ok(self);
@@ -78,7 +79,7 @@ impl Deadline {
         Ok(Self { blame, ..self })
     }
 
-    /// The error of a deadline that passes before the body is complete.
+    /// Returns the error of a deadline that passes before the body is complete.
     pub(crate) fn late(self, now: Instant, bytes: usize) -> GatewayError {
         if self.at == Some(self.arrived) {
             return GatewayError::NoTime;
@@ -95,7 +96,7 @@ fn timeout(
     let Some(value) = headers.get(name) else {
         return Ok(None);
     };
-    // A value that is no text parses as no timeout either.
+    // A value that is not text is as invalid as a text without a timeout.
     parse(value.to_str().unwrap_or("?")).map(Some)
 }
 
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!(deadline.at, Some(arrived + 2 * second));
         assert_eq!(deadline.enforce(|| arrived + second, 7), Ok(deadline));
         let late = deadline.enforce(|| arrived + 2 * second, 7).unwrap_err();
-        let message = "deadline exceeded: waited 2.000 s for the request's body, of which 7 bytes came";
+        let message = "deadline exceeded: waited 2.000 s for the request's body, of which 7 bytes arrived";
         assert_eq!(late.to_string(), message);
         let at_once = none.within(Some(Duration::ZERO));
         let refused = at_once.enforce(|| arrived + second, 7);
@@ -155,7 +156,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "times are compared; tests need a first one")]
-    fn a_short_deadline_of_its_own_is_the_clients_affair() {
+    fn a_client_is_to_blame_for_its_own_short_deadline() {
         let arrived = Instant::now();
         let ms = Duration::from_millis;
         let blame = |headers: &[(HeaderName, &'static str)], service: Option<Duration>, body| {
@@ -173,13 +174,13 @@ mod tests {
         assert_eq!(blame(&[(GRPC_TIMEOUT, "1m")], None, none), Blame::Caller);
         assert_eq!(blame(&[long.clone(), (GRPC_TIMEOUT, "1m")], None, none), Blame::Caller);
         assert_eq!(blame(std::slice::from_ref(&long), None, none), Blame::Server);
-        // Its body took what the revision has not any more.
+        // The upload took so long that less than a second is left for the revision.
         assert_eq!(blame(std::slice::from_ref(&long), None, ms(4500)), Blame::Caller);
-        // The service's own passes first, or at the same time.
+        // The service's own timeout ends first or at the same time.
         assert_eq!(blame(std::slice::from_ref(&own), Some(ms(300)), none), Blame::Server);
         assert_eq!(blame(std::slice::from_ref(&own), Some(ms(900)), none), Blame::Server);
         assert_eq!(blame(std::slice::from_ref(&own), Some(ms(901)), none), Blame::Caller);
-        // Another gateway says whose it is.
+        // Another gateway states whose deadline it is.
         assert_eq!(blame(&[own.clone(), (HOP, "1")], None, none), Blame::Server);
         assert_eq!(blame(&[own, (HOP, "2")], None, none), Blame::Caller);
     }

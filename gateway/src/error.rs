@@ -1,4 +1,4 @@
-//! Errors of requests, and their sentences for clients.
+//! Errors of requests, with the messages that clients get.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,37 +9,37 @@ use weir_protocol::{Code, Coded};
 /// Error that a client gets instead of a replica's response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum GatewayError {
-    /// Nothing in the request leads to a service.
+    /// The request matches no service.
     #[error("no service answers to {asked}; {known}")]
     NoRoute { asked: String, known: String },
-    /// A gRPC method that the gateway does not have, of a call that names no service.
-    #[error("unknown method {method}: a service that has it is called by its host; {known}")]
+    /// A gRPC call to an unknown method, which does not name a service by its host or path either.
+    #[error("unknown method {method}: call it at the host of a service that has it; {known}")]
     NoMethod { method: String, known: String },
-    /// The service has no such revision or tag.
+    /// The service does not have this revision or tag.
     #[error("service {service} has no {what} {asked:?}{known}")]
     NoRevision { service: String, what: &'static str, asked: String, known: String },
-    /// The service sends its requests nowhere, and says why.
+    /// The service routes its requests to no revision; the text is the reason.
     #[error("{0}")]
     Nowhere(Arc<str>),
-    /// As many requests wait for the revision as may.
+    /// The queue of the revision is full.
     #[error("the queue of revision {revision} is full: {requests} requests with {bytes} bytes wait{failure}")]
     QueueFull {
         revision: String,
         requests: usize,
         bytes: usize,
-        /// Last failure of a revision without a ready replica, a clause; else empty.
+        /// Last failure of a revision without a ready replica, as a clause; otherwise empty.
         failure: String,
     },
-    /// The caller asked for an answer at once.
+    /// The client set a timeout of zero.
     #[error("deadline exceeded: the request's timeout is 0; for no limit, leave out weir-timeout and grpc-timeout")]
     NoTime,
-    /// The caller's time passed before its request was here.
+    /// The deadline passed before the request's body had arrived.
     #[error(
-        "deadline exceeded: waited {:.3} s for the request's body, of which {bytes} bytes came",
+        "deadline exceeded: waited {:.3} s for the request's body, of which {bytes} bytes arrived",
         .waited.as_secs_f64()
     )]
     LateBody { waited: Duration, bytes: usize },
-    /// The caller's time passed before a replica was free.
+    /// The deadline passed before a replica was free.
     #[error(
         "deadline exceeded: waited {:.3} s in the queue of revision {revision}, {ahead} requests were ahead{failure}",
         .waited.as_secs_f64()
@@ -48,10 +48,10 @@ pub(crate) enum GatewayError {
         revision: String,
         waited: Duration,
         ahead: usize,
-        /// The revision's last failure, a clause that ends the sentence; empty if there is none.
+        /// Last failure of the revision, as a clause that ends the sentence; empty if there is none.
         failure: String,
     },
-    /// The caller's time passed while a replica worked.
+    /// The deadline passed while a replica worked on the request.
     #[error(
         "deadline exceeded: waited {:.3} s in the queue of revision {revision}, then {:.3} s for replica {replica}",
         .queued.as_secs_f64(), .waited.as_secs_f64()
@@ -63,79 +63,77 @@ pub(crate) enum GatewayError {
         .waited.as_secs_f64()
     )]
     NotReady { revision: String, waited: Duration, because: String },
-    /// The revision left while the request waited.
+    /// The revision was removed while the request waited.
     #[error("revision {0} was removed")]
     Gone(String),
-    /// Replicas took the request and broke off before they answered.
+    /// Replicas accepted the request but broke off before they answered.
     #[error("revision {revision} did not answer: tried {tries} times, last replica {replica}: {because}{failure}")]
     Lost {
         revision: String,
         tries: u32,
         replica: Arc<str>,
         because: String,
-        /// The revision's last failure, a clause that ends the sentence; empty if there is none.
+        /// Last failure of the revision, as a clause that ends the sentence; empty if there is none.
         failure: String,
     },
-    /// The program of a replica ended while it had the request, which may be why.
+    /// The program of a replica ended while it had the request, which may be the cause.
     #[error(
-        "replica {replica} of revision {revision} ended while it ran this request, which is not sent again because it may be the cause: {because}"
+        "replica {replica} of revision {revision} ended while it ran this request, which is not retried because it may be the cause: {because}"
     )]
     ReplicaEnded { revision: String, replica: Arc<str>, because: String },
-    /// A replica answered with what is no answer, and may have done the work: that is tried on one other replica
-    /// at most.
+    /// The response of a replica was invalid. The replica may have done the work, so the request is retried at most
+    /// once, at another replica.
     #[error("revision {revision} returned no valid response: tried {tries} times, last replica {replica}: {because}")]
     InvalidResponse { revision: String, tries: u32, replica: Arc<str>, because: String },
-    /// The answer to a batch that the gateway gathered is not one of a batch.
+    /// The response to a batch of the gateway does not have one result per row.
     #[error(
         "revision {revision} answered a batch of {rows} rows without one result per row: {because}; if its runtime does not support batches, remove spec.predictor.batcher"
     )]
     NoBatch { revision: String, rows: usize, because: String },
-    /// Another gateway passed the request on to this one, which does not own the revision's queue either.
-    #[error("revision {0} is queued by another gateway")]
+    /// Another gateway handed the request over to this one, which does not own the revision's queue either.
+    #[error("another gateway owns the queue of revision {0}")]
     NotOwner(String),
-    /// The request's body stalled, or came too slowly.
+    /// The request's body stalled or arrived too slowly.
     #[error("request body stalled for {} s, or came slower than 1 KiB/s", .0.as_secs_f32())]
     SlowBody(Duration),
-    /// The gateway ends, and the stream has sent nothing yet.
+    /// The gateway shuts down, and the stream has sent no message yet.
     #[error("the gateway shuts down")]
     ShutsDown,
-    /// The request's body broke off.
+    /// The request's body broke off or is invalid; the text continues the sentence.
     #[error("request body {0}")]
     Body(String),
-    /// A gRPC message in an encoding that hides the model's name from the gateway.
+    /// A gRPC message in an encoding in which the gateway cannot find the model's name.
     #[error(
         "a message encoded with {0:?} cannot be routed by its model's name: encode it with gzip or deflate, or call the service by its host"
     )]
     UnknownEncoding(String),
-    /// A gRPC call on a connection that has no room for its status.
+    /// A gRPC call over HTTP/1, which has no trailers for its status.
     #[error(
-        "gRPC needs HTTP/2, and this call came over HTTP/1: have the proxy in front send gRPC on over HTTP/2 (nginx: grpc_pass)"
+        "gRPC needs HTTP/2, but this call arrived over HTTP/1: let the proxy in front forward gRPC over HTTP/2 (nginx: grpc_pass)"
     )]
     GrpcOverHttp1,
-    /// A header that cannot be read.
+    /// A header whose value is invalid.
     #[error("header {name}: {value:?} is not {expected}")]
     Header { name: &'static str, value: String, expected: &'static str },
-    /// A path of ours, and another method than its own.
+    /// A path of the gateway itself, called with a method that it does not have.
     #[error("Method Not Allowed")]
     MethodNotAllowed {
-        /// The path's own, as the header `Allow` lists them (RFC 9110, 15.5.6).
+        /// Methods of the path, as the header `Allow` lists them (RFC 9110, 15.5.6).
         allowed: &'static str,
     },
-    /// A call that controls the service's servers, which it does not open.
+    /// A call that controls the service's servers and that the service does not open to clients.
     #[error(
         "{call} controls the servers of service {service}, which does not allow that from here: send it to a replica, or \
          annotate the service with weir.dev/control-routes: \"true\""
     )]
     ControlClosed { call: String, service: String },
-    /// A web page of another site, or a name that is not this machine's.
+    /// A request from a web page of another site, or for a host name that the gateway does not serve.
     #[error("{0}")]
     Foreign(ForeignHost),
-    /// A connection that should become another one.
-    #[error(
-        "WebSockets are not passed on: ask for server-sent events or a gRPC stream, or connect to a replica itself"
-    )]
+    /// A request to turn the connection into a WebSocket.
+    #[error("WebSockets are not supported: use server-sent events or a gRPC stream, or connect to a replica directly")]
     WebSocket,
-    /// A call that only one runtime can answer, sent to no service.
+    /// A call that only a single runtime can answer, but that names no service.
     #[error("{0} needs one service: use its host, or /serving/NAMESPACE/NAME/...")]
     OneRuntime(String),
 }

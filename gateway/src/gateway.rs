@@ -1,4 +1,4 @@
-//! One gateway, and the tasks that its owner runs.
+//! One gateway, and the tasks that run it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use crate::proxy::Proxy;
 use crate::state::State;
 use crate::{describe, metrics, report, server};
 
-/// One gateway. [`Gateway::follow`], [`Gateway::report`] and [`Gateway::serve`] are its tasks; each runs
-/// until it is stopped.
+/// One gateway. [`Gateway::follow`], [`Gateway::report`] and [`Gateway::serve`] are its tasks; each runs until it is
+/// stopped.
 pub struct Gateway {
     context: Arc<Context>,
     proxy: Arc<Proxy>,
-    /// Notified when a request arrives for a revision without replicas.
+    /// Notified when a request arrives for a revision without replicas, so that a report is published at once.
     wake: Arc<Notify>,
     reports: watch::Sender<Arc<Report>>,
     started: Instant,
@@ -34,7 +34,7 @@ pub struct Gateway {
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 impl Gateway {
-    /// Creates a gateway without routes: [`Gateway::follow`] brings them.
+    /// Creates a gateway without routes, which [`Gateway::follow`] adds.
     #[must_use]
     pub fn new(options: Options) -> Arc<Self> {
         let wake = Arc::new(Notify::new());
@@ -50,32 +50,31 @@ impl Gateway {
         })
     }
 
-    /// Registers its Prometheus metrics.
+    /// Registers the gateway's Prometheus metrics.
     pub fn register(self: &Arc<Self>, registry: &mut Registry) {
         metrics::register(&self.context, registry);
     }
 
-    /// Subscribes to its reports: one each second, and one at once when a request arrives for a revision
+    /// Subscribes to the gateway's reports: one each second, and one at once when a request arrives for a revision
     /// without replicas.
     #[must_use]
     pub fn reports(&self) -> watch::Receiver<Arc<Report>> {
         self.reports.subscribe()
     }
 
-    /// True once it has received a state of the cluster: before that it has no routes.
+    /// Returns true once the gateway has received a state of the cluster; before, it has no routes.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.context.state.load().snapshot.generation > 0
     }
 
-    /// Describes its current routes, revisions, replicas and queues as JSON for operators.
+    /// Describes the current routes, revisions, replicas and queues as JSON, for operators.
     #[must_use]
     pub fn describe(&self) -> String {
         describe::describe(&self.context.state.load())
     }
 
-    /// Applies each new state of the cluster, until `stop` or the end of `snapshots`; the last state then
-    /// stays in use.
+    /// Applies each new state of the cluster until `stop` or the end of `snapshots`. The last state then stays in use.
     pub async fn follow(self: Arc<Self>, mut snapshots: watch::Receiver<Arc<Snapshot>>, stop: CancellationToken) {
         let has_ready_replica = Arc::new(Notify::new());
         loop {
@@ -98,12 +97,12 @@ impl Gateway {
         }
     }
 
-    /// Publishes reports until `stop`, and a last one then.
+    /// Publishes reports until `stop`, and then a last one.
     pub async fn report(self: Arc<Self>, stop: CancellationToken) {
         let reporting = async {
             loop {
                 self.reports.send_replace(Arc::new(self.current_report()));
-                // A timeout is a reason to report as well.
+                // A report is due after a notification as well as after a timeout.
                 let _ = tokio::time::timeout(REPORT_EVERY, self.wake.notified()).await;
                 self.context.state.load().close_idle_connections(now());
             }
@@ -112,16 +111,17 @@ impl Gateway {
         self.reports.send_replace(Arc::new(self.current_report()));
     }
 
-    /// Serves requests of its ports until `stop`; then accepts no new connections, and returns when all accepted
-    /// requests are answered. Idle connections are closed within seconds, and mirrored requests dropped.
+    /// Serves the requests of these ports until `stop`. Then the gateway accepts no new connections, and this returns
+    /// when all accepted requests are answered. Idle connections are closed within seconds, and mirrored requests are
+    /// dropped.
     pub async fn serve(self: Arc<Self>, ports: Vec<Port>, stop: CancellationToken) {
         let serving = ports.into_iter().map(|port| server::serve(Arc::clone(&self.proxy), port, stop.clone()));
         join_all(serving).await;
         self.proxy.drain().await;
     }
 
-    /// Asks clients to go elsewhere, while their requests are still served: from now on a response over HTTP/1.1 ends its
-    /// connection, and gRPC's health service says that the gateway does not serve.
+    /// Asks clients to use another gateway, while their requests are still served: from now on each HTTP/1.1 response
+    /// closes its connection, and gRPC's health service reports that the gateway does not serve.
     pub fn leave(&self) {
         self.context.leaving.cancel();
     }

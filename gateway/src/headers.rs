@@ -1,4 +1,4 @@
-//! Headers that are ours, and those that belong to one connection only.
+//! Weir's own headers, and headers that belong to one connection only.
 
 use std::time::Duration;
 
@@ -16,17 +16,19 @@ pub(crate) const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encod
 pub(crate) const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 pub(crate) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 pub(crate) const HOP: HeaderName = HeaderName::from_static("weir-hop");
-/// Its value for a request whose deadline is its client's own, and so short that nobody else is to blame for it.
+/// `weir-hop: 2` on a request that a gateway hands over: the client set a deadline so short, under a second, that a
+/// timeout does not count against the revision.
 pub(crate) const HOP_HASTY: HeaderValue = HeaderValue::from_static("2");
-/// Its value for any other.
+/// `weir-hop: 1` on any other request that a gateway hands over.
 pub(crate) const HOP_PLAIN: HeaderValue = HeaderValue::from_static("1");
 /// Marks a copy of a request, whose response is discarded.
 pub(crate) const MIRROR: HeaderName = HeaderName::from_static("weir-mirror");
-/// On a refusal of a gateway that did nothing with the request.
+/// Marks the refusal of a gateway that did no work on the request.
 pub(crate) const UNSERVED: HeaderName = HeaderName::from_static("weir-unserved");
-/// On a replica's refusal of a request that it did not work on. Not for clients.
+/// Marks a replica's refusal of a request on which it did no work. The gateway removes the header.
 pub(crate) const REFUSED: HeaderName = HeaderName::from_static("weir-refused");
-/// How long a request waited here, in microseconds, for who counts from its arrival.
+/// Time in microseconds that a request has waited at the gateway, for a replica that counts a timeout from the arrival
+/// there.
 pub(crate) const WAITED: HeaderName = HeaderName::from_static("weir-waited-us");
 pub(crate) const CAPACITY: HeaderName = HeaderName::from_static("weir-capacity");
 pub(crate) const BATCH: HeaderName = HeaderName::from_static("weir-batch");
@@ -37,7 +39,7 @@ const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const GRPC_TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
-/// Removes what belongs to one connection (RFC 9110, 7.6.1).
+/// Removes the headers that belong to one connection (RFC 9110, 7.6.1).
 pub(crate) fn strip(headers: &mut HeaderMap) {
     if !headers.keys().any(may_belong_to_connection) {
         return;
@@ -63,8 +65,8 @@ pub(crate) fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// Removes what belongs to one connection from a response, and keeps the names of its trailers: hyper sends those that the
-/// header `Trailer` names, to clients that accept trailers.
+/// Removes the headers of a response that belong to one connection, except the names of its trailers. hyper sends only
+/// trailers that the header `Trailer` names, to clients that accept trailers.
 pub(crate) fn strip_response(headers: &mut HeaderMap) {
     let trailers = headers.remove(TRAILER);
     strip(headers);
@@ -73,7 +75,8 @@ pub(crate) fn strip_response(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether it is one of those, most of which hardly anybody sends: looking costs less than removing.
+/// Returns true for a header that [`strip`] may remove. Most of them are rare, and this check costs less than removing
+/// each name.
 fn may_belong_to_connection(name: &HeaderName) -> bool {
     let name = name.as_str();
     let is_rare =
@@ -81,26 +84,26 @@ fn may_belong_to_connection(name: &HeaderName) -> bool {
     is_rare || matches!(name, "connection" | "keep-alive" | "proxy-connection" | "upgrade" | "te")
 }
 
-/// The headers that `Connection` headers name.
+/// Returns the headers that `Connection` headers name.
 fn connection_options(headers: &HeaderMap) -> Vec<HeaderName> {
     let values = headers.get_all(CONNECTION).iter();
     let options = values.flat_map(|value| value.to_str().unwrap_or_default().split(','));
     let names = options.filter_map(|name| HeaderName::try_from(name.trim()).ok());
-    // What a request is routed and framed by belongs to no connection, whatever its sender says.
+    // `Host` is never a connection option, because requests are routed by it.
     names.filter(|name| name != HOST).collect()
 }
 
-/// A header's value, if it is text.
+/// Returns a header's value if it is text.
 pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     header_names::first(headers, name)?.to_str().ok()
 }
 
-/// A header's value, if it is a number.
+/// Returns a header's value if it is a number.
 pub(crate) fn number(headers: &HeaderMap, name: &HeaderName) -> Option<u32> {
     text(headers, name)?.parse().ok()
 }
 
-/// The size and time of the batch that an answer was part of.
+/// Returns the size and duration of the batch to which a response belonged.
 pub(crate) fn batch(headers: &HeaderMap) -> Option<(u32, Duration)> {
     let (mut size, mut took) = (None, None);
     for part in text(headers, &BATCH)?.split(';') {
@@ -113,12 +116,12 @@ pub(crate) fn batch(headers: &HeaderMap) -> Option<(u32, Duration)> {
     Some((size.filter(|size| *size > 0)?, took?))
 }
 
-/// What a replica says of its time, our part of the queue added.
+/// Sets `server-timing`: the replica's own entries, with the time in the gateway's queue added to the entry `queue`.
 pub(crate) fn add_timing(headers: &mut HeaderMap, queued: Duration) {
     let theirs = text(headers, &SERVER_TIMING);
     let timing = server_timing(theirs, queued);
     if let Ok(mut value) = HeaderValue::try_from(timing) {
-        // Differs on every answer: indexed, it would only push what repeats out of HTTP/2's table.
+        // The value differs on every response. HPACK would index it and evict repeated headers from its table.
         value.set_sensitive(true);
         headers.insert(SERVER_TIMING, value);
     }
@@ -145,18 +148,18 @@ fn server_timing(theirs: Option<&str>, queued: Duration) -> String {
     text.push_str("queue;dur=");
     text.push_str(digits.format(queue_us / 1000));
     text.push('.');
-    // The one before the three digits keeps their zeros.
+    // The leading 1 of 1000 to 1999 is cut off, so that three digits with their zeros remain.
     text.push_str(&digits.format(1000 + queue_us % 1000)[1..]);
     text.push_str(&others);
     text
 }
 
-/// An id for a request that has none.
+/// Generates an ID for a request that has none.
 pub(crate) fn new_request_id() -> HeaderValue {
     const DIGITS: [u8; 16] = *b"0123456789abcdef";
     let random = fastrand::u128(..);
     let id: [u8; 32] = std::array::from_fn(|i| DIGITS[(random >> (4 * i)) as usize & 15]);
-    // Sixteen kinds of ASCII characters.
+    // The value consists of hexadecimal digits only, so it is valid.
     HeaderValue::from_bytes(&id).unwrap_or(HeaderValue::from_static("0"))
 }
 
@@ -165,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queue_times_are_added_and_the_rest_is_kept() {
+    fn queue_times_are_added_and_other_entries_are_kept() {
         let ours = Duration::from_micros(1500);
         assert_eq!(server_timing(None, ours), "queue;dur=1.500");
         assert_eq!(
@@ -176,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_a_connection_stays_there() {
+    fn headers_of_one_connection_are_removed() {
         let mut headers = HeaderMap::new();
         for (name, value) in [
             ("connection", "close, x-mine, host"),

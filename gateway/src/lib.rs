@@ -1,4 +1,4 @@
-//! The data plane: takes every request of every service and brings it to a replica.
+//! The data plane: accepts every request of every service and forwards it to a replica.
 //!
 //! ```text
 //!   HTTP/1.1 ─┐                                                          ┌─► replica (HTTP/1.1, pooled)
@@ -6,8 +6,8 @@
 //!   gRPC     ─┘                                        ▲ wake, probe     └─► replica (HTTP/2)
 //! ```
 //!
-//! `proxy` is the whole life of a request. Arrows run one way: server → proxy → {router, body, queue, forward, batching} →
-//! upstream. Bodies are opaque bytes: only `batching` parses them, where a route asks for it. `router::matcher`,
+//! `proxy` shows a request's whole way. Imports run one way: server → proxy → {router, body, queue, forward, batching}
+//! → upstream. Bodies are opaque bytes; only `batching` parses them, if a route asks for batches. `router::matcher`,
 //! `router::split`, `router::mirror::decide`, `queue::dispatcher` and `deadline` are values without clock or IO.
 
 mod batching;

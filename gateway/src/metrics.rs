@@ -1,4 +1,4 @@
-//! Prometheus metrics. Revisions' counts come from the same source as the reports, read at each scrape.
+//! Prometheus metrics. The counts of revisions are the same as in the reports, read at each scrape.
 
 use std::fmt;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ fn port(encoder: &mut DescriptorEncoder<'_>, context: &Context) -> Result<(), fm
         ("weir_gateway_unrouted", "Requests that match no revision.", &requests.unrouted),
         ("weir_gateway_replays", "Retries of requests.", &requests.replays),
         ("weir_gateway_batches", "Batches of several requests formed by the gateway.", &requests.batches),
-        ("weir_gateway_batched_requests", "Requests sent to a replica in such a batch.", &requests.batched),
+        ("weir_gateway_batched_requests", "Requests sent to a replica in a batch of the gateway.", &requests.batched),
     ] {
         let counter = ConstCounter::new(count.load(Ordering::Relaxed));
         counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
@@ -117,11 +117,11 @@ fn counters(encoder: &mut DescriptorEncoder<'_>, rows: &Rows) -> Result<(), fmt:
     Ok(())
 }
 
-/// Encodes the number of hosts that each route claims and that are not its service's.
+/// Encodes the number of hosts that each route claims without belonging to the route's service.
 fn refused_hosts(encoder: &mut DescriptorEncoder<'_>, routes: &Routes) -> Result<(), fmt::Error> {
     let kind = ConstGauge::new(0_i64).metric_type();
     let name = "weir_gateway_refused_hosts";
-    let help = "Hosts that the service's route claims and that do not follow from its name.";
+    let help = "Hosts that the service's route claims but that do not belong to the service.";
     let mut family = encoder.encode_descriptor(name, help, None, kind)?;
     let routes = routes.as_slice().iter();
     for route in routes.filter(|route| !route.refused_hosts.is_empty()) {
@@ -149,7 +149,8 @@ fn gauges(encoder: &mut DescriptorEncoder<'_>, rows: &Rows) -> Result<(), fmt::E
     Ok(())
 }
 
-/// Encodes sums of delays: their rate over that of the counts is the mean. Quantiles are in the JSON snapshot.
+/// Encodes the sums of delays. The rate of a sum divided by the rate of the count is the mean. Quantiles are in the
+/// JSON snapshot.
 fn delays(encoder: &mut DescriptorEncoder<'_>, rows: &Rows) -> Result<(), fmt::Error> {
     let sums: [(&str, &str, fn(&Activity) -> u64); 2] = [
         ("weir_revision_queue_delay_us", "Microseconds that requests have waited for a replica.", |a| {

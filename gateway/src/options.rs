@@ -1,4 +1,4 @@
-//! What a gateway is configured with.
+//! The configuration of a gateway.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,47 +9,48 @@ use weir_cluster::ServiceName;
 use weir_ops::known_hosts::KnownHosts;
 use weir_ops::socket::{ConnectionLimits, Pace};
 
-/// The clients of a gateway: they decide whether it may list names and route by model name alone.
+/// Clients of a gateway, which decide whether errors may list names and whether requests are routed by model name
+/// alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// One platform on one machine: names may be told, and models are routed by name.
+    /// One platform on one machine: errors may list names, and requests are routed by model name.
     Local,
-    /// A cluster with several tenants, which do not learn of each other's names.
+    /// A cluster with several tenants, which do not see each other's names.
     Cluster,
 }
 
-/// What a gateway is configured with.
+/// Configuration of a gateway.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Its name among the gateways.
+    /// Name of the gateway among all gateways.
     pub name: Arc<str>,
-    /// Whether it serves one machine.
+    /// One machine or a cluster.
     pub scope: Scope,
-    /// The services that are declared, where somebody knows: the server as a whole is not ready before
-    /// each of them has a route. Without it, once there is any.
+    /// The declared services, if they are known: the server as a whole is ready only once each of them has a route.
+    /// `None` makes it ready once there are any routes.
     pub declared: Option<watch::Receiver<Arc<BTreeSet<ServiceName>>>>,
-    /// The most bytes of one request's body that are kept so that it can be sent again:
-    /// `--request-buffer`. What is longer streams, and is sent once.
+    /// Most bytes of one request's body that are buffered so that the request can be retried: `--request-buffer`. A
+    /// longer body is streamed and sent only once.
     pub request_buffer: usize,
-    /// The most bytes of all bodies together that are kept so.
+    /// Most bytes of all buffered bodies together.
     pub all_buffers: usize,
-    /// The most bytes of bodies that wait for one revision.
+    /// Most bytes of the bodies that wait for one revision.
     pub queue_bytes: usize,
-    /// Hosts that the ports answer to beside those of services.
+    /// Hosts that the ports serve in addition to those of services.
     pub hosts: KnownHosts,
     /// Limits on each port's connections, and on the waits for their clients.
     pub connections: ConnectionLimits,
-    /// The longest time for a TLS handshake.
+    /// Longest time for a TLS handshake.
     pub handshake_timeout: Duration,
 }
 
-/// Connections at once: each holds some 10 KiB while it is idle.
+/// Most connections at once. An idle connection takes some 10 KiB.
 const MAX_CONNECTIONS: usize = 16_384;
 
 impl Options {
-    /// Defaults: 64 MiB for a request, as the runtime's largest body is; 1 GiB for all, half of which
-    /// one revision may hold; the runtime's own timeouts; for a handshake what two round trips and some
-    /// small messages need on a bad mobile network, twice.
+    /// Creates the defaults: 64 MiB for one request, the same as the runtime's largest body; 1 GiB for all requests, of
+    /// which one revision may use half; the runtime's own timeouts; and for a TLS handshake twice the time that two
+    /// round trips and some small messages take on a bad mobile network.
     #[must_use]
     pub fn new(name: &str, scope: Scope) -> Self {
         Self {

@@ -1,31 +1,31 @@
-//! The ports through which a gateway takes requests.
+//! The ports on which a gateway accepts requests.
 
 use std::sync::Arc;
 
 use tokio::net::TcpListener;
 use tokio_rustls::rustls::ServerConfig;
 
-/// A port for requests. All ports of a gateway take the same; other gateways use the one that they are told of, which has
-/// to be plain.
+/// A port for requests. All ports of a gateway accept the same requests. The port that other gateways use has to be
+/// without encryption.
 #[derive(Debug)]
 pub struct Port {
-    /// The socket that takes connections.
+    /// Socket that accepts connections.
     pub listener: TcpListener,
-    /// How its connections are encrypted.
+    /// Encryption of the port's connections.
     pub encryption: Encryption,
 }
 
-/// The way in which a port's connections are encrypted.
+/// Encryption of a port's connections.
 #[derive(Clone, Debug)]
 pub enum Encryption {
-    /// They are not encrypted.
+    /// Plain TCP without encryption.
     Plain,
-    /// By TLS, and nothing else is taken. It should offer `h2` and `http/1.1`.
+    /// TLS only. The configuration should offer `h2` and `http/1.1`.
     Tls(Arc<ServerConfig>),
 }
 
 impl Port {
-    /// A port without encryption.
+    /// Creates a port without encryption.
     #[must_use]
     pub fn plain(listener: TcpListener) -> Self {
         Self { listener, encryption: Encryption::Plain }

@@ -1,5 +1,5 @@
-//! gRPC's health and reflection services for the gateway itself, where a call names no service by its host: a load
-//! balancer asks there.
+//! gRPC's health and reflection services for the gateway itself. They answer calls whose host names no service, as load
+//! balancers send them.
 
 pub(crate) mod call;
 mod health;
@@ -16,7 +16,7 @@ use weir_protocol::grpc::proto::FILE_DESCRIPTOR_SET;
 use crate::body::DownstreamBody;
 use health::GatewayHealth;
 
-/// Packages of these services.
+/// Path prefixes of the health and reflection services.
 const PREFIXES: [&str; 2] = ["/grpc.health.v1.Health/", "/grpc.reflection."];
 
 /// gRPC's health and reflection services.
@@ -26,13 +26,13 @@ pub(crate) struct ProbeServices {
     shutdown: CancellationToken,
 }
 
-/// True for a call of these services.
+/// Returns true for a call to the health or reflection service.
 pub(crate) fn is_probe(path: &str) -> bool {
     PREFIXES.iter().any(|prefix| path.starts_with(prefix))
 }
 
 impl ProbeServices {
-    /// Services that report as serving until `leaving`, and whose streams end with `shutdown`.
+    /// Creates services that report as serving until `leaving`, and whose streams end with `shutdown`.
     pub(crate) fn new(leaving: CancellationToken, shutdown: CancellationToken) -> Self {
         let mut routes = Routes::builder();
         routes.add_service(HealthServer::new(GatewayHealth { leaving }));
@@ -46,7 +46,7 @@ impl ProbeServices {
         Self { routes, shutdown }
     }
 
-    /// Answers a call. Streams end with the gateway.
+    /// Answers a call. Streams end when the gateway shuts down.
     pub(crate) async fn answer(&self, parts: &Parts, body: Incoming, upload: Upload) -> Response<DownstreamBody> {
         let body = TimedBody::messages(body, upload);
         let request = call::request(parts, parts.uri.clone(), body);
@@ -54,7 +54,8 @@ impl ProbeServices {
     }
 }
 
-/// Built from descriptors that the build made, so it only fails if those are broken; then the gateway does without.
+/// Returns the reflection service's builder. Building fails only if the descriptors from the build are broken; the
+/// gateway then has no reflection.
 fn reflection() -> tonic_reflection::server::Builder<'static> {
     tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)

@@ -1,20 +1,20 @@
-//! The two protocols that requests are forwarded in. Their differences are here and in `codec`.
+//! The two protocols in which requests are forwarded. This module and `codec` contain what differs between them.
 
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use weir_ops::header_names;
 
-/// Protocol that a request is forwarded in.
+/// Protocol in which a request is forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Protocol {
-    /// HTTP/1.1 or HTTP/2, one body each way.
+    /// HTTP/1.1 or HTTP/2, with one body in each direction.
     Http,
-    /// HTTP/2 with messages and trailers.
+    /// gRPC: HTTP/2 with messages and trailers.
     Grpc,
 }
 
 impl Protocol {
-    /// The protocol of a request with these headers: gRPC has a content type of its own.
+    /// Returns the protocol of a request with these headers. gRPC has its own content type.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let kind = header_names::first(headers, &CONTENT_TYPE).map(http::HeaderValue::as_bytes);
         match kind {
@@ -31,7 +31,7 @@ impl Protocol {
     }
 }
 
-/// Whether it is gRPC-Web, which has its trailers in its body and is forwarded as HTTP.
+/// Returns true for gRPC-Web, which has its trailers in the body and is forwarded as HTTP.
 fn is_web(kind: &[u8]) -> bool {
     kind.starts_with(b"application/grpc-web")
 }

@@ -1,4 +1,4 @@
-//! A request's whole life: route → buffer → queue → forward (retry) → respond.
+//! The whole way of a request: route → buffer → queue → forward (retry) → respond.
 //!
 //! ```text
 //!   server ─► route ─► buffer ─┬─────────────┬─► queue ─► forward ─► replica ─► relay the response
@@ -44,7 +44,7 @@ impl Proxy {
         }
     }
 
-    /// Answers one request that arrived at `arrived`, and takes `body` where it reads it.
+    /// Answers one request that arrived at `arrived`. Takes `body` out of the option if the body is read.
     pub(crate) async fn proxy(
         &self,
         protocol: Protocol,
@@ -85,7 +85,7 @@ impl Proxy {
         let (batching, mirrored) = (BatchSettings::of(&target.route), target.mirror.take());
         let request = ProxyRequest::new(protocol, parts, target, deadline);
         if ready::is_health_call(&request) {
-            // Boxed, so that the future of other requests has no room for it.
+            // Boxed, so that the future of other requests reserves no space for it.
             return Ok(Box::pin(ready::answer(&request, &mut buffered)).await);
         }
         if let Some(mirrored) = mirrored {
@@ -98,8 +98,8 @@ impl Proxy {
         Ok(read_ahead(response, protocol, mode, &self.context.budget).await)
     }
 
-    /// Waits for batches in flight, and drops mirrored requests. Batches whose clients have all disconnected
-    /// end by themselves.
+    /// Waits for batches in flight and drops mirrored requests. A batch whose clients have all disconnected ends by
+    /// itself.
     pub(crate) async fn drain(&self) {
         self.batching.drain().await;
         self.context.mirrors.stop().await;
@@ -118,7 +118,7 @@ impl Proxy {
         state.routes.route_message(parts, field, buffered, count_unknown)
     }
 
-    /// Answers a call of gRPC's health or reflection.
+    /// Answers a call to gRPC's health or reflection service.
     async fn probe(
         &self,
         parts: &Parts,
@@ -129,7 +129,7 @@ impl Proxy {
         Ok(self.probes.answer(parts, body, upload).await)
     }
 
-    /// Answers a call of gRPC's health service about a service.
+    /// Answers a call to gRPC's health service about one service.
     async fn service_health(
         &self,
         path: &'static str,
@@ -140,7 +140,8 @@ impl Proxy {
         Ok(service_health::answer(&self.context, path, parts, body).await)
     }
 
-    /// Answers whether the gateway itself is alive: not once it leaves, so that load balancers send to another.
+    /// Answers the liveness check of the gateway itself. It fails once the gateway leaves, so that load balancers
+    /// choose another gateway.
     fn alive(&self) -> Response<DownstreamBody> {
         if self.context.leaving.is_cancelled() {
             return codec::http::error(Code::Unavailable, "the gateway shuts down");
@@ -174,5 +175,5 @@ async fn receive(
 }
 
 fn was_read() -> GatewayError {
-    GatewayError::Body("was read already".to_owned())
+    GatewayError::Body("was already read".to_owned())
 }

@@ -1,4 +1,4 @@
-//! The gateway's report to autoscalers: every revision's activity.
+//! The gateway's report to autoscalers, with the activity of every revision.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use weir_cluster::Report;
 
 use crate::state::State;
 
-/// A report of all counts since the gateway started at `started` (seconds since 1970), `age` ago.
+/// Returns a report of all counts since the gateway started: at `started` (seconds since 1970), which was `age` ago.
 pub(crate) fn report(state: &State, started: u64, age: Duration) -> Report {
     let revisions = state.routes.queues.iter();
     Report {

@@ -19,18 +19,18 @@ use crate::upstream::Upstream;
 /// Routes, queues and peers as requests see them; replaced as a whole.
 pub(crate) struct State {
     pub(crate) routes: Arc<RouteTable>,
-    /// All gateways, in the order that they agree on.
+    /// All gateways, in the order on which they agree.
     pub(crate) peers: Vec<Arc<Upstream>>,
     pub(crate) snapshot: Arc<Snapshot>,
     /// Notified when a request arrives for a revision without replicas.
     wake: Arc<Notify>,
     membership: Membership,
-    /// Time from which this gateway may use credits.
+    /// Time from which this gateway may use credits; `None` if it always could.
     credits_from: Option<Instant>,
 }
 
 impl State {
-    /// The state of a gateway that has received none from the cluster yet.
+    /// Creates the state of a gateway that has not received a state of the cluster yet.
     pub(crate) fn empty(options: &Options, wake: Arc<Notify>) -> Self {
         let snapshot = Arc::new(Snapshot::default());
         Self {
@@ -43,13 +43,13 @@ impl State {
         }
     }
 
-    /// Time at which credits of another gateway pass to this one next.
+    /// Returns the next time at which this gateway gains credits from another gateway.
     pub(crate) fn next_handover(&self) -> Option<Instant> {
         let queues = self.routes.queues.values();
         queues.filter_map(|queue| queue.next_handover()).min()
     }
 
-    /// The state that follows from `snapshot`. Queues and connections carry over.
+    /// Returns the state that follows from `snapshot`. Queues and connections carry over.
     pub(crate) fn next(&self, snapshot: Arc<Snapshot>, options: &Options, now: Instant) -> Self {
         let membership = Membership::of(names(&snapshot), &options.name);
         let routes = if Arc::ptr_eq(&snapshot.routes, &self.snapshot.routes) {
@@ -71,7 +71,7 @@ impl State {
         next
     }
 
-    /// Queues that may have changed since `before`: of a thousand mostly one.
+    /// Returns the queues that may have changed since `before`: mostly one among a thousand.
     pub(crate) fn changed<'a>(&'a self, before: &'a Self) -> Vec<(&'a RevisionName, &'a Arc<RevisionQueue>)> {
         let (now, last) = (&self.snapshot, &before.snapshot);
         if now.gateways != last.gateways {
@@ -91,8 +91,8 @@ impl State {
         queues.filter_map(|name| self.routes.queues.get_key_value(name)).collect()
     }
 
-    /// Probes replicas that were not probed yet. Each probe ends with its replica, or notifies `is_ready` once
-    /// the replica is ready.
+    /// Probes replicas that were not probed yet. Each probe ends with its replica, or notifies `is_ready` once the
+    /// replica is ready.
     pub(crate) fn probe_replicas(&self, before: &Self, is_ready: &Arc<Notify>) {
         for (name, queue) in self.changed(before) {
             let revision = self.snapshot.revision(name);
@@ -102,7 +102,7 @@ impl State {
         }
     }
 
-    /// Closes connections to replicas and gateways that were idle for long.
+    /// Closes connections to replicas and gateways that have been idle for a long time.
     pub(crate) fn close_idle_connections(&self, now: Instant) {
         for queue in self.routes.queues.values() {
             for (upstream, _, _) in queue.replicas() {
@@ -114,7 +114,7 @@ impl State {
         }
     }
 
-    /// Updates the queues for which something may have changed.
+    /// Updates the queues that may have changed.
     fn update(&self, before: &Self, options: &Options) {
         for (name, queue) in self.changed(before) {
             let gateways = GatewaySet::new(names(&self.snapshot), &options.name, name.as_str());
@@ -130,7 +130,7 @@ impl State {
         same.cloned().unwrap_or_else(|| Arc::new(fresh))
     }
 
-    /// Closes the queues of revisions without a route: requests at a replica finish, queued ones fail.
+    /// Closes the queues of revisions without a route: requests at a replica finish, queued requests fail.
     fn close_unrouted(&self, before: &Self, options: &Options) {
         if Arc::ptr_eq(&self.routes, &before.routes) {
             return;
@@ -146,12 +146,12 @@ impl State {
     }
 }
 
-/// The gateways' names, sorted.
+/// Returns the gateways' names, sorted.
 fn names(snapshot: &Snapshot) -> impl ExactSizeIterator<Item = &str> + Clone {
     snapshot.gateways.iter().map(|gateway| &*gateway.name)
 }
 
-/// True if a probe may find a replica ready before the platform does.
+/// Returns true if a probe may find a replica ready before the platform does.
 fn may_become_ready(revision: &Revision) -> bool {
     revision.in_phase(Phase::Starting).next().is_some()
 }
@@ -198,7 +198,8 @@ fn revision_state(
     }
 }
 
-/// The outlook of a revision with these replicas. One that starts may succeed, and so may one that failed once.
+/// Returns the outlook of a revision with these replicas. A replica that is starting may succeed, and so may one that
+/// failed only once.
 fn outlook(replicas: &[Replica]) -> Outlook {
     let mut counted = replicas.iter().filter(|replica| replica.phase.is_counted()).peekable();
     if counted.peek().is_some() && counted.all(fails_to_start) { Outlook::Fails } else { Outlook::Starts }
@@ -215,7 +216,7 @@ fn fails_to_start(replica: &Replica) -> bool {
     }
 }
 
-/// True if a replica in this phase may still answer requests that it has.
+/// Returns true if a replica in this phase may still answer the requests that it has.
 fn is_alive(phase: Phase) -> bool {
     match phase {
         Phase::Starting | Phase::Ready | Phase::Unready | Phase::Terminating => true,

@@ -16,13 +16,13 @@ use crate::queue::Verdict;
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const OK: HeaderValue = HeaderValue::from_static("0");
 
-/// The encodings of a message that are read here, as clients are told them.
+/// Message encodings that the gateway can decompress, as listed for clients in `grpc-accept-encoding`.
 pub(crate) const ENCODINGS: HeaderValue = HeaderValue::from_static("identity,deflate,gzip");
 
 /// Bytes of a message's prefix: a flag and four bytes of length.
 const PREFIX: usize = 5;
 
-/// A trailers-only response with this status.
+/// Returns a trailers-only response with this status.
 pub(crate) fn error(code: Code, sentence: &str) -> Response<DownstreamBody> {
     let mut response = Response::new(DownstreamBody::default());
     *response.headers_mut() = trailers(code, sentence);
@@ -30,7 +30,7 @@ pub(crate) fn error(code: Code, sentence: &str) -> Response<DownstreamBody> {
     response
 }
 
-/// Trailers with this status, for a response that the gateway ends early.
+/// Returns trailers with this status, for a response that the gateway ends early.
 pub(crate) fn trailers(code: Code, sentence: &str) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(2);
     let status = status_with(code, sentence);
@@ -40,7 +40,7 @@ pub(crate) fn trailers(code: Code, sentence: &str) -> HeaderMap {
     headers
 }
 
-/// A response with one message and the status OK.
+/// Returns a response with one message and the status OK.
 pub(crate) fn message(message: &impl prost::Message) -> Response<DownstreamBody> {
     let mut trailers = HeaderMap::with_capacity(1);
     trailers.insert(GRPC_STATUS, OK);
@@ -49,18 +49,18 @@ pub(crate) fn message(message: &impl prost::Message) -> Response<DownstreamBody>
     response
 }
 
-/// Encodes a message, prefix included.
+/// Encodes a message with its prefix.
 pub(crate) fn framed(message: &impl prost::Message) -> Bytes {
     let length = message.encoded_len();
     let mut data = BytesMut::with_capacity(PREFIX + length);
     data.put_u8(0);
     data.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
-    // Cannot fail: the buffer grows.
+    // This cannot fail, because the buffer grows.
     let _ = message.encode(&mut data);
     data.freeze()
 }
 
-/// The message of a body that holds exactly one uncompressed message; `None` for others.
+/// Returns the message of a body that consists of exactly one uncompressed message; `None` for other bodies.
 pub(crate) fn only_message(mut body: Bytes) -> Option<Bytes> {
     let (prefix, rest) = body.split_first_chunk::<PREFIX>()?;
     let [flag, a, b, c, d] = *prefix;
@@ -68,19 +68,19 @@ pub(crate) fn only_message(mut body: Bytes) -> Option<Bytes> {
     (flag == 0 && rest.len() == length).then(|| body.split_off(PREFIX))
 }
 
-/// The `grpc-status` in headers or trailers.
+/// Returns the `grpc-status` in headers or trailers.
 pub(crate) fn status(headers: &HeaderMap) -> Option<tonic::Code> {
     let status = header_names::first(headers, &GRPC_STATUS)?;
     Some(tonic::Code::from_bytes(status.as_bytes()))
 }
 
-/// The verdict on a status.
+/// Returns the verdict on a status.
 pub(crate) fn verdict(status: tonic::Code) -> Verdict {
     super::counted(Code::of_grpc(status))
 }
 
-/// The first message of a body's `head`, as far as it has arrived: without prefix, and decompressed up to `most`
-/// bytes. `None` while the prefix is incomplete, or for an unknown compression.
+/// Returns the first message of a body's `head`, as far as it has arrived: without prefix, and decompressed up to
+/// `most` bytes. `None` while the prefix is incomplete, or for an unknown compression.
 pub(crate) fn first_message<'a>(head: &'a [u8], encoding: Option<&str>, most: usize) -> Option<Cow<'a, [u8]>> {
     let (prefix, rest) = head.split_at_checked(PREFIX)?;
     let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize;
@@ -93,7 +93,7 @@ pub(crate) fn first_message<'a>(head: &'a [u8], encoding: Option<&str>, most: us
     }
 }
 
-/// The first message of a body, without prefix and as far as it is here; `None` if it is compressed.
+/// Returns the first message of a body without its prefix, as far as it has arrived; `None` if it is compressed.
 pub(crate) fn plain_message(mut body: ChunkReader<'_>) -> Option<ChunkReader<'_>> {
     let flag = body.try_get_u8().ok()?;
     let length = body.try_get_u32().ok()?;
@@ -101,13 +101,13 @@ pub(crate) fn plain_message(mut body: ChunkReader<'_>) -> Option<ChunkReader<'_>
     (flag == 0).then_some(body)
 }
 
-/// The encoding of a body's first message, where it is none that [`first_message`] reads.
+/// Returns the encoding of a body's first message if [`first_message`] cannot read it; `None` if it can.
 pub(crate) fn unknown_encoding<'a>(head: &[u8], encoding: Option<&'a str>) -> Option<&'a str> {
     let is_encoded = head.first().is_some_and(|flag| *flag != 0);
     encoding.filter(|name| is_encoded && !matches!(*name, "identity" | "gzip" | "deflate"))
 }
 
-/// Decompresses up to `most` bytes; the input may be truncated anywhere.
+/// Decompresses up to `most` bytes. The input may be truncated anywhere.
 fn unpacked(mut packed: impl std::io::Read, most: usize) -> Cow<'static, [u8]> {
     let mut out = vec![0; most];
     let mut filled = 0;
@@ -149,10 +149,10 @@ mod tests {
     }
 
     #[test]
-    fn only_what_cannot_be_read_has_an_unknown_encoding() {
+    fn only_an_unreadable_message_has_an_unknown_encoding() {
         let (plain, packed) = (framed(0, b"hello"), framed(1, b"hello"));
         assert_eq!(unknown_encoding(&packed, Some("snappy")), Some("snappy"));
-        // Of a message that is not compressed, the encoding says nothing.
+        // The encoding header says nothing about a message that is not compressed.
         assert_eq!(unknown_encoding(&plain, Some("snappy")), None);
         for known in [Some("gzip"), Some("deflate"), Some("identity"), None] {
             assert_eq!(unknown_encoding(&packed, known), None, "{known:?}");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_is_no_longer_than_clients_take() {
+    fn a_long_error_message_is_cut_to_what_clients_accept() {
         let response = error(Code::NotFound, &"x".repeat(100_000));
         assert_eq!(status(response.headers()), Some(tonic::Code::NotFound));
         let values = response.headers().values();

@@ -9,31 +9,31 @@ use crate::queue::Verdict;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// A response with the body `{"error": "<sentence>"}`.
+/// Returns a response with the body `{"error": "<sentence>"}`.
 pub(crate) fn error(code: Code, sentence: &str) -> Response<DownstreamBody> {
     let mut response = json(rest::error_body(sentence));
     *response.status_mut() = code.http();
     if code == Code::Overloaded {
-        // One second: by then a full queue has moved, or more replicas are starting.
+        // One second: by then the queue has advanced, or more replicas are starting.
         let second = HeaderValue::from_static("1");
         response.headers_mut().insert(RETRY_AFTER, second);
     }
     response
 }
 
-/// A 200 response with a JSON body.
+/// Returns a 200 response with a JSON body.
 pub(crate) fn json(body: bytes::Bytes) -> Response<DownstreamBody> {
     let mut response = Response::new(DownstreamBody::local(body));
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response
 }
 
-/// The verdict on a response with this status and these headers.
+/// Returns the verdict on a response with this status and these headers.
 pub(crate) fn verdict(status: StatusCode, headers: &HeaderMap) -> Verdict {
     if is_refusal(status, headers) { Verdict::Refused } else { super::counted(Code::of_http(status)) }
 }
 
-/// Whether it is a 503 with `retry-after`.
+/// Returns true for a 503 response with `retry-after`.
 pub(super) fn is_refusal(status: StatusCode, headers: &HeaderMap) -> bool {
     status == Code::Overloaded.http() && headers.contains_key(RETRY_AFTER)
 }

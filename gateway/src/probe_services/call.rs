@@ -1,4 +1,5 @@
-//! One call of a gRPC service that the gateway has: whether it waits for its client or streams, it ends with the gateway.
+//! Runs one call of a gRPC service in the gateway. The call ends with the gateway, even if it waits for its client or
+//! streams.
 
 use std::convert::Infallible;
 use std::io;
@@ -21,7 +22,7 @@ use crate::codec::grpc;
 
 const SHUTS_DOWN: &str = "the gateway shuts down";
 
-/// The request of a call with this head, under the path that the service knows it by.
+/// Returns the request of a call with this head, addressed to the path at which the service has the method.
 pub(crate) fn request(parts: &Parts, uri: Uri, body: TimedBody<Incoming>) -> Request<tonic::body::Body> {
     let mut request = Request::new(tonic::body::Body::new(body));
     *request.method_mut() = parts.method.clone();
@@ -30,7 +31,7 @@ pub(crate) fn request(parts: &Parts, uri: Uri, body: TimedBody<Incoming>) -> Req
     request
 }
 
-/// Has a service answer a call. It ends with `shutdown`.
+/// Lets a service answer a call, which ends with `shutdown`.
 pub(crate) async fn answer<S>(
     mut service: S,
     request: Request<tonic::body::Body>,
@@ -53,9 +54,9 @@ where
     })
 }
 
-/// A stream that ends with the gateway.
+/// A response stream that ends with the gateway.
 struct UntilShutdown {
-    /// `None` once it has ended.
+    /// The service's response; `None` once the stream has ended.
     body: Option<tonic::body::Body>,
     shutdown: Pin<Box<WaitForCancellationFutureOwned>>,
 }

@@ -1,4 +1,5 @@
-//! `grpc.health.v1.Health` of the gateway itself: it serves until it leaves. Clients that choose among gateways watch it.
+//! `grpc.health.v1.Health` of the gateway itself, which serves until it leaves. Clients that choose among gateways
+//! watch it.
 
 use std::pin::Pin;
 
@@ -9,12 +10,12 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_server::Health;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
-/// Names under which clients ask: none for the server as a whole, and that of the service which it has.
+/// Service names that clients may ask about: none for the server as a whole, or the V2 service.
 const NAMES: [&str; 2] = ["", "inference.GRPCInferenceService"];
 
 const UNKNOWN: &str = "unknown service: ask about \"inference.GRPCInferenceService\", or name none";
 
-/// The health service over the token that is cancelled when the gateway leaves.
+/// Health service of the gateway; `leaving` is cancelled when the gateway leaves.
 pub(super) struct GatewayHealth {
     pub(super) leaving: CancellationToken,
 }
@@ -43,18 +44,18 @@ impl Health for GatewayHealth {
 
     type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
 
-    /// Its stream stays open until the client or the gateway ends it.
+    /// Returns a stream that stays open until the client or the gateway ends it.
     async fn watch(&self, request: Request<HealthCheckRequest>) -> Result<Response<Self::WatchStream>, Status> {
-        let told = |status| Ok::<_, Status>(response(status));
+        let reported = |status| Ok::<_, Status>(response(status));
         let status = self.status(&request.get_ref().service);
-        let first = stream::once(future::ready(told(status)));
+        let first = stream::once(future::ready(reported(status)));
         if status != ServingStatus::Serving {
             return Ok(Response::new(Box::pin(first.chain(stream::pending()))));
         }
         let leaving = self.leaving.clone();
         let last = stream::once(async move {
             leaving.cancelled().await;
-            told(ServingStatus::NotServing)
+            reported(ServingStatus::NotServing)
         });
         let changes = first.chain(last).chain(stream::pending());
         Ok(Response::new(Box::pin(changes)))

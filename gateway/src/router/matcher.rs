@@ -141,7 +141,7 @@ impl RouteMatcher {
     /// services and the one that was probably meant.
     fn known<'a>(&self, meant: impl FnOnce() -> Option<&'a str>) -> String {
         match self.scope {
-            Scope::Cluster => "check its host or path".to_owned(),
+            Scope::Cluster => "check the host or path of the request".to_owned(),
             Scope::Local => {
                 let services = format!("known services: {}", self.listed_services());
                 match meant() {

@@ -32,7 +32,8 @@ impl<'a> UpstreamRequest<'a> {
 
     /// Returns the headers that are sent.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
-        let is_omitted = |name: &HeaderName| self.without.contains(name) || self.with.iter().any(|(other, _)| other == name);
+        let is_omitted =
+            |name: &HeaderName| self.without.contains(name) || self.with.iter().any(|(other, _)| other == name);
         let kept = self.headers.iter().filter(move |(name, _)| !is_omitted(name));
         kept.chain(self.with.iter().map(|(name, value)| (name, value)))
     }

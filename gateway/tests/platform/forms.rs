@@ -177,7 +177,7 @@ async fn a_body_that_comes_slowly_ends_with_the_deadline() {
     let head = format!("POST / HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: 1000\r\n");
     let answer = raw(&world, &format!("{head}weir-timeout: 300\r\n\r\nonly this")).await;
     assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
-    let told = "s for the request's body, of which 9 bytes came";
+    let told = "s for the request's body, of which 9 bytes arrived";
     assert!(answer.contains("deadline exceeded: waited 0.") && answer.contains(told), "{answer}");
     let (_message, receiver) = mpsc::channel::<Result<Frame<Bytes>, io::Error>>(1);
     let body = StreamBody::new(ReceiverStream::new(receiver));
@@ -189,7 +189,7 @@ async fn a_body_that_comes_slowly_ends_with_the_deadline() {
     let late = grpc::ended(asked.unwrap().unwrap()).await;
     let (code, message) = grpc::status(&late);
     assert_eq!(code, "4", "{message}");
-    assert!(message.contains("of which 0 bytes came"), "{message}");
+    assert!(message.contains("of which 0 bytes arrived"), "{message}");
     assert!(replica.seen.heads.lock().is_empty());
     // It is its client's doing.
     world.activity(1, |activity| activity.failed == 0).await;
