@@ -56,7 +56,7 @@ impl HeadSize {
             ),
         };
         let limit = MAX_HEAD >> 10;
-        let body = rest::error_body(&format!("{what} longer than {limit} KiB: send what is long in the body"));
+        let body = rest::error_body(&format!("{what} longer than {limit} KiB: send long values in the body"));
         let mut answer = format!(
             "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
             body.len()

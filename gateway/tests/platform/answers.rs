@@ -1,4 +1,5 @@
-//! Answers that replicas break off, end with trailers, or send over HTTP/2 only; heads that are too long.
+//! Tests of responses that break off, end with trailers, or come from a replica that speaks only HTTP/2, and of request
+//! heads that are too long.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -10,18 +11,18 @@ use crate::client::{once, post};
 use crate::replica::{Manner, TestReplica};
 use crate::world::{HOST, TEST_TIMEOUT, World, revision};
 
-/// Bytes that the gateway sends to a raw request until the connection ends.
+/// Sends a raw request and returns the bytes that the gateway sends until the connection ends.
 async fn raw(world: &World, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(world.address()).await.unwrap();
     stream.write_all(request).await.unwrap();
     let mut all = Vec::new();
     let reading = stream.read_to_end(&mut all);
-    // A connection that breaks is an end too.
+    // A connection that breaks counts as ended too.
     let _ = tokio::time::timeout(TEST_TIMEOUT, reading).await.unwrap();
     String::from_utf8(all).unwrap()
 }
 
-/// A gateway with a replica that says this to every request.
+/// Starts a gateway with a replica that answers every request with this text.
 async fn saying(text: &'static str) -> (World, TestReplica) {
     let world = World::new(1).await;
     let replica = TestReplica::saying(Bytes::from_static(text.as_bytes())).await;
@@ -73,7 +74,7 @@ async fn rest_reaches_a_replica_that_speaks_http2_only() {
 }
 
 #[tokio::test]
-async fn a_head_that_is_too_long_is_refused_with_a_sentence() {
+async fn a_head_that_is_too_long_is_refused_with_an_error_message() {
     let (world, replica) = World::with(Manner::Echo(std::time::Duration::ZERO)).await;
     let long = "a".repeat(70_000);
     let target = format!("GET /{long} HTTP/1.1\r\nhost: {HOST}\r\n\r\n");
@@ -88,7 +89,7 @@ async fn a_head_that_is_too_long_is_refused_with_a_sentence() {
     ] {
         let answer = raw(&world, request.as_bytes()).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{answer}");
-        let body = format!("{{\"error\":\"{what}: send what is long in the body\"}}");
+        let body = format!("{{\"error\":\"{what}: send long values in the body\"}}");
         assert!(answer.ends_with(&body), "{answer}");
     }
     assert_eq!(replica.requests(), 0);

@@ -1,4 +1,4 @@
-//! Batches that the gateway gathers for a replica that adds up the numbers of each row.
+//! Tests of batches that the gateway forms for a replica that sums the numbers of each row.
 
 mod model;
 mod wires;
@@ -18,7 +18,7 @@ use crate::isolation::leave_unread;
 use crate::replica::{Compute, Manner, TestReplica};
 use crate::world::{HOST, World, until};
 
-/// Until this opens, the replica answers nobody.
+/// Creates a closed gate. Until it is opened, the replica answers no request.
 fn closed() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(0))
 }
@@ -50,7 +50,7 @@ fn predict(world: &World, row: &str) -> JoinHandle<Answered> {
     tokio::spawn(async move { once(address, post(HOST, "/v1/models/digits:predict", body)).await })
 }
 
-/// One that keeps the replica busy, and `others` that gather meanwhile.
+/// Sends one request that keeps the replica busy, and then `rows`, which gather in the batch queue meanwhile.
 async fn gathered(world: &World, replica: &TestReplica, rows: &[&str]) -> Vec<JoinHandle<Answered>> {
     let mut clients = vec![predict(world, "[100]")];
     replica.seen.until_busy(1).await;
@@ -79,10 +79,10 @@ async fn one_bad_request_does_not_fail_its_neighbours() {
     let refused = "{\"error\":\"no number\"}";
     let sums = ["[100.0]", "[1.0]", "", "[3.0]"].map(|sum| format!("{{\"predictions\":{sum}}}"));
     assert_eq!(answers, [&sums[0], &sums[1], refused, &sums[3]]);
-    // The first, the batch, and its three one by one.
+    // The replica gets the first request, the batch, and then the batch's three requests one by one.
     assert_eq!(replica.requests(), 5);
     world.activity(1, |a| (a.arrivals, a.succeeded, a.failed) == (4, 4, 0)).await;
-    // Each waited once, in the batch or before it was sent alone.
+    // The queue time of each request is recorded once, in the batch or before it is sent alone.
     world.activity(1, |a| a.queue_delay.count() == 4).await;
 }
 
@@ -94,19 +94,19 @@ async fn a_batch_survives_its_replica() {
     lost.seen.until_busy(2).await;
     let (gate, seen) = (closed(), Arc::clone(&lost.seen));
     open(&gate);
-    let heir = replica(&world, "b", &gate, model::lenient).await;
+    let successor = replica(&world, "b", &gate, model::lenient).await;
     drop(lost);
     let answers = texts(clients).await;
     let sums = [100, 1, 2, 3, 4].map(|sum| format!("{{\"predictions\":[{sum}.0]}}"));
     assert_eq!(answers, sums);
-    assert_eq!((model::most_rows(&seen), model::most_rows(&heir.seen)), (4, 4));
-    assert_eq!(heir.requests(), 2);
+    assert_eq!((model::most_rows(&seen), model::most_rows(&successor.seen)), (4, 4));
+    assert_eq!(successor.requests(), 2);
     world.activity(1, |a| (a.succeeded, a.in_flight) == (5, 0)).await;
     world.activity(1, |a| a.queue_delay.count() == 5).await;
 }
 
 #[tokio::test]
-async fn who_leaves_takes_its_rows_along() {
+async fn the_rows_of_a_disconnected_client_are_removed() {
     let (world, gate) = (world(8, LONG).await, closed());
     let replica = replica(&world, "a", &gate, model::lenient).await;
     let mut clients = gathered(&world, &replica, &["[1]", "[2]", "[3]"]).await;
@@ -120,7 +120,7 @@ async fn who_leaves_takes_its_rows_along() {
 }
 
 #[tokio::test]
-async fn a_batch_that_everybody_left_is_given_up() {
+async fn a_batch_is_cancelled_when_all_its_clients_disconnect() {
     let (world, gate) = (world(2, LONG).await, closed());
     let replica = replica(&world, "a", &gate, model::lenient).await;
     let clients = gathered(&world, &replica, &["[1]", "[2]"]).await;
@@ -135,23 +135,23 @@ async fn a_batch_that_everybody_left_is_given_up() {
 }
 
 #[tokio::test]
-async fn nobody_waits_longer_than_allowed() {
+async fn a_batch_is_sent_after_its_longest_delay() {
     let (world, gate) = (world(8, Duration::from_millis(50)).await, closed());
     let replica = replica(&world, "a", &gate, model::lenient).await;
     let clients = gathered(&world, &replica, &["[1]"]).await;
-    // The first is still at the replica.
+    // The first request is still at the replica.
     replica.seen.until_busy(2).await;
     open(&gate);
     assert_eq!(texts(clients).await[1..], ["{\"predictions\":[1.0]}"]);
 }
 
 #[tokio::test]
-async fn who_is_late_is_told_and_the_others_are_answered() {
+async fn a_request_whose_deadline_passes_fails_and_the_others_are_answered() {
     let (world, gate) = (world(8, LONG).await, closed());
     let replica = replica(&world, "a", &gate, model::lenient).await;
     let clients = gathered(&world, &replica, &["[1]"]).await;
-    let hasty = post(HOST, "/v1/models/digits:predict", "{\"instances\":[[2]]}");
-    let late = once(world.address(), with(hasty, "weir-timeout", "40")).await;
+    let expiring = post(HOST, "/v1/models/digits:predict", "{\"instances\":[[2]]}");
+    let late = once(world.address(), with(expiring, "weir-timeout", "40")).await;
     assert_eq!(late.status, StatusCode::GATEWAY_TIMEOUT);
     assert!(late.text().contains("deadline exceeded"), "{}", late.text());
     open(&gate);
@@ -174,7 +174,7 @@ async fn a_cookie_is_not_shared() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_batch_fails_with_its_reason() {
+async fn a_response_without_a_result_per_row_fails_the_batch_with_the_reason() {
     let (world, gate) = (world(8, LONG).await, closed());
     let replica = replica(&world, "a", &gate, model::only_one).await;
     let clients = gathered(&world, &replica, &["[1]", "[2]"]).await;
@@ -194,7 +194,7 @@ async fn an_answer_that_is_no_batch_fails_with_its_reason() {
 }
 
 #[tokio::test]
-async fn a_full_gathering_refuses() {
+async fn a_full_batch_queue_refuses_requests() {
     let (world, gate) = (world(8, LONG).await, closed());
     world
         .serve(&[100], |route| {
@@ -212,7 +212,7 @@ async fn a_full_gathering_refuses() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_merged_goes_as_it_came() {
+async fn requests_that_cannot_be_merged_are_forwarded_unchanged() {
     let (world, gate) = (world(8, LONG).await, closed());
     let replica = replica(&world, "a", &gate, model::echo).await;
     let busy = predict(&world, "[1]");
@@ -226,7 +226,7 @@ async fn what_cannot_be_merged_goes_as_it_came() {
     ];
     let others: Vec<_> =
         requests.into_iter().map(|(request, body)| (tokio::spawn(once(world.address(), request)), body)).collect();
-    // None of them waits for the first.
+    // None of them waits for the first request.
     replica.seen.until_busy(5).await;
     open(&gate);
     for (other, body) in others {
@@ -252,9 +252,10 @@ async fn batches_are_counted() {
     until("all batches to end", || replica.requests() == 2).await;
 }
 
-/// Before they did, each client that does not read held its answer beside the budget, or even its whole batch's.
+/// Unread answers of a batch would otherwise take memory outside of the byte budget, even the whole answer of the
+/// batch.
 #[tokio::test]
-async fn answers_of_a_batch_count_until_they_are_read() {
+async fn answers_of_a_batch_are_charged_until_they_are_read() {
     let (world, gate) = (world(8, LONG).await, closed());
     let mut registry = weir_ops::registry::Registry::default();
     world.gateways[0].gateway.register(&mut registry);

@@ -14,11 +14,11 @@ use tokio::task::JoinSet;
 use crate::client::{Client, connect_h2, post};
 use crate::world::{HOST, World, until};
 
-/// The gateways that clients may use.
+/// The gateways to which clients may send requests.
 pub(crate) struct Doors {
     open: Mutex<Vec<Arc<Door>>>,
     answered: AtomicUsize,
-    /// By how many answers a gateway was ever ahead of another.
+    /// Largest difference ever seen between the answers of two gateways.
     pub(crate) lead: AtomicUsize,
 }
 
@@ -40,25 +40,26 @@ impl Doors {
         Self { open: Mutex::new(open.collect()), answered: AtomicUsize::new(0), lead: AtomicUsize::new(0) }
     }
 
-    /// From now on clients may use this one too.
+    /// Adds a gateway that clients may use from now on.
     pub(crate) fn open(&self, address: SocketAddr) {
         self.open.lock().push(Door::new(address));
     }
 
-    /// From now on they do not.
+    /// Removes a gateway, which clients use no longer.
     pub(crate) fn close(&self, address: SocketAddr) -> Arc<Door> {
         let mut open = self.open.lock();
         let index = open.iter().position(|door| door.address == address);
         open.remove(index.unwrap())
     }
 
-    /// Waits until so many requests were answered.
+    /// Waits until `count` requests were answered.
     pub(crate) async fn until_answered(&self, count: usize) {
         until("answers", || self.answered.load(Ordering::SeqCst) >= count).await;
     }
 
-    /// So many clients send so many requests in all, one after the other, each to the door that is
-    /// chosen by its number. Each must be answered with what it said; returns how many were.
+    /// Lets `clients` clients send `requests` requests in total, each client one after the other, and each request to
+    /// the gateway that `choose` returns for its number. Checks that each answer equals its request, and returns the
+    /// number of answers.
     pub(crate) async fn burst(&self, clients: usize, requests: usize, choose: impl Fn(usize) -> usize) -> usize {
         let mut under_way = JoinSet::new();
         let mut idle: Vec<_> = (0..clients).map(Sender::new).collect();
@@ -97,7 +98,7 @@ impl Doors {
 
 struct Sender {
     number: usize,
-    /// Its connections, one for each gateway.
+    /// Connections of this sender, one for each gateway.
     clients: HashMap<SocketAddr, Client>,
 }
 

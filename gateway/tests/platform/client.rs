@@ -1,4 +1,4 @@
-//! A plain client.
+//! A plain HTTP client for tests.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
-/// An answer, read to its end.
+/// A response that was read to its end.
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) status: StatusCode,
@@ -40,7 +40,7 @@ impl Client {
         Self { address, sender: None }
     }
 
-    /// Sends on the same connection as before, if it is still open.
+    /// Sends a request over the same connection as before, if it is still open.
     pub(crate) async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Answered, hyper::Error> {
         let is_open = match &mut self.sender {
             Some(sender) => sender.ready().await.is_ok(),
@@ -73,7 +73,7 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let stream = TcpStream::connect(address).await.unwrap();
-    // Head and message leave apart; each call would wait for an acknowledgement.
+    // Head and message are sent separately; with Nagle's algorithm each call would wait for an acknowledgement.
     stream.set_nodelay(true).unwrap();
     let executor = TokioExecutor::new();
     let (sender, connection) = http2::handshake(executor, TokioIo::new(stream)).await.unwrap();
@@ -87,19 +87,19 @@ pub(crate) async fn read(response: Response<Incoming>) -> Result<Answered, hyper
     Ok(Answered { status: parts.status, headers: parts.headers, body })
 }
 
-/// A POST to a host and path.
+/// Creates a POST request to a host and path.
 pub(crate) fn post(host: &str, path: &str, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
     let request = Request::post(path).header("host", host);
     request.body(Full::new(body.into())).unwrap()
 }
 
-/// The same with a header more.
+/// Adds a header to a request.
 pub(crate) fn with(mut request: Request<Full<Bytes>>, name: &'static str, value: &str) -> Request<Full<Bytes>> {
     request.headers_mut().insert(name, value.parse().unwrap());
     request
 }
 
-/// One request on a connection of its own.
+/// Sends one request over a connection of its own.
 pub(crate) async fn once(address: SocketAddr, request: Request<Full<Bytes>>) -> Answered {
     Client::new(address).send(request).await.unwrap()
 }

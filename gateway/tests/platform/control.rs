@@ -1,4 +1,5 @@
-//! Calls that control a service's servers: who may send them, on each way to the service and on each wire.
+//! Tests of calls that control a service's servers: whether they are refused, for each way to address the service and
+//! each protocol.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::grpc;
 use crate::replica::{Manner, TestReplica};
 use crate::world::{HOST, World};
 
-/// Calls over HTTP that use a model, or ask for it.
+/// HTTP calls that use a model or ask about it.
 const USE: &[&str] = &[
     "/v2/models/digits/infer",
     "/v2/models/digits/versions/1/infer",
@@ -25,7 +26,7 @@ const USE: &[&str] = &[
     "/v1/models/digits:predict",
 ];
 
-/// Calls over HTTP that control a server, or tell of all its models.
+/// HTTP calls that control a server or report all its models.
 const CONTROL: &[&str] = &[
     "/v2/repository/index",
     "/v2/repository/models/digits/load",
@@ -41,7 +42,7 @@ const CONTROL: &[&str] = &[
     "/v2/models/stats",
 ];
 
-/// The same over gRPC.
+/// The gRPC calls that use a model, and those that control a server.
 const USE_RPCS: &[&str] = &["ModelInfer", "ModelMetadata", "ModelConfig", "ModelStatistics"];
 const CONTROL_RPCS: &[&str] = &[
     "RepositoryIndex",
@@ -54,7 +55,7 @@ const CONTROL_RPCS: &[&str] = &[
     "LogSettings",
 ];
 
-/// A way to address a service: a host, and what comes before the path.
+/// Addresses of the service, each as a host and a path prefix.
 const BY_ADDRESS: [(&str, &str); 2] = [(HOST, ""), ("localhost", "/serving/default/digits")];
 
 async fn world(scope: Scope, control: ControlRoutes) -> (World, TestReplica) {
@@ -66,7 +67,7 @@ async fn world(scope: Scope, control: ControlRoutes) -> (World, TestReplica) {
     (world, replica)
 }
 
-/// The answer over HTTP/1.1, which that over HTTP/2 is equal to.
+/// Sends a request over HTTP/1.1 and over HTTP/2, checks that both get the same status, and returns the first answer.
 async fn asked(world: &World, host: &str, path: &str) -> Answered {
     let answer = once(world.address(), post(host, path, "x")).await;
     let mut client = connect_h2(world.address()).await;
@@ -147,14 +148,14 @@ async fn a_service_may_open_control() {
     assert_eq!(replica.requests(), 2 * 2 * CONTROL.len());
 }
 
-/// By the model's name alone nobody controls anything, whatever the service says.
+/// A control call that names only a model is refused even if the service opens control calls.
 #[tokio::test]
-async fn control_has_no_name_of_a_model() {
+async fn control_is_closed_by_model_name() {
     for control in [ControlRoutes::Closed, ControlRoutes::Open] {
         let (world, replica) = world(Scope::Local, control).await;
         for path in CONTROL {
             if *path == "/v2/repository/index" {
-                // The gateway's own, of all services of this machine.
+                // The gateway answers the index itself, for all services of this machine.
                 continue;
             }
             let answer = asked(&world, "localhost", path).await;
@@ -171,7 +172,7 @@ async fn control_has_no_name_of_a_model() {
 }
 
 #[tokio::test]
-async fn strangers_in_a_cluster_learn_no_names() {
+async fn errors_over_http_in_a_cluster_contain_no_names() {
     let (world, _replica) = world(Scope::Cluster, ControlRoutes::Closed).await;
     for (name, value) in [("weir-revision", "nope"), ("weir-tag", "nope")] {
         let request = with(post(HOST, "/", ""), name, value);
@@ -185,7 +186,7 @@ async fn strangers_in_a_cluster_learn_no_names() {
 }
 
 #[tokio::test]
-async fn strangers_over_grpc_in_a_cluster_learn_no_names() {
+async fn errors_over_grpc_in_a_cluster_contain_no_names() {
     let (world, replica) = world(Scope::Cluster, ControlRoutes::Closed).await;
     let infer = format!("{}/ModelInfer", grpc::SERVICE);
     let by_path = format!("/serving/default/digit{infer}");
@@ -194,7 +195,7 @@ async fn strangers_over_grpc_in_a_cluster_learn_no_names() {
         ("localhost", &*infer, "x-none", "digits"),
         ("localhost", &*by_path, "x-none", "digits"),
         ("localhost", "/other.Service/Method", "x-none", "digits"),
-        // A caller that names the service knows it, and learns none of its revisions.
+        // A caller that names the service knows the service, but must not learn the names of its revisions.
         (HOST, &*infer, "weir-revision", "predictor"),
         (HOST, &*infer, "weir-tag", "predictor"),
     ] {
@@ -210,7 +211,7 @@ async fn strangers_over_grpc_in_a_cluster_learn_no_names() {
 }
 
 #[tokio::test]
-async fn pages_that_were_led_to_this_machine_are_refused() {
+async fn requests_of_foreign_pages_and_rebound_hosts_are_refused() {
     let mut options = Options::new("gateway", Scope::Local);
     options.hosts = KnownHosts::of("127.0.0.1".parse().unwrap(), &[]);
     let mut world = World::new(0).await;
@@ -242,7 +243,7 @@ async fn pages_that_were_led_to_this_machine_are_refused() {
     }
 }
 
-/// A call of gRPC's health service: the status, and the messages that came within a moment.
+/// Calls gRPC's health service; returns the status, and the messages that arrived within half a second.
 async fn health(world: &World, host: &str, call: &str, service: &str) -> (String, Vec<u8>) {
     let mut client = connect_h2(world.address()).await;
     let mut message = vec![0, 0, 0, 0, service.len() as u8 + 2, 0x0a, service.len() as u8];
@@ -265,7 +266,7 @@ async fn health(world: &World, host: &str, call: &str, service: &str) -> (String
 }
 
 #[tokio::test]
-async fn a_load_balancer_asks_the_gateway_itself() {
+async fn the_gateway_answers_health_checks_of_load_balancers() {
     const SERVING: [u8; 7] = [0, 0, 0, 0, 2, 8, 1];
     const NOT_SERVING: [u8; 7] = [0, 0, 0, 0, 2, 8, 2];
     for scope in [Scope::Local, Scope::Cluster] {
@@ -277,11 +278,11 @@ async fn a_load_balancer_asks_the_gateway_itself() {
             assert_eq!(watched, ("open".to_owned(), SERVING.to_vec()), "{service}");
         }
         assert_eq!(health(&world, "10.1.2.3", "Check", "x").await.0, "5");
-        // SERVICE_UNKNOWN, as the protocol has it: the client may wait for the service to come.
+        // SERVICE_UNKNOWN, as the protocol specifies, because the client may wait until the service exists.
         let unknown = health(&world, "10.1.2.3", "Watch", "x").await;
         assert_eq!(unknown, ("open".to_owned(), vec![0, 0, 0, 0, 2, 8, 3]));
         assert_eq!(replica.requests(), 0);
-        // A watch does not hold up the end.
+        // An open watch does not delay the shutdown.
         let mut client = connect_h2(world.address()).await;
         let message = Full::new(Bytes::from_static(&[0, 0, 0, 0, 0]));
         let request = grpc::call("lb", "/grpc.health.v1.Health/Watch", message);
@@ -290,9 +291,9 @@ async fn a_load_balancer_asks_the_gateway_itself() {
         running.stop.cancel();
         let serving = running.serving.take().unwrap();
         tokio::time::timeout(Duration::from_secs(10), serving).await.unwrap().unwrap();
-        let told = response.into_body().collect().await.unwrap();
-        assert_eq!(told.trailers().unwrap()["grpc-status"], "14");
-        // It served, and then did not any more.
-        assert_eq!(told.to_bytes()[..], [SERVING, NOT_SERVING].concat());
+        let reply = response.into_body().collect().await.unwrap();
+        assert_eq!(reply.trailers().unwrap()["grpc-status"], "14");
+        // The watch reported SERVING, and NOT_SERVING at the shutdown.
+        assert_eq!(reply.to_bytes()[..], [SERVING, NOT_SERVING].concat());
     }
 }

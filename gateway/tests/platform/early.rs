@@ -1,4 +1,4 @@
-//! Answers that are sent before the request was read: by a replica, or by the gateway itself.
+//! Tests of responses that are sent before the request was read, by a replica or by the gateway itself.
 
 use std::net::SocketAddr;
 
@@ -8,22 +8,22 @@ use weir_gateway::{Options, Scope};
 
 use crate::world::{HOST, TEST_TIMEOUT, World};
 
-/// More than the sockets on the way hold.
+/// Body size in bytes, more than the sockets on the way can buffer.
 const BODY: usize = 24 << 20;
 
-/// Uploads in a row: the races differ.
+/// Number of uploads in a row, because the races differ.
 const UPLOADS: u64 = 20;
 
-/// What the replica does after its answer.
+/// Behaviour of the replica after its response.
 #[derive(Clone, Copy, Debug)]
 enum Then {
-    /// Closes the connection, of which much is unread: the kernel resets it.
+    /// Closes the connection with unread data, so that the kernel resets it.
     Close,
-    /// Keeps it, and reads nothing.
+    /// Keeps the connection open and reads nothing.
     Stay,
 }
 
-/// A replica that answers 413 once it has the head and so many bytes more.
+/// Starts a replica that answers 413 once it has read the head and `read` more bytes.
 async fn replica(read: usize, then: Then) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -53,7 +53,7 @@ async fn replica(read: usize, then: Then) -> SocketAddr {
     address
 }
 
-/// Sends the whole body for a model at a host, as most clients do, and then reads the answer's status line.
+/// Sends the whole body to a host and model, as most clients do, and then reads the status line of the response.
 async fn upload(address: SocketAddr, (host, model): (&str, &str), chunked: bool) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let framing = if chunked { "transfer-encoding: chunked".to_owned() } else { format!("content-length: {BODY}") };
@@ -93,7 +93,7 @@ async fn an_early_answer_reaches_a_client_that_sends_everything_first() {
                 let is_right = answer.starts_with("HTTP/1.1 413 ");
                 assert!(is_right, "{then:?} {read} {number}: {answer}");
             }
-            // No failure of the replica: none counts, and it was not ejected.
+            // An early response is no failure of the replica, so none is counted and the replica is not ejected.
             world.activity(1, |activity| activity.succeeded == UPLOADS && activity.failed == 0).await;
         }
     }
@@ -110,7 +110,7 @@ async fn a_refusal_reaches_a_client_that_sends_everything_first() {
     }
 }
 
-/// Its client holds the body back, and would send it if it were asked to.
+/// The client holds the body back, and would send it after `100 Continue`.
 #[tokio::test]
 async fn a_refusal_comes_instead_of_100_continue_and_ends_the_connection() {
     let world = World::new(1).await;

@@ -1,4 +1,4 @@
-//! The end: who has asked is answered, and nobody else is waited for.
+//! Tests of the shutdown: accepted requests are answered, and the gateway waits for no other client.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,10 +19,10 @@ use crate::grpc;
 use crate::replica::{Manner, TestReplica};
 use crate::world::{HOST, TEST_TIMEOUT, World};
 
-/// Far less than any timeout that would end the connection without the rule.
+/// Longest time of a shutdown: far less than any timeout that would otherwise end the connections.
 const SOON: Duration = Duration::from_secs(20);
 
-/// A world with one replica that answers after this time.
+/// Creates a world with one replica that answers after this time.
 async fn world(time: Duration) -> (World, TestReplica) {
     let world = World::new(1).await;
     let replica = TestReplica::start(Manner::Echo(time)).await;
@@ -31,7 +31,7 @@ async fn world(time: Duration) -> (World, TestReplica) {
     (world, replica)
 }
 
-/// Ends the gateway, which must be soon.
+/// Shuts the gateway down and checks that this is quick.
 pub(crate) async fn end(world: &mut World) {
     let running = &mut world.gateways[0];
     let began = Instant::now();
@@ -41,11 +41,11 @@ pub(crate) async fn end(world: &mut World) {
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
 }
 
-/// A connection on which these bytes were sent, and taken by the gateway.
+/// Opens a connection, sends these bytes on it, and waits until the gateway has accepted it.
 async fn raw(address: SocketAddr, bytes: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
-    // Whoever is answered on a later connection knows that this one was accepted.
+    // The gateway accepts connections in order, so an answer on a later connection shows that this one was accepted.
     let status = once_status(address).await;
     assert_eq!(status, StatusCode::OK);
     stream
@@ -56,40 +56,40 @@ async fn once_status(address: SocketAddr) -> StatusCode {
     client.send(post(HOST, "/", "hi")).await.unwrap().status
 }
 
-/// The end while a client sent no more than this.
+/// Shuts the gateway down while a client has sent no more than these bytes.
 async fn ends_despite(bytes: &[u8]) {
     let (mut world, _replica) = world(Duration::ZERO).await;
     let mut stream = raw(world.address(), bytes).await;
     end(&mut world).await;
     let mut rest = Vec::new();
     let read = stream.read_to_end(&mut rest);
-    // Closed, or reset for what nobody read.
+    // The connection is closed, or reset because of unread data.
     let _ = tokio::time::timeout(TEST_TIMEOUT, read).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_silent_connection_does_not_hold_it_up() {
+async fn a_silent_connection_does_not_delay_the_shutdown() {
     ends_despite(b"").await;
 }
 
 #[tokio::test]
-async fn half_a_head_does_not_hold_it_up() {
+async fn half_a_head_does_not_delay_the_shutdown() {
     ends_despite(b"POST / HTTP/1.1\r\nhost: digits.def").await;
 }
 
 #[tokio::test]
-async fn half_a_preface_does_not_hold_it_up() {
+async fn half_a_preface_does_not_delay_the_shutdown() {
     ends_despite(b"PRI * HTTP/2.0\r\n").await;
 }
 
 #[tokio::test]
-async fn an_http2_client_that_never_says_more_does_not_hold_it_up() {
-    // The preface and empty settings: such a client answers no ping either.
+async fn a_silent_http2_client_does_not_delay_the_shutdown() {
+    // The client sends only the preface and empty settings, and would not answer a ping either.
     ends_despite(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await;
 }
 
 #[tokio::test]
-async fn idle_connections_do_not_hold_it_up() {
+async fn idle_connections_do_not_delay_the_shutdown() {
     let (mut world, _replica) = world(Duration::ZERO).await;
     let mut plain = connect::<Full<Bytes>>(world.address()).await;
     let answer = plain.send_request(post(HOST, "/", "hi")).await.unwrap();
@@ -103,7 +103,7 @@ async fn idle_connections_do_not_hold_it_up() {
 }
 
 #[tokio::test]
-async fn a_body_that_stalls_does_not_hold_it_up() {
+async fn a_stalled_body_does_not_delay_the_shutdown() {
     let mut world = World::new(0).await;
     let mut options = weir_gateway::Options::new("patient", weir_gateway::Scope::Local);
     options.connections.stall = 20 * TEST_TIMEOUT;
@@ -126,14 +126,14 @@ async fn a_body_that_stalls_does_not_hold_it_up() {
 
 type Pieces = mpsc::Sender<io::Result<Frame<Bytes>>>;
 
-/// A body of what is sent to it.
+/// Creates a body, and the sender of its frames.
 fn body() -> (Pieces, StreamBody<ReceiverStream<io::Result<Frame<Bytes>>>>) {
     let (pieces, receiver) = mpsc::channel(1);
     (pieces, StreamBody::new(ReceiverStream::new(receiver)))
 }
 
 #[tokio::test]
-async fn a_stream_that_has_its_answers_is_told_to_go_elsewhere() {
+async fn a_stream_with_all_its_answers_ends_as_unavailable() {
     let gate = Arc::new(Semaphore::new(1));
     for manner in [Manner::Answer(gate), Manner::Mirror] {
         let (mut world, _replica) = World::with(manner).await;
@@ -147,30 +147,30 @@ async fn a_stream_that_has_its_answers_is_told_to_go_elsewhere() {
         let answer = answers.frame().await.unwrap().unwrap();
         assert_eq!(answer.into_data().unwrap(), message);
         end(&mut world).await;
-        let told = tokio::time::timeout(TEST_TIMEOUT, answers.collect());
-        let told = told.await.unwrap().unwrap();
-        assert_eq!(told.trailers().unwrap()["grpc-status"], "14");
+        let reply = tokio::time::timeout(TEST_TIMEOUT, answers.collect());
+        let reply = reply.await.unwrap().unwrap();
+        assert_eq!(reply.trailers().unwrap()["grpc-status"], "14");
         drop(messages);
     }
 }
 
 #[tokio::test]
-async fn a_stream_that_has_sent_nothing_is_told_to_go_elsewhere() {
+async fn a_stream_without_a_message_ends_as_unavailable() {
     let (mut world, replica) = world(Duration::ZERO).await;
     let mut client = connect_h2(world.address()).await;
     let (messages, silent) = body();
     let path = format!("{}/ModelStreamInfer", grpc::SERVICE);
     let asked = tokio::spawn(client.send_request(grpc::call(HOST, &path, silent)));
-    // A later request of the same connection is answered once the gateway has read the stream's head.
+    // On the same connection, a later request is answered only after the gateway has read the stream's head.
     let (nothing, empty) = body();
     drop(nothing);
     let later = Request::post(format!("http://{HOST}/")).body(empty);
     let answer = client.send_request(later.unwrap()).await.unwrap();
     assert_eq!(read(answer).await.unwrap().status, StatusCode::OK);
     end(&mut world).await;
-    let told = grpc::ended(asked.await.unwrap().unwrap()).await;
+    let reply = grpc::ended(asked.await.unwrap().unwrap()).await;
     let because = "the gateway shuts down".to_owned();
-    assert_eq!(grpc::status(&told), ("14", because));
+    assert_eq!(grpc::status(&reply), ("14", because));
     assert_eq!(replica.requests(), 1);
     drop(messages);
 }
@@ -182,11 +182,11 @@ async fn a_gateway_that_leaves_ends_each_connection_with_its_answer() {
     let before = client.send(post(HOST, "/", "hi")).await.unwrap();
     assert!(!before.headers.contains_key("connection"), "{before:?}");
     world.gateways[0].gateway.leave();
-    // On the same connection, and on another.
+    // Checks the same connection, and then a new one.
     for _ in 0..2 {
         let after = client.send(post(HOST, "/", "hi")).await.unwrap();
-        let told = (after.status, after.header("connection"));
-        assert_eq!(told, (StatusCode::OK, "close"));
+        let reply = (after.status, after.header("connection"));
+        assert_eq!(reply, (StatusCode::OK, "close"));
     }
     let mut h2 = connect_h2::<Full<Bytes>>(world.address()).await;
     for _ in 0..2 {
@@ -198,8 +198,8 @@ async fn a_gateway_that_leaves_ends_each_connection_with_its_answer() {
 }
 
 #[tokio::test]
-async fn what_was_asked_is_answered() {
-    // Longer than any who asks nothing is waited for.
+async fn requests_in_flight_are_answered() {
+    // Longer than the gateway waits for clients without an open request.
     let (mut world, replica) = world(Duration::from_secs(3)).await;
     let mut plain = connect::<Full<Bytes>>(world.address()).await;
     let asked = tokio::spawn(async move { plain.send_request(post(HOST, "/", "hi")).await });

@@ -1,4 +1,4 @@
-//! Replicas that hang, break off, babble, refuse or die; clients that leave or are late.
+//! Tests of replicas that hang, break off, send garbage, refuse or die, and of clients that disconnect or are late.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -62,12 +62,12 @@ async fn load(address: std::net::SocketAddr, worker: usize, stop: Arc<AtomicBool
     }
 }
 
-/// A replica that the request `poison` ends, with its port and all its connections, as a crash does.
+/// A replica that a request with the body `poison` ends as in a crash, with all its connections.
 struct Mortal {
     answered: AtomicUsize,
-    /// Ended by the request.
+    /// Cancelled by the request that ends the replica.
     ends: CancellationToken,
-    /// Cancelled once it listens no more.
+    /// Cancelled once the port is closed.
     ended: CancellationToken,
 }
 
@@ -107,13 +107,13 @@ impl Mortal {
             stream.write_all(answer).await.unwrap();
         }
         if self.ends.is_cancelled() {
-            // A new connection is refused by the time this one breaks.
+            // The port is closed before this connection breaks, so that a new connection is refused by then.
             self.ended.cancelled().await;
         }
     }
 }
 
-/// A gateway with replicas of these names, each with an open connection.
+/// Creates a gateway with replicas of these names, each with an open connection.
 async fn mortals(names: &[&'static str]) -> (World, Vec<Arc<Mortal>>) {
     let world = World::new(1).await;
     world.serve(&[100], |_| {}).await;
@@ -136,14 +136,14 @@ fn ended(replicas: &[Arc<Mortal>]) -> usize {
 }
 
 #[tokio::test]
-async fn a_request_that_ends_its_replicas_does_not_end_all_where_the_platform_says_nothing() {
+async fn a_request_that_ends_replicas_is_retried_three_times_without_reports() {
     let (world, replicas) = mortals(&["a", "b", "c", "d", "e", "f"]).await;
     let answer = once(world.address(), post(HOST, "/", "poison")).await;
     assert!(answer.status.is_server_error(), "{answer:?}");
-    assert_eq!(ended(&replicas), 4, "the first, and three retries");
+    assert_eq!(ended(&replicas), 4, "one attempt and three retries");
 }
 
-/// Sends a request that ends replicas, each of which the platform reports with this exit status.
+/// Sends a request that ends replicas. The platform reports each end with this exit status.
 async fn poisoned(exit_code: i32) -> (crate::client::Answered, usize) {
     let names = ["a", "b", "c", "d"];
     let (world, replicas) = mortals(&names).await;
@@ -172,24 +172,24 @@ async fn repeat_until(mut step: impl FnMut() -> bool) {
 }
 
 #[tokio::test]
-async fn a_request_in_a_replica_that_crashed_is_not_sent_again() {
+async fn a_request_in_a_crashed_replica_is_not_retried() {
     let (answer, ended) = poisoned(139).await;
     assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR, "{answer:?}");
     let text = answer.text();
-    assert!(text.contains("which is not sent again"), "{text}");
+    assert!(text.contains("which is not retried"), "{text}");
     assert!(text.contains("ended with 139"), "{text}");
     assert_eq!(ended, 1);
 }
 
 #[tokio::test]
-async fn a_request_in_a_replica_that_was_killed_is_sent_again_once() {
+async fn a_request_in_a_killed_replica_is_retried_once() {
     let (answer, ended) = poisoned(137).await;
     assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR, "{answer:?}");
     assert_eq!(ended, 2);
 }
 
 #[tokio::test]
-async fn what_a_vanished_replica_had_is_sent_to_another() {
+async fn a_request_in_a_vanished_replica_is_retried_on_another() {
     let world = World::new(1).await;
     let (hangs, echoes) = (TestReplica::start(Manner::Hang).await, TestReplica::start(ECHO).await);
     world.serve(&[100], |_| {}).await;
@@ -221,14 +221,14 @@ fn said_status(_: &http::request::Parts, body: &Bytes) -> Response<TestBody> {
     let mut response = Response::new(full(""));
     let headers = response.headers_mut();
     headers.insert("content-type", HeaderValue::from_static("application/grpc"));
-    // What it was asked for is what it says.
+    // The request's body is the status to answer with.
     headers.insert("grpc-status", HeaderValue::from_bytes(body).unwrap());
     headers.insert("weir-unserved", HeaderValue::from_static("1"));
     response
 }
 
 #[tokio::test]
-async fn what_a_caller_brought_about_is_no_failure_of_the_revision() {
+async fn errors_of_the_caller_are_no_failures_of_the_revision() {
     let world = World::new(1).await;
     let gate = Arc::new(tokio::sync::Semaphore::new(1));
     let says = TestReplica::start(Manner::Compute(gate, said_status)).await;
@@ -236,7 +236,7 @@ async fn what_a_caller_brought_about_is_no_failure_of_the_revision() {
     world.put(1, "a", says.address).await;
     let mut client = connect_h2(world.address()).await;
     let path = format!("{}/ModelInfer", grpc::SERVICE);
-    // Invalid argument, not found, unimplemented; resource exhausted; internal, unavailable.
+    // Codes: invalid argument, not found, unimplemented; resource exhausted; internal, unavailable.
     for code in ["3", "5", "12", "8", "13", "14"] {
         let request = grpc::call(HOST, &path, Full::new(Bytes::from(code)));
         let ended = grpc::ended(client.send_request(request).await.unwrap()).await;
@@ -247,7 +247,7 @@ async fn what_a_caller_brought_about_is_no_failure_of_the_revision() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_waited_over() {
+async fn a_refused_request_is_retried_until_a_replica_takes_it() {
     let world = World::new(1).await;
     let (full, free) = (TestReplica::start(Manner::Refuse).await, TestReplica::start(ECHO).await);
     world.serve(&[100], |_| {}).await;
@@ -263,7 +263,7 @@ async fn a_refusal_is_waited_over() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_tried_again_has_waited_once() {
+async fn the_queue_time_of_a_retried_request_is_recorded_once() {
     let (world, full) = World::with(Manner::Refuse).await;
     let answer = once(world.address(), post(HOST, "/", "x")).await;
     assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
@@ -273,7 +273,7 @@ async fn a_request_that_is_tried_again_has_waited_once() {
 }
 
 #[tokio::test]
-async fn what_a_replica_marks_as_refused_goes_elsewhere_and_the_mark_is_not_passed_on() {
+async fn a_marked_refusal_is_retried_and_the_mark_is_not_forwarded() {
     let world = World::new(1).await;
     let (full, free) = (TestReplica::start(Manner::Say(Say::FullHttp)).await, TestReplica::start(ECHO).await);
     world.serve(&[100], |_| {}).await;
@@ -291,7 +291,7 @@ async fn what_a_replica_marks_as_refused_goes_elsewhere_and_the_mark_is_not_pass
 }
 
 #[tokio::test]
-async fn a_request_that_has_no_time_to_be_tried_again_is_not() {
+async fn a_request_refused_for_lack_of_time_is_not_retried() {
     let (world, late) = World::with(Manner::Say(Say::LateHttp)).await;
     for asked in 1..=3 {
         let answer = once(world.address(), post(HOST, "/", "x")).await;
@@ -303,17 +303,18 @@ async fn a_request_that_has_no_time_to_be_tried_again_is_not() {
 }
 
 #[tokio::test]
-async fn who_is_refused_again_and_again_is_told_when_its_time_is_over() {
+async fn a_request_that_is_always_refused_fails_at_its_deadline() {
     let (world, full) = World::with(Manner::Refuse).await;
     let request = with(post(HOST, "/", ""), "weir-timeout", "120");
     let answer = once(world.address(), request).await;
     assert_eq!(answer.status, StatusCode::GATEWAY_TIMEOUT, "{answer:?}");
-    // At once, and after each rest of 50 ms; the next rest it has no time for.
+    // The replica got the request at once and after each ejection of 50 ms, until no time was left for another
+    // ejection.
     assert!((1..=3).contains(&full.requests()), "{}", full.requests());
 }
 
 #[tokio::test]
-async fn a_deadline_says_how_long_was_waited_and_where() {
+async fn a_missed_deadline_reports_the_time_and_place_of_the_wait() {
     let (world, replica) = World::with_limited(Manner::Hang).await;
     let request = |ms| with(post(HOST, "/", ""), "weir-timeout", ms);
     let begun = Instant::now();
@@ -336,13 +337,13 @@ async fn a_deadline_says_how_long_was_waited_and_where() {
     assert_eq!(bad.status, StatusCode::BAD_REQUEST);
 }
 
-fn late_or_hasty(head: &http::request::Parts, _: &Bytes) -> Response<TestBody> {
+fn late_or_refused(head: &http::request::Parts, _: &Bytes) -> Response<TestBody> {
     let mut response = Response::new(full(""));
     *response.status_mut() = match head.uri.path() {
         "/late" => StatusCode::GATEWAY_TIMEOUT,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
-    if head.uri.path() == "/hasty" {
+    if head.uri.path() == "/short" {
         let mark = HeaderValue::from_static("3");
         response.headers_mut().insert("weir-refused", mark);
     }
@@ -353,7 +354,7 @@ fn late_or_hasty(head: &http::request::Parts, _: &Bytes) -> Response<TestBody> {
 async fn a_short_deadline_that_a_client_chose_is_not_counted() {
     let (world, replica) = World::with_limited(Manner::Hang).await;
     let request = |ms| with(post(HOST, "/", ""), "weir-timeout", ms);
-    // At the replica and in the queue, over HTTP and gRPC.
+    // The deadline passes at the replica and in the queue, over HTTP and over gRPC.
     let held = tokio::spawn(once(world.address(), request("900")));
     replica.seen.until_busy(1).await;
     let queued = once(world.address(), request("1")).await;
@@ -365,7 +366,7 @@ async fn a_short_deadline_that_a_client_chose_is_not_counted() {
     let ended = grpc::ended(client.send_request(call).await.unwrap()).await;
     assert_eq!(grpc::status(&ended).0, "4");
     assert_eq!(held.await.unwrap().status, StatusCode::GATEWAY_TIMEOUT);
-    // What the service itself allows counts, however short.
+    // Missing the service's own timeout counts as a failure, even if the timeout is short.
     let service = |route: &mut weir_cluster::Route| route.timeout = Some(Duration::from_millis(90));
     world.serve_limited(&[100], Some(1), service).await;
     let late = once(world.address(), request("800")).await;
@@ -377,12 +378,12 @@ async fn a_short_deadline_that_a_client_chose_is_not_counted() {
 #[tokio::test]
 async fn a_short_deadline_that_the_replica_saw_pass_is_not_counted() {
     let gate = Arc::new(tokio::sync::Semaphore::new(1));
-    let (world, _replica) = World::with(Manner::Compute(gate, late_or_hasty)).await;
-    let hasty = with(post(HOST, "/late", ""), "weir-timeout", "999");
-    let patient = with(post(HOST, "/late", ""), "weir-timeout", "9000");
+    let (world, _replica) = World::with(Manner::Compute(gate, late_or_refused)).await;
+    let short = with(post(HOST, "/late", ""), "weir-timeout", "999");
+    let long = with(post(HOST, "/late", ""), "weir-timeout", "9000");
     let broken = with(post(HOST, "/broken", ""), "weir-timeout", "999");
-    let marked = post(HOST, "/hasty", "");
-    for request in [hasty, marked, patient, broken] {
+    let marked = post(HOST, "/short", "");
+    for request in [short, marked, long, broken] {
         let answer = once(world.address(), request).await;
         assert!(answer.status.is_server_error(), "{answer:?}");
         assert!(!answer.headers.contains_key("weir-refused"), "{answer:?}");
@@ -391,7 +392,7 @@ async fn a_short_deadline_that_the_replica_saw_pass_is_not_counted() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_frees_its_place_at_once() {
+async fn a_disconnected_client_frees_its_credit_and_its_queue_place() {
     let (world, replica) = World::with_limited(Manner::Hang).await;
     let first = tokio::spawn(once(world.address(), post(HOST, "/", "first")));
     replica.seen.until_busy(1).await;
@@ -429,7 +430,7 @@ async fn a_full_queue_refuses_at_once() {
 }
 
 #[tokio::test]
-async fn a_drained_gateway_answers_what_it_has() {
+async fn a_drained_gateway_answers_accepted_requests() {
     let (mut world, replica) = World::with(Manner::Echo(Duration::from_millis(300))).await;
     let idle = connect::<Full<Bytes>>(world.address()).await;
     let asked = tokio::spawn(once(world.address(), post(HOST, "/", "body")));
@@ -443,7 +444,7 @@ async fn a_drained_gateway_answers_what_it_has() {
 }
 
 #[tokio::test]
-async fn a_large_body_streams_and_a_small_one_is_kept() {
+async fn a_large_body_is_streamed_and_a_small_one_is_buffered() {
     let mut world = World::new(0).await;
     let mut options = weir_gateway::Options::new("small", weir_gateway::Scope::Local);
     options.request_buffer = 100_000;
@@ -466,7 +467,7 @@ async fn a_large_body_streams_and_a_small_one_is_kept() {
         let frame = http_body::Frame::data(Bytes::from(vec![1_u8; 10_000]));
         sender.send(Ok(frame)).await.unwrap();
     }
-    // It has not ended, but the replica has it.
+    // The body has not ended, but the replica already has the request.
     replica.seen.until_busy(1).await;
     drop(sender);
     let body = asked.await.unwrap().unwrap().into_body().collect().await.unwrap().to_bytes();

@@ -1,4 +1,4 @@
-//! Requests in odd forms, and clients that break off what they send.
+//! Tests of unusual forms of requests, and of clients that break off their requests.
 
 use std::io;
 use std::time::Duration;
@@ -42,7 +42,7 @@ async fn raw(world: &World, text: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_client_that_breaks_off_a_long_body_is_no_failure_of_the_replica() {
+async fn a_body_that_its_client_breaks_off_is_no_failure_of_the_replica() {
     let (world, replica) = world(|options| options.request_buffer = 10).await;
     for round in 1..=3 {
         let mut client = TcpStream::connect(world.address()).await.unwrap();
@@ -58,7 +58,7 @@ async fn a_client_that_breaks_off_a_long_body_is_no_failure_of_the_replica() {
     world.activity(1, |activity| (activity.succeeded, activity.failed, activity.in_flight) == (1, 0, 0)).await;
 }
 
-/// Is ready, answers 413 to whatever else begins, and reads no further.
+/// Runs a replica that answers ready calls, answers 413 to any other request, and reads no further.
 async fn refuse_early(listener: TcpListener) {
     loop {
         let (mut stream, _) = listener.accept().await.unwrap();
@@ -72,7 +72,7 @@ async fn refuse_early(listener: TcpListener) {
         let answer = b"HTTP/1.1 413 Payload Too Large\r\ncontent-length: 5\r\n\r\nlarge";
         stream.write_all(answer).await.unwrap();
         let mut rest = Vec::new();
-        // Whatever comes until the gateway gives up.
+        // Reads until the gateway gives up.
         let _ = stream.read_to_end(&mut rest).await;
     }
 }
@@ -103,7 +103,7 @@ async fn an_answer_before_the_end_of_a_long_body_arrives_over_http2() {
 }
 
 #[tokio::test]
-async fn a_target_that_names_its_host_counts_for_the_replica_too() {
+async fn the_host_in_the_request_target_reaches_the_replica() {
     let (world, replica) = world(|_| {}).await;
     let rest = "HTTP/1.1\r\nhost: other.example\r\nconnection: close\r\n\r\n";
     let answer = raw(&world, &format!("GET http://{HOST}/x {rest}")).await;
@@ -123,7 +123,7 @@ async fn a_target_without_a_path_has_the_root_for_the_replica() {
     assert_eq!(replica.seen.heads.lock()[0].uri, "/?x=1");
 }
 
-/// Proxies end a stream so whose own client has left.
+/// Some proxies end a stream like this if their own client has disconnected.
 #[tokio::test]
 async fn a_body_whose_stream_ends_without_an_error_code_is_not_whole() {
     for buffer in [10, 1000] {
@@ -135,7 +135,7 @@ async fn a_body_whose_stream_ends_without_an_error_code_is_not_whole() {
         let mut sender = sender.ready().await.unwrap();
         let (answer, mut body) = sender.send_request(request(), false).unwrap();
         body.send_data(Bytes::from_static(b"the first half of it"), false).unwrap();
-        // Its window comes back once the gateway has read it.
+        // The flow-control window is restored once the gateway has read the data.
         body.reserve_capacity(65_535);
         while body.capacity() < 65_535 {
             let grown = std::future::poll_fn(|context| body.poll_capacity(context));
@@ -151,7 +151,7 @@ async fn a_body_whose_stream_ends_without_an_error_code_is_not_whole() {
 }
 
 #[tokio::test]
-async fn what_servers_could_understand_differently_is_refused() {
+async fn requests_that_servers_could_parse_differently_are_refused() {
     let (world, replica) = world(|_| {}).await;
     let end = "connection: close\r\n\r\n";
     let cases = [
@@ -159,7 +159,7 @@ async fn what_servers_could_understand_differently_is_refused() {
         (format!("GET / HTTP/1.1\r\n{end}"), "400"),
         (format!("CONNECT {HOST}:80 HTTP/1.1\r\nhost: {HOST}\r\n{end}"), "405"),
         (
-            // The connection ends, though its client has not asked for that.
+            // The connection ends although the client did not ask for that.
             format!("POST / HTTP/1.1\r\nhost: {HOST}\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n"),
             "400",
         ),
@@ -172,13 +172,13 @@ async fn what_servers_could_understand_differently_is_refused() {
 }
 
 #[tokio::test]
-async fn a_body_that_comes_slowly_ends_with_the_deadline() {
+async fn a_slow_body_is_refused_at_the_deadline() {
     let (world, replica) = world(|options| options.connections.stall = 20 * TEST_TIMEOUT).await;
     let head = format!("POST / HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: 1000\r\n");
     let answer = raw(&world, &format!("{head}weir-timeout: 300\r\n\r\nonly this")).await;
     assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
-    let told = "s for the request's body, of which 9 bytes arrived";
-    assert!(answer.contains("deadline exceeded: waited 0.") && answer.contains(told), "{answer}");
+    let expected = "s for the request's body, of which 9 bytes arrived";
+    assert!(answer.contains("deadline exceeded: waited 0.") && answer.contains(expected), "{answer}");
     let (_message, receiver) = mpsc::channel::<Result<Frame<Bytes>, io::Error>>(1);
     let body = StreamBody::new(ReceiverStream::new(receiver));
     let mut request = grpc::call(HOST, &format!("{}/ModelInfer", grpc::SERVICE), body);
@@ -191,12 +191,12 @@ async fn a_body_that_comes_slowly_ends_with_the_deadline() {
     assert_eq!(code, "4", "{message}");
     assert!(message.contains("of which 0 bytes arrived"), "{message}");
     assert!(replica.seen.heads.lock().is_empty());
-    // It is its client's doing.
+    // The slow upload is the client's fault.
     world.activity(1, |activity| activity.failed == 0).await;
 }
 
 #[tokio::test]
-async fn the_service_s_own_deadline_counts_while_a_body_comes() {
+async fn the_services_own_timeout_includes_the_upload() {
     let (world, _replica) = world(|options| options.connections.stall = 20 * TEST_TIMEOUT).await;
     let timeout = Duration::from_millis(300);
     world.serve(&[100], |route| route.timeout = Some(timeout)).await;

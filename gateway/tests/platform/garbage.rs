@@ -1,4 +1,4 @@
-//! Replicas that answer with what is no answer.
+//! Tests of replicas whose responses are invalid.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::world::{HOST, World};
 
 const ECHO: Manner = Manner::Echo(Duration::ZERO);
 
-/// Asks over one of the wires; what was told of garbage.
-async fn told_of_garbage(world: &World, wire: &str) -> String {
+/// Sends a request over one of the protocols, and returns the message of the error that an invalid response causes.
+async fn garbage_error(world: &World, wire: &str) -> String {
     if wire == "HTTP" {
         let answer = once(world.address(), post(HOST, "/", "")).await;
         assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR, "{answer:?}");
@@ -29,41 +29,42 @@ async fn told_of_garbage(world: &World, wire: &str) -> String {
     message
 }
 
-/// A replica that answers with garbage may have done the work: nobody does it four times.
-async fn garbage_is_tried_once_more_at_most(wire: &str) {
+/// A replica with an invalid response may have done the work, so the request is retried only once instead of three
+/// times.
+async fn garbage_is_retried_once_at_most(wire: &str) {
     let world = World::new(1).await;
     let mut babblers = vec![TestReplica::babbling().await];
     world.serve_limited(&[100], Some(1), |_| {}).await;
     world.put(1, "babbler-0", babblers[0].address).await;
-    // There is no other.
-    let told = told_of_garbage(&world, wire).await;
+    // There is no other replica.
+    let error = garbage_error(&world, wire).await;
     let expected = "returned no valid response: tried 1 times, last replica babbler-0: ";
-    assert!(told.contains(expected), "{told}");
+    assert!(error.contains(expected), "{error}");
     world.take(1, "babbler-0").await;
     for name in ["babbler-1", "babbler-2", "babbler-3"] {
         let babbler = TestReplica::babbling().await;
         world.put(1, name, babbler.address).await;
         babblers.push(babbler);
     }
-    let told = told_of_garbage(&world, wire).await;
-    assert!(told.contains("tried 2 times, last replica babbler-"), "{told}");
+    let error = garbage_error(&world, wire).await;
+    assert!(error.contains("tried 2 times, last replica babbler-"), "{error}");
     let mut asked: Vec<_> = babblers.iter().map(TestReplica::requests).collect();
     asked.sort_unstable();
     assert_eq!(asked, [0, 1, 1, 1]);
 }
 
 #[tokio::test]
-async fn garbage_over_http_is_tried_once_more_and_on_another_replica() {
-    garbage_is_tried_once_more_at_most("HTTP").await;
+async fn garbage_over_http_is_retried_once_on_another_replica() {
+    garbage_is_retried_once_at_most("HTTP").await;
 }
 
 #[tokio::test]
-async fn garbage_over_grpc_is_tried_once_more_and_on_another_replica() {
-    garbage_is_tried_once_more_at_most("gRPC").await;
+async fn garbage_over_grpc_is_retried_once_on_another_replica() {
+    garbage_is_retried_once_at_most("gRPC").await;
 }
 
 #[tokio::test]
-async fn who_meets_garbage_is_answered_by_another() {
+async fn a_request_that_gets_garbage_is_answered_by_another_replica() {
     let world = World::new(1).await;
     let (babbler, good) = (TestReplica::babbling().await, TestReplica::start(ECHO).await);
     world.serve_limited(&[100], Some(1), |_| {}).await;
@@ -76,11 +77,11 @@ async fn who_meets_garbage_is_answered_by_another() {
     assert!(babbler.requests() > 0);
 }
 
-/// Longer than a replica rests that answered with garbage.
+/// Takes longer than the ejection after an invalid response.
 const BUSY: Manner = Manner::Echo(Duration::from_millis(2500));
 
 #[tokio::test]
-async fn who_meets_garbage_waits_for_another_that_is_busy() {
+async fn a_request_that_gets_garbage_waits_for_another_busy_replica() {
     let world = World::new(1).await;
     let (babbler, busy) = (TestReplica::babbling().await, TestReplica::start(BUSY).await);
     world.serve_limited(&[100], Some(1), |_| {}).await;
@@ -100,12 +101,12 @@ fn with_headers(count: usize) -> Bytes {
 }
 
 #[tokio::test]
-async fn an_answer_may_have_many_headers_and_too_many_are_told() {
+async fn a_response_may_have_256_headers_and_more_are_an_error() {
     let world = World::new(1).await;
     let many = TestReplica::saying(with_headers(200)).await;
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", many.address).await;
-    // HTTP/1.1 clients have a bound of their own.
+    // HTTP/1.1 clients have their own limit on the number of headers.
     let mut client = connect_h2(world.address()).await;
     let request = Request::post(format!("http://{HOST}/")).body(Full::new(Bytes::new()));
     let answer = client.send_request(request.unwrap()).await.unwrap();
@@ -115,6 +116,6 @@ async fn an_answer_may_have_many_headers_and_too_many_are_told() {
     world.take(1, "a").await;
     let too_many = TestReplica::saying(with_headers(300)).await;
     world.put(1, "b", too_many.address).await;
-    let told = told_of_garbage(&world, "HTTP").await;
-    assert!(told.contains("b: its head has more than 256 lines"), "{told}");
+    let error = garbage_error(&world, "HTTP").await;
+    assert!(error.contains("b: its head has more than 256 lines"), "{error}");
 }

@@ -1,4 +1,5 @@
-//! Calls that clients give up, whose answers are on their way: calls of others share the replica's connection.
+//! Tests of calls that clients give up while the answers are on their way. Calls of other clients share the replica's
+//! connection.
 
 use std::io;
 use std::sync::Arc;
@@ -19,15 +20,15 @@ const HEADERS: u8 = 1;
 const RESET: u8 = 3;
 const SETTINGS: u8 = 4;
 const ACKNOWLEDGED: u8 = 1;
-/// `:status: 200` and `grpc-status: 0`, in HPACK.
+/// Headers `:status: 200` and `grpc-status: 0` in HPACK.
 const ANSWER: &[u8] = b"\x88\0\x0bgrpc-status\x010";
 
-/// A replica that answers a call once that was given up, as if the two crossed.
+/// A replica that answers a call only after the call was reset, as if answer and reset had crossed.
 #[derive(Default)]
 struct LateReplica {
     connections: AtomicUsize,
     calls: AtomicUsize,
-    /// From then on it answers at once.
+    /// Set to make the replica answer at once from then on.
     is_prompt: AtomicBool,
 }
 
@@ -42,7 +43,7 @@ impl LateReplica {
         let mut begin = [0; PREFACE.len()];
         stream.read_exact(&mut begin).await?;
         if begin != PREFACE {
-            // A probe.
+            // The connection is from a readiness probe.
             let ready = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
             return stream.write_all(ready).await;
         }
@@ -58,7 +59,7 @@ impl LateReplica {
         }
     }
 
-    /// The frames that it sends for one.
+    /// Returns the frames that the replica sends in reply to a frame.
     fn reply(&self, kind: u8, flags: u8, id: [u8; 4]) -> Vec<u8> {
         match kind {
             SETTINGS if flags == 0 => frame(SETTINGS, ACKNOWLEDGED, [0; 4], b""),
@@ -82,12 +83,12 @@ fn answer(stream: [u8; 4]) -> Vec<u8> {
     frame(HEADERS, END_OF_STREAM_AND_HEADERS, stream, ANSWER)
 }
 
-/// More calls than the library takes answers of that it has forgotten.
+/// Together more calls than h2 accepts late answers for before it ends the connection.
 const ROUNDS: usize = 3;
 const CALLS: usize = 450;
 
 #[tokio::test]
-async fn calls_that_are_given_up_end_no_others() {
+async fn calls_that_are_given_up_do_not_end_other_calls() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let replica = Arc::new(LateReplica::default());
@@ -116,7 +117,7 @@ async fn calls_that_are_given_up_end_no_others() {
     assert_eq!(replica.connections.load(Ordering::SeqCst), 1);
 }
 
-/// Were it the revision's, strangers could have it rolled back.
+/// If this counted as a failure of the revision, clients could force a rollback.
 #[tokio::test]
 async fn a_head_that_is_too_long_for_a_replica_is_its_clients_fault() {
     let gate = Arc::new(tokio::sync::Semaphore::new(9));

@@ -1,4 +1,4 @@
-//! gRPC on the same port.
+//! Tests of gRPC on the same port as HTTP.
 
 use std::io;
 use std::time::Duration;
@@ -94,7 +94,7 @@ async fn a_call_is_routed_by_host_path_and_model() {
 }
 
 #[tokio::test]
-async fn calls_to_the_server_are_answered_for_all() {
+async fn calls_to_the_server_are_answered_for_all_services() {
     let world = World::new(1).await;
     world.serve(&[100], |_| {}).await;
     let at = |rpc: &str| format!("{SERVICE}/{rpc}");
@@ -114,15 +114,15 @@ async fn calls_to_the_server_are_answered_for_all() {
 }
 
 #[tokio::test]
-async fn a_model_that_nobody_has_is_not_ready() {
+async fn an_unknown_model_is_not_ready() {
     let world = World::new(1).await;
     world.serve(&[100], |_| {}).await;
     let asked = proto::ModelReadyRequest { name: "other".to_owned(), ..Default::default() };
     let path = format!("{SERVICE}/ModelReady");
-    let told = unary(&world, "localhost", &path, framed(&asked)).await;
-    assert_eq!(status(&told).0, "0");
-    let told = proto::ModelReadyResponse::decode(told.data.slice(5..)).unwrap();
-    assert!(!told.ready);
+    let reply = unary(&world, "localhost", &path, framed(&asked)).await;
+    assert_eq!(status(&reply).0, "0");
+    let reply = proto::ModelReadyResponse::decode(reply.data.slice(5..)).unwrap();
+    assert!(!reply.ready);
 }
 
 /// Protobuf leaves the order of fields to the encoder. Here the name comes last, in a frame of its own.
@@ -144,16 +144,16 @@ async fn a_model_is_found_behind_its_tensors() {
         let mut sender = connect_h2(world.address()).await;
         let path = format!("{SERVICE}/{rpc}");
         let request = call("localhost", &path, body);
-        let told = ended(sender.send_request(request).await.unwrap()).await;
-        assert_eq!(status(&told), ("0", String::new()), "{rpc}");
-        assert_eq!(told.data, whole, "{rpc}");
+        let reply = ended(sender.send_request(request).await.unwrap()).await;
+        assert_eq!(status(&reply), ("0", String::new()), "{rpc}");
+        assert_eq!(reply.data, whole, "{rpc}");
     }
     assert_eq!(replica.requests(), 2);
 }
 
-/// It is passed on as it comes, and its beginning is read all the same.
+/// The message is streamed, and the gateway reads its beginning nevertheless.
 #[tokio::test]
-async fn a_model_is_found_in_a_message_that_says_it_is_too_long_to_be_kept() {
+async fn a_model_is_found_in_a_message_too_long_for_the_buffer() {
     let mut world = World::new(0).await;
     let mut options = Options::new("small", Scope::Local);
     options.request_buffer = 1000;
@@ -171,15 +171,15 @@ async fn a_model_is_found_in_a_message_that_says_it_is_too_long_to_be_kept() {
     let length = http::HeaderValue::from(message.len());
     request.headers_mut().insert("content-length", length);
     let mut sender = connect_h2(world.address()).await;
-    let told = ended(sender.send_request(request).await.unwrap()).await;
-    assert_eq!(status(&told), ("0", String::new()));
-    assert_eq!(told.data, message);
+    let reply = ended(sender.send_request(request).await.unwrap()).await;
+    assert_eq!(status(&reply), ("0", String::new()));
+    assert_eq!(reply.data, message);
     assert_eq!(replica.requests(), 1);
 }
 
-/// What gRPC asks for: the status, and the encodings that would do.
+/// gRPC requires the status and the list of supported encodings.
 #[tokio::test]
-async fn a_name_that_cannot_be_read_is_told_why() {
+async fn an_unreadable_model_name_is_refused_with_the_reason() {
     let world = World::new(1).await;
     world.serve(&[100], |_| {}).await;
     let path = format!("{SERVICE}/ModelInfer");
@@ -194,12 +194,12 @@ async fn a_name_that_cannot_be_read_is_told_why() {
     assert!(message.contains("\"snappy\""), "{message}");
     assert_eq!(refused.head["grpc-accept-encoding"], "identity,deflate,gzip");
     let garbage = Bytes::from_static(b"\0\0\0\0\x01\x07");
-    let told = unary(&world, "localhost", &path, garbage).await;
-    assert_eq!(status(&told).0, "3");
+    let reply = unary(&world, "localhost", &path, garbage).await;
+    assert_eq!(status(&reply).0, "3");
 }
 
 #[tokio::test]
-async fn a_call_over_http1_is_told_that_it_needs_http2() {
+async fn a_call_over_http1_is_refused_because_it_needs_http2() {
     let (world, replica) = World::with(Manner::Mirror).await;
     for host in [HOST, "localhost"] {
         let request = post(host, &format!("{SERVICE}/ModelInfer"), infer("digits"));
@@ -246,7 +246,7 @@ async fn both_directions_stream_at_once() {
 }
 
 #[tokio::test]
-async fn failures_are_said_in_grpc() {
+async fn failures_have_a_grpc_status() {
     let world = World::new(1).await;
     let replica = TestReplica::start(Manner::Hang).await;
     world.serve_limited(&[100], Some(1), |_| {}).await;
@@ -273,7 +273,7 @@ async fn failures_are_said_in_grpc() {
 }
 
 #[tokio::test]
-async fn only_a_marked_refusal_is_tried_elsewhere() {
+async fn only_a_marked_refusal_is_retried() {
     let world = World::new(1).await;
     let path = format!("{SERVICE}/ModelInfer");
     let large = TestReplica::start(Manner::Say(Say::TooLargeGrpc)).await;
@@ -323,7 +323,7 @@ async fn no_call_is_lost_when_a_replica_dies() {
 }
 
 #[tokio::test]
-async fn a_stream_that_its_client_leaves_open_until_its_deadline_is_no_failure() {
+async fn an_answered_stream_that_reaches_its_deadline_is_no_failure() {
     let gate = std::sync::Arc::new(tokio::sync::Semaphore::new(1));
     let (world, _replica) = World::with(Manner::Answer(gate)).await;
     let (messages, receiver) = mpsc::channel::<io::Result<_>>(1);

@@ -1,4 +1,5 @@
-//! What some clients of a replica leave unread holds up no others: a gateway's gRPC calls share connections.
+//! Tests that data which some clients leave unread does not delay other clients, although a gateway's gRPC calls share
+//! connections.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,10 +21,12 @@ use crate::grpc;
 use crate::replica::{Manner, TestReplica};
 use crate::world::{HOST, World, until};
 
-/// More clients than answers of a stream's window fit the usual window of a connection.
+/// Number of clients that do not read. This many answers, each as large as a stream's window, exceed the usual
+/// window of a connection.
 const HOSTILE: usize = 12;
 
-/// Longest time for an answer beside them. Before calls were apart it was half a minute: until the others stalled.
+/// Longest time for an answer to a well-behaved client. It was half a minute, until the other clients stalled, when all
+/// calls shared one window.
 const SOON: Duration = Duration::from_secs(5);
 
 fn message(size: usize) -> Bytes {
@@ -34,12 +37,12 @@ fn message(size: usize) -> Bytes {
     message.freeze()
 }
 
-/// A message of 2 MiB: more than a stream's window.
+/// Returns a message of 2 MiB, more than a stream's window.
 fn large() -> Bytes {
     message(2 << 20)
 }
 
-/// One gateway, and a replica that takes so many requests at once.
+/// Starts one gateway, and a replica with this limit of concurrent requests.
 async fn world(manner: Manner, concurrency: u32) -> (World, TestReplica) {
     let world = World::new(1).await;
     let replica = TestReplica::start(manner).await;
@@ -48,7 +51,7 @@ async fn world(manner: Manner, concurrency: u32) -> (World, TestReplica) {
     (world, replica)
 }
 
-/// A client that grants its answers no byte.
+/// Connects a client whose flow-control window for responses is zero.
 async fn closed_window<B>(world: &World) -> http2::SendRequest<B>
 where
     B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
@@ -78,7 +81,7 @@ async fn good_call(world: &World) -> Duration {
     begin.elapsed()
 }
 
-/// Sends a request, and reads nothing of its answer but the head.
+/// Sends a request and reads only the head of its response.
 pub(crate) async fn leave_unread<B>(world: &World, request: Request<B>) -> Incoming
 where
     B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
@@ -90,7 +93,7 @@ where
 }
 
 #[tokio::test]
-async fn answers_that_are_not_read_hold_up_no_others() {
+async fn unread_answers_do_not_delay_other_calls() {
     let (world, _replica) = world(Manner::Work(Duration::ZERO), 100).await;
     let path = format!("{}/ModelInfer", grpc::SERVICE);
     let mut unread = Vec::new();
@@ -103,12 +106,12 @@ async fn answers_that_are_not_read_hold_up_no_others() {
 }
 
 #[tokio::test]
-async fn uploads_that_are_not_read_hold_up_no_others() {
+async fn unread_streams_do_not_delay_other_calls() {
     let (world, _replica) = world(Manner::Mirror, 100).await;
     let path = format!("{}/ModelStreamInfer", grpc::SERVICE);
     let mut unread = Vec::new();
     for _ in 0..HOSTILE {
-        // The replica passes it back, and reads no more than is taken from it.
+        // The replica sends each message back, and reads more only once the client has read it.
         let (sender, receiver) = tokio::sync::mpsc::channel(1);
         let frames = tokio_stream::wrappers::ReceiverStream::new(receiver);
         let request = grpc::call(HOST, &path, StreamBody::new(frames));
@@ -118,7 +121,7 @@ async fn uploads_that_are_not_read_hold_up_no_others() {
         });
         unread.push(leave_unread(&world, request).await);
     }
-    // So long that all of them have sent what there is room for.
+    // Long enough that every client has filled all buffers on the way.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let took = good_call(&world).await;
     assert!(took < SOON, "{took:?}");
@@ -127,7 +130,8 @@ async fn uploads_that_are_not_read_hold_up_no_others() {
     }
 }
 
-/// A short answer is read by the gateway, whatever its client does: the replica's only credit is free again.
+/// Checks that the gateway reads short answers itself, so that the replica's only credit is free again even if clients
+/// do not read.
 async fn short_answers_hold_no_credit((world, replica): (World, TestReplica), path: &str, kind: &'static str) {
     let mut unread = Vec::new();
     for _ in 0..HOSTILE {
@@ -151,7 +155,7 @@ async fn short_answers_over_grpc_hold_no_credit() {
     short_answers_hold_no_credit(world, &path, "application/grpc").await;
 }
 
-/// Where the gateway makes batches, and these calls go alone.
+/// The service has batching, but these calls cannot share a batch.
 #[tokio::test]
 async fn short_answers_of_a_service_with_batches_hold_no_credit() {
     let world = World::new(1).await;
@@ -168,13 +172,13 @@ async fn short_answers_of_a_service_with_batches_hold_no_credit() {
 async fn short_answers_over_http_hold_no_credit() {
     let path = "/v2/models/digits/infer";
     for manner in [Manner::Echo(Duration::ZERO), Manner::Work(Duration::ZERO)] {
-        // Of a known length, and in chunks.
+        // The first replica's answer has a known length, and the second's is chunked.
         let world = world(manner, 1).await;
         short_answers_hold_no_credit(world, path, "application/octet-stream").await;
     }
 }
 
-/// A stream that has sent nothing yet holds no credit, however long it rests.
+/// A stream without a message holds no credit, for however long it stays open.
 #[tokio::test]
 async fn streams_without_a_message_hold_no_credit() {
     let (world, replica) = world(Manner::Mirror, 1).await;
@@ -191,7 +195,7 @@ async fn streams_without_a_message_hold_no_credit() {
     let took = good_call(&world).await;
     assert!(took < SOON, "{took:?}");
     assert_eq!(replica.requests(), 1);
-    // Its first message brings it to the replica.
+    // The first message brings the stream to the replica.
     let (sender, asked) = resting.pop().unwrap();
     sender.send(Ok(http_body::Frame::data(message(9)))).await.unwrap();
     let mut answer = asked.await.unwrap().unwrap().into_body();
@@ -206,10 +210,10 @@ async fn short_post(world: &World) {
     assert_eq!(answer.await.unwrap().status, StatusCode::OK);
 }
 
-/// Bytes of a body of which a half is kept.
+/// Size of a body in bytes, of which the gateway can buffer half.
 const LONG: usize = 2000;
 
-/// A gateway that keeps a half of such a body, and a replica that takes one request at once.
+/// Starts a gateway that can buffer half of such a body, and a replica that takes one request at a time.
 async fn world_of_long_bodies(manner: Manner) -> (World, TestReplica) {
     let mut world = World::new(0).await;
     let mut options = Options::new("gateway-0", Scope::Local);
@@ -221,7 +225,7 @@ async fn world_of_long_bodies(manner: Manner) -> (World, TestReplica) {
     (world, replica)
 }
 
-/// A client that has sent a half of its body.
+/// Connects a client and sends half of its body.
 async fn half_sent(world: &World) -> TcpStream {
     let head = format!("POST /v2/models/digits/infer HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: {LONG}\r\n\r\n");
     let mut stream = TcpStream::connect(world.address()).await.unwrap();
@@ -230,9 +234,10 @@ async fn half_sent(world: &World) -> TcpStream {
     stream
 }
 
-/// An upload that is too long to be kept lends its replica's only credit while it stands still, and is served once it is whole.
+/// An upload that is too long for the buffer lends the replica's only credit while it stalls, and is answered once it
+/// is complete.
 #[tokio::test]
-async fn uploads_that_stand_still_lend_their_credit() {
+async fn stalled_uploads_lend_their_credit() {
     let (world, replica) = world_of_long_bodies(Manner::Echo(Duration::ZERO)).await;
     let mut slow = Vec::new();
     for _ in 0..HOSTILE {
@@ -247,19 +252,19 @@ async fn uploads_that_stand_still_lend_their_credit() {
         tokio::time::timeout(SOON, read).await.unwrap().unwrap();
         assert_eq!(&answer, b"HTTP/1.1 200 OK");
     }
-    // An end gives back no credit that was lent.
+    // The end of an upload does not give back a credit that is lent.
     short_post(&world).await;
 }
 
-/// Once whole, it is the replica's work.
+/// A complete upload is the replica's work, so it holds its credit.
 #[tokio::test]
-async fn uploads_that_have_ended_hold_their_credit() {
+async fn complete_uploads_hold_their_credit() {
     let gate = Arc::new(Semaphore::new(1));
     let compute = Manner::Compute(Arc::clone(&gate), |_, _| http::Response::default());
     let (world, replica) = world_of_long_bodies(compute).await;
     let mut slow = [half_sent(&world).await, half_sent(&world).await];
     replica.seen.until_busy(2).await;
-    // A third is served because both have lent the credit.
+    // A third request is served because both uploads have lent the credit.
     short_post(&world).await;
     gate.forget_permits(1);
     for stream in &mut slow {
@@ -273,7 +278,7 @@ async fn uploads_that_have_ended_hold_their_credit() {
     short_post(&world).await;
 }
 
-/// A stream that has sent a message and got its answer.
+/// A stream that has sent a message and received the answer.
 struct AnsweredStream {
     messages: tokio::sync::mpsc::Sender<Result<http_body::Frame<Bytes>, std::io::Error>>,
     answers: Incoming,
@@ -305,9 +310,9 @@ impl AnsweredStream {
     }
 }
 
-/// The only credit of a replica passes from one stream to the next, each of which has its answers and stays open.
+/// The only credit of a replica passes from one stream to the next; each stream has its answers and stays open.
 #[tokio::test]
-async fn streams_that_rest_lend_their_credit() {
+async fn resting_streams_lend_their_credit() {
     let gate = Arc::new(Semaphore::new(1));
     let (world, replica) = world(Manner::Answer(gate), 1).await;
     let mut streams = Vec::new();
@@ -318,20 +323,20 @@ async fn streams_that_rest_lend_their_credit() {
     let took = good_call(&world).await;
     assert!(took < SOON, "{took:?}");
     assert_eq!(replica.requests(), HOSTILE + 1);
-    // Each goes on at its replica, however many there are.
+    // Each stream continues at the replica, although there are more streams than credits.
     for _ in 0..3 {
         for stream in &mut streams {
             tokio::time::timeout(SOON, stream.ask()).await.unwrap();
         }
     }
     assert_eq!(replica.requests(), HOSTILE + 1);
-    // An end gives back no credit that was lent.
+    // The end of a stream does not give back a credit that is lent.
     drop(streams);
     let took = good_call(&world).await;
     assert!(took < SOON, "{took:?}");
 }
 
-/// A message that is not answered holds the credit, also after a rest.
+/// An unanswered message holds the credit, also after a rest of the stream.
 #[tokio::test]
 async fn a_message_that_waits_for_its_answer_holds_the_credit() {
     let gate = Arc::new(Semaphore::new(1));

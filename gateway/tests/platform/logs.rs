@@ -1,4 +1,4 @@
-//! Lines in a gateway's log about revisions that fail.
+//! Tests of the lines in a gateway's log about revisions that fail.
 
 use std::fmt::{Debug, Write};
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::client::{once, post};
 use crate::replica::{Manner, TestReplica};
 use crate::world::{HOST, World};
 
-/// The warnings of this thread, each as its fields.
+/// Collects the warnings of this thread, each as the text of its fields.
 #[derive(Clone, Debug, Default)]
 struct Warnings(Arc<Mutex<Vec<String>>>);
 
-/// The fields of one event.
+/// Text of the fields of one event.
 #[derive(Default)]
 struct Fields(String);
 
@@ -31,7 +31,7 @@ impl Warnings {
         (warnings, guard)
     }
 
-    /// Those that have this among their fields.
+    /// Returns the warnings with this text among their fields.
     fn with(&self, field: &str) -> Vec<String> {
         let all = self.0.lock();
         let found = all.iter().filter(|line| line.contains(field));
@@ -71,7 +71,7 @@ impl Visit for Fields {
 
 // The gateway runs on the test's own thread, whose warnings are recorded.
 #[tokio::test]
-async fn a_replica_that_refuses_each_connection_has_one_line_and_so_have_its_requests() {
+async fn refused_connections_log_one_line_for_the_attempts_and_one_for_the_requests() {
     let world = World::new(1).await;
     let short = Duration::from_millis(100);
     world.serve(&[100], |route| route.activation_timeout = short).await;
@@ -92,7 +92,7 @@ async fn a_replica_that_refuses_each_connection_has_one_line_and_so_have_its_req
 }
 
 #[tokio::test]
-async fn a_replica_that_answers_each_request_with_an_error_has_one_line() {
+async fn a_replica_that_answers_every_request_with_an_error_logs_one_line() {
     let (world, _replica) = World::with(Manner::Fail).await;
     let (warnings, _guard) = Warnings::record();
     for _ in 0..3 {
@@ -105,7 +105,7 @@ async fn a_replica_that_answers_each_request_with_an_error_has_one_line() {
 }
 
 #[tokio::test]
-async fn what_succeeds_is_not_logged() {
+async fn successful_requests_are_not_logged() {
     let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
     let world = World::new(1).await;
     world.serve(&[100], |_| {}).await;

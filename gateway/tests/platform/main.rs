@@ -1,10 +1,10 @@
-//! A gateway between real sockets: replicas in this process that answer, hang, break off or die.
+//! Tests of a gateway over real sockets, with replicas in this process that answer, hang, break off or die.
 
 #![expect(
     clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::expect_used,
-    reason = "what fails here fails the test, and tests measure how long things took"
+    reason = "a panic fails the test, and tests measure durations"
 )]
 
 mod answers;

@@ -1,4 +1,5 @@
-//! Every operation × every way to address a service × every wire: who answers, and who is refused.
+//! Tests of every operation, by every way to address a service, over every protocol: which component answers, and which
+//! calls are refused.
 
 use std::time::Duration;
 
@@ -13,27 +14,27 @@ use crate::grpc;
 use crate::replica::{Manner, TestReplica};
 use crate::world::{HOST, World};
 
-/// What comes of a request.
+/// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// The service's replica answered.
     Replica,
     /// The gateway answered for itself.
     Gateway,
-    /// The gateway answered for the service, or its replica did: health.
+    /// A health call, which the gateway answered for the service, or the service's replica answered.
     Service,
-    /// Refused: it controls a server.
+    /// Refused because the call controls a server.
     Closed,
-    /// Refused: it is for one server, and names no service.
+    /// Refused because the call needs a single server but names no service.
     OneService,
-    /// Nothing is known under this address.
+    /// Refused because no service has this address.
     Unknown,
 }
 
 use End::{Closed, Gateway, OneService, Replica, Service, Unknown};
 
-/// A call over HTTP: its method and path, what comes of it by the host or the path of the service, and by the model's
-/// name alone.
+/// An HTTP call: its method, its path, its result by the service's host or path, and its result by the model's name
+/// alone.
 type HttpCall = (Method, &'static str, End, End);
 
 const HTTP_CALLS: &[HttpCall] = &[
@@ -72,20 +73,21 @@ const HTTP_CALLS: &[HttpCall] = &[
     (Method::POST, "//v2/repository/index", Closed, OneService),
     (Method::POST, "/v2/models/../repository/index", Closed, OneService),
     (Method::POST, "/V2/REPOSITORY/index", Closed, OneService),
-    // A container may have paths of its own.
+    // A container may have its own paths.
     (Method::POST, "/openai/v1/completions", Replica, OneService),
     (Method::POST, "/v2/models/other/infer", Replica, Unknown),
 ];
 
-/// A call over gRPC: its path, its message, and as above.
+/// A gRPC call: its path, its message, its result by the service's host or path, and its result by the model's name
+/// alone.
 type GrpcCall = (&'static str, &'static [u8], End, End);
 
-/// `digits` in the first field, in the second, and nowhere.
+/// Messages with `digits` in the first field, in the second field, and in no field.
 const FIRST: &[u8] = b"\x0a\x06digits";
 const SECOND: &[u8] = b"\x12\x06digits";
 const NONE: &[u8] = b"";
 
-/// The services that `ListServices` of reflection asks for.
+/// Request for the list of services, for gRPC reflection.
 const LIST: &[u8] = b"\x3a\x01*";
 
 const GRPC_CALLS: &[GrpcCall] = &[
@@ -96,7 +98,7 @@ const GRPC_CALLS: &[GrpcCall] = &[
     ("/inference.GRPCInferenceService/ModelStatistics", FIRST, Replica, Replica),
     ("/inference.GRPCInferenceService/ModelStatistics", NONE, Closed, OneService),
     ("/inference.GRPCInferenceService/ModelStatistics", b"\x12\x011", Closed, OneService),
-    // Of a field that comes twice, servers take the last.
+    // A server uses the last value of a repeated field.
     ("/inference.GRPCInferenceService/ModelStatistics", b"\x0a\x06digits\x0a\x00", Closed, Closed),
     ("/inference.GRPCInferenceService/ModelReady", FIRST, Service, Service),
     ("/inference.GRPCInferenceService/ServerLive", NONE, Service, Gateway),
@@ -117,7 +119,7 @@ const GRPC_CALLS: &[GrpcCall] = &[
     ("/inference.GRPCInferenceService/Method", NONE, Replica, OneService),
 ];
 
-/// A host, and what comes before the path.
+/// A host and a path prefix.
 type Address = (&'static str, &'static str);
 
 const BY_HOST: Address = (HOST, "");
@@ -169,7 +171,7 @@ async fn rpc(world: &World, (host, prefix): Address, call: &GrpcCall) -> (String
     (grpc::status(&ended).0.to_owned(), ended.data)
 }
 
-/// What came of a request, by its status and by what the replica saw.
+/// Derives the result of a request from its status and the number of requests that the replica got.
 fn end(status: u16, seen: usize) -> End {
     match (status, seen) {
         (200 | 0, 0) => Gateway,
@@ -181,13 +183,13 @@ fn end(status: u16, seen: usize) -> End {
     }
 }
 
-/// Health is answered by whoever may.
+/// Compares results; the service's health may be answered by the gateway or by a replica.
 fn is(expected: End, found: End) -> bool {
     expected == found || (expected == Service && matches!(found, Gateway | Replica))
 }
 
 #[tokio::test]
-async fn every_call_over_http_ends_as_it_should() {
+async fn every_http_call_has_the_expected_result() {
     let (world, replica) = world(Scope::Local, Manner::Echo(Duration::ZERO)).await;
     for call in HTTP_CALLS {
         for (address, expected) in [(BY_HOST, call.2), (BY_PATH, call.2), (BY_MODEL, call.3)] {
@@ -202,7 +204,7 @@ async fn every_call_over_http_ends_as_it_should() {
 }
 
 #[tokio::test]
-async fn every_call_over_grpc_ends_as_it_should() {
+async fn every_grpc_call_has_the_expected_result() {
     let (world, replica) = world(Scope::Local, Manner::Mirror).await;
     for call in GRPC_CALLS {
         for (address, expected) in [(BY_HOST, call.2), (BY_PATH, call.2), (BY_MODEL, call.3)] {
@@ -214,9 +216,9 @@ async fn every_call_over_grpc_ends_as_it_should() {
     }
 }
 
-/// In a cluster a model's name leads nowhere, and the gateway answers for itself to load balancers only.
+/// In a cluster a model's name matches no service, and the gateway answers only load balancers for itself.
 #[tokio::test]
-async fn in_a_cluster_only_hosts_and_paths_lead_to_services() {
+async fn in_a_cluster_services_are_reached_by_host_and_path_only() {
     let (world, replica) = world(Scope::Cluster, Manner::Mirror).await;
     for call in HTTP_CALLS {
         for wire in [Wire::Http1, Wire::Http2] {
@@ -231,7 +233,7 @@ async fn in_a_cluster_only_hosts_and_paths_lead_to_services() {
         let found = end(code.parse().unwrap(), replica.requests());
         let expected = match call.0 {
             path if path.starts_with("/grpc.") => Gateway,
-            // What gRPC says of a method that is not there, whatever the host: some load balancers expect it.
+            // gRPC's status for an unknown method, on any host, because some load balancers expect it.
             "/my.Service/Method" => OneService,
             _ => Unknown,
         };
@@ -248,19 +250,19 @@ async fn in_a_cluster_only_hosts_and_paths_lead_to_services() {
 }
 
 #[tokio::test]
-async fn reflection_tells_of_the_inference_service() {
+async fn reflection_lists_the_inference_service() {
     let (world, _replica) = world(Scope::Cluster, Manner::Mirror).await;
     for call in GRPC_CALLS.iter().filter(|call| call.0.starts_with("/grpc.reflection")) {
-        let (code, told) = rpc(&world, ("10.1.2.3", ""), call).await;
-        let told = String::from_utf8_lossy(&told).into_owned();
+        let (code, reply) = rpc(&world, ("10.1.2.3", ""), call).await;
+        let reply = String::from_utf8_lossy(&reply).into_owned();
         assert_eq!(code, "0");
         for service in ["inference.GRPCInferenceService", "grpc.health.v1.Health"] {
-            assert!(told.contains(service), "{told}");
+            assert!(reply.contains(service), "{reply}");
         }
     }
 }
 
-/// A name that lies behind what a gateway looks at, or that it cannot read, is none.
+/// A name does not count if it lies behind the bytes that the gateway reads, or if the gateway cannot decompress it.
 #[tokio::test]
 async fn statistics_need_a_name_that_can_be_read() {
     let (world, replica) = world(Scope::Cluster, Manner::Mirror).await;

@@ -1,4 +1,4 @@
-//! Copies for a revision that mirrors a service.
+//! Tests of copies of requests for a revision that mirrors a service.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,10 +16,10 @@ use crate::world::{HOST, TEST_TIMEOUT, World, revision, until};
 
 const ECHO: Manner = Manner::Echo(Duration::ZERO);
 
-/// As many copies of one revision as may be under way.
+/// Most copies of one revision in flight.
 const MOST: u64 = 64;
 
-/// Copies by their outcome, as the metrics count them.
+/// Number of copies by outcome, as the metrics report it.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct MirrorCounts {
     answered: u64,
@@ -34,7 +34,7 @@ impl MirrorCounts {
     }
 }
 
-/// What the first gateway says of the second revision's copies.
+/// Returns the counts of the second revision's copies at the first gateway.
 fn copies(world: &World) -> MirrorCounts {
     let mut registry = weir_ops::registry::Registry::default();
     world.gateways[0].gateway.register(&mut registry);
@@ -62,14 +62,14 @@ async fn until_copies(world: &World, what: &str, is_so: impl Fn(&MirrorCounts) -
     copies(world)
 }
 
-/// A service whose first revision has all requests, and whose second gets copies.
+/// Creates a service whose first revision gets all requests and whose second revision gets copies.
 async fn mirrored(gateways: usize, percent: u8) -> World {
     let world = World::new(gateways).await;
     serve(&world, &[100, 0], percent).await;
     world
 }
 
-/// A replica of the revision that users are answered by, and one of its mirror's.
+/// Starts a replica of the revision that answers users, and one of the mirroring revision.
 async fn user_and_mirror(world: &World, user: Manner, mirror: Manner) -> (TestReplica, TestReplica) {
     let user = TestReplica::start(user).await;
     let mirror = TestReplica::start(mirror).await;
@@ -87,7 +87,7 @@ async fn serve(world: &World, weights: &[u32], percent: u8) {
         .await;
 }
 
-/// Asks one after the other; all are answered well and in order.
+/// Sends `count` requests one after the other, and checks that each is answered correctly and in order.
 async fn ask_in_order(world: &World, replica: &TestReplica, count: usize) {
     let mut client = Client::new(world.address());
     let mut sent = Vec::new();
@@ -170,13 +170,13 @@ async fn a_fifth_of_the_calls_reaches_the_mirror_over_grpc() {
 }
 
 #[tokio::test]
-async fn a_mirror_that_hangs_holds_no_more_than_its_bound_and_no_user() {
+async fn a_hanging_mirror_holds_a_bounded_number_of_copies_and_delays_no_user() {
     let world = mirrored(1, 100).await;
     let (user, mirror) = user_and_mirror(&world, ECHO, Manner::Hang).await;
     ask_in_order(&world, &user, 300).await;
     let seen = copies(&world);
     assert_eq!((seen.answered, seen.dropped), (0, 300 - MOST), "{seen:?}");
-    // A server that says nothing of itself is sent as many at once; all are let go with it.
+    // A server that reports no capacity gets this many requests at once, so all copies are sent.
     mirror.seen.until_busy(MOST as usize).await;
     world.activity(2, |a| u64::from(a.in_flight) == MOST && a.queued == 0).await;
     assert_eq!(mirror.seen.most.load(Ordering::SeqCst) as u64, MOST);
@@ -185,7 +185,7 @@ async fn a_mirror_that_hangs_holds_no_more_than_its_bound_and_no_user() {
 
 #[tokio::test]
 async fn a_mirror_that_fails_or_breaks_off_fails_no_user() {
-    // One that breaks off rests longer and longer, so few are enough.
+    // A replica that breaks off is ejected longer each time, so few requests suffice.
     for (manner, count) in [(Manner::Fail, 200), (Manner::Reset, 12)] {
         let world = mirrored(1, 100).await;
         let (user, _mirror) = user_and_mirror(&world, ECHO, manner).await;
@@ -199,7 +199,7 @@ async fn a_mirror_that_fails_or_breaks_off_fails_no_user() {
 }
 
 #[tokio::test]
-async fn a_mirror_at_zero_is_woken_and_keeps_no_user_waiting() {
+async fn a_mirror_at_zero_is_woken_without_delaying_users() {
     let world = mirrored(1, 100).await;
     let user = TestReplica::start(ECHO).await;
     world.put(1, "a", user.address).await;
@@ -216,7 +216,7 @@ async fn a_mirror_at_zero_is_woken_and_keeps_no_user_waiting() {
 }
 
 #[tokio::test]
-async fn what_was_aimed_or_streams_is_not_copied() {
+async fn pinned_requests_and_streams_are_not_copied() {
     let world = mirrored(1, 100).await;
     let (_user, mirror) = user_and_mirror(&world, ECHO, ECHO).await;
     for (name, value) in [("weir-tag", "stable"), ("weir-revision", "digits-predictor-00001")] {
@@ -229,7 +229,7 @@ async fn what_was_aimed_or_streams_is_not_copied() {
     let request = call(HOST, &stream, Full::new(infer("digits")));
     ended(calls.send_request(request).await.unwrap()).await;
     assert_eq!(copies(&world).streamed, 1);
-    // Of a split, only what goes elsewhere is copied.
+    // With a split, only requests that go to the other revision are copied.
     serve(&world, &[50, 50], 100).await;
     for _ in 0..100 {
         once(world.address(), post(HOST, "/", "x")).await;
@@ -241,7 +241,7 @@ async fn what_was_aimed_or_streams_is_not_copied() {
 }
 
 #[tokio::test]
-async fn a_client_cannot_say_that_its_request_is_a_copy_or_was_handed_over() {
+async fn a_client_cannot_mark_its_request_as_a_copy_or_as_handed_over() {
     let world = mirrored(1, 100).await;
     let (user, mirror) = user_and_mirror(&world, ECHO, ECHO).await;
     for (count, name) in [(1, "weir-mirror"), (2, "weir-hop")] {
@@ -256,7 +256,7 @@ async fn a_client_cannot_say_that_its_request_is_a_copy_or_was_handed_over() {
 }
 
 #[tokio::test]
-async fn a_copy_finds_the_gateway_that_has_its_queue_and_is_made_once() {
+async fn a_copy_is_made_once_and_handed_over_to_the_owner_of_its_queue() {
     let world = mirrored(2, 100).await;
     let user = TestReplica::start(ECHO).await;
     world.put(1, "a", user.address).await;
@@ -291,10 +291,11 @@ async fn a_drained_gateway_drops_copies_once_its_users_are_answered() {
 }
 
 #[tokio::test]
-async fn bytes_of_copies_are_bounded_too() {
+async fn the_bytes_of_copies_are_limited() {
     let mut world = World::new(0).await;
     let mut options = weir_gateway::Options::new("small", weir_gateway::Scope::Local);
-    // Copies may hold an eighth, of which an eighth stays free: eight times 10 000 of 100 000 bytes.
+    // Copies may use an eighth of the budget, of which an eighth stays free: eight copies of 10 000 bytes fit into 100
+    // 000 bytes.
     options.all_buffers = 800_000;
     world.add(options).await;
     serve(&world, &[100, 0], 100).await;

@@ -1,4 +1,4 @@
-//! Clients that do not read their answers, and such as wait for a silent replica.
+//! Tests of clients that do not read their responses, and of clients that wait for a silent replica.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,15 +19,15 @@ use crate::client::{connect, connect_h2, post, read};
 use crate::replica::{Manner, TestReplica};
 use crate::world::{HOST, TEST_TIMEOUT, World};
 
-/// How long a client may take nothing here.
+/// Longest time for which a client may read nothing, in these tests.
 const IDLE: Duration = Duration::from_millis(300);
 
-/// More than the sockets of a connection hold.
+/// MiB of a response, more than the sockets of a connection can buffer.
 const FLOOD: usize = 64;
 
 const EVENT: Bytes = Bytes::from_static(b"data: 1\n\n");
 
-/// A replica that sends what the test sends, behind an impatient gateway.
+/// Starts a replica that sends the events of the test, behind a gateway with a short stall timeout.
 async fn world() -> (World, TestReplica, mpsc::Sender<Bytes>) {
     let mut options = Options::new("gateway", Scope::Local);
     options.connections.stall = IDLE;
@@ -41,7 +41,7 @@ async fn world() -> (World, TestReplica, mpsc::Sender<Bytes>) {
     (world, replica, events)
 }
 
-/// Sends until nobody takes it any more.
+/// Sends events until the receiver is closed.
 async fn flood(events: mpsc::Sender<Bytes>) {
     let piece = Bytes::from(vec![0; 1 << 20]);
     for _ in 0..FLOOD {
@@ -49,7 +49,7 @@ async fn flood(events: mpsc::Sender<Bytes>) {
             return;
         }
     }
-    // The answer has no end of its own.
+    // The response does not end by itself.
     events.closed().await;
 }
 
@@ -68,7 +68,7 @@ async fn an_http1_client_that_does_not_read_gives_its_credit_back() {
     tokio::time::timeout(TEST_TIMEOUT, flood(events)).await.unwrap();
     replica.seen.until_busy(0).await;
     world.activity(1, |activity| activity.in_flight == 0).await;
-    // What was under way is there; then the connection is closed.
+    // The client gets what was already sent, and then the connection is closed.
     let mut rest = Vec::new();
     let read = client.read_to_end(&mut rest);
     let _ = tokio::time::timeout(TEST_TIMEOUT, read).await.unwrap();
@@ -90,7 +90,7 @@ async fn an_http2_stream_that_is_not_read_gives_its_credit_back() {
     tokio::time::timeout(TEST_TIMEOUT, flood).await.unwrap();
     replica.seen.until_busy(0).await;
     world.activity(1, |activity| activity.in_flight == 0).await;
-    // The connection serves its other streams: the gateway itself answers this one.
+    // The other streams of the connection go on; the gateway itself answers this one.
     let health = Request::get("http://localhost/v2/health/live");
     let health = health.body(Full::default()).unwrap();
     let health = read(second.send_request(health).await.unwrap()).await.unwrap();
@@ -99,12 +99,12 @@ async fn an_http2_stream_that_is_not_read_gives_its_credit_back() {
     assert!(body.collect().await.is_err());
 }
 
-/// Two events with much silence between and after them.
-async fn hears_two(body: &mut Incoming, events: &mpsc::Sender<Bytes>) {
+/// Reads two events, with long silence after each of them.
+async fn receives_two_events(body: &mut Incoming, events: &mpsc::Sender<Bytes>) {
     for _ in 0..2 {
         let frame = body.frame().await.unwrap().unwrap();
         assert_eq!(frame.into_data().unwrap(), EVENT);
-        // Longer than any client may take nothing.
+        // Longer than a client may read nothing.
         let silence = tokio::time::timeout(IDLE * 4, body.frame()).await;
         assert!(silence.is_err(), "{silence:?}");
         events.send(EVENT).await.unwrap();
@@ -112,38 +112,38 @@ async fn hears_two(body: &mut Incoming, events: &mpsc::Sender<Bytes>) {
 }
 
 #[tokio::test]
-async fn a_silent_replica_is_not_its_http1_clients_fault() {
+async fn an_http1_client_may_wait_for_a_silent_replica() {
     let (world, replica, events) = world().await;
     let mut client = connect::<Full<Bytes>>(world.address()).await;
     let asked = tokio::spawn(client.send_request(post(HOST, "/", "")));
     replica.seen.until_busy(1).await;
     events.send(EVENT).await.unwrap();
     let mut body = asked.await.unwrap().unwrap().into_body();
-    hears_two(&mut body, &events).await;
+    receives_two_events(&mut body, &events).await;
 }
 
 #[tokio::test]
-async fn a_silent_replica_is_not_its_http2_clients_fault() {
+async fn an_http2_client_may_wait_for_a_silent_replica() {
     let (world, replica, events) = world().await;
     let mut client = connect_h2::<Full<Bytes>>(world.address()).await;
     let asked = tokio::spawn(client.send_request(get()));
     replica.seen.until_busy(1).await;
     events.send(EVENT).await.unwrap();
     let mut body = asked.await.unwrap().unwrap().into_body();
-    hears_two(&mut body, &events).await;
+    receives_two_events(&mut body, &events).await;
 }
 
-/// Longer than a connection without a request keeps its buffers.
+/// Longer than an idle connection keeps its buffers.
 const LATE: Duration = Duration::from_secs(3);
 
-/// Up to more than sockets hold, in steps of less than the HTTP library buffers: of some answer the end is
-/// there.
+/// Sizes of answers in steps of [`STEP`] bytes. They range up to more than sockets can buffer, and a step is less than
+/// hyper buffers, so that for some sizes the end of the answer is still in hyper's buffer.
 const SIZES: std::ops::Range<usize> = 1..40;
 const STEP: usize = 160 << 10;
 
 async fn ask_raw(world: &World, size: usize) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
-    // So that what is not read stays with the gateway.
+    // A small receive buffer, so that unread data stays in the gateway.
     socket.set_recv_buffer_size(STEP as u32 / 4).unwrap();
     let mut client = socket.connect(world.address()).await.unwrap();
     let head = format!("POST / HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: {size}\r\n\r\n");
@@ -152,7 +152,7 @@ async fn ask_raw(world: &World, size: usize) -> TcpStream {
     client
 }
 
-/// Reads an answer of this size.
+/// Reads a response of this size.
 async fn read_raw(client: TcpStream, size: usize) {
     let mut client = BufReader::new(client);
     let mut line = String::new();
@@ -166,14 +166,15 @@ async fn read_raw(client: TcpStream, size: usize) {
 }
 
 #[tokio::test]
-async fn who_reads_an_answer_late_has_all_of_it() {
+async fn a_late_reader_gets_the_whole_answer() {
     let (world, _replica) = World::with(Manner::Echo(Duration::ZERO)).await;
     let mut clients = Vec::new();
     for step in SIZES {
         clients.push((ask_raw(&world, step * STEP).await, step * STEP));
     }
     tokio::time::sleep(LATE).await;
-    // At once: on a busy machine the last of a row would read later than anybody may.
+    // All clients read at once, because on a busy machine the last of a sequence could exceed the time that a client
+    // may read nothing.
     let reading = clients
         .into_iter()
         .map(|(client, size)| tokio::spawn(tokio::time::timeout(TEST_TIMEOUT, read_raw(client, size))));

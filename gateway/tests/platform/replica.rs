@@ -1,4 +1,4 @@
-//! A replica in this process.
+//! A replica that runs in the test's process.
 
 use std::convert::Infallible;
 use std::io;
@@ -24,47 +24,48 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub(crate) type TestBody = BoxBody<Bytes, io::Error>;
 
-/// What a replica does with requests.
+/// Behaviour of a replica.
 #[derive(Clone, Debug)]
 pub(crate) enum Manner {
     /// Answers with the request's body, after this time.
     Echo(Duration),
-    /// The same over HTTP and gRPC alike.
+    /// Like `Echo`, but with gRPC trailers over HTTP as well, and in chunks.
     Work(Duration),
     Hang,
-    /// Sends the beginning of an answer, and breaks off.
+    /// Sends the beginning of a response, and then breaks off.
     Reset,
-    /// Passes every frame back as it comes, with a gRPC end.
+    /// Sends every frame back as it arrives, with gRPC trailers at the end.
     Mirror,
-    /// The same while the gate is open, and says at the head that each message has one answer, as a runtime of Weir's does.
+    /// Like `Mirror`, but only while the gate is open. The response head has `weir-capacity`, which means one answer
+    /// per message, as in `weir-runtime`.
     Answer(Arc<Semaphore>),
-    /// Sends what the test sends.
+    /// Sends the events of the test.
     Events(Arc<Mutex<Option<mpsc::Receiver<Bytes>>>>),
-    /// Refuses as full, as any server does.
+    /// Refuses requests with 503 and `retry-after`, like any full server.
     Refuse,
-    /// Says of itself that it refuses, with this head, or only looks like it.
+    /// Answers with a refusal that has or lacks the header `weir-refused`.
     Say(Say),
     Fail,
-    /// Answers what a function makes of the request, once the gate is open.
+    /// Answers with the result of a function once the gate is open.
     Compute(Arc<Semaphore>, Compute),
 }
 
-/// A model: from a request to its answer.
+/// A model, as a function from a request to its response.
 pub(crate) type Compute = fn(&http::request::Parts, &Bytes) -> Response<TestBody>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Say {
     /// 503, marked as a refusal.
     FullHttp,
-    /// 503 to come again, marked as one that no other try can help.
+    /// 503 with `retry-after`, marked as a refusal for which no retry helps.
     LateHttp,
-    /// Resource exhausted, marked as a refusal.
+    /// `RESOURCE_EXHAUSTED`, marked as a refusal.
     FullGrpc,
-    /// Resource exhausted, for another reason.
+    /// `RESOURCE_EXHAUSTED` for another reason, without a mark.
     TooLargeGrpc,
 }
 
-/// What a replica saw.
+/// Connections and requests that a replica got.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) connections: AtomicUsize,
@@ -77,7 +78,7 @@ pub(crate) struct Seen {
     pub(crate) changed: Notify,
 }
 
-/// A running replica; dropped, it dies with all its connections.
+/// A running replica. When it is dropped, its port and all its connections are closed.
 pub(crate) struct TestReplica {
     pub(crate) address: SocketAddr,
     pub(crate) seen: Arc<Seen>,
@@ -108,7 +109,7 @@ impl TestReplica {
         Self::sharing(manner, Arc::default()).await
     }
 
-    /// One that counts together with others.
+    /// Starts a replica that counts together with others.
     pub(crate) async fn sharing(manner: Manner, seen: Arc<Seen>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         Self::on(listener, manner, seen)
@@ -121,13 +122,13 @@ impl TestReplica {
         Self { address, seen, _alive: alive.drop_guard() }
     }
 
-    /// One that speaks no HTTP, whatever it is asked.
+    /// Starts a replica whose responses are not HTTP.
     pub(crate) async fn babbling() -> Self {
-        // As a frame of HTTP/2 it would be longer than any may be.
+        // The three bytes, read as the length of an HTTP/2 frame, exceed the largest frame.
         Self::saying(Bytes::from_static(b"\xff\xff\xff garbage\r\n\r\n")).await
     }
 
-    /// One that says this to every request, on a connection of its own.
+    /// Starts a replica that answers every request with this text and closes the connection.
     pub(crate) async fn saying(text: Bytes) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -145,7 +146,7 @@ impl TestReplica {
 }
 
 impl Seen {
-    /// Waits until so many are being worked on.
+    /// Waits until the replica works on exactly `count` requests.
     pub(crate) async fn until_busy(&self, count: usize) {
         let wait = async {
             loop {
@@ -166,7 +167,7 @@ impl Seen {
 async fn say_to_all(listener: TcpListener, text: Bytes, seen: Arc<Seen>) {
     while let Ok((mut stream, _)) = listener.accept().await {
         let mut begin = [0; 1024];
-        // Who has left already is talked to all the same.
+        // A client that has already disconnected gets the text as well.
         let read = stream.read(&mut begin).await.unwrap_or(0);
         if !begin[..read].starts_with(b"GET /v2/health/ready") {
             seen.requests.fetch_add(1, Ordering::SeqCst);
@@ -177,7 +178,7 @@ async fn say_to_all(listener: TcpListener, text: Bytes, seen: Arc<Seen>) {
 
 async fn serve(listener: TcpListener, manner: Manner, seen: Arc<Seen>, alive: CancellationToken) {
     while let Some(Ok((stream, _))) = alive.run_until_cancelled(listener.accept()).await {
-        // Or the end of an answer waits for the acknowledgement of its beginning.
+        // Without this the end of a response waits for the acknowledgement of its beginning.
         stream.set_nodelay(true).unwrap();
         let (manner, seen) = (manner.clone(), Arc::clone(&seen));
         seen.connections.fetch_add(1, Ordering::SeqCst);
@@ -243,7 +244,7 @@ async fn answer(manner: Manner, seen: Arc<Seen>, request: Request<Incoming>) -> 
 fn broken_off() -> Response<TestBody> {
     let begin = Ok(Frame::data(Bytes::from_static(b"begin")));
     let pieces = tokio_stream::iter([begin, Err(io::Error::other("no"))]);
-    // Apart, so that the beginning has left before the end comes.
+    // A pause, so that the beginning is sent before the connection ends.
     let pieces = tokio_stream::StreamExt::then(pieces, async |piece| {
         if piece.is_err() {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -253,7 +254,7 @@ fn broken_off() -> Response<TestBody> {
     Response::new(BodyExt::boxed(StreamBody::new(Box::pin(pieces))))
 }
 
-/// It is busy as long as the stream lasts.
+/// Returns a response during which the replica counts as busy.
 fn streamed(events: mpsc::Receiver<Bytes>, busy: Busy) -> Response<TestBody> {
     let events = tokio_stream::wrappers::ReceiverStream::new(events);
     let events = tokio_stream::StreamExt::map(events, move |event| {
@@ -306,7 +307,7 @@ fn said(say: Say) -> Response<TestBody> {
     response
 }
 
-/// The body and a gRPC end, which HTTP has no use for. It is busy until both are sent.
+/// Returns the body with gRPC trailers, which HTTP ignores. The replica counts as busy until both are sent.
 fn worked(body: Bytes, busy: Busy) -> Response<TestBody> {
     let mut end = http::HeaderMap::new();
     end.insert("grpc-status", http::HeaderValue::from_static("0"));

@@ -1,4 +1,4 @@
-//! Reports, as others hear them over the admin port.
+//! Tests of reports as other processes receive them over the admin port.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::client::{once, post};
 use crate::replica::{Manner, TestReplica};
 use crate::world::{HOST, TEST_TIMEOUT, World, revision};
 
-/// The first gateway's admin port, and reports that come from there.
+/// Opens the first gateway's admin port, and follows the reports from there.
 async fn listen(world: &World) -> (RemoteReports, AbortOnDropHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -33,36 +33,36 @@ async fn listen(world: &World) -> (RemoteReports, AbortOnDropHandle<()>) {
     (RemoteReports::follow(members), serving)
 }
 
-/// Waits for what is heard of a revision.
-async fn hear(reports: &RemoteReports, number: u32, is_so: impl Fn(&Activity) -> bool) {
+/// Waits until a report about this revision satisfies the condition.
+async fn wait_for_activity(reports: &RemoteReports, number: u32, is_so: impl Fn(&Activity) -> bool) {
     let mut latest = reports.watch();
     let name = revision(number);
-    let heard = latest.wait_for(|latest| {
+    let received = latest.wait_for(|latest| {
         let report = latest.get("gateway-0");
         report.is_some_and(|report| report.revisions.get(&name).is_some_and(|a| is_so(a)))
     });
-    let heard = tokio::time::timeout(TEST_TIMEOUT, heard).await.is_ok();
-    assert!(heard, "{:?}", reports.watch().borrow());
+    let received = tokio::time::timeout(TEST_TIMEOUT, received).await.is_ok();
+    assert!(received, "{:?}", reports.watch().borrow());
 }
 
 #[tokio::test]
-async fn what_a_gateway_counts_is_heard_each_second() {
+async fn counts_of_a_gateway_are_reported_each_second() {
     let world = World::new(1).await;
     world.serve_limited(&[100], Some(3), |_| {}).await;
     let (reports, _serving) = listen(&world).await;
-    hear(&reports, 1, |activity| activity.credits == 0).await;
+    wait_for_activity(&reports, 1, |activity| activity.credits == 0).await;
     let replica = TestReplica::start(Manner::Echo(Duration::from_millis(5))).await;
     world.put(1, "a", replica.address).await;
     for _ in 0..4 {
         once(world.address(), post(HOST, "/", "x")).await;
     }
-    hear(&reports, 1, |activity| {
+    wait_for_activity(&reports, 1, |activity| {
         let delays = activity.queue_delay.count();
         let times = activity.service_time.quantile(0.5);
         activity.succeeded == 4 && delays == 4 && times >= Some(Duration::from_millis(4))
     })
     .await;
-    hear(&reports, 1, |activity| activity.credits == 3).await;
+    wait_for_activity(&reports, 1, |activity| activity.credits == 3).await;
     let latest = reports.watch();
     let mut ages = Vec::new();
     let mut changes = latest;
@@ -75,16 +75,16 @@ async fn what_a_gateway_counts_is_heard_each_second() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_at_zero_is_heard_at_once() {
+async fn a_request_at_zero_is_reported_at_once() {
     let world = World::new(1).await;
     world.serve_limited(&[100], Some(1), |_| {}).await;
     let (reports, _serving) = listen(&world).await;
-    hear(&reports, 1, |_| true).await;
+    wait_for_activity(&reports, 1, |_| true).await;
     let mut took = Vec::new();
     for round in 1..=7 {
         let asked = tokio::spawn(once(world.address(), post(HOST, "/", "x")));
         let began = Instant::now();
-        hear(&reports, 1, |activity| activity.woken == round).await;
+        wait_for_activity(&reports, 1, |activity| activity.woken == round).await;
         took.push(began.elapsed());
         let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
         world.put_in(1, "a", replica.address, Phase::Ready);
@@ -92,7 +92,8 @@ async fn a_request_at_zero_is_heard_at_once() {
         assert_eq!(answer.unwrap().text(), "x");
         world.take(1, "a").await;
     }
-    // Reports that come each second would rarely come so soon; a busy machine delays one or the other.
+    // Reports at one-second intervals would rarely arrive this soon. The median is checked, because a busy machine
+    // delays single reports.
     took.sort_unstable();
     assert!(took[3] < Duration::from_millis(200), "{took:?}");
 }

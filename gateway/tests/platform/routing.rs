@@ -1,4 +1,4 @@
-//! Hosts, paths, models, splits, headers.
+//! Tests of routing by host, path, model, split and headers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,7 +69,7 @@ async fn a_request_id_is_kept() {
 }
 
 #[tokio::test]
-async fn what_leads_nowhere_is_told_what_there_is() {
+async fn not_found_errors_list_the_known_services() {
     let world = World::new(1).await;
     world.serve(&[100], |_| {}).await;
     let answer = once(world.address(), post("other", "/v1/chat", "unread body")).await;
@@ -82,7 +82,7 @@ async fn what_leads_nowhere_is_told_what_there_is() {
 }
 
 #[tokio::test]
-async fn the_server_is_not_ready_before_all_that_is_declared_is() {
+async fn the_server_is_ready_once_all_declared_services_are() {
     let mut world = World::new(0).await;
     let other = weir_cluster::ServiceName::new("default", "other").unwrap();
     let digits = crate::world::service();
@@ -107,7 +107,7 @@ async fn the_server_is_not_ready_before_all_that_is_declared_is() {
 }
 
 #[tokio::test]
-async fn calls_to_the_server_are_answered_for_all() {
+async fn calls_to_the_server_are_answered_for_all_services() {
     let world = World::new(1).await;
     let replica = TestReplica::start(ECHO).await;
     let get = |path: &str| {
@@ -116,7 +116,7 @@ async fn calls_to_the_server_are_answered_for_all() {
         request
     };
     let address = world.address();
-    // Before it has heard of any service.
+    // The gateway does not know any service yet.
     let early = once(address, get("/v2/health/ready")).await;
     assert_eq!(early.status, StatusCode::SERVICE_UNAVAILABLE);
     world.serve(&[100], |_| {}).await;
@@ -151,7 +151,7 @@ async fn traffic_is_split_by_weight_and_headers_override_it() {
     let share = new.requests() as f64 / 20.0;
     assert!((17.0..=23.0).contains(&share), "{share} %");
     assert_eq!(old.requests() + new.requests(), 2000);
-    // One to ask whether it is ready, one for all requests.
+    // One connection is for the readiness probe, and one for all requests.
     let connections = old.seen.connections.load(std::sync::atomic::Ordering::SeqCst);
     assert!(connections <= 2, "{connections} connections for one client");
     for (name, value, wanted) in [
@@ -162,7 +162,7 @@ async fn traffic_is_split_by_weight_and_headers_override_it() {
         let answer = client.send(request).await.unwrap();
         assert_eq!(answer.header("weir-revision"), wanted);
     }
-    let unknown = with(post(HOST, "/", ""), "weir-tag", "nobody");
+    let unknown = with(post(HOST, "/", ""), "weir-tag", "unknown");
     let answer = client.send(unknown).await.unwrap();
     assert_eq!(answer.status, StatusCode::NOT_FOUND);
     assert!(answer.text().contains("canary"), "{answer:?}");

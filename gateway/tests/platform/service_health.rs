@@ -1,4 +1,4 @@
-//! gRPC's health service, asked about a service: by its host, or below its path.
+//! Tests of gRPC's health service for one service, called by the service's host or below its path.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::world::{HOST, TEST_TIMEOUT, World, revision};
 const SERVING: [u8; 7] = [0, 0, 0, 0, 2, 8, 1];
 const NOT_SERVING: [u8; 7] = [0, 0, 0, 0, 2, 8, 2];
 
-/// More than the replicas here take at once.
+/// Number of watches, more than the replicas here take requests at once.
 const WATCHES: usize = 4;
 
-/// Asks about no name at all.
+/// Creates a health call without a service name.
 fn call(host: &str, path: &str) -> http::Request<Full<Bytes>> {
     grpc::call(host, path, Full::new(Bytes::from_static(&[0; 5])))
 }
@@ -66,21 +66,21 @@ async fn watches_hold_no_credit() {
 }
 
 #[tokio::test]
-async fn a_service_that_sleeps_serves_and_is_not_woken() {
+async fn a_service_at_zero_is_serving_and_is_not_woken() {
     let world = World::new(1).await;
     world.serve(&[100], |_| {}).await;
     let checked = check(&world, call(HOST, "/grpc.health.v1.Health/Check")).await;
     assert_eq!(checked[..], SERVING);
     let mut watch = watch(&world, HOST, "").await;
     assert_eq!(next(&mut watch).await[..], SERVING);
-    let told: serde_json::Value = serde_json::from_str(&world.gateways[0].gateway.describe()).unwrap();
-    let queue = &told["revisions"][0];
+    let state: serde_json::Value = serde_json::from_str(&world.gateways[0].gateway.describe()).unwrap();
+    let queue = &state["revisions"][0];
     assert_eq!(queue["arrivals"], 0);
     assert_eq!(queue["queued"], 0);
 }
 
 #[tokio::test]
-async fn a_watch_tells_of_each_change() {
+async fn a_watch_reports_each_change() {
     let world = World::new(1).await;
     world.serve(&[100], |_| {}).await;
     let mut watch = watch(&world, HOST, "").await;
@@ -94,7 +94,7 @@ async fn a_watch_tells_of_each_change() {
 }
 
 #[tokio::test]
-async fn a_canary_that_is_down_does_not_take_its_service_with_it() {
+async fn a_service_is_serving_while_its_canary_is_down() {
     let world = World::new(1).await;
     world.serve(&[90, 10], |_| {}).await;
     fail(&world, 2);
@@ -116,7 +116,7 @@ async fn a_watch_ends_with_the_gateway() {
     let (mut world, _replica) = World::with(Manner::Hang).await;
     let watch = watch(&world, HOST, "").await;
     end(&mut world).await;
-    let told = watch.collect().await.unwrap();
-    assert_eq!(told.trailers().unwrap()["grpc-status"], "14");
-    assert_eq!(told.to_bytes()[..], [SERVING, NOT_SERVING].concat());
+    let ended = watch.collect().await.unwrap();
+    assert_eq!(ended.trailers().unwrap()["grpc-status"], "14");
+    assert_eq!(ended.to_bytes()[..], [SERVING, NOT_SERVING].concat());
 }

@@ -1,4 +1,4 @@
-//! Several gateways in front of the same replicas.
+//! Tests of several gateways in front of the same replicas.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use crate::client::{once, post};
 use crate::replica::{Manner, Seen, TestReplica};
 use crate::world::{HOST, TEST_TIMEOUT, World, until};
 
-/// What two gateways do with a burst that each gets half of.
+/// Sends half of a burst to each of two gateways, and checks that no replica exceeds its limit of one request.
 async fn two_gateways_keep_a_limit_of_one(replicas: u32) {
     let world = World::new(2).await;
     world.serve_limited(&[100], Some(1), |_| {}).await;
@@ -23,22 +23,23 @@ async fn two_gateways_keep_a_limit_of_one(replicas: u32) {
     never_more_than_one(&replicas);
     let requests: usize = replicas.iter().map(TestReplica::requests).sum();
     assert_eq!((first + second, requests), (800, 800));
-    // When one had its half, the other had most of its own.
+    // When one gateway had answered its half, the other had answered most of its own half.
     let lead = doors.lead.load(Ordering::SeqCst);
-    assert!(lead <= 200, "one is {lead} ahead");
+    assert!(lead <= 200, "one gateway is {lead} answers ahead");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_gateways_never_give_a_replica_two_requests_where_it_takes_one() {
+async fn two_gateways_keep_the_limit_of_one_replica() {
     two_gateways_keep_a_limit_of_one(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nor_do_they_where_there_are_three_replicas() {
+async fn two_gateways_keep_the_limits_of_three_replicas() {
     two_gateways_keep_a_limit_of_one(3).await;
 }
 
-/// What becomes of a burst while a gateway comes and another goes.
+/// Adds a gateway and removes another during a burst, and checks that every request is answered and that no replica
+/// exceeds its limit.
 async fn gateways_come_and_go_within_a_burst(replicas: u32) {
     let mut world = World::new(2).await;
     world.serve_limited(&[100], Some(1), |_| {}).await;
@@ -67,12 +68,12 @@ async fn gateways_come_and_go_within_a_burst(replicas: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replica_that_takes_one_gets_one_while_gateways_come_and_go() {
+async fn the_limit_of_one_replica_is_kept_while_gateways_come_and_go() {
     gateways_come_and_go_within_a_burst(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_replicas_that_take_one_get_one_while_gateways_come_and_go() {
+async fn the_limits_of_three_replicas_are_kept_while_gateways_come_and_go() {
     gateways_come_and_go_within_a_burst(3).await;
 }
 

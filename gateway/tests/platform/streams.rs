@@ -1,4 +1,4 @@
-//! Bodies that pass through while they come.
+//! Tests of bodies that are forwarded while they arrive.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::client::{connect, post};
 use crate::replica::{Manner, TestReplica};
 use crate::world::{HOST, World};
 
-/// A replica of events, and a client that asked for them.
+/// A replica that sends events, and a client that has requested them.
 struct Stream {
     world: World,
     replica: TestReplica,
@@ -73,7 +73,7 @@ async fn a_report_lists_the_replica_that_sends_a_stream_until_the_stream_ends() 
 }
 
 #[tokio::test]
-async fn a_stream_whose_client_leaves_is_ended() {
+async fn a_stream_ends_when_its_client_disconnects() {
     let Stream { world, replica, events, client, asked } = asked().await;
     events.send(Bytes::from_static(b"data: 1\n\n")).await.unwrap();
     let response = asked.await.unwrap().unwrap();

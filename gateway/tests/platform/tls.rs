@@ -1,4 +1,4 @@
-//! The port behind TLS.
+//! Tests of ports with TLS.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,14 +22,14 @@ use crate::client::{once, post, read};
 use crate::replica::{Manner, TestReplica};
 use crate::world::{HOST, TEST_TIMEOUT, World};
 
-/// A world whose gateway encrypts, and what its clients trust.
+/// A world whose gateways have a TLS port, and the certificate that clients trust.
 struct Encrypted {
     world: World,
     certificate: CertificateDer<'static>,
     replica: TestReplica,
 }
 
-/// A new certificate of localhost, and the ports' use of it.
+/// Creates a certificate for localhost, and the configuration of a port that uses it.
 fn certificate() -> (CertificateDer<'static>, Arc<ServerConfig>) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let certificate = made.cert.der().clone();
@@ -56,7 +56,7 @@ impl Encrypted {
         Self { world, certificate, replica }
     }
 
-    /// Two gateways before a replica that takes one request at once: one of them owns its queue.
+    /// Starts two gateways in front of a replica that takes one request at a time, so that one of them owns the queue.
     async fn pair() -> Self {
         let (certificate, config) = certificate();
         let mut world = World::new(0).await;
@@ -70,12 +70,12 @@ impl Encrypted {
         Self { world, certificate, replica }
     }
 
-    /// A connection of a client that speaks this protocol.
+    /// Connects to the first gateway with this ALPN protocol.
     async fn connect(&self, protocol: &str) -> TlsStream<TcpStream> {
         self.connect_to(0, protocol).await
     }
 
-    /// The same at this gateway.
+    /// Connects to the gateway with this index, with this ALPN protocol.
     async fn connect_to(&self, gateway: usize, protocol: &str) -> TlsStream<TcpStream> {
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate.clone()).unwrap();
@@ -145,7 +145,7 @@ async fn grpc_is_answered_with_its_trailers() {
 }
 
 #[tokio::test]
-async fn a_slow_handshake_is_cut_and_gives_its_place_free() {
+async fn a_slow_handshake_times_out_and_frees_its_connection() {
     let encrypted = Encrypted::new(Manner::Echo(Duration::ZERO), |options| {
         options.handshake_timeout = Duration::from_millis(300);
         options.connections.total = 1;
@@ -153,7 +153,7 @@ async fn a_slow_handshake_is_cut_and_gives_its_place_free() {
     let encrypted = encrypted.await;
     let mut silent = encrypted.plain().await;
     let mut begun = encrypted.plain().await;
-    // The beginning of a handshake's first record.
+    // The beginning of the first record of a handshake.
     begun.write_all(&[22, 3, 1, 0, 200, 1]).await.unwrap();
     let answered = async {
         let io = TokioIo::new(encrypted.connect("http/1.1").await);
@@ -170,19 +170,20 @@ async fn a_slow_handshake_is_cut_and_gives_its_place_free() {
 }
 
 #[tokio::test]
-async fn who_speaks_plain_is_closed() {
+async fn a_client_without_tls_is_disconnected() {
     let encrypted = Encrypted::new(Manner::Echo(Duration::ZERO), |_| {}).await;
     let mut stream = encrypted.plain().await;
     let request = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
     stream.write_all(request).await.unwrap();
     let mut answer = Vec::new();
     let read = stream.read_to_end(&mut answer);
-    // Closed, or reset for what nobody read.
+    // The connection is closed, or reset because of unread data.
     let _ = tokio::time::timeout(TEST_TIMEOUT, read).await.unwrap();
     assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
 }
 
-/// Requests one after the other over one connection to this gateway; returns how many were answered with what they said.
+/// Sends requests one after the other over one connection to this gateway, checks that each answer equals its request,
+/// and returns the number of answers.
 async fn send(encrypted: Arc<Encrypted>, gateway: usize, requests: usize) -> usize {
     let io = TokioIo::new(encrypted.connect_to(gateway, "http/1.1").await);
     let (mut sender, connection) = http1::handshake(io).await.unwrap();
@@ -197,7 +198,7 @@ async fn send(encrypted: Arc<Encrypted>, gateway: usize, requests: usize) -> usi
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn gateways_hand_over_what_arrives_over_tls() {
+async fn requests_over_tls_are_handed_over() {
     let encrypted = Arc::new(Encrypted::pair().await);
     let sending = (0..8).map(|client| tokio::spawn(send(Arc::clone(&encrypted), client % 2, 50)));
     let mut answered = 0;
@@ -208,9 +209,9 @@ async fn gateways_hand_over_what_arrives_over_tls() {
     assert_eq!(encrypted.replica.seen.most.load(Ordering::SeqCst), 1);
 }
 
-/// What ends TLS before the gateways speaks plain to them, and says by headers what its client did.
+/// A proxy that ends TLS in front of the gateways speaks HTTP to them, and describes its client in forwarding headers.
 #[tokio::test]
-async fn who_ends_tls_before_a_gateway_is_heard_by_the_replica_over_a_hand_over_too() {
+async fn forwarding_headers_reach_the_replica_over_a_hand_over() {
     let encrypted = Encrypted::pair().await;
     let forwarded = [
         ("x-forwarded-proto", "https"),

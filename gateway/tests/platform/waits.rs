@@ -1,4 +1,4 @@
-//! Clients that hold a connection and are of no use: each wait for them ends.
+//! Tests that the gateway limits every wait for a client that holds a connection without using it.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -21,22 +21,23 @@ use crate::client::{connect_h2, once, post, read};
 use crate::replica::{Manner, TestReplica};
 use crate::world::{HOST, TEST_TIMEOUT, World};
 
-/// The longest idle time here, and the longest stall.
+/// Idle timeout and stall timeout of the gateway in these tests.
 const IDLE: Duration = Duration::from_millis(400);
 
-/// A busy machine's leeway. Before there were bounds most of these connections never ended.
+/// Longest time until a connection ends, with allowance for a busy machine. Without timeouts most of these connections
+/// would never end.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Pause between the bytes of one who sends them one by one.
+/// Pause between two bytes of a client that sends them one by one.
 const DRIP: Duration = Duration::from_millis(50);
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0pingpong";
 const SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
-/// The beginning of a head that goes on and on, of stream 1.
+/// The beginning of a header block on stream 1, which never ends.
 const HALF_HEADERS: &[u8] = b"\0\0\x01\x01\0\0\0\0\x01\x83";
 
-/// A gateway that is soon tired of its clients, and an echo behind it.
+/// Starts a gateway with short timeouts and a replica that echoes.
 async fn world(change: impl FnOnce(&mut Options)) -> (World, TestReplica) {
     let mut options = Options::new("gateway", Scope::Local);
     options.connections.idle = IDLE;
@@ -51,33 +52,34 @@ async fn world(change: impl FnOnce(&mut Options)) -> (World, TestReplica) {
     (world, replica)
 }
 
-/// What a client was sent until its connection ended, while it sent `begin` at once, and `drip` again and again.
-async fn told_before_the_end(world: &World, begin: &[u8], drip: &[u8]) -> Vec<u8> {
+/// Sends `begin` once and then `drip` again and again, and returns the bytes that the gateway sends until the
+/// connection ends.
+async fn received_before_the_end(world: &World, begin: &[u8], drip: &[u8]) -> Vec<u8> {
     let began = Instant::now();
     let mut stream = TcpStream::connect(world.address()).await.unwrap();
     stream.write_all(begin).await.unwrap();
     let (mut reader, mut writer) = stream.into_split();
     let drip = drip.to_vec();
     let dripping = tokio::spawn(async move {
-        // A byte can be missing a moment; an error is the end.
+        // A single write may be missing for a moment; an error means that the connection has ended.
         while writer.write_all(&drip).await.is_ok() {
             tokio::time::sleep(DRIP).await;
         }
     });
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     let mut piece = [0; 4096];
     let read = async {
         while let Ok(some @ 1..) = reader.read(&mut piece).await {
-            told.extend_from_slice(&piece[..some]);
+            received.extend_from_slice(&piece[..some]);
         }
     };
     let ended = tokio::time::timeout(SOON, read).await;
     assert!(ended.is_ok(), "held {:?}", began.elapsed());
     dripping.abort();
-    told
+    received
 }
 
-/// Types of the HTTP/2 frames among these bytes.
+/// Returns the types of the HTTP/2 frames in these bytes.
 fn frame_types(mut bytes: &[u8]) -> Vec<u8> {
     let mut types = Vec::new();
     while let Some((head, rest)) = bytes.split_first_chunk::<9>() {
@@ -101,7 +103,7 @@ async fn connections_without_a_request_end() {
         (b"POST / HTTP/1.1\r\nhost: x\r\nx-a: ", b"a"),
         (&[PREFACE, HALF_HEADERS].concat(), PING),
     ] {
-        told_before_the_end(&world, begin, drip).await;
+        received_before_the_end(&world, begin, drip).await;
     }
 }
 
@@ -109,23 +111,23 @@ async fn connections_without_a_request_end() {
 async fn pings_alone_do_not_keep_a_connection() {
     const GOAWAY: u8 = 7;
     let (world, _replica) = world(|_| {}).await;
-    let told = told_before_the_end(&world, PREFACE, PING).await;
-    let types = frame_types(&told);
+    let received = received_before_the_end(&world, PREFACE, PING).await;
+    let types = frame_types(&received);
     assert!(types.contains(&GOAWAY), "{types:?}");
 }
 
 #[tokio::test]
-async fn a_body_that_crawls_over_http1_is_refused() {
+async fn a_very_slow_body_over_http1_is_refused() {
     let (world, replica) = world(|_| {}).await;
     let head = format!("POST / HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: 100000\r\n\r\n");
-    let told = told_before_the_end(&world, head.as_bytes(), b"x").await;
-    let told = String::from_utf8(told).unwrap();
-    assert!(told.starts_with("HTTP/1.1 408 "), "{told}");
-    assert!(told.contains("slower than 1 KiB/s"), "{told}");
+    let received = received_before_the_end(&world, head.as_bytes(), b"x").await;
+    let received = String::from_utf8(received).unwrap();
+    assert!(received.starts_with("HTTP/1.1 408 "), "{received}");
+    assert!(received.contains("slower than 1 KiB/s"), "{received}");
     assert_eq!(replica.requests(), 0);
 }
 
-/// A body that gets a byte now and then, until it is dropped.
+/// Creates a body that gets a byte now and then until it is dropped.
 fn crawling() -> StreamBody<ReceiverStream<Result<Frame<Bytes>, Infallible>>> {
     let (pieces, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
@@ -138,7 +140,7 @@ fn crawling() -> StreamBody<ReceiverStream<Result<Frame<Bytes>, Infallible>>> {
 }
 
 #[tokio::test]
-async fn a_body_that_crawls_over_http2_is_refused() {
+async fn a_very_slow_body_over_http2_is_refused() {
     let (world, replica) = world(|_| {}).await;
     let mut client = connect_h2(world.address()).await;
     let request = Request::post(format!("http://{HOST}/")).body(crawling());
@@ -149,16 +151,16 @@ async fn a_body_that_crawls_over_http2_is_refused() {
 }
 
 #[tokio::test]
-async fn a_large_body_that_crawls_gives_its_credit_back() {
-    // What is longer than the buffer is forwarded as it comes.
+async fn a_very_slow_streamed_body_gives_its_credit_back() {
+    // A body that is longer than the buffer is forwarded as it arrives.
     let (world, _replica) = world(|options| options.request_buffer = 10).await;
     let head = format!("POST / HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: 100000\r\n\r\n");
-    told_before_the_end(&world, head.as_bytes(), b"x").await;
+    received_before_the_end(&world, head.as_bytes(), b"x").await;
     world.activity(1, |activity| activity.in_flight == 0).await;
 }
 
 #[tokio::test]
-async fn a_response_for_which_there_is_no_window_gives_its_credit_back() {
+async fn a_response_without_a_window_gives_its_credit_back() {
     let (world, _replica) = world(|_| {}).await;
     let stream = TcpStream::connect(world.address()).await.unwrap();
     let mut client = http2::Builder::new(TokioExecutor::new());
@@ -173,7 +175,7 @@ async fn a_response_for_which_there_is_no_window_gives_its_credit_back() {
 }
 
 #[tokio::test]
-async fn one_client_leaves_places_for_others() {
+async fn one_client_cannot_take_all_connections() {
     let (world, _replica) = world(|options| {
         options.connections.idle = 10 * TEST_TIMEOUT;
         options.connections.total = 40;
@@ -191,7 +193,8 @@ async fn one_client_leaves_places_for_others() {
     let read = client.read_to_string(&mut answer);
     tokio::time::timeout(TEST_TIMEOUT, read).await.unwrap().unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    // Closed: those that wait for one of the same client's to end wait for a second.
+    // Counts the closed connections. A connection that waits for another one of the same client to end is closed after
+    // a second.
     let deadline = tokio::time::Instant::now() + TEST_TIMEOUT;
     let mut closed = closed_of(&mut held).await;
     while closed < 48 && tokio::time::Instant::now() < deadline {
@@ -210,7 +213,7 @@ async fn closed_of(held: &mut [TcpStream]) -> usize {
     closed
 }
 
-/// A connection from another address of this machine.
+/// Connects from another address of this machine.
 async fn other_address(world: &World) -> TcpStream {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! A cluster in memory with gateways in front.
+//! A cluster in memory, with gateways in front of its replicas.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -17,7 +17,7 @@ use weir_gateway::{Encryption, Gateway, Options, Port, Scope};
 
 use crate::replica::{Manner, TestReplica};
 
-/// How long anything may take.
+/// Longest time for any single wait of a test.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The host of the service `digits`.
@@ -31,7 +31,7 @@ pub(crate) struct World {
 pub(crate) struct Running {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) address: SocketAddr,
-    /// Its port over TLS.
+    /// Address of the port with TLS, if the gateway has one.
     pub(crate) encrypted: Option<SocketAddr>,
     pub(crate) stop: CancellationToken,
     pub(crate) serving: Option<JoinHandle<()>>,
@@ -40,7 +40,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Is not among the gateways any more; what it has, it may finish.
+    /// Removes the gateway from the set of gateways. It may finish its requests.
     pub(crate) fn resign(&mut self) {
         self.membership = None;
     }
@@ -63,12 +63,12 @@ impl World {
         world
     }
 
-    /// One gateway, and a service with one replica, `a`.
+    /// Creates a world with one gateway, and a service with one replica, `a`.
     pub(crate) async fn with(manner: Manner) -> (Self, TestReplica) {
         Self::with_replica(manner, None).await
     }
 
-    /// The same, where the replica takes one request at once.
+    /// Like [`Self::with`], but the replica takes one request at a time.
     pub(crate) async fn with_limited(manner: Manner) -> (Self, TestReplica) {
         Self::with_replica(manner, Some(1)).await
     }
@@ -85,7 +85,7 @@ impl World {
         self.add_with(options, None).await;
     }
 
-    /// Adds a gateway that may have a port over TLS, too.
+    /// Adds a gateway, with a second port for TLS if `tls` is set.
     pub(crate) async fn add_with(&mut self, options: Options, tls: Option<Arc<ServerConfig>>) {
         let name = options.name.clone();
         let (plain, address) = listener().await;
@@ -122,12 +122,12 @@ impl World {
         self.gateways[0].address
     }
 
-    /// A service with revisions 1.. of these weights.
+    /// Applies a service with revisions 1, 2, … of these weights.
     pub(crate) async fn serve(&self, weights: &[u32], change: impl FnOnce(&mut Route)) {
         self.serve_limited(weights, None, change).await;
     }
 
-    /// The same with a limit of requests at once.
+    /// Like [`Self::serve`], with a limit of concurrent requests per replica.
     pub(crate) async fn serve_limited(
         &self,
         weights: &[u32],
@@ -156,14 +156,14 @@ impl World {
         self.settled().await;
     }
 
-    /// Puts a replica there in this phase.
+    /// Adds or replaces a replica in this phase.
     pub(crate) fn put_in(&self, number: u32, name: &str, address: SocketAddr, phase: Phase) {
         let endpoints = Endpoints { http: Some(address.into()), grpc: Some(address.into()) };
         let replica = Replica { name: name.into(), phase, endpoints, restarts: 0, failure: None, last_exit: None };
         self.fake.put(&revision(number), replica).unwrap();
     }
 
-    /// Reports that the program of a replica ended with this exit status, and waits to be started again.
+    /// Reports that the program of a replica ended with this exit status, and that the replica is backing off.
     pub(crate) fn end(&self, number: u32, name: &str, exit_code: i32) {
         let failure = Failure {
             exit_code: Some(exit_code),
@@ -190,7 +190,7 @@ impl World {
         self.settled().await;
     }
 
-    /// Waits until every gateway has seen the present state.
+    /// Waits until every gateway has applied the current state.
     pub(crate) async fn settled(&self) {
         let generation = self.fake.snapshot().generation;
         for running in &self.gateways {
@@ -203,7 +203,7 @@ impl World {
         }
     }
 
-    /// What the first gateway has counted of a revision.
+    /// Waits until the first gateway's report about this revision satisfies the condition.
     pub(crate) async fn activity(&self, number: u32, is_so: impl Fn(&Activity) -> bool) {
         let mut reports = self.gateways[0].gateway.reports();
         let name = revision(number);
@@ -228,7 +228,7 @@ pub(crate) fn revision(number: u32) -> RevisionName {
     service().revision(number).unwrap()
 }
 
-/// Waits for a condition that nothing announces.
+/// Polls a condition until it holds, for states without a notification.
 pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
     let wait = async {
         while !is_so() {

@@ -1,4 +1,4 @@
-//! Services that sleep.
+//! Tests of services that are scaled to zero.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,23 +11,23 @@ use crate::replica::{Manner, TestReplica};
 use crate::world::{HOST, TEST_TIMEOUT, World, revision};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn five_hundred_at_once_wake_a_service_once_and_are_answered_in_order() {
+async fn five_hundred_requests_at_once_wake_a_service_once_and_are_answered_in_order() {
     let world = Arc::new(World::new(1).await);
     world.serve_limited(&[100], Some(1), |_| {}).await;
     let mut reports = world.gateways[0].gateway.reports();
     let mut asked = Vec::new();
     for number in 0..500_u64 {
         asked.push(tokio::spawn(once(world.address(), post(HOST, "/", number.to_string()))));
-        // One after the other, so that their order is known.
+        // The requests are sent one after the other, so that their order is known.
         let name = revision(1);
         if number == 0 {
-            // The first is reported at once, not at the next second.
+            // The first request is reported at once, not with the next periodic report.
             let woken = reports.wait_for(|r| r.revisions.get(&name).is_some_and(|a| a.woken == 1));
             tokio::time::timeout(Duration::from_millis(500), woken).await.unwrap().unwrap();
         }
     }
     world.activity(1, |activity| activity.queued == 500 && activity.woken == 500).await;
-    // The autoscaler's part, once.
+    // The autoscaler's task, done once by the test.
     world.fake.scale(&revision(1), 1).await.unwrap();
     let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
     world.put_in(1, "a", replica.address, Phase::Starting);
@@ -38,7 +38,7 @@ async fn five_hundred_at_once_wake_a_service_once_and_are_answered_in_order() {
     assert_eq!(replica.requests(), 500);
     let most = replica.seen.most.load(std::sync::atomic::Ordering::SeqCst);
     assert_eq!(most, 1);
-    // When each came, as the gateway says; its body took a moment more to arrive.
+    // Arrival times according to the gateway; the body arrived a moment later.
     let heads = replica.seen.heads.lock().clone();
     let times = replica.seen.times.lock().clone();
     let mut latest = None;
@@ -51,15 +51,15 @@ async fn five_hundred_at_once_wake_a_service_once_and_are_answered_in_order() {
     }
 }
 
-/// As before a Deployment that KEDA scales: how many replicas it is to have, the gateway does not know.
+/// A Deployment that KEDA scales looks like this: the gateway does not know how many replicas it should have.
 #[tokio::test]
-async fn a_request_before_no_replica_is_reported_at_once_whatever_is_asked_for() {
+async fn a_request_without_a_replica_is_reported_at_once_at_any_desired_scale() {
     let world = World::new(1).await;
     world.serve(&[100], |_| {}).await;
     world.fake.scale(&revision(1), 1).await.unwrap();
     world.settled().await;
     let mut reports = world.gateways[0].gateway.reports();
-    // The next one is due in a second.
+    // The next periodic report is due in a second.
     reports.changed().await.unwrap();
     let asked = tokio::spawn(once(world.address(), post(HOST, "/", "x")));
     let name = revision(1);
@@ -69,13 +69,13 @@ async fn a_request_before_no_replica_is_reported_at_once_whatever_is_asked_for()
 }
 
 #[tokio::test]
-async fn a_starting_replica_is_used_as_soon_as_it_says_that_it_is_ready() {
+async fn a_starting_replica_is_used_as_soon_as_it_answers_a_probe() {
     let world = World::new(1).await;
     world.serve(&[100], |_| {}).await;
     let asked = tokio::spawn(once(world.address(), post(HOST, "/", "x")));
     world.activity(1, |activity| activity.queued == 1).await;
     let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
-    // The platform never says that it is ready.
+    // The platform never reports the replica ready.
     world.put_in(1, "a", replica.address, Phase::Starting);
     let answer = tokio::time::timeout(TEST_TIMEOUT, asked).await.unwrap().unwrap();
     assert_eq!(answer.text(), "x");
@@ -96,7 +96,7 @@ async fn a_revision_that_never_gets_ready_says_why() {
     assert!(text.contains("StorageFailed: no file /models/digits"), "{text}");
 }
 
-/// A replica in this phase, after a start that failed for this reason.
+/// Returns a replica in this phase, after a start that failed for this reason.
 fn failed(name: &str, phase: Phase, reason: FailureReason) -> Replica {
     Replica {
         name: name.into(),
@@ -117,7 +117,7 @@ async fn a_revision_that_cannot_start_fails_its_requests_at_once_with_the_cause(
         world.fake.put(&revision(1), replica).unwrap();
         world.fake.fail(&revision(1), failure).unwrap();
     };
-    // One that failed once may start the next time, and so may another replica.
+    // A replica that failed only once may start the next time, and another replica may start too.
     put(failed("a", Phase::BackOff, FailureReason::Exited));
     let waits = tokio::spawn(once(world.address(), post(HOST, "/", "x")));
     world.activity(1, |activity| activity.queued == 1).await;
@@ -134,7 +134,7 @@ async fn a_revision_that_cannot_start_fails_its_requests_at_once_with_the_cause(
         assert!(text.contains(" exited with status 1"), "{text}");
     }
     world.activity(1, |a| (a.arrivals, a.failed, a.queued) == (2, 2, 0)).await;
-    // The next try may succeed, so that a request waits for it.
+    // The next start may succeed, so a request waits for it.
     put(failed("a", Phase::Starting, FailureReason::CrashLoopBackOff));
     let deadline = with(post(HOST, "/", "x"), "weir-timeout", "300");
     let late = once(world.address(), deadline).await;

@@ -1,4 +1,4 @@
-//! A model that adds up each row, on every wire.
+//! A model that sums the numbers of each row, over V1, V2 and gRPC.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::request::Parts;
@@ -14,7 +14,7 @@ use crate::replica::{Seen, TestBody, full};
 
 const HEADER_LENGTH: &str = "inference-header-content-length";
 
-/// V1; refuses what is no number.
+/// V1 model that refuses a request with an instance that is not a list of numbers.
 pub(crate) fn strict(_: &Parts, body: &Bytes) -> Response<TestBody> {
     let sums: Option<Vec<f64>> = instances(body).iter().map(sum).collect();
     match sums {
@@ -27,14 +27,14 @@ pub(crate) fn strict(_: &Parts, body: &Bytes) -> Response<TestBody> {
     }
 }
 
-/// V1; what is no number counts nothing.
+/// V1 model that returns 0 for an instance that is not a list of numbers.
 pub(crate) fn lenient(_: &Parts, body: &Bytes) -> Response<TestBody> {
     let sums = instances(body);
     let sums: Vec<f64> = sums.iter().map(|row| sum(row).unwrap_or(0.0)).collect();
     json(&json!({ "predictions": sums }))
 }
 
-/// V1; it recognizes whoever asks by a cookie.
+/// V1 model that sets a session cookie for its client.
 pub(crate) fn personal(head: &Parts, body: &Bytes) -> Response<TestBody> {
     let mut response = lenient(head, body);
     let cookie = HeaderValue::from_static("session=1");
@@ -42,12 +42,12 @@ pub(crate) fn personal(head: &Parts, body: &Bytes) -> Response<TestBody> {
     response
 }
 
-/// V1; one prediction, however many instances.
+/// V1 model that returns one prediction for any number of instances.
 pub(crate) fn only_one(_: &Parts, _: &Bytes) -> Response<TestBody> {
     json(&json!({ "predictions": [1] }))
 }
 
-/// V1; a prediction of half a MiB for each instance.
+/// V1 model that returns a prediction of half a MiB for each instance.
 pub(crate) fn wide(_: &Parts, body: &Bytes) -> Response<TestBody> {
     let long = "x".repeat(512 << 10);
     json(&json!({ "predictions": vec![long; instances(body).len()] }))
@@ -57,7 +57,7 @@ pub(crate) fn echo(_: &Parts, body: &Bytes) -> Response<TestBody> {
     Response::new(full(body.clone()))
 }
 
-/// V2; FP64 rows, as JSON or as bytes.
+/// V2 model for rows of FP64, in JSON or binary.
 pub(crate) fn v2(head: &Parts, body: &Bytes) -> Response<TestBody> {
     let length = head.headers.get(HEADER_LENGTH);
     let length = length.map(|length| length.to_str().unwrap().parse::<usize>().unwrap());
@@ -81,7 +81,7 @@ pub(crate) fn v2(head: &Parts, body: &Bytes) -> Response<TestBody> {
     response
 }
 
-/// gRPC; FP64 rows, raw or typed.
+/// gRPC model for rows of FP64, in raw or typed contents.
 pub(crate) fn grpc(_: &Parts, body: &Bytes) -> Response<TestBody> {
     let request = ModelInferRequest::decode(body.slice(5..)).unwrap();
     let rows = request.inputs[0].shape[0] as usize;
@@ -130,7 +130,7 @@ pub(crate) fn numbers(bytes: &[u8]) -> Vec<f64> {
     chunks.iter().map(|chunk| f64::from_le_bytes(*chunk)).collect()
 }
 
-/// The most rows that one request had.
+/// Returns the largest number of rows in one request.
 pub(crate) fn most_rows(seen: &Seen) -> usize {
     let bodies = seen.bodies.lock();
     bodies.iter().map(rows_of).max().unwrap()

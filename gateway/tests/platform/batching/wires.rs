@@ -1,4 +1,4 @@
-//! Sixty-four clients at once on every wire: few requests arrive, and everybody gets its own.
+//! Tests with 64 clients at once on every protocol: the replica gets few requests, and each client gets its own result.
 
 use std::net::SocketAddr;
 
@@ -20,8 +20,8 @@ const CLIENTS: usize = 64;
 const MOST: u32 = 8;
 const WIDTH: usize = 3;
 
-/// The first goes alone and holds the replica; of the others all but seven fill batches, which go at
-/// once, and those seven go when the first is answered.
+/// Requests that the replica gets. The first request is sent alone and keeps the replica busy. All but seven of the
+/// others fill batches, which are sent at once; the last seven are sent when the first request is answered.
 const REQUESTS: usize = 1 + (CLIENTS - 1).div_ceil(MOST as usize);
 
 fn row(client: usize) -> [f64; WIDTH] {
@@ -32,7 +32,7 @@ fn own_sum(client: usize) -> f64 {
     row(client).iter().sum()
 }
 
-/// Starts them all and waits for their answers; each checks its own.
+/// Starts all clients and waits for them. Each client checks its own answer.
 async fn senders<A>(model: Compute, ask: impl Fn(SocketAddr, usize) -> A) -> (World, TestReplica)
 where
     A: Future<Output = ()> + Send + 'static,
