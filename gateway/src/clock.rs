@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Returns the current time, for deadlines and measurements.
-#[expect(clippy::disallowed_methods, reason = "the shell owns the clock; decisions take times as arguments")]
+#[expect(clippy::disallowed_methods, reason = "only this module reads the clock; decisions take times as arguments")]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
 /// Returns the seconds since 1970; zero if the machine's clock is set before that.
-#[expect(clippy::disallowed_methods, reason = "reports carry when their gateway started")]
+#[expect(clippy::disallowed_methods, reason = "a report contains the start time of its gateway")]
 pub(crate) fn seconds_since_1970() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or(Duration::ZERO).as_secs()

@@ -192,7 +192,7 @@ fn name_in(peek: Peek<'_>, find: impl FnOnce() -> Option<String>) -> Result<Cow<
     }
 }
 
-/// Searches the model's name in the whole first message of a body.
+/// Searches for the model's name in the whole first message of a body.
 fn name_behind(field: NameField, buffered: &BufferedBody) -> Option<String> {
     let message = plain_message(ChunkReader::new(&buffered.chunks))?;
     find_model_name(field, message)

@@ -137,7 +137,7 @@ impl Upstream {
         self.name == replica.name && self.restarts == replica.restarts && self.endpoints == replica.endpoints
     }
 
-    /// Records that the upstream has left the cluster and, if one of these replicas tells it, how its program ended.
+    /// Records that the upstream has left the cluster and, if one of these replicas reports it, how its program ended.
     pub(crate) fn leave(&self, replicas: &[Replica]) {
         let mut replicas = replicas.iter();
         let replica = replicas.find(|replica| replica.name == self.name);

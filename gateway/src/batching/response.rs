@@ -46,7 +46,7 @@ pub(super) enum BatchOutcome {
 }
 
 /// Code of a response to a request whose deadline passed.
-const LATE: weir_protocol::Code = weir_protocol::Code::DeadlineExceeded;
+const DEADLINE_CODE: weir_protocol::Code = weir_protocol::Code::DeadlineExceeded;
 
 impl BatchOutcome {
     pub(super) fn of(protocol: Protocol, response: BatchResponse) -> Self {
@@ -66,7 +66,7 @@ impl BatchOutcome {
             | StatusCode::PAYLOAD_TOO_LARGE
             | StatusCode::UNPROCESSABLE_ENTITY
             | StatusCode::INTERNAL_SERVER_ERROR => Self::Alone,
-            status if weir_protocol::Code::of_http(status) == Some(LATE) => Self::Late(response),
+            status if weir_protocol::Code::of_http(status) == Some(DEADLINE_CODE) => Self::Late(response),
             status => {
                 let verdict = codec::http::verdict(status, &response.head.headers);
                 Self::Same(response, verdict)

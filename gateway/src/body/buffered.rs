@@ -33,7 +33,7 @@ pub(crate) enum BufferMode {
     Stream,
 }
 
-/// The V2 protocol's gRPC service, without the package prefix.
+/// Path of the V2 protocol's gRPC service. A request's path may have a prefix before it, which leads to a service.
 const V2_SERVICE: &str = "/inference.GRPCInferenceService";
 
 impl BufferMode {
@@ -57,7 +57,7 @@ impl BufferMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BufferNeed {
     Nothing,
-    /// The beginning of the first message, in which the gateway searches the model's name.
+    /// The beginning of the first message, in which the gateway searches for the model's name.
     ModelName,
 }
 
@@ -335,7 +335,7 @@ async fn stalled(upload: &mut Upload, shutdown: &CancellationToken) -> GatewayEr
     }
 }
 
-/// Returns an error once the shutdown has lasted so long that the gateway no longer waits for clients.
+/// Returns an error once [`SHUTDOWN_IDLE`] has passed since the shutdown began.
 async fn shut_down(shutdown: &CancellationToken) -> GatewayError {
     shutdown.cancelled().await;
     tokio::time::sleep(SHUTDOWN_IDLE).await;

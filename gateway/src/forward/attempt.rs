@@ -30,7 +30,7 @@ use crate::upstream::{
 
 /// Wait before a request is sent to a gateway again. Gateways learn of each other at different moments, and until then
 /// they disagree on which of them owns a queue.
-const DISAGREEMENT: Duration = Duration::from_millis(20);
+const HANDOVER_RETRY_DELAY: Duration = Duration::from_millis(20);
 
 /// Longest time for which a failed connection counts as stale. A connection that the replica had closed before fails
 /// within one round trip, and this leaves time for a retransmission. After a later failure the replica may have worked
@@ -70,7 +70,7 @@ pub(super) async fn try_replica(
         () = until(request.deadline) => None,
     };
     drop(lending);
-    // The replica is working on its answer, or the attempt is over, so the credit is in use again.
+    // The replica is working on its answer, or the attempt is over, so a lent credit is taken back.
     credit.resume();
     let Some(reply) = reply else {
         let since = credit.since;
@@ -119,7 +119,7 @@ pub(super) async fn try_gateway(
 ) -> Attempt {
     let peer = context.state.load().peers.get(owner as usize).cloned();
     let Some(peer) = peer else {
-        tokio::time::sleep(DISAGREEMENT).await;
+        tokio::time::sleep(HANDOVER_RETRY_DELAY).await;
         return Attempt::Failed(Failure::Unserved);
     };
     let sending = exchange(request.protocol, buffered, &peer, |body| request.to_gateway(body));
@@ -130,7 +130,7 @@ pub(super) async fn try_gateway(
     };
     match reply {
         Ok(reply) if codec::is_unserved(reply.headers()) => {
-            tokio::time::sleep(DISAGREEMENT).await;
+            tokio::time::sleep(HANDOVER_RETRY_DELAY).await;
             Attempt::Failed(Failure::Unserved)
         }
         Ok(reply) => {
@@ -145,7 +145,7 @@ pub(super) async fn try_gateway(
         }
         Err(error) if error.kind == UpstreamErrorKind::RequestBodyFailed => upload_failed(),
         Err(error) => {
-            tokio::time::sleep(DISAGREEMENT).await;
+            tokio::time::sleep(HANDOVER_RETRY_DELAY).await;
             // The replica behind that gateway may be lost as well, but only that gateway judges it.
             Attempt::Failed(Failure::Lost(LostAttempt {
                 name: Arc::clone(&peer.name),

@@ -19,7 +19,7 @@ use crate::router::mirror::{MirrorOutcome, MirrorPermit, MirrorTarget};
 
 /// Longest time of a copy, including a cold start. Common clients give up after 60 s, so no user would see a later
 /// response.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_COPY_TIME: Duration = Duration::from_secs(60);
 
 /// Most bytes of a response that are read. No common response is larger, and an endless one should not occupy its
 /// replica until the deadline.
@@ -36,7 +36,7 @@ pub(crate) fn send(context: &Arc<Context>, target: MirrorTarget, request: &Proxy
     let Some((permit, buffered)) = permit.zip(buffered) else {
         return counts.count(MirrorOutcome::Dropped);
     };
-    let request = request.mirrored(queue, now() + LONGEST);
+    let request = request.mirrored(queue, now() + MAX_COPY_TIME);
     let sending = send_copy(Arc::clone(context), request, buffered, permit);
     context.mirrors.spawn(counts, sending);
 }

@@ -45,7 +45,7 @@ pub(crate) struct ProxyRequest {
 }
 
 /// Headers that only gateways use, in requests or in responses.
-static FOR_GATEWAYS: [HeaderName; 5] =
+static GATEWAY_ONLY_HEADERS: [HeaderName; 5] =
     [headers::HOP, headers::TAG, headers::REVISION, headers::REFUSED, headers::UNSERVED];
 
 impl ProxyRequest {
@@ -176,7 +176,7 @@ impl ProxyRequest {
 
     /// Returns the request that a replica gets.
     pub(super) fn to_replica(&self, body: RequestBody) -> UpstreamRequest<'_> {
-        self.upstream_request(&self.path, &FOR_GATEWAYS, body)
+        self.upstream_request(&self.path, &GATEWAY_ONLY_HEADERS, body)
     }
 
     /// Returns the request for the gateway that owns the queue, pinned to the same revision.

@@ -20,7 +20,7 @@ const MAX_ENDED: u32 = 1;
 
 /// A request is not retried if the lost replica had it for longer than this. A batch that runs for a minute may be
 /// stuck, so that `weir-runtime` is restarted because of it; the request would block the next replica as well.
-const LONGEST_HELD: Duration = Duration::from_secs(60);
+const MAX_TIME_AT_REPLICA: Duration = Duration::from_secs(60);
 
 /// Most refusals by replicas that are retried; the next one is sent to the client. Each refusal ejects its replica for
 /// 50 ms.
@@ -146,7 +146,7 @@ impl<'a> RetryState<'a> {
                 now().saturating_duration_since(since) < self.request.activation
             }
             UpstreamErrorKind::StaleConnection | UpstreamErrorKind::Broken | UpstreamErrorKind::RequestBodyFailed => {
-                self.lost < MAX_RETRIES && lost.held < LONGEST_HELD
+                self.lost < MAX_RETRIES && lost.held < MAX_TIME_AT_REPLICA
             }
             // The invalid response came from a gateway, and the replica behind it may have done the work.
             UpstreamErrorKind::InvalidResponse => self.lost == 0,

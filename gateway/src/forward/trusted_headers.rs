@@ -13,18 +13,18 @@ use weir_ops::header_names;
 use crate::context::Context;
 use crate::headers;
 
-static OF_GATEWAYS: [HeaderName; 2] = [headers::HOP, headers::MIRROR];
+static GATEWAY_HEADERS: [HeaderName; 2] = [headers::HOP, headers::MIRROR];
 
 /// Removes the headers that only gateways may set, unless the request comes from a gateway's address.
 pub(crate) fn remove_untrusted(headers: &mut HeaderMap, from: Option<IpAddr>, context: &Context) {
-    if !header_names::has_any(headers, &OF_GATEWAYS) {
+    if !header_names::has_any(headers, &GATEWAY_HEADERS) {
         return;
     }
     let (state, me) = (context.state.load(), &context.options.name);
     let others = state.snapshot.gateways.iter();
     let mut others = others.filter(|other| other.name != *me);
     if !others.any(|other| is_at(&other.serving, from)) {
-        for name in &OF_GATEWAYS {
+        for name in &GATEWAY_HEADERS {
             headers.remove(name);
         }
     }

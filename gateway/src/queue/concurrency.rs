@@ -21,7 +21,7 @@ pub(crate) enum ConcurrencyLimit {
 }
 
 /// Largest capacity that is used. A replica that reports more means "no limit".
-const MOST_REPORTED: u32 = 65_536;
+const MAX_REPORTED: u32 = 65_536;
 
 impl ConcurrencyLimit {
     /// Creates the limit of a replica about which nothing is known yet.
@@ -45,7 +45,7 @@ impl ConcurrencyLimit {
         match self {
             Self::Configured(_) => {}
             Self::Reported(_) | Self::Measured(_) => {
-                *self = Self::Reported(capacity.clamp(1, MOST_REPORTED));
+                *self = Self::Reported(capacity.clamp(1, MAX_REPORTED));
             }
         }
     }

@@ -65,7 +65,7 @@ impl Credit {
         &self.queue
     }
 
-    /// The replica this permit counts against.
+    /// Returns the endpoint against which the credit counts.
     pub(crate) fn endpoint(&self) -> EndpointId {
         self.id
     }

@@ -8,7 +8,7 @@
 use super::fixed_hash;
 
 /// Least credits for each gateway; with fewer, one gateway owns all of them.
-const FEWEST: u32 = 2;
+const MIN_CREDITS_PER_GATEWAY: u32 = 2;
 
 /// The gateways in front of one revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ impl GatewaySet {
 
     /// Returns this gateway's right if all replicas together have `credits` credits.
     pub(crate) fn ownership(self, credits: u32) -> Ownership {
-        let shares = self.of == 1 || credits >= FEWEST.saturating_mul(self.of);
+        let shares = self.of == 1 || credits >= MIN_CREDITS_PER_GATEWAY.saturating_mul(self.of);
         match self.me {
             Some(_) if shares => Ownership::Sharing,
             Some(me) if me == self.owner => Ownership::Owner,

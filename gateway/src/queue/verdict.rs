@@ -11,7 +11,7 @@ pub(crate) enum Verdict {
     Failed,
     /// The replica was full and did not work on the request.
     Refused,
-    /// The client ended the request, which is not counted.
+    /// The client caused the end, for example by a very short deadline, so the request is not counted.
     Uncounted,
     /// The request has not ended yet, or its end is counted elsewhere.
     Open,

@@ -16,7 +16,7 @@ use crate::error::GatewayError;
 use crate::options::Scope;
 
 /// Most names that a "not found" error lists, so that it fits a screen.
-const LISTED: usize = 20;
+const MAX_LISTED: usize = 20;
 
 /// Path prefix under which a gateway serves services on any host.
 const PREFIX: &str = "/serving/";
@@ -243,8 +243,8 @@ fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let mut names: Vec<&str> = names.collect();
     names.sort_unstable();
     names.dedup();
-    let more = names.len().saturating_sub(LISTED);
-    names.truncate(LISTED);
+    let more = names.len().saturating_sub(MAX_LISTED);
+    names.truncate(MAX_LISTED);
     match (names.is_empty(), more) {
         (true, _) => "none".to_owned(),
         (false, 0) => names.join(", "),

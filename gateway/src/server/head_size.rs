@@ -16,7 +16,7 @@ const LONG: usize = 1 << 10;
 
 /// Longest time for the client to read its refusal. If the connection closed before the client has sent everything, the
 /// client could lose the part of the response that it has not read.
-const TAKEN_WITHIN: Duration = Duration::from_secs(2);
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Size of a request's head, as far as it has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl HeadSize {
     }
 }
 
-/// Sends a refusal, and closes the connection once the client has sent everything or [`TAKEN_WITHIN`] has passed.
+/// Sends a refusal, and closes the connection once the client has sent everything or [`REFUSAL_TIMEOUT`] has passed.
 pub(super) async fn refuse<I>(mut stream: Rewind<I>, answer: Bytes)
 where
     I: AsyncRead + AsyncWrite + Unpin,
@@ -77,7 +77,7 @@ where
         stream.shutdown().await?;
         stream.discard().await
     };
-    match tokio::time::timeout(TAKEN_WITHIN, refusing).await {
+    match tokio::time::timeout(REFUSAL_TIMEOUT, refusing).await {
         Ok(Ok(())) | Err(_) => {}
         Ok(Err(error)) => tracing::debug!(%error, "a refusal could not be sent"),
     }

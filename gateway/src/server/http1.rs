@@ -1,4 +1,4 @@
-//! HTTP/1.1 on one connection, until it ends or becomes idle.
+//! Serves HTTP/1.1 on one connection until the connection ends or becomes idle.
 
 use std::future::poll_fn;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! HTTP/2 on one connection, until it ends.
+//! Serves HTTP/2 on one connection until the connection ends.
 
 use std::pin::pin;
 use std::sync::Arc;

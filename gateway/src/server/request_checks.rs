@@ -12,8 +12,8 @@ use crate::protocol::Protocol;
 /// Checks that every server on the request's way parses it the same: one host, one framing, no tunnel and no upgrade.
 ///
 /// # Errors
-/// [`GatewayError::Header`], [`GatewayError::MethodNotAllowed`], [`GatewayError::WebSocket`] or
-/// [`GatewayError::GrpcOverHttp1`].
+/// [`GatewayError::Header`] for no host, several hosts or an ambiguous framing; [`GatewayError::MethodNotAllowed`] for
+/// `CONNECT`; [`GatewayError::WebSocket`] for an upgrade to it; [`GatewayError::GrpcOverHttp1`] for gRPC over HTTP/1.
 pub(super) fn check(protocol: Protocol, parts: &Parts) -> Result<(), GatewayError> {
     if parts.method == Method::CONNECT {
         // The gateway opens no tunnels.

@@ -35,7 +35,7 @@ const MAX_IDLE: usize = 256;
 /// Longest idle time of a connection. Common servers close theirs after a minute.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Idle connections of one upstream, sorted by the time since which they are idle.
+/// Idle connections of one upstream, the most recently used one last.
 #[derive(Default)]
 pub(crate) struct Http1Pool(Mutex<Vec<(Instant, Box<UpstreamConnection>)>>);
 

@@ -25,8 +25,8 @@ use crate::world::{HOST, World, until};
 /// window of a connection.
 const HOSTILE: usize = 12;
 
-/// Longest time for an answer to a well-behaved client. It was half a minute, until the other clients stalled, when all
-/// calls shared one window.
+/// Longest time for an answer to a well-behaved client. When all calls shared one window, the answer took half a
+/// minute, until the stall timeout ended the other clients.
 const SOON: Duration = Duration::from_secs(5);
 
 fn message(size: usize) -> Bytes {

@@ -10,17 +10,17 @@ use super::{BodyKind, Hole, Template, TensorData};
 use crate::batching::rows::RowSlices;
 
 /// Most tensors of a body, the same as in a gRPC message.
-const MOST_TENSORS: usize = 4096;
+const MAX_TENSORS: usize = 4096;
 
 /// Most rows of a request that may share a batch. Each row takes 16 bytes in addition to its text, and batches are far
 /// smaller than this.
-const MOST_ROWS: usize = 1 << 16;
+const MAX_ROWS: usize = 1 << 16;
 
 impl BodyKind {
     /// Returns the most rows that are parsed. A response has as many rows as its batch.
-    fn most_rows(self) -> usize {
+    fn max_rows(self) -> usize {
         match self {
-            Self::Request => MOST_ROWS,
+            Self::Request => MAX_ROWS,
             Self::Response => usize::MAX,
         }
     }
@@ -36,7 +36,7 @@ pub(super) fn v1(text: Bytes, kind: BodyKind) -> Option<Template> {
     };
     let members = members(&text)?;
     let (_, array) = members.into_iter().find(|(name, _)| name == key)?;
-    let found = elements(&text[array.clone()], kind.most_rows())?;
+    let found = elements(&text[array.clone()], kind.max_rows())?;
     let found: Vec<_> = found.into_iter().map(|row| within(&array, &row)).collect();
     let (first, last) = (found.first()?, found.last()?);
     Some(Template {
@@ -51,7 +51,7 @@ pub(super) fn v1(text: Bytes, kind: BodyKind) -> Option<Template> {
 
 pub(super) fn v2(text: Bytes, blobs: Bytes, kind: BodyKind) -> Result<Template, String> {
     let all = members(&text).ok_or(NOT_V2)?;
-    let mut parser = V2Parser::new(text.clone(), blobs, kind.most_rows());
+    let mut parser = V2Parser::new(text.clone(), blobs, kind.max_rows());
     let mut list = None;
     for (key, value) in all {
         match (key.as_str(), kind) {
@@ -63,7 +63,7 @@ pub(super) fn v2(text: Bytes, blobs: Bytes, kind: BodyKind) -> Result<Template, 
         }
     }
     let list = list.ok_or(NOT_V2)?;
-    for tensor in elements(&text[list.clone()], MOST_TENSORS).ok_or(NOT_V2)? {
+    for tensor in elements(&text[list.clone()], MAX_TENSORS).ok_or(NOT_V2)? {
         parser.tensor(within(&list, &tensor))?;
     }
     parser.finish()
@@ -101,7 +101,7 @@ struct V2Parser {
     /// Name of the first tensor.
     name: Option<String>,
     rows: Option<usize>,
-    most_rows: usize,
+    max_rows: usize,
 }
 
 /// Fields of a tensor's JSON object.
@@ -115,8 +115,8 @@ struct TensorFields {
 }
 
 impl V2Parser {
-    fn new(text: Bytes, blobs: Bytes, most_rows: usize) -> Self {
-        Self { most_rows, text, blobs, holes: Vec::new(), tensors: Vec::new(), name: None, rows: None }
+    fn new(text: Bytes, blobs: Bytes, max_rows: usize) -> Self {
+        Self { max_rows, text, blobs, holes: Vec::new(), tensors: Vec::new(), name: None, rows: None }
     }
 
     fn tensor(&mut self, object: Range<usize>) -> Result<(), String> {
@@ -131,8 +131,8 @@ impl V2Parser {
                 fields.name
             ));
         }
-        if rows > self.most_rows {
-            return Err(format!("it has over {} rows", self.most_rows));
+        if rows > self.max_rows {
+            return Err(format!("it has over {} rows", self.max_rows));
         }
         let wrong = || format!("the data of tensor {:?} do not fit its shape", fields.name);
         let data = self.data(&fields, &whole, rows).ok_or_else(wrong)?;

@@ -18,20 +18,20 @@ use std::time::{Duration, Instant};
 
 /// Limit before anything is measured. Batching engines take at least as many requests, and a server that works on one
 /// request at a time has the same throughput with the others waiting inside it.
-const FIRST: u32 = 64;
+const INITIAL_LIMIT: u32 = 64;
 
 /// Highest limit: no server known to us benefits from more concurrent requests.
-const MOST: u32 = 1024;
+const MAX_LIMIT: u32 = 1024;
 
 /// Fraction of the largest possible gain that a trial has to reach. With twice as many requests at once, a server with
 /// spare capacity answers twice as many per second. Less than a quarter of that gain may be chance.
-const ENOUGH: f64 = 0.25;
+const MIN_GAIN: f64 = 0.25;
 
 /// Least number of answers in a window. The mean of fewer answers varies too much.
-const FEWEST: u32 = 16;
+const MIN_ANSWERS: u32 = 16;
 
 /// Longest pause before another trial, as a power of two, in windows: hours for most servers.
-const LONGEST_PAUSE: u32 = 10;
+const MAX_PAUSE_EXPONENT: u32 = 10;
 
 /// A limit that is doubled as long as doubling raises the number of responses per second.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,7 +72,7 @@ struct Window {
 
 impl MeasuredLimit {
     pub(super) fn new() -> Self {
-        Self { limit: FIRST, stage: Stage::Settled { pause: 0 }, window: None, failed: 0 }
+        Self { limit: INITIAL_LIMIT, stage: Stage::Settled { pause: 0 }, window: None, failed: 0 }
     }
 
     /// Returns the number of requests that the server may have at once.
@@ -112,7 +112,7 @@ impl MeasuredLimit {
         let taken = usage.in_flight.saturating_sub(1) * usage.gateways;
         self.limit = taken.clamp(1, self.limit);
         if matches!(self.stage, Stage::Trial { .. }) {
-            self.failed = LONGEST_PAUSE;
+            self.failed = MAX_PAUSE_EXPONENT;
         }
         self.window = None;
         self.settle();
@@ -122,7 +122,7 @@ impl MeasuredLimit {
     /// trial a window is twice as long, so that the next trial rarely succeeds by chance.
     fn answers_of_a_window(&self, usage: Usage) -> u32 {
         let rounds = if self.failed == 0 { 1 } else { 2 };
-        usage.allowed.saturating_mul(rounds).max(FEWEST)
+        usage.allowed.saturating_mul(rounds).max(MIN_ANSWERS)
     }
 
     /// Decides the next stage at the end of a window.
@@ -140,7 +140,7 @@ impl MeasuredLimit {
             }
             Stage::Trial { before, .. } => {
                 self.limit = before;
-                self.failed = (self.failed + 1).min(LONGEST_PAUSE);
+                self.failed = (self.failed + 1).min(MAX_PAUSE_EXPONENT);
                 self.settle();
             }
         }
@@ -148,7 +148,7 @@ impl MeasuredLimit {
 
     fn try_more(&mut self, rate: f64) {
         let before = self.limit;
-        self.limit = (before * 2).min(MOST);
+        self.limit = (before * 2).min(MAX_LIMIT);
         self.stage = if self.limit == before { Stage::Settled { pause: 0 } } else { Stage::Trial { before, rate } };
     }
 
@@ -170,7 +170,7 @@ impl Usage {
     fn least_gain(self) -> f64 {
         let gateways = f64::from(self.gateways);
         let taken_from_others = 2.0 * gateways / (gateways + 1.0);
-        taken_from_others + (2.0 - taken_from_others) * ENOUGH
+        taken_from_others + (2.0 - taken_from_others) * MIN_GAIN
     }
 }
 

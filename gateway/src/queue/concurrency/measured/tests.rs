@@ -157,7 +157,7 @@ proptest! {
         let mut simulation = Simulation::new(2000, 1, lengths, seed);
         simulation.run(20_000);
         let limit = simulation.limit.limit();
-        prop_assert!((FIRST..=8 * FIRST).contains(&limit), "{limit}");
+        prop_assert!((INITIAL_LIMIT..=8 * INITIAL_LIMIT).contains(&limit), "{limit}");
     }
 
     #[test]
@@ -194,7 +194,7 @@ proptest! {
             let usage = Usage { in_flight, allowed, gateways };
             limit.sent(usage, at);
             if is_refused { limit.refused(usage) } else { limit.answered(usage, at) }
-            prop_assert!((1..=MOST).contains(&limit.limit()), "{}", limit.limit());
+            prop_assert!((1..=MAX_LIMIT).contains(&limit.limit()), "{}", limit.limit());
         }
     }
 }

@@ -159,7 +159,7 @@ fn states() -> impl Strategy<Value = Vec<State>> {
 }
 
 proptest! {
-    /// Changes reach the gateways with any delays below a hand-over, and each gateway at its own times.
+    /// Each gateway learns of each change after its own delay, which is shorter than a hand-over.
     #[test]
     fn no_replica_exceeds_its_limit_while_gateways_and_replicas_change(
         states in states(),
