@@ -143,8 +143,7 @@ impl Batching {
         let entry = BatchEntry::new(request, buffered, parsed, reply);
         let limits = settings.limits(max_in_flight);
         let entry = NewEntry { key, rows: entry.parsed.rows(), item: entry };
-        let ticket = enqueue(entry, &batcher, &queue, &limits, times.queued);
-        let ticket = ticket.inspect_err(|_| queue.count_refused())?;
+        let ticket = enqueue(entry, &batcher, &queue, &limits, times.queued).inspect_err(|_| queue.count_refused())?;
         dispatch::dispatch(&batcher, &queue, settings);
         let result = wait(&batcher, &queue, settings, &mut result, times).await;
         drop(ticket);

@@ -7,13 +7,11 @@ use crate::queue::RevisionQueue;
 use crate::state::State;
 
 pub(crate) fn describe(state: &State) -> String {
-    let routes = state.snapshot.routes.as_slice();
-    let routes: Vec<Value> = routes.iter().map(|route| of_route(route)).collect();
+    let routes: Vec<Value> = state.snapshot.routes.as_slice().iter().map(|route| of_route(route)).collect();
     let mut queues: Vec<_> = state.routes.queues.values().collect();
     queues.sort_by(|a, b| a.name.cmp(&b.name));
     let revisions: Vec<Value> = queues.into_iter().map(|queue| of_queue(queue)).collect();
-    let gateways = state.snapshot.gateways.iter();
-    let gateways: Vec<&str> = gateways.map(|gateway| &*gateway.name).collect();
+    let gateways: Vec<&str> = state.snapshot.gateways.iter().map(|gateway| &*gateway.name).collect();
     json!({
         "generation": state.snapshot.generation,
         "routes_generation": state.snapshot.routes.generation,

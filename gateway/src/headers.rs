@@ -132,8 +132,8 @@ fn server_timing(theirs: Option<&str>, queued: Duration) -> String {
     let mut others = String::new();
     for entry in theirs.unwrap_or_default().split(',').map(str::trim) {
         let (name, parameter) = entry.split_once(';').unwrap_or((entry, ""));
-        let duration = parameter.trim().strip_prefix("dur=");
-        let duration = duration.and_then(|ms| ms.parse::<f64>().ok()).filter(|ms| *ms >= 0.0);
+        let duration =
+            parameter.trim().strip_prefix("dur=").and_then(|ms| ms.parse::<f64>().ok()).filter(|ms| *ms >= 0.0);
         match (name, duration) {
             ("", _) => {}
             ("queue", Some(ms)) => queue_us = queue_us.saturating_add((ms * 1000.0).round() as u64),

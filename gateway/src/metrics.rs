@@ -43,8 +43,7 @@ impl Collector for Counts {
         let mut rows: Rows = queues.map(|(name, queue)| (name.clone(), queue.activity())).collect();
         rows.sort_by(|a, b| a.0.cmp(&b.0));
         port(&mut encoder, &context)?;
-        let counts = state.routes.mirrors.iter();
-        let mut counts: Vec<_> = counts.map(|(name, counts)| (name, &**counts)).collect();
+        let mut counts: Vec<_> = state.routes.mirrors.iter().map(|(name, counts)| (name, &**counts)).collect();
         counts.sort_by_key(|(name, _)| *name);
         mirrored(&mut encoder, &counts)?;
         counters(&mut encoder, &rows)?;

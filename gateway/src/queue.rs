@@ -472,10 +472,11 @@ const MIN_ACTIVATION: Duration = Duration::from_millis(100);
 
 /// Returns the load of each replica that has requests.
 fn replica_loads(dispatcher: &Dispatcher<Arc<Upstream>, WaiterHandle>) -> ReplicaLoads {
-    let loads = dispatcher.endpoints();
-    let loads = loads.map(|(upstream, ..)| (upstream.name.clone(), upstream.load.get()));
-    let loads = loads.filter(|(_, load)| *load != ReplicaLoad::default());
-    loads.collect()
+    dispatcher
+        .endpoints()
+        .map(|(upstream, ..)| (upstream.name.clone(), upstream.load.get()))
+        .filter(|(_, load)| *load != ReplicaLoad::default())
+        .collect()
 }
 
 enum Entered {

@@ -100,8 +100,7 @@ impl RouteTable {
             return Some(Ok(Lookup::ByMessage(field)));
         }
         let model = model_of_path(path)?;
-        let found = self.matcher.by_model(&model);
-        let found = found.ok_or_else(|| self.matcher.no_model(&model));
+        let found = self.matcher.by_model(&model).ok_or_else(|| self.matcher.no_model(&model));
         Some(found.and_then(|found| self.to_service(parts, &found)))
     }
 
@@ -164,8 +163,7 @@ impl RouteTable {
         let tag = headers::text(&parts.headers, &headers::TAG);
         let next_sample = || self.next_sample(&found.route.service);
         let name = found.revision(pin, tag, next_sample)?;
-        let queue = self.queues.get(name);
-        let queue = queue.ok_or_else(|| GatewayError::Gone(name.to_string()))?;
+        let queue = self.queues.get(name).ok_or_else(|| GatewayError::Gone(name.to_string()))?;
         Ok(Target {
             queue: Arc::clone(queue),
             route: Arc::clone(found.route),

@@ -88,8 +88,8 @@ impl GrpcRequest {
             }
         }
         for (i, raw) in merged.raw_input_contents.iter_mut().enumerate() {
-            let parts = all.iter().filter_map(|one| one.message.raw_input_contents.get(i));
-            let parts: Vec<&[u8]> = parts.map(|part| &part[..]).collect();
+            let parts: Vec<&[u8]> =
+                all.iter().filter_map(|one| one.message.raw_input_contents.get(i)).map(|part| &part[..]).collect();
             *raw = parts.concat().into();
         }
         merged
@@ -165,8 +165,7 @@ fn output_slices(message: &ModelInferResponse) -> Result<Vec<Option<RowSlices>>,
 fn rows<'a>(shapes: impl Iterator<Item = &'a [i64]>) -> Result<usize, usize> {
     let mut rows = None;
     for (i, shape) in shapes.enumerate() {
-        let first = shape.first().and_then(|first| usize::try_from(*first).ok());
-        let first = first.filter(|first| *first > 0).ok_or(i)?;
+        let first = shape.first().and_then(|first| usize::try_from(*first).ok()).filter(|first| *first > 0).ok_or(i)?;
         if *rows.get_or_insert(first) != first {
             return Err(i);
         }

@@ -97,8 +97,7 @@ impl<K: Clone + Eq + Hash, T> BatchQueue<K, T> {
     /// Takes the items of a batch that is due, in order of arrival. The batch counts as in flight until
     /// [`Self::complete`].
     pub(crate) fn next(&mut self, limits: &BatchLimits, now: Instant) -> Option<Vec<T>> {
-        let key = self.next_full(limits);
-        let key = key.or_else(|| self.next_oldest(limits, now))?;
+        let key = self.next_full(limits).or_else(|| self.next_oldest(limits, now))?;
         let batch = self.take(&key, limits);
         self.in_flight += 1;
         Some(batch)

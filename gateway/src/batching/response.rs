@@ -191,8 +191,7 @@ impl SplittableResponse {
         let body = response.body.clone();
         match like {
             ParsedRequest::V1(_) => {
-                let template = Template::v1(body, BodyKind::Response);
-                let template = template.ok_or("it has no list of predictions")?;
+                let template = Template::v1(body, BodyKind::Response).ok_or("it has no list of predictions")?;
                 Ok(Self::Json(template))
             }
             ParsedRequest::V2(_) => {

@@ -55,13 +55,11 @@ impl Body for DownstreamBody {
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match self.get_mut() {
             Self::Local { data, trailers } => {
-                let frame = data.take().map(Frame::data);
-                let frame = frame.or_else(|| trailers.take().map(Frame::trailers));
+                let frame = data.take().map(Frame::data).or_else(|| trailers.take().map(Frame::trailers));
                 Poll::Ready(frame.map(Ok))
             }
             Self::Pieces { data, trailers } => {
-                let frame = data.pop_front().map(Frame::data);
-                let frame = frame.or_else(|| trailers.take().map(Frame::trailers));
+                let frame = data.pop_front().map(Frame::data).or_else(|| trailers.take().map(Frame::trailers));
                 Poll::Ready(frame.map(Ok))
             }
             Self::Ahead { frames, rest, left, .. } => {

@@ -47,8 +47,7 @@ fn asks_for(model: &str, request: &ProxyRequest, buffered: &BufferedBody) -> boo
 
 /// True for the path of an inference without a version.
 fn is_inference(path: &str) -> bool {
-    let v2 = path.strip_prefix("/v2/models/");
-    let v2 = v2.and_then(|rest| rest.split_once('/'));
+    let v2 = path.strip_prefix("/v2/models/").and_then(|rest| rest.split_once('/'));
     match (v2, path.strip_prefix("/v1/models/")) {
         (Some((_, call)), _) => matches!(call, "infer" | "generate" | "generate_stream"),
         (None, Some(rest)) => rest.ends_with(":predict"),

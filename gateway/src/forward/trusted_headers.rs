@@ -21,8 +21,7 @@ pub(crate) fn remove_untrusted(headers: &mut HeaderMap, from: Option<IpAddr>, co
         return;
     }
     let (state, me) = (context.state.load(), &context.options.name);
-    let others = state.snapshot.gateways.iter();
-    let mut others = others.filter(|other| other.name != *me);
+    let mut others = state.snapshot.gateways.iter().filter(|other| other.name != *me);
     if !others.any(|other| is_at(&other.serving, from)) {
         for name in &GATEWAY_HEADERS {
             headers.remove(name);

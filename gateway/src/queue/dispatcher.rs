@@ -144,8 +144,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         self.handover.pass(now);
         let is_new = request.sequence.is_none();
         let sequence = request.sequence.unwrap_or(self.next_sequence);
-        let is_first = self.waiting.first_key_value();
-        let is_first = is_first.is_none_or(|(first, _)| sequence < *first);
+        let is_first = self.waiting.first_key_value().is_none_or(|(first, _)| sequence < *first);
         if is_first && let Some(granted) = self.grant(sequence, now) {
             self.next_sequence = self.next_sequence.max(sequence + 1);
             return Admission::Granted(granted);

@@ -75,8 +75,7 @@ impl GatewaySet {
     /// Creates the set of the gateways with these sorted names, as seen by `me`. Without any name, `me` is alone.
     pub(crate) fn new<'a>(names: impl Iterator<Item = &'a str> + Clone, me: &str, revision: &str) -> Self {
         let me = names.clone().position(|name| name == me);
-        let owner = names.clone().enumerate();
-        let owner = owner.max_by_key(|(_, name)| score(name, revision));
+        let owner = names.clone().enumerate().max_by_key(|(_, name)| score(name, revision));
         owner.map_or(Self::ALONE, |(owner, _)| Self {
             of: names.count() as u32,
             me: me.map(|me| me as u32),

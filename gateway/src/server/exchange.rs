@@ -29,8 +29,7 @@ pub(super) async fn respond(
     trusted_headers::remove_untrusted(&mut parts.headers, from, &proxy.context);
     let protocol = Protocol::of(&parts.headers);
     proxy.context.counters.count(protocol);
-    let id = parts.headers.entry(headers::REQUEST_ID);
-    let id = id.or_insert_with(headers::new_request_id);
+    let id = parts.headers.entry(headers::REQUEST_ID).or_insert_with(headers::new_request_id);
     // The ID differs on every request. HPACK would index it and evict repeated headers from its table.
     id.set_sensitive(true);
     let id = id.clone();

@@ -36,8 +36,8 @@ pub(super) fn v1(text: Bytes, kind: BodyKind) -> Option<Template> {
     };
     let members = members(&text)?;
     let (_, array) = members.into_iter().find(|(name, _)| name == key)?;
-    let found = elements(&text[array.clone()], kind.max_rows())?;
-    let found: Vec<_> = found.into_iter().map(|row| within(&array, &row)).collect();
+    let found: Vec<_> =
+        elements(&text[array.clone()], kind.max_rows())?.into_iter().map(|row| within(&array, &row)).collect();
     let (first, last) = (found.first()?, found.last()?);
     Some(Template {
         holes: vec![(first.start..last.end, Hole::Data(0))],

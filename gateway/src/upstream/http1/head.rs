@@ -226,8 +226,8 @@ fn is_keep_alive(headers: &HeaderMap, version: u8) -> bool {
         return version == 1;
     }
     let says = |wanted: &str| {
-        let options = headers.get_all(CONNECTION).iter();
-        let mut options = options.flat_map(|value| value.to_str().unwrap_or_default().split(','));
+        let mut options =
+            headers.get_all(CONNECTION).iter().flat_map(|value| value.to_str().unwrap_or_default().split(','));
         options.any(|option| option.trim().eq_ignore_ascii_case(wanted))
     };
     !says("close") && (version == 1 || says("keep-alive"))

@@ -101,8 +101,9 @@ impl RequestWriter {
     fn take(&mut self, data: Bytes, encoding: BodyEncoding) -> io::Result<()> {
         match encoding {
             BodyEncoding::Length(left) => {
-                let left = left.checked_sub(data.len() as u64);
-                let left = left.ok_or_else(|| io::Error::other("the body is longer than announced"))?;
+                let left = left
+                    .checked_sub(data.len() as u64)
+                    .ok_or_else(|| io::Error::other("the body is longer than announced"))?;
                 if let Some((_, encoding)) = &mut self.body {
                     *encoding = BodyEncoding::Length(left);
                 }
@@ -149,8 +150,8 @@ impl RequestWriter {
             return Pin::new(stream).poll_write(context, inline);
         }
         let mut slices = [IoSlice::new(&[]); MAX_SLICES];
-        let pieces = std::iter::once(inline).chain(self.queue.iter().map(|piece| &piece[..]));
-        let pieces = pieces.filter(|piece| !piece.is_empty());
+        let pieces =
+            std::iter::once(inline).chain(self.queue.iter().map(|piece| &piece[..])).filter(|piece| !piece.is_empty());
         let mut count = 0;
         for (slice, piece) in slices.iter_mut().zip(pieces) {
             *slice = IoSlice::new(piece);
