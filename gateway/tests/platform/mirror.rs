@@ -234,7 +234,7 @@ async fn pinned_requests_and_streams_are_not_copied() {
     for _ in 0..100 {
         once(world.address(), post(HOST, "/", "x")).await;
     }
-    until("every second one and copies of the others", || mirror.requests() == 100).await;
+    until("half of the requests and copies of the other half", || mirror.requests() == 100).await;
     let copied = |head: &&http::request::Parts| head.headers.contains_key("weir-mirror");
     let copied = mirror.seen.heads.lock().iter().filter(copied).count();
     assert!((46..=54).contains(&copied), "{copied}");
@@ -247,7 +247,7 @@ async fn a_client_cannot_mark_its_request_as_a_copy_or_as_handed_over() {
     for (count, name) in [(1, "weir-mirror"), (2, "weir-hop")] {
         let answer = once(world.address(), with(post(HOST, "/", "x"), name, "1")).await;
         assert_eq!(answer.status, StatusCode::OK, "{name}");
-        until("its copy", || mirror.requests() == count).await;
+        until("the copy to arrive", || mirror.requests() == count).await;
     }
     for head in user.seen.heads.lock().iter() {
         assert!(!head.headers.contains_key("weir-mirror"), "{head:?}");

@@ -56,7 +56,7 @@ async fn gateways_come_and_go_within_a_burst(replicas: u32) {
     let mut leaving = world.gateways.remove(0);
     leaving.resign();
     let door = doors.close(leaving.address);
-    until("what it has to be answered", || door.busy.load(Ordering::SeqCst) == 0).await;
+    until("its requests to be answered", || door.busy.load(Ordering::SeqCst) == 0).await;
     leaving.stop.cancel();
     let served = tokio::time::timeout(TEST_TIMEOUT, leaving.serving.take().unwrap()).await;
     served.unwrap().unwrap();
@@ -109,7 +109,7 @@ async fn gateways_share_many_credits_evenly() {
     }
     seen.until_busy(4).await;
     for gateway in &world.gateways {
-        until("its share", || {
+        until("the gateway to use its share", || {
             let state: serde_json::Value = serde_json::from_str(&gateway.gateway.describe()).unwrap();
             let revision = &state["revisions"][0];
             revision["in_flight"] == 2 && revision["queued"] == 3
