@@ -1,7 +1,7 @@
-//! The process: binds ports, loads models, serves, drains.
+//! The process: binds ports, loads models, serves and drains.
 //!
-//! Ports are bound first, so that a taken one is reported at once; liveness and metrics answer while
-//! models load; readiness follows when they are warm.
+//! Ports are bound first, so that a port in use is reported at once. Liveness and metrics answer while models load;
+//! readiness follows when the models are warm.
 
 mod build;
 mod metrics;
@@ -26,20 +26,20 @@ use watchdog::Watchdog;
 pub use crate::echo::EchoBackend;
 pub use crate::metrics::{GpuSample, Pool, ReadGpus};
 
-/// Finds the GPUs that `--device` allows; empty means the processor.
+/// Finds the GPUs that `--device` allows; an empty list means the CPU.
 pub type FindGpus = fn(DeviceChoice) -> Result<Vec<usize>, LoadError>;
 
-/// The parts that a build of the runtime brings: backends and GPU discovery.
+/// The parts that differ between builds of the runtime: backends and GPU discovery.
 pub struct Setup {
     /// Backends, the most specific first.
     pub backends: Vec<Arc<dyn Backend>>,
-    /// Discovery of GPUs at start.
+    /// Finds the GPUs at start.
     pub find_gpus: FindGpus,
-    /// Reading of the found GPUs' state, for the metrics.
+    /// Reads the state of those GPUs, for the metrics.
     pub read_gpus: ReadGpus,
 }
 
-/// Runs the process from its flags to its exit code.
+/// Runs the process, from parsing its flags to its exit code.
 #[must_use]
 pub fn main(setup: Setup) -> Exit {
     let config = match args::parse(std::env::args_os()) {
@@ -62,7 +62,7 @@ pub fn main(setup: Setup) -> Exit {
     match runtime.enable_all().thread_name("weir-reactor").build() {
         Ok(runtime) => {
             let exit = runtime.block_on(run(config, setup, log));
-            // A thread that still blocks, such as an abandoned load, goes on until the process ends.
+            // A thread that still blocks, such as one with an abandoned load, runs on until the process exits.
             runtime.shutdown_background();
             exit
         }
@@ -102,7 +102,7 @@ async fn run(config: Config, setup: Setup, log: telemetry::Handle) -> Exit {
     exit
 }
 
-/// Serves until a signal; then answers the accepted requests, within the exit timeout.
+/// Serves until a signal, then answers the accepted requests within the exit timeout.
 async fn serve(config: &Config, server: Arc<Server>, ports: Ports, drain: &Drain) -> Exit {
     let _watchdog = match Watchdog::start(Arc::clone(&server)) {
         Ok(watchdog) => watchdog,
@@ -141,7 +141,7 @@ async fn serve(config: &Config, server: Arc<Server>, ports: Ports, drain: &Drain
     }
 }
 
-/// Makes the initial loads, until a signal.
+/// Makes the initial loads; a signal ends the wait for them.
 async fn load(config: &Config, server: &Server, drain: &Drain) -> Exit {
     let loads = tokio::select! {
         loads = server.repository().start() => loads,
@@ -153,7 +153,7 @@ async fn load(config: &Config, server: &Server, drain: &Drain) -> Exit {
     }
     if !failures.is_empty() && config.on_load_error == OnLoadError::Exit {
         match config.model_name {
-            // There are no others.
+            // The server has only this model, so `--exit-on-error false` would serve nothing.
             Some(_) => tracing::info!("exiting: the model did not load"),
             None => tracing::error!("exiting: a model did not load. To serve the others, use --exit-on-error false"),
         }
@@ -168,7 +168,7 @@ async fn load(config: &Config, server: &Server, drain: &Drain) -> Exit {
     Exit::Done
 }
 
-/// Warns that nothing is served, which is as intended where clients load the models.
+/// Warns that no model was found. In mode explicit this is normal, because clients load the models.
 fn warn_of_none(config: &Config) {
     let paths = config.repositories.iter();
     let paths: Vec<_> = paths.map(|path| path.display().to_string()).collect();

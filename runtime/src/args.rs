@@ -1,8 +1,7 @@
-//! The flags of `weir-runtime`: Triton's names and defaults, and a few of ours.
+//! Flags of `weir-runtime`: Triton's names and defaults, and a few of Weir's own.
 //!
-//! Three kinds of Triton flag: those with an effect here; those that may be ignored, accepted and logged
-//! once; those that ask for what Weir does not do, refused by name.
-//! `docs/flags.md` is generated from [`command`].
+//! Triton's flags are of three kinds: some have an effect here, some are ignored with one note in the log, and some ask
+//! for features that Weir does not have and are refused by name. `docs/flags.md` is generated from [`command`].
 
 mod build;
 mod config;
@@ -25,7 +24,7 @@ use clap::{CommandFactory, FromArgMatches, Parser};
 pub(crate) use config::{Config, GrpcConfig, HttpConfig, OnLoadError};
 pub use device::DeviceChoice;
 
-/// Names of the program in its image.
+/// The program's names in its image.
 const NAMES: [&str; 2] = ["weir-runtime", "tritonserver"];
 
 /// Text after the flags in `--help`.
@@ -40,7 +39,7 @@ Examples:
   Load models on request only:
     weir-runtime --model-repository /models --model-control-mode explicit --load-model digits
 
-Exit codes: 0 ended as asked, 1 failed, 2 wrong usage, 3 port taken.";
+Exit codes: 0 stopped by a signal, 1 failed, 2 wrong usage, 3 port taken.";
 
 /// Serves TorchScript models over the V2 (Open Inference) protocol, HTTP and gRPC, batched.
 #[derive(Debug, Parser)]
@@ -73,28 +72,28 @@ pub enum Exit {
     PortTaken,
 }
 
-/// Flags from which no [`Config`] can be built.
+/// The reason why no [`Config`] can be built from the flags.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ArgsError {
-    /// Unknown or unreadable flags, or `--help` and `--version`.
+    /// Unknown or unreadable flags, and `--help` and `--version`.
     #[error("{0}")]
     Usage(#[from] clap::Error),
-    /// Flags that do not fit together or are refused, a sentence each.
+    /// Flags that contradict each other or are refused, one sentence each.
     #[error("{}", .0.iter().map(|error| format!("error: {error}")).collect::<Vec<_>>().join("\n"))]
     Invalid(Vec<String>),
 }
 
-/// The command with every flag, for parsing, help and documentation. Of a flag that is given twice the last counts, as in
-/// Triton: a service's arguments come after those of its runtime.
+/// Returns the command with every flag, for parsing, help and documentation. When a flag is repeated the last value
+/// counts, as in Triton: the arguments of a service follow those of its ServingRuntime.
 #[must_use]
 pub fn command() -> clap::Command {
     triton_flags::add_to(Args::command()).args_override_self(true)
 }
 
-/// Parses flags, the program's name first.
+/// Parses the flags; the first argument is the program's name.
 ///
 /// # Errors
-/// All errors, or the text of `--help` or `--version`.
+/// [`ArgsError`] with every wrong flag, or with the text of `--help` or `--version`.
 pub(crate) fn parse<I, T>(argv: I) -> Result<Config, ArgsError>
 where
     I: IntoIterator<Item = T>,
@@ -107,8 +106,8 @@ where
     build::build(args, known).map_err(ArgsError::Invalid)
 }
 
-/// Drops the program's name where it is the first argument too: the entry point of Triton's image runs the command
-/// that a pod's `args` are, and ours takes the same `args`.
+/// Drops the program's name if it is also the first argument: the entry point of Triton's image runs the command in a
+/// pod's `args`, and pods written for it must work with this image.
 fn without_repeated_name<T: Into<OsString>>(argv: impl IntoIterator<Item = T>) -> Vec<OsString> {
     let mut argv = argv.into_iter().map(Into::into).collect::<Vec<_>>();
     let first = argv.get(1).and_then(|first| Path::new(first).file_name());
@@ -118,14 +117,14 @@ fn without_repeated_name<T: Into<OsString>>(argv: impl IntoIterator<Item = T>) -
     argv
 }
 
-/// Adds, to the error about a word that is no flag, the flag that takes a path.
+/// Adds a hint about `--model-repository` to the error for an argument that is not a flag.
 fn with_hint(mut error: clap::Error) -> clap::Error {
     let word = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(word)) if !word.starts_with('-') => word.clone(),
         Some(_) | None => return error,
     };
     if error.kind() == ErrorKind::UnknownArgument {
-        let hint = format!("what to serve follows a flag: --model-repository {word}");
+        let hint = format!("a path to serve follows a flag: --model-repository {word}");
         let hint = ContextValue::StyledStrs(vec![hint.into()]);
         error.insert(ContextKind::Suggested, hint);
     }
@@ -133,7 +132,7 @@ fn with_hint(mut error: clap::Error) -> clap::Error {
 }
 
 impl ArgsError {
-    /// The exit code: help is no failure.
+    /// The exit code; 0 for `--help` and `--version`.
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Usage(error) if !error.use_stderr() => Exit::Done,
@@ -144,7 +143,7 @@ impl ArgsError {
     /// Prints help to standard output, errors to standard error.
     pub(crate) fn print(&self) {
         match self {
-            // A closed standard output or error leaves nowhere to report it.
+            // If standard output or error is closed, the failure cannot be reported anywhere.
             Self::Usage(error) => drop(error.print()),
             Self::Invalid(_) => eprintln!("{self}\n\nFor more information, try '--help'."),
         }
@@ -152,7 +151,7 @@ impl ArgsError {
 }
 
 impl Exit {
-    /// The number that the process ends with.
+    /// The exit code as a number.
     #[must_use]
     pub fn code(self) -> u8 {
         match self {

@@ -1,6 +1,5 @@
-//! The interface to a model library: [`Backend`] loads a [`Model`], a model makes [`Instance`]s, an
-//! instance runs a [`Batch`]. All of it is synchronous, and an instance changes thread only if it says
-//! that it may.
+//! The interface to a model library: [`Backend`] loads a [`Model`], a model makes [`Instance`]s, and an instance runs a
+//! [`Batch`]. All calls are synchronous. An instance stays on one thread unless its [`Affinity`] allows others.
 //!
 //! ```text
 //!   Backend ──load──► Model (weights, shared) ──instance──► Instance (one per thread) ──run──► Answer
@@ -13,48 +12,48 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use weir_protocol::{DataType, Parameters, Shape, Tensor, TensorSpec};
 
-/// Stack of each thread that may call a [`Backend`], a [`Model`] or an [`Instance`]. libtorch compiles a graph by recursion,
-/// on the thread that runs it first, and a stack that overflows ends the process. The 2 MiB of Rust's threads are too
-/// small for what runs in Python, on the 8 MiB that Linux gives to a program; a stack takes memory only as it is used.
+/// Stack size of each thread that may call a [`Backend`], a [`Model`] or an [`Instance`]. libtorch compiles a graph
+/// recursively on the thread that runs it first, and a stack overflow ends the process. The 2 MiB of Rust's threads are
+/// too small for models that run in Python, whose main thread has 8 MiB on Linux. A stack takes memory only as it is
+/// used.
 pub const STACK_OF_MODELS: usize = 32 << 20;
 
 /// A library that can load models, such as libtorch.
 pub trait Backend: Send + Sync {
-    /// Names that `backend:` or `platform:` in a model's configuration may use for it.
+    /// Names of the backend in `backend:` or `platform:` of a model's configuration.
     fn names(&self) -> &'static [&'static str];
 
-    /// The file a version directory must hold, such as `model.pt`; `None` where no file is needed.
+    /// The file that a version directory must hold, such as `model.pt`; `None` if the backend needs no file.
     fn default_filename(&self) -> Option<&'static str>;
 
-    /// Loads weights and learns the signature. Called off the reactor; may take long.
+    /// Loads the weights and learns the signature. Called off the reactor, because it may take long.
     ///
     /// # Errors
     /// [`LoadError`] with a reason that names the file.
     fn load(&self, source: &ModelSource) -> Result<Arc<dyn Model>, LoadError>;
 
-    /// Ends the loads that are under way, as far as they can be ended, and refuses later ones. Called when the server
-    /// stops.
+    /// Ends the loads in progress as far as possible, and refuses later ones. Called when the server stops.
     fn close(&self) {}
 }
 
 /// A loaded model version: weights and signature, shared by its instances.
 pub trait Model: Send + Sync {
-    /// Inputs and outputs. Equal to the configuration's where that has them, else inferred.
+    /// Inputs and outputs: the configured ones if there are any, otherwise inferred.
     fn signature(&self) -> &Signature;
 
     /// Makes an instance, on the thread that will run it.
     ///
     /// # Errors
-    /// [`LoadError`] when the device cannot take another.
+    /// [`LoadError`] if the device has no room for another instance.
     fn instance(&self, device: Device) -> Result<Box<dyn Instance>, LoadError>;
 
-    /// The runs before readiness that spare the first requests what first runs cost.
+    /// The runs to make before readiness, so that the first requests do not pay for the model's slow first runs.
     fn warm_up(&self) -> WarmUp {
         WarmUp::Needless
     }
 
-    /// The reason why the model is served with less than its configuration allows, for the repository index; `None`
-    /// where there is none.
+    /// The reason why the model is served with less than its configuration allows, for the repository index; `None` if
+    /// it is served in full.
     fn doubt(&self) -> Option<&str> {
         None
     }
@@ -63,103 +62,104 @@ pub trait Model: Send + Sync {
 /// The runs of a model before it is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WarmUp {
-    /// Runs of these inputs: first runs are slow (compilation, caches), and the cost of each batch size is worth
-    /// knowing.
+    /// Runs on these inputs: the first runs are slow (compilation, caches), and the time of each batch size is
+    /// measured.
     On(Arc<[WarmUpInput]>),
-    /// None: every run is like the first, or no input is known that the model takes.
+    /// No runs: the first run is as fast as any other, or no input is known that the model takes.
     Needless,
 }
 
-/// An input that the model has run on without harm.
+/// An input that the model has already run on safely.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WarmUpInput {
-    /// The padding bucket that its variable dimensions have; `None` where requests are not padded.
+    /// The padding bucket that is the size of its variable dimensions; `None` if requests are not padded.
     pub length: Option<usize>,
-    /// One row of each of the signature's inputs, `None` for an optional one that is left out. Shapes are as the model
-    /// takes them, without the batch dimension.
+    /// One row per input of the signature; `None` for an optional input that is left out. Shapes are those that the
+    /// model takes, without the batch dimension.
     pub row: Vec<Option<Part>>,
-    /// Rows of the largest batch of it that the model has run.
+    /// Rows of the largest batch of this input that the model has run.
     pub most_rows: usize,
 }
 
-/// Handling of a model whose configuration contradicts what it takes or returns (`--warm-up-failures`).
+/// Handling of a model whose configuration contradicts its actual inputs or outputs (`--warm-up-failures`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WarmUpFailures {
-    /// The load fails: every request would fail too.
+    /// The load fails, because every request would fail too.
     Refuse,
-    /// It is served; the log has the reason.
+    /// The model is served, and the log shows the reason.
     Allow,
 }
 
-/// A runner of batches, one at a time.
+/// An executor of batches, one at a time.
 pub trait Instance: Send {
     /// Runs one batch.
     ///
     /// # Errors
-    /// [`ModelError`] fails the whole batch; the engine then tries its requests one by one.
+    /// [`ModelError`] fails the whole batch; the engine then runs its requests one by one.
     fn run(&mut self, batch: &Batch) -> Result<Answer, ModelError>;
 
-    /// Threads that may run it.
+    /// Threads that may run the instance.
     fn affinity(&self) -> Affinity {
         Affinity::Thread
     }
 
-    /// The overlap of a batch with the one before.
+    /// Overlap of a batch with the previous one.
     fn overlap(&self) -> Overlap {
         Overlap::None
     }
 
-    /// An instance as this one is now, for runs that must not change what this one answers, as the warm-up's;
-    /// `None` where no run changes that.
+    /// Returns a copy of the instance in its current state for warm-up runs, which must not change the answers of this
+    /// one; `None` if no run changes them.
     ///
     /// # Errors
-    /// [`LoadError`] when the device cannot take another.
+    /// [`LoadError`] if the device has no room for another instance.
     fn rehearsal(&self) -> Result<Option<Box<dyn Instance>>, LoadError> {
         Ok(None)
     }
 
-    /// Frees memory that only loading and warm-up needed.
+    /// Frees the memory that only loading and warm-up needed.
     fn finish_warm_up(&mut self) {}
 
-    /// As [`Instance::run`], without waiting for a device that works by itself. What was started comes
-    /// back in the order it was started in, and [`Instance::run`] may be called meanwhile.
+    /// Starts a batch like [`Instance::run`], but does not wait for a device that works asynchronously. Started batches
+    /// finish in the order of their start. [`Instance::run`] may be called in between.
     ///
     /// # Errors
-    /// As [`Instance::run`]; most failures of a model show here already. Batches started before are
-    /// not harmed.
+    /// [`ModelError`], as from [`Instance::run`]; most failures of a model are reported here already. Batches started
+    /// before are not affected.
     fn start(&mut self, batch: &Batch) -> Result<Started, ModelError> {
         self.run(batch).map(Started::Done)
     }
 }
 
-/// The binding of an instance to the thread that made it.
+/// The binding of an instance to the thread that created it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Affinity {
-    /// Thread pools, streams or other state that belongs to the thread.
+    /// The instance uses thread pools, streams or other state that belongs to its thread.
     Thread,
-    /// Nothing: short batches may run wherever the request arrived, without a change of threads.
+    /// The instance is not bound: a short batch may run on the thread that received the request, which saves a change
+    /// of threads.
     None,
 }
 
-/// Number of batches that an instance takes at a time.
+/// Number of batches that an instance holds at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlap {
     /// One: running it keeps the calling thread busy.
     None,
-    /// One, and the next ahead of it: its inputs are copied to the device, and it begins there without
-    /// waiting for this process, while the answer of the first is handed out.
+    /// Two: while the answer of the first is handed out, the inputs of the second are copied to the device, which
+    /// starts it without waiting for this process.
     OneAhead,
 }
 
-/// A batch that was started.
+/// A batch whose run has started.
 pub enum Started {
-    /// The batch has run; its answer is here.
+    /// The batch has run; here is its answer.
     Done(Answer),
-    /// The batch is queued on a device, and its answer follows.
+    /// The batch is queued on a device; the answer comes later.
     Pending(Box<dyn Pending>),
 }
 
-/// A batch that a device works on. Any thread may wait for it; dropping it forgets the answer.
+/// A batch that runs on a device. Any thread may wait for it; dropping it discards the answer.
 pub trait Pending: Send {
     /// Waits for the device.
     ///
@@ -169,10 +169,10 @@ pub trait Pending: Send {
 }
 
 impl Started {
-    /// Waits for the device, unless the batch has ended.
+    /// Waits for the device, unless the batch has already run.
     ///
     /// # Errors
-    /// As [`Pending::finish`].
+    /// [`ModelError`], as from [`Pending::finish`].
     pub fn finish(self) -> Result<Answer, ModelError> {
         match self {
             Self::Done(answer) => Ok(answer),
@@ -186,26 +186,26 @@ impl Started {
 pub struct ModelSource {
     /// Name of the model in the repository.
     pub name: String,
-    /// Number of its version directory.
+    /// Number of the version directory.
     pub version: u64,
-    /// The model file, or the directory for backends without one.
+    /// The model file; the directory for backends that need no file.
     pub path: PathBuf,
-    /// Configured inputs, without batch dimension; empty where none are configured.
+    /// Configured inputs, without the batch dimension; empty if none are configured.
     pub inputs: Vec<TensorConfig>,
-    /// Outputs, with the same rules as `inputs`.
+    /// Configured outputs; the rules for `inputs` apply.
     pub outputs: Vec<TensorConfig>,
-    /// 0 for a model without batch dimension; `None` where it is not configured, so that the backend may find out.
+    /// The configured largest batch; 0 for a model without a batch dimension, `None` if the backend may find it out.
     pub max_batch_size: Option<usize>,
-    /// `parameters` of the configuration: key to string value.
+    /// `parameters` of the configuration, from key to string value.
     pub parameters: std::collections::BTreeMap<String, String>,
-    /// Libraries of operators that the model calls, to be opened before it.
+    /// Libraries with operators that the model calls, to be opened before the model.
     pub op_libraries: Vec<PathBuf>,
-    /// Devices of its instances.
+    /// The devices of the model's instances.
     pub devices: Vec<Device>,
-    /// The inputs of a request that the model answers, if one lies beside it. Serialised without it.
+    /// Inputs of a request that the model answers, if an example file has one. Not serialised.
     #[serde(skip)]
     pub example: Option<Vec<Tensor>>,
-    /// The padding buckets of the configuration, ascending; empty where requests are not padded.
+    /// Configured padding buckets, ascending; empty if requests are not padded.
     pub buckets: Vec<usize>,
     /// Handling of a configuration that contradicts the model.
     pub warm_up_failures: WarmUpFailures,
@@ -216,14 +216,14 @@ pub struct ModelSource {
 pub struct TensorConfig {
     /// Name of the input or output.
     pub name: String,
-    /// Type of its elements.
+    /// Datatype of the elements.
     #[serde(with = "datatype_name")]
     pub datatype: DataType,
-    /// Shape that clients send, without batch dimension; -1 is any size.
+    /// Shape that clients send, without the batch dimension; -1 means any size.
     pub dims: Vec<i64>,
-    /// Shape that the model takes in place of `dims`, where `reshape` is configured.
+    /// Shape that the model takes instead of `dims`, if `reshape` is configured.
     pub reshape: Option<Vec<i64>>,
-    /// Clients may leave it out (inputs only).
+    /// True if clients may leave the input out.
     pub optional: bool,
 }
 
@@ -234,107 +234,107 @@ pub struct Signature {
     pub inputs: Vec<TensorConfig>,
     /// Outputs, in the model's order.
     pub outputs: Vec<TensorConfig>,
-    /// The largest batch; 0 for a model whose tensors have no batch dimension.
+    /// The largest batch in rows; 0 for a model whose tensors have no batch dimension.
     pub max_batch_size: usize,
-    /// What requests may differ in from `inputs`.
+    /// Differences from `inputs` that requests may have.
     pub leeway: Leeway,
 }
 
-/// The difference that is allowed between a request's tensors and a signature, where the backend inferred it.
+/// The differences from an inferred signature that a request's tensors may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Leeway {
-    /// None: datatypes, ranks and fixed dimensions are as the signature says.
+    /// No differences: datatypes, ranks and fixed dimensions must match the signature.
     #[default]
     None,
-    /// One further dimension before those of the signature, in each input.
+    /// Each input may have one more dimension, before those of the signature.
     OneLeadingDim,
-    /// Further dimensions before those of the signature, equally many in each input.
+    /// Each input may have more dimensions before those of the signature, the same number in every input.
     LeadingDims,
-    /// Any rank, the same in each input; all dimensions of the signature are variable.
+    /// Each input may have any rank, the same in every input; all dimensions of the signature are variable.
     AnyRank,
-    /// Datatypes and shapes: what the signature says is a guess, and the model does not batch.
+    /// Datatypes and shapes may differ: the signature is a guess, and the model does not batch.
     Everything,
 }
 
-/// A device that runs instances.
+/// A device that executes models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Device {
     /// The processor of the machine.
     Cpu,
-    /// The CUDA device of that index.
+    /// The CUDA device with this index.
     Cuda(usize),
 }
 
-/// Requests gathered to run together.
+/// Requests collected to run together.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// Sum of the requests' batch sizes; 1 for a model without batch dimension.
+    /// Sum of the requests' batch sizes; 1 for a model without a batch dimension.
     pub rows: usize,
-    /// The model's inputs in the signature's order; an optional one that no request has is absent.
+    /// The model's inputs in the signature's order; an optional input that no request sent is absent.
     pub columns: Vec<Column>,
-    /// One per request, in order.
+    /// Properties of the requests, in the order of their rows.
     pub requests: Vec<RequestInfo>,
 }
 
-/// One input of a batch: the requests' data, still where each request brought it.
+/// One input of a batch: the requests' data, still in the buffers that they arrived in.
 #[derive(Clone, Debug)]
 pub struct Column {
     /// Name of the input.
     pub name: Arc<str>,
-    /// Type of its elements.
+    /// Datatype of the elements.
     pub datatype: DataType,
-    /// The batch tensor's shape as the model takes it: rows first, padded dims at their bucket.
+    /// Shape of the batch tensor as the model takes it: rows first, padded dimensions at the size of their bucket.
     pub shape: Shape,
-    /// One per request. Row-major; where its shape is smaller than the column's beyond the first
-    /// dimension, the rest is `pad`.
+    /// One part per request, row-major. If a part is smaller than the column beyond the first dimension, `pad` fills
+    /// the rest.
     pub parts: Vec<Part>,
-    /// The value padding has, as this column's datatype: integers and floats alike are cast from it.
+    /// The padding value, cast to this column's datatype when it is written.
     pub pad: f64,
 }
 
 /// One request's share of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Its shape as the model takes it, rows first.
+    /// Shape as the model takes it, rows first.
     pub shape: Shape,
-    /// Type of its elements: the input's, unless the signature is a guess.
+    /// Datatype of the elements: the input's, unless the signature is a guess.
     pub datatype: DataType,
-    /// Its elements as the request sent them.
+    /// The elements as the request sent them.
     pub data: bytes::Bytes,
 }
 
-/// A request's properties that a backend may use.
+/// Properties of a request that a backend may use.
 #[derive(Clone, Debug)]
 pub struct RequestInfo {
-    /// Its batch size in rows.
+    /// Batch size of the request in rows.
     pub rows: usize,
-    /// Its parameters, the reserved ones left out.
+    /// Parameters of the request, without the reserved ones.
     pub parameters: Arc<Parameters>,
 }
 
 /// The outputs of a batch.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The outputs in the signature's order, rows of all requests together. The engine cuts them up.
+    /// The outputs in the signature's order, with the rows of all requests. The engine slices them.
     pub outputs: Vec<Tensor>,
-    /// Response parameters: none, or one per request.
+    /// Parameters of the responses: none, or one set per request.
     pub parameters: Vec<Parameters>,
-    /// Time of each step.
+    /// Duration of each step.
     pub timing: Timing,
 }
 
-/// Time of a run by step; Triton's `compute_input`, `compute_infer` and `compute_output`.
+/// Durations of the steps of a run: Triton's `compute_input`, `compute_infer` and `compute_output`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timing {
-    /// Gathering the parts into batch tensors, and copying those to the device.
+    /// Gathering the parts into batch tensors and copying them to the device.
     pub input: Duration,
     /// Running the model itself.
     pub infer: Duration,
-    /// Copying outputs back and laying them out.
+    /// Copying the outputs back and arranging them.
     pub output: Duration,
 }
 
-/// Datatypes by their V2 names.
+/// Serialises datatypes by their V2 names.
 mod datatype_name {
     use serde::de::{Deserialize, Deserializer, Error};
     use serde::ser::Serializer;
@@ -351,7 +351,7 @@ mod datatype_name {
 }
 
 impl TensorConfig {
-    /// As metadata shows it: -1 first where the model batches.
+    /// Returns the tensor as metadata shows it: with -1 as first dimension if the model batches.
     #[must_use]
     pub fn spec(&self, max_batch_size: usize) -> TensorSpec {
         let batch = (max_batch_size > 0).then_some(-1);
@@ -363,13 +363,14 @@ impl TensorConfig {
     }
 }
 
-/// The failure to load a model. The text goes to the index, the log and the client that asked.
+/// Failure to load a model. The text is shown in the repository index, in the log and to the client that requested the
+/// load.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The file is missing, unreadable or not a model.
     #[error("{0}")]
     File(String),
-    /// Configuration and model disagree, or the configuration asks for what we do not do.
+    /// Configuration and model disagree, or the configuration asks for an unsupported feature.
     #[error("{0}")]
     Config(String),
     /// The device is absent, unusable or full.
@@ -380,13 +381,13 @@ pub enum LoadError {
     Warmup(String),
 }
 
-/// The failure of a batch.
+/// Failure of a batch.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
-    /// The model raised; the text is the library's.
+    /// The model raised an error; the text is the library's.
     #[error("{0}")]
     Failed(String),
-    /// The device had no memory left for a batch of this size.
+    /// The device had too little memory for a batch of this size.
     #[error("out of memory: {0}")]
     OutOfMemory(String),
 }

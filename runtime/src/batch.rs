@@ -1,4 +1,4 @@
-//! Gathers jobs into a [`Batch`], and cuts its [`Answer`] into each job's slice.
+//! Gathers jobs into a [`Batch`], and slices its [`Answer`] for each job.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::job::{Job, Length};
 use crate::padding::variable_axis;
 
 impl Interface {
-    /// Lines up the jobs of one group, column by column; no tensor byte is touched yet.
+    /// Arranges the jobs of one group by input, without copying any tensor data.
     ///
     /// # Errors
-    /// [`ServeError::Invalid`] if the batch as a whole is too large for a tensor.
+    /// [`ServeError::Invalid`] if the whole batch is too large for a tensor.
     pub fn gather(&self, jobs: &[Job]) -> Result<Batch, ServeError> {
         let rows = jobs.iter().map(|job| job.rows).sum();
         let mut columns = Vec::with_capacity(self.signature.inputs.len());
@@ -46,10 +46,10 @@ impl Interface {
 }
 
 impl Interface {
-    /// Checks that an answer can be cut up: every output is there, with a row for each of the batch's.
+    /// Checks that an answer can be sliced: every output is present, with one row for each row of the batch.
     ///
     /// # Errors
-    /// [`ServeError::Model`] naming the output at fault.
+    /// [`ServeError::Model`] that names the wrong output.
     pub fn check(&self, answer: &Answer, rows: usize) -> Result<(), ServeError> {
         for (i, config) in self.signature.outputs.iter().enumerate() {
             let name = &config.name;
@@ -68,10 +68,10 @@ impl Interface {
 }
 
 impl Interface {
-    /// Checks that a response can be made of an answer that belongs to one request.
+    /// Checks that a response can be made of the answer to a single request.
     ///
     /// # Errors
-    /// [`ServeError::Model`] naming the output at fault.
+    /// [`ServeError::Model`] that names the wrong output.
     pub(crate) fn check_whole(&self, answer: Answer, rows: usize, length: Option<Length>) -> Result<(), ServeError> {
         self.check(&answer, rows)?;
         let slice = AnswerSlice { answer: Arc::new(answer), index: 0, first_row: 0, rows, batch_rows: rows, length };
@@ -82,44 +82,44 @@ impl Interface {
     }
 }
 
-/// Checks that a response of the signature can be made of a model's answer to one request of that many rows.
+/// Checks that a response with this signature can be made of a model's answer to one request of `rows` rows.
 ///
 /// # Errors
-/// The output at fault, as a client would read it.
+/// A text for the client that names the wrong output.
 pub fn check_answer(model: &str, signature: &Signature, answer: Answer, rows: usize) -> Result<(), String> {
     let interface = Interface { model: model.to_owned(), signature: signature.clone(), padding: None };
     let checked = interface.check_whole(answer, rows, None);
     checked.map_err(|error| error.to_string())
 }
 
-/// One job's slice of an answer that was checked. The thread that writes the response cuts it out.
+/// One job's slice of a checked answer. The thread that writes the response copies the rows.
 #[derive(Clone, Debug)]
 pub struct AnswerSlice {
     /// The whole batch's answer.
     pub answer: Arc<Answer>,
     /// Position of the request in the batch.
     pub index: usize,
-    /// Its first row in the outputs.
+    /// The request's first row in the outputs.
     pub first_row: usize,
-    /// Number of its rows.
+    /// Number of the request's rows.
     pub rows: usize,
     /// Rows of the whole batch.
     pub batch_rows: usize,
-    /// Its length before and after padding.
+    /// Length of the request before and after padding.
     pub length: Option<Length>,
 }
 
 impl AnswerSlice {
-    /// Response parameters the model gave for this request.
+    /// The response parameters that the model returned for this request.
     #[must_use]
     pub fn parameters(&self) -> Parameters {
         self.answer.parameters.get(self.index).cloned().unwrap_or_default()
     }
 
-    /// Cuts this request's rows out of output `index`, as the client is to see it.
+    /// Returns this request's rows of output `index`, in the shape that the client expects.
     ///
     /// # Errors
-    /// [`ServeError::Model`] when the model's output cannot be what its configuration says.
+    /// [`ServeError::Model`] if the model's output contradicts its configuration.
     pub fn output(&self, interface: &Interface, index: usize) -> Result<Tensor, ServeError> {
         let config = &interface.signature.outputs[index];
         let output = &self.answer.outputs[index];
@@ -158,7 +158,8 @@ impl AnswerSlice {
     }
 }
 
-/// Elements `from..to` of length-prefixed strings; the walk is the price of their varying size.
+/// Returns elements `from..to` of length-prefixed strings. Their sizes vary, so the function walks over all elements
+/// before `to`.
 fn cut_strings(data: &Bytes, from: usize, to: usize) -> Bytes {
     let mut at = 0;
     let mut start = 0;
@@ -174,7 +175,7 @@ fn cut_strings(data: &Bytes, from: usize, to: usize) -> Bytes {
     if from == to { Bytes::new() } else { data.slice(start..at.min(data.len())) }
 }
 
-/// Keeps the first `keep` of an axis. Strided, so it copies; BYTES tensors are never padded.
+/// Keeps the first `keep` elements of an axis. Copies, because they are not contiguous. BYTES tensors are never padded.
 fn trim(data: &Bytes, datatype: DataType, shape: &[i64], (axis, keep): (usize, usize)) -> Bytes {
     let Some(size) = datatype.size() else {
         return data.clone();

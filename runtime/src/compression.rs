@@ -1,4 +1,4 @@
-//! gzip and deflate, both ways. `deflate` is the zlib format, as RFC 9110 says.
+//! Compresses and decompresses with gzip and deflate. `deflate` is the zlib format, as in RFC 9110.
 
 use std::io::{Read, Write};
 
@@ -21,11 +21,11 @@ pub(crate) enum Coding {
 }
 
 impl Coding {
-    /// The coding of a request, from all of its `Content-Encoding` headers.
+    /// Returns the coding of a request from all of its `Content-Encoding` headers.
     ///
     /// # Errors
-    /// [`ServeError::UnknownCoding`] for any other coding, and for several: bytes that are still encoded must not be
-    /// taken for a tensor's.
+    /// [`ServeError::UnknownCoding`] for any other coding and for more than one, because bytes that are still encoded
+    /// must not be taken for a tensor.
     pub(crate) fn of_request(headers: &HeaderMap) -> Result<Self, ServeError> {
         let mut coding = Self::Identity;
         for header in headers.get_all(CONTENT_ENCODING) {
@@ -43,7 +43,7 @@ impl Coding {
         Ok(coding)
     }
 
-    /// A coding by its name, whose case does not matter; gzip has an old one too (RFC 9110, 8.4.1.3).
+    /// Returns the coding with this name, in any case. gzip also has the old name `x-gzip` (RFC 9110, 8.4.1.3).
     fn named(name: &str) -> Option<Self> {
         if name.eq_ignore_ascii_case("x-gzip") {
             return Some(Self::Gzip);
@@ -51,8 +51,8 @@ impl Coding {
         [Self::Identity, Self::Gzip, Self::Deflate].into_iter().find(|coding| coding.name().eq_ignore_ascii_case(name))
     }
 
-    /// The coding a client prefers, from all of its `Accept-Encoding` headers: the highest weight, the first named
-    /// where weights are equal; without the header, none.
+    /// Returns the coding that a client prefers, from all of its `Accept-Encoding` headers: the one with the highest
+    /// weight, and the first of equal weights. Without the header, `Identity`.
     pub(crate) fn preferred(headers: &HeaderMap) -> Self {
         let lists = headers.get_all(ACCEPT_ENCODING).iter();
         let offers = lists.flat_map(|list| list.to_str().unwrap_or_default().split(','));
@@ -65,7 +65,7 @@ impl Coding {
             let weight = parts
                 .find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")))
                 .map_or(Some(1.0), |q| q.parse().ok());
-            // An unreadable weight is no offer.
+            // An unreadable weight is ignored with its coding.
             if weight.is_some_and(|weight: f32| weight > best.1) {
                 best = (coding, weight.unwrap_or_default());
             }
@@ -82,11 +82,11 @@ impl Coding {
         }
     }
 
-    /// Decompresses a body, up to `limit` bytes, counting them in `permit` in place of the compressed ones.
+    /// Decompresses a body to at most `limit` bytes, which count in `permit` instead of the compressed ones.
     ///
     /// # Errors
-    /// [`ServeError::Invalid`] for broken data and for bombs, [`ServeError::BodyBudgetExhausted`] while
-    /// others hold too much.
+    /// [`ServeError::Invalid`] for broken data and for a body that decompresses to more than `limit`,
+    /// [`ServeError::BodyBudgetExhausted`] while other requests hold too much of the budget.
     pub(crate) fn decompress(self, body: Bytes, limit: usize, permit: &BudgetPermit) -> Result<Bytes, ServeError> {
         let decompressed = match self {
             Self::Identity => return Ok(body),
@@ -98,10 +98,10 @@ impl Coding {
         Ok(decompressed)
     }
 
-    /// Compresses a body.
+    /// Compresses a response body.
     ///
     /// # Errors
-    /// [`ServeError::Model`] never in practice: memory does not refuse writes.
+    /// [`ServeError::Model`], but never in practice: writing to memory does not fail.
     pub(crate) fn compress(self, body: &[u8]) -> Result<Bytes, ServeError> {
         let failed = |error: std::io::Error| ServeError::Model(format!("compression: {error}"));
         let compressed = match self {
@@ -119,18 +119,19 @@ impl Coding {
     }
 }
 
-/// Bytes decompressed between two checks of the limits: little beside what a body may be, much beside the
-/// cost of a check.
+/// Bytes to decompress between two checks of the limits: small compared with the limit on a body, and large enough that
+/// the checks cost little.
 const STEP: usize = 64 * 1024;
 
-/// Bytes that a decoder takes of itself: deflate's window of 32 KiB, and its tables.
+/// Memory of a decoder in bytes: deflate's window of 32 KiB, and its tables.
 const DECODER: usize = 48 * 1024;
 
-/// Most bytes that one byte of deflate's format stands for.
+/// Largest number of bytes that one byte of deflate data can decompress to.
 const MAX_RATIO: usize = 1032;
 
-/// Most members of a gzip stream: compressors that write several put 64 KiB or more into each. To begin one takes as long
-/// as to decompress some KiB, so that millions without content would keep a thread for minutes.
+/// Limit on the members of a gzip stream. Compressors that write several put 64 KiB or more into each. Starting a
+/// member takes as long as decompressing several KiB, so millions of empty members would keep a thread busy for
+/// minutes.
 const MAX_MEMBERS: usize = 4096;
 
 /// Decompresses a gzip stream, which may have several members.
@@ -152,15 +153,16 @@ fn gunzip(mut body: &[u8], limit: usize, permit: &BudgetPermit) -> Result<Bytes,
     )))
 }
 
-/// The decompressed size of a gzip stream's last member, as its end says: modulo 4 GiB. A stream that is whole is no
-/// shorter, so that an honest one that is too large is not decompressed at all. `None` where so few bytes cannot stand
-/// for that many: the end is then no size, as in a body that is no gzip stream or has other bytes behind it.
+/// Returns the decompressed size of the last member of a gzip stream (modulo 4 GiB), which its last four bytes state.
+/// The whole stream is at least as long, so a valid stream that is too large is refused before it is decompressed.
+/// `None` if the body is too short to decompress to that many bytes: the last bytes are then no size, because the body
+/// is not gzip or has other bytes after the stream.
 fn honest_size(body: &[u8]) -> Option<usize> {
     let size = u32::from_le_bytes(*body.last_chunk()?) as usize;
     (size <= body.len().saturating_mul(MAX_RATIO)).then_some(size)
 }
 
-/// Decompresses a zlib stream that is the whole body: what followed it would be lost without a word.
+/// Decompresses a zlib stream that must be the whole body; bytes after it would be dropped silently.
 fn inflate(body: &[u8], limit: usize, permit: &BudgetPermit) -> Result<Bytes, ServeError> {
     let mut decoder = ZlibDecoder::new(body);
     let mut decompressed = Decompressed::new(body, limit, permit)?;
@@ -174,14 +176,14 @@ fn inflate(body: &[u8], limit: usize, permit: &BudgetPermit) -> Result<Bytes, Se
     }
 }
 
-/// The bytes decompressed so far, and their limits.
+/// The bytes decompressed so far, with their limits.
 struct Decompressed<'a> {
-    /// Has room for all that the body can become, so that it never moves: pages that nothing was written to take no
-    /// memory, but a move takes twice what was written.
+    /// The capacity holds everything that the body can become, so the buffer never moves. Pages that were never written
+    /// take no memory, but a move would need twice the written size.
     bytes: Vec<u8>,
     limit: usize,
     permit: &'a BudgetPermit,
-    /// Bytes of the compressed body, which are held as well.
+    /// Bytes of the compressed body, which stay in memory meanwhile.
     compressed: usize,
 }
 
@@ -194,7 +196,7 @@ impl<'a> Decompressed<'a> {
         Ok(Self { bytes: Vec::with_capacity(most), limit, compressed, permit })
     }
 
-    /// Adds what a decoder yields, each part of which is counted before it is there.
+    /// Appends the output of a decoder; each step is counted in the permit before it is decompressed.
     fn read(&mut self, decoder: &mut impl Read) -> Result<(), ServeError> {
         loop {
             let room = STEP.min(self.bytes.capacity() - self.bytes.len());
@@ -233,7 +235,7 @@ mod tests {
 
     use super::*;
 
-    /// A reader that checks, each time it is read, that a permit holds what it is read into.
+    /// A reader that checks on each read that the permit covers the buffer.
     struct Checked<'a> {
         rest: usize,
         permit: &'a BudgetPermit,
@@ -262,7 +264,7 @@ mod tests {
         let before = decompressed.bytes.as_ptr();
         decompressed.read(&mut decoder).unwrap();
         assert_eq!(decompressed.bytes.len(), 500_000);
-        // It did not move.
+        // The buffer did not move.
         assert_eq!(decompressed.bytes.as_ptr(), before);
     }
 

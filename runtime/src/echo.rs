@@ -1,5 +1,5 @@
-//! A backend without models that returns its inputs. It needs no libtorch, and `service_time_ms` makes it as
-//! slow as a test of scaling, faults or gateways needs.
+//! A backend without models that returns its inputs. It needs no libtorch; `service_time_ms` makes it as slow as a test
+//! of scaling, faults or gateways needs.
 
 mod columns;
 
@@ -13,17 +13,16 @@ use crate::backend::{
     TensorConfig, Timing, WarmUp,
 };
 
-/// Default batch limit in rows: more than any test gathers by accident.
+/// Default batch limit in rows, larger than any batch that a test collects by accident.
 const DEFAULT_MAX_BATCH_SIZE: usize = 64;
 
-/// A day. Longer is a slip of units, and `Duration` cannot hold every `f64`.
+/// A day, in milliseconds. A longer time is probably a mistaken unit, and `Duration` cannot represent every `f64`.
 const MAX_SERVICE_MS: f64 = 86_400_000.0;
 
-/// Loads echo models.
+/// Loads models that echo their inputs.
 ///
-/// Parameters of the model configuration: `service_time_ms` (sleep per batch), `service_time_ms_per_row`
-/// (sleep per row on top), `echo_parameters` (`true`: a request's parameters come back as response
-/// parameters).
+/// Parameters of the model configuration: `service_time_ms` (sleep per batch), `service_time_ms_per_row` (additional
+/// sleep per row) and `echo_parameters` (`true` returns the parameters of a request as parameters of its response).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EchoBackend;
 
@@ -42,7 +41,7 @@ struct Behaviour {
 }
 
 struct EchoInstance {
-    /// Input and output names by position.
+    /// Names of each input and its output, by position.
     pairs: Vec<(String, String)>,
     behaviour: Behaviour,
 }
@@ -66,7 +65,7 @@ impl Model for EchoModel {
         &self.signature
     }
 
-    /// Sleeping does not get faster, and measuring it would take as long as it sleeps.
+    /// Sleeping does not get faster with repetition, and measuring it would take as long as the sleep.
     fn warm_up(&self) -> WarmUp {
         WarmUp::Needless
     }
@@ -99,7 +98,7 @@ impl Instance for EchoInstance {
         })
     }
 
-    /// Sleeping is done on a thread of its own.
+    /// A batch that sleeps must not block the thread that received the request.
     fn affinity(&self) -> Affinity {
         if self.behaviour.wait_of(1).is_zero() { Affinity::None } else { Affinity::Thread }
     }
@@ -109,7 +108,7 @@ impl EchoInstance {
     fn outputs(&self, batch: &Batch) -> Result<Vec<Tensor>, ModelError> {
         let mut outputs = Vec::with_capacity(self.pairs.len());
         for (input, output) in &self.pairs {
-            // Absent only if it is optional and no request sent it; then there is nothing to echo.
+            // The column is absent only if the input is optional and no request sent it, so there is nothing to echo.
             let Some(column) = batch.columns.iter().find(|column| *column.name == **input) else {
                 continue;
             };
@@ -165,7 +164,7 @@ fn vector(name: &str) -> TensorConfig {
     TensorConfig { name: name.to_owned(), datatype: DataType::Fp32, dims: vec![-1], reshape: None, optional: false }
 }
 
-/// `INPUT0` comes out as `OUTPUT0`; any other name comes out as itself.
+/// Input `INPUT0` is returned as `OUTPUT0`; any other name is kept.
 fn output_of(input: &TensorConfig) -> TensorConfig {
     TensorConfig { name: input.name.replacen("INPUT", "OUTPUT", 1), optional: false, ..input.clone() }
 }

@@ -1,4 +1,4 @@
-//! Errors of serving, each with its [`Code`].
+//! Errors of serving a request, each with its [`Code`].
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use weir_ops::byte_budget::BudgetExhausted;
 use weir_ops::request_head::Ambiguous;
 use weir_protocol::{Blame, Code, Coded, blame_of_own_deadline};
 
-/// Error of a call; its `Display` is the text for the client.
+/// Error of a call; `Display` gives the text for the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServeError {
-    /// The request contradicts the model's signature or itself.
+    /// The request contradicts itself or the model's signature.
     #[error("{0}")]
     Invalid(String),
-    /// The request's body stalled, or came too slowly.
+    /// The request's body stalled, or arrived too slowly.
     #[error("request body stalled for {} s, or came slower than 1 KiB/s", .0.as_secs_f32())]
     TooSlow(std::time::Duration),
-    /// A codec refused the request, or could not write the response.
+    /// A codec refused the request or could not write the response.
     #[error("{message}")]
     Codec {
         /// The codec's own text.
@@ -24,10 +24,10 @@ pub enum ServeError {
         /// The codec's own code.
         code: Code,
     },
-    /// No model of that name was ever in the repository.
+    /// The repository never had a model of that name.
     #[error("Request for unknown model: '{0}' is not found")]
     UnknownModel(String),
-    /// The model is known, that version of it is not.
+    /// The model is known, but not that version of it.
     #[error("Request for unknown model: '{model}' version {version} is not found")]
     UnknownVersion {
         /// The model's name as requested.
@@ -57,7 +57,7 @@ pub enum ServeError {
         "model '{0}' is stuck: its batches have run for longer than allowed (--max-batch-seconds), and the server has to be restarted"
     )]
     Stalled(String),
-    /// A batch is stuck, and with it the process: the text says which.
+    /// A batch is stuck, so the process is not live; the text names the batch.
     #[error("{0}")]
     Stuck(String),
     /// The queue is full.
@@ -70,41 +70,42 @@ pub enum ServeError {
         predicted_ms: u64,
         /// Longest wait that the request or the model allows, milliseconds.
         allowed_ms: u64,
-        /// The source of that limit.
+        /// The setting that the limit comes from.
         bound: Bound,
     },
-    /// Request bodies, and inputs in shared memory, would leave too little of their memory budget for others.
+    /// The request's body or its inputs in shared memory would leave too little of the memory budget to other requests.
     #[error(
-        "request bodies under way would take too much of {limit} bytes together. Try again, or use --max-inflight-bytes to increase the limit."
+        "request bodies in flight would take too much of their memory budget of {limit} bytes. Try again, or use --max-inflight-bytes to increase the limit."
     )]
     BodyBudgetExhausted {
-        /// The budget (`--max-inflight-bytes`), bytes.
+        /// The budget in bytes (`--max-inflight-bytes`).
         limit: usize,
     },
-    /// Answers that clients have not read yet, and request bodies, would leave too little of it for others.
+    /// The response, with those that clients have not read yet and with request bodies, would leave too little of the
+    /// memory budget to other requests.
     #[error(
-        "answers and request bodies under way would take too much of {limit} bytes together. Try again, or use --max-inflight-bytes to increase the limit."
+        "responses and request bodies in flight would take too much of their memory budget of {limit} bytes. Try again, or use --max-inflight-bytes to increase the limit."
     )]
     AnswerBudgetExhausted {
-        /// The budget (`--max-inflight-bytes`), bytes.
+        /// The budget in bytes (`--max-inflight-bytes`).
         limit: usize,
     },
-    /// The queue policy's or the request's timeout passed while it waited.
+    /// The timeout of the request or of the queue policy passed while the request was queued.
     #[error("Request timeout expired")]
     QueueTimeout {
-        /// That timeout, if it is the request's own.
+        /// The timeout, if the request set it.
         own: Option<Duration>,
     },
     /// The caller's deadline passed, in the queue or on the device.
     #[error("deadline exceeded after {waited_ms} ms, in the queue or in the model")]
     DeadlineExceeded {
-        /// Time since it came, milliseconds.
+        /// Time since the request arrived, in milliseconds.
         waited_ms: u64,
     },
-    /// The model raised an error, panicked, or lost its thread.
+    /// The model raised an error or panicked, or its thread ended.
     #[error("{0}")]
     Model(String),
-    /// The device had no memory left, even for one request.
+    /// The device had too little memory even for one request.
     #[error("{0}")]
     OutOfMemory(String),
     /// A load, an unload or a scan of the repository failed.
@@ -115,45 +116,45 @@ pub enum ServeError {
         /// The code for the client.
         code: Code,
     },
-    /// A body in a coding that the server does not know.
+    /// The body has a content coding that the server does not support.
     #[error("Unsupported compression type")]
     UnknownCoding,
     /// A call that the server does not support.
     #[error("{0}")]
     Unimplemented(String),
-    /// A gRPC call at the HTTP port, whose client reads no other answer than one of gRPC's.
+    /// A gRPC call came to the HTTP port; its client can read only a gRPC response.
     #[error("this port speaks V2 over HTTP: send gRPC calls to the gRPC port")]
     GrpcAtHttpPort,
-    /// No such path or region.
+    /// No such path, or no such shared-memory region.
     #[error("{0}")]
     NotFound(String),
-    /// A restricted call without its key header.
+    /// A call of a restricted group lacks the header that the group requires.
     #[error("{0}")]
     Restricted(String),
-    /// A call that controls the server, closed by a flag.
+    /// A call that controls the server, while `--control-routes closed` refuses such calls.
     #[error("{0} calls are closed here (--control-routes closed): ask the platform that started this server")]
     Forbidden(&'static str),
-    /// A call that controls the server, from a web page of another site.
+    /// A call that controls the server, made by a web page of another site.
     #[error("{0}")]
     ForeignOrigin(String),
-    /// A request above a limit that a flag sets.
+    /// The request exceeds a limit that a flag sets.
     #[error("{0}")]
     TooLarge(String),
-    /// The path exists, the method does not fit.
+    /// The path exists, but not with this method.
     #[error("Method Not Allowed")]
     MethodNotAllowed {
-        /// The methods that do, as the header `Allow` lists them (RFC 9110, 15.5.6).
+        /// The methods that the path has, as in the header `Allow` (RFC 9110, 15.5.6).
         allowed: &'static str,
     },
 }
 
 impl ServeError {
-    /// Wraps a codec's or setting's error with its code.
+    /// Wraps the error of a codec or a setting, with its code.
     pub fn codec(error: &impl Coded) -> Self {
         Self::Codec { message: error.to_string(), code: error.code() }
     }
 
-    /// The refusal, if the request was turned away before any work on it.
+    /// Returns the kind of refusal if the request was refused before any work on it.
     #[must_use]
     pub fn refusal(&self) -> Option<Refused> {
         match self {
@@ -195,18 +196,18 @@ impl ServeError {
 /// A refusal before any work on the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// This replica is overloaded or exiting; another one, or a later retry, may succeed.
+    /// The replica is overloaded or exiting; another replica, or a later retry, may succeed.
     Busy,
-    /// The request's own time limit would pass in the queue; a retry would be later still.
+    /// The request's own time limit would pass in the queue, so a retry could only be later.
     Late,
-    /// The request's own time limit passed in the queue, and was so short that nobody else is to blame.
+    /// The request's own time limit passed in the queue and was so short that the client, not the server, is to blame.
     Hasty,
-    /// This replica will not work before it is restarted; another one may.
+    /// The replica does not work until it is restarted; another replica may succeed.
     Stuck,
 }
 
 impl Refused {
-    /// Value of the header `weir-refused`: whether a retry makes sense.
+    /// Value of the header `weir-refused`, from which a gateway decides on a retry.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {

@@ -1,15 +1,15 @@
-//! Bytes of answers, which count against the byte budget until the last of them was sent: a client that does not read its
-//! answer holds them.
+//! Bytes of responses, which count against the byte budget until the last of them is sent: a client that does not read
+//! its response keeps them in memory.
 
 use bytes::Bytes;
 use weir_ops::byte_budget::{BudgetPermit, ByteBudget};
 
 use crate::error::ServeError;
 
-/// Answers below this are not counted: a stream or connection takes several times as much itself.
+/// Responses smaller than this are not counted: the stream or connection itself takes several times as much.
 pub(crate) const UNCOUNTED: usize = 1024;
 
-/// Bytes and what they count in.
+/// Bytes, and the permit of the budget that they count against.
 struct HeldBytes<P> {
     bytes: Bytes,
     _permit: P,
@@ -21,7 +21,7 @@ impl<P> AsRef<[u8]> for HeldBytes<P> {
     }
 }
 
-/// The same bytes, which keep the permit for as long as any part of them is used.
+/// Returns the same bytes, which keep the permit until the last slice of them is dropped.
 pub(crate) fn held<P: Send + Sync + 'static>(bytes: Bytes, permit: P) -> Bytes {
     if bytes.len() < UNCOUNTED {
         return bytes;
@@ -29,10 +29,10 @@ pub(crate) fn held<P: Send + Sync + 'static>(bytes: Bytes, permit: P) -> Bytes {
     Bytes::from_owner(HeldBytes { bytes, _permit: permit })
 }
 
-/// The same bytes, counted in a budget.
+/// Returns the same bytes, counted against a budget.
 ///
 /// # Errors
-/// [`ServeError::AnswerBudgetExhausted`].
+/// [`ServeError::AnswerBudgetExhausted`] if too little of the budget is left.
 pub(crate) fn counted(bytes: Bytes, budget: &ByteBudget) -> Result<Bytes, ServeError> {
     if bytes.len() < UNCOUNTED {
         return Ok(bytes);
@@ -42,10 +42,10 @@ pub(crate) fn counted(bytes: Bytes, budget: &ByteBudget) -> Result<Bytes, ServeE
     Ok(held(bytes, permit))
 }
 
-/// Counts an answer of so many bytes in a permit, in place of its request.
+/// Sets a permit to the size of a response, in place of the size of its request.
 ///
 /// # Errors
-/// [`ServeError::AnswerBudgetExhausted`].
+/// [`ServeError::AnswerBudgetExhausted`] if too little of the budget is left.
 pub(crate) fn count(permit: &BudgetPermit, bytes: usize) -> Result<(), ServeError> {
     let counted = permit.resize(bytes);
     counted.map_err(|exhausted| ServeError::AnswerBudgetExhausted { limit: exhausted.limit })

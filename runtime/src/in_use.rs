@@ -1,26 +1,26 @@
-//! Lets a version that is replaced finish with the requests that found it, before it is drained.
+//! Lets the requests that use a model version finish before the version is drained.
 //!
-//! A request looks a version up and submits to it a moment later. In between the version may be
-//! replaced: if it were drained at once, that request would meet a closed queue.
+//! A request looks up a version and submits a job to it a moment later. If the version were replaced and drained in
+//! between, the job would meet a closed queue.
 
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-/// Counts the requests that use a version, until it is retired.
+/// Counts the requests that use a version until it is retired.
 #[derive(Debug, Default)]
 pub(crate) struct InUseCount(TaskTracker);
 
-/// The version is being retired: look it up again.
+/// Error: the version is being retired, so the request must look up the model again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Retired;
 
 impl InUseCount {
-    /// Takes the version into use, until the token is dropped.
+    /// Registers a use of the version, until the token is dropped.
     ///
     /// # Errors
-    /// [`Retired`] once [`InUseCount::retire`] was called.
+    /// [`Retired`] after [`InUseCount::retire`] was called.
     pub(crate) fn acquire(&self) -> Result<TaskTrackerToken, Retired> {
-        // Counted first: if the version is retired after the check, that waits for this token.
+        // The token comes first: if the version is retired after the check, `retire` waits for this token.
         let token = self.0.token();
         if self.0.is_closed() {
             return Err(Retired);
@@ -28,7 +28,7 @@ impl InUseCount {
         Ok(token)
     }
 
-    /// Refuses further use, and waits until the last use has ended.
+    /// Refuses further uses, and waits until the last one has ended.
     pub(crate) async fn retire(&self) {
         self.0.close();
         self.0.wait().await;

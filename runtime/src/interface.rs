@@ -1,4 +1,4 @@
-//! A model as requests see it, and what follows from its signature alone.
+//! A model's interface to requests, and everything that follows from its signature alone.
 
 use weir_protocol::Batching;
 
@@ -7,19 +7,19 @@ use crate::error::ServeError;
 use crate::job::{Group, Length};
 use crate::padding::{Padding, variable_axis};
 
-/// A model as requests see it.
+/// A model's interface to requests.
 #[derive(Clone, Debug)]
 pub struct Interface {
     /// The model's name, for messages.
     pub model: String,
-    /// Its inputs and outputs.
+    /// The model's inputs and outputs.
     pub signature: Signature,
     /// Padding buckets, if configured.
     pub padding: Option<Padding>,
 }
 
 impl Interface {
-    /// The batch dimension of its tensors.
+    /// The batch dimension of the model's tensors.
     #[must_use]
     pub fn batching(&self) -> Batching {
         match self.signature.max_batch_size {
@@ -28,7 +28,8 @@ impl Interface {
         }
     }
 
-    /// Blames a model's complaint on the request where the server only guessed what the model takes.
+    /// Turns a model's error into the client's error if the signature is only a guess, because then the request may not
+    /// be what the model takes.
     pub(crate) fn blame(&self, error: ServeError) -> ServeError {
         match (self.signature.leeway, error) {
             (Leeway::Everything, ServeError::Model(reason)) => ServeError::Invalid(format!(
@@ -41,7 +42,7 @@ impl Interface {
         }
     }
 
-    /// The group of jobs that can share a batch with one of those parts.
+    /// Returns the group of jobs that a job with these parts can share a batch with.
     pub(crate) fn group(&self, parts: &[Option<Part>], length: Option<Length>) -> Group {
         let inputs = &self.signature.inputs;
         let fixed = inputs.iter().all(|input| !input.optional && variable_axis(&input.dims).is_none());
@@ -70,8 +71,8 @@ impl Interface {
         Group::Dims(key.into())
     }
 
-    /// The length its variable dimensions have before and after padding; none where there is no
-    /// padding or no bucket large enough.
+    /// Returns the length of the request's variable dimension before and after padding; `None` if the model has no
+    /// padding or no bucket is large enough.
     pub(crate) fn length(&self, parts: &[Option<Part>]) -> Option<Length> {
         let padding = self.padding.as_ref()?;
         let batched = usize::from(self.signature.max_batch_size > 0);
@@ -79,7 +80,7 @@ impl Interface {
             let dims = model_dims(config);
             let axis = variable_axis(dims)?;
             let own = part.as_ref()?.shape.dims();
-            // Where the rank is the client's choice, the signature does not tell which axis is the length.
+            // If the client may choose the rank, the signature does not say which axis is the length.
             own.get(axis + batched).copied().filter(|_| own.len() == dims.len() + batched)
         });
         let own = lengths.max()?;
@@ -87,14 +88,14 @@ impl Interface {
     }
 }
 
-/// The dims a model sees: `reshape` where there is one.
+/// Returns the dims that the model receives: `reshape` if it is configured, otherwise `dims`.
 #[must_use]
 pub(crate) fn model_dims(config: &TensorConfig) -> &[i64] {
     config.reshape.as_deref().unwrap_or(&config.dims)
 }
 
-/// Maps concrete `dims` of the form `from` to the form `to`: the sizes of the variable dimensions
-/// carry over in order.
+/// Maps concrete `dims` of the pattern `from` to the pattern `to`; the sizes of the variable dimensions keep their
+/// order.
 pub(crate) fn reshaped(dims: &[i64], from: &[i64], to: &[i64]) -> Vec<i64> {
     let mut variable = dims.iter().zip(from).filter(|(_, want)| **want < 0).map(|(got, _)| *got);
     to.iter().map(|&dim| if dim < 0 { variable.next().unwrap_or(1) } else { dim }).collect()

@@ -1,4 +1,4 @@
-//! A request in the batcher: checked, and stripped of what only its response needs.
+//! A request as the batcher holds it: validated, without the parts that only its response needs.
 
 use std::sync::Arc;
 
@@ -6,27 +6,27 @@ use weir_protocol::Parameters;
 
 use crate::backend::Part;
 
-/// One request as the batcher sees it.
+/// One request as the batcher holds it.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// Its batch size in rows.
+    /// Batch size of the request in rows.
     pub rows: usize,
-    /// One per input of the signature; `None` for an optional input it left out.
+    /// One part per input of the signature; `None` for an optional input that the request leaves out.
     pub parts: Vec<Option<Part>>,
-    /// Jobs that it can share a batch with.
+    /// Jobs of the same group can share a batch.
     pub group: Group,
-    /// Its length before and after padding.
+    /// Length of the request before and after padding.
     pub length: Option<Length>,
-    /// Its parameters for the model.
+    /// The request's parameters for the model.
     pub parameters: Arc<Parameters>,
 }
 
-/// Jobs of one group have equal shapes after padding, and the same optional inputs.
+/// Group of jobs with equal shapes after padding and the same optional inputs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Group {
     /// The model's shapes are all fixed.
     Fixed,
-    /// Per input: the number of dims and the dims, batch dimension left out; -1 for an absent one.
+    /// Per input: the number of dims and the dims, without the batch dimension; -1 for an absent input.
     Dims(Arc<[i64]>),
 }
 
@@ -42,7 +42,7 @@ impl weir_batcher::Item for Job {
     }
 }
 
-/// A padded request's length.
+/// The length of a padded request, in elements along its variable dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Length {
     /// Length that the client sent.

@@ -1,5 +1,5 @@
-//! The model server without a model library: repository, engine, V2 server over HTTP and gRPC, and
-//! the echo backend. A [`Backend`](backend::Backend) loads the models; `weir-runtime-torch` is the real one.
+//! The model server without a model library: repository, engine, V2 protocol over HTTP and gRPC, and the echo backend.
+//! A [`Backend`](backend::Backend) loads the models; `weir-runtime-torch` is the one for libtorch.
 
 pub mod app;
 pub mod args;
@@ -35,7 +35,7 @@ mod statistics;
 pub use batch::check_answer;
 pub use repository::check_models;
 
-/// Internals for the benches and for the tests that generate documentation; no stable interface.
+/// Internals for the benchmarks and for the tests that generate documentation; not a stable interface.
 #[doc(hidden)]
 pub mod internals {
     pub use crate::batch::AnswerSlice;

@@ -1,11 +1,12 @@
-//! Work on large requests and answers, on a thread of its own: on the reactor's it would hold up all other connections.
+//! Runs work on large requests and responses on a separate thread: on a reactor thread it would delay all other
+//! connections.
 
 use crate::error::ServeError;
 
-/// Does the work on a thread that may block.
+/// Runs `work` on a thread that may block.
 ///
 /// # Errors
-/// [`ServeError::Model`] if it panics.
+/// [`ServeError::Model`] if `work` panics.
 pub(crate) async fn off_reactor<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ServeError> {
     tokio::task::spawn_blocking(work)
         .await

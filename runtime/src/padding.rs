@@ -9,28 +9,28 @@ use std::collections::BTreeMap;
 /// Padding buckets and values of a model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Padding {
-    /// Lengths, ascending, each at least 1.
+    /// Bucket lengths, ascending, each at least 1.
     pub buckets: Vec<usize>,
-    /// Pad value per input; zero for inputs not named.
+    /// Padding value per input; 0 for inputs not listed.
     pub values: BTreeMap<String, f64>,
 }
 
 impl Padding {
-    /// The length to pad to; `None` where even the largest bucket is too small, and the request
-    /// keeps its own length (it then batches with its equals only).
+    /// Returns the length to pad to. `None` if even the largest bucket is too small: the request keeps its length, and
+    /// batches only with requests of equal length.
     #[must_use]
     pub(crate) fn bucket(&self, length: usize) -> Option<usize> {
         self.buckets.iter().copied().find(|bucket| *bucket >= length)
     }
 
-    /// The value that fills an input's padding.
+    /// The value that fills the padding of an input.
     #[must_use]
     pub(crate) fn value(&self, input: &str) -> f64 {
         self.values.get(input).copied().unwrap_or(0.0)
     }
 }
 
-/// Index of the first variable dimension of configured dims, counted without batch dimension.
+/// Index of the first variable dimension in configured dims, which exclude the batch dimension.
 #[must_use]
 pub(crate) fn variable_axis(dims: &[i64]) -> Option<usize> {
     dims.iter().position(|dim| *dim < 0)

@@ -17,11 +17,11 @@ use crate::settings::log::{LogSettings, LogStore};
 use crate::settings::trace::TraceStore;
 use crate::shared_memory::SharedMemory;
 
-/// Time for measuring batch sizes, per instance: small models are measured whole within a tenth of it, large
-/// ones up to sizes that fill the caches, and a cold start waits for it hardly longer than for its weights.
+/// Time for measuring batch sizes, per instance. Small models are measured completely in a tenth of it, and large ones
+/// up to sizes that fill the caches. The wait prolongs a cold start hardly more than reading the weights does.
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// Limit on the uploads of one load call, bytes: as much as a body may hold in Triton.
+/// Limit on the files uploaded in one load call, in bytes: Triton's limit on a body.
 const MAX_UPLOAD: usize = i32::MAX as usize;
 
 pub(super) fn server(
@@ -59,7 +59,7 @@ pub(super) fn server(
     }))
 }
 
-/// Reads the GPUs if their metrics are printed.
+/// Starts reading the state of the GPUs if their metrics are printed.
 fn gpu_meter(config: &Config, read: ReadGpus, gpus: &[usize]) -> std::io::Result<GpuMeter> {
     let is_printed = config.metrics.is_some_and(|metrics| metrics.options.gpu);
     let metered = if is_printed { gpus.to_vec() } else { Vec::new() };

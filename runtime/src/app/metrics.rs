@@ -1,4 +1,4 @@
-//! The server as source of the metrics collector.
+//! The server as the source of the collected metrics.
 
 use std::fmt;
 use std::sync::Arc;

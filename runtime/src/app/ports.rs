@@ -1,4 +1,4 @@
-//! The HTTP, gRPC and metrics ports: bound together, served together.
+//! The HTTP, gRPC and metrics ports, which are bound together and served together.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use crate::http::{self, Http, HttpOptions};
 use crate::restriction::{self, ApiGroup, Restriction};
 use crate::server::Server;
 
-/// Bound ports, not yet served.
+/// Ports that are bound but not yet served.
 pub(super) struct Ports {
     http: Option<TcpListener>,
     grpc: Option<TcpListener>,
@@ -85,7 +85,7 @@ fn bind(flag: &'static str, address: SocketAddr, port: PortUse) -> Result<TcpLis
         io::ErrorKind::AddrInUse => PortError::Taken { flag, address },
         _ => PortError::Other { flag, address, source },
     })?;
-    // The actual port, where port 0 asked for any.
+    // The actual port, which differs from the requested one if that was 0.
     let bound = listener.local_addr().unwrap_or(address);
     tracing::info!(%bound, "listening ({flag})");
     Ok(listener)
@@ -104,7 +104,8 @@ fn health(server: &Arc<Server>) -> HealthCheck {
     })
 }
 
-/// Callers that may see the metrics: those with the key, where `--http-restricted-api` asks for one.
+/// Returns the check of callers that may read the metrics: with a rule of `--http-restricted-api` for them, the caller
+/// must send its header.
 fn metrics_callers(rules: Vec<Restriction>) -> CallerCheck {
     Arc::new(move |headers| {
         let given = |name: &str| headers.get(name)?.to_str().ok();
@@ -135,8 +136,8 @@ fn grpc_options(grpc: &GrpcConfig, config: &Config, body_budget: ByteBudget) -> 
     }
 }
 
-/// Four fifths of the time that a shutdown has left once the ports are closed: what streams are still at work on gets
-/// the rest.
+/// Time after which streams end: four fifths of the time between the closing of the ports and the exit. The last fifth
+/// is for the requests that streams are still working on.
 fn stream_grace(config: &Config) -> Duration {
     config.exit_timeout.saturating_sub(config.drain_delay) * 4 / 5
 }
@@ -154,5 +155,5 @@ fn listen_options(grpc: &GrpcConfig, config: &Config) -> GrpcListenOptions {
     }
 }
 
-/// Limit on a gRPC message, bytes: Triton's, and the largest length that a signed reader can hold.
+/// Limit on a gRPC message, in bytes: Triton's limit, and the largest length that a signed 32-bit integer can hold.
 const MAX_MESSAGE: usize = i32::MAX as usize;

@@ -1,18 +1,18 @@
-//! A timer that ends sooner than those of connections, which saves a system call per answer.
+//! A timer that is always due before those of connections, which saves a system call per response.
 //!
-//! When a timer is set that ends before all others, tokio wakes the thread that waits for timers by a system call, even where
-//! that thread is the one that sets it. Over HTTP/1.1 each answer sets one: how long the connection may take to ask again.
-//! While a sooner one is always there, none of them costs that call.
+//! When a new timer is due before all others, tokio wakes the thread that waits for timers with a system call, even if
+//! that thread itself sets the timer. Over HTTP/1.1 each response sets a timer for the next request on its connection.
+//! While an earlier timer exists, none of these needs the system call.
 
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-/// Shorter than what connections are given by default (75 s for a request's head), and long for a processor that has
-/// nothing else to do.
+/// Shorter than the default timeout of connections (75 s for the head of a request), and long enough to cost an idle
+/// processor nothing.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Keeps a short timer set until `stop`.
+/// Keeps a short timer set until `stop` is cancelled.
 pub(super) async fn run(stop: CancellationToken) {
     let mut timer = tokio::time::interval(PERIOD);
     let ticking = async {

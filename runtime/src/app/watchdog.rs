@@ -1,4 +1,5 @@
-//! Looks for stuck batches on a thread of its own: one that runs on a reactor's thread may hold up all others.
+//! Looks for stuck batches on a thread of its own, because a batch stuck on a reactor thread may block all other tasks
+//! there.
 
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -7,19 +8,20 @@ use std::time::{Duration, Instant};
 use crate::engine::StuckBatch;
 use crate::server::Server;
 
-/// Time between two looks: a stuck batch is found two of them after its limit, which is a minute or more.
+/// Time between two checks. A stuck batch is found at most two checks after its limit, which is a minute or more by
+/// default.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// The watch over the batches; it ends when dropped.
+/// The thread that checks the batches; it ends when this value is dropped.
 pub(super) struct Watchdog {
     _ends: Sender<()>,
 }
 
 impl Watchdog {
-    /// Starts the watch over a server's batches.
+    /// Starts checking a server's batches.
     ///
     /// # Errors
-    /// The machine has no thread left.
+    /// If no thread can be started.
     pub(super) fn start(server: Arc<Server>) -> std::io::Result<Self> {
         let (sender, ends) = channel();
         let watch = move || {
@@ -34,9 +36,10 @@ impl Watchdog {
     }
 }
 
-/// Ends the process at once. Libraries get no chance to clean up: a thread of theirs runs still, and never returns.
+/// Aborts the process at once. Exit handlers of libraries must not run, because one of the libraries' threads is still
+/// inside the stuck batch and never returns.
 fn end(batch: &StuckBatch) -> ! {
-    tracing::error!("{batch}, and holds a thread that serves connections: exiting");
+    tracing::error!("{batch}, and blocks a thread that serves connections: exiting");
     std::process::abort()
 }
 

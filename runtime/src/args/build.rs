@@ -1,4 +1,4 @@
-//! Builds a [`Config`] from the flags, or lists all their errors.
+//! Builds a [`Config`] from the flags, or reports all their errors at once.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -24,10 +24,10 @@ use crate::repository::{AutoComplete, ControlMode, ReadinessPolicy};
 use crate::restriction::Restriction;
 use crate::settings::trace::TraceSettings;
 
-/// Builds a [`Config`].
+/// Builds a [`Config`] from the flags.
 ///
 /// # Errors
-/// All errors, a sentence each.
+/// Every error in the flags, one sentence each.
 pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
     let Args { models, device: DeviceArgs { device }, http, grpc, limits, logs } = args;
     let mut errors = given.refused;
@@ -138,12 +138,12 @@ fn auto_complete(models: &ModelArgs) -> AutoComplete {
     }
 }
 
-/// Sentences for the log about flags without effect.
+/// Returns sentences for the log about flags accepted without effect.
 fn notes(accepted: Vec<String>, models: &ModelArgs, http: &HttpArgs) -> Vec<String> {
     [accepted, backend_notes(models), summary_notes(&http.metrics_config)].concat()
 }
 
-/// A sentence for each `--backend-config`: Triton's libtorch backend has no such settings either.
+/// Returns a sentence for each `--backend-config`. Triton's libtorch backend has no such settings either.
 fn backend_notes(models: &ModelArgs) -> Vec<String> {
     let given = models.backend_config.iter();
     let note = |setting: &BackendSetting| {
@@ -156,11 +156,11 @@ fn backend_notes(models: &ModelArgs) -> Vec<String> {
     given.map(note).collect()
 }
 
-/// A sentence for summaries that are asked for.
+/// Returns a sentence if summary metrics are asked for.
 fn summary_notes(metrics_config: &[(String, String)]) -> Vec<String> {
     let asks = |(key, value): &(String, String)| key == "summary_latencies" && super::values::switch(value) == Ok(true);
     let note = "--metrics-config summary_latencies=true accepted without effect: summaries of several replicas cannot be \
-                added up; ask for histogram_latencies=true";
+                added up; use histogram_latencies=true";
     let asked = metrics_config.iter().any(asks);
     asked.then(|| note.to_owned()).into_iter().collect()
 }
@@ -193,7 +193,7 @@ fn grpc_config(args: GrpcArgs, max_decompressed: usize, errors: &mut Vec<String>
     })
 }
 
-/// Limits on connections, which HTTP and gRPC share.
+/// Limits on connections, the same for HTTP and gRPC.
 fn connection_limits(http: &HttpArgs, limits: &LimitArgs) -> ConnectionLimits {
     let total = limits.max_connections.get();
     let per_client = limits.max_connections_per_address;
@@ -224,7 +224,7 @@ fn metrics(args: &HttpArgs, errors: &mut Vec<String>) -> Option<MetricsConfig> {
 
 fn metrics_option(key: &str, value: &str, options: &mut metrics::Options, errors: &mut Vec<String>) {
     let Ok(on) = super::values::switch(value) else {
-        // Quantiles are a list, and without effect without summaries.
+        // The value is a list of quantiles, not a boolean, and has no effect without summaries.
         if key != "summary_quantiles" {
             errors.push(format!("--metrics-config {key}={value}: expected true or false"));
         }
@@ -233,7 +233,7 @@ fn metrics_option(key: &str, value: &str, options: &mut metrics::Options, errors
     match key {
         "counter_latencies" => options.counter_latencies = on,
         "histogram_latencies" => options.histogram_latencies = on,
-        // A note says that it has no effect.
+        // `summary_notes` reports that this setting has no effect.
         "summary_latencies" => {}
         unknown => errors
             .push(format!("--metrics-config {unknown}: unknown, expected counter_latencies or histogram_latencies")),
@@ -254,14 +254,14 @@ fn check_ports(
     let used: Vec<_> = all.into_iter().flatten().collect();
     for (index, (first, address)) in used.iter().enumerate() {
         for (second, other) in &used[index + 1..] {
-            // Port 0 takes a free one, so two of them never meet.
+            // Port 0 takes a free port each time, so two flags with 0 do not collide.
             if address.port() == other.port() && address.port() != 0 {
                 errors.push(format!("{first} and {second} are both {}", address.port()));
             }
         }
     }
     if http.is_none() && grpc.is_none() {
-        errors.push("--allow-http false and --allow-grpc false leave nothing to serve: drop one of them".to_owned());
+        errors.push("--allow-http false and --allow-grpc false leave nothing to serve: remove one of them".to_owned());
     }
 }
 
@@ -296,7 +296,7 @@ fn trace(settings: &[(String, String)], errors: &mut Vec<String>) -> TraceSettin
                 set(&format!("trace_{key}"), std::slice::from_ref(value));
             }
             "log-frequency" => set("log_frequency", std::slice::from_ref(value)),
-            // Unknown settings are refused below, by name.
+            // `TraceSettings::set` refuses unknown settings by name.
             unknown => set(unknown, std::slice::from_ref(value)),
         }
     }

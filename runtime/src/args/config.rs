@@ -1,4 +1,4 @@
-//! The configuration of the process: the flags, checked.
+//! The configuration of the process, built from checked flags.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -23,19 +23,19 @@ pub(crate) struct Config {
     pub(crate) id: String,
     /// Files or directories to serve; at least one.
     pub(crate) repositories: Vec<PathBuf>,
-    /// Name of the single model served.
+    /// Name to serve the only model under.
     pub(crate) model_name: Option<String>,
     pub(crate) control: ControlMode,
-    /// Use of the calls that control the server.
+    /// Permission for the calls that control the server.
     pub(crate) control_routes: ControlRoutes,
-    /// Name of the configuration to use in place of `config.pbtxt`.
+    /// Base name of the configuration file to use instead of `config.pbtxt`.
     pub(crate) config_name: Option<String>,
     /// Models loaded at the same time.
     pub(crate) load_threads: NonZeroUsize,
-    /// Further attempts after a failed load.
+    /// Retries of a failed load.
     pub(crate) load_retries: u32,
     pub(crate) auto_complete: AutoComplete,
-    /// A request that the only model answers.
+    /// File with a request that the only model answers.
     pub(crate) example: Option<PathBuf>,
     pub(crate) warm_up_failures: WarmUpFailures,
     pub(crate) device: DeviceChoice,
@@ -47,25 +47,25 @@ pub(crate) struct Config {
     pub(crate) grpc: Option<GrpcConfig>,
     /// The metrics port, unless switched off.
     pub(crate) metrics: Option<MetricsConfig>,
-    /// Threads that serve HTTP and gRPC; `None` is one per processor.
+    /// Threads that serve HTTP and gRPC; `None` means one per processor.
     pub(crate) threads: Option<NonZeroUsize>,
-    /// Requests that may wait per model version.
+    /// Longest queue of a model version, in requests.
     pub(crate) max_queue: NonZeroUsize,
-    /// Limit on the time of a batch.
+    /// Limit on the run time of a batch.
     pub(crate) batch_limit: BatchLimit,
     /// Limits on the connections of each front-end.
     pub(crate) connections: ConnectionLimits,
-    /// Bytes that request bodies may hold together.
+    /// Memory for request bodies, in bytes.
     pub(crate) max_inflight: usize,
-    /// From the first signal until the process exits.
+    /// Time from the first signal until the process exits.
     pub(crate) exit_timeout: Duration,
-    /// From the first signal until new requests are refused.
+    /// Time from the first signal until new requests are refused.
     pub(crate) drain_delay: Duration,
-    /// Limit on clients' shared-memory regions; `None` disables them.
+    /// Largest number of shared-memory regions; `None` means that clients may register none.
     pub(crate) shared_memory: Option<NonZeroUsize>,
     pub(crate) logs: telemetry::Settings,
     pub(crate) trace: TraceSettings,
-    /// Sentences to log once: flags accepted without effect.
+    /// Sentences to log at start, about flags accepted without effect.
     pub(crate) notes: Vec<String>,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnLoadError {
     Exit,
-    /// Serves the other models; the index shows the reason.
+    /// Serves the other models; the repository index shows the reason.
     Serve,
 }
 
@@ -81,13 +81,13 @@ pub(crate) enum OnLoadError {
 #[derive(Clone, Debug)]
 pub(crate) struct HttpConfig {
     pub(crate) address: SocketAddr,
-    /// Shares the port with other processes (`SO_REUSEPORT`).
+    /// Share the port with other processes (`SO_REUSEPORT`).
     pub(crate) reuse_port: bool,
-    /// Bytes of a JSON header, of a raw body and of a decompressed body.
+    /// Limit in bytes on a JSON header, a raw body and a decompressed body.
     pub(crate) max_input: usize,
-    /// Bytes of any body.
+    /// Limit in bytes on any body.
     pub(crate) max_body: usize,
-    /// Headers that become parameters; matches whole names.
+    /// Pattern that matches any part of a header's name; matching headers become parameters.
     pub(crate) forward: Option<regex::Regex>,
     pub(crate) restricted: Vec<Restriction>,
 }
@@ -96,22 +96,22 @@ pub(crate) struct HttpConfig {
 #[derive(Clone, Debug)]
 pub(crate) struct GrpcConfig {
     pub(crate) address: SocketAddr,
-    /// Shares the port with other processes (`SO_REUSEPORT`).
+    /// Share the port with other processes (`SO_REUSEPORT`).
     pub(crate) reuse_port: bool,
-    /// Metadata that becomes parameters; matches whole keys.
+    /// Pattern that matches any part of a metadata key; matching entries become parameters.
     pub(crate) forward: Option<regex::Regex>,
     pub(crate) restricted: Vec<Restriction>,
-    /// Bytes of a decompressed message.
+    /// Limit in bytes on a decompressed message.
     pub(crate) max_decompressed: usize,
     /// Compress inference responses with gzip for clients that accept it.
     pub(crate) gzip_responses: bool,
-    /// Time without activity before a ping.
+    /// Time without activity after which the server sends a ping.
     pub(crate) keepalive_time: Duration,
-    /// Time to answer a ping.
+    /// Time in which the client must answer a ping.
     pub(crate) keepalive_timeout: Duration,
-    /// Age at which a connection is asked to end.
+    /// Age at which the server asks a client to reconnect; `None` means never.
     pub(crate) max_age: Option<Duration>,
-    /// Time that calls then have to finish.
+    /// Time that calls then have to finish; `None` means no limit.
     pub(crate) max_age_grace: Option<Duration>,
 }
 

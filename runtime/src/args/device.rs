@@ -1,24 +1,24 @@
-//! The devices that models run on.
+//! The devices that models may use.
 
 use crate::backend::Device;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Device")]
 pub(super) struct DeviceArgs {
-    /// Where models run: auto = on the GPUs where there are any; cpu; cuda = on all GPUs; cuda:N = on that
-    /// one. What is asked for and cannot be used is an error
+    /// Device for the models: auto = all GPUs, or the CPU if there is none; cpu; cuda = all GPUs; cuda:N = one GPU. A
+    /// device that was asked for and cannot be used is an error
     #[arg(long, default_value = "auto", value_name = "DEVICE", value_parser = choice)]
     pub(super) device: DeviceChoice,
 }
 
-/// The value of `--device`. A model's own `instance_group` comes first.
+/// The value of `--device`. A model's `instance_group` takes precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// All GPUs if there is a driver, else the CPU.
+    /// All GPUs if there is a driver; otherwise the CPU.
     Auto,
-    /// All GPUs; an error without one.
+    /// All GPUs. An error if there is none.
     AllCuda,
-    /// One device; an error if it cannot be used.
+    /// One device. An error if it cannot be used.
     Only(Device),
 }
 

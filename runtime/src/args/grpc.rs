@@ -15,39 +15,39 @@ pub(super) struct GrpcArgs {
     /// Address to serve gRPC on
     #[arg(long, default_value = "0.0.0.0", value_name = "IP", value_parser = values::address)]
     pub(super) grpc_address: IpAddr,
-    /// Port to serve gRPC on; 0 takes a free one
+    /// Port to serve gRPC on; 0 takes a free port
     #[arg(long, default_value = "8001", value_name = "PORT")]
     pub(super) grpc_port: u16,
     /// Share the gRPC port with other processes (SO_REUSEPORT)
     #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true",
           value_name = "BOOL", value_parser = values::switch, action = clap::ArgAction::Set)]
     pub(super) reuse_grpc_port: bool,
-    /// Request metadata whose names match become request parameters
+    /// Pattern of request metadata keys; matching entries become request parameters
     #[arg(long, value_name = "REGEX", value_parser = values::pattern)]
     pub(super) grpc_header_forward_pattern: Option<regex::Regex>,
-    /// Close groups of the API to callers without triton-grpc-protocol-KEY, as GROUP,…:KEY=VALUE;
-    /// groups are health, metadata, inference, shared-memory, model-config, model-repository,
-    /// statistics, trace, logging and reflection. Repeatable
+    /// Restrict groups of the API to callers that send the metadata triton-grpc-protocol-KEY, as GROUP,…:KEY=VALUE. The
+    /// groups are health, metadata, inference, shared-memory, model-config, model-repository, statistics, trace,
+    /// logging and reflection. Repeatable
     #[arg(long, value_name = "RULE", value_parser = restrict::grpc)]
     pub(super) grpc_restricted_protocol: Vec<Restriction>,
     /// Compression of inference responses, for clients that accept it
     #[arg(long, value_enum, default_value = "none", value_name = "LEVEL")]
     pub(super) grpc_infer_response_compression_level: CompressionLevel,
-    /// Time without activity after which the server pings a client
+    /// Time without activity after which the server sends a keepalive ping
     #[arg(long, default_value = "7200000", value_name = "MS", value_parser = values::milliseconds)]
     pub(super) grpc_keepalive_time: Duration,
-    /// Time a client has to answer a ping
+    /// Time in which a client must answer a keepalive ping
     #[arg(long, default_value = "20000", value_name = "MS", value_parser = values::milliseconds)]
     pub(super) grpc_keepalive_timeout: Duration,
-    /// Age at which a connection is asked to end; default: never
+    /// Age at which the server asks a client to reconnect (GOAWAY); default: never
     #[arg(long, value_name = "MS", value_parser = values::milliseconds)]
     pub(super) grpc_max_connection_age: Option<Duration>,
-    /// Time calls have to end on a connection past its age; default: any
+    /// Time that calls on such a connection have to finish; default: unlimited
     #[arg(long, value_name = "MS", value_parser = values::milliseconds)]
     pub(super) grpc_max_connection_age_grace: Option<Duration>,
 }
 
-/// Triton's levels of compression; gzip here has only one.
+/// Triton's compression levels. Every level but `none` means the same gzip level here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum CompressionLevel {
     None,

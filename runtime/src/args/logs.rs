@@ -7,7 +7,7 @@ use super::values;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Logs and traces")]
 pub(super) struct LogArgs {
-    /// Log more: 1 our debug events, 2 and above everything
+    /// Verbosity of the log: 1 adds Weir's debug events, 2 and above adds everything
     #[arg(long, num_args = 0..=1, default_value = "0", default_missing_value = "1", value_name = "N",
           value_parser = verbosity)]
     pub(super) log_verbose: u32,
@@ -20,14 +20,14 @@ pub(super) struct LogArgs {
     #[arg(long, help = "Log errors", num_args = 0..=1, default_value = "true", default_missing_value = "true",
           value_name = "BOOL", value_parser = values::switch, action = clap::ArgAction::Set)]
     pub(super) log_error: bool,
-    /// How log lines look; default and ISO8601 are the same: text with ISO 8601 times
+    /// Format of log lines; default and ISO8601 both mean text with ISO 8601 times
     #[arg(long, value_enum, default_value = "default", value_name = "FORMAT")]
     pub(super) log_format: LogFormat,
-    /// Append logs to a file in place of standard error
+    /// Append logs to this file instead of standard error
     #[arg(long, value_name = "FILE")]
     pub(super) log_file: Option<PathBuf>,
-    /// level=OFF|TIMESTAMPS|TENSORS, rate=N or count=N: which requests are traced into the log; also
-    /// as triton,KEY=VALUE. Repeatable
+    /// Requests to trace into the log: level=OFF|TIMESTAMPS|TENSORS, rate=N or count=N; also accepted as
+    /// triton,KEY=VALUE. Repeatable
     #[arg(long, value_name = "SETTING", value_parser = trace_setting)]
     pub(super) trace_config: Vec<(String, String)>,
 }
@@ -40,7 +40,7 @@ pub(super) enum LogFormat {
     Json,
 }
 
-/// Parses a verbosity; older scripts give a boolean.
+/// Parses a verbosity; older scripts pass a boolean.
 fn verbosity(text: &str) -> Result<u32, String> {
     match values::switch(text) {
         Ok(on) => Ok(on.into()),
@@ -48,8 +48,8 @@ fn verbosity(text: &str) -> Result<u32, String> {
     }
 }
 
-/// `triton,KEY=VALUE` sets the same as `KEY=VALUE`; of another mode we keep the prefix, for the refusal
-/// to name.
+/// Parses a trace setting. `triton,KEY=VALUE` means `KEY=VALUE`; the prefix of any other mode is kept, so that the
+/// error names it.
 fn trace_setting(text: &str) -> Result<(String, String), String> {
     values::pair(text.strip_prefix("triton,").unwrap_or(text))
 }

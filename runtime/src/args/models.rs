@@ -1,4 +1,4 @@
-//! Flags for models and the repository.
+//! Flags for models and their repository.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -10,63 +10,64 @@ use crate::restriction::ControlRoutes;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Models")]
 pub(super) struct ModelArgs {
-    /// What to serve: a model file, a directory with config.pbtxt or numeric versions, a directory with
-    /// model.pt, or a directory of such directories. Repeatable
+    /// Path to serve: a model file, a directory with config.pbtxt or numeric versions, a directory with model.pt, or a
+    /// directory of such directories. Repeatable
     #[arg(long, alias = "model-store", value_name = "PATH")]
     pub(super) model_repository: Vec<PathBuf>,
-    /// The name of the model, where --model-repository is a single one; it answers to its own as well
+    /// Name of the model if --model-repository holds exactly one; the model also answers to its original name
     #[arg(long, value_name = "NAME")]
     pub(super) model_name: Option<String>,
-    /// When models are loaded: none = all at start; explicit = those of --load-model, then as the API asks;
-    /// poll = all, and again whenever the repository changes
+    /// Loading of models: none = all at start; explicit = those of --load-model at start, then on API calls; poll = all
+    /// at start, and again when the repository changes
     #[arg(long, value_enum, default_value = "none", value_name = "MODE")]
     pub(super) model_control_mode: ModeFlag,
-    /// Whether clients may load and unload models, register shared memory and change trace and log settings: closed
-    /// refuses these calls, as a platform's replica does
+    /// Calls to load and unload models, register shared memory and change trace and log settings: open = allowed;
+    /// closed = refused, as in a replica that a platform manages
     #[arg(long, env = "WEIR_CONTROL_ROUTES", value_enum, default_value = "open", value_name = "USE")]
     pub(super) control_routes: ControlRoutes,
-    /// Time between two looks at the repository in mode poll
+    /// Time between two scans of the repository in mode poll
     #[arg(long, default_value = "15", value_name = "SECONDS", value_parser = values::seconds)]
     pub(super) repository_poll_secs: Duration,
-    /// A model to load at start in mode explicit; * means all. Repeatable
+    /// Model to load at start in mode explicit; * means all. Repeatable
     #[arg(long, value_name = "NAME")]
     pub(super) load_model: Vec<String>,
-    /// Use configs/NAME.pbtxt of a model in place of its config.pbtxt, where it has one
+    /// Use a model's configs/NAME.pbtxt, if it has one, instead of its config.pbtxt
     #[arg(long, value_name = "NAME")]
     pub(super) model_config_name: Option<String>,
-    /// Models loaded at the same time
+    /// Models to load at the same time
     #[arg(long, default_value = "4", value_name = "N", value_parser = values::count::<NonZeroUsize>)]
     pub(super) model_load_thread_count: NonZeroUsize,
-    /// How often a failed load is tried again
+    /// Retries of a failed load
     #[arg(long, default_value = "0", value_name = "N", value_parser = values::count::<u32>)]
     pub(super) model_load_retry_count: u32,
-    /// Require a complete config.pbtxt: nothing is learned from the model
+    /// Require a complete config.pbtxt and infer nothing from the model
     #[arg(long)]
     pub(super) disable_auto_complete_config: bool,
     /// Old form of --disable-auto-complete-config
     #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL",
           value_parser = values::switch)]
     pub(super) strict_model_config: Option<bool>,
-    /// Ready only while every model is
+    /// Report readiness only while every model is ready
     #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true",
           value_name = "BOOL", value_parser = values::switch, action = clap::ArgAction::Set)]
     pub(super) strict_readiness: bool,
-    /// End when a model cannot be loaded at start
+    /// Exit if a model cannot be loaded at start
     #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true",
           value_name = "BOOL", value_parser = values::switch, action = clap::ArgAction::Set)]
     pub(super) exit_on_error: bool,
-    /// A request in JSON that the only model answers: names, datatypes and shapes that its configuration leaves out
-    /// are taken from it, as from an example.json beside the model
+    /// JSON file with a request that the only model answers: names, datatypes and shapes that the model's configuration
+    /// leaves out are taken from the request, as from an example.json beside the model
     #[arg(long, value_name = "FILE")]
     pub(super) example: Option<PathBuf>,
-    /// Handling of a model whose configuration contradicts what it takes or returns in trial runs: refuse = it does not
-    /// load; allow = it is served, and the log has the reason
+    /// Handling of a model whose configuration contradicts the inputs or outputs of its trial runs: refuse = fail the
+    /// load; allow = serve the model and log the reason
     #[arg(long, value_enum, default_value = "refuse", value_name = "MODE")]
     pub(super) warm_up_failures: WarmUpFlag,
-    /// A setting of a backend, as BACKEND,KEY=VALUE, or of all, as ,KEY=VALUE: without effect, and logged. Repeatable
+    /// Setting of one backend, as BACKEND,KEY=VALUE, or of all, as ,KEY=VALUE; accepted without effect, and logged.
+    /// Repeatable
     #[arg(long, value_name = "SETTING", value_parser = backend_setting)]
     pub(super) backend_config: Vec<BackendSetting>,
-    /// The server's name in its metadata
+    /// Name of the server in its metadata
     #[arg(long, default_value = "triton", value_name = "NAME")]
     pub(super) id: String,
 }
@@ -89,7 +90,7 @@ pub(super) enum WarmUpFlag {
 /// The value of one `--backend-config`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BackendSetting {
-    /// Empty for all backends.
+    /// Name of the backend; empty for all backends.
     pub(super) backend: String,
     pub(super) key: String,
     pub(super) value: String,

@@ -1,4 +1,4 @@
-//! Values of the flags that restrict parts of the API.
+//! Parsers for the flags that restrict groups of the API.
 
 use crate::restriction::{ApiGroup, Restriction};
 
@@ -12,7 +12,7 @@ pub(super) fn grpc(text: &str) -> Result<Restriction, String> {
     rule(text, "triton-grpc-protocol-", &[ApiGroup::Metrics])
 }
 
-/// Parses a rule about any group but those that the front-end does not have.
+/// Parses a rule. `others` are the groups that the front-end does not have.
 fn rule(text: &str, prefix: &str, others: &[ApiGroup]) -> Result<Restriction, String> {
     let wrong = || "expected GROUP,…:NAME=VALUE, such as model-repository:X-Key=secret".to_owned();
     let (groups, key) = text.split_once(':').ok_or_else(wrong)?;
@@ -36,7 +36,8 @@ fn group(name: &str, others: &[ApiGroup]) -> Result<ApiGroup, String> {
     })
 }
 
-/// Groups with more than one rule: only one of the keys could open them.
+/// Returns the groups with more than one rule. A caller can send only one value of a header, so such rules contradict
+/// each other.
 pub(super) fn twice(rules: &[Restriction]) -> impl Iterator<Item = ApiGroup> + '_ {
     let closed = |group: &ApiGroup| rules.iter().flat_map(|rule| &rule.groups).filter(|other| *other == group).count();
     ApiGroup::ALL.into_iter().filter(move |group| closed(group) > 1)

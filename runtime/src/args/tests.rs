@@ -147,10 +147,10 @@ fn summaries_are_accepted_without_effect() {
 }
 
 #[test]
-fn a_path_without_its_flag_is_told_the_flag() {
-    let told = usage("models/a.pt");
-    assert!(told.contains("unexpected argument 'models/a.pt'"), "{told}");
-    assert!(told.contains("--model-repository models/a.pt"), "{told}");
+fn a_path_without_its_flag_gets_a_hint() {
+    let error = usage("models/a.pt");
+    assert!(error.contains("unexpected argument 'models/a.pt'"), "{error}");
+    assert!(error.contains("--model-repository models/a.pt"), "{error}");
     assert!(!usage("--model-repositry /m").contains("follows a flag"));
 }
 

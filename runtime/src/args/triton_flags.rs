@@ -1,8 +1,8 @@
-//! Triton's flags without effect here: ignored with a note in the log, or refused.
+//! Triton's flags that have no effect here: ignored with a note in the log, or refused.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-/// A flag and the reason why it has no effect.
+/// A flag, and the reason why it has no effect.
 struct TritonFlag {
     name: &'static str,
     reason: &'static str,
@@ -12,7 +12,7 @@ const fn flag(name: &'static str, reason: &'static str) -> TritonFlag {
     TritonFlag { name, reason }
 }
 
-/// Flags ignored with a note: they size what Weir does not have, or sizes itself.
+/// Flags ignored with a note: they size things that Weir does not have or sizes by itself.
 const IGNORED: [TritonFlag; 30] = [
     flag("backend-directory", "backends are built in"),
     flag("buffer-manager-thread-count", "the engine copies on its own threads"),
@@ -46,7 +46,7 @@ const IGNORED: [TritonFlag; 30] = [
     flag("vertex-ai-default-model", "Vertex AI's interface is not served"),
 ];
 
-/// Flags refused unless given as `false`, `0` or `off`: ignoring them would change what the user gets.
+/// Flags refused unless set to `false`, `0` or `off`, because ignoring them would change the server's behaviour.
 const REFUSED: [TritonFlag; 15] = [
     flag("allow-sagemaker", "Amazon SageMaker's interface is not served; use the V2 protocol"),
     flag("allow-vertex-ai", "Vertex AI's interface is not served; use the V2 protocol"),
@@ -65,16 +65,16 @@ const REFUSED: [TritonFlag; 15] = [
     flag("tf-gpu-memory-fraction", "TensorFlow models are not served"),
 ];
 
-/// Notes on the given flags, a sentence each.
+/// Notes on the flags that were given, one sentence each.
 #[derive(Debug, Default)]
 pub(super) struct Given {
-    /// Ignored flags, for the log.
+    /// Notes on ignored flags, for the log.
     pub(super) accepted: Vec<String>,
-    /// Refused flags, for the error.
+    /// Notes on refused flags, for the error.
     pub(super) refused: Vec<String>,
 }
 
-/// Adds the flags to the command; only the ignored ones appear in its help.
+/// Adds these flags to the command; the help shows only the ignored ones.
 pub(super) fn add_to(command: Command) -> Command {
     let command = command.next_help_heading("Accepted without effect");
     let ignored = IGNORED.iter().map(|flag| arg(flag).hide_short_help(true));
@@ -96,7 +96,7 @@ pub(super) fn given(matches: &ArgMatches) -> Given {
     }
 }
 
-/// True if the flag was given, other than as `false`, `0` or `off`.
+/// Returns true if the flag was given with a value other than `false`, `0` or `off`.
 fn is_requested(matches: &ArgMatches, name: &str) -> bool {
     let off = |value: &String| matches!(value.to_ascii_lowercase().as_str(), "false" | "0" | "off");
     match matches.get_many::<String>(name) {

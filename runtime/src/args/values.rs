@@ -1,4 +1,4 @@
-//! Parsers of flag values.
+//! Parsers for the values of flags.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -15,12 +15,12 @@ pub(super) fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Parses a count. A whole number may be written as Helm and YAML print it, `600.0` or `4.194304e+06`.
+/// Parses a count. Also accepts whole numbers as Helm and YAML print them, such as `600.0` or `4.194304e+06`.
 pub(super) fn count<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
     whole(text).parse().map_err(|error: T::Err| error.to_string())
 }
 
-/// Parses a time in seconds, of which a part may be given: `0.5`.
+/// Parses a time in seconds, with or without a fraction, such as `0.5`.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = whole(text).parse::<u32>().map(f64::from);
     let seconds = seconds.ok().or_else(|| text.parse().ok());
@@ -35,9 +35,9 @@ pub(super) fn milliseconds(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(ms))
 }
 
-/// The digits of a whole number that is written with a point or an exponent; any other text as it is.
+/// Rewrites a whole number that has a decimal point or an exponent as plain digits; returns any other text unchanged.
 fn whole(text: &str) -> Cow<'_, str> {
-    /// All whole numbers up to here are 64-bit floating-point numbers.
+    /// 2^53: a 64-bit floating-point number represents every whole number up to here exactly.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match text.parse::<f64>() {
         Ok(number) if text.contains(['.', 'e', 'E']) && number.fract() == 0.0 && number.abs() < EXACT => {
@@ -47,7 +47,8 @@ fn whole(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Parses an address to listen on; of names only `localhost`, for others would be ambiguous.
+/// Parses an IP address to listen on. `localhost` is the only name allowed, because other names may resolve to several
+/// addresses.
 pub(super) fn address(text: &str) -> Result<IpAddr, String> {
     if text == "localhost" {
         return Ok(IpAddr::V4(Ipv4Addr::LOCALHOST));
@@ -56,8 +57,8 @@ pub(super) fn address(text: &str) -> Result<IpAddr, String> {
     bare.parse().map_err(|_| "expected an IP address such as 0.0.0.0 or ::, or localhost".to_owned())
 }
 
-/// Parses a pattern for header names. As in Triton it may match any part of a name; case is ignored, for
-/// names arrive in lower case.
+/// Parses a pattern for header names. The pattern may match any part of a name, as in Triton, and ignores case, because
+/// header names arrive in lower case.
 pub(super) fn pattern(text: &str) -> Result<regex::Regex, String> {
     let pattern = regex::RegexBuilder::new(text).case_insensitive(true).build();
     pattern.map_err(|error| error.to_string())

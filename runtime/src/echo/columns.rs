@@ -1,4 +1,4 @@
-//! Joins the parts of a column, padding those that are smaller than the batch's shape.
+//! Joins the parts of a column, and pads parts that are smaller than the batch's shape.
 
 use bytes::{Bytes, BytesMut};
 use half::{bf16, f16};
@@ -6,8 +6,8 @@ use weir_protocol::DataType;
 
 use crate::backend::{Column, ModelError, Part};
 
-/// The column's data, rows of all requests together. A single part that fills its place is handed on
-/// without a copy.
+/// Returns the column's data, rows of all requests together. A single part of the column's shape is returned without a
+/// copy.
 pub(super) fn joined(column: &Column) -> Result<Bytes, ModelError> {
     if let [part] = column.parts.as_slice()
         && part.shape == column.shape
@@ -25,7 +25,7 @@ pub(super) fn joined(column: &Column) -> Result<Bytes, ModelError> {
     padded(column)
 }
 
-/// True if the part needs no padding: all dimensions after the first are the column's.
+/// Returns true if the part needs no padding: all its dimensions after the first equal the column's.
 fn fits(part: &Part, column: &Column) -> bool {
     part.shape.dims().get(1..) == column.shape.dims().get(1..)
 }
@@ -48,8 +48,8 @@ fn padded(column: &Column) -> Result<Bytes, ModelError> {
     Ok(data.into())
 }
 
-/// Copies a part run by run: a run is one line of the innermost dimension, which lies together in
-/// both. `None` when the part is larger than its place.
+/// Copies a part line by line. A line is one run along the innermost dimension, which is contiguous in both buffers.
+/// Returns `None` if the part is larger than `place`.
 fn fill(place: &mut [u8], source: &[u8], place_inner: &[usize], part: &Part, element: usize) -> Option<()> {
     let dims = part.shape.dims();
     let inner = dims.get(1..)?;
@@ -64,7 +64,7 @@ fn fill(place: &mut [u8], source: &[u8], place_inner: &[usize], part: &Part, ele
     Some(())
 }
 
-/// Start of the `index`th line of the part in the joined data, in elements.
+/// Returns where line `index` of the part starts in the joined data, in elements.
 fn line_start(mut index: usize, inner: &[usize], place_inner: &[usize]) -> Option<usize> {
     let mut stride = *place_inner.last()?;
     let mut start = 0;
@@ -84,9 +84,9 @@ fn misfit(column: &Column) -> ModelError {
     ModelError::Failed(format!("a part of input '{}' is larger than its place {}", column.name, column.shape))
 }
 
-/// The padding value as one element; `None` for BYTES, whose elements have no fixed size.
+/// Returns the padding value as one element; `None` for BYTES, whose elements have no fixed size.
 fn pad_element(datatype: DataType, pad: f64) -> Option<Vec<u8>> {
-    // `as` saturates, so a pad beyond the type's range becomes its nearest value.
+    // `as` saturates, so a padding value beyond the type's range becomes its nearest value.
     Some(match datatype {
         DataType::Bool => vec![u8::from(pad != 0.0)],
         DataType::Uint8 => vec![pad as u8],
