@@ -1,4 +1,4 @@
-//! From a configured model version to a running engine: backend, weights, signature, policy, warm-up.
+//! Turns a configured model version into a running engine: backend, weights, signature, policy and warm-up.
 
 mod capacity;
 mod example;
@@ -25,7 +25,7 @@ use crate::repository::{Launch, VersionSource};
 use capacity::{Capacity, CapacityShare};
 pub(crate) use oversight::Oversight;
 
-/// Launches model versions on the backends it has.
+/// Launches model versions on the available backends.
 pub(crate) struct Launcher {
     backends: Vec<Arc<dyn Backend>>,
     options: LaunchOptions,
@@ -33,20 +33,20 @@ pub(crate) struct Launcher {
     oversight: Oversight,
 }
 
-/// Options that hold for every model.
+/// Options that apply to every model.
 #[derive(Clone, Debug)]
 pub(crate) struct LaunchOptions {
-    /// Indices of the GPUs that models may use; empty means CPU.
+    /// Indices of the GPUs that models may use; empty means the CPU.
     pub gpus: Vec<usize>,
-    /// Bound on each model's queue.
+    /// Limit on the queue of each model version, in requests.
     pub max_queued: usize,
     /// Time for measuring batch sizes before readiness, per instance.
     pub warm_up: Duration,
-    /// Limit on the time of a batch.
+    /// Limit on the run time of a batch.
     pub batch_limit: BatchLimit,
     /// Handling of a configuration that contradicts the model.
     pub warm_up_failures: WarmUpFailures,
-    /// The example of the only model (`--example`).
+    /// File with an example request for the only model (`--example`).
     pub example: Option<PathBuf>,
 }
 
@@ -54,32 +54,32 @@ pub(crate) struct LaunchOptions {
 pub(crate) struct LoadedModel {
     pub engine: Arc<Engine>,
     pub config: Arc<ModelConfig>,
-    /// Duration of loading and warming up.
+    /// Duration of loading and warm-up.
     pub load: Duration,
-    /// The reason why it is served with less than its configuration allows.
+    /// The reason why the version is served with less than its configuration allows.
     doubt: Option<String>,
     in_use: InUseCount,
     _share: CapacityShare,
 }
 
-/// A version in use: it stays open for its holder, however soon it is replaced.
+/// A version in use: it accepts the holder's requests even after it is replaced, until this value is dropped.
 pub(crate) struct InUse {
     loaded: Arc<LoadedModel>,
     _token: TaskTrackerToken,
 }
 
 impl Launcher {
-    /// A launcher that tries `backends` in order.
+    /// Creates a launcher that searches `backends` in order.
     pub(crate) fn new(backends: Vec<Arc<dyn Backend>>, options: LaunchOptions) -> Self {
         Self { backends, oversight: Oversight::new(options.batch_limit), options, capacity: Capacity::default() }
     }
 
-    /// The batches of all loaded versions.
+    /// The running batches of all loaded versions.
     pub(crate) fn oversight(&self) -> &Oversight {
         &self.oversight
     }
 
-    /// Requests that all loaded versions together run at once.
+    /// Number of requests that all loaded versions together run at once.
     pub(crate) fn capacity(&self) -> usize {
         self.capacity.requests()
     }
@@ -154,7 +154,7 @@ impl Launcher {
             op_libraries: op_libraries(source, config),
             devices: devices.to_vec(),
             buckets: padding.map_or_else(Vec::new, |padding| padding.buckets.clone()),
-            // A sample of the configuration shows by itself that the model takes something.
+            // A warm-up sample in the configuration already shows which inputs the model takes.
             warm_up_failures: match config.warmups.as_slice() {
                 [] => self.options.warm_up_failures,
                 [_, ..] => WarmUpFailures::Allow,
@@ -174,7 +174,8 @@ impl Launch for Launcher {
     }
 
     async fn retire(&self, served: Arc<LoadedModel>) {
-        // New requests are its successor's: those that wait for companions would hold it open for their whole delay.
+        // New requests go to the successor, so requests that wait for others to batch with would only delay the
+        // retirement.
         served.engine.hurry();
         served.in_use.retire().await;
         served.engine.drain().await;
@@ -196,10 +197,10 @@ impl Launch for Launcher {
 }
 
 impl InUse {
-    /// Takes a version into use.
+    /// Registers a use of a version.
     ///
     /// # Errors
-    /// [`Retired`] when it is being retired; by now the repository has its successor, or none.
+    /// [`Retired`] if the version is being retired; the repository already has its successor, or none.
     pub(crate) fn take(loaded: Arc<LoadedModel>) -> Result<Self, Retired> {
         let token = loaded.in_use.acquire()?;
         Ok(Self { loaded, _token: token })
@@ -220,22 +221,23 @@ impl LoadedModel {
         &self.config.proto
     }
 
-    /// `platform` of the configuration, else the backend.
+    /// `platform` of the configuration, otherwise the backend.
     pub(crate) fn platform(&self) -> &str {
         let platform = &self.config.proto.platform;
         if platform.is_empty() { &self.config.backend } else { platform }
     }
 }
 
-/// Returns the paths of the libraries of operators, which the configuration has checked to be inside.
+/// Returns the paths of the operator libraries. The configuration has checked that they are inside the model's
+/// directory.
 fn op_libraries(source: &VersionSource, config: &ModelConfig) -> Vec<PathBuf> {
     let operations = config.proto.model_operations.iter();
     let names = operations.flat_map(|operations| &operations.op_library_filename);
     names.map(|name| source.model_dir.join(name)).collect()
 }
 
-/// Says what becomes of `response_cache`, by which users expect answers that cost nothing. Triton, too, serves such a
-/// model without a cache where the server has none.
+/// Logs that `response_cache` has no effect, because users expect free answers from it. Triton, too, serves such a
+/// model without a cache if the server has none.
 fn tell_of_no_cache(config: &ModelConfig) {
     let cache = config.proto.response_cache;
     if cache.is_some_and(|cache| cache.enable) {
@@ -255,7 +257,7 @@ fn refused(error: crate::config::ConfigError) -> LoadError {
     LoadError::Config(error.to_string())
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long a model took to load is a metric")]
+#[expect(clippy::disallowed_methods, reason = "the load time of a model is a metric")]
 fn now() -> Instant {
     Instant::now()
 }

@@ -1,7 +1,8 @@
-//! The series of `/metrics`: Triton's names exactly, and our own beside them.
+//! The metrics of `/metrics`: Triton's names exactly, and Weir's own.
 //!
-//! Model series are not kept in the registry: one collector asks the server for its models at each scrape,
-//! so an unloaded version disappears by itself. `docs/metrics.md` lists every name; a test keeps it true.
+//! Metrics of models are not kept in the registry: a collector asks the server for its models at each scrape, so those
+//! of an unloaded version disappear by themselves. `docs/metrics.md` lists every name; a test compares the page with
+//! the output.
 
 mod collector;
 mod families;
@@ -21,22 +22,22 @@ pub use gpus::ReadGpus;
 pub(crate) use requests::Protocol;
 pub use requests::Requests;
 
-/// The sources of the collector's values at each scrape.
+/// The values that the collector reads at each scrape.
 pub trait Sources: std::fmt::Debug + Send + Sync {
     /// Every loaded model version.
     fn models(&self) -> Vec<ModelSample>;
 
-    /// Bytes that request bodies in flight hold together, and the most they may.
+    /// Bytes that request bodies in flight hold, and the limit on them.
     fn request_bodies(&self) -> Pool {
         Pool::default()
     }
 
-    /// The pinned host memory pool; zeros where nothing is pinned.
+    /// The pool of pinned host memory; zeros if nothing is pinned.
     fn pinned_pool(&self) -> Pool {
         Pool::default()
     }
 
-    /// The GPUs the process uses; none on a machine without.
+    /// The GPUs that the process uses; empty on a machine without any.
     fn gpus(&self) -> Vec<GpuSample> {
         Vec::new()
     }
@@ -49,17 +50,17 @@ pub struct ModelSample {
     pub name: String,
     /// Value of the label `version`.
     pub version: u64,
-    /// `metric_tags` of its configuration, which become labels.
+    /// `metric_tags` of the model's configuration, which become labels.
     pub tags: Vec<(String, String)>,
-    /// Its statistics so far.
+    /// The version's statistics so far.
     pub snapshot: Snapshot,
-    /// Predicted wait of a request that arrived now.
+    /// Predicted queue wait of a request that arrives now.
     pub predicted_wait: Duration,
-    /// Time that loading took, warm-up included.
+    /// Duration of loading, including warm-up.
     pub load: Duration,
-    /// Age of the oldest batch that runs; zero where none does.
+    /// Age of the oldest running batch; zero if none runs.
     pub running_batch: Duration,
-    /// Age from which a batch counts as stuck; zero where none does.
+    /// Age at which a batch counts as stuck; zero if there is no limit.
     pub batch_limit: Duration,
 }
 
@@ -68,29 +69,29 @@ pub struct ModelSample {
 pub struct Pool {
     /// Size of the pool.
     pub total: u64,
-    /// Bytes taken of it.
+    /// Number of bytes in use.
     pub used: u64,
 }
 
 /// One GPU at the moment of a scrape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GpuSample {
-    /// `GPU-…`, as the driver names it.
+    /// The driver's name for the GPU, `GPU-…`.
     pub uuid: String,
-    /// Share of time it was busy, 0 to 1. This and what follows is `None` if the driver does not tell it.
+    /// Share of time in which the GPU was busy, 0 to 1. This field and the following are `None` if the driver does not
+    /// report them.
     pub utilization: Option<f64>,
-    /// Its memory in bytes.
+    /// Memory of the GPU in bytes.
     pub memory: Option<Pool>,
-    /// Watts that it draws.
+    /// Power draw in watts.
     pub power: Option<f64>,
-    /// Watts it may draw.
+    /// Power limit in watts.
     pub power_limit: Option<f64>,
-    /// Joules drawn since the driver was loaded.
+    /// Energy since the driver was loaded, in joules.
     pub energy: Option<f64>,
 }
 
-/// The optional series to print: Triton's `--metrics-config`, `--allow-cpu-metrics` and
-/// `--allow-gpu-metrics`.
+/// The optional metrics to print: Triton's `--metrics-config`, `--allow-cpu-metrics` and `--allow-gpu-metrics`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Print the counters `nv_inference_*_duration_us`.

@@ -1,6 +1,6 @@
-//! Recognises model files without loading them: other files than TorchScript are refused with one message that names
-//! what they are, before the sizes they declare cost memory. Only the first bytes, the directory of a zip archive and
-//! the start of its pickle are read, and nothing in them is executed. `weir check` gives the same messages.
+//! Recognises model files without loading them. A file other than TorchScript is refused with a message that names its
+//! format, before the sizes that it declares cost memory. Only the first bytes, the directory of a zip archive and the
+//! start of its pickle are read, and nothing in them is executed. `weir check` prints the same messages.
 
 mod advice;
 mod pickle;
@@ -13,32 +13,32 @@ use std::path::Path;
 
 use zip_directory::ZipDirectory;
 
-/// First bytes that are read: enough for the classes that a pickle begins with.
+/// Number of first bytes to read: enough for the classes at the start of a pickle.
 const START: u64 = 64 << 10;
 
 /// Refuses a file that cannot be TorchScript. A damaged archive may pass.
 ///
 /// # Errors
-/// A sentence that names the file, what it is, and what to do.
+/// A sentence that names the file and its format, and says what to do.
 pub fn check(path: &Path) -> Result<(), String> {
     examine(path).map_err(|reason| sentence(path, &reason))
 }
 
-/// A sentence about a model file, of which `reason` is the end.
+/// Returns a sentence about a model file that ends with `reason`.
 #[must_use]
 pub fn sentence(path: &Path, reason: &str) -> String {
     format!("model file '{}' {reason}", path.display())
 }
 
-/// The identity of an archive's contents, whatever its path is.
+/// The identity of an archive's contents, independent of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest {
     size: u64,
     hash: u64,
 }
 
-/// Reads the digest of an archive from its directory alone, which has a checksum of each entry; `None` if it cannot be
-/// read.
+/// Computes the digest of an archive from its directory alone, which has a checksum of each entry; `None` if the
+/// directory cannot be read.
 #[must_use]
 pub fn digest(path: &Path) -> Option<Digest> {
     let directory = ZipDirectory::read(path).ok()??;
@@ -54,7 +54,7 @@ fn examine(path: &Path) -> Result<(), String> {
     }
     let directory = ZipDirectory::read(path).map_err(unreadable)?;
     let Some(directory) = directory else {
-        return Err("is damaged: it begins as a zip archive but does not end as one, as after a copy or \
+        return Err("is damaged: it begins like a zip archive but does not end like one, as after a copy or \
                     download that was cut off; copy it again"
             .to_owned());
     };

@@ -1,4 +1,4 @@
-//! Checks a request against a model's signature, once.
+//! Validates a request against a model's signature, once.
 
 mod refusal;
 
@@ -17,39 +17,41 @@ use crate::interface::{Interface, reshaped};
 use crate::job::Job;
 use crate::shared_memory::{SharedMemory, SharedMemoryError};
 
-/// A request that fits its model.
+/// A request that fits its model's signature.
 #[derive(Debug)]
 pub struct Accepted {
-    /// The request for the engine.
+    /// The job for the engine.
     pub job: Job,
-    /// The client's id, to be echoed.
+    /// The client's request id, which the response repeats.
     pub id: String,
-    /// The outputs to return, in order: index into the signature's outputs, delivery, classes.
+    /// The outputs to return, in order: the index in the signature's outputs, and the requested delivery and classes.
     pub outputs: Vec<(usize, RequestedOutput)>,
 }
 
-/// Bytes that a model takes for a string beside its text: libtorch has an object for each, on the way in and on the way
-/// out. A million of one byte took 107 MiB.
+/// Memory of one string in addition to its text, in bytes: libtorch creates an object for each, for inputs and for
+/// outputs. One million strings of one byte took 107 MiB.
 const STRING: usize = 112;
 
-/// Reads shared memory for inputs that lie there, and knows where outputs may go.
+/// Access to shared memory, for inputs that are read from it and outputs that are written to it.
 pub trait ReadShared: Sync {
     /// Copies a range of a registered region.
     ///
     /// # Errors
-    /// [`ServeError`] naming the region when it is unknown or too small; [`ServeError::BodyBudgetExhausted`].
+    /// [`ServeError`] that names the region if it is unknown or too small; [`ServeError::BodyBudgetExhausted`] if too
+    /// little of the memory budget is left for the copy.
     fn read(&self, range: &weir_protocol::SharedRange) -> Result<Bytes, ServeError>;
 
-    /// The same data of so many strings, which counts for what a model takes for each until it is dropped.
+    /// Returns the same data of `strings` strings, which counts the memory of the model's string objects until it is
+    /// dropped.
     ///
     /// # Errors
-    /// [`ServeError::BodyBudgetExhausted`].
+    /// [`ServeError::BodyBudgetExhausted`] if too little of the memory budget is left.
     fn count_strings(&self, data: Bytes, strings: usize) -> Result<Bytes, ServeError>;
 
-    /// Checks that a region is there, so that no model runs for an answer that has no place.
+    /// Checks that a region is registered, so that no model runs for an answer that cannot be written.
     ///
     /// # Errors
-    /// [`ServeError`] naming the region when it is unknown.
+    /// [`ServeError`] that names the region if it is unknown.
     fn check(&self, region: &str) -> Result<(), ServeError>;
 }
 
@@ -83,7 +85,7 @@ fn check_regions(outputs: &[(usize, RequestedOutput)], memory: &dyn ReadShared) 
     regions.try_for_each(|region| memory.check(region))
 }
 
-/// Shared memory without regions, for requests from inside the server.
+/// Shared memory without any region, for requests that the server makes itself.
 pub(crate) struct NoSharedMemory;
 
 impl ReadShared for NoSharedMemory {
@@ -101,10 +103,10 @@ impl ReadShared for NoSharedMemory {
 }
 
 fn no_region(name: &str) -> ServeError {
-    invalid(format!("there is no shared memory region '{name}' here"))
+    invalid(format!("shared memory region '{name}' cannot be used here"))
 }
 
-/// Parameters that the server acts on; the others are the model's.
+/// Parameters that the server itself interprets; all others are passed to the model.
 const RESERVED: [&str; 8] = [
     "priority",
     "timeout",
@@ -120,7 +122,7 @@ impl Interface {
     /// Checks names, datatypes, shapes and sizes, and turns the request into a job.
     ///
     /// # Errors
-    /// [`ServeError::Invalid`] naming the input or output at fault; shared memory's own errors.
+    /// [`ServeError::Invalid`] that names the wrong input or output, and the errors of `memory`.
     pub fn accept(&self, request: InferRequest, memory: &dyn ReadShared) -> Result<Accepted, ServeError> {
         let InferRequest { id, parameters, inputs, outputs, default_delivery, .. } = request;
         let outputs = self.choose_outputs(outputs, default_delivery)?;
@@ -162,7 +164,7 @@ impl Interface {
         requested.into_iter().map(find).collect()
     }
 
-    /// One slot per input of the signature.
+    /// Returns one slot per input of the signature, filled if the request has that input.
     fn match_inputs(&self, inputs: Vec<Input>) -> Result<Vec<Option<Input>>, ServeError> {
         let known = &self.signature.inputs;
         let mut slots: Vec<Option<Input>> = known.iter().map(|_| None).collect();
@@ -183,7 +185,7 @@ impl Interface {
         Ok(slots)
     }
 
-    /// The batch size all inputs agree on; 1 for a model without batch dimension.
+    /// Returns the batch size, which must be the same in all inputs; 1 for a model without a batch dimension.
     fn rows(&self, slots: &[Option<Input>]) -> Result<usize, ServeError> {
         let (max, model) = (self.signature.max_batch_size, &self.model);
         if max == 0 {
@@ -232,8 +234,8 @@ impl Interface {
         Ok(Part { datatype: tensor.datatype(), shape, data })
     }
 
-    /// Checks that further dimensions are the same number in each input: otherwise the model would match them up
-    /// in its own way, and perhaps across the rows of a batch.
+    /// Checks that every input has the same number of additional dimensions. Otherwise the model would broadcast them,
+    /// perhaps across the rows of a batch.
     fn check_equal_ranks(&self, slots: &[Option<Input>]) -> Result<(), ServeError> {
         match self.signature.leeway {
             Leeway::None | Leeway::Everything => return Ok(()),
@@ -252,7 +254,7 @@ impl Interface {
         }
     }
 
-    /// The shape the model takes: the request's own, or its reshape.
+    /// Returns the shape that the model takes: the request's own, or its `reshape`.
     fn model_shape(&self, input: &Input, config: &TensorConfig) -> Result<Shape, ServeError> {
         let batched = usize::from(self.signature.max_batch_size > 0);
         let dims: Vec<i64> = input.shape.signed().skip(batched).collect();
@@ -268,8 +270,8 @@ impl Interface {
     }
 }
 
-/// Checks a datatype against the signature's. Of a guess only the kind counts: no tensor can be made of strings, nor
-/// strings of a tensor.
+/// Checks a datatype against the signature's. If the signature is a guess, only strings and numbers are distinguished:
+/// neither can be converted into the other.
 fn is_datatype(got: DataType, wanted: DataType, leeway: Leeway) -> bool {
     match leeway {
         Leeway::Everything => (got == DataType::Bytes) == (wanted == DataType::Bytes),
@@ -277,7 +279,7 @@ fn is_datatype(got: DataType, wanted: DataType, leeway: Leeway) -> bool {
     }
 }
 
-/// Checks dimensions against those of the signature, batch dimension left out.
+/// Checks dimensions against those of the signature; both exclude the batch dimension.
 fn fits(dims: &[i64], wanted: &[i64], leeway: Leeway) -> bool {
     let own = match leeway {
         Leeway::Everything | Leeway::AnyRank => return true,
@@ -292,7 +294,7 @@ fn fits(dims: &[i64], wanted: &[i64], leeway: Leeway) -> bool {
 /// Adds a request header as a parameter.
 ///
 /// # Errors
-/// [`ServeError::Invalid`] for a header named like a parameter that the server acts on, and for a value that is no text.
+/// [`ServeError::Invalid`] if a reserved parameter has the header's name, or if the value is not UTF-8.
 pub(crate) fn forward(parameters: &mut Parameters, name: &str, value: &[u8]) -> Result<(), ServeError> {
     if RESERVED.contains(&name) || name.starts_with("triton_") {
         return Err(invalid(format!("Header '{name}' is reserved for Triton usage and cannot be forwarded.")));

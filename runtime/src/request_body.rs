@@ -1,4 +1,4 @@
-//! Request bodies, read chunk by chunk from clients that may stall.
+//! Reads request bodies chunk by chunk, from clients that may stall.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(crate) struct BodyLimits<'a> {
     pub(crate) size: usize,
     /// Longest pause between two chunks.
     pub(crate) idle: Duration,
-    /// Least rate after a grace.
+    /// Least average rate after a grace period.
     pub(crate) pace: Pace,
     pub(crate) end: BodyEnd,
     /// Cancelled when the server stops.
@@ -25,7 +25,7 @@ pub(crate) struct BodyLimits<'a> {
 }
 
 impl BodyLimits<'_> {
-    /// A body's upload, which begins.
+    /// Starts to time the upload of a body.
     pub(crate) fn upload(&self) -> Upload {
         Upload::new(self.idle, self.pace)
     }
@@ -34,7 +34,8 @@ impl BodyLimits<'_> {
 /// Reads the next chunk of an upload; `None` at the end.
 ///
 /// # Errors
-/// [`ServeError::TooSlow`] for a body that stalls or comes too slowly, [`ServeError::Invalid`] for one that breaks off.
+/// [`ServeError::TooSlow`] for a body that stalls or arrives too slowly, [`ServeError::Invalid`] for one that breaks
+/// off.
 pub(crate) async fn next_chunk(
     body: &mut Incoming,
     upload: &mut Upload,
@@ -54,7 +55,7 @@ pub(crate) async fn next_chunk(
             Some(Err(error)) => {
                 return Err(ServeError::Invalid(format!("request body broke off: {error}")));
             }
-            // Trailers are not used.
+            // Trailers are ignored.
             Some(Ok(frame)) => {
                 if let Ok(data) = frame.into_data() {
                     upload.add(data.len());
@@ -65,11 +66,12 @@ pub(crate) async fn next_chunk(
     }
 }
 
-/// Longest pause once the server stops, so that idle clients do not delay its exit: some round trips of a
-/// slow network.
+/// Longest pause after the server has begun to stop: several round trips of a slow network, so that idle clients do not
+/// delay the exit.
 const IDLE_WHILE_STOPPING: Duration = Duration::from_secs(2);
 
-/// Returns when a pause has become too long. A client that is too slow may try again; not so at a server that stops.
+/// Returns when a pause has become too long. `TooSlow` allows the client to retry; a stopping server returns `Invalid`
+/// instead.
 async fn stalled(upload: &mut Upload, stop: &CancellationToken) -> ServeError {
     let pause = upload.longest_wait(Instant::now());
     let stopping = async {

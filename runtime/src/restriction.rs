@@ -1,4 +1,4 @@
-//! Groups of the API that only callers with a key may use.
+//! Groups of the API that can be restricted to callers with a key.
 
 use subtle::ConstantTimeEq;
 
@@ -20,17 +20,17 @@ pub(crate) enum ApiGroup {
     Reflection,
 }
 
-/// A rule: calls of these groups need that header with that value.
+/// A rule: calls of these groups need this header with this value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Restriction {
     pub(crate) groups: Vec<ApiGroup>,
-    /// The header or metadata key, in lower case.
+    /// Name of the header or metadata key, in lower case.
     pub(crate) header: String,
     /// The value that the header must have.
     pub(crate) value: String,
 }
 
-/// Use of the calls that control the server.
+/// Permission for the calls that control the server (`--control-routes`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ControlRoutes {
     #[default]
@@ -39,10 +39,10 @@ pub(crate) enum ControlRoutes {
 }
 
 impl ControlRoutes {
-    /// Checks that calls of a group may be used.
+    /// Checks that calls of a group are allowed.
     ///
     /// # Errors
-    /// [`ServeError::Forbidden`].
+    /// [`ServeError::Forbidden`] if they are closed.
     pub(crate) fn check(self, group: ApiGroup) -> Result<(), ServeError> {
         match self {
             Self::Closed if group.is_control() => Err(ServeError::Forbidden(group.name())),
@@ -50,10 +50,10 @@ impl ControlRoutes {
         }
     }
 
-    /// Checks that calls may tell of all models at once.
+    /// Checks that a call may report on all models at once.
     ///
     /// # Errors
-    /// [`ServeError::Forbidden`].
+    /// [`ServeError::Forbidden`] if control calls are closed.
     pub(crate) fn check_all_models(self) -> Result<(), ServeError> {
         match self {
             Self::Closed => Err(ServeError::Forbidden("statistics of all models")),
@@ -63,7 +63,7 @@ impl ControlRoutes {
 }
 
 impl ApiGroup {
-    /// True for calls that change the server, or tell of its other models.
+    /// True for calls that change the server or give information about its other models.
     pub(crate) const fn is_control(self) -> bool {
         match self {
             Self::SharedMemory | Self::ModelRepository | Self::Trace | Self::Logging => true,
@@ -91,7 +91,7 @@ impl ApiGroup {
         Self::Reflection,
     ];
 
-    /// The group's name in flags.
+    /// Name of the group in flags.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Health => "health",
@@ -109,7 +109,7 @@ impl ApiGroup {
     }
 }
 
-/// The header that a call of `group` lacks; `given` returns the value of a header of the call.
+/// Returns the header that a call of `group` needs and lacks; `given` returns the value of one of the call's headers.
 pub(crate) fn missing_key<'a, 'b>(
     rules: &'a [Restriction],
     group: ApiGroup,
@@ -119,7 +119,7 @@ pub(crate) fn missing_key<'a, 'b>(
     let Some(given) = given(&rule.header) else {
         return Some(&rule.header);
     };
-    // In a time that does not tell how much of it was right.
+    // The comparison takes constant time, so that its duration does not reveal how much of the value was right.
     let is_right = bool::from(given.as_bytes().ct_eq(rule.value.as_bytes()));
     (!is_right).then_some(&rule.header)
 }

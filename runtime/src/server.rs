@@ -1,4 +1,4 @@
-//! The server's calls, the same for HTTP and gRPC, which are codecs around them.
+//! The server's calls, the same for HTTP and gRPC, which only encode and decode them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,30 +30,30 @@ pub(crate) struct Server {
     stop: CancellationToken,
 }
 
-/// The parts that a server is made of.
+/// The parts of a new server.
 pub(crate) struct Parts {
     pub identity: Identity,
     pub repository: Arc<Repository<Launcher>>,
-    /// Shared memory that clients register.
+    /// Shared memory that clients have registered.
     pub memory: SharedMemory,
     pub trace: TraceStore,
     pub log: LogStore,
     pub gpu_meter: GpuMeter,
-    /// Cancelled when the server is to end.
+    /// Cancelled when the server has to stop.
     pub stop: CancellationToken,
 }
 
-/// The server's name and version in its metadata.
+/// Name, version and extensions in the server's metadata.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     /// The value of `--id`.
     pub name: String,
     pub version: String,
-    /// The V2 extensions it has.
+    /// The V2 extensions that the server supports.
     pub extensions: &'static [&'static str],
 }
 
-/// The V2 extensions, by the names clients look for.
+/// The V2 extensions, by the names that clients look for.
 pub(crate) const EXTENSIONS: &[&str] = &[
     "classification",
     "sequence",
@@ -70,32 +70,32 @@ pub(crate) const EXTENSIONS: &[&str] = &[
     "logging",
 ];
 
-/// A phase in the life of the process.
+/// A phase of the process's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Models are being loaded.
     Starting,
     Serving,
-    /// Asked to end: not ready any more, and still answering.
+    /// Asked to stop: no longer ready, but still answering requests.
     Draining,
 }
 
-/// A model as its metadata shows it.
+/// The metadata of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModelMetadata {
     pub name: String,
-    /// Its ready versions, ascending.
+    /// The ready versions, ascending.
     pub versions: Vec<String>,
-    /// `platform` of its configuration, else the backend.
+    /// `platform` of the configuration, otherwise the backend.
     pub platform: String,
-    /// Its inputs, the batch dimension included.
+    /// The inputs, with the batch dimension.
     pub inputs: Vec<TensorSpec>,
-    /// Its outputs, the batch dimension included.
+    /// The outputs, with the batch dimension.
     pub outputs: Vec<TensorSpec>,
 }
 
 impl Server {
-    /// A server over a repository, not yet ready.
+    /// Creates a server over a repository; it is not ready yet.
     #[must_use]
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { identity, repository, memory, trace, log, gpu_meter, stop } = parts;
@@ -103,20 +103,20 @@ impl Server {
         Self { identity, repository, memory, trace, log, gpu_meter, phase, stop }
     }
 
-    /// The state of the GPUs in use, as it was read last.
+    /// The most recent state of the GPUs in use.
     pub(crate) fn gpus(&self) -> Vec<GpuSample> {
         self.gpu_meter.latest()
     }
 
-    /// Enters the next phase.
+    /// Enters the next phase of the process's life.
     pub(crate) fn enter(&self, phase: Phase) {
         self.phase.store(Arc::new(phase));
     }
 
-    /// Liveness of the process: whoever finds it not live restarts it.
+    /// Liveness of the process; the platform restarts a process that is not live.
     ///
     /// # Errors
-    /// [`ServeError::Exiting`] once it was asked to end, [`ServeError::Stuck`] while a batch is.
+    /// [`ServeError::Exiting`] after the process was asked to stop, [`ServeError::Stuck`] while a batch is stuck.
     pub(crate) fn live(&self) -> Result<(), ServeError> {
         match (**self.phase.load(), self.oversight().stuck()) {
             (Phase::Draining, _) => Err(ServeError::Exiting),
@@ -125,19 +125,20 @@ impl Server {
         }
     }
 
-    /// The batches of all its models.
+    /// The running batches of all models.
     #[must_use]
     pub(crate) fn oversight(&self) -> &Oversight {
         self.repository.launch().oversight()
     }
 
-    /// Readiness for new clients: at work, and as many models loaded as the readiness policy demands.
+    /// Readiness for new clients: the server is in service, and as many models are loaded as the readiness policy
+    /// demands.
     #[must_use]
     pub(crate) fn ready(&self) -> bool {
         **self.phase.load() == Phase::Serving && self.live().is_ok() && self.repository.is_ready()
     }
 
-    /// Requests that all its models together work on at once.
+    /// Number of requests that all models together run at once.
     #[must_use]
     pub(crate) fn capacity(&self) -> usize {
         self.repository.launch().capacity()
@@ -153,34 +154,34 @@ impl Server {
         &self.identity
     }
 
-    /// The ready version for a model's name and a version, which is empty for the newest.
+    /// Finds the ready version for a model's name and a version; an empty version means the newest.
     ///
     /// # Errors
-    /// [`ServeError`] naming what is unknown or not ready.
+    /// [`ServeError`] that names what is unknown or not ready.
     pub(crate) fn find(&self, model: &str, version: &str) -> Result<InUse, ServeError> {
         loop {
             let loaded = self.repository.find(model, version)?;
-            // Retired since: the repository switches before it retires, so the next look-up finds the
-            // successor or that there is none.
+            // The version was retired in the meantime. The repository replaces a version before it retires the old one,
+            // so the next look-up finds the successor or that there is none.
             if let Ok(in_use) = InUse::take(loaded) {
                 return Ok(in_use);
             }
         }
     }
 
-    /// The name under which a model is kept, which may have another beside it.
+    /// Returns the repository's own name of a model, which may also answer to a second name (`--model-name`).
     ///
     /// # Errors
-    /// As [`Server::find`].
+    /// [`ServeError`], as from [`Server::find`].
     pub(crate) fn own_name(&self, model: &str) -> Result<String, ServeError> {
         let found = self.find(model, "")?;
         Ok(found.engine.interface().model.clone())
     }
 
-    /// Runs one request on a version that [`Server::find`] gave.
+    /// Runs one request on a version that [`Server::find`] returned.
     ///
     /// # Errors
-    /// As [`Engine::infer`]; shared memory that cannot be written.
+    /// [`ServeError`], as from [`Engine::infer`], and if shared memory cannot be written.
     pub(crate) fn infer<'a>(
         &'a self,
         engine: &'a Engine,
@@ -201,10 +202,10 @@ impl Server {
         })
     }
 
-    /// A model's metadata: inputs, outputs and versions.
+    /// Returns a model's metadata: inputs, outputs and versions.
     ///
     /// # Errors
-    /// As [`Server::find`].
+    /// [`ServeError`], as from [`Server::find`].
     pub(crate) fn model_metadata(&self, model: &str, version: &str) -> Result<ModelMetadata, ServeError> {
         let loaded = self.find(model, version)?;
         let interface = loaded.engine.interface();
@@ -235,10 +236,10 @@ impl Server {
         names
     }
 
-    /// Statistics of one version, of all ready versions of a model, or of everything.
+    /// Statistics of one version, of all ready versions of a model, or of all models.
     ///
     /// # Errors
-    /// [`ServeError::NotFound`] for a model or version that does not answer.
+    /// [`ServeError::NotFound`] for a model or version that is not ready.
     pub(crate) fn statistics(&self, model: &str, version: &str) -> Result<Vec<(String, u64, Snapshot)>, ServeError> {
         let name_of = |found: Arc<LoadedModel>| found.engine.interface().model.clone();
         let own = self.repository.find(model, version).map(name_of);
@@ -261,13 +262,13 @@ impl Server {
             .collect())
     }
 
-    /// Every ready version, in order.
+    /// Every ready version, in order of model and version.
     #[must_use]
     pub(crate) fn serving(&self) -> Vec<ServingVersion<LoadedModel>> {
         self.repository.serving()
     }
 
-    /// Entries of the repository's index.
+    /// Entries of the repository index.
     #[must_use]
     pub(crate) fn index(&self, listing: IndexFilter) -> Vec<IndexEntry> {
         self.repository.index(listing)
@@ -276,7 +277,7 @@ impl Server {
     /// Loads or reloads a model.
     ///
     /// # Errors
-    /// The repository's.
+    /// [`ServeError`] if the load fails.
     pub(crate) async fn load(&self, model: &str, options: LoadOptions) -> Result<(), ServeError> {
         self.repository.load(model, options).await
     }
@@ -284,7 +285,7 @@ impl Server {
     /// Unloads a model.
     ///
     /// # Errors
-    /// The repository's.
+    /// [`ServeError`] if the unload fails.
     pub(crate) async fn unload(&self, model: &str) -> Result<(), ServeError> {
         self.repository.unload(model).await
     }
@@ -304,26 +305,26 @@ impl Server {
         &self.log
     }
 
-    /// Has no request wait for companions in its batch any more: the ports are closed.
+    /// Runs queued requests without waiting for more requests to batch with: the ports are closed, so none will come.
     pub(crate) fn hurry(&self) {
         for serving in self.repository.serving() {
             serving.served.engine.hurry();
         }
     }
 
-    /// True once it was asked to end.
+    /// True after the process was asked to stop.
     #[must_use]
     pub(crate) fn is_draining(&self) -> bool {
         **self.phase.load() == Phase::Draining || self.stop.is_cancelled()
     }
 
-    /// Cancelled when the server takes nothing new any more.
+    /// Cancelled when the server accepts no new requests.
     #[must_use]
     pub(crate) fn ending(&self) -> &CancellationToken {
         &self.stop
     }
 
-    /// Waits, and returns `false` when the server ends first.
+    /// Waits for `period`. Returns `false` if the server stops first.
     pub(crate) async fn wait(&self, period: Duration) -> bool {
         tokio::select! {
             () = self.stop.cancelled() => false,
@@ -332,7 +333,7 @@ impl Server {
     }
 }
 
-/// Writes the outputs that go to shared memory, none where two would overwrite each other.
+/// Writes the outputs that go to shared memory; none of them if two would overwrite each other.
 fn deliver(held: &HeldRegions, outputs: &[(Tensor, Delivery)]) -> Result<(), ServeError> {
     let apart = shared_memory::check_apart(outputs);
     apart.map_err(|error| ServeError::codec(&error))?;
@@ -356,13 +357,13 @@ fn write_shared(held: &HeldRegions, range: &SharedRange, output: &Tensor) -> Res
     held.write(range, output.data()).map_err(|error| ServeError::codec(&error))
 }
 
-/// Writes one request into the log: its stages, its tensors, or both.
+/// Writes one request to the log: its stages, its tensors, or both.
 fn trace(level: TraceLevel, inferred: &Inferred) {
     let Inferred { response, cost } = inferred;
     let (model, version) = (&response.model, &response.version);
-    // An id may be as long as a request.
+    // A client may send an id as long as a whole request.
     let id = excerpt(&response.id);
-    // In JSON, numbers of more than 64 bits would be text.
+    // In JSON logs, numbers of more than 64 bits would become text.
     let us = |duration: Duration| duration.as_micros() as u64;
     if level != TraceLevel::Tensors {
         tracing::info!(

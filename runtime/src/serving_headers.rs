@@ -1,14 +1,15 @@
-//! Headers about how a request was served; the same text in HTTP headers and gRPC metadata.
+//! Headers about how a request was served, with the same text in HTTP headers and gRPC metadata.
 
 use std::fmt::Write;
 
 use crate::engine::Cost;
 
-/// The header of a refusal before any work on the request: `1` where another replica may be tried, `0` where
-/// the request has no time for that.
+/// The header of a request that was refused before any work on it, or expired in the queue. `1`: another replica may be
+/// tried. `0`: the request has no time left for a retry. `2`: the replica is stuck. `3`: the client's own deadline was
+/// too short.
 pub(crate) const REFUSED: &str = "weir-refused";
 
-/// `queue;dur=…, compute;dur=…` in milliseconds, to the microsecond.
+/// Returns `queue;dur=…, compute;dur=…`: milliseconds with three decimals.
 #[must_use]
 pub(crate) fn server_timing(cost: &Cost) -> String {
     let (queue, compute) = (cost.queue.as_micros(), cost.compute().as_micros());
@@ -25,7 +26,7 @@ pub(crate) fn server_timing(cost: &Cost) -> String {
     text
 }
 
-/// `size=…;us=…`: rows of the batch and how long it took.
+/// Returns `size=…;us=…`: the rows of the batch and its duration in microseconds.
 #[must_use]
 pub(crate) fn batch(cost: &Cost) -> String {
     format!("size={};us={}", cost.batch_rows, cost.compute().as_micros())

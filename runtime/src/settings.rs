@@ -1,6 +1,6 @@
-//! Trace and log settings that clients read and change while the server runs.
+//! Trace and log settings that clients read and change at run time.
 //!
-//! Values only: the owner of the logs passes in a function that applies a change.
+//! This module holds values only: the owner of the logs passes in a function that applies a change.
 
 pub(crate) mod log;
 pub(crate) mod trace;
@@ -12,35 +12,35 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use weir_protocol::{Code, Coded};
 
-/// Error of a change of settings; none of the request's changes is made then.
+/// Error of a request that changes settings; none of its changes is made then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SettingsError {
     /// The body is not a JSON object.
     #[error("failed to parse the request JSON buffer: {0}")]
     Body(String),
-    /// A setting that the request has twice.
+    /// The request has the same setting twice.
     #[error("duplicate key '{0}' in request")]
     DuplicateKey(String),
     #[error("unknown {kind} setting '{key}'")]
     Unknown { kind: &'static str, key: String },
-    /// A value the setting cannot have.
+    /// The setting cannot have this value.
     #[error("invalid value '{value}' for setting '{key}': expected {expected}")]
     Value { key: String, value: String, expected: &'static str },
-    /// A file named over the network would let a client write where it likes.
+    /// The request names a file. Over the network this would let a client write to any path.
     #[error("{0} file location can not be updated through network protocol")]
     File(&'static str),
-    /// A trace mode other than `triton`.
+    /// The trace mode is not `triton`.
     #[error("trace mode '{0}' is not supported: traces go to the log")]
     Mode(String),
-    /// The logs could not be changed.
+    /// The log could not apply the new settings.
     #[error("log settings could not be applied: {0}")]
     Apply(String),
 }
 
-/// Most characters of a client's text that an error or a trace repeats: enough to recognise it.
+/// Limit in characters on a client's text in an error or a trace: enough to recognise it.
 const EXCERPT: usize = 100;
 
-/// A client's text as an error or a trace repeats it.
+/// Shortens a client's text for an error or a trace.
 pub(crate) fn excerpt(text: &str) -> String {
     match text.char_indices().nth(EXCERPT) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -58,8 +58,8 @@ impl Coded for SettingsError {
     }
 }
 
-/// The body's members, each key once as in requests; nothing is an empty object. `serde_json` stops at 128 levels of
-/// nesting.
+/// Parses the members of a JSON object, each of whose keys must be unique; an empty body has none. `serde_json` refuses
+/// more than 128 levels of nesting.
 fn members(body: &[u8]) -> Result<Vec<(String, Value)>, SettingsError> {
     if body.is_empty() {
         return Ok(Vec::new());
@@ -77,7 +77,7 @@ fn duplicate(members: &[(String, Value)]) -> Option<&str> {
     keys.find(|key| !seen.insert(*key))
 }
 
-/// The members of an object as they are written: a map would have the last of those with one key.
+/// The members of a JSON object in their order. A map would hide repeated keys.
 struct Members(Vec<(String, Value)>);
 
 impl<'de> Deserialize<'de> for Members {

@@ -1,7 +1,7 @@
-//! System shared memory that clients register: files of `/dev/shm`, read and written in place.
+//! System shared memory that clients register: files in `/dev/shm`, read and written in place.
 //!
-//! Nothing is mapped. A mapping of a file that another process may truncate at any moment ends in SIGBUS,
-//! and would need `unsafe`; a positioned read costs one copy, which the batch would make anyway.
+//! Regions are not mapped. If another process truncated a mapped file, access would end in SIGBUS, and a mapping needs
+//! `unsafe`. A positioned read costs one copy, which the batch would make anyway.
 
 mod error;
 mod overlap;

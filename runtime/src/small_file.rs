@@ -1,26 +1,27 @@
-//! Small files that people put beside models: configurations, labels, examples, data of warm-up runs.
+//! Reads small files that users put beside models: configurations, labels, examples, data for warm-up runs.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Reads a file of at most `longest` bytes. Symbolic links count as what they point to.
+/// Reads a file of at most `longest` bytes. Symbolic links are followed.
 ///
 /// # Errors
-/// What is no file is refused before it is opened: a pipe would be waited for, and a device may have no end.
+/// If the file is larger, cannot be read, or is not a regular file. The type is checked before opening: opening a pipe
+/// would block, and a device may have no end.
 pub(crate) fn read(path: &Path, longest: u64) -> io::Result<Vec<u8>> {
     let metadata = fs::metadata(path)?;
     if metadata.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());
     }
     if !metadata.is_file() {
-        return Err(io::Error::other("it is a pipe, a socket or a device, and no file"));
+        return Err(io::Error::other("it is a pipe, a socket or a device, not a file"));
     }
     let too_long = || io::Error::other(format!("it is larger than {longest} bytes"));
     if metadata.len() > longest {
         return Err(too_long());
     }
-    // A file may grow meanwhile, or have no length of its own as those of /proc.
+    // The file may grow after the check, and files in `/proc` report no length.
     let mut bytes = Vec::new();
     let read = File::open(path)?.take(longest.saturating_add(1)).read_to_end(&mut bytes)?;
     if read as u64 > longest {
@@ -29,13 +30,13 @@ pub(crate) fn read(path: &Path, longest: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads a text as [`read`] does.
+/// Reads a text file of at most `longest` bytes.
 ///
 /// # Errors
-/// Those of [`read`], and bytes that are not UTF-8.
+/// The same as for [`read`], and if the bytes are not UTF-8.
 pub(crate) fn read_text(path: &Path, longest: u64) -> io::Result<String> {
     let bytes = read(path, longest)?;
-    String::from_utf8(bytes).map_err(|_| io::Error::other("it is no text in UTF-8"))
+    String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8 text"))
 }
 
 #[cfg(test)]
@@ -57,18 +58,18 @@ mod tests {
         assert_eq!(error, "it is larger than 3 bytes");
         fs::write(&path, b"\xff").unwrap();
         let error = read_text(&path, 4).unwrap_err().to_string();
-        assert_eq!(error, "it is no text in UTF-8");
+        assert_eq!(error, "it is not UTF-8 text");
     }
 
     #[test]
-    fn what_is_no_file_is_never_waited_for() {
+    fn devices_and_sockets_are_refused_without_opening_them() {
         let folder = tempfile::tempdir().unwrap();
         let (zero, socket) = (folder.path().join("zero"), folder.path().join("socket"));
         symlink("/dev/zero", &zero).unwrap();
         let _listener = UnixListener::bind(&socket).unwrap();
         for path in [&zero, &socket] {
             let error = read(path, 1 << 20).unwrap_err().to_string();
-            assert!(error.ends_with("and no file"), "{error}");
+            assert!(error.ends_with("not a file"), "{error}");
         }
         let error = read(folder.path(), 1 << 20).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::IsADirectory);

@@ -1,7 +1,7 @@
-//! Statistics of a model version: Triton's counters, and our own of waiting, batching and refusing.
+//! Statistics of a model version: Triton's counters, and Weir's own about waiting, batching and refusing.
 //!
-//! One short lock is taken per batch, refusal or scrape, never per tensor. Time is an argument: the
-//! engine owns the clock.
+//! One short lock is taken per batch, refusal or scrape, never per tensor. Time is an argument: only the engine reads
+//! the clock.
 
 mod grpc;
 mod histogram;
@@ -15,12 +15,12 @@ use parking_lot::Mutex;
 pub(crate) use histogram::Histogram;
 pub(crate) use json::statistics_body;
 
-/// Upper bounds in seconds of the queue-delay histogram: a 1-2.5-5 ladder from the cost of a lone
-/// hand-over (100 µs) to the minute after which common clients have given up.
+/// Upper bounds in seconds of the queue-delay histogram: a 1-2.5-5 series from the time of handing over a single
+/// request (100 µs) to a minute, when common clients have given up.
 pub(crate) const QUEUE_DELAY_BOUNDS: [f64; 18] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
-/// Upper bounds in rows of the batch-size histogram: powers of two, as batch sizes are chosen.
+/// Upper bounds in rows of the batch-size histogram: powers of two, like common batch sizes.
 pub(crate) const BATCH_SIZE_BOUNDS: [f64; 11] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0];
 
 /// Triton's default bounds in ms of `nv_inference_first_response_histogram_ms`.
@@ -32,7 +32,7 @@ pub struct Statistics {
     totals: Mutex<Snapshot>,
 }
 
-/// One execution, as the engine measured it.
+/// One batch execution, as the engine measured it.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchRecord<'a> {
     /// Index of the instance that ran it.
@@ -41,128 +41,128 @@ pub struct BatchRecord<'a> {
     pub rows: usize,
     /// The requests, in any order.
     pub requests: &'a [RequestRecord],
-    /// Gathering and copying inputs.
+    /// Time for gathering and copying inputs.
     pub compute_input: Duration,
-    /// Running the model itself.
+    /// Time in the model itself.
     pub compute_infer: Duration,
-    /// Cutting and copying outputs.
+    /// Time for slicing and copying outputs.
     pub compute_output: Duration,
-    /// Its end, for every request in it.
+    /// Outcome of the batch for all its requests.
     pub outcome: BatchOutcome,
-    /// Unix time in ms when it ended.
+    /// End of the execution, in ms of Unix time.
     pub ended_ms: u64,
 }
 
 /// One request of a [`BatchRecord`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestRecord {
-    /// From admission until the batch began.
+    /// Time from admission until the batch began.
     pub queue: Duration,
-    /// From arrival until its answer was ready.
+    /// Time from arrival until the answer was ready.
     pub total: Duration,
 }
 
-/// The end of a batch.
+/// The outcome of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchOutcome {
     /// Every request got its outputs.
     Succeeded,
-    /// The model failed; every request in the batch failed for it.
+    /// The model failed, and with it every request in the batch.
     Failed,
-    /// The model failed and the requests are run again one by one: the instance was busy, and no
-    /// request has ended yet.
+    /// The model failed and the requests are run again one by one. The time on the instance counts, but no request has
+    /// ended yet.
     Retried,
 }
 
 /// The cause of a failed request: the `reason` label of `nv_inference_request_failure`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Refused, or its time in the queue ran out.
+    /// The request was refused, or its time in the queue ran out.
     Rejected,
-    /// The caller went away.
+    /// The client disconnected or cancelled the request.
     Canceled,
     /// The model returned an error.
     Backend,
-    /// For any other reason.
+    /// A reason other than these.
     Other,
 }
 
 /// The cause of a refusal before queueing: the `cause` label of `weir_runtime_refused`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The queue holds as many requests as it may.
+    /// The queue is full.
     QueueFull,
-    /// The predicted wait is longer than the caller gave.
+    /// The predicted wait is longer than the request or the queue policy allows.
     PredictedWait,
-    /// The time the caller gave had passed on arrival.
+    /// The request's deadline had passed on arrival.
     Deadline,
-    /// As many requests are in flight as the server admits.
+    /// The server has as many requests in flight as it admits.
     Concurrency,
     /// The server is shutting down or the version is being unloaded.
     Draining,
 }
 
-/// A count and the time it stands for.
+/// A number of events and their total time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Number of events counted.
     pub count: u64,
-    /// Their time together, in nanoseconds.
+    /// Total time of the events, in nanoseconds.
     pub ns: u64,
 }
 
-/// Executions of one batch size.
+/// Executions with one batch size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchTally {
-    /// Gathering and copying inputs.
+    /// Time for gathering and copying inputs.
     pub compute_input: Tally,
-    /// Running the model itself.
+    /// Time in the model itself.
     pub compute_infer: Tally,
-    /// Cutting and copying outputs.
+    /// Time for slicing and copying outputs.
     pub compute_output: Tally,
 }
 
-/// Memory a model version holds on one device.
+/// Memory that a model version holds on one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryUsage {
     /// `CPU`, `CPU_PINNED` or `GPU`.
     pub kind: &'static str,
     /// Index of the device.
     pub id: i64,
-    /// Bytes held on it.
+    /// Bytes that the version holds.
     pub bytes: u64,
 }
 
-/// Statistics at one moment.
+/// The statistics at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
-    /// Unix time in ms when the last execution ended; 0 before the first.
+    /// End of the last execution, in ms of Unix time; 0 before the first.
     pub last_inference_ms: u64,
-    /// Rows of requests that were answered.
+    /// Rows of answered requests.
     pub inference_count: u64,
-    /// Batches that were answered.
+    /// Number of answered batches.
     pub execution_count: u64,
-    /// Requests answered, and their time from arrival to answer.
+    /// Answered requests, and their time from arrival to answer.
     pub success: Tally,
-    /// Requests failed, and the time spent on them.
+    /// Failed requests, and the time spent on them.
     pub fail: Tally,
-    /// Requests that executed, and their time in the queue.
+    /// Executed requests, and their time in the queue.
     pub queue: Tally,
-    /// Requests that executed, and their batch's time for inputs.
+    /// Executed requests, and the time of their batches for inputs.
     pub compute_input: Tally,
-    /// Requests that executed, and their batch's time in the model.
+    /// Executed requests, and the time of their batches in the model.
     pub compute_infer: Tally,
-    /// Requests that executed, and their batch's time for outputs.
+    /// Executed requests, and the time of their batches for outputs.
     pub compute_output: Tally,
     /// Executions by batch size.
     pub batches: BTreeMap<usize, BatchTally>,
-    /// Memory held, one entry per device.
+    /// Memory in use, one entry per device.
     pub memory: Vec<MemoryUsage>,
     /// Failed requests, in the order of [`Reason::ALL`].
     pub failures: [u64; Reason::ALL.len()],
     /// Refused requests, in the order of [`Refusal::ALL`].
     pub refusals: [u64; Refusal::ALL.len()],
-    /// Time each instance spent on batches, by index.
+    /// Time that each instance spent on batches, by index.
     pub busy: Vec<Duration>,
     /// Time in the queue, in seconds.
     pub queue_delay: Histogram,
@@ -170,19 +170,19 @@ pub struct Snapshot {
     pub batch_size: Histogram,
     /// Time to the first response, in ms.
     pub first_response: Histogram,
-    /// Requests admitted and not yet executing; zero until [`crate::engine::Engine::snapshot`] fills it in.
+    /// Requests admitted but not yet executing; [`crate::engine::Engine::snapshot`] sets this, elsewhere it is 0.
     pub pending: u64,
 }
 
 impl Statistics {
-    /// Statistics at zero for every instance and every reason, so that rates are right from the first event on.
+    /// Creates statistics with every counter at zero, so that rates are right from the first event.
     #[must_use]
     pub fn new(instances: usize) -> Self {
         Self::with_first_response_bounds(instances, &FIRST_RESPONSE_BOUNDS)
     }
 
-    /// As [`Statistics::new`], with other bounds in ms for the first-response histogram
-    /// (`model_metrics` of a model's configuration). Bounds must ascend.
+    /// Creates statistics with other bounds for the first-response histogram, in ms and ascending (`model_metrics` of a
+    /// model's configuration).
     #[must_use]
     pub fn with_first_response_bounds(instances: usize, bounds: &[f64]) -> Self {
         Self { totals: Mutex::new(Snapshot::empty(instances, bounds)) }
@@ -193,14 +193,14 @@ impl Statistics {
         self.totals.lock().add_batch(record);
     }
 
-    /// Counts a request that was admitted and failed without executing: its time in the queue ran
-    /// out, its caller left, or its own single run failed outside a batch.
+    /// Counts a request that was admitted and failed without executing in a batch: its time in the queue ran out, its
+    /// client left, or its retry alone failed.
     pub fn record_failure(&self, reason: Reason, spent: Duration) {
         self.totals.lock().add_failure(reason, spent);
     }
 
-    /// Counts a request that was refused. It is a failure of [`Reason::Rejected`] too: Triton counts
-    /// shed load nowhere, which hides the worst moment of a server's day.
+    /// Counts a refused request, also as a failure with [`Reason::Rejected`]. Triton does not count refused requests at
+    /// all, which hides an overload.
     pub fn record_refusal(&self, refusal: Refusal, spent: Duration) {
         let mut totals = self.totals.lock();
         totals.refusals[refusal.index()] += 1;
@@ -212,17 +212,17 @@ impl Statistics {
         self.totals.lock().memory = memory;
     }
 
-    /// A copy of the statistics at one moment.
+    /// Returns a copy of the statistics.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.totals.lock().clone()
     }
 }
 
-/// The index of a request's only response, as Triton keys its response statistics.
+/// Index of a request's only response, the key of Triton's response statistics.
 const FIRST_RESPONSE: &str = "0";
 
-/// Statistics of responses: every request has one.
+/// Statistics of responses; every request has exactly one.
 struct Responses {
     compute_infer: Tally,
     compute_output: Tally,
@@ -232,7 +232,7 @@ struct Responses {
 }
 
 impl Snapshot {
-    /// Every request has one response; none before the first request.
+    /// Returns the statistics of responses; `None` before the first request.
     fn responses(&self) -> Option<Responses> {
         let cancel = Tally { count: self.failures[Reason::Canceled.index()], ns: 0 };
         (self.success.count + self.fail.count > 0).then_some(Responses {
@@ -316,7 +316,7 @@ impl Snapshot {
 impl Tally {
     fn add(&mut self, duration: Duration) {
         self.count += 1;
-        // 584 years of nanoseconds fit.
+        // A `u64` holds 584 years in nanoseconds.
         let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         self.ns = self.ns.saturating_add(ns);
     }
@@ -326,7 +326,7 @@ impl Reason {
     /// Every reason, in the order of [`Snapshot::failures`].
     pub const ALL: [Self; 4] = [Self::Rejected, Self::Canceled, Self::Backend, Self::Other];
 
-    /// Triton's word for it.
+    /// Triton's word for the reason.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -352,7 +352,7 @@ impl Refusal {
     pub const ALL: [Self; 5] =
         [Self::QueueFull, Self::PredictedWait, Self::Deadline, Self::Concurrency, Self::Draining];
 
-    /// The word for metric labels.
+    /// The cause as a metric label.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {

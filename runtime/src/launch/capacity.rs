@@ -1,16 +1,16 @@
-//! Capacity of the server: the number of requests that all loaded versions run at once.
+//! Capacity of the server: the number of requests that all loaded versions together run at once.
 //!
-//! A client counts its requests to the server, whatever models they ask for. So each answer carries the
-//! server's capacity, whichever model gave it.
+//! Clients count their requests per server, not per model. So every response carries the capacity of the whole server,
+//! whichever model answered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The capacity of all versions together. Clones share it.
+/// The capacity of all versions together. Clones share the same count.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Capacity(Arc<AtomicUsize>);
 
-/// The part of one version, taken off again when dropped.
+/// The share of one version, subtracted again when it is dropped.
 #[derive(Debug)]
 pub(super) struct CapacityShare {
     capacity: Capacity,
@@ -22,7 +22,7 @@ impl Capacity {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Adds a version that runs `requests` at once.
+    /// Adds a version that runs `requests` requests at once.
     pub(super) fn share(&self, requests: usize) -> CapacityShare {
         self.0.fetch_add(requests, Ordering::Relaxed);
         let capacity = self.clone();

@@ -1,4 +1,5 @@
-//! The example of a model: a request that it answers, as JSON, which settles names, datatypes and shapes.
+//! The example of a model: a JSON file with a request that the model answers, which determines names, datatypes and
+//! shapes.
 
 use std::path::{Path, PathBuf};
 
@@ -10,14 +11,14 @@ use crate::backend::LoadError;
 use crate::repository::{EXAMPLE_FILE, VersionSource};
 use crate::small_file;
 
-/// Some editors write it first; it has no meaning.
+/// The byte order mark that some editors write at the start of a file; it has no meaning in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Reads the inputs of the example: the file of `--example`, or `example.json` in the version's directory or the
-/// model's; `None` if there is none.
+/// Reads the inputs of the example: from the file of `--example`, or from `example.json` in the directory of the
+/// version or the model; `None` if there is none.
 ///
 /// # Errors
-/// [`LoadError::File`] naming the file, and the line or field at fault.
+/// [`LoadError::File`] that names the file, and the wrong line or field.
 pub(super) fn read(source: &VersionSource, flag: Option<&Path>) -> Result<Option<Vec<Tensor>>, LoadError> {
     let Some(path) = find(source, flag) else {
         return Ok(None);
@@ -25,7 +26,7 @@ pub(super) fn read(source: &VersionSource, flag: Option<&Path>) -> Result<Option
     let parsed = text(&path).and_then(|text| inputs(text, &source.name));
     parsed.map(Some).map_err(|reason| {
         LoadError::File(format!(
-            "the example '{}' of model '{}' is no request that could be sent to it: {reason}",
+            "the example '{}' of model '{}' is not a valid request for the model: {reason}",
             path.display(),
             source.name
         ))
@@ -46,7 +47,7 @@ fn text(path: &Path) -> Result<Bytes, String> {
     text.map(Bytes::from).map_err(|error| format!("cannot read it: {error}"))
 }
 
-/// The inputs of a request in JSON.
+/// Returns the inputs of a JSON request.
 fn inputs(mut text: Bytes, model: &str) -> Result<Vec<Tensor>, String> {
     if text.starts_with(BYTE_ORDER_MARK) {
         text = text.slice(BYTE_ORDER_MARK.len()..);
@@ -59,12 +60,12 @@ fn inputs(mut text: Bytes, model: &str) -> Result<Vec<Tensor>, String> {
 fn tensor(input: Input) -> Result<Tensor, String> {
     let name = input.name;
     let Source::Inline(data) = input.source else {
-        return Err(format!("input '{name}' lies in shared memory: write its data into the file"));
+        return Err(format!("input '{name}' is in shared memory: write its data into the file"));
     };
     Tensor::new(name.clone(), input.datatype, input.shape, data).map_err(|error| format!("input '{name}': {error}"))
 }
 
-/// The error, with a line in place of an offset.
+/// Returns the error's text, with a line number instead of a byte offset.
 fn with_line(error: &RestError, text: &[u8]) -> String {
     match error {
         RestError::Syntax { message, offset } => {

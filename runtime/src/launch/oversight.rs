@@ -1,5 +1,5 @@
-//! The batches of all engines of the process, retired ones included: an endless one keeps a device whatever
-//! has replaced its model.
+//! The running batches of all engines of the process, including retired ones: an endless batch blocks a device even
+//! after its model was replaced.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::engine::{BatchLimit, EngineWatch, RunThread, StuckBatch};
 
-/// The batches of all engines, and those that are stuck.
+/// The running batches of all engines, and the stuck ones among them.
 pub(crate) struct Oversight {
     limit: BatchLimit,
     engines: Mutex<Vec<Weak<EngineWatch>>>,
@@ -16,23 +16,23 @@ pub(crate) struct Oversight {
 }
 
 impl Oversight {
-    /// An oversight of no engine yet.
+    /// Creates an oversight without engines.
     pub(super) fn new(limit: BatchLimit) -> Self {
         Self { limit, engines: Mutex::default(), stuck: Mutex::default() }
     }
 
-    /// Adds an engine; it is watched for as long as it exists or runs a batch.
+    /// Adds an engine, which is watched while it exists or runs a batch.
     pub(super) fn add(&self, engine: &Arc<EngineWatch>) {
         self.engines.lock().push(Arc::downgrade(engine));
     }
 
-    /// The limit on a batch's time.
+    /// The limit on the run time of a batch.
     pub(crate) fn limit(&self) -> BatchLimit {
         self.limit
     }
 
-    /// Looks for stuck batches, and logs those that were not stuck at the last look. To be called about
-    /// once a second. Returns one for which the process has to end by itself.
+    /// Looks for stuck batches, and logs those that were not stuck at the previous look. Called about once a second.
+    /// Returns a stuck batch for which the process has to exit by itself.
     pub(crate) fn look(&self, now: Instant) -> Option<StuckBatch> {
         let engines: Vec<_> = {
             let mut engines = self.engines.lock();
@@ -46,24 +46,25 @@ impl Oversight {
             log_stuck(batch);
         }
         for StuckBatch { model, version, instance, .. } in missing_from(&stuck, &before) {
-            tracing::warn!(model, version, instance, "a stuck batch has ended after all");
+            tracing::warn!(model, version, instance, "a batch that was reported as stuck has ended");
         }
         let is_at_work = engines.iter().any(|engine| engine.is_at_work());
         let mut known = stuck.iter().filter(|batch| is_same_as_any(batch, &before));
         known.find(|batch| must_end(batch, is_at_work)).cloned()
     }
 
-    /// A batch that is stuck.
+    /// Returns one of the stuck batches, if there are any.
     pub(crate) fn stuck(&self) -> Option<StuckBatch> {
         self.stuck.lock().first().cloned()
     }
 }
 
-/// Longest wait for other batches, once a batch is stuck on a thread that serves connections.
+/// Time that other batches get to finish after a batch got stuck on a thread that serves connections.
 const OTHERS: Duration = Duration::from_secs(10);
 
-/// True if the process has to end for a batch that was stuck at the last look too, so that its requests were answered
-/// as far as they can be: it holds a thread that serves connections, which no platform's probe or signal may reach.
+/// True if the process has to exit because of this batch. It was stuck at the previous look too, so its requests have
+/// their errors as far as possible. If it blocks a thread that serves connections, probes and signals may not reach the
+/// process any more, so the platform cannot restart it.
 fn must_end(batch: &StuckBatch, is_at_work: bool) -> bool {
     match batch.thread {
         RunThread::Instance => false,
@@ -71,7 +72,7 @@ fn must_end(batch: &StuckBatch, is_at_work: bool) -> bool {
     }
 }
 
-/// Those of `batches` whose instances have none in `others`.
+/// Returns the batches whose instance has no batch in `others`.
 fn missing_from<'a>(others: &'a [StuckBatch], batches: &'a [StuckBatch]) -> impl Iterator<Item = &'a StuckBatch> {
     let batches = batches.iter();
     batches.filter(|batch| !is_same_as_any(batch, others))
@@ -90,8 +91,8 @@ fn log_stuck(batch: &StuckBatch) {
         rows = batch.rows,
         age_s = batch.age.as_secs_f64(),
         limit_s = batch.limit.as_secs_f64(),
-        "a batch has run for longer than it may (--max-batch-seconds): its requests are answered with an error, \
-         and the process is not live until it is restarted"
+        "a batch has run for longer than allowed (--max-batch-seconds): its requests fail, and the liveness probe \
+         fails until the process is restarted"
     );
 }
 
@@ -112,13 +113,13 @@ mod tests {
     }
 
     #[test]
-    fn a_process_ends_for_a_batch_that_holds_a_thread_of_connections() {
+    fn the_process_exits_for_a_batch_that_blocks_a_connection_thread() {
         let (soon, late) = (Duration::from_secs(4), Duration::from_secs(13));
         assert!(must_end(&stuck(RunThread::Reactor, soon), false));
-        // Other batches have ten seconds.
+        // Other batches get ten seconds to finish.
         assert!(!must_end(&stuck(RunThread::Reactor, soon), true));
         assert!(must_end(&stuck(RunThread::Reactor, late), true));
-        // The platform restarts the process, which answers its probes and signals.
+        // The process still answers probes and signals, so the platform can restart it.
         assert!(!must_end(&stuck(RunThread::Instance, late), false));
     }
 }

@@ -1,11 +1,11 @@
-//! The batcher's policy for a configuration.
+//! Derives the batcher's policy from a model's configuration.
 
 use weir_batcher::{Ordering, Policy};
 
 use crate::config::{DynamicBatching, ModelConfig};
 
-/// The policy of a completed configuration. Without `dynamic_batching` a model that can batch does,
-/// with no delay and the usual limits.
+/// Returns the policy for a completed configuration. Without `dynamic_batching`, a model that supports batches still
+/// gets them, without delay and with the default limits.
 pub(super) fn of(config: &ModelConfig, max_queued: usize) -> Policy {
     let plain = Policy { max_queued, ..Policy::new(config.max_batch_size.unwrap_or(0).max(1)) };
     match &config.batching {
@@ -19,7 +19,8 @@ fn with(plain: Policy, batching: &DynamicBatching) -> Policy {
     let levels = batching.level_queues.iter();
     Policy {
         delay: batching.max_delay,
-        // Normalised, "no preferred sizes" reads as the largest alone: what the batcher does anyway.
+        // The normalised configuration has the largest size as the only preferred one if none is set; the batcher
+        // prefers it anyway.
         preferred: batching.preferred.clone(),
         ordering: if batching.preserve_ordering { Ordering::Admission } else { Ordering::Completion },
         levels: level(batching.priority_levels.max(1)),

@@ -1,4 +1,4 @@
-//! Jobs for the samples of `model_warmup`.
+//! Builds jobs from the samples of `model_warmup`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::interface::Interface;
 use crate::request::NoSharedMemory;
 use crate::small_file;
 
-/// The folder of input files, beside the versions.
+/// Name of the folder of input files, next to the version directories.
 const FOLDER: &str = "warmup";
 
-/// Turns a sample into a job, checked like any client's request.
+/// Turns a sample into a job, validated like a client's request.
 pub(super) fn sample(warmup: &Warmup, interface: &Interface, model_dir: &Path) -> Result<Sample, LoadError> {
     let failed = |what: String| LoadError::Warmup(format!("warm-up sample '{}' {what}", warmup.name));
     let mut inputs = Vec::with_capacity(warmup.inputs.len());
@@ -50,7 +50,7 @@ fn input(name: &str, given: &WarmupInput, batch_size: usize, model_dir: &Path) -
 }
 
 fn row(given: &WarmupInput, model_dir: &Path) -> Result<Vec<u8>, String> {
-    // An empty string is four zero bytes: its length.
+    // An empty string takes four zero bytes, which are its length.
     let size = given.shape.elements() * given.datatype.size().unwrap_or(4);
     match &given.data {
         WarmupData::Zero => Ok(vec![0; size]),
@@ -62,8 +62,8 @@ fn row(given: &WarmupInput, model_dir: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Small, varied and valid for every datatype: 0 or 1 per element. Randomness proper would make a
-/// load fail on one machine and not on another.
+/// Returns varied values that are valid for every datatype: 0 or 1 per element. True randomness could make a load fail
+/// on one machine and not on another.
 fn random(datatype: DataType, elements: usize) -> Vec<u8> {
     let one: &[u8] = match datatype {
         DataType::Bool | DataType::Uint8 | DataType::Int8 => &[1],

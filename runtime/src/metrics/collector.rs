@@ -1,4 +1,4 @@
-//! The collector that prints model, host and GPU series at each scrape.
+//! The collector that prints the metrics of models, host and GPUs at each scrape.
 
 use std::fmt::Error;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ type Labels = Vec<(String, String)>;
 pub(super) struct Collector {
     sources: Arc<dyn Sources>,
     options: Options,
-    /// What the processors did until the previous scrape.
+    /// The utilization of the processors, measured between scrapes.
     utilization: Mutex<host::Utilization>,
 }
 
@@ -50,14 +50,14 @@ impl Collector {
         let (bodies, pinned) = (self.sources.request_bodies(), self.sources.pinned_pool());
         let none = Labels::new();
         for (name, help, value) in [
-            ("weir_runtime_request_body_bytes", "Bytes that request bodies under way hold together", bodies.used),
+            ("weir_runtime_request_body_bytes", "Bytes that request bodies in flight hold", bodies.used),
             (
                 "weir_runtime_request_body_limit_bytes",
-                "Bytes that they may hold; more are refused (--max-inflight-bytes)",
+                "Limit on the bytes of request bodies in flight (--max-inflight-bytes)",
                 bodies.total,
             ),
-            ("nv_pinned_memory_pool_total_bytes", "Pinned host memory pool", pinned.total),
-            ("nv_pinned_memory_pool_used_bytes", "Pinned host memory taken", pinned.used),
+            ("nv_pinned_memory_pool_total_bytes", "Size of the pinned host memory pool", pinned.total),
+            ("nv_pinned_memory_pool_used_bytes", "Pinned host memory in use", pinned.used),
         ] {
             print.gauge(name, help, [(&none, value)])?;
         }
@@ -71,13 +71,13 @@ impl Collector {
         let none = Labels::new();
         if let Some(now) = host::Processor::read() {
             let share = self.utilization.lock().at(now);
-            let help = "Share of time the machine's processors were busy since the last scrape, 0 to 1";
+            let help = "Share of time in which the machine's processors were busy since the last scrape, 0 to 1";
             print.gauge("nv_cpu_utilization", help, [(&none, share)])?;
         }
         if let Some(memory) = host::memory() {
-            let total = "The machine's memory";
+            let total = "Memory of the machine";
             print.gauge("nv_cpu_memory_total_bytes", total, [(&none, memory.total)])?;
-            let used = "The machine's memory taken";
+            let used = "Memory of the machine in use";
             print.gauge("nv_cpu_memory_used_bytes", used, [(&none, memory.used)])?;
         }
         Ok(())
@@ -90,13 +90,13 @@ impl Collector {
         }
         let labels: Vec<Labels> = gpus.iter().map(|gpu| vec![label("gpu_uuid", &gpu.uuid)]).collect();
         for family in &GPU_GAUGES {
-            let told = labels.iter().zip(gpus.iter().map(family.value));
-            let samples = told.filter_map(|(labels, value)| Some((labels, value?)));
+            let values = labels.iter().zip(gpus.iter().map(family.value));
+            let samples = values.filter_map(|(labels, value)| Some((labels, value?)));
             print.gauge(family.name, family.help, samples)?;
         }
-        let told = labels.iter().zip(gpus.iter().map(|gpu| gpu.energy));
-        let samples = told.filter_map(|(labels, joules)| Some((labels, joules?)));
-        let help = "Joules the GPU has drawn";
+        let values = labels.iter().zip(gpus.iter().map(|gpu| gpu.energy));
+        let samples = values.filter_map(|(labels, joules)| Some((labels, joules?)));
+        let help = "Energy that the GPU has drawn, in joules";
         print.triton_counter("nv_energy_consumption", help, samples)
     }
 }
@@ -116,7 +116,7 @@ impl collector::Collector for Collector {
     }
 }
 
-/// A sample with its labels, which every family needs.
+/// A sample with its labels, which every metric family needs.
 struct LabelledModel {
     sample: ModelSample,
     labels: Labels,
@@ -145,7 +145,7 @@ fn counts(print: &mut Printer<'_, '_>, models: &[LabelledModel]) -> Result<(), E
         let counts = Reason::ALL.into_iter().zip(model.sample.snapshot.failures);
         counts.map(|(reason, count)| (model.with("reason", reason.label()), count))
     });
-    let help = "Requests failed, by reason; refused ones are REJECTED";
+    let help = "Failed requests, by reason; refused requests are REJECTED";
     print.triton_counter("nv_inference_request_failure", help, failures)?;
     for family in &COUNTS {
         let samples = models.iter().map(|model| (&model.labels, (family.value)(&model.sample)));
@@ -162,7 +162,7 @@ fn gauges(print: &mut Printer<'_, '_>, models: &[LabelledModel]) -> Result<(), E
     Ok(())
 }
 
-/// Series that Triton does not have and an autoscaler needs.
+/// Prints the metrics that Triton does not have and an autoscaler needs.
 fn weir_series(print: &mut Printer<'_, '_>, models: &[LabelledModel]) -> Result<(), Error> {
     let refusals = models.iter().flat_map(|model| {
         let counts = Refusal::ALL.into_iter().zip(model.sample.snapshot.refusals);
@@ -173,19 +173,19 @@ fn weir_series(print: &mut Printer<'_, '_>, models: &[LabelledModel]) -> Result<
         let instances = model.sample.snapshot.busy.iter().enumerate();
         instances.map(|(index, busy)| (model.with("instance", &index.to_string()), busy.as_secs_f64()))
     });
-    print.counter("weir_runtime_instance_busy_seconds", "Time an instance spent on batches", busy)?;
-    let help = "Time requests waited in the queue";
+    print.counter("weir_runtime_instance_busy_seconds", "Time that an instance spent on batches", busy)?;
+    let help = "Time that requests waited in the queue";
     print.histogram("weir_runtime_queue_delay_seconds", help, models, |snapshot| &snapshot.queue_delay)?;
     let help = "Rows per executed batch";
     print.histogram("weir_runtime_batch_size", help, models, |snapshot| &snapshot.batch_size)
 }
 
-/// Writes one family at a time.
+/// Writes one metric family at a time.
 struct Printer<'a, 'b>(&'a mut DescriptorEncoder<'b>);
 
 impl Printer<'_, '_> {
-    /// A counter under its bare name: encoded as a gauge is, because the encoder adds `_total` to counters and
-    /// Triton's have none.
+    /// Prints a counter under its bare name. It is encoded like a gauge, because the encoder appends `_total` to
+    /// counters and Triton's names lack it.
     fn triton_counter<L: std::borrow::Borrow<Labels>>(
         &mut self,
         name: &str,
@@ -214,7 +214,7 @@ impl Printer<'_, '_> {
         let mut metric = self.0.encode_descriptor(name, help, None, kind)?;
         for (labels, value) in samples {
             let labels = labels.borrow();
-            // An empty label set would still print its braces.
+            // With an empty label set, the encoder would still print the braces.
             if labels.is_empty() {
                 metric.encode_gauge(&value)?;
             } else {
@@ -224,7 +224,7 @@ impl Printer<'_, '_> {
         Ok(())
     }
 
-    /// A counter of Weir's own; its samples end in `_total`, as is usual outside Triton.
+    /// Prints one of Weir's own counters, with the usual suffix `_total`.
     fn counter(
         &mut self,
         name: &str,

@@ -1,4 +1,4 @@
-//! The state of the GPUs, read on a thread of its own: a driver may take some milliseconds to tell it.
+//! Reads the state of the GPUs on a separate thread, because a driver may take several milliseconds to report it.
 
 use std::io;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use parking_lot::Mutex;
 
 use super::GpuSample;
 
-/// Reads the state of these devices. Those of which nothing is told are left out.
+/// Reads the state of these devices; devices on which the driver reports nothing are left out.
 pub type ReadGpus = fn(&[usize]) -> Vec<GpuSample>;
 
 /// Time between two readings, as in Triton.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// The state of the GPUs, two seconds old at most. It is read until this is dropped.
+/// The state of the GPUs, at most two seconds old. The thread that reads it ends when this value is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct GpuMeter {
     latest: Arc<Mutex<Vec<GpuSample>>>,
@@ -23,10 +23,10 @@ pub(crate) struct GpuMeter {
 }
 
 impl GpuMeter {
-    /// Starts to read these devices; of none there is nothing to read.
+    /// Starts to read these devices; without devices no thread is started.
     ///
     /// # Errors
-    /// The machine has no thread left.
+    /// If no thread can be started.
     pub(crate) fn start(read: ReadGpus, gpus: Vec<usize>) -> io::Result<Self> {
         if gpus.is_empty() {
             return Ok(Self::default());
@@ -47,7 +47,7 @@ impl GpuMeter {
         Ok(Self { latest, _ends: Some(sender) })
     }
 
-    /// The last state that was read.
+    /// Returns the most recent state.
     pub(crate) fn latest(&self) -> Vec<GpuSample> {
         self.latest.lock().clone()
     }

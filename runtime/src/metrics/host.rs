@@ -1,19 +1,19 @@
-//! The machine's processor and memory, from `/proc`; nothing where there is none.
+//! The machine's processors and memory, from `/proc`; no values on systems without it.
 
 use std::fs;
 
 use super::Pool;
 
-/// Processor time since the machine started, in ticks, all processors together.
+/// Processor time since boot in ticks, summed over all processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Processor {
     busy: u64,
     total: u64,
-    /// Processors that the machine has.
+    /// Number of processors in the machine.
     count: u64,
 }
 
-/// Ticks of each processor in a second: those of `/proc/stat` are hundredths.
+/// Ticks per second of each processor: `/proc/stat` counts hundredths of a second.
 const TICKS: u64 = 100;
 
 impl Processor {
@@ -21,8 +21,8 @@ impl Processor {
         Self::parse(&fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// The first line: user, nice, system, idle, iowait, irq, softirq, steal; guest time after them is
-    /// part of user time already.
+    /// Parses the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal. The guest times
+    /// that follow are already part of the user time.
     fn parse(stat: &str) -> Option<Self> {
         let line = stat.lines().next()?.strip_prefix("cpu ")?;
         let fields: Option<Vec<u64>> = line.split_whitespace().take(8).map(|field| field.parse().ok()).collect();
@@ -38,7 +38,7 @@ impl Processor {
         passed.is_some_and(|ticks| ticks < TICKS * self.count)
     }
 
-    /// Share of time busy since `before`, 0 to 1; 0 when no tick passed.
+    /// Share of time in which the processors were busy since `before`, 0 to 1; 0 if no tick has passed.
     pub(super) fn utilization_since(self, before: Self) -> f64 {
         let total = self.total.saturating_sub(before.total);
         let busy = self.busy.saturating_sub(before.busy);
@@ -46,13 +46,13 @@ impl Processor {
     }
 }
 
-/// The lines of single processors, which follow that of all together.
+/// Returns the lines of the single processors, which follow the line with their sum.
 fn each(stat: &str) -> impl Iterator<Item = &str> {
     let lines = stat.lines().skip(1);
     lines.take_while(|line| line.starts_with("cpu"))
 }
 
-/// The share of time that the processors were busy, from reading to reading.
+/// The share of time in which the processors were busy between two readings.
 #[derive(Debug)]
 pub(super) struct Utilization {
     since: Option<Processor>,
@@ -60,13 +60,13 @@ pub(super) struct Utilization {
 }
 
 impl Utilization {
-    /// A share of which nothing is known yet.
+    /// Starts measuring; the share is 0 until the next reading.
     pub(super) fn begin() -> Self {
         Self { since: Processor::read(), share: 0.0 }
     }
 
-    /// The share since the last reading. If that was less than a second ago its own is told again: two that scrape at
-    /// nearly the same time would have the share of a few ticks, or of none.
+    /// Returns the share since the last reading. Within a second of it, the previous share is returned again: two
+    /// scrapers at nearly the same time would otherwise measure only a few ticks.
     pub(super) fn at(&mut self, now: Processor) -> f64 {
         match self.since {
             Some(since) if now.is_soon_after(since) => {}
@@ -80,7 +80,7 @@ impl Utilization {
     }
 }
 
-/// The machine's memory; taken is what is not available without swapping.
+/// Memory of the machine; memory in use is all that is not available without swapping.
 pub(super) fn memory() -> Option<Pool> {
     parse_memory(&fs::read_to_string("/proc/meminfo").ok()?)
 }
@@ -99,20 +99,20 @@ fn parse_memory(meminfo: &str) -> Option<Pool> {
 mod tests {
     use super::*;
 
-    /// A reading of two processors.
+    /// A reading of a machine with two processors.
     fn processor(busy: u64, total: u64) -> Processor {
         Processor { busy, total, count: 2 }
     }
 
     #[test]
-    fn a_scrape_soon_after_another_has_its_share() {
+    fn a_scrape_soon_after_another_returns_the_same_share() {
         let mut utilization = Utilization { since: Some(processor(0, 1000)), share: 0.0 };
-        // Two processors have 200 ticks in a second.
+        // Two processors have 200 ticks per second.
         assert_eq!(utilization.at(processor(300, 2000)), 0.3);
         assert_eq!(utilization.at(processor(300, 2001)), 0.3);
         assert_eq!(utilization.at(processor(498, 2199)), 0.3);
         assert_eq!(utilization.at(processor(400, 2200)), 0.5);
-        // Counts that began anew are no reason to stay.
+        // If the counts restart from zero, the next reading must measure again.
         utilization.at(processor(0, 10));
         assert_eq!(utilization.at(processor(200, 210)), 1.0);
     }
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_taken_is_what_is_not_available() {
+    fn memory_in_use_is_all_that_is_not_available() {
         let pool = parse_memory("MemTotal: 100 kB\nMemFree: 1 kB\nMemAvailable: 40 kB\n");
         assert_eq!(pool, Some(Pool { total: 102_400, used: 61_440 }));
     }

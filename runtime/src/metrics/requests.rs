@@ -1,4 +1,4 @@
-//! Counters of requests at the front-ends, of any kind.
+//! Counters of all calls at the front-ends.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use weir_protocol::Code;
 
-/// The front-end a request came through.
+/// The front-end that a request came through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// HTTP/1.1 or HTTP/2 with JSON or binary bodies.
@@ -18,14 +18,14 @@ pub enum Protocol {
     Grpc,
 }
 
-/// Counts requests by front-end and outcome. Clones count the same.
+/// Counts requests by front-end and outcome. Clones share the same counters.
 #[derive(Clone, Debug)]
 pub struct Requests {
     http: Arc<Counts>,
     grpc: Arc<Counts>,
 }
 
-/// One front-end's counts, looked up once: there is no lock on a request's way.
+/// The counters of one front-end, looked up once so that requests take no lock.
 #[derive(Debug)]
 struct Counts {
     open: Gauge,
@@ -33,7 +33,7 @@ struct Counts {
     failed: Vec<(Code, Counter)>,
 }
 
-/// A request in flight. Dropped unfinished, it counts as cancelled: the caller went away.
+/// A request in flight. If it is dropped before it is finished, it counts as cancelled, because the client left.
 #[derive(Debug)]
 pub struct InFlight {
     counts: Arc<Counts>,
@@ -58,9 +58,9 @@ type Open = Family<OpenLabels, Gauge>;
 impl Requests {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let (ended, open) = (Ended::default(), Open::default());
-        let help = "Calls of any kind ended at the front-end, by protocol and outcome";
+        let help = "Finished calls of every kind at the front-end, by protocol and outcome";
         registry.register("weir_runtime_requests", help, ended.clone());
-        let help = "Calls of any kind under way at the front-end, by protocol";
+        let help = "Calls of every kind in flight at the front-end, by protocol";
         registry.register("weir_runtime_requests_in_flight", help, open.clone());
         let counts = |protocol| Arc::new(Counts::new(protocol, &ended, &open));
         Self { http: counts(Protocol::Http), grpc: counts(Protocol::Grpc) }
@@ -97,7 +97,7 @@ impl Counts {
 }
 
 impl InFlight {
-    /// Ends it: `None` is success.
+    /// Counts the end of the request; `None` means success.
     pub fn finish(mut self, code: Option<Code>) {
         self.code = code;
     }

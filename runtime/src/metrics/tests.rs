@@ -83,7 +83,7 @@ fn triton_names_have_no_suffix() {
 }
 
 #[test]
-fn ours_are_printed_beside_them() {
+fn weirs_own_metrics_are_printed_too() {
     let (text, _) = printed(Options::default(), Vec::new());
     let labels = r#"model="m",version="1",team="a\"b""#;
     has(&text, "# TYPE weir_runtime_refused_total counter");
@@ -107,7 +107,7 @@ fn options_choose_what_is_printed() {
     has(&text, r#"nv_gpu_memory_used_bytes{gpu_uuid="GPU-1"} 10.0"#);
     has(&text, "# TYPE nv_energy_consumption counter");
     has(&text, r#"nv_gpu_power_limit{gpu_uuid="GPU-1"} 300.0"#);
-    // What a driver does not tell is not 0.
+    // A value that the driver does not report is omitted, not printed as 0.
     assert!(!text.contains("nv_gpu_power_usage{"), "{text}");
     let bucket = r#"nv_inference_first_response_histogram_ms_bucket{le="100.0","#;
     assert!(text.contains(bucket), "{text}");

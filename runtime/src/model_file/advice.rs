@@ -1,15 +1,15 @@
-//! Sentences about files that are no TorchScript: what they are, and what to do.
+//! Messages about files that are not TorchScript: the format of the file, and what to do.
 
-/// What a file is, and what to do to have it served.
+/// A description of a file that is not TorchScript, and the way to have it served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Advice {
-    /// What it is, with its article: `a state_dict (weights without code)`.
+    /// The format with its article, such as `a state_dict (weights without code)`.
     pub(super) what: String,
-    /// What to do, in the imperative.
+    /// The next step for the user, in the imperative.
     pub(super) remedy: &'static str,
 }
 
-/// The advice for formats whose description is fixed.
+/// Advice for a format whose description is fixed.
 pub(super) struct Format {
     pub(super) what: &'static str,
     pub(super) remedy: &'static str,
@@ -19,36 +19,36 @@ pub(super) struct Format {
 pub(super) const FROM_WEIGHTS: &str = "build the module in Python, give it these weights with load_state_dict, torch.jit.script or \
      torch.jit.trace it, and torch.jit.save the result";
 
-/// The way from a module in Python to TorchScript.
+/// The way from a Python module to TorchScript.
 pub(super) const FROM_MODULE: &str = "load it in Python where its classes are, torch.jit.script or torch.jit.trace it, and \
      torch.jit.save the result";
 
-/// The way from the formats of other libraries.
+/// The way from a format of another library.
 const FROM_SOURCE: &str = "this runtime serves TorchScript: export the model's PyTorch original with torch.jit.save, or \
      serve this file with a runtime made for it";
 
-/// The way from an archive around the model.
+/// The way from an archive that contains the model.
 pub(super) const UNPACK: &str = "unpack it, and serve the model file inside";
 
 /// Format of ONNX files.
 pub(super) const ONNX: Format = Format { what: "an ONNX model", remedy: FROM_SOURCE };
 
-/// Format of TensorFlow's exported graphs.
+/// Format of graphs that TensorFlow exports.
 pub(super) const SAVED_MODEL: Format = Format { what: "a TensorFlow SavedModel", remedy: FROM_SOURCE };
 
 /// Format of TensorFlow Lite.
 pub(super) const TFLITE: Format = Format { what: "a TensorFlow Lite model", remedy: FROM_SOURCE };
 
-/// Format of HDF5, which Keras writes.
+/// Format of HDF5 files, which Keras writes.
 pub(super) const HDF5: Format = Format { what: "an HDF5 file, such as Keras writes", remedy: FROM_SOURCE };
 
 /// Format of Keras 3.
 pub(super) const KERAS: Format = Format { what: "a Keras model", remedy: FROM_SOURCE };
 
-/// Format of TensorRT's built engines.
+/// Format of engines built by TensorRT.
 pub(super) const TENSORRT: Format = Format { what: "a TensorRT engine", remedy: FROM_SOURCE };
 
-/// Format of llama.cpp's models.
+/// Format of models for llama.cpp.
 pub(super) const GGUF: Format = Format { what: "a GGUF model", remedy: FROM_SOURCE };
 
 /// Format of ExecuTorch programs.
@@ -61,7 +61,7 @@ pub(super) const EXPORTED: Format = Format {
              result",
 };
 
-/// Format of TorchServe's archives.
+/// Format of TorchServe's model archives.
 pub(super) const MAR: Format = Format {
     what: "a TorchServe archive (.mar)",
     remedy: "unpack it; if the model in it was saved with torch.jit.save, serve that file",
@@ -70,15 +70,15 @@ pub(super) const MAR: Format = Format {
 /// Format that `torch.package` writes.
 pub(super) const PACKAGE: Format = Format { what: "a torch.package archive", remedy: FROM_MODULE };
 
-/// Format of the library safetensors.
+/// Format of the safetensors library.
 pub(super) const SAFETENSORS: Format =
     Format { what: "a safetensors file (weights without code)", remedy: FROM_WEIGHTS };
 
-/// Format of `torch.save` with a state_dict or a checkpoint.
+/// Format that `torch.save` writes for a state_dict or a checkpoint.
 pub(super) const STATE_DICT: Format =
     Format { what: "a state_dict or checkpoint of torch.save (weights without code)", remedy: FROM_WEIGHTS };
 
-/// Format of Git's stand-ins for large files.
+/// Format of the placeholders that Git LFS checks out instead of large files.
 pub(super) const LFS_POINTER: Format = Format {
     what: "a Git LFS pointer, not the file it stands for",
     remedy: "run `git lfs pull` where it was checked out, and copy the file again",
@@ -88,7 +88,7 @@ pub(super) const LFS_POINTER: Format = Format {
 pub(super) const NUMPY: Format = Format { what: "a file of NumPy arrays (weights without code)", remedy: FROM_WEIGHTS };
 
 impl Format {
-    /// The sentence about a file of this format.
+    /// Returns the message about a file of this format.
     pub(super) fn text(&self) -> String {
         Advice::from(self).text()
     }
@@ -101,7 +101,7 @@ impl From<&Format> for Advice {
 }
 
 impl Advice {
-    /// The end of a sentence that starts with the file's name.
+    /// Returns the rest of a sentence that starts with the file's name.
     pub(super) fn text(&self) -> String {
         let Self { what, remedy } = self;
         format!("is {what}, not TorchScript: {remedy}")

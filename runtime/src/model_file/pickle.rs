@@ -1,15 +1,15 @@
-//! The classes that a pickle names, found without executing it.
+//! Finds the classes that a pickle names, without executing it.
 
 use super::advice::{Advice, FROM_MODULE, STATE_DICT};
 
-/// Longest name of a module or class that is shown: anything longer is data that looks like one.
+/// Longest name of a module or class: longer ones are data that only looks like a name.
 const LONGEST_NAME: usize = 120;
 
-/// Start of the packages whose classes a state_dict or a checkpoint consists of.
+/// Packages whose classes a state_dict or a checkpoint consists of.
 const TENSOR_PACKAGES: [&str; 8] =
     ["collections", "torch._utils", "torch._tensor", "torch.storage", "builtins", "__builtin__", "_codecs", "numpy"];
 
-/// Advice for a pickle by its start, the one in a zip archive of `torch.save` included.
+/// Returns advice for a pickle by its first bytes, also for the pickle inside a zip archive of `torch.save`.
 pub(super) fn advice(start: &[u8]) -> Advice {
     let classes = classes(start);
     let foreign = classes.iter().find(|(module, name)| !is_tensor(module, name));
@@ -29,7 +29,7 @@ pub(super) fn advice(start: &[u8]) -> Advice {
     }
 }
 
-/// Checks whether a class is one that tensors and their containers consist of.
+/// Returns true for a class that tensors and their containers consist of.
 fn is_tensor(module: &str, name: &str) -> bool {
     let package = |prefix: &&str| {
         let rest = module.strip_prefix(*prefix);
@@ -39,8 +39,9 @@ fn is_tensor(module: &str, name: &str) -> bool {
     storage || TENSOR_PACKAGES.iter().any(package) || name == "Parameter" || name.starts_with("_rebuild")
 }
 
-/// The modules and classes of `GLOBAL` (`c`, two lines) and `STACK_GLOBAL` (two short strings before it), in
-/// order. Bytes of strings and numbers that look the same are no names, because of their characters.
+/// Returns the modules and classes of the opcodes `GLOBAL` (`c` and two lines) and `STACK_GLOBAL` (after two short
+/// strings), in order. Other bytes that look like these opcodes are skipped, because the characters after them are not
+/// those of a name.
 fn classes(pickle: &[u8]) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -71,7 +72,7 @@ fn line(bytes: &[u8]) -> Option<(String, &[u8])> {
     Some((identifier(&bytes[..end])?, &bytes[end + 1..]))
 }
 
-/// Two `SHORT_BINUNICODE`, each perhaps memoised (`\x94`), then `STACK_GLOBAL` (`\x93`).
+/// Reads two `SHORT_BINUNICODE`, each perhaps memoised (`\x94`), followed by `STACK_GLOBAL` (`\x93`).
 fn stack_global(pickle: &[u8]) -> Option<Found> {
     let (module, rest) = short_text(pickle)?;
     let (name, rest) = short_text(rest)?;
@@ -87,7 +88,7 @@ fn short_text(bytes: &[u8]) -> Option<(String, &[u8])> {
     Some((identifier(text)?, rest.strip_prefix(b"\x94").unwrap_or(rest)))
 }
 
-/// A dotted name of Python.
+/// Returns the bytes as a dotted Python name, if they are one.
 fn identifier(bytes: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(bytes).ok()?;
     let starts = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
@@ -116,7 +117,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300)) {
+        fn no_input_makes_it_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300)) {
             let text = advice(&bytes).text();
             proptest::prop_assert!(text.starts_with("is a "));
         }

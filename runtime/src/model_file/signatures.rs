@@ -1,4 +1,4 @@
-//! Files that are no zip archives, known by their first bytes.
+//! Recognises files that are not zip archives by their first bytes.
 
 use super::advice::{
     Advice, EXECUTORCH, Format, GGUF, HDF5, LFS_POINTER, NUMPY, ONNX, SAFETENSORS, SAVED_MODEL, TENSORRT, TFLITE,
@@ -6,7 +6,7 @@ use super::advice::{
 };
 use super::pickle;
 
-/// Formats by the bytes at an offset.
+/// Formats and the bytes that identify them at an offset.
 const MAGIC: [(usize, &[u8], &Format); 9] = [
     (0, b"version https://git-lfs", &LFS_POINTER),
     (0, b"\x89HDF\r\n\x1a\n", &HDF5),
@@ -19,7 +19,7 @@ const MAGIC: [(usize, &[u8], &Format); 9] = [
     (8, b"{\"__metadata__\"", &SAFETENSORS),
 ];
 
-/// Compressed files and archives around files, by the bytes at an offset.
+/// Compressed files and archives, and the bytes that identify them at an offset.
 const PACKED: [(usize, &[u8], &str); 6] = [
     (0, b"\x1f\x8b", "a gzip archive"),
     (0, b"BZh", "a bzip2 archive"),
@@ -29,10 +29,10 @@ const PACKED: [(usize, &[u8], &str); 6] = [
     (257, b"ustar", "a tar archive"),
 ];
 
-/// Largest header of a safetensors file, as its own library allows.
+/// Largest header of a safetensors file that the safetensors library allows.
 const LONGEST_SAFETENSORS: u64 = 100_000_000;
 
-/// Advice for a file that is no zip archive, by its first bytes and its size.
+/// Returns advice for a file that is not a zip archive, by its first bytes and its size.
 pub(super) fn advice(start: &[u8], size: u64) -> Advice {
     let at = |offset: usize, magic: &[u8]| start.get(offset..).is_some_and(|rest| rest.starts_with(magic));
     if let Some((_, _, format)) = MAGIC.iter().find(|(offset, magic, _)| at(*offset, magic)) {
@@ -50,7 +50,7 @@ pub(super) fn advice(start: &[u8], size: u64) -> Advice {
     protobuf(start).map(Advice::from).or_else(|| text(start)).unwrap_or_else(unknown)
 }
 
-/// The length of a JSON header, little-endian, then the header.
+/// Returns true for a safetensors file: the length of a JSON header in little-endian order, then the header.
 fn is_safetensors(start: &[u8], size: u64) -> bool {
     let Some((length, [b'{', ..])) = start.split_first_chunk::<8>() else {
         return false;
@@ -59,18 +59,18 @@ fn is_safetensors(start: &[u8], size: u64) -> bool {
     (2..=LONGEST_SAFETENSORS.min(size)).contains(&length)
 }
 
-/// Protobufs that begin with a version number: an ONNX model with `ir_version` (3 or more for ten years), a
-/// SavedModel with its schema's version, which is 1.
+/// Recognises protobufs that begin with a version number: an ONNX model with its `ir_version` (3 or more for ten
+/// years), and a SavedModel with the version of its schema, which is 1.
 fn protobuf(start: &[u8]) -> Option<&'static Format> {
     match start {
         [0x08, 1, 0x12, ..] => Some(&SAVED_MODEL),
-        // producer_name, producer_version, domain, model_version, doc_string, graph, opset_import
+        // The next field: producer_name, producer_version, domain, model_version, doc_string, graph or opset_import.
         [0x08, 3..=32, 0x12 | 0x1a | 0x22 | 0x28 | 0x32 | 0x3a | 0x42, ..] => Some(&ONNX),
         _ => None,
     }
 }
 
-/// Files that consist of text, most of which are an error somebody saved in place of a model.
+/// Recognises text files, most of which are error messages saved in place of a model.
 fn text(start: &[u8]) -> Option<Advice> {
     let shown = &start[..start.len().min(512)];
     let text = match std::str::from_utf8(shown) {
@@ -87,13 +87,13 @@ fn text(start: &[u8]) -> Option<Advice> {
     let (what, remedy) = if head.starts_with("<!doctype html") || head.starts_with("<html") {
         (
             "an HTML page",
-            "its download was answered with a page, such as a login or an error; download it again and look \
-             at what comes",
+            "its download returned a page, such as a login or an error; download it again and look at the \
+             response",
         )
     } else if head.starts_with('<') {
-        ("an XML text", "if it is a storage's error, its download failed: check address and credentials")
+        ("an XML text", "if it is an error of the storage, the download failed: check address and credentials")
     } else if head.starts_with('{') || head.starts_with('[') {
-        ("a JSON text", "if it is a storage's error, its download failed: check address and credentials")
+        ("a JSON text", "if it is an error of the storage, the download failed: check address and credentials")
     } else {
         ("a text", "save the model with torch.jit.save")
     };
@@ -101,10 +101,7 @@ fn text(start: &[u8]) -> Option<Advice> {
 }
 
 fn unknown() -> Advice {
-    Advice {
-        what: "of no format known here and no zip archive".to_owned(),
-        remedy: "save the model with torch.jit.save",
-    }
+    Advice { what: "of an unknown format".to_owned(), remedy: "save the model with torch.jit.save" }
 }
 
 #[cfg(test)]
@@ -140,7 +137,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..600)) {
+        fn no_input_makes_it_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..600)) {
             proptest::prop_assert!(advice(&bytes, bytes.len() as u64).text().contains("not TorchScript"));
         }
     }

@@ -1,4 +1,4 @@
-//! The directory at the end of a zip archive: the names of its entries, and where one of them lies.
+//! The directory at the end of a zip archive: the names of its entries and their offsets.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,31 +10,31 @@ use super::advice::{Advice, EXPORTED, KERAS, MAR, NUMPY, PACKAGE, UNPACK};
 /// First bytes of an entry, and so of an archive.
 pub(super) const ENTRY: &[u8] = b"PK\x03\x04";
 
-/// First bytes of an entry's description in the directory, whose fixed part has 46 bytes.
+/// First bytes of an entry's record in the directory, whose fixed part has 46 bytes.
 const DESCRIPTION: &[u8] = b"PK\x01\x02";
 const DESCRIPTION_SIZE: usize = 46;
 
-/// First bytes of the record that ends an archive, of 22 bytes and a comment.
+/// First bytes of the record at the end of an archive, which has 22 bytes and a comment.
 const END: &[u8] = b"PK\x05\x06";
 const END_SIZE: usize = 22;
 
-/// The record of large archives (zip64) before that, which has the directory's offset at byte 48.
+/// First bytes of the zip64 record before it in large archives, which has the directory's offset at byte 48.
 const LARGE_END: &[u8] = b"PK\x06\x06";
 
-/// The longest comment, its end record, and zip64's two records of 56 and 20 bytes.
+/// Size of the longest comment, the end record, and the two zip64 records of 56 and 20 bytes.
 const TAIL: u64 = 65_535 + 22 + 56 + 20;
 
-/// Bytes of the directory that are read: some 50 000 entries, more than any model has.
+/// Limit on the bytes of the directory to read: about 50 000 entries, more than any model has.
 const LONGEST: u64 = 4 << 20;
 
-/// Size of an entry's fixed part, before its name and its extra field.
+/// Size of the fixed part of an entry, which its name and its extra field follow.
 const ENTRY_SIZE: usize = 30;
 
 /// Entries of a zip archive, as its directory lists them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ZipDirectory {
     entries: Vec<Entry>,
-    /// Hash of the directory, which has a checksum of each entry's contents.
+    /// Hash of the directory, which has a checksum of the contents of each entry.
     pub(super) hash: u64,
 }
 
@@ -47,7 +47,7 @@ struct Entry {
 }
 
 impl ZipDirectory {
-    /// Reads an archive's directory; `None` if it has none, because it was cut off.
+    /// Reads the directory of an archive; `None` if it is missing, as in an archive that was cut off.
     pub(super) fn read(path: &Path) -> io::Result<Option<Self>> {
         let mut file = File::open(path)?;
         let size = file.metadata()?.len();
@@ -62,12 +62,12 @@ impl ZipDirectory {
         Ok(Some(Self { entries: entries(&directory), hash: hasher.finish() }))
     }
 
-    /// True if it has the constants that every TorchScript file has, and a file of `torch.save` has not.
+    /// True if the archive has the constants file that every TorchScript file has and files of `torch.save` lack.
     pub(super) fn has_constants(&self) -> bool {
         self.has_inner("constants.pkl")
     }
 
-    /// Advice for archives of other formats, by the names of their entries.
+    /// Returns advice for archives of other formats, by the names of their entries.
     pub(super) fn advice(&self) -> Option<Advice> {
         let inner = |name: &str| self.has_inner(name);
         let known = [
@@ -89,7 +89,7 @@ impl ZipDirectory {
         Some(Advice { what: format!("a zip archive{}", inside.map(shown).unwrap_or_default()), remedy: UNPACK })
     }
 
-    /// The first bytes of the archive's `data.pkl`, if it is stored as it is.
+    /// Returns the first bytes of the archive's `data.pkl`; nothing if the entry is missing or compressed.
     pub(super) fn pickle_start(&self, path: &Path, longest: u64) -> io::Result<Vec<u8>> {
         let is_pickle = |entry: &&Entry| {
             let name = entry.name.rsplit_once('/').map_or(&*entry.name, |(_, name)| name);
@@ -104,7 +104,7 @@ impl ZipDirectory {
         read_at(&mut file, entry.offset + (ENTRY_SIZE + skip) as u64, longest)
     }
 
-    /// True if it has an entry of this name, by itself or in the one folder into which `torch.save` and
+    /// True if the archive has an entry with this name, at the top or in the single folder in which `torch.save` and
     /// `torch.jit.save` put everything.
     fn has_inner(&self, name: &str) -> bool {
         let is_inner = |entry: &Entry| {
@@ -130,7 +130,7 @@ fn read_at(file: &mut File, offset: u64, longest: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The directory's offset, from the last bytes of the archive.
+/// Returns the offset of the directory, from the last bytes of the archive.
 fn directory_offset(tail: &[u8]) -> Option<u64> {
     let end = rfind(tail, END).filter(|at| at + END_SIZE <= tail.len())?;
     let offset = u32_at(tail, end + 16)?;
@@ -179,7 +179,7 @@ fn rfind(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes.windows(wanted.len()).rposition(|window| window == wanted)
 }
 
-/// A name of the archive, fit for a log line.
+/// Returns an entry's name without control characters and at most 100 characters long, for a log line.
 fn printable(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(100).collect()
 }

@@ -1,4 +1,4 @@
-//! The longer sentences of refused requests, in Triton's words.
+//! The longer error messages about refused requests, in Triton's words.
 
 use weir_protocol::{DataType, Input, TensorError};
 
@@ -68,8 +68,7 @@ impl Interface {
         ))
     }
 
-    /// Advice for a client where trial runs have shown what the model takes, and it takes more than that, or where none
-    /// has succeeded.
+    /// Returns advice for clients whose request does not match an inferred or guessed signature.
     pub(super) fn guessed(&self) -> &'static str {
         match self.signature.leeway {
             Leeway::None => "",
@@ -90,7 +89,7 @@ impl Interface {
     }
 }
 
-/// Data that does not fill the input's shape.
+/// Returns the error for data that does not fill the input's shape.
 pub(super) fn size(error: &TensorError, name: &str, model: &str) -> ServeError {
     let place = format!("for inference input '{name}' for model '{model}'");
     invalid(match error {
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guessed_tensor_takes_every_datatype_but_strings() {
+    fn a_guessed_tensor_accepts_every_datatype_but_strings() {
         for sent in DataType::ALL {
             for elements in [0, 1, 3] {
                 let answer = ask(DataType::Fp32, sent, elements);
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn guessed_strings_take_no_tensor() {
+    fn guessed_strings_accept_no_tensor() {
         for sent in DataType::ALL {
             let answer = ask(DataType::Bytes, sent, 3);
             assert_eq!(answer.is_ok(), sent == DataType::Bytes, "{sent}: {answer:?}");

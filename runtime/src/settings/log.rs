@@ -1,4 +1,4 @@
-//! Triton's log settings, changeable while running.
+//! Triton's log settings, which can be changed at run time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use weir_protocol::grpc::proto;
 
 use super::{SettingsError, excerpt, invalid, members};
 
-/// The log settings in force.
+/// The current log settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogSettings {
     pub levels: Levels,
-    /// Stored and shown; both formats look the same here.
+    /// The format that was set, only for display: both formats look the same here.
     pub format: LogTimeFormat,
-    /// The log file; empty is standard error.
+    /// The log file; empty for standard error.
     pub file: String,
 }
 
@@ -37,17 +37,17 @@ pub(crate) enum LogValue {
 
 pub(crate) type LogUpdate = BTreeMap<String, LogValue>;
 
-/// Applies levels to the running logs; the error is a text for the client.
+/// Applies log levels at run time; the error is a text for the client.
 pub(crate) type ApplyLevels = Arc<dyn Fn(Levels) -> Result<(), String> + Send + Sync>;
 
-/// The settings in force, and the function that applies changes.
+/// The current settings, and the function that applies changes.
 pub(crate) struct LogStore {
     current: Mutex<LogSettings>,
     apply: ApplyLevels,
 }
 
 impl LogSettings {
-    /// The settings at start.
+    /// Returns the settings that the flags set at start.
     pub(crate) fn at_start(settings: &Settings) -> Self {
         let file = settings.file.as_ref();
         Self {
@@ -57,7 +57,7 @@ impl LogSettings {
         }
     }
 
-    /// The settings as HTTP shows them.
+    /// Returns the settings as HTTP reports them.
     pub(crate) fn to_json(&self) -> Value {
         json!({
             "log_file": self.file,
@@ -69,7 +69,7 @@ impl LogSettings {
         })
     }
 
-    /// The settings as gRPC shows them.
+    /// Returns the settings as gRPC reports them.
     pub(crate) fn to_proto(&self) -> proto::LogSettingsResponse {
         use proto::log_settings_response::SettingValue;
         use proto::log_settings_response::setting_value::ParameterChoice;
@@ -147,17 +147,17 @@ impl std::fmt::Display for LogValue {
 }
 
 impl LogStore {
-    /// A store with the settings at start.
+    /// Creates a store with the settings at start.
     pub(crate) fn new(at_start: LogSettings, apply: ApplyLevels) -> Self {
         Self { current: Mutex::new(at_start), apply }
     }
 
-    /// The settings in force.
+    /// Returns the current settings.
     pub(crate) fn current(&self) -> LogSettings {
         self.current.lock().clone()
     }
 
-    /// Changes settings, applies them and returns them.
+    /// Changes settings, applies them and returns the result.
     ///
     /// # Errors
     /// [`SettingsError`]; nothing is changed then.
@@ -173,10 +173,10 @@ impl LogStore {
     }
 }
 
-/// Reads the body of `POST /v2/logging`.
+/// Parses the body of `POST /v2/logging`.
 ///
 /// # Errors
-/// [`SettingsError`] for what is not JSON or has a type no setting has.
+/// [`SettingsError`] if the body is not JSON or a value has a type that no setting has.
 pub(crate) fn update_from_json(body: &[u8]) -> Result<LogUpdate, SettingsError> {
     let mut update = LogUpdate::new();
     for (key, value) in members(body)? {
@@ -195,10 +195,10 @@ pub(crate) fn update_from_json(body: &[u8]) -> Result<LogUpdate, SettingsError> 
     Ok(update)
 }
 
-/// Reads a `LogSettings` request.
+/// Parses a `LogSettings` request.
 ///
 /// # Errors
-/// [`SettingsError::Value`] for a setting without value.
+/// [`SettingsError::Value`] for a setting without a value.
 pub(crate) fn update_from_proto(request: proto::LogSettingsRequest) -> Result<LogUpdate, SettingsError> {
     use proto::log_settings_request::setting_value::ParameterChoice;
     let mut update = LogUpdate::new();

@@ -1,4 +1,4 @@
-//! Triton's trace settings, for all models and per model; traces go to the log.
+//! Triton's trace settings, for all models and per model; traces are written to the log.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,58 +9,58 @@ use weir_protocol::grpc::proto;
 
 use super::{SettingsError, excerpt, invalid, members};
 
-/// Models that may have settings of their own, so that clients cannot fill memory with made-up names.
+/// Limit on the models that have their own settings, so that clients cannot fill memory with invented names.
 const MAX_MODELS: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TraceSettings {
     pub level: TraceLevel,
-    /// One request in this many.
+    /// One of this many requests is traced.
     pub rate: u32,
-    /// Limit on the number of traces; `None` is no limit.
+    /// Limit on the number of traces; `None` means no limit.
     pub count: Option<u32>,
-    /// Stored and shown, without effect: traces go to the log as they end.
+    /// The value that was set, only for display: each trace is logged as soon as its request ends.
     pub log_frequency: u32,
 }
 
-/// Parts of a request to trace.
+/// The parts of a request to trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TraceLevel {
     Off,
-    /// When each stage began and ended.
+    /// The duration of each stage.
     Timestamps,
     /// Names, types and shapes of tensors.
     Tensors,
     Both,
 }
 
-/// Changes by setting; `None` goes back to the default: of a model the settings of all, of all those at
+/// Changes by setting. `None` resets a setting: of one model to the value for all models, of all models to the value at
 /// start.
 pub(crate) type TraceUpdate = BTreeMap<String, Option<Vec<String>>>;
 
-/// The settings in force.
+/// The current settings of all models.
 #[derive(Debug)]
 pub(crate) struct TraceStore {
     at_start: TraceSettings,
     state: Mutex<TraceState>,
-    /// True if any request can be traced; checked first, by every request.
+    /// True if any request may be traced. Each request checks this first, without a lock.
     tracing: AtomicBool,
 }
 
 #[derive(Debug)]
 struct TraceState {
     all: TraceSettings,
-    /// Requests seen since the settings of all changed, of models without settings of their own.
+    /// Number of requests since the common settings changed, of models without their own settings.
     seen: u64,
     models: HashMap<String, OwnSettings>,
 }
 
-/// Settings of one model.
+/// The settings of one model.
 #[derive(Clone, Debug, Default)]
 struct OwnSettings {
-    /// As given; checked before they are stored.
+    /// The values as the client sent them, validated before they are stored.
     given: BTreeMap<String, Vec<String>>,
-    /// Requests seen since they changed.
+    /// Number of requests since these settings changed.
     seen: u64,
 }
 
@@ -71,17 +71,17 @@ impl Default for TraceSettings {
 }
 
 impl TraceSettings {
-    /// True if the request of that ordinal, counted from 0 since the settings changed, is traced.
+    /// True if the request with this ordinal is traced; ordinals start at 0 when the settings change.
     pub(crate) fn should_trace(&self, ordinal: u64) -> bool {
         let rate = u64::from(self.rate.max(1));
         let left = self.count.is_none_or(|count| ordinal / rate < u64::from(count));
         self.level != TraceLevel::Off && ordinal.is_multiple_of(rate) && left
     }
 
-    /// Sets one setting by its name on the wire.
+    /// Sets one setting by its name in the protocol.
     ///
     /// # Errors
-    /// [`SettingsError`] naming the setting; nothing is changed then.
+    /// [`SettingsError`] that names the setting; nothing is changed then.
     pub(crate) fn set(&mut self, key: &str, values: &[String]) -> Result<(), SettingsError> {
         if key == "trace_level" {
             self.level = level(values)?;
@@ -105,7 +105,7 @@ impl TraceSettings {
         Ok(())
     }
 
-    /// Takes one setting from another.
+    /// Copies one setting from other settings.
     fn reset(&mut self, key: &str, from: &Self) -> Result<(), SettingsError> {
         match key {
             "trace_level" => self.level = from.level,
@@ -125,7 +125,7 @@ impl TraceSettings {
         self.count.map_or_else(|| "-1".to_owned(), |count| count.to_string())
     }
 
-    /// The settings as HTTP shows them: every value a string.
+    /// Returns the settings as HTTP reports them; every value is a string.
     pub(crate) fn to_json(self) -> Value {
         json!({
             "trace_level": self.level.names(),
@@ -137,7 +137,7 @@ impl TraceSettings {
         })
     }
 
-    /// The settings as gRPC shows them.
+    /// Returns the settings as gRPC reports them.
     pub(crate) fn to_proto(self) -> proto::TraceSettingResponse {
         let one = |text: String| vec![text];
         let settings = [
@@ -156,7 +156,7 @@ impl TraceSettings {
 }
 
 impl TraceLevel {
-    /// The level's names on the wire.
+    /// Returns the names of the level in the protocol.
     pub(crate) const fn names(self) -> &'static [&'static str] {
         match self {
             Self::Off => &["OFF"],
@@ -179,7 +179,7 @@ impl TraceLevel {
 }
 
 impl TraceStore {
-    /// A store with the settings of the flags.
+    /// Creates a store with the settings of the flags.
     pub(crate) fn new(at_start: TraceSettings) -> Self {
         Self {
             at_start,
@@ -188,7 +188,7 @@ impl TraceStore {
         }
     }
 
-    /// Counts a request that a model just answered, and returns what to trace of it.
+    /// Counts a request that a model has just answered, and returns the parts of it to trace.
     pub(crate) fn sample(&self, model: &str) -> TraceLevel {
         if !self.tracing.load(Ordering::Relaxed) {
             return TraceLevel::Off;
@@ -196,19 +196,19 @@ impl TraceStore {
         self.state.lock().sample(model)
     }
 
-    /// The settings of a model, or of all with `None`. The caller checks that the model exists.
+    /// Returns the settings of a model, or those for all models with `None`. The caller checks that the model exists.
     pub(crate) fn current(&self, model: Option<&str>) -> TraceSettings {
         self.state.lock().current(model)
     }
 
-    /// Changes settings and returns those then in force.
+    /// Changes settings and returns the result.
     ///
     /// # Errors
     /// [`SettingsError`]; nothing is changed then.
     pub(crate) fn update(&self, model: Option<&str>, update: &TraceUpdate) -> Result<TraceSettings, SettingsError> {
         let mut state = self.state.lock();
         match model {
-            // A question what is in force, which over gRPC is the same call.
+            // An empty update only reads the settings: gRPC has one call for both.
             _ if update.is_empty() => {}
             None => state.update_all(update, &self.at_start)?,
             Some(model) => state.update_model(model, update)?,
@@ -224,7 +224,7 @@ impl TraceState {
         self.all.level != TraceLevel::Off || self.models.keys().any(own)
     }
 
-    /// Counts a request of a model, where it may be traced, among those that its settings are of.
+    /// Counts a request if its model is traced, in the model's own counter or in the common one.
     fn sample(&mut self, model: &str) -> TraceLevel {
         let trace = self.current(Some(model));
         if trace.level == TraceLevel::Off {
@@ -241,7 +241,7 @@ impl TraceState {
         let mut trace = self.all;
         let own = model.and_then(|model| self.models.get(model));
         for (key, values) in own.into_iter().flat_map(|own| &own.given) {
-            // Checked when it was kept, so it never fails.
+            // The value was validated before it was stored, so this never fails.
             let _ = trace.set(key, values);
         }
         trace
@@ -280,16 +280,16 @@ impl TraceState {
         } else if self.models.len() < MAX_MODELS || self.models.contains_key(model) {
             self.models.insert(model.to_owned(), own);
         } else {
-            return Err(invalid("model_name", model, "fewer models with settings of their own"));
+            return Err(invalid("model_name", model, "fewer models with their own settings"));
         }
         Ok(())
     }
 }
 
-/// Reads the body of `POST …/trace/setting`: strings, lists of strings, integers, or null to clear.
+/// Parses the body of `POST …/trace/setting`: strings, lists of strings, integers, or null to clear a setting.
 ///
 /// # Errors
-/// [`SettingsError`] for what is not JSON or has another type.
+/// [`SettingsError`] if the body is not JSON or a value has another type.
 pub(crate) fn update_from_json(body: &[u8]) -> Result<TraceUpdate, SettingsError> {
     let mut update = TraceUpdate::new();
     for (key, value) in members(body)? {
@@ -306,7 +306,7 @@ pub(crate) fn update_from_json(body: &[u8]) -> Result<TraceUpdate, SettingsError
     Ok(update)
 }
 
-/// Reads a `TraceSetting` request: a setting without values is cleared.
+/// Parses a `TraceSetting` request; a setting without values is cleared.
 pub(crate) fn update_from_proto(request: proto::TraceSettingRequest) -> TraceUpdate {
     let given = |values: Vec<String>| (!values.is_empty()).then_some(values);
     request.settings.into_iter().map(|(key, setting)| (key, given(setting.value))).collect()
@@ -323,7 +323,7 @@ fn text(key: &str, value: &Value) -> Result<String, SettingsError> {
 fn level(values: &[String]) -> Result<TraceLevel, SettingsError> {
     let expected = "OFF alone, or TIMESTAMPS and TENSORS";
     let mut level = TraceLevel::Off;
-    // Kept as given, and read with each request that may be traced.
+    // The values are stored as sent and parsed for each request that may be traced, so they must be few.
     if values.len() > 2 {
         return Err(invalid("trace_level", values.len(), expected));
     }

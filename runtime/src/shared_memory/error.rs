@@ -1,4 +1,4 @@
-//! Errors of shared memory, in Triton's words where it has some.
+//! Errors of shared memory, in Triton's words if Triton has the error.
 
 use weir_ops::byte_budget::BudgetExhausted;
 use weir_protocol::{Code, Coded};
@@ -6,38 +6,38 @@ use weir_protocol::{Code, Coded};
 /// Error of a call on shared memory.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SharedMemoryError {
-    /// The server does not let clients register memory.
+    /// Clients may not register shared memory.
     #[error("Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.")]
     Disabled,
     #[error("CUDA shared memory is not supported: register system shared memory")]
     Cuda,
-    /// No region of that name, for a request.
+    /// A request names a region that is not registered.
     #[error("Unable to find shared memory region: '{0}'")]
     Unknown(String),
-    /// No region of that name and kind, for its status.
+    /// A status call names a region of this kind that is not registered.
     #[error("Unable to find {kind} shared memory region: '{name}'")]
     NoStatus { kind: &'static str, name: String },
-    /// The name is taken.
+    /// The name is already registered.
     #[error("shared memory region '{0}' already in manager")]
     Registered(String),
-    /// Regions need a name to be addressed by.
+    /// The name is empty.
     #[error("shared memory region name cannot be empty")]
     NoName,
-    /// The key is not the name of an object, or one clients may not touch.
+    /// The key is not the name of a shared-memory object, or clients may not use that object.
     #[error("invalid shared memory key '{key}' for region '{name}': {why}")]
     Key { name: String, key: String, why: &'static str },
-    /// The key is of an object that belongs to the server.
+    /// The key names an object that belongs to the server.
     #[error(
         "cannot register shared memory region '{name}' with key '{key}' as the key contains the reserved prefix '{prefix}'"
     )]
     Reserved { name: String, key: String, prefix: &'static str },
-    /// The object is missing or may not be opened.
+    /// The object is missing or cannot be opened.
     #[error("Unable to open shared memory region: '{key}'")]
     Open { key: String, source: std::io::Error },
-    /// A range that leaves the region, or a region that leaves its object.
+    /// The range exceeds the region, or the region exceeds its object.
     #[error("Invalid offset + byte size for shared memory region: '{0}'")]
     Range(String),
-    /// Two outputs of one request in the same bytes.
+    /// Two outputs of one request would be written to the same bytes.
     #[error(
         "outputs '{first}' and '{second}' overwrite each other in shared memory region '{region}': give each its own 'shared_memory_offset'"
     )]
@@ -45,10 +45,10 @@ pub(crate) enum SharedMemoryError {
     /// The limit on regions is reached.
     #[error("cannot register shared memory region '{name}': {limit} regions are registered already")]
     Full { name: String, limit: usize },
-    /// Reading or writing failed: the object was truncated since.
+    /// Reading or writing failed because the object was truncated after it was registered.
     #[error("cannot access shared memory region '{name}': {source}")]
     Access { name: String, source: std::io::Error },
-    /// Inputs in regions, request bodies and answers use up their memory budget.
+    /// Inputs in regions, request bodies and responses have used up their memory budget.
     #[error("{0}")]
     Budget(#[from] BudgetExhausted),
 }

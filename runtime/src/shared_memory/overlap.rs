@@ -1,14 +1,14 @@
-//! Outputs that would overwrite each other in a region.
+//! Finds outputs that would overwrite each other in a region.
 
 use weir_protocol::{Delivery, SharedRange, Tensor};
 
 use super::SharedMemoryError;
 
-/// Checks that no two outputs of a response lie over each other. What counts is the bytes that they have: many clients
-/// announce more, such as the whole region for each.
+/// Checks that no two outputs of a response overlap in a region. Only their actual bytes count, because many clients
+/// announce a larger range for each output, such as the whole region.
 ///
 /// # Errors
-/// [`SharedMemoryError::Overlap`] naming both.
+/// [`SharedMemoryError::Overlap`] that names both outputs.
 pub(crate) fn check_apart(outputs: &[(Tensor, Delivery)]) -> Result<(), SharedMemoryError> {
     for (i, (output, delivery)) in outputs.iter().enumerate() {
         let Delivery::Shared(range) = delivery else {
@@ -30,7 +30,7 @@ pub(crate) fn check_apart(outputs: &[(Tensor, Delivery)]) -> Result<(), SharedMe
     Ok(())
 }
 
-/// Two ranges of bytes overlap where each begins before the other ends.
+/// Returns true if the byte ranges of two outputs overlap: each starts before the other ends.
 fn overlap(first: (&SharedRange, &Tensor), second: (&SharedRange, &Tensor)) -> bool {
     let end = |(range, tensor): (&SharedRange, &Tensor)| range.offset.saturating_add(tensor.data().len() as u64);
     first.0.region == second.0.region
@@ -47,7 +47,7 @@ mod tests {
 
     use super::*;
 
-    /// An output of so many bytes, in region `r` from an offset on.
+    /// An output of `bytes` bytes that starts at `offset` in region `r`.
     fn output(name: &str, offset: u64, bytes: usize) -> (Tensor, Delivery) {
         let shape = Shape::new(&[bytes as i64]).unwrap();
         let data = Bytes::from(vec![0; bytes]);
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_over_each_other_are_named() {
+    fn overlapping_outputs_are_named() {
         for offset in [0, 3, 7] {
             let outputs = [output("a", 4, 4), output("b", offset, 4)];
             let expected = offset != 0;
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_apart_of_no_bytes_or_elsewhere_are_taken() {
+    fn outputs_that_do_not_overlap_are_accepted() {
         let mut elsewhere = output("d", 0, 4);
         if let Delivery::Shared(range) = &mut elsewhere.1 {
             range.region = "other".to_owned();

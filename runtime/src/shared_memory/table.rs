@@ -1,4 +1,4 @@
-//! The shared-memory regions that clients have registered, by name: registering, reading, writing, unregistering.
+//! The shared-memory regions that clients have registered: registering, reading, writing and unregistering by name.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -17,40 +17,40 @@ use weir_protocol::{Delivery, RequestedOutput, SharedRange};
 use super::SharedMemoryError as Error;
 use crate::held_bytes;
 
-/// Prefix of objects that belong to the server in Triton; clients may not touch them.
+/// Prefix of objects that belong to the server in Triton; clients may not use them.
 const RESERVED_PREFIX: &str = "triton_python_backend_shm_region_";
 
-/// `NAME_MAX` of Linux: longer names exist in no file system it has.
+/// Linux's `NAME_MAX`: no file system allows a longer name.
 const MAX_KEY: usize = 255;
 
-/// Neither a link nor a pipe planted in the directory leads elsewhere or blocks.
+/// A symbolic link planted in the directory is not followed, and a pipe does not block.
 const OPEN_FLAGS: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
 
-/// The regions clients registered.
+/// The regions that clients have registered.
 #[derive(Debug)]
 pub(crate) struct SharedMemory {
-    /// `None` if clients may not register any.
+    /// Limit on the number of regions; `None` if clients may not register any.
     limit: Option<NonZeroUsize>,
     directory: PathBuf,
-    /// Budget for inputs that are copied out of regions: they count as if they had come in bodies.
+    /// Budget for inputs that are copied out of regions; they count like request bodies.
     budget: ByteBudget,
     regions: RwLock<BTreeMap<String, Arc<Region>>>,
 }
 
-/// The regions that a request's outputs go to, as they were when it came: whoever unregisters one while it runs, or
-/// registers another by its name, does not change where the answer is written.
+/// The regions for a request's outputs, as registered when the request came. If a client unregisters a region or reuses
+/// its name while the request runs, the answer still goes to the original region.
 #[derive(Debug)]
 pub(crate) struct HeldRegions(Box<[(String, Arc<Region>)]>);
 
-/// A region as the status calls show it.
+/// A region as status calls report it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RegionStatus {
     pub name: String,
-    /// The object's name, as given.
+    /// The object's name, as the client gave it.
     pub key: String,
-    /// Start within the object, in bytes.
+    /// Start of the region in the object, in bytes.
     pub offset: u64,
-    /// Size of the region, bytes.
+    /// Size of the region in bytes.
     pub byte_size: u64,
 }
 
@@ -61,8 +61,8 @@ struct Region {
 }
 
 impl SharedMemory {
-    /// A table for up to `limit` regions; without a limit clients may not register any. What is read of them counts in
-    /// `budget`.
+    /// Creates a table for up to `limit` regions; with `None` clients may not register any. Data read from regions
+    /// counts in `budget`.
     pub(crate) fn new(limit: Option<NonZeroUsize>, budget: ByteBudget) -> Self {
         Self::in_directory(limit, PathBuf::from("/dev/shm"), budget)
     }
@@ -74,8 +74,8 @@ impl SharedMemory {
     /// Opens an object and registers a range of it as a region.
     ///
     /// # Errors
-    /// [`Error`] when shared memory is off, the name taken, the key no object of ours to open, the range
-    /// not in the object, or the table full.
+    /// [`Error`] if shared memory is disabled, the name is in use, the key names no object that can be opened, the
+    /// range exceeds the object, or the table is full.
     pub(crate) fn register(&self, region: RegionStatus) -> Result<(), Error> {
         let limit = self.limit.ok_or(Error::Disabled)?.get();
         let name = region.name.clone();
@@ -95,10 +95,11 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// Unregisters a region. Requests that use it now keep it: their inputs are read, and their outputs' regions held.
+    /// Unregisters a region. Requests in progress can still use it: their inputs are already read, and they hold the
+    /// regions of their outputs.
     ///
     /// # Errors
-    /// [`Error::Disabled`] when shared memory is off. An unregistered name is no error, as in Triton.
+    /// [`Error::Disabled`] if shared memory is disabled. An unknown name is not an error, as in Triton.
     pub(crate) fn unregister(&self, name: &str) -> Result<(), Error> {
         self.enabled()?;
         self.regions.write().remove(name);
@@ -108,17 +109,17 @@ impl SharedMemory {
     /// Unregisters all regions.
     ///
     /// # Errors
-    /// [`Error::Disabled`] when shared memory is off.
+    /// [`Error::Disabled`] if shared memory is disabled.
     pub(crate) fn unregister_all(&self) -> Result<(), Error> {
         self.enabled()?;
         self.regions.write().clear();
         Ok(())
     }
 
-    /// The region of that name, or all of them.
+    /// Returns the region with this name, or all regions for `None`.
     ///
     /// # Errors
-    /// [`Error::Disabled`] when shared memory is off, [`Error::NoStatus`] for an unregistered name.
+    /// [`Error::Disabled`] if shared memory is disabled, [`Error::NoStatus`] for an unknown name.
     pub(crate) fn status(&self, name: Option<&str>) -> Result<Vec<RegionStatus>, Error> {
         self.enabled()?;
         let regions = self.regions.read();
@@ -131,7 +132,7 @@ impl SharedMemory {
         }
     }
 
-    /// Refuses CUDA memory.
+    /// Refuses to register CUDA memory.
     ///
     /// # Errors
     /// Always: [`Error::Disabled`] or [`Error::Cuda`].
@@ -140,19 +141,20 @@ impl SharedMemory {
         Err(Error::Cuda)
     }
 
-    /// Answers the status call of CUDA memory, of which there is never any.
+    /// Answers the status call for CUDA memory, which is never registered.
     ///
     /// # Errors
-    /// [`Error::Disabled`], or [`Error::NoStatus`] for a name.
+    /// [`Error::Disabled`], or [`Error::NoStatus`] if the call names a region.
     pub(crate) fn status_cuda(&self, name: Option<&str>) -> Result<(), Error> {
         self.enabled()?;
         name.map_or(Ok(()), |name| Err(no_status("cuda", name)))
     }
 
-    /// Unregisters CUDA memory, of which there is never any: clients do so before they register their own.
+    /// Accepts the call to unregister CUDA memory, although none is ever registered: clients make it before they
+    /// register their own.
     ///
     /// # Errors
-    /// [`Error::Disabled`] when shared memory is off.
+    /// [`Error::Disabled`] if shared memory is disabled.
     pub(crate) fn unregister_cuda(&self) -> Result<(), Error> {
         self.enabled()
     }
@@ -160,25 +162,27 @@ impl SharedMemory {
     /// Checks that a region can be used.
     ///
     /// # Errors
-    /// [`Error::Disabled`] when shared memory is off, [`Error::Unknown`] for an unregistered name.
+    /// [`Error::Disabled`] if shared memory is disabled, [`Error::Unknown`] for an unknown name.
     pub(crate) fn check(&self, name: &str) -> Result<(), Error> {
         self.usable(name).map(drop)
     }
 
-    /// The budget that inputs count in.
+    /// The budget in which inputs count.
     pub(crate) fn budget(&self) -> &ByteBudget {
         &self.budget
     }
 
-    /// Copies a range out of a region, counted until the copy is dropped: a file with a hole has any size and takes no
-    /// memory, its copies do. Blocks for a copy in memory.
+    /// Copies a range out of a region. The copy counts against the budget until it is dropped: a sparse file can have
+    /// any size without taking memory, but its copy does take memory. Blocks for the duration of a memory copy.
     ///
     /// # Errors
-    /// [`Error`] when the region is unknown, the range leaves it, the object shrank, or requests hold too much.
+    /// [`Error`] if the region is unknown, the range exceeds it, its object was truncated, or too little of the budget
+    /// is left.
     pub(crate) fn read(&self, range: &SharedRange) -> Result<Bytes, Error> {
         let region = self.usable(&range.region)?;
         let (start, size) = region.resolve(range.offset, range.size)?;
-        // The object may have been truncated since; then there is no reason to take memory for it.
+        // The object may have been truncated since it was registered; this is checked before memory is allocated for
+        // it.
         region.check_object(start, size)?;
         let size = usize::try_from(size).map_err(|_| region.range_error())?;
         let permit = self.budget.permit();
@@ -189,7 +193,7 @@ impl SharedMemory {
         Ok(held_bytes::held(data.into(), permit))
     }
 
-    /// Holds the regions of these outputs; those of unknown names are left out, and refused elsewhere.
+    /// Holds the regions of these outputs. Unknown regions are left out; `check` refuses their requests.
     pub(crate) fn hold(&self, outputs: &[RequestedOutput]) -> HeldRegions {
         let names = outputs.iter().filter_map(|output| match &output.delivery {
             Delivery::Shared(range) => Some(&range.region),
@@ -229,16 +233,16 @@ impl SharedMemory {
 }
 
 impl HeldRegions {
-    /// Copies `data` into a region from the range's offset on. Blocks for a copy in memory.
+    /// Copies `data` into a region, starting at the range's offset. Blocks for the duration of a memory copy.
     ///
     /// # Errors
-    /// [`Error`] when the region was unknown, the data leaves it, or the object shrank.
+    /// [`Error`] if the region was unknown, the data exceeds it, or its object was truncated.
     pub(crate) fn write(&self, range: &SharedRange, data: &[u8]) -> Result<(), Error> {
         let mut held = self.0.iter();
         let region = held.find(|(name, _)| *name == range.region);
         let (_, region) = region.ok_or_else(|| Error::Unknown(range.region.clone()))?;
         let (start, size) = region.resolve(range.offset, data.len() as u64)?;
-        // Writing past its end would grow the object.
+        // A write past the end would enlarge the object.
         region.check_object(start, size)?;
         let written = region.file.write_all_at(data, start);
         written.map_err(|source| region.access_error(source))
@@ -246,7 +250,7 @@ impl HeldRegions {
 }
 
 impl Region {
-    /// Start in the object and size of a range of the region.
+    /// Returns the start of a range in the object, and its size.
     fn resolve(&self, offset: u64, size: u64) -> Result<(u64, u64), Error> {
         let end = offset.checked_add(size);
         if end.is_none_or(|end| end > self.status.byte_size) {
@@ -273,7 +277,7 @@ impl Region {
 }
 
 impl RegionStatus {
-    /// The region as HTTP shows it.
+    /// Returns the region as HTTP reports it.
     pub(crate) fn to_json(&self) -> Value {
         json!({
             "name": self.name,
@@ -283,7 +287,7 @@ impl RegionStatus {
         })
     }
 
-    /// The region as gRPC shows it.
+    /// Returns the region as gRPC reports it.
     pub(crate) fn to_proto(&self) -> proto::system_shared_memory_status_response::RegionStatus {
         proto::system_shared_memory_status_response::RegionStatus {
             name: self.name.clone(),
@@ -299,7 +303,7 @@ fn no_status(kind: &'static str, name: &str) -> Error {
     Error::NoStatus { kind, name }
 }
 
-/// The file's name for a key as given to `shm_open`: one leading slash is allowed, no other.
+/// Returns the file name for a key of `shm_open`. The key may have one leading slash and no other.
 fn object_name(region: &RegionStatus) -> Result<&str, Error> {
     let key = &region.key;
     let wrong = |why| Err(Error::Key { name: region.name.clone(), key: key.clone(), why });

@@ -6,7 +6,7 @@ use weir_protocol::{Code, Coded, Delivery, RequestedOutput, SharedRange};
 
 use super::*;
 
-/// A directory with one object, `object`, holding the bytes 0 to 99.
+/// A table over a directory with one object, `object`, that holds the bytes 0 to 99.
 fn table(limit: usize) -> (SharedMemory, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let bytes: Vec<u8> = (0..100).collect();
@@ -25,12 +25,12 @@ fn range(region: &str, offset: u64, size: u64) -> SharedRange {
     SharedRange { region: region.to_owned(), offset, size }
 }
 
-/// An output that goes to that region.
+/// An output that is written to this region.
 fn output(region: &str) -> RequestedOutput {
     RequestedOutput { name: "y".to_owned(), delivery: Delivery::Shared(range(region, 0, 1)), classes: None }
 }
 
-/// Writes an output as a request that begins now.
+/// Writes an output like a request that starts now.
 fn write(table: &SharedMemory, range: &SharedRange, data: &[u8]) -> Result<(), SharedMemoryError> {
     table.hold(&[output(&range.region)]).write(range, data)
 }
@@ -41,7 +41,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, SharedMemoryError>) -> (Code, S
 }
 
 #[test]
-fn a_region_is_read_and_written_where_it_lies() {
+fn a_region_is_read_and_written_in_place() {
     let (table, directory) = table(4);
     table.register(region("r", "/object", 10, 20)).unwrap();
     assert_eq!(table.read(&range("r", 5, 3)).unwrap()[..], [15, 16, 17]);
@@ -52,7 +52,7 @@ fn a_region_is_read_and_written_where_it_lies() {
 }
 
 #[test]
-fn an_output_goes_where_its_region_was_when_the_request_came() {
+fn an_output_goes_to_the_region_registered_when_the_request_came() {
     let (table, directory) = table(4);
     std::fs::write(directory.path().join("other"), [9; 100]).unwrap();
     table.register(region("r", "object", 0, 10)).unwrap();
@@ -98,10 +98,10 @@ fn an_object_that_shrank_is_neither_read_nor_grown() {
 }
 
 #[test]
-fn what_is_read_counts_until_it_is_dropped() {
+fn copies_of_regions_count_until_they_are_dropped() {
     let (table, directory) = table(4);
     let object = std::fs::File::create(directory.path().join("object")).unwrap();
-    // A hole, which takes no memory until it is read.
+    // A sparse file, which takes no memory until it is read.
     object.set_len(1 << 40).unwrap();
     table.register(region("r", "object", 0, 1 << 40)).unwrap();
     let first = table.read(&range("r", 0, 700_000)).unwrap();
@@ -170,7 +170,7 @@ fn status_and_unregister_know_their_regions() {
 }
 
 #[test]
-fn switched_off_everything_is_refused() {
+fn every_call_is_refused_while_shared_memory_is_disabled() {
     let (table, _directory) = table(0);
     let text = "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.";
     let off = (Code::Unimplemented, text.to_owned());

@@ -1,4 +1,4 @@
-//! Statistics as the gRPC service writes them.
+//! Statistics as the gRPC service reports them.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use weir_protocol::grpc::proto;
 use super::{BatchTally, FIRST_RESPONSE, MemoryUsage, Snapshot, Tally};
 
 impl Snapshot {
-    /// The message of `ModelStatistics`, every field set that HTTP has.
+    /// Returns the message of `ModelStatistics`, with every field that the HTTP body has.
     #[must_use]
     pub fn to_proto(&self, name: &str, version: u64) -> proto::ModelStatistics {
         let batch = |(size, batch): (&usize, &BatchTally)| proto::InferBatchStatistics {

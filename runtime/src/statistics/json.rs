@@ -1,10 +1,10 @@
-//! Statistics as the HTTP statistics extension writes them.
+//! Statistics in the format of the HTTP statistics extension.
 
 use serde_json::{Value, json};
 
 use super::{FIRST_RESPONSE, MemoryUsage, Snapshot, Tally};
 
-/// The body of `GET …/stats`: one entry per model version.
+/// Returns the body of `GET …/stats`, with one entry per model version.
 pub(crate) fn statistics_body<'a>(models: impl IntoIterator<Item = (&'a str, u64, Snapshot)>) -> Value {
     let models: Vec<Value> =
         models.into_iter().map(|(name, version, snapshot)| snapshot.to_json(name, version)).collect();
@@ -12,9 +12,8 @@ pub(crate) fn statistics_body<'a>(models: impl IntoIterator<Item = (&'a str, u64
 }
 
 impl Snapshot {
-    /// One entry of `model_stats`, with every key of the extension: `perf_analyzer` fails when one is
-    /// missing. There is no response cache and no decoupled model, so what they would fill is zero
-    /// or empty.
+    /// Returns one entry of `model_stats` with every key of the extension, because `perf_analyzer` fails if one is
+    /// missing. Fields of the response cache and of decoupled models are zero or empty, because Weir has neither.
     #[must_use]
     pub fn to_json(&self, name: &str, version: u64) -> Value {
         json!({

@@ -32,7 +32,7 @@ fn a_batch_counts_rows_executions_and_requests() {
     assert_eq!(snapshot.last_inference_ms, 1_700_000_000_123);
     assert_eq!(snapshot.success, Tally { count: 2, ns: 22_000_000 });
     assert_eq!(snapshot.queue, Tally { count: 2, ns: 10_000_000 });
-    // Each request is charged its whole batch, as Triton does.
+    // Each request counts the time of its whole batch, as in Triton.
     assert_eq!(snapshot.compute_infer, Tally { count: 2, ns: 4_000_000 });
     assert_eq!(snapshot.batches[&3].compute_output, Tally { count: 1, ns: 3_000_000 });
     assert_eq!(snapshot.busy, [ms(6), ms(0)]);
@@ -64,7 +64,7 @@ fn a_refusal_is_a_rejection_with_a_cause() {
 }
 
 #[test]
-fn labels_stand_at_their_index() {
+fn labels_match_their_index() {
     for (index, reason) in Reason::ALL.into_iter().enumerate() {
         assert_eq!(reason.index(), index, "{}", reason.label());
     }

@@ -130,7 +130,7 @@ fn one_in_rate_requests_is_sampled_up_to_the_count() {
 }
 
 #[test]
-fn each_model_with_settings_of_its_own_counts_for_itself() {
+fn each_model_with_its_own_settings_has_its_own_count() {
     let store = store();
     let on = r#"{"trace_level": ["TIMESTAMPS"], "trace_rate": "2", "trace_count": "2"}"#;
     change(&store, Some("m"), on).unwrap();
@@ -140,7 +140,7 @@ fn each_model_with_settings_of_its_own_counts_for_itself() {
         traced += u32::from(store.sample("m") != TraceLevel::Off);
     }
     assert_eq!(traced, 2, "others count for nothing");
-    // Neither a question nor another model's change lets it begin anew.
+    // Neither reading the settings nor changing another model's settings restarts the count.
     change(&store, Some("m"), "{}").unwrap();
     change(&store, Some("other"), r#"{"trace_rate": "5"}"#).unwrap();
     assert_eq!(store.sample("m"), TraceLevel::Off);
