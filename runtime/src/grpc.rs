@@ -1,4 +1,4 @@
-//! V2 over gRPC: a codec around [`Server`].
+//! V2 over gRPC: encodes and decodes the calls of [`Server`].
 
 mod budgeted_body;
 mod calls;
@@ -39,13 +39,13 @@ pub(crate) use listen::{GrpcListenOptions, serve};
 /// Settings of the gRPC interface.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GrpcOptions {
-    /// Metadata whose names match become request parameters.
+    /// Pattern of metadata that becomes request parameters.
     pub forward: Option<Regex>,
-    /// How long streams go on after the port has closed; then they end between two messages.
+    /// Time that open streams have after the port has closed; then each ends between two messages.
     pub stream_grace: Duration,
-    /// Bytes that messages may hold together, from arrival to answer.
+    /// Memory for messages, from the arrival of the request until its response is sent.
     pub body_budget: ByteBudget,
-    /// Use of the calls that control the server.
+    /// Permission for the calls that control the server.
     pub control: ControlRoutes,
     /// Groups of calls that require a header.
     pub restricted: Vec<Restriction>,
@@ -59,7 +59,7 @@ pub(crate) struct Grpc {
 }
 
 impl Grpc {
-    /// An interface to `server`.
+    /// Creates an interface to `server`.
     #[must_use]
     pub(crate) fn new(server: Arc<Server>, options: GrpcOptions) -> Self {
         Self { server, options: Arc::new(options) }
@@ -76,7 +76,7 @@ impl Grpc {
         Ok((inferred, self.server.capacity()))
     }
 
-    /// The request of a message, and the version it is for.
+    /// Decodes the request of a message, and finds the model version that it names.
     fn decode(
         &self,
         request: proto::ModelInferRequest,
@@ -89,13 +89,13 @@ impl Grpc {
         Ok((loaded, request))
     }
 
-    /// A ready version of a model, by what a message says of it.
+    /// Finds the ready version that a message names.
     fn find(&self, model: &str, version: &str) -> Result<InUse, ServeError> {
         let version = decode_version(version)?;
         self.server.find(model, &version)
     }
 
-    /// Metadata that `--grpc-header-forward-pattern` names become parameters.
+    /// Turns metadata that matches `--grpc-header-forward-pattern` into parameters.
     fn forward(&self, request: &mut InferRequest, metadata: &HeaderMap) -> Result<(), ServeError> {
         let Some(pattern) = &self.options.forward else {
             return Ok(());
@@ -114,7 +114,7 @@ fn decode_version(version: &str) -> Result<String, ServeError> {
     codec::decode_version(version).map_err(|error| ServeError::codec(&error))
 }
 
-/// The client's deadline, from `grpc-timeout` and `weir-timeout`.
+/// Returns the client's deadline, the earlier of `grpc-timeout` and `weir-timeout`.
 fn deadline(metadata: &HeaderMap) -> Result<Option<Instant>, ServeError> {
     let received = now();
     let timeout = grpc_timeout(metadata)?;
@@ -131,15 +131,15 @@ fn deadline(metadata: &HeaderMap) -> Result<Option<Instant>, ServeError> {
     Ok(earliest.and_then(|after| received.checked_add(after)))
 }
 
-/// The client's `grpc-timeout`.
+/// Parses the client's `grpc-timeout`.
 ///
 /// # Errors
-/// [`ServeError::Invalid`] for a malformed one: a client that set a deadline should not wait without.
+/// [`ServeError::Invalid`] for a malformed value: a client that set a deadline should not wait without one.
 fn grpc_timeout(metadata: &HeaderMap) -> Result<Option<Duration>, ServeError> {
     let Some(value) = metadata.get("grpc-timeout") else {
         return Ok(None);
     };
-    // A value that is no text parses as no timeout either.
+    // `?` is not a valid timeout, so a value that is not text is refused too.
     let text = value.to_str().unwrap_or("?");
     let timeout = parse_timeout(text).map_err(|_| {
         ServeError::Invalid(format!("header grpc-timeout: {text:?} is not up to eight digits and a unit"))
@@ -147,7 +147,7 @@ fn grpc_timeout(metadata: &HeaderMap) -> Result<Option<Duration>, ServeError> {
     timeout.map(Some)
 }
 
-/// Turns an error into a status; the only place that does.
+/// Turns an error into a status; no other function does.
 fn status(error: &ServeError) -> Status {
     let mut status = codec::status(error);
     if let Some(refused) = error.refusal() {
@@ -157,7 +157,7 @@ fn status(error: &ServeError) -> Status {
     status
 }
 
-/// A response with what it cost in its trailing metadata.
+/// Returns a response with the request's cost in its trailing metadata.
 fn respond((inferred, capacity): (Inferred, usize)) -> Response<proto::ModelInferResponse> {
     let trailers = middleware::Trailers::of(&inferred.cost, capacity);
     let mut response = Response::new(codec::encode_response(inferred.response));
@@ -165,7 +165,7 @@ fn respond((inferred, capacity): (Inferred, usize)) -> Response<proto::ModelInfe
     response
 }
 
-#[expect(clippy::disallowed_methods, reason = "a request's deadline counts from its arrival")]
+#[expect(clippy::disallowed_methods, reason = "the deadline of a request counts from its arrival")]
 fn now() -> Instant {
     Instant::now()
 }
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_refusal_before_work_is_marked_as_one() {
+    fn only_refusals_before_any_work_have_the_refused_metadata() {
         let headers = |error: &ServeError| {
             let response: http::Response<tonic::body::Body> = status(error).into_http();
             response.into_parts().0.headers

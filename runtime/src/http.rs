@@ -1,4 +1,4 @@
-//! V2 (and V1 `:predict`) over HTTP: a codec around [`Server`], one file per group of calls.
+//! V2 (and V1 `:predict`) over HTTP: encodes and decodes the calls of [`Server`], one file per group of calls.
 
 mod body;
 mod control;
@@ -35,19 +35,19 @@ pub(crate) use listen::serve;
 /// Settings of the HTTP interface.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpOptions {
-    /// Limit in bytes of JSON, of tensors written as JSON, and of decompressed bodies.
+    /// Limit in bytes on JSON, on tensors written as JSON, and on decompressed bodies.
     pub max_input: usize,
-    /// Limit in bytes of a body as it is sent.
+    /// Limit in bytes on a body as the client sends it.
     pub max_body: usize,
-    /// Limits on the port's connections, and on the waits for their clients.
+    /// Limits on the port's connections, and on the time that clients may take.
     pub connections: ConnectionLimits,
-    /// Request headers whose names match become request parameters.
+    /// Pattern of request headers that become request parameters.
     pub forward: Option<Regex>,
-    /// Bytes that bodies may hold together, from arrival to answer.
+    /// Memory for bodies, from the arrival of the request until its response is sent.
     pub body_budget: ByteBudget,
-    /// Sites whose pages may use those calls.
+    /// Origins whose web pages may use the calls that control the server.
     pub hosts: KnownHosts,
-    /// Use of the calls that control the server.
+    /// Permission for the calls that control the server.
     pub control: ControlRoutes,
     /// Groups of calls that require a header.
     pub restricted: Vec<Restriction>,
@@ -65,22 +65,22 @@ struct Received {
     headers: HeaderMap,
     body: Bytes,
     at: Instant,
-    /// Holds the body's bytes, and those of what is decoded of it.
+    /// Counts the bytes of the body, and of everything decoded from it.
     permit: Arc<BudgetPermit>,
 }
 
 type HttpResult = Result<Response<Body>, ServeError>;
 
-/// A body larger than this is compressed, decompressed and parsed off the reactor: at some 200 MB/s it
-/// would hold up every other connection for more than a millisecond.
+/// Larger bodies are compressed, decompressed and parsed off the reactor: at about 200 MB/s they would delay every
+/// other connection for more than a millisecond.
 const LARGE: usize = 256 * 1024;
 
-/// Limit on the bodies of calls that only name something or change a setting, in bytes: some hundred times what
-/// they have, and little once parsed.
+/// Limit in bytes on the bodies of calls that only contain names or settings: about a hundred times what they need, and
+/// still small when parsed.
 const MAX_CONTROL_BODY: usize = 64 * 1024;
 
 impl Http {
-    /// An interface to `server`.
+    /// Creates an interface to `server`.
     #[must_use]
     pub(crate) fn new(server: Arc<Server>, options: HttpOptions, requests: Requests) -> Self {
         Self { server, options, requests }
@@ -91,7 +91,7 @@ impl Http {
         let at = now();
         let (parts, body) = request.into_parts();
         async move {
-            // Dropped with this future when the client leaves, it counts as cancelled.
+            // If the client disconnects, this is dropped with the future and counts the request as cancelled.
             let in_flight = self.requests.begin(Protocol::Http);
             let id = parts.headers.get(respond::REQUEST_ID).cloned();
             let expects = parts.headers.contains_key(header::EXPECT);
@@ -108,7 +108,8 @@ impl Http {
                 Err(error) => Err(error),
             };
             if let Some(unread) = body.filter(|_| !expects) {
-                // Its sender reads the answer only after it has sent all, and hyper would hang up.
+                // Many clients read the response only after they have sent the whole body. hyper would close the
+                // connection before that, so the rest of the body is read and dropped.
                 body::discard(unread, self.limits_up_to(self.options.max_body)).await;
             }
             in_flight.finish(answer.as_ref().err().map(Coded::code));
@@ -116,7 +117,8 @@ impl Http {
             if let Some(id) = id {
                 response.headers_mut().insert(respond::REQUEST_ID, id);
             }
-            // Others on its way may have taken such a request for two: what follows it is nobody's.
+            // A proxy may have parsed an ambiguous request as two (request smuggling), so the server closes the
+            // connection after the response.
             if is_ambiguous || self.server.is_draining() {
                 respond::end_connection(&mut response, parts.version);
             }
@@ -136,7 +138,7 @@ impl Http {
     ) -> HttpResult {
         self.admit(route, &headers)?;
         let coding = request_coding(route, &headers)?;
-        // Held until the request is answered: tensors lie in the body's own bytes.
+        // Counted until the response is sent: the tensors are slices of the body.
         let permit = Arc::new(self.options.body_budget.permit());
         let limits = BodyLimits { end, ..self.body_limits(route) };
         let body = self.read(unread, limits, &permit).await?;
@@ -144,7 +146,7 @@ impl Http {
         let preferred = Coding::preferred(&headers);
         let received = Received { headers, body, at, permit: Arc::clone(&permit) };
         let mut response = self.call(route, received).await?;
-        // The rest is small, and tritonclient's asyncio client asks for what it cannot decompress.
+        // Other responses are small. Besides, tritonclient's asyncio client asks for codings that it cannot decompress.
         if matches!(route, Route::Infer(_) | Route::V1Predict(_)) {
             response = self.compress(preferred, response).await?;
         }
@@ -163,7 +165,7 @@ impl Http {
         };
         let read = body::read(&mut body, limits, permit).await;
         if let Err(ServeError::BodyBudgetExhausted { .. } | ServeError::TooLarge(_)) = read {
-            // Its sender is still sending, and is to read the reason.
+            // The client is still sending; it reads the reason for the refusal only when its body was read.
             body::discard(body, self.limits_up_to(self.options.max_body)).await;
         }
         read
@@ -196,7 +198,7 @@ impl Http {
         }
     }
 
-    /// Refuses calls of a restricted group without its key.
+    /// Refuses calls that are closed or lack the key of their group, and control calls from web pages of other sites.
     fn admit(&self, route: &Route<'_>, headers: &HeaderMap) -> Result<(), ServeError> {
         self.options.control.check(route.group())?;
         if matches!(route, Route::Statistics(None)) {
@@ -223,7 +225,7 @@ impl Http {
         let limit = self.options.max_input.min(largest);
         match coding {
             Coding::Identity => Ok(body),
-            // Small bodies can decompress to large ones: always off the reactor.
+            // Small bodies can decompress to large ones, so this always runs off the reactor.
             Coding::Gzip | Coding::Deflate => {
                 let permit = Arc::clone(permit);
                 off_reactor(move || coding.decompress(body, limit, &permit)).await?
@@ -248,7 +250,8 @@ impl Http {
     }
 }
 
-/// The coding of the body, known before it is read: nothing is decompressed that is refused anyway.
+/// Returns the coding of the body before the body is read, so that nothing is decompressed for a request that is
+/// refused anyway.
 fn request_coding(route: &Route<'_>, headers: &HeaderMap) -> Result<Coding, ServeError> {
     let coding = Coding::of_request(headers);
     let generates = matches!(route, Route::Generate(_) | Route::GenerateStream(_));
@@ -258,12 +261,12 @@ fn request_coding(route: &Route<'_>, headers: &HeaderMap) -> Result<Coding, Serv
     coding
 }
 
-/// A header's value, if it is text.
+/// Returns a header's value, if it is text.
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-#[expect(clippy::disallowed_methods, reason = "a request's deadline counts from its arrival")]
+#[expect(clippy::disallowed_methods, reason = "the deadline of a request counts from its arrival")]
 fn now() -> Instant {
     Instant::now()
 }
@@ -278,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_waiting_request_is_held_once() {
-        // A request held twice makes it larger.
+        // If the future held the request twice, it would be larger.
         assert!(size(Http::answer) < 2880, "{} bytes", size(Http::answer));
     }
 }

@@ -1,5 +1,6 @@
-//! Counts request messages against the byte budget, with what they take decoded: a unary one until it is
-//! answered, one of a stream until it has arrived whole, because from there on its own task holds it.
+//! Counts request messages, with the memory that they take when decoded, against the byte budget. A unary message
+//! counts until its call is answered. A message of a stream counts until it has arrived whole; after that its own task
+//! counts it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use weir_protocol::grpc::{Footprint, TooManyParts};
 
 use super::unary::{PREFIX, too_large, too_many_parts};
 
-/// A request's body whose bytes count against a budget.
+/// A request body whose bytes count against a budget.
 pub(super) struct BudgetedBody {
     inner: Body,
     permit: Arc<BudgetPermit>,
@@ -22,42 +23,41 @@ pub(super) struct BudgetedBody {
     messages: Messages,
 }
 
-/// The part of the body that is counted.
+/// The part of the body that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
-    /// Everything since the body's beginning, of which that many bytes have come.
+    /// Everything since the start of the body; the number is the bytes received so far.
     Call(usize),
     /// Only the message that is arriving.
     Message,
 }
 
-/// The parser's position in a sequence of length-prefixed messages.
+/// A parser's position in a sequence of length-prefixed messages.
 #[derive(Debug)]
 struct Messages {
     content: Content,
-    /// Largest message in bytes.
+    /// Limit on a message in bytes.
     limit: usize,
-    /// Bytes of the message that is arriving, its prefix included.
+    /// Bytes received of the current message, including its prefix.
     arrived: usize,
-    /// The length in its prefix, as far as it is read.
+    /// The length in the prefix, as far as the prefix was read.
     length: usize,
     footprint: Option<Footprint>,
 }
 
-/// The messages of a call, as far as their size goes.
+/// The kind of a call's messages, which determines their limit and their decoded size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
     Infer,
     Load,
-    /// Only names and settings.
+    /// Names and settings only.
     Control,
 }
 
-/// Limit on the messages of calls that only name something or change a setting, in bytes: some hundred times what
-/// they have.
+/// Limit in bytes on the messages of calls that only contain names or settings: about a hundred times what they need.
 const MAX_CONTROL_MESSAGE: usize = 64 * 1024;
 
-/// Limit on the messages of calls to `path`, of those of any call: that on names and settings is lower.
+/// Returns the limit on messages of calls to `path`: `limit`, or a lower one for names and settings.
 pub(super) fn longest_message(path: &str, limit: usize) -> usize {
     match Content::of(path) {
         Content::Infer | Content::Load => limit,
@@ -66,7 +66,7 @@ pub(super) fn longest_message(path: &str, limit: usize) -> usize {
 }
 
 impl BudgetedBody {
-    /// The body of a call to `path`, counted in `permit`. A message larger than `limit` bytes is refused.
+    /// Wraps the body of a call to `path`, to be counted in `permit`. A message larger than `limit` bytes is refused.
     pub(super) fn new(inner: Body, path: &str, limit: usize, permit: Arc<BudgetPermit>) -> Self {
         let content = Content::of(path);
         let extent = if path.ends_with("/ModelStreamInfer") { Extent::Message } else { Extent::Call(0) };
@@ -110,12 +110,12 @@ impl Messages {
         Self { content, limit, arrived: 0, length: 0, footprint: None }
     }
 
-    /// Bytes that the message at hand takes decoded, so far.
+    /// Decoded size of the current message as far as it was read, in bytes.
     fn decoded_bytes(&self) -> usize {
         self.footprint.as_ref().map_or(0, Footprint::decoded_bytes)
     }
 
-    /// Takes the next bytes, and returns how many there are now of an unfinished message.
+    /// Parses the next bytes; returns the number of bytes received of an unfinished message.
     fn feed(&mut self, mut data: &[u8]) -> Result<usize, Status> {
         while let Some((&byte, rest)) = data.split_first() {
             if self.arrived < PREFIX {
@@ -197,18 +197,18 @@ mod tests {
         assert_eq!(messages.feed(&one[..3]).unwrap(), 3);
         assert_eq!(messages.feed(&one[3..100]).unwrap(), 100);
         assert_eq!(messages.feed(&one[100..]).unwrap(), 0);
-        // An empty message, two whole ones and the beginning of another.
+        // An empty message, two whole messages and the beginning of another.
         let many = [&[0; 5], &one[..], &one, &one[..9]].concat();
         assert_eq!(messages.feed(&many).unwrap(), 9);
     }
 
     #[test]
-    fn what_a_message_takes_decoded_counts() {
+    fn the_decoded_size_of_a_message_counts() {
         let budget = weir_ops::byte_budget::ByteBudget::new(100_000);
         let permit = Arc::new(budget.permit());
         let path = "/inference.GRPCInferenceService/ModelStreamInfer";
         let mut body = BudgetedBody::new(Body::empty(), path, 1 << 20, permit);
-        // Empty inputs: two bytes each.
+        // Empty inputs of two bytes each.
         body.count(&[0, 0, 0, 4, 0]).unwrap();
         body.count(&[0x2a, 0].repeat(50)).unwrap();
         assert!((10_000..50_000).contains(&budget.in_use()), "{}", budget.in_use());
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_name_something_are_small() {
+    fn messages_with_names_only_have_a_lower_limit() {
         let limit = longest_message("/x/TraceSetting", 1 << 20);
         assert_eq!(limit, MAX_CONTROL_MESSAGE);
         let refused = Messages::new(Content::Control, limit).feed(&[0, 0, 1, 0, 1]);

@@ -1,5 +1,5 @@
-//! Requests that are no gRPC, which the port refuses in HTTP's own words. An answer with status 200 and gRPC's trailers
-//! would look like a success to a client of anything else.
+//! Refuses requests that are not gRPC with an HTTP error. To clients of another protocol, a response with status 200
+//! and gRPC trailers would look like a success.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -7,17 +7,18 @@ use weir_protocol::rest;
 
 use super::unary::ReplyBody;
 
-/// What a client is told that speaks something else.
+/// The error text for clients that speak another protocol.
 pub(super) const SENTENCE: &str = "this port speaks gRPC, whose content-type is application/grpc: send V2 over HTTP to the HTTP port, \
                         and gRPC-Web through a proxy that translates it";
 
-/// True if these headers are those of a gRPC call. Translated by no proxy, gRPC-Web is none.
+/// Returns true for the headers of a gRPC call. gRPC-Web counts as another protocol, because it needs a proxy that
+/// translates it.
 pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     kind.is_some_and(|kind| kind.starts_with(b"application/grpc") && !kind.starts_with(b"application/grpc-web"))
 }
 
-/// The response to a request that is no gRPC call.
+/// Returns the response to a request that is not a gRPC call.
 pub(super) fn refusal() -> Response<ReplyBody> {
     let body = rest::error_body(SENTENCE);
     let mut response = Response::new(ReplyBody::Message { data: Some(body), trailers: None });
@@ -32,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_encoding_of_grpc_is_grpc() {
+    fn every_grpc_content_type_is_recognised() {
         let is = |kind| {
             let kind = (CONTENT_TYPE, HeaderValue::from_static(kind));
             is_grpc(&HeaderMap::from_iter([kind]))

@@ -1,5 +1,4 @@
-//! `grpc.health.v1.Health`. The service asked about does not matter, as in Triton: the server is
-//! ready or it is not.
+//! `grpc.health.v1.Health`. The service name in a request is ignored, as in Triton: health is that of the whole server.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
 use crate::server::Server;
 
-/// The health service over a server's readiness.
+/// The health service, which reports the server's readiness.
 pub(super) struct Readiness(pub(super) Arc<Server>);
 
 /// Interval at which a watch checks readiness; an orchestrator's own probes are seconds apart.

@@ -1,4 +1,5 @@
-//! HTTP/1.1 on the gRPC port: from a client that took it for the HTTP port, and to which frames of HTTP/2 say nothing.
+//! Answers HTTP/1.1 requests on the gRPC port, from clients that took it for the HTTP port and cannot read HTTP/2
+//! frames.
 
 use std::io;
 use std::time::Duration;
@@ -10,14 +11,14 @@ use weir_protocol::rest;
 
 use super::content_type::SENTENCE;
 
-/// The longest wait for a client's first bytes, after which it is served HTTP/2. Who speaks HTTP/1.1 sends a request at
-/// once.
+/// Longest wait for a client's first bytes, after which the server assumes HTTP/2. An HTTP/1.1 client sends its request
+/// at once.
 const FIRST_BYTES: Duration = Duration::from_secs(1);
 
-/// How HTTP/2's preface begins. A method of HTTP/1.1 may begin with its first letter.
+/// Start of the HTTP/2 preface. Methods of HTTP/1.1 may share its first letters.
 const PREFACE: &[u8] = b"PRI ";
 
-/// True if a client begins with a request of HTTP/1.1; its bytes stay to be read.
+/// Returns true if the client's first bytes are an HTTP/1.1 request. The bytes are only peeked.
 pub(super) async fn begins(stream: &Stream, stop: &CancellationToken) -> bool {
     let mut bytes = [0; PREFACE.len()];
     let begun = tokio::select! {
@@ -32,9 +33,9 @@ fn is_method(begin: &[u8]) -> bool {
     begin.first().is_some_and(u8::is_ascii_uppercase) && !PREFACE.starts_with(begin)
 }
 
-/// Answers such a client in its own words.
+/// Answers such a client with an HTTP/1.1 error.
 pub(super) async fn refuse(stream: Stream) {
-    // Nobody else is concerned by how this ends.
+    // The connection ends either way, so errors and timeouts are ignored.
     let _ = tokio::time::timeout(GRACE, answer(stream)).await;
 }
 
@@ -47,7 +48,7 @@ async fn answer(mut stream: Stream) -> io::Result<()> {
     stream.write_all(head.as_bytes()).await?;
     stream.write_all(&body).await?;
     stream.shutdown().await?;
-    // What is left unread would reset the connection, perhaps before its client has read the answer.
+    // Unread bytes would reset the connection on close, perhaps before the client has read the response.
     let mut unread = [0; 1024];
     while stream.read(&mut unread).await? > 0 {}
     Ok(())
@@ -58,7 +59,7 @@ mod tests {
     use super::is_method;
 
     #[test]
-    fn only_requests_of_http1_are_taken_for_them() {
+    fn only_http1_requests_are_recognised_as_such() {
         for request in ["GET ", "POST", "PUT ", "HEAD", "PO"] {
             assert!(is_method(request.as_bytes()), "{request}");
         }

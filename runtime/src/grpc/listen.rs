@@ -1,4 +1,4 @@
-//! The gRPC port.
+//! Accepts and serves connections of the gRPC port.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -31,15 +31,15 @@ use crate::metrics::Requests;
 /// Limits and timeouts of the gRPC port.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GrpcListenOptions {
-    /// Idle time after which the server pings a connection; `None` never.
+    /// Idle time after which the server pings a connection; `None` means never.
     pub keepalive_time: Option<Duration>,
     /// Longest wait for the answer to a ping.
     pub keepalive_timeout: Duration,
-    /// Age at which a connection is asked to end; `None` never.
+    /// Age at which the server asks the client to close a connection; `None` means never.
     pub max_connection_age: Option<Duration>,
-    /// Time that its calls then have; `None` is no limit.
+    /// Time that calls then have to finish; `None` means no limit.
     pub max_connection_age_grace: Option<Duration>,
-    /// Limits on the port's connections, and on the waits for their clients.
+    /// Limits on the port's connections, and on the time that clients may take.
     pub connections: ConnectionLimits,
     /// Largest message in either direction, in bytes.
     pub max_message: usize,
@@ -49,7 +49,7 @@ pub(crate) struct GrpcListenOptions {
     pub gzip_responses: bool,
 }
 
-/// Serves until `stop`, then finishes the calls in flight.
+/// Serves until `stop` is cancelled, then finishes the calls in flight.
 pub(crate) async fn serve(
     listener: TcpListener,
     grpc: Grpc,
@@ -63,7 +63,7 @@ pub(crate) async fn serve(
     acceptor.serve(|stream| serve_connection(stream, port.clone())).await;
 }
 
-/// What the port's connections share.
+/// State shared by the connections of the port.
 #[derive(Clone)]
 struct Port {
     calls: Arc<Calls>,
@@ -103,7 +103,7 @@ async fn serve_connection(stream: Stream, port: Port) {
         ended = socket::serve(connection.as_mut(), |connection| connection.connection().graceful_shutdown(), &traffic, lifetime) => Some(ended),
         () = sleep_or_forever(options.max_connection_age) => {
             connection.as_mut().connection().graceful_shutdown();
-            // A client without a call may never answer the ping that the end waits for.
+            // The graceful shutdown waits for the answer to a ping, which a client without calls may never send.
             tokio::select! {
                 ended = socket::close(connection, &traffic) => Some(ended),
                 () = sleep_or_forever(options.max_connection_age_grace) => None,
@@ -115,7 +115,7 @@ async fn serve_connection(stream: Stream, port: Port) {
     }
 }
 
-/// Sleeps for that time; for ever without one.
+/// Sleeps for this time; forever for `None`.
 async fn sleep_or_forever(time: Option<Duration>) {
     match time {
         Some(time) => tokio::time::sleep(time).await,
@@ -153,8 +153,8 @@ fn calls(grpc: Grpc, requests: Requests, options: &GrpcListenOptions) -> Calls {
     }
 }
 
-/// Lets `grpcurl` and the like ask what there is. Built from descriptors that the build made, so it
-/// only fails if those are broken; then the server does without.
+/// Returns the reflection service, with which `grpcurl` and similar clients list the port's methods. The descriptors
+/// are compiled in, so building it fails only if they are broken; then the server runs without reflection.
 fn reflection() -> tonic_reflection::server::Builder<'static> {
     tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)

@@ -1,5 +1,5 @@
-//! Requests that are no message: their sender's mistake. tonic blames the server for them, with `INTERNAL`; a gateway
-//! would count each as a failure of the revision, so that any stranger could have it rolled back.
+//! Turns the status of malformed requests into `INVALID_ARGUMENT`. tonic reports them as `INTERNAL`, an error of the
+//! server. A gateway would count them as failures of the revision, so that any client could cause a rollback.
 
 use http::{HeaderValue, Response};
 use percent_encoding::percent_decode;
@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 
 const STATUS: &str = "grpc-status";
 
-/// Beginnings of what tonic says of them, protobuf's own word first.
+/// Starts of tonic's messages about malformed requests; the first comes from the protobuf decoder.
 const SAID: [&str; 4] = [
     "failed to decode Protobuf message",
     "Missing request message",
@@ -15,7 +15,7 @@ const SAID: [&str; 4] = [
     "protocol error: received message with",
 ];
 
-/// The status of a request that could not be read.
+/// Corrects the status of a request that could not be read.
 pub(super) fn status(read: Status) -> Status {
     match read.code() {
         Code::Internal => Status::invalid_argument(read.message()),
@@ -23,7 +23,7 @@ pub(super) fn status(read: Status) -> Status {
     }
 }
 
-/// Corrects a response of tonic's to such a request.
+/// Corrects tonic's response to such a request.
 pub(super) fn correct<B>(mut response: Response<B>) -> Response<B> {
     if is_said(&response) {
         let invalid = HeaderValue::from(Code::InvalidArgument as i32);
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_could_not_be_read_is_blamed_on_its_sender() {
+    fn only_unreadable_requests_are_the_clients_error() {
         let unread = prost::Message::decode(&b"\xff"[..]).map(|(): ()| ());
         let unread = unread.unwrap_err().to_string();
         assert_eq!(corrected(Status::internal(unread)), "3");

@@ -1,5 +1,5 @@
-//! The layer around tonic's routes: trailing metadata of successful unary calls, calls that require a key,
-//! the byte budget, timeouts and metrics.
+//! The layer around tonic's routes: trailing metadata of successful unary calls, restricted calls, the byte budget,
+//! timeouts and metrics.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -25,7 +25,7 @@ use crate::metrics::{Protocol, Requests};
 use crate::restriction::{self, ApiGroup};
 use crate::serving_headers;
 
-/// Metadata for a response's trailers, carried in its extensions.
+/// Metadata for a response's trailers, passed in the response's extensions.
 #[derive(Clone, Debug)]
 pub(super) struct Trailers(pub(super) HeaderMap);
 
@@ -34,7 +34,8 @@ impl Trailers {
         let mut headers = HeaderMap::with_capacity(4);
         let mut insert = |name: &'static str, value: Result<HeaderValue, _>| {
             if let Ok(mut value) = value {
-                // Differs on every answer: indexed, it would only push what repeats out of the table.
+                // The value differs in every response, so adding it to HPACK's table would only evict headers that
+                // repeat.
                 value.set_sensitive(true);
                 headers.insert(HeaderName::from_static(name), value);
             }
@@ -60,7 +61,7 @@ impl<S> Middleware<S> {
         Self { inner, options, requests, limits }
     }
 
-    /// The request, its messages whole, decompressed and counted in `permit`.
+    /// Returns the request with a body that yields whole, decompressed messages, counted in `permit`.
     fn receive(&self, request: Request<Body>, permit: Arc<BudgetPermit>) -> Request<Body> {
         let (mut parts, body) = request.into_parts();
         let path = parts.uri.path();
@@ -109,8 +110,8 @@ where
     }
 }
 
-/// Ends a call whose client has stopped waiting. tonic would do the same a moment later, but say that
-/// the client had cancelled it.
+/// Ends a call when its timeout passes. tonic would do so a moment later, but would report that the client had
+/// cancelled the call.
 pub(super) fn with_timeout<T>(
     timeout: Option<Duration>,
     answer: impl Future<Output = Result<T, Status>>,
@@ -128,7 +129,7 @@ pub(super) fn with_timeout<T>(
     }
 }
 
-/// Refuses calls of a restricted group without its key.
+/// Returns the refusal of a call that is closed or lacks the key of its group.
 pub(super) fn refusal(options: &GrpcOptions, path: &str, headers: &HeaderMap) -> Option<Status> {
     let group = group(path)?;
     if let Err(closed) = options.control.check(group) {
@@ -139,7 +140,7 @@ pub(super) fn refusal(options: &GrpcOptions, path: &str, headers: &HeaderMap) ->
     Some(Status::unavailable(format!("This protocol is restricted, expecting header '{header}'")))
 }
 
-/// The group a method is in; `None` for services that are never restricted.
+/// Returns the group of a method; `None` for services that are never restricted.
 fn group(path: &str) -> Option<ApiGroup> {
     if path.starts_with("/grpc.health.v1.Health/") {
         return Some(ApiGroup::Health);
@@ -162,7 +163,7 @@ fn group(path: &str) -> Option<ApiGroup> {
     Some(group)
 }
 
-/// The code of a failed call, which stands in its headers.
+/// Returns the code of a failed call, whose status is in the headers of its response.
 fn failure(response: &Response<Body>) -> Option<Code> {
     let status = response.headers().get("grpc-status")?;
     Code::of_grpc(tonic::Code::from_bytes(status.as_bytes()))
@@ -175,7 +176,7 @@ fn with_trailers(mut response: Response<Body>) -> Response<Body> {
     }
 }
 
-/// A body whose trailers carry something more.
+/// A body with additional trailers.
 struct WithTrailers {
     inner: Body,
     extra: Option<HeaderMap>,

@@ -1,4 +1,4 @@
-//! The rpcs, each a few lines: decode, ask the server, encode.
+//! The RPC methods: each decodes its request, calls the server and encodes the response.
 
 use tonic::{Request, Response, Status, Streaming};
 use weir_protocol::grpc::proto;
@@ -74,7 +74,7 @@ impl GrpcInferenceService for Grpc {
     async fn model_stream_infer(&self, request: Request<Streaming<proto::ModelInferRequest>>) -> RpcResult<Responses> {
         let (metadata, _, requests) = request.into_parts();
         let mut response = Response::new(self.stream(requests, metadata.into_headers()));
-        // At the head, for a gateway: it tells that each message has one answer.
+        // Sent in the headers, from which a gateway learns that each message of the stream has one answer.
         let capacity = self.server.capacity().into();
         response.metadata_mut().insert("weir-capacity", capacity);
         Ok(response)
@@ -236,7 +236,7 @@ fn tensor_metadata(spec: weir_protocol::TensorSpec) -> proto::model_metadata_res
     }
 }
 
-/// A name that may be left out; then all are meant.
+/// Returns the name; `None` for an empty one, which means all.
 fn some(name: &str) -> Option<&str> {
     Some(name).filter(|name| !name.is_empty())
 }
@@ -249,7 +249,7 @@ fn unregister(memory: &SharedMemory, name: Option<&str>) -> Result<(), ServeErro
     unregistered.map_err(|error| ServeError::codec(&error))
 }
 
-/// There is one repository, and it has no name.
+/// Refuses a repository name, because the only repository has none.
 fn unnamed(repository: &str) -> Result<(), ServeError> {
     if repository.is_empty() {
         return Ok(());
@@ -281,7 +281,8 @@ fn load_options(
     Ok(options)
 }
 
-/// There are no ensembles, so no model has dependents to unload; what is sent must still be right.
+/// Checks the parameters of an unload. `unload_dependents` has no effect, because Weir has no ensembles, but its type
+/// must be right.
 fn check_unload_parameters(
     parameters: &std::collections::BTreeMap<String, proto::ModelRepositoryParameter>,
 ) -> Result<(), ServeError> {

@@ -18,14 +18,14 @@ use crate::held_bytes;
 /// The responses of a stream.
 pub(super) type Responses = Pin<Box<dyn Stream<Item = Result<proto::ModelStreamInferResponse, Status>> + Send>>;
 
-/// Requests of one stream that run at once. Answers keep their order, so more would only let a
-/// fast client fill memory behind one slow request.
+/// Limit on the requests of one stream that run at once. Responses keep the order of their requests, so with more a
+/// fast client would only fill memory behind one slow request.
 const IN_FLIGHT: usize = 128;
 
 /// The effect of a failed request on its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OnError {
-    /// Its response carries the error, and the stream goes on.
+    /// The response to the request carries the error, and the stream continues.
     Report,
     /// The stream ends with the error's status (metadata `triton_grpc_error: true`).
     End,
@@ -44,7 +44,7 @@ impl Grpc {
             .map(move |request| {
                 let (grpc, metadata) = (grpc.clone(), metadata.clone());
                 async move {
-                    // Until the answer is sent: many of one stream wait for those before them.
+                    // Counted until the response is sent: responses may wait for those of earlier requests.
                     let permit = grpc.options.body_budget.permit();
                     let answer = match request {
                         Ok(request) => grpc.stream_one(request, &metadata, on_error, &permit).await,
@@ -59,7 +59,7 @@ impl Grpc {
         Box::pin(until_error(answers))
     }
 
-    /// Waits until streams must end, and cancels the token then.
+    /// Waits until streams must end, and then cancels the token.
     fn closing(&self, ended: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
         let (stop, grace) = (self.server.ending().clone(), self.options.stream_grace);
         async move {
@@ -84,7 +84,7 @@ impl Grpc {
             ..Default::default()
         };
         mark_final(&mut asked);
-        // The stream's own deadline is not that of each request on it.
+        // The deadline of the stream does not apply to the requests on it.
         let answer = match held {
             Ok(()) => self.infer(request, metadata, None).await,
             Err(exhausted) => Err(exhausted.into()),
@@ -107,19 +107,20 @@ impl Grpc {
     }
 }
 
-/// The status of a stream that the server ended: its client opens another, which another replica serves.
+/// Returns the status of a stream that the server ended. The client can open another stream, which another replica
+/// serves.
 async fn exiting<T>(ended: CancellationToken) -> Option<Result<T, Status>> {
     ended.is_cancelled().then(|| Err(status(&ServeError::Exiting)))
 }
 
-/// Marks a response as the last of its request: here every request has one.
+/// Marks a response as the last one of its request: every request has exactly one.
 fn mark_final(response: &mut proto::ModelInferResponse) {
     let last = codec::encode_parameter(weir_protocol::Parameter::Bool(true));
     let key = "triton_final_response".to_owned();
     response.parameters.insert(key, last);
 }
 
-/// Passes everything up to and including the first error.
+/// Passes every item up to and including the first error.
 fn until_error<T: Send>(
     answers: impl Stream<Item = Result<T, Status>> + Send,
 ) -> impl Stream<Item = Result<T, Status>> + Send {

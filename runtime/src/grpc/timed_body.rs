@@ -1,4 +1,4 @@
-//! Request bodies for tonic, which waits for a client's message for ever.
+//! Adds a timeout to request bodies for tonic, which would wait forever for a client's message.
 
 use http::Request;
 use http_body_util::BodyExt;
@@ -10,10 +10,10 @@ use weir_ops::socket::{ConnectionLimits, Stalled, TimedBody};
 use super::status;
 use crate::error::ServeError;
 
-/// Calls whose clients send as many messages as they like, when they like.
+/// Calls whose clients send any number of messages at any time.
 const STREAMS: [&str; 2] = ["/ModelStreamInfer", "/ServerReflectionInfo"];
 
-/// The request, its body failing where its client stalls.
+/// Returns the request with a body that fails if the client stalls.
 pub(super) fn timed(request: Request<Incoming>, limits: &ConnectionLimits) -> Request<Body> {
     let path = request.uri().path();
     let is_stream = STREAMS.iter().any(|call| path.ends_with(call));

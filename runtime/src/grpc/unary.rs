@@ -1,7 +1,7 @@
-//! One message each way, without a stream in between: what `ModelInfer` travels in.
+//! Reads and writes the single message of each direction of `ModelInfer`, without a stream in between.
 //!
-//! tonic's codec is made for streams: it copies each message into a buffer of its own and wraps every
-//! layer in another future. A message that came whole is read here where it lies.
+//! tonic's codec is made for streams: it copies each message into its own buffer and wraps every layer in another
+//! future. Here a message that arrived whole is decoded in place.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -21,18 +21,18 @@ use weir_protocol::grpc::{Footprint, TooManyParts};
 use crate::held_bytes;
 use crate::request_body::{self, BodyLimits};
 
-/// A flag for compression and a length of four bytes come before each message.
+/// Bytes before each message: a flag for compression and a length of four bytes.
 pub(super) const PREFIX: usize = 5;
 
-/// Reserved for a message before its bytes come: holds a common image tensor (3 × 224 × 224 FP32 is
-/// 588 KiB) in one piece, and costs a client who announces much and sends little hardly more.
+/// Bytes reserved for a message before it arrives. They hold a common image tensor (3 × 224 × 224 FP32 is 588 KiB) in
+/// one piece, and limit the cost of a client that announces a large message and sends little.
 const RESERVED: usize = 1 << 20;
 
-/// Reads the one message of a call whole, and drops what follows it, as gRPC wants it. The permit holds its bytes.
+/// Reads the whole message of a call, and drops any further bytes, as gRPC requires. The permit counts the bytes.
 ///
 /// # Errors
-/// A status, in tonic's words: invalid argument for no message, and for one that breaks off or is compressed; out of
-/// range for one larger than the limit.
+/// A status in tonic's words: invalid argument for a missing, incomplete or compressed message; out of range for one
+/// larger than the limit.
 pub(super) async fn read(mut body: Incoming, limits: BodyLimits<'_>, permit: &BudgetPermit) -> Result<Bytes, Status> {
     let mut upload = limits.upload();
     let Some(first) = next(&mut body, &mut upload, &limits).await? else {
@@ -58,10 +58,10 @@ pub(super) async fn read(mut body: Incoming, limits: BodyLimits<'_>, permit: &Bu
     Ok(bytes.into_bytes().slice(PREFIX..PREFIX + length))
 }
 
-/// Decodes a message, whose permit then holds what it takes decoded as well.
+/// Decodes a message; the permit then counts its decoded size too.
 ///
 /// # Errors
-/// Invalid argument for what is no protobuf, and for a message with more parts than are taken.
+/// Invalid argument if the bytes are not protobuf, or if the message has more parts than allowed.
 pub(super) fn decode(message: Bytes, permit: &BudgetPermit) -> Result<ModelInferRequest, Status> {
     let mut footprint = Footprint::of_infer(message.len());
     footprint.feed(&message).map_err(too_many_parts)?;
@@ -69,7 +69,7 @@ pub(super) fn decode(message: Bytes, permit: &BudgetPermit) -> Result<ModelInfer
     ModelInferRequest::decode(message).map_err(|error| Status::invalid_argument(error.to_string()))
 }
 
-/// The status of a message with more parts than are taken.
+/// Returns the status of a message with more parts than allowed.
 pub(super) fn too_many_parts(error: TooManyParts) -> Status {
     Status::invalid_argument(error.to_string())
 }
@@ -84,7 +84,7 @@ fn hold(permit: &BudgetPermit, bytes: usize) -> Result<(), Status> {
     held.map_err(|exhausted| super::status(&exhausted.into()))
 }
 
-/// The length in a message's prefix, once that is there.
+/// Returns the length in a message's prefix, once the prefix has arrived.
 fn length(bytes: &[u8], limit: usize) -> Result<Option<usize>, Status> {
     let Some(mut prefix) = bytes.get(..PREFIX) else {
         return Ok(None);
@@ -109,7 +109,7 @@ fn length(bytes: &[u8], limit: usize) -> Result<Option<usize>, Status> {
     Ok(Some(length))
 }
 
-/// The status of a message over the limit, in tonic's words.
+/// Returns the status of a message over the limit, in tonic's words.
 pub(super) fn too_large(length: usize, limit: usize) -> Status {
     Status::out_of_range(format!(
         "Error, decoded message length too large: found {length} bytes, the limit is: {limit} bytes"
@@ -130,7 +130,7 @@ impl Gathered {
         }
     }
 
-    /// Reserves room for a message of `size` bytes, up to [`RESERVED`].
+    /// Reserves room for a message of `size` bytes, at most [`RESERVED`].
     fn expect(&mut self, size: usize) {
         if let Self::One(first) = self {
             let mut bytes = BytesMut::with_capacity(size.min(RESERVED).max(first.len()));
@@ -154,18 +154,19 @@ impl Gathered {
     }
 }
 
-/// The body of a gRPC answer.
+/// The body of a gRPC response.
 pub(super) enum ReplyBody {
     /// One message, then trailers.
     Message { data: Option<Bytes>, trailers: Option<HeaderMap> },
-    /// A call that tonic answers, its bytes counted until they are sent.
+    /// The response of a call that tonic answers; its bytes count until they are sent.
     Routed { body: Body, budget: ByteBudget },
 }
 
-/// A successful answer of one message, counted in the permit of its request until it is sent.
+/// Returns a successful response with one message, which counts in the permit of its request until it is sent.
 ///
 /// # Errors
-/// Out of range for a message larger than the limit, in tonic's words; resource exhausted where others hold too much.
+/// Out of range for a message larger than the limit, in tonic's words; resource exhausted if too little of the budget
+/// is left.
 pub(super) fn write(
     message: &impl Message,
     mut trailers: HeaderMap,
@@ -194,7 +195,7 @@ pub(super) fn write(
 }
 
 impl Default for ReplyBody {
-    /// Nothing, as where the headers say it all.
+    /// Returns an empty body, for responses that consist of headers only.
     fn default() -> Self {
         Self::Message { data: None, trailers: None }
     }
@@ -225,7 +226,7 @@ impl HttpBody for ReplyBody {
     }
 }
 
-/// A frame whose data is counted until it is sent.
+/// Returns a frame whose data counts until it is sent.
 fn counted(frame: Frame<Bytes>, budget: &ByteBudget) -> Result<Frame<Bytes>, Status> {
     match frame.into_data() {
         Ok(data) => {
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_said_as_tonic_says_it() {
+    fn unreadable_messages_are_reported_in_tonics_words() {
         let refused = |bytes: &[u8]| length(bytes, 10).unwrap_err();
         for flag in [1, 7] {
             let code = refused(&[flag, 0, 0, 0, 0]).code();

@@ -1,6 +1,6 @@
-//! Gathers request messages before tonic sees them, and decompresses them: off the reactor, up to the limit on
-//! decompressed bodies, and counted as they grow. tonic would do it on the reactor, and count nothing; and of a message
-//! that is not here yet it would reserve what its prefix announces, up to 2 GiB for five bytes.
+//! Collects request messages before tonic sees them, and decompresses them off the reactor, up to a limit and counted
+//! while they grow. tonic would decompress on the reactor without counting. For a message that has not arrived, tonic
+//! would also reserve the announced size: up to 2 GiB for a prefix of five bytes.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::compression::Coding;
 
 const ENCODING: &str = "grpc-encoding";
 
-/// A request's body whose messages come out whole and decompressed.
+/// A request body that yields whole, decompressed messages.
 pub(super) struct WholeMessages {
     inner: Body,
     coding: Coding,
@@ -27,7 +27,7 @@ pub(super) struct WholeMessages {
     permit: Arc<BudgetPermit>,
     gathered: BytesMut,
     decompressing: Option<JoinHandle<Result<Bytes, Status>>>,
-    /// A message whose prefix has gone out.
+    /// A message whose prefix was already returned.
     message: Option<Bytes>,
 }
 
@@ -40,8 +40,8 @@ pub(super) struct MessageLimits {
     pub(super) decompressed: usize,
 }
 
-/// Takes the coding of a request's messages out of its headers; none where they are not compressed, or by
-/// something unknown, which tonic refuses.
+/// Removes the coding of a request's messages from its headers. Returns `Identity` for uncompressed messages, and for
+/// unknown codings, which stay in the headers for tonic to refuse.
 pub(super) fn take_coding(headers: &mut HeaderMap) -> Coding {
     let name = headers.get(ENCODING).and_then(|name| name.to_str().ok());
     let coding = [Coding::Gzip, Coding::Deflate].into_iter().find(|coding| Some(coding.name()) == name);
@@ -70,7 +70,7 @@ impl WholeMessages {
         Ok(())
     }
 
-    /// The first message, with its prefix, once it has come whole.
+    /// Returns the first message with its prefix, once it has arrived whole.
     fn take_message(&mut self) -> Result<Option<Bytes>, Status> {
         let [_, length @ ..] = match self.gathered.first_chunk::<PREFIX>() {
             Some(prefix) => *prefix,
@@ -94,7 +94,7 @@ impl WholeMessages {
         })
     }
 
-    /// Passes a message on as it came. From here on its reader counts it.
+    /// Returns a message unchanged. From here on, the consumer of the body counts it.
     fn pass(&mut self, message: Bytes) -> Result<Bytes, Status> {
         self.held(self.gathered.len())?;
         Ok(message)
@@ -105,7 +105,8 @@ impl WholeMessages {
         held.map_err(|exhausted| super::status(&exhausted.into()))
     }
 
-    /// Takes a decompressed message, and returns its prefix. From here on its reader counts it.
+    /// Stores a decompressed message, and returns its prefix. From here on, the consumer of the body counts the
+    /// message.
     fn begin(&mut self, message: Bytes) -> Result<Bytes, Status> {
         self.held(self.gathered.len())?;
         let mut prefix = BytesMut::with_capacity(PREFIX);
@@ -142,7 +143,7 @@ impl HttpBody for WholeMessages {
                 Ok(None) => {}
             }
             match ready!(Pin::new(&mut self.inner).poll_frame(context)) {
-                // A message that breaks off is for tonic to refuse.
+                // An incomplete message is passed on, for tonic to refuse.
                 None if !self.gathered.is_empty() => {
                     let rest = std::mem::take(&mut self.gathered).freeze();
                     return Poll::Ready(Some(Ok(Frame::data(rest))));
@@ -186,7 +187,7 @@ mod tests {
         Ok(body.collect().await?.to_bytes().to_vec())
     }
 
-    /// Pieces of a body, as they come out.
+    /// Returns the pieces of a body in the order in which they are yielded.
     async fn pieces(pieces: &[&'static [u8]]) -> Vec<Bytes> {
         let frame = |piece: &&'static [u8]| Ok::<_, Status>(Frame::data(Bytes::from_static(piece)));
         let frames: Vec<_> = pieces.iter().map(frame).collect();
@@ -196,7 +197,7 @@ mod tests {
         let mut out = Vec::new();
         while let Some(frame) = body.frame().await {
             let data = frame.unwrap().into_data().unwrap();
-            // What is out is for its reader to count.
+            // The consumer counts the pieces that were yielded.
             assert!(budget.in_use() < 10, "{}", budget.in_use());
             out.push(data);
         }
@@ -204,18 +205,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_prefix_comes_out_with_its_message() {
+    async fn a_prefix_is_yielded_with_its_message() {
         let out = pieces(&[b"\0\0\0", b"\0\x05he", b"llo\0\0", b"\0\0\0", b"\0\0\0"]).await;
         assert_eq!(out, [&b"\0\0\0\0\x05hello"[..], b"\0\0\0\0\0", b"\0\0\0"]);
     }
 
     #[tokio::test]
-    async fn what_says_that_it_is_compressed_without_a_coding_is_for_tonic_to_refuse() {
+    async fn a_compressed_message_without_a_coding_is_passed_to_tonic() {
         assert_eq!(pieces(&[b"\x01\0\0\0\x01x"]).await, [&b"\x01\0\0\0\x01x"[..]]);
     }
 
     #[tokio::test]
-    async fn messages_come_out_as_they_were() {
+    async fn messages_are_yielded_unchanged() {
         let budget = ByteBudget::new(1_000_000);
         let messages = [compressed(&[7; 5_000]), framed(0, b"plain"), compressed(b"")].concat();
         let plain = [framed(0, &[7; 5_000]), framed(0, b"plain"), framed(0, b"")].concat();

@@ -1,4 +1,4 @@
-//! Bodies: read with limits and deadlines, written without being put together first.
+//! Reads bodies with limits and deadlines; writes them without copying their buffers into one.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -17,7 +17,7 @@ use crate::error::ServeError;
 use crate::held_bytes;
 use crate::request_body::{BodyLimits, next_chunk};
 
-/// A response body: buffers sent one after the other.
+/// A response body: buffers that are sent one after the other.
 #[derive(Debug, Default)]
 pub(crate) struct Body {
     buffers: VecDeque<Bytes>,
@@ -32,10 +32,10 @@ impl Body {
         }
     }
 
-    /// Counts it in `permit` until it was sent.
+    /// Counts the body in `permit` until it is sent.
     ///
     /// # Errors
-    /// [`ServeError::AnswerBudgetExhausted`].
+    /// [`ServeError::AnswerBudgetExhausted`] if too little of the budget is left.
     pub(crate) fn held(mut self, permit: &Arc<BudgetPermit>) -> Result<Self, ServeError> {
         if self.remaining < held_bytes::UNCOUNTED as u64 {
             return Ok(self);
@@ -47,7 +47,7 @@ impl Body {
         Ok(self)
     }
 
-    /// All of it in one buffer; copies only if there are several.
+    /// Returns the body in one buffer; copies only if there are several.
     pub(crate) fn into_bytes(mut self) -> Bytes {
         if self.buffers.len() <= 1 {
             return self.buffers.pop_front().unwrap_or_default();
@@ -85,22 +85,23 @@ impl http_body::Body for Body {
     }
 }
 
-/// Triton's bound on the pieces of a chunked body: each costs the server far more than its sender.
+/// Triton's limit on the chunks of a chunked body: each chunk costs the server far more than the client.
 const MAX_CHUNKS: usize = 65_536;
 
-/// Bytes of pieces that may be more than that. A chunk comes in as many pieces as there are reads from its connection, which
-/// are rarely shorter than a packet; an eighth of one leaves room for those that are.
+/// A body may have more pieces than that if they average at least this many bytes. A chunk arrives in as many pieces as
+/// the connection is read, and a read rarely returns less than a packet; an eighth of a packet leaves room for the
+/// shorter ones.
 const SMALL_CHUNK: usize = 192;
 
-/// Reserved for a body before its bytes come: holds a common image tensor (3 × 224 × 224 FP32 is
-/// 588 KiB) in one piece, and costs a client who announces much and sends little hardly more.
+/// Bytes reserved for a body before it arrives. They hold a common image tensor (3 × 224 × 224 FP32 is 588 KiB) in one
+/// piece, and limit the cost of a client that announces a large body and sends little.
 const RESERVED: usize = 1 << 20;
 
-/// Reads a body whole, holding its bytes in `permit`.
+/// Reads a whole body, whose bytes count in `permit`.
 ///
 /// # Errors
-/// [`ServeError::TooLarge`] over the limit, [`ServeError::Invalid`] for a broken body, [`ServeError::TooSlow`],
-/// [`ServeError::BodyBudgetExhausted`] while others hold too much.
+/// [`ServeError::TooLarge`] over the limit, [`ServeError::Invalid`] for a broken body, [`ServeError::TooSlow`] for a
+/// slow client, [`ServeError::BodyBudgetExhausted`] while other requests hold too much of the budget.
 pub(crate) async fn read(
     body: &mut Incoming,
     limits: BodyLimits<'_>,
@@ -114,11 +115,11 @@ pub(crate) async fn read(
     read_frames(body, limits, exact, permit).await
 }
 
-/// Longest time for which a body is read and dropped: nginx's `lingering_time`.
+/// Longest time for which a body is read and dropped; the same as nginx's `lingering_time`.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Reads a body and drops it, so that its sender comes to read the answer. One that is too large or too slow
-/// is left unread; then the connection ends with the answer.
+/// Reads a body and drops it, so that the client goes on to read the response. A body that is too large or too slow is
+/// not read to its end; then the connection closes after the response.
 pub(crate) async fn discard(mut body: Incoming, limits: BodyLimits<'_>) {
     if http_body::Body::size_hint(&body).lower() > limits.size as u64 {
         return;
@@ -132,7 +133,7 @@ pub(crate) async fn discard(mut body: Incoming, limits: BodyLimits<'_>) {
             }
         }
     };
-    // After a timeout the answer is sent all the same.
+    // The response is sent even after a timeout.
     let _ = tokio::time::timeout(DISCARD_TIMEOUT, read).await;
 }
 
@@ -170,7 +171,7 @@ async fn read_frames(
     Ok(joined.freeze())
 }
 
-/// True for more pieces than a chunked body of this many bytes may come in.
+/// Returns true if a chunked body of this many bytes may not arrive in so many pieces.
 fn are_too_many(pieces: usize, bytes: usize) -> bool {
     pieces > MAX_CHUNKS.max(bytes / SMALL_CHUNK)
 }
@@ -179,7 +180,7 @@ fn too_large(limits: BodyLimits<'_>) -> ServeError {
     let advice = if limits.size > MAX_CONTROL_BODY {
         "Use --http-max-body-size to increase the limit."
     } else {
-        "Only calls of inference and load may have more, up to --http-max-body-size."
+        "Only inference and load calls may have larger bodies, up to --http-max-body-size."
     };
     ServeError::TooLarge(format!("request body exceeds the maximum allowed size of {} bytes. {advice}", limits.size))
 }
@@ -189,10 +190,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_too_many_only_where_they_are_small() {
+    fn only_small_pieces_can_be_too_many() {
         assert!(!are_too_many(MAX_CHUNKS, MAX_CHUNKS));
         assert!(are_too_many(MAX_CHUNKS + 1, MAX_CHUNKS + 1));
-        // One chunk of 1 GiB that comes in packets.
+        // One chunk of 1 GiB that arrives in packets.
         let packet = 1448;
         assert!(!are_too_many((1 << 30) / packet, 1 << 30));
         assert!(are_too_many((1 << 30) / 100, 1 << 30));

@@ -1,4 +1,4 @@
-//! Everything but inference: health, metadata, repository, statistics, settings, shared memory.
+//! All calls but inference: health, metadata, repository, statistics, settings and shared memory.
 
 use bytes::Bytes;
 use weir_protocol::rest::{self, Health, ModelMetadata, ServerMetadata};
@@ -14,7 +14,7 @@ use crate::shared_memory::RegionStatus;
 use crate::statistics::statistics_body;
 
 impl Http {
-    /// Calls that wait for nothing.
+    /// Answers the calls that never wait.
     pub(super) fn control(&self, route: &Route<'_>, received: &Received) -> HttpResult {
         match route {
             Route::Live => self.live(),
@@ -136,7 +136,7 @@ impl Http {
 
     pub(super) async fn load(&self, model: &str, received: &Received) -> HttpResult {
         let body = received.body.clone();
-        // Files of models are in it, in base64.
+        // The body contains the files of models in base64.
         let decoded = if body.len() > LARGE {
             off_reactor(move || rest::decode_load(&body)).await?
         } else {
@@ -148,7 +148,7 @@ impl Http {
     }
 
     pub(super) async fn unload(&self, model: &str, received: &Received) -> HttpResult {
-        // `unload_dependents` changes nothing: only ensembles depend on models, and there are none.
+        // `unload_dependents` has no effect: only ensembles depend on models, and Weir has none.
         rest::decode_unload(&received.body).map_err(|error| ServeError::codec(&error))?;
         self.server.unload(model).await.map(|()| empty())
     }

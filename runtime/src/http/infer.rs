@@ -1,4 +1,4 @@
-//! Inference: V2 `infer`, Triton's `generate`, V1 `:predict`.
+//! Inference calls: V2 `infer`, Triton's `generate` and V1 `:predict`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ impl Http {
         let decoded = self.decode(&loaded.engine, target, &headers, body);
         let mut request = decoded.await?;
         self.forward_headers(&mut request, &headers)?;
-        // While it waits, a request holds no more than it needs: hundreds of them have to fit in the processor's caches.
+        // A queued request holds as little as possible, because hundreds of them have to fit in the processor's caches.
         drop(headers);
         let inferred = self.server.infer(&loaded.engine, request, deadline).await?;
         reserve_json(&held, &inferred.response)?;
@@ -96,7 +96,7 @@ impl Http {
         Ok(request)
     }
 
-    /// Decodes a body that has no datatypes or shapes of its own; a large one off the reactor.
+    /// Decodes a body without datatypes and shapes; a large one off the reactor.
     async fn decode_untyped(
         &self,
         engine: &Engine,
@@ -123,7 +123,7 @@ impl Http {
         Limits { max_json: self.options.max_input, ..Limits::DEFAULT }
     }
 
-    /// Request headers that `--http-header-forward-pattern` names become parameters.
+    /// Turns request headers that match `--http-header-forward-pattern` into parameters.
     fn forward_headers(&self, request: &mut InferRequest, headers: &HeaderMap) -> Result<(), ServeError> {
         let Some(pattern) = &self.options.forward else {
             return Ok(());
@@ -174,19 +174,19 @@ impl Http {
     }
 }
 
-/// A body, and the permit that holds its bytes and those of what is decoded of it.
+/// A body, and the permit that counts its bytes and everything decoded from it.
 struct CountedBody {
     bytes: Bytes,
     permit: Arc<BudgetPermit>,
 }
 
-/// A decoder of bodies without datatypes or shapes.
+/// A decoder of bodies without datatypes and shapes.
 type Decode = fn(&rest::TargetModel<'_>, &[u8], &Limits) -> Result<InferRequest, RestError>;
 
-/// Bytes that a byte of JSON becomes at most: an element of eight bytes takes two, as in `[0,0]`.
+/// Largest number of bytes that one byte of JSON is decoded to: `[0,0]` needs two bytes for an element of eight.
 const DECODED: usize = 4;
 
-/// Counts what large JSON may become before it is decoded, as many requests are decoded at once.
+/// Counts the most that large JSON can be decoded to before it is decoded, because many requests are decoded at once.
 fn reserve(permit: &BudgetPermit, body: usize, json: usize) -> Result<(), ServeError> {
     if json > LARGE {
         permit.resize(body.saturating_add(json.saturating_mul(DECODED)))?;
@@ -194,7 +194,8 @@ fn reserve(permit: &BudgetPermit, body: usize, json: usize) -> Result<(), ServeE
     Ok(())
 }
 
-/// Counts what a large answer may become as JSON before it is encoded, in place of its request: many are encoded at once.
+/// Counts the most that a large response can become as JSON before it is encoded, in place of the request's bytes,
+/// because many responses are encoded at once.
 fn reserve_json(permit: &BudgetPermit, response: &InferResponse) -> Result<(), ServeError> {
     let most = rest::most_json_bytes(response);
     if most > LARGE {
@@ -203,7 +204,8 @@ fn reserve_json(permit: &BudgetPermit, response: &InferResponse) -> Result<(), S
     Ok(())
 }
 
-/// Bytes of tensors that came as JSON, beside so many that came as they are.
+/// Returns the bytes of tensors that were decoded from JSON; `binary` bytes of the request's tensors came as binary
+/// data.
 fn decoded_bytes(request: &InferRequest, binary: usize) -> usize {
     let inline = |input: &Input| match &input.source {
         Source::Inline(data) => data.len(),
@@ -213,7 +215,7 @@ fn decoded_bytes(request: &InferRequest, binary: usize) -> usize {
     all.saturating_sub(binary)
 }
 
-/// Encodes an answer as JSON; a large one off the reactor.
+/// Encodes a response as JSON; a large one off the reactor.
 async fn encode_json(
     inferred: Inferred,
     encode: fn(&InferResponse) -> Result<Bytes, RestError>,
@@ -224,7 +226,7 @@ async fn encode_json(
     Ok((json, inferred.cost))
 }
 
-/// The client's deadline, from `weir-timeout` in milliseconds.
+/// Returns the client's deadline, from the header `weir-timeout` in milliseconds.
 fn deadline(received: &Received) -> Result<Option<Instant>, ServeError> {
     Ok(match received.headers.get(TIMEOUT) {
         None => None,
@@ -242,7 +244,7 @@ fn inputs(engine: &Engine) -> Vec<TensorSpec> {
     signature.inputs.iter().map(|input| input.spec(signature.max_batch_size)).collect()
 }
 
-/// The model's names and types, for bodies without them.
+/// Returns the model's names and datatypes, for bodies without them.
 fn rest_target<'a>(engine: &Engine, target: &'a Target<'_>, inputs: &'a [TensorSpec]) -> rest::TargetModel<'a> {
     rest::TargetModel { model: &target.model, version: target.version, inputs, batching: engine.interface().batching() }
 }

@@ -1,4 +1,4 @@
-//! Accepts connections, bounds them, and ends them without losing an accepted request.
+//! Accepts connections, limits their number, and closes them without losing an accepted request.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -16,8 +16,8 @@ use weir_ops::socket::{self, Acceptor, FairSocket, LATE_REQUESTS, Lifetime, Stre
 
 use super::Http;
 
-/// Serves until `stop`; then finishes the requests in flight and those on their way, and returns. Idle connections close
-/// then, and those that have not sent a whole request within seconds.
+/// Serves until `stop` is cancelled. Then finishes the requests in flight and those still arriving, and returns. Idle
+/// connections close at once, and those that have not sent a whole request within a few seconds close too.
 pub(crate) async fn serve(listener: TcpListener, http: Arc<Http>, stop: CancellationToken) {
     let limits = http.options.connections;
     let streams = StreamExecutor::new(TaskTracker::new(), &limits);
@@ -47,6 +47,7 @@ async fn serve_connection(stream: Stream, http: Arc<Http>, streams: StreamExecut
     }
 }
 
-/// A connection's buffer, and with it the longest head: bodies are put together elsewhere, and what is read at once
-/// stays in the processor's cache. hyper's own 400 KiB take as much memory as the body of an image.
+/// Size of a connection's read buffer, and so the longest head of a request. Bodies are collected elsewhere, and a
+/// small read stays in the processor's cache. hyper's default of 400 KiB takes as much memory as the body with an
+/// image.
 const READ_AT_ONCE: usize = 64 << 10;

@@ -12,38 +12,39 @@ use crate::engine::Cost;
 use crate::error::ServeError;
 use crate::serving_headers;
 
-/// Echoed when the client sends it.
+/// Header with the client's request id, which the response repeats.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Times of the request; a standard that browsers and proxies show.
+/// Header with the durations of the request: a web standard that browsers and proxies display.
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
-/// Requests the server can work on at once, for all models together; the gateway's credits come from it.
+/// Header with the number of requests that all models of the server together run at once. The gateway derives its
+/// credits from it.
 pub(super) const CAPACITY: HeaderName = HeaderName::from_static("weir-capacity");
 
-/// The batch a request was part of.
+/// Header about the batch that the request was part of.
 const BATCH: HeaderName = HeaderName::from_static("weir-batch");
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// 200 with a JSON body.
+/// Returns a 200 response with a JSON body.
 pub(super) fn json(body: impl Into<Bytes>) -> Response<Body> {
     typed(JSON, Body::from(body.into()))
 }
 
-/// 200 without a body, as Triton answers changes.
+/// Returns a 200 response without a body: Triton's answer to a successful change.
 pub(super) fn empty() -> Response<Body> {
     Response::new(Body::default())
 }
 
-/// 200 with that body.
+/// Returns a 200 response with this body.
 pub(super) fn typed(content_type: HeaderValue, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     response.headers_mut().insert(CONTENT_TYPE, content_type);
     response
 }
 
-/// The response without its body, whose length it has: over HTTP/2, hyper would send the body.
+/// Returns the response without its body but with the body's length. Over HTTP/2, hyper would send the body.
 pub(super) fn head_of(response: Response<Body>) -> Response<Body> {
     let (mut parts, body) = response.into_parts();
     if let Some(length) = http_body::Body::size_hint(&body).exact() {
@@ -52,7 +53,7 @@ pub(super) fn head_of(response: Response<Body>) -> Response<Body> {
     Response::from_parts(parts, Body::default())
 }
 
-/// Ends an HTTP/1.1 connection with this response, so that its client sends nothing more on it.
+/// Closes an HTTP/1.1 connection after this response, so that the client sends no further request on it.
 pub(super) fn end_connection(response: &mut Response<Body>, version: Version) {
     if version < Version::HTTP_2 {
         let close = HeaderValue::from_static("close");
@@ -60,8 +61,9 @@ pub(super) fn end_connection(response: &mut Response<Body>, version: Version) {
     }
 }
 
-/// The error of a request that no call has, as its caller reads it: one that took this port for gRPC's reads no JSON.
-/// One of gRPC-Web reads HTTP's status, and would take 200 for a success.
+/// Returns the error of a request that matches no call, in a form that its client can read: gRPC clients that came to
+/// the wrong port cannot read JSON. gRPC-Web clients read the HTTP status, and would take the 200 of a gRPC error for a
+/// success.
 pub(super) fn of_caller(error: ServeError, headers: &HeaderMap) -> ServeError {
     let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     let is_grpc =
@@ -69,7 +71,7 @@ pub(super) fn of_caller(error: ServeError, headers: &HeaderMap) -> ServeError {
     if is_grpc { ServeError::GrpcAtHttpPort } else { error }
 }
 
-/// Turns an error into a response; the only place that does.
+/// Turns an error into a response; no other function does.
 pub(super) fn error(error: &ServeError) -> Response<Body> {
     let code = error.code();
     if let ServeError::GrpcAtHttpPort = error {
@@ -86,7 +88,7 @@ pub(super) fn error(error: &ServeError) -> Response<Body> {
         response.headers_mut().insert(ALLOW, allowed);
     }
     match code {
-        // One second: a queue that refuses is some batches deep, never minutes.
+        // One second, because a queue that refuses requests is a few batches deep, not minutes.
         Code::Overloaded => {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
@@ -111,7 +113,7 @@ pub(super) fn error(error: &ServeError) -> Response<Body> {
     response
 }
 
-/// Adds the headers with an inference's cost and the server's capacity.
+/// Adds headers with the cost of an inference and the server's capacity.
 pub(super) fn add_cost(response: &mut Response<Body>, cost: &Cost, capacity: usize) {
     let headers = response.headers_mut();
     if let Ok(value) = HeaderValue::try_from(serving_headers::server_timing(cost)) {
@@ -132,14 +134,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_method_is_told_the_right_ones() {
+    fn a_wrong_method_is_answered_with_the_allowed_ones() {
         let response = error(&ServeError::MethodNotAllowed { allowed: "POST" });
         assert_eq!(response.status(), 405);
         assert_eq!(response.headers()["allow"], "POST");
     }
 
     #[test]
-    fn a_grpc_call_is_told_the_port_as_its_client_reads_it() {
+    fn a_grpc_call_is_sent_to_the_grpc_port_in_its_own_format() {
         let of = |kind| {
             let kind = (CONTENT_TYPE, HeaderValue::from_static(kind));
             let lost = ServeError::NotFound("Not Found".to_owned());
@@ -156,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_refusal_before_work_is_marked_as_one() {
+    fn only_refusals_before_any_work_have_the_refused_header() {
         let full = error(&ServeError::QueueFull);
         assert_eq!(full.status(), 503);
         assert_eq!(full.headers()["weir-refused"], "1");

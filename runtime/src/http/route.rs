@@ -1,4 +1,4 @@
-//! The V2 or V1 call that a method and a path mean. A function of values: no server behind it.
+//! Parses a method and a path into a V2 or V1 call: a function of values, without a server.
 
 use std::borrow::Cow;
 
@@ -8,14 +8,14 @@ use percent_encoding::percent_decode_str;
 use crate::error::ServeError;
 use crate::restriction::ApiGroup;
 
-/// A model and the version asked for; an empty version means the newest.
+/// A model and the requested version; an empty version means the newest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target<'a> {
     pub(crate) model: Cow<'a, str>,
     pub(crate) version: &'a str,
 }
 
-/// One call of the HTTP interface; `v2` and `v1` below have the paths.
+/// One call of the HTTP interface; the functions `v2` and `v1` list the paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Route<'a> {
     ServerMetadata,
@@ -34,7 +34,7 @@ pub(crate) enum Route<'a> {
     Index,
     Load(Cow<'a, str>),
     Unload(Cow<'a, str>),
-    /// Index, load or unload with a repository's name before `models` or `index`, as Triton has them.
+    /// Index, load or unload with the name of a repository before `models` or `index`, a path that Triton has.
     NamedRepository,
     RegionStatus(Memory, Option<Cow<'a, str>>),
     RegionRegister(Memory, Cow<'a, str>),
@@ -45,14 +45,14 @@ pub(crate) enum Route<'a> {
     V1Predict(Cow<'a, str>),
 }
 
-/// The use of a setting: read or change.
+/// The use of a setting: reading or changing it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
     Update,
 }
 
-/// The kind of a shared memory region.
+/// The kind of a shared-memory region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Memory {
     System,
@@ -60,11 +60,11 @@ pub(crate) enum Memory {
 }
 
 impl<'a> Route<'a> {
-    /// Reads a request line.
+    /// Parses a request line.
     ///
     /// # Errors
-    /// [`ServeError::NotFound`] for a path no call has, [`ServeError::MethodNotAllowed`] for a path
-    /// that exists with another method.
+    /// [`ServeError::NotFound`] for an unknown path, [`ServeError::MethodNotAllowed`] for a path that exists with
+    /// another method.
     pub(crate) fn parse(method: &Method, path: &'a str) -> Result<Self, ServeError> {
         let path = path.strip_suffix('/').unwrap_or(path);
         let mut segments = [""; MAX_SEGMENTS];
@@ -74,7 +74,7 @@ impl<'a> Route<'a> {
             count += 1;
         }
         match segments.get(..count) {
-            // KServe's servers and its client have V1's liveness at the root.
+            // KServe's servers and its client have V1 liveness at the root path.
             Some([]) => get(method, Route::V1Live),
             Some(["v2", rest @ ..]) => v2(method, rest),
             Some(["v1", "models", rest @ ..]) => v1(method, rest),
@@ -83,7 +83,7 @@ impl<'a> Route<'a> {
         }
     }
 
-    /// The group of calls that a restriction names it by.
+    /// The group of calls that restrictions refer to.
     pub(crate) fn group(&self) -> ApiGroup {
         match self {
             Self::Live | Self::Ready | Self::ModelReady(_) | Self::V1Live | Self::V1Ready(_) => ApiGroup::Health,
@@ -98,13 +98,14 @@ impl<'a> Route<'a> {
         }
     }
 
-    /// True where the body holds tensors or files, and not just names and settings.
+    /// True if the body can hold tensors or files, not only names and settings.
     pub(crate) fn carries_data(&self) -> bool {
         self.group() == ApiGroup::Inference || matches!(self, Self::Load(_))
     }
 }
 
-/// The longest path: `v2/repository/{r}/models/{m}/unload`, and one more to tell "too long".
+/// Segments of the longest path, `v2/repository/{r}/models/{m}/unload`, and one more to recognise paths that are too
+/// long.
 const MAX_SEGMENTS: usize = 8;
 
 fn v2<'a>(method: &Method, rest: &[&'a str]) -> Result<Route<'a>, ServeError> {
@@ -139,7 +140,7 @@ fn of_model<'a>(method: &Method, model: &'a str, rest: &[&'a str]) -> Result<Rou
         ["stats"] => get(method, Route::Statistics(Some(target))),
         ["generate"] => post(method, Route::Generate(target)),
         ["generate_stream"] => post(method, Route::GenerateStream(target)),
-        // Of all its versions: Triton has the path with one, too.
+        // The settings apply to all versions of the model, but Triton accepts this path with a version too.
         ["trace", "setting"] => Ok(Route::Trace(access(method)?, Some(target.model))),
         _ => Err(not_found()),
     }
@@ -174,10 +175,11 @@ fn v1<'a>(method: &Method, rest: &[&'a str]) -> Result<Route<'a>, ServeError> {
     }
 }
 
-/// A call to a model, with its verb. Some clients encode the colon before it, so that it is looked for in what is decoded.
+/// Parses a V1 call to a model. Some clients percent-encode the colon before the verb, so the verb is searched in the
+/// decoded segment.
 fn v1_of_model<'a>(method: &Method, named: Cow<'a, str>) -> Result<Route<'a>, ServeError> {
     if named.ends_with(":explain") {
-        return Err(ServeError::Unimplemented("this server has no explainer: ask for :predict".to_owned()));
+        return Err(ServeError::Unimplemented("this server has no explainer: use :predict".to_owned()));
     }
     let model = named.strip_suffix(":predict").map(str::len);
     match (model, named) {
@@ -190,7 +192,7 @@ fn v1_of_model<'a>(method: &Method, named: Cow<'a, str>) -> Result<Route<'a>, Se
     }
 }
 
-/// A call that reads; `HEAD` asks for what `GET` would say of it (RFC 9110, 9.1).
+/// Accepts `GET`, and `HEAD`, which is answered like `GET` without the body (RFC 9110, 9.1).
 fn get<'a>(method: &Method, route: Route<'a>) -> Result<Route<'a>, ServeError> {
     if matches!(*method, Method::GET | Method::HEAD) { Ok(route) } else { Err(not_allowed("GET, HEAD")) }
 }
@@ -211,7 +213,7 @@ fn access(method: &Method) -> Result<Access, ServeError> {
     }
 }
 
-/// tritonclient percent-encodes model and region names.
+/// Percent-decodes a name: tritonclient encodes the names of models and regions.
 fn decoded(segment: &str) -> Result<Cow<'_, str>, ServeError> {
     percent_decode_str(segment)
         .decode_utf8()
@@ -222,7 +224,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A number without leading zeros, as versions are known.
+/// Returns a version number without leading zeros.
 fn plain(number: &str) -> &str {
     match number.trim_start_matches('0') {
         "" => "0",
@@ -230,14 +232,15 @@ fn plain(number: &str) -> &str {
     }
 }
 
-/// The error of a path of another protocol, which says so where it is a common one.
+/// Returns the error for a path of another protocol; it names common ones.
 fn other_protocol(segments: &[&str]) -> ServeError {
     match segments {
         ["openai", ..] | ["v1", "chat" | "completions" | "embeddings" | "responses", ..] => ServeError::NotFound(
-            "this server has no OpenAI API: ask POST /v2/models/NAME/infer or /v2/models/NAME/generate".to_owned(),
+            "this server has no OpenAI API: use POST /v2/models/NAME/infer or /v2/models/NAME/generate".to_owned(),
         ),
         ["inference.GRPCInferenceService", ..] => ServeError::NotFound(
-            "a gRPC call came as HTTP: its content-type is application/grpc, and it goes to the gRPC port".to_owned(),
+            "a gRPC call came to the HTTP port: send it to the gRPC port, with content-type application/grpc"
+                .to_owned(),
         ),
         _ => not_found(),
     }
@@ -296,15 +299,15 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_other_protocols_are_told_so() {
+    fn errors_for_paths_of_other_protocols_name_them() {
         for (path, word) in [
             ("/v1/chat/completions", "OpenAI"),
             ("/openai/v1/models", "OpenAI"),
             ("/v1/models/m:explain", "explainer"),
             ("/inference.GRPCInferenceService/ModelInfer", "gRPC"),
         ] {
-            let told = Route::parse(&Method::POST, path).unwrap_err();
-            assert!(told.to_string().contains(word), "{path}: {told}");
+            let error = Route::parse(&Method::POST, path).unwrap_err();
+            assert!(error.to_string().contains(word), "{path}: {error}");
         }
     }
 }

@@ -27,10 +27,10 @@ use crate::settings::log::{LogSettings, LogStore};
 use crate::settings::trace::{TraceSettings, TraceStore};
 use crate::shared_memory::SharedMemory;
 
-/// Longer than any test needs on a busy machine.
+/// Timeout that is longer than any test needs on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Longer than any test runs.
+/// Time that is longer than any test runs.
 const LONG: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Sources for NoModels {
     }
 }
 
-/// A server without models.
+/// A server that has no models.
 fn server(stop: &CancellationToken) -> Server {
     let options = RepositoryOptions {
         control: ControlMode::None,
@@ -89,7 +89,7 @@ fn port(connections: ConnectionLimits) -> Port {
     aged_port(connections, None)
 }
 
-/// A port whose connections are asked to end at this age.
+/// A port whose connections are asked to close at this age.
 fn aged_port(connections: ConnectionLimits, max_connection_age: Option<Duration>) -> Port {
     let stop = CancellationToken::new();
     let listener = socket::bind((Ipv4Addr::LOCALHOST, 0).into(), socket::PortUse::Exclusive).unwrap();
@@ -126,7 +126,7 @@ async fn a_message_that_stalls_is_refused() {
     let (mut client, connection) = handshake(TokioExecutor::new(), io).await.unwrap();
     let connection = tokio::spawn(connection);
     let (pieces, receiver) = mpsc::channel(1);
-    // A message of 100 bytes is announced, and two of them come.
+    // The prefix announces a message of 100 bytes, and two of them follow.
     let piece = Bytes::from_static(&[0, 0, 0, 0, 100, 10, 1]);
     pieces.send(Ok::<_, Infallible>(Frame::data(piece))).await.unwrap();
     let request = Request::post("http://localhost/inference.GRPCInferenceService/ModelInfer")
@@ -146,22 +146,22 @@ async fn a_message_that_stalls_is_refused() {
 }
 
 #[tokio::test]
-async fn who_asks_nothing_does_not_hold_up_the_end() {
+async fn clients_without_calls_do_not_delay_the_end() {
     let port = port(limits(LONG));
-    // Half a preface; and one after which nothing comes, no answer to a ping either.
+    // One client sends half a preface. The other sends a whole one and nothing after it, not even the answer to a ping.
     let whole = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     let mut clients = Vec::new();
     for bytes in [&whole[..10], whole] {
         let mut tcp = TcpStream::connect(port.address).await.unwrap();
         tcp.write_all(bytes).await.unwrap();
-        // The server's settings come once the connection is taken.
+        // The server sends its settings as soon as it has accepted the connection.
         tcp.readable().await.unwrap();
         clients.push(tcp);
     }
     port.ended().await;
 }
 
-/// Limits after which a client here has to be gone.
+/// Limits after which the server closes a client's connection.
 fn short() -> ConnectionLimits {
     let short = Duration::from_millis(300);
     ConnectionLimits { idle: short, pace: socket::Pace { grace: short, rate: 1024 }, ..limits(short) }
@@ -182,9 +182,9 @@ async fn connections_without_a_call_end() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         });
-        let mut told = Vec::new();
-        // A reset is an end, too.
-        let _ = tokio::time::timeout(TIMEOUT, reader.read_to_end(&mut told)).await.unwrap();
+        let mut received = Vec::new();
+        // A reset counts as an end too.
+        let _ = tokio::time::timeout(TIMEOUT, reader.read_to_end(&mut received)).await.unwrap();
         dripping.abort();
     }
     port.ended().await;
@@ -196,15 +196,15 @@ async fn connections_without_a_call_end_at_their_age() {
     for begin in [&b""[..], &PREFACE[..10], PREFACE] {
         let mut tcp = TcpStream::connect(port.address).await.unwrap();
         tcp.write_all(begin).await.unwrap();
-        let mut told = Vec::new();
-        // A reset is an end, too.
-        let _ = tokio::time::timeout(TIMEOUT, tcp.read_to_end(&mut told)).await.unwrap();
+        let mut received = Vec::new();
+        // A reset counts as an end too.
+        let _ = tokio::time::timeout(TIMEOUT, tcp.read_to_end(&mut received)).await.unwrap();
     }
     port.ended().await;
 }
 
-/// What a call with these headers is told at once: the head of the answer, and its body.
-async fn told(port: &Port, path: &str, headers: &[(&str, &str)]) -> (http::response::Parts, Bytes) {
+/// Sends a call with these headers; returns the head and the body of the response.
+async fn response_to(port: &Port, path: &str, headers: &[(&str, &str)]) -> (http::response::Parts, Bytes) {
     let tcp = TcpStream::connect(port.address).await.unwrap();
     let io = TokioIo::new(tcp);
     let (mut client, connection) = handshake(TokioExecutor::new(), io).await.unwrap();
@@ -222,27 +222,27 @@ async fn told(port: &Port, path: &str, headers: &[(&str, &str)]) -> (http::respo
 }
 
 #[tokio::test]
-async fn what_is_no_grpc_is_told_so_over_http() {
+async fn requests_that_are_not_grpc_get_an_http_error() {
     let port = port(limits(LONG));
     let paths = ["ServerLive", "ModelInfer"].map(|call| format!("/inference.GRPCInferenceService/{call}"));
     for path in &paths {
         for kind in ["application/json", "application/grpc-web", "text/plain"] {
-            let (head, body) = told(&port, path, &[("content-type", kind)]).await;
+            let (head, body) = response_to(&port, path, &[("content-type", kind)]).await;
             assert_eq!(head.status, 415, "{path} {kind}");
             assert_eq!(head.headers["content-type"], "application/json");
             let body = String::from_utf8(body.to_vec()).unwrap();
             assert!(body.contains("this port speaks gRPC"), "{body}");
         }
-        let (head, _) = told(&port, path, &[]).await;
+        let (head, _) = response_to(&port, path, &[]).await;
         assert_eq!(head.status, 415, "{path} without a type");
-        let (head, _) = told(&port, path, &[("content-type", "application/grpc+proto")]).await;
+        let (head, _) = response_to(&port, path, &[("content-type", "application/grpc+proto")]).await;
         assert_eq!(head.status, 200);
     }
     port.ended().await;
 }
 
 #[tokio::test]
-async fn http1_is_told_so_in_its_own_words() {
+async fn http1_requests_get_an_http1_error() {
     let port = port(limits(LONG));
     for method in ["GET", "POST", "HEAD"] {
         let mut tcp = TcpStream::connect(port.address).await.unwrap();
@@ -257,13 +257,13 @@ async fn http1_is_told_so_in_its_own_words() {
 }
 
 #[tokio::test]
-async fn a_timeout_that_is_none_is_refused_in_each_call() {
+async fn an_invalid_timeout_is_refused_in_each_call() {
     let port = port(limits(LONG));
     for call in ["ModelInfer", "ServerLive", "ModelStreamInfer"] {
         let path = format!("/inference.GRPCInferenceService/{call}");
         for timeout in ["5x", "", "123456789m"] {
             let headers = [("content-type", "application/grpc"), ("grpc-timeout", timeout)];
-            let (head, _) = told(&port, &path, &headers).await;
+            let (head, _) = response_to(&port, &path, &headers).await;
             assert_eq!(head.headers["grpc-status"], "3", "{call} {timeout}");
             let message = head.headers["grpc-message"].to_str().unwrap();
             assert!(message.contains("grpc-timeout"), "{message}");
