@@ -1,4 +1,4 @@
-//! A model version at work: its queue, its instances, its statistics.
+//! A running model version: its queue, its instances and its statistics.
 //!
 //! ```text
 //!   infer ──accept──► Job ──submit──► batcher ◄──pull── instance thread ──run──► model
@@ -39,17 +39,17 @@ use crate::statistics::{Snapshot, Statistics};
 pub(crate) use warmup::{Sample, WarmUpPlan};
 pub(crate) use watch::{BatchLimit, EngineWatch, RunThread, StuckBatch};
 
-/// The model and settings that an engine starts with.
+/// The model and the settings of a new engine.
 pub(crate) struct EngineSpec {
-    /// The model as requests see it.
+    /// The model's interface to requests.
     pub interface: Interface,
     /// The model's version number.
     pub version: u64,
-    /// The policy of its queue.
+    /// The policy of the model's queue.
     pub policy: Policy,
-    /// One instance per entry.
+    /// The device of each instance.
     pub devices: Vec<Device>,
-    /// Class labels per output, in the signature's order; empty for outputs without.
+    /// Class labels per output, in the signature's order; empty for outputs without labels.
     pub labels: Vec<Vec<String>>,
     /// Runs to make before readiness.
     pub warm_up: WarmUpPlan,
@@ -64,15 +64,15 @@ pub(crate) struct Engine {
     statistics: Arc<Statistics>,
     watch: Arc<EngineWatch>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// By number; those bound to their thread are absent.
+    /// The instances by number; `None` for those bound to their thread.
     instances: Vec<Option<inline::SharedRunner>>,
 }
 
-/// Bytes of scores whose best are looked for off the reactor: where many are wanted they are sorted, which would hold
-/// up every other connection for milliseconds.
+/// Size in bytes of scores that are searched for the best classes off the reactor. If a request wants many classes, the
+/// scores are sorted, which would delay every other connection for milliseconds.
 const LARGE_SCORES: usize = 256 * 1024;
 
-/// An output of which a request wants the best classes.
+/// An output for which a request wants the best classes.
 struct WantedClasses {
     /// Index among the request's outputs.
     at: usize,
@@ -81,29 +81,29 @@ struct WantedClasses {
     count: NonZeroUsize,
 }
 
-/// The batcher's answer to a job.
+/// The result of a job in the batcher.
 type JobResult = Result<JobReply, ServeError>;
 
-/// A job's outputs and what they cost.
+/// A job's outputs and their cost.
 #[derive(Clone, Debug)]
 pub(crate) struct JobReply {
     slice: AnswerSlice,
     cost: Cost,
 }
 
-/// One request's times, and the batch it ran in.
+/// The durations of one request, and the size of its batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cost {
     /// Time in the queue.
     pub queue: Duration,
-    /// Its batch's time on the instance.
+    /// Time of the request's batch on the instance.
     pub steps: Timing,
-    /// Rows of its batch.
+    /// Rows of the request's batch.
     pub batch_rows: usize,
 }
 
 impl Cost {
-    /// Its batch's time on the instance, all steps together.
+    /// Time of the request's batch on the instance, summed over all steps.
     #[must_use]
     pub(crate) fn compute(&self) -> Duration {
         self.steps.input + self.steps.infer + self.steps.output
@@ -115,15 +115,15 @@ impl Cost {
 pub(crate) struct Inferred {
     /// The response to encode.
     pub response: InferResponse,
-    /// For `Server-Timing` and `weir-batch`.
+    /// The cost for the headers `Server-Timing` and `weir-batch`.
     pub cost: Cost,
 }
 
 impl Engine {
-    /// Starts the instances' threads and returns when every one is warm. Blocks.
+    /// Starts a thread per instance, and returns when every instance is warm. Blocks.
     ///
     /// # Errors
-    /// [`LoadError`] of the first instance that cannot be made or warmed up; the others are ended.
+    /// [`LoadError`] of the first instance that cannot be created or warmed up; the other instances are ended.
     pub(crate) fn start(spec: EngineSpec, model: &Arc<dyn Model>) -> Result<Self, LoadError> {
         let EngineSpec { interface, version, policy, devices, labels, warm_up } = spec;
         let statistics = Arc::new(Statistics::new(devices.len()));
@@ -175,11 +175,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Answers one request; after `deadline` its answer is of no use. Dropping the future takes it out of
-    /// the queue.
+    /// Answers one request. After `deadline` the answer is useless, so the request fails. Dropping the future removes
+    /// the request from the queue.
     ///
     /// # Errors
-    /// [`ServeError`]: what is wrong with the request, why it was refused, or how the model failed.
+    /// [`ServeError`] if the request is invalid, was refused, or the model failed.
     pub(crate) fn infer<'a>(
         &'a self,
         request: InferRequest,
@@ -187,11 +187,11 @@ impl Engine {
         memory: &'a dyn ReadShared,
     ) -> impl Future<Output = Result<Inferred, ServeError>> + 'a {
         let answered = self.answer(request, deadline, memory);
-        // As steps of a combinator, of which the later takes the earlier's space.
+        // Combined with `and_then` instead of an `async` block, so that the second step reuses the memory of the first.
         answered.and_then(|(inferred, classes)| self.classified(inferred, classes))
     }
 
-    /// The answer with scores, and which of them are to be classes.
+    /// Returns the answer with scores, and the outputs whose scores are to be replaced by classes.
     fn answer<'a>(
         &'a self,
         request: InferRequest,
@@ -214,7 +214,7 @@ impl Engine {
         }
     }
 
-    /// The answer with classes in the place of scores, where a request wants some.
+    /// Replaces scores by classes if the request wants any.
     fn classified<'a>(
         &'a self,
         inferred: Inferred,
@@ -223,7 +223,7 @@ impl Engine {
         if wanted.is_empty() {
             Either::Left(ready(Ok(inferred)))
         } else {
-            // Boxed, as few requests have it, and all would hold its space while they wait.
+            // Boxed, because few requests want classes, and otherwise all would reserve the space while they wait.
             Either::Right(Box::pin(self.classify(inferred, wanted)))
         }
     }
@@ -248,7 +248,7 @@ impl Engine {
         })
     }
 
-    /// Puts the best classes in the place of outputs' scores.
+    /// Replaces the scores of the wanted outputs by the best classes.
     async fn classify(&self, mut inferred: Inferred, wanted: Vec<WantedClasses>) -> Result<Inferred, ServeError> {
         for WantedClasses { at, index, count } in wanted {
             if let Some((scores, _)) = inferred.response.outputs.get_mut(at) {
@@ -267,49 +267,49 @@ impl Engine {
         classified.map_err(|error| ServeError::codec(&error))
     }
 
-    /// The model as requests see it.
+    /// The model's interface to requests.
     #[must_use]
     pub(crate) fn interface(&self) -> &Interface {
         &self.interface
     }
 
-    /// Statistics so far, with the requests in the queue.
+    /// Returns the statistics, including the number of queued requests.
     #[must_use]
     pub(crate) fn snapshot(&self) -> Snapshot {
         Snapshot { pending: self.batcher.queued() as u64, ..self.statistics.snapshot() }
     }
 
-    /// The batches that it runs.
+    /// The running batches of the engine.
     #[must_use]
     pub(crate) fn watch(&self) -> &Arc<EngineWatch> {
         &self.watch
     }
 
-    /// Wait predicted for a request that came now, from the measured costs.
+    /// Predicted queue wait of a request that arrives now, from the measured batch times.
     #[must_use]
     pub(crate) fn predicted_wait(&self) -> Duration {
         self.batcher.predicted_wait()
     }
 
-    /// Requests it can work on at once: a full batch on every instance.
+    /// Number of requests that run at once: a full batch on every instance.
     #[must_use]
     pub(crate) fn capacity(&self) -> usize {
         self.interface.signature.max_batch_size.max(1) * self.instances.len()
     }
 
-    /// Has no request wait for companions any more: few or none will come.
+    /// Runs queued requests without waiting for more requests to batch with, because few or none will come.
     pub(crate) fn hurry(&self) {
         self.batcher.hurry();
     }
 
-    /// Takes nothing new, answers what is queued, ends the instances.
+    /// Refuses new requests, answers the queued ones, and ends the instances.
     pub(crate) async fn drain(&self) {
         self.batcher.close();
         self.batcher.drained().await;
         let threads = std::mem::take(&mut *self.threads.lock());
         let watch = Arc::clone(&self.watch);
-        // Joining blocks; the threads end by themselves once the queue is empty and closed, but for those
-        // whose model never returns.
+        // Joining blocks. The threads end by themselves once the queue is closed and empty, except those whose model
+        // never returns, which are not joined.
         let joined = tokio::task::spawn_blocking(move || {
             for (index, thread) in threads.into_iter().enumerate() {
                 if !watch.instance(index).is_stuck() {
@@ -333,7 +333,7 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // Threads that were not drained end when their queue is closed.
+        // Threads of an engine that was not drained end when its queue is closed.
         self.batcher.close();
     }
 }
@@ -345,12 +345,12 @@ fn wanted_classes(outputs: &[(usize, RequestedOutput)]) -> Vec<WantedClasses> {
     wanted.collect()
 }
 
-/// Reads `priority` and `timeout` (microseconds); both are unsigned integers.
+/// Parses the parameters `priority` and `timeout` (microseconds), both unsigned integers.
 fn terms(parameters: &Parameters, deadline: Option<Instant>) -> Result<Terms, ServeError> {
     let priority = unsigned(parameters, "priority")?.unwrap_or(0);
     let timeout = unsigned(parameters, "timeout")?.filter(|micros| *micros > 0);
     Ok(Terms {
-        // Beyond every level there can be, which the policy reads as its default level.
+        // A priority too large for `u32` is beyond every level, so the policy uses the default level.
         priority: u32::try_from(priority).unwrap_or(u32::MAX),
         timeout: timeout.map(Duration::from_micros),
         deadline,

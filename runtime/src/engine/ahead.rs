@@ -1,12 +1,12 @@
-//! Serving on a device that works by itself, one batch ahead of it.
+//! Serves on a device that works asynchronously, by starting one batch ahead.
 //!
 //! ```text
 //!   instance thread   pull 1, start 1, pull 2, start 2 ─┐       pull 3, start 3 …
 //!   answer thread     wait 1 ───────────► answer 1 ◄────┘ wait 2 ───────────► answer 2 …
 //! ```
 //!
-//! A batch is pulled as late as it can be without the device going idle, and started while the one before
-//! runs. The threads meet at each batch: at most one is started ahead.
+//! A batch is pulled as late as possible without the device becoming idle, and is started while the previous batch
+//! runs. The two threads synchronise at each batch, so at most one batch is started ahead.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -23,7 +23,7 @@ use crate::backend::{Answer, Started};
 use crate::error::ServeError;
 use crate::job::Job;
 
-/// A batch that was started and is to be answered.
+/// A batch that was started and is not answered yet.
 struct BatchInFlight<'a> {
     work: Work<Job, JobResult>,
     taken: TakenGuard<'a>,
@@ -34,21 +34,22 @@ struct BatchInFlight<'a> {
     begun: Instant,
 }
 
-/// The time to take the next batch.
+/// The time to pull the next batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Prefetch {
     /// Time at which the device will be free.
     free_at: Instant,
-    /// Time before that at which to take the batch.
+    /// Time before `free_at` at which the batch is pulled.
     prepare: Duration,
 }
 
-/// Of the time that a batch is expected to take, this part is kept for the expectation being wrong: what
-/// comes in it misses the batch, and without it the device would stand still whenever one ends early.
+/// One part in `MARGIN` of a batch's expected duration is a margin for error: the next batch is pulled that much
+/// earlier. Requests that arrive during the margin miss the batch, but without it the device would be idle whenever a
+/// batch ends early.
 const MARGIN: u32 = 8;
 
 impl Prefetch {
-    /// After a batch that the device began on at `begun`; starting it took `preparing`.
+    /// Computes the pull time after a batch that the device began at `begun` and whose start took `preparing`.
     fn after(begun: Instant, expected: Duration, preparing: Duration) -> Self {
         Self { free_at: begun + expected, prepare: preparing + expected / MARGIN }
     }
@@ -56,7 +57,7 @@ impl Prefetch {
 
 /// Serves until the queue is closed and empty.
 pub(super) fn serve(runner: &Mutex<Runner>, context: &InstanceContext, worker: Worker<Job, JobResult>) {
-    // Without room: a batch is handed over when the one before is answered.
+    // The channel has no buffer: a batch is handed over when the previous one is answered.
     let (hand_over, under_way) = sync_channel(0);
     std::thread::scope(|scope| {
         scope.spawn(move || answer_all(runner, context, under_way));
@@ -90,7 +91,7 @@ fn start_all<'a>(
     }
 }
 
-/// Starts a batch; `None` where it failed at once, and is answered.
+/// Starts a batch; `None` if it failed at once, in which case its requests are already answered.
 fn start<'a>(
     runner: &Mutex<Runner>,
     context: &'a InstanceContext,
@@ -119,7 +120,7 @@ fn answer_all(runner: &Mutex<Runner>, context: &InstanceContext, under_way: Rece
     }
 }
 
-/// Waits for a batch, answers it, and returns when the device was done with it.
+/// Waits for a batch, answers its requests, and returns the time at which the device finished it.
 fn answer(
     runner: &Mutex<Runner>,
     context: &InstanceContext,
@@ -130,7 +131,7 @@ fn answer(
     let finished = finish(context, started, rows);
     drop(run);
     let ended = now();
-    // The device's time on the batch before does not count for this one.
+    // Time that the device still spent on the previous batch does not count for this one.
     let elapsed = ended.saturating_duration_since(free_since.map_or(begun, |free| free.max(begun)));
     match finished {
         Ok(answer) => {
@@ -159,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_batch_is_taken_a_little_before_the_device_is_free() {
+    fn the_next_batch_is_pulled_a_little_before_the_device_is_free() {
         let (begun, ms) = (now(), Duration::from_millis);
         let prefetch = Prefetch::after(begun, ms(80), ms(3));
         assert_eq!(prefetch.free_at, begun + ms(80));

@@ -17,7 +17,7 @@ use crate::statistics::Statistics;
 
 use super::watch::{EngineWatch, RunGuard, TakenGuard};
 
-/// An instance's part of its engine: device, model, statistics and queue.
+/// An instance's share of its engine: device, model, statistics and queue.
 pub(super) struct InstanceContext {
     pub(super) index: usize,
     pub(super) device: Device,
@@ -25,23 +25,23 @@ pub(super) struct InstanceContext {
     pub(super) statistics: Arc<Statistics>,
     pub(super) batcher: Batcher<Job, JobResult>,
     pub(super) watch: Arc<EngineWatch>,
-    /// Causes of failures that were logged, and when: one log for all instances of the engine.
+    /// Logged causes of failures and their times, shared by all instances of the engine.
     pub(super) failures: Arc<Mutex<FailureLog>>,
 }
 
 impl InstanceContext {
-    /// Notes a batch that was taken from the queue; it is over when the guard is dropped.
+    /// Records a batch that was pulled from the queue, until the guard is dropped.
     pub(super) fn take(&self, work: &Work<Job, JobResult>) -> TakenGuard<'_> {
         self.watch.instance(self.index).take(work.recall())
     }
 
-    /// Notes a run of these jobs; it ends when the guard is dropped.
+    /// Records a run of these jobs, until the guard is dropped.
     pub(super) fn begin(&self, jobs: &[Job], since: Instant) -> RunGuard<'_> {
         let rows = jobs.iter().map(|job| job.rows).sum();
         self.watch.instance(self.index).begin(rows, since)
     }
 
-    /// Logs a failed request, unless one of the same cause was logged within the last minute.
+    /// Logs a failed request, unless a failure with the same cause was logged within the last minute.
     pub(super) fn log_failure(&self, error: &ServeError, now: Instant) {
         let cause = if matches!(error, ServeError::OutOfMemory(_)) { "out_of_memory" } else { error.code().label() };
         let Some(left_out) = self.failures.lock().note(cause, now) else {

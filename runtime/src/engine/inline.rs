@@ -1,8 +1,8 @@
-//! Short batches run on the reactor's thread that brought the request.
+//! Runs short batches on the reactor thread that received the request.
 //!
-//! An instance has a thread of its own, so that a long run holds up no socket. For a run of some
-//! microseconds the way there and back costs more than the run: two threads woken, four context
-//! switches. So while that thread sleeps, the task that queued a request runs the batch itself.
+//! An instance has its own thread, so that a long run blocks no socket. For a run of a few microseconds, the change to
+//! that thread and back costs more than the run: two thread wake-ups and four context switches. So while the instance's
+//! thread sleeps, the task that queued a request runs the batch itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,27 +15,27 @@ use super::JobResult;
 use super::runner::Runner;
 use crate::job::Job;
 
-/// An instance that any thread may run, one thread at a time.
+/// An instance that any thread may run, one at a time.
 pub(super) type SharedRunner = Arc<Mutex<Runner>>;
 
-/// Longest batch that runs on a reactor of one thread. A hand-over to another thread and
-/// back costs 40 to 90 us, and for so short a time the kernel would not interrupt that other thread
-/// either: its time slices are about 3 ms.
+/// Longest batch that runs on a reactor with one thread. Handing over to another thread and back costs 40 to 90 µs. For
+/// so short a time the kernel would not interrupt that other thread either, because its time slices are about 3 ms.
 const SHORT_ON_ONE_THREAD: Duration = Duration::from_millis(2);
 
-/// Longest batch that runs on a reactor of several threads. Of these one at a time polls the sockets, and it may be
-/// the one that runs the batch: so the pause must be as short as what decoding a request of 250 kB takes.
+/// Longest batch that runs on a reactor with several threads. One of them at a time polls the sockets, and it may be
+/// the one that runs the batch. So the pause must be no longer than decoding a request of 250 kB.
 const SHORT_ON_SEVERAL_THREADS: Duration = Duration::from_micros(250);
 
-/// Shortest batch for which the reactor takes `GATHER_TURNS`: a turn costs a microsecond where it brings nothing,
-/// and clients that the batch before has answered send their next requests meanwhile.
+/// Shortest batch for which the reactor takes `GATHER_TURNS`. A turn that brings no request costs a microsecond. In the
+/// meantime, clients whose requests the previous batch answered send their next ones.
 const GATHER_FROM: Duration = Duration::from_micros(100);
 
-/// Of 32 connections in a closed loop, batches held 20 after none, 25 after two, 30 after four and after eight.
+/// Turns of the reactor before a batch is run. With 32 connections in a closed loop, batches held 20 requests after 0
+/// turns, 25 after two, and 30 after four or eight.
 const GATHER_TURNS: usize = 4;
 
-/// Runs the batch for which the ticket would wake an instance's thread, if it is short; leaves it to that
-/// thread otherwise. `instances` by their number.
+/// If the ticket would wake an instance's thread for a short batch, runs the batch here; otherwise leaves it to that
+/// thread. `instances` are ordered by number.
 pub(super) async fn run_if_short(
     batcher: &Batcher<Job, JobResult>,
     ticket: &mut Ticket<JobResult>,
@@ -44,13 +44,13 @@ pub(super) async fn run_if_short(
     if !ticket.wakes_worker() {
         return;
     }
-    // Requests that lie in sockets by now join the batch: the reactor reads them first.
+    // The reactor first reads the requests that have already arrived in sockets, so they join the batch.
     tokio::task::yield_now().await;
     let limit = short();
     if batcher.expected().is_none_or(|run| run > limit) {
         return;
     }
-    // The scheduler runs last what it found last: in the second turn it runs the tasks that sockets woke.
+    // The scheduler runs the tasks that it found last after the others: those that sockets woke run in the second turn.
     tokio::task::yield_now().await;
     let expected = match batcher.start_inline_if_alone(ticket, limit) {
         InlineStart::Started(run) => return run_one(run, instances),
@@ -63,8 +63,8 @@ pub(super) async fn run_if_short(
     }
 }
 
-/// Runs the batch of the request that started the run, and leaves what is due by then to a task. (Not
-/// `async`: what a request holds while it waits would be larger by the run.)
+/// Runs the batch of the request that started the run, and leaves batches that are due afterwards to a task. (Not
+/// `async`, because that would enlarge the future of each waiting request by the run.)
 fn run_one(mut run: InlineRun<Job, JobResult>, instances: &[Option<SharedRunner>]) {
     let Some(Some(instance)) = instances.get(run.number()) else {
         return;
@@ -73,12 +73,12 @@ fn run_one(mut run: InlineRun<Job, JobResult>, instances: &[Option<SharedRunner>
         instance.lock().serve(work);
     }
     if let Some(run) = run.continue_or_end() {
-        // The answer of this request must not wait for those of others. The task ends with the queue.
+        // The response to this request must not wait for those of other requests. The task ends with the queue.
         tokio::spawn(run_while_short(run, Arc::clone(instance)));
     }
 }
 
-/// Lets the reactor bring more to the batch that is due, where it gains by that.
+/// Yields to the reactor so that more requests join the batch, if the batch is long enough for that to pay off.
 async fn gather(run: Option<Duration>) {
     if run.is_some_and(|run| run >= GATHER_FROM) {
         for _ in 0..GATHER_TURNS {
@@ -87,7 +87,7 @@ async fn gather(run: Option<Duration>) {
     }
 }
 
-/// Longest run that counts as short on this reactor.
+/// Returns the longest run that counts as short on this reactor.
 fn short() -> Duration {
     match Handle::current().metrics().num_workers() {
         1 => SHORT_ON_ONE_THREAD,
@@ -95,7 +95,7 @@ fn short() -> Duration {
     }
 }
 
-/// Goes on until nothing short is due, and lets the reactor look at its sockets in between.
+/// Runs short batches until none is due, and lets the reactor poll its sockets in between.
 async fn run_while_short(mut run: InlineRun<Job, JobResult>, instance: SharedRunner) {
     loop {
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! An instance's thread: pull a batch when free, run it, hand out the answers.
+//! The thread of an instance: pulls a batch when it is free, runs it and returns the answers.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -15,16 +15,16 @@ use super::{JobResult, ahead};
 use crate::backend::{Affinity, Device, LoadError, Model, Overlap, STACK_OF_MODELS};
 use crate::job::Job;
 
-/// An instance's thread, once the instance is warm.
+/// The thread of a warm instance.
 pub(super) struct StartedInstance {
     pub(super) thread: JoinHandle<()>,
-    /// The instance, where other threads may run it too.
+    /// The instance, if other threads may run it too.
     pub(super) shared: Option<SharedRunner>,
 }
 
 impl InstanceContext {
-    /// Makes and warms the instance on a thread of its own: OpenMP's and cuDNN's state belongs to the
-    /// thread. Returns when it is ready.
+    /// Creates and warms up the instance on its own thread, because the state of OpenMP and cuDNN belongs to the
+    /// thread. Returns when the instance is ready.
     pub(super) fn start(self, model: Arc<dyn Model>, plan: Arc<WarmUpPlan>) -> Result<StartedInstance, LoadError> {
         let (ready, wait) = sync_channel(1);
         let name = format!("{}/{}", self.interface.model, self.index);
@@ -52,7 +52,7 @@ impl InstanceContext {
             instance.finish_warm_up();
             Ok(instance)
         });
-        // The receiver waits for exactly this message.
+        // `start` waits for exactly this message.
         let instance = match made {
             Ok(instance) => instance,
             Err(error) => {
@@ -60,7 +60,8 @@ impl InstanceContext {
                 return;
             }
         };
-        // Made before the queue takes items: those that come while there is no worker are lost.
+        // The worker is created before the queue accepts jobs, because jobs that are submitted while there is no worker
+        // are lost.
         let (affinity, overlap) = (instance.affinity(), instance.overlap());
         let worker = match affinity {
             Affinity::Thread => self.batcher.worker(),
@@ -80,15 +81,15 @@ impl InstanceContext {
 fn serve(runner: &Mutex<Runner>, mut worker: Worker<Job, JobResult>, device: Device) {
     let mut last_batch = 0;
     loop {
-        // On the processor the device is what the reactor needs too: where both want the same core, and
-        // requests come together, as the last batch shows, the reactor goes first, and what lies in its
-        // sockets joins the batch. An idle core loses nothing by it, and a lone client never waits.
+        // On the CPU, the model and the reactor may compete for the same core. If requests arrive together, as the size
+        // of the last batch shows, the reactor runs first, and requests that are still in its sockets join the batch.
+        // On an idle core this costs nothing, and a single client never waits.
         if device == Device::Cpu && last_batch > 1 {
             std::thread::yield_now();
         }
         let Some(work) = worker.pull() else { return };
         last_batch = work.count();
-        // The lock is free while this thread sleeps in `pull`: inline runs take it then.
+        // While this thread sleeps in `pull`, it does not hold the lock, so inline runs can take it.
         runner.lock().serve(work);
     }
 }

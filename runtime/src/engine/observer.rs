@@ -1,4 +1,4 @@
-//! Statistics of requests that never reach an instance.
+//! Counts requests that never reach an instance.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use weir_batcher::{Observer, SubmitError};
 
 use crate::statistics::{Reason, Refusal, Statistics};
 
-/// Puts refusals, expiries and cancellations into a version's statistics.
+/// Records refusals, expiries and cancellations in a version's statistics.
 pub(super) struct StatisticsObserver(pub(super) Arc<Statistics>);
 
 impl Observer for StatisticsObserver {
@@ -18,7 +18,7 @@ impl Observer for StatisticsObserver {
             SubmitError::Expired { .. } | SubmitError::DeadlineExceeded { .. } => Refusal::Deadline,
             SubmitError::Draining | SubmitError::Lost => Refusal::Draining,
         };
-        // Refused on arrival: no time was spent on it.
+        // A request refused on arrival took no time.
         self.0.record_refusal(cause, Duration::ZERO);
     }
 

@@ -14,13 +14,13 @@ use crate::error::ServeError;
 use crate::job::Job;
 use crate::statistics::{BatchOutcome, BatchRecord, RequestRecord};
 
-/// An instance and what it works with.
+/// An instance with its context.
 pub(super) struct Runner {
     pub(super) context: Arc<InstanceContext>,
     pub(super) instance: Box<dyn Instance>,
 }
 
-/// Time each item of a batch spent in the queue.
+/// Returns the time that each item of a batch spent in the queue.
 pub(super) fn waits(work: &Work<Job, JobResult>) -> Vec<Duration> {
     let started = work.started();
     let wait = |arrival| started.saturating_duration_since(arrival);
@@ -28,20 +28,20 @@ pub(super) fn waits(work: &Work<Job, JobResult>) -> Vec<Duration> {
 }
 
 impl Runner {
-    /// Runs a batch and answers every request of it.
+    /// Runs a batch and answers every request in it.
     pub(super) fn serve(&mut self, work: Work<Job, JobResult>) {
         let (started, waits) = (work.started(), waits(&work));
         let context = Arc::clone(&self.context);
         let _taken = context.take(&work);
         let outcomes = self.run(work.items(), &waits);
-        // The time of a failed batch says nothing of others of its size.
+        // The duration of a failed batch does not predict that of others of its size, so it is not recorded.
         let succeeded = outcomes.iter().all(Result::is_ok);
         let elapsed = succeeded.then(|| started.elapsed());
         work.answer_after(outcomes, elapsed);
     }
 
-    /// Runs the jobs as one batch. If that fails, runs each alone, so that one bad request harms
-    /// no neighbour; after an out-of-memory, in halves, because a smaller batch may fit.
+    /// Runs the jobs as one batch. If that fails, runs each job alone, so that one bad request does not fail the
+    /// others. If the device is out of memory, runs the batch in halves, because a smaller batch may fit.
     fn run(&mut self, jobs: &[Job], waits: &[Duration]) -> Vec<JobResult> {
         let (answer, elapsed) = self.attempt(jobs);
         match answer {
@@ -50,7 +50,7 @@ impl Runner {
         }
     }
 
-    /// Goes on with jobs that failed together after `elapsed`.
+    /// Retries jobs that failed together after `elapsed`; fails a single job.
     pub(super) fn recover(
         &mut self,
         jobs: &[Job],
@@ -87,7 +87,7 @@ impl Runner {
         Ok(answer)
     }
 
-    /// Starts a batch of the jobs; how many rows it has.
+    /// Starts a batch of the jobs; returns it with the number of its rows.
     pub(super) fn begin(&mut self, jobs: &[Job]) -> Result<(Started, usize), ServeError> {
         let batch = self.context.interface.gather(jobs)?;
         let start = AssertUnwindSafe(|| self.instance.start(&batch));
@@ -144,7 +144,7 @@ impl InstanceContext {
     }
 }
 
-/// The times of a batch's requests, if the batch took `spent`.
+/// Returns the durations of a batch's requests if the batch took `spent`.
 fn requests(waits: &[Duration], spent: Duration) -> Vec<RequestRecord> {
     let record = |&queue| RequestRecord { queue, total: queue + spent };
     waits.iter().map(record).collect()
@@ -159,13 +159,13 @@ impl From<ModelError> for ServeError {
     }
 }
 
-/// The failure of a model that panicked.
+/// Returns the error of a model that panicked.
 pub(super) fn panicked(panic: &(dyn std::any::Any + Send)) -> ServeError {
     let text = panic_text(panic);
     ServeError::Model(format!("the model panicked: {text}"))
 }
 
-/// The text of a panic.
+/// Returns the message of a panic.
 pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")

@@ -1,4 +1,4 @@
-//! An engine over models that do what a test says: batching, failures, shapes, and the end.
+//! Tests of an engine over models that run a script: batching, failures, shapes and shutdown.
 
 mod ahead;
 mod batching;

@@ -1,5 +1,5 @@
-//! Runs before readiness: the configuration's samples, then every batch size that will be used, so
-//! that no client pays for first runs and the batcher knows what each size costs.
+//! Runs a model before it is ready: first the configuration's samples, then every batch size that will be used. So no
+//! client has to wait for slow first runs, and the batcher knows the duration of each size.
 
 mod input;
 
@@ -16,37 +16,37 @@ use crate::job::Job;
 /// The runs before a version is ready.
 #[derive(Clone, Debug)]
 pub(crate) struct WarmUpPlan {
-    /// From `model_warmup`: must succeed, or the load fails.
+    /// Samples from `model_warmup`; if one fails, the load fails.
     pub samples: Vec<Sample>,
-    /// Runs of every batch size as well, as far as `budget` goes.
+    /// Runs of every batch size, as far as `budget` allows.
     pub sizes: WarmUp,
-    /// Time for the sizes of one instance: enough for small models to be measured whole, and never
-    /// what a cold start waits for.
+    /// Time for the batch sizes of one instance: enough to measure small models completely, and short compared with a
+    /// cold start.
     pub budget: Duration,
 }
 
 /// One sample of `model_warmup`.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
-    /// Its name, for the error.
+    /// Name of the sample, for errors.
     pub name: String,
-    /// Number of times to run it.
+    /// Number of times to run the sample.
     pub count: usize,
     /// The request to run.
     pub job: Arc<Job>,
 }
 
-/// Runs per batch size: the first pays for compilation and allocation, the better of the next two
-/// is the cost.
+/// Runs per batch size. The first run pays for compilation and allocation; the faster of the next two is the measured
+/// duration.
 const RUNS: usize = 3;
 
-/// Beside a run of this length what a first run of another size pays for is no more than that again (memory, kernels
-/// laid out for its shape: a millisecond or two), and once is enough; if that makes the size look worse than a smaller
-/// one, it is measured again.
+/// Runs longer than this are measured once. The extra cost of a first run of another size (memory, kernels for its
+/// shape) is a millisecond or two, which matters little beside such a run. If it makes the size look worse than a
+/// smaller one, the size is measured again.
 const LONG: Duration = Duration::from_millis(2);
 
-/// A size whose cost per row is this much worse than the best ends the search: on one core,
-/// convolutions fall off the cache somewhere, and what comes after is worse still.
+/// Ratio to the best cost per row at which the measurement of larger sizes stops. On one core, convolutions get slower
+/// once they no longer fit the cache, and larger sizes are slower still.
 const HOPELESS: f64 = 1.25;
 
 /// Runs the plan on a new instance.
@@ -69,8 +69,8 @@ pub(super) fn warm_up(
     Ok(())
 }
 
-/// Measures the sizes without a trace in the instance: the first client meets the state that the model was saved in,
-/// or that the configuration's samples left it in.
+/// Measures the sizes without changing the instance. So the first client meets the state in which the model was saved,
+/// or in which the configuration's samples left it.
 fn rehearse(
     on: (Duration, &[WarmUpInput]),
     interface: &Interface,
@@ -83,7 +83,7 @@ fn rehearse(
         Err(error) => tracing::warn!(
             model = interface.model,
             %error,
-            "not warmed up: its runs change the model, and there is no room for a copy to run"
+            "skipping warm-up: runs change the model's state, and there is no room for a copy of it"
         ),
     }
 }
@@ -99,7 +99,7 @@ fn measure_sizes(
         let (mut best, mut last) = (f64::INFINITY, Duration::ZERO);
         let most = interface.signature.max_batch_size.min(input.most_rows);
         for rows in sizes(most) {
-            // Twice the rows take about twice the time. What is left out is measured at work.
+            // Twice the rows take about twice the time. Sizes that are left out are measured when requests use them.
             if begun.elapsed() + last * 2 > budget {
                 return;
             }
@@ -109,12 +109,12 @@ fn measure_sizes(
             let elapsed = match measure(interface, instance, &job) {
                 Ok(elapsed) => elapsed,
                 Err(reason) => {
-                    tracing::warn!(model = interface.model, rows, reason, "a warm-up run of these rows fails");
+                    tracing::warn!(model = interface.model, rows, reason, "a warm-up run failed");
                     break;
                 }
             };
             let left = budget.saturating_sub(begun.elapsed());
-            // One run that was interrupted would speak against its size for minutes.
+            // Without a second run, one interruption would make the size look slow for minutes.
             let doubtful = elapsed.as_secs_f64() / rows as f64 > best && elapsed <= left;
             let again = doubtful.then(|| measure(interface, instance, &job).ok());
             let elapsed = again.flatten().map_or(elapsed, |again| again.min(elapsed));
@@ -129,7 +129,7 @@ fn measure_sizes(
     }
 }
 
-/// Time of a run that is not the first, or why the model rejects the input.
+/// Returns the duration of a run that is not the first, or the reason why the model rejects the input.
 fn measure(interface: &Interface, instance: &mut dyn Instance, job: &Job) -> Result<Duration, String> {
     let mut timed = || {
         let started = now();
@@ -157,7 +157,7 @@ fn run(interface: &Interface, instance: &mut dyn Instance, job: &Job) -> Result<
     checked.map_err(|error| error.to_string())
 }
 
-/// 1, 2, 4, … and the largest; one run for a model without batch dimension.
+/// Returns 1, 2, 4, … and the largest size; only 1 for a model without a batch dimension.
 fn sizes(max_batch_size: usize) -> Vec<usize> {
     let max = max_batch_size.max(1);
     let mut sizes: Vec<usize> =
@@ -166,7 +166,7 @@ fn sizes(max_batch_size: usize) -> Vec<usize> {
     sizes
 }
 
-#[expect(clippy::disallowed_methods, reason = "warm-up measures what each batch size costs")]
+#[expect(clippy::disallowed_methods, reason = "warm-up measures the duration of each batch size")]
 fn now() -> Instant {
     Instant::now()
 }

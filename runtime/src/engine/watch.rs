@@ -1,7 +1,7 @@
-//! The batches that an engine's instances run, their age, and when one counts as stuck.
+//! Watches the batches that an engine's instances run, and their age, to find those that are stuck.
 //!
-//! A batch is not interrupted: no library that runs one can be. What can be done is to say so, to answer
-//! those who wait for it, and to send away those who would.
+//! No library can interrupt a batch. For a stuck batch the engine can only report it, fail the requests that wait for
+//! it, and refuse further ones.
 
 mod limit;
 mod running;
@@ -20,13 +20,13 @@ pub(crate) use running::RunThread;
 use running::{InstanceWatch, StuckRun};
 pub(super) use running::{RunGuard, TakenGuard};
 
-/// The batches of one engine. Outlives the engine while a batch runs.
+/// The running batches of one engine. Outlives the engine while a batch runs.
 pub(crate) struct EngineWatch {
     model: String,
     version: u64,
     batcher: Batcher<Job, JobResult>,
     instances: Vec<InstanceWatch>,
-    /// True while every instance is stuck: a request that is queued would wait for none.
+    /// True while every instance is stuck, so that no instance would take a queued request.
     is_stalled: AtomicBool,
 }
 
@@ -58,12 +58,12 @@ impl EngineWatch {
         self.version
     }
 
-    /// The batches of one instance, by its number.
+    /// The running batches of one instance, by its number.
     pub(super) fn instance(&self, index: usize) -> &InstanceWatch {
         &self.instances[index]
     }
 
-    /// Refuses work that no instance would come to.
+    /// Refuses requests while every instance is stuck.
     ///
     /// # Errors
     /// [`ServeError::Stalled`].
@@ -74,7 +74,8 @@ impl EngineWatch {
         Ok(())
     }
 
-    /// The error of a request that was queued: one that was turned away was, as far as it knows, at an end.
+    /// Returns the error of a queued request. A request refused because every instance is stuck only knows that the
+    /// queue was closed, so its error is replaced.
     pub(super) fn explain(&self, error: SubmitError) -> ServeError {
         match (self.check(), error) {
             (Err(stalled), SubmitError::Draining) => stalled,
@@ -82,9 +83,9 @@ impl EngineWatch {
         }
     }
 
-    /// Looks for stuck batches. Answers those who wait for one, and turns the queue away while every
-    /// instance has one. To be called about once a second: a batch is stuck that two looks in a row find
-    /// older than `limit` allows, so that a process that stood still as a whole is not to blame.
+    /// Finds stuck batches, fails the requests in them, and empties the queue while every instance is stuck. Called
+    /// about once a second. A batch is stuck if two checks in a row find it older than `limit` allows, so that a pause
+    /// of the whole process does not count.
     pub(crate) fn look(&self, now: Instant, limit: BatchLimit) -> Vec<StuckBatch> {
         let Some(limit) = self.limit(limit) else {
             return Vec::new();
@@ -112,18 +113,18 @@ impl EngineWatch {
         StuckBatch { model: self.model.clone(), version: self.version, instance, rows, thread, age, limit }
     }
 
-    /// True while it runs a batch that is not stuck.
+    /// True while the engine runs a batch that is not stuck.
     pub(crate) fn is_at_work(&self) -> bool {
         self.instances.iter().any(InstanceWatch::is_at_work)
     }
 
-    /// Age of the oldest batch that runs; zero where none does.
+    /// Age of the oldest running batch; zero if none runs.
     pub(crate) fn age(&self, now: Instant) -> Duration {
         let ages = self.instances.iter().filter_map(|watch| watch.age(now));
         ages.max().unwrap_or_default()
     }
 
-    /// Age from which a batch of this engine counts as stuck.
+    /// Age at which a batch of this engine counts as stuck.
     pub(crate) fn limit(&self, limit: BatchLimit) -> Option<Duration> {
         let longest = self.instances.iter().map(InstanceWatch::longest).max();
         limit.after(longest.unwrap_or_default())
@@ -131,12 +132,12 @@ impl EngineWatch {
 }
 
 impl StuckBatch {
-    /// The answer to those whose requests are in it.
+    /// Returns the error for the requests in the batch.
     fn error(&self) -> ServeError {
         let (age, limit) = (self.age.as_secs_f64(), self.limit.as_secs_f64());
         ServeError::Model(format!(
-            "the model has not answered for {age:.0} s, which is longer than the {limit:.0} s that a batch may \
-             take: it is given up (--max-batch-seconds)"
+            "the model has not answered for {age:.0} s, longer than the {limit:.0} s allowed for a batch \
+             (--max-batch-seconds): the request is abandoned"
         ))
     }
 }

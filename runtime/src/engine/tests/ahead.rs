@@ -1,4 +1,4 @@
-//! A device that works by itself, with one batch ahead of it.
+//! Tests of a device that works asynchronously, with one batch started ahead.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,21 +13,21 @@ use parking_lot::Mutex;
 
 use super::fake::{Fake, Running, add_one};
 
-/// Longer than any test needs on a busy machine.
+/// Timeout that is longer than any test needs on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 type Verdict = Result<(), ModelError>;
 
-/// Adds one, when the test lets it.
+/// A model that adds one, as soon as the test allows it.
 struct Slow {
     signature: Signature,
     device: Arc<DeviceSide>,
 }
 
 struct DeviceSide {
-    /// The rows of each batch that was started.
+    /// Receives the rows of each started batch.
     started: Mutex<Sender<usize>>,
-    /// Result of each, in their order.
+    /// The results of the batches, in order.
     verdicts: Mutex<Receiver<Verdict>>,
     alone: Arc<Mutex<Vec<usize>>>,
 }
@@ -104,7 +104,7 @@ impl Test {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_next_batch_starts_before_the_one_before_is_done() {
+async fn the_next_batch_starts_before_the_previous_one_is_done() {
     let test = Test::new();
     let first = test.running.ask(1);
     assert_eq!(test.next_start(), 1);
@@ -122,7 +122,7 @@ async fn the_next_batch_starts_before_the_one_before_is_done() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_fails_on_the_device_is_tried_alone_and_harms_no_other() {
+async fn requests_of_a_failed_batch_are_retried_alone_without_affecting_others() {
     let test = Test::new();
     let first = test.running.ask(1);
     assert_eq!(test.next_start(), 1);

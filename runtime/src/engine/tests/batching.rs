@@ -1,4 +1,4 @@
-//! Requests that share an execution, and the order of their answers.
+//! Tests of requests that share a batch, and of the order of their answers.
 
 use crate::backend::Device;
 use crate::error::ServeError;
@@ -17,7 +17,7 @@ async fn a_lone_request_runs_alone_and_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_comes_while_the_instance_is_busy_is_one_batch() {
+async fn requests_that_arrive_while_the_instance_is_busy_form_one_batch() {
     let (blocker, pass) = Blocker::new();
     let running = Fake::new(move |batch| {
         pass(batch.rows);
@@ -41,7 +41,7 @@ async fn what_comes_while_the_instance_is_busy_is_one_batch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_come_back_to_whom_they_belong() {
+async fn rows_are_returned_to_their_own_request() {
     let (blocker, pass) = Blocker::new();
     let running = Fake::new(move |batch| {
         pass(batch.rows);
@@ -93,7 +93,7 @@ async fn a_full_queue_refuses() {
 async fn two_instances_keep_the_order_of_admission() {
     let (blocker, pass) = Blocker::new();
     let running = Fake::new(move |batch| {
-        // Only the first request is held up.
+        // Only the first request is blocked.
         if inputs(batch) == [0] {
             pass(batch.rows);
         }
@@ -107,7 +107,7 @@ async fn two_instances_keep_the_order_of_admission() {
     blocker.entered();
     let second = running.ask(1);
     running.until(|running| running.engine.snapshot().success.count == 1).await;
-    // It has run, and waits for the one before it.
+    // The second request has run, and waits for the response to the first.
     assert!(!second.is_finished());
     blocker.open();
     assert_eq!(first.await.unwrap(), Ok(vec![1]));

@@ -1,4 +1,4 @@
-//! The best classes in the place of scores, few and many.
+//! Tests of outputs that return the best classes instead of scores.
 
 use std::num::NonZeroUsize;
 use std::pin::pin;
@@ -11,10 +11,10 @@ use crate::backend::{Answer, Batch, ModelError};
 
 use super::fake::{Fake, Running, answer, request};
 
-/// Scores of a row that take more than is looked through on the reactor.
+/// Number of scores in a row that are too many to search on the reactor.
 const MANY: i64 = 100_000;
 
-/// The row's scores rise with their numbers.
+/// Returns rows of ascending scores.
 fn rising(batch: &Batch) -> Result<Answer, ModelError> {
     let row = 0..MANY as i32;
     let all: Vec<i32> = (0..batch.rows).flat_map(|_| row.clone()).collect();
@@ -38,7 +38,7 @@ fn two_best() -> InferRequest {
 }
 
 #[test]
-fn many_scores_are_looked_through_off_the_reactor() {
+fn many_scores_are_searched_off_the_reactor() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
     runtime.block_on(async {
         let (open, gate) = channel::<()>();

@@ -1,6 +1,6 @@
-//! Requests that end before their answer, and engines that end before their requests.
+//! Tests of requests that end before their answer, and of engines that end before their requests.
 
-#![expect(clippy::disallowed_methods, reason = "a deadline is a moment of the caller's clock")]
+#![expect(clippy::disallowed_methods, reason = "a deadline is a time of the caller's clock")]
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::statistics::Reason;
 
 use super::fake::{Blocker, Fake, Running, add_one, request};
 
-/// An engine whose runs wait for the blocker, with one request in its first.
+/// An engine whose runs wait for the blocker, with one request in its first run.
 async fn held() -> (Running, Blocker, tokio::task::JoinHandle<Result<Vec<i32>, ServeError>>) {
     let (blocker, pass) = Blocker::new();
     let running = Fake::new(move |batch| {
@@ -43,12 +43,12 @@ async fn draining_answers_what_is_queued_and_refuses_the_rest() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_leaves_the_queue_is_not_run() {
+async fn a_cancelled_request_is_not_run() {
     let (running, blocker, first) = held().await;
     let leaving = running.ask(1);
     running.queued(1).await;
     leaving.abort();
-    // Over once its request was dropped, which counts it.
+    // Dropping the request counts it as cancelled.
     assert!(leaving.await.unwrap_err().is_cancelled());
     running.queued(0).await;
     blocker.open();
@@ -75,7 +75,7 @@ async fn a_deadline_ends_the_wait_while_the_instance_is_busy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_whose_own_short_timeout_passes_is_marked_as_hasty() {
+async fn a_request_with_a_very_short_timeout_is_marked_as_the_clients_fault() {
     let (running, blocker, first) = held().await;
     let mut hasty = request(&[1]);
     let timeout = Parameter::Uint(2000);

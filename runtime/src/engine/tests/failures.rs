@@ -1,4 +1,4 @@
-//! Models that fail: only the requests at fault are answered with errors.
+//! Tests of models that fail: only the requests at fault get errors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::fake::{Blocker, Fake, Running, add_one, answer, inputs, request, samp
 
 const POISON: i32 = 13;
 
-/// Eight requests that share a batch behind one that is running; the answers of the eight.
+/// Sends eight requests that share a batch behind a running one; returns the answers of the eight.
 async fn eight(
     script: impl Fn(&Batch) -> Result<Answer, ModelError> + Send + Sync + 'static,
 ) -> (Running, Vec<Result<Vec<i32>, ServeError>>) {
@@ -42,7 +42,7 @@ async fn eight(
     (running, answers)
 }
 
-/// All but the poisoned one have their answers.
+/// Checks that all requests but the poisoned one were answered.
 fn neighbours_are_well(answers: &[Result<Vec<i32>, ServeError>]) {
     for (x, answer) in (POISON - 4..).zip(answers) {
         if x != POISON {
@@ -63,7 +63,7 @@ async fn one_bad_request_fails_alone() {
     neighbours_are_well(&answers);
     let error = ServeError::Model("index out of range".to_owned());
     assert_eq!(answers[4], Err(error));
-    // The batch, then each alone.
+    // One run of the whole batch, then one of each request.
     assert_eq!(*running.runs.lock(), [1, 8, 1, 1, 1, 1, 1, 1, 1, 1]);
     let snapshot = running.engine.snapshot();
     assert_eq!((snapshot.success.count, snapshot.fail.count), (8, 1));
@@ -108,7 +108,7 @@ async fn a_single_request_too_large_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_of_the_wrong_form_fail_their_requests_alone() {
+async fn answers_of_the_wrong_shape_fail_only_their_requests() {
     for (broken, says) in [
         (answer(&[1, 1], &[7]), "has not one row for each of the batch's 2"),
         (answer(&[3, 1], &[7; 3]), "has not one row for each of the batch's 2"),
@@ -150,7 +150,7 @@ fn a_failing_sample_fails_the_load() {
 }
 
 #[test]
-fn a_warm_up_runs_no_batch_larger_than_its_input_is_known_for() {
+fn a_warm_up_runs_no_batch_larger_than_its_input_allows() {
     let fake = Fake::new(add_one);
     let runs = fake.runs.clone();
     fake.try_start(|spec| {
@@ -165,7 +165,7 @@ fn a_warm_up_runs_no_batch_larger_than_its_input_is_known_for() {
     assert!(runs.iter().all(|rows| *rows <= 4), "{runs:?}");
 }
 
-/// A batch that fails is a warning: the model serves what requests bring.
+/// A failing warm-up batch only causes a warning, because requests may have other inputs.
 #[test]
 fn a_failing_warm_up_run_fails_no_load() {
     let fake = Fake::new(|_| Err(ModelError::Failed("unlucky".to_owned())));
@@ -178,7 +178,7 @@ fn a_failing_warm_up_run_fails_no_load() {
     assert_eq!(*runs.lock(), [1]);
 }
 
-/// Its instances cannot be made.
+/// A model whose instances cannot be created.
 struct Unmakeable {
     signature: Signature,
     panics: bool,

@@ -1,4 +1,4 @@
-//! A model whose runs are a closure, and what tests ask of its engine.
+//! A model whose runs call a closure, and helpers for tests of its engine.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -19,13 +19,13 @@ use weir_batcher::Policy;
 use weir_ops::byte_budget::ByteBudget;
 use weir_protocol::{DataType, Delivery, InferRequest, Input, Parameters, Shape, Source, Tensor};
 
-/// The script of a run.
+/// The function that a run calls.
 pub(crate) type Script = Arc<dyn Fn(&Batch) -> Result<Answer, ModelError> + Send + Sync>;
 
-/// Longer than any test needs on a busy machine.
+/// Timeout that is longer than any test needs on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A model, and the rows of each of its runs in order.
+/// A model that records the rows of its runs in order.
 pub(crate) struct Fake {
     pub(crate) signature: Signature,
     pub(crate) script: Script,
@@ -40,7 +40,7 @@ struct FakeInstance {
 }
 
 impl Fake {
-    /// `y = script(x)`, INT32, one element a row.
+    /// A model with `y = script(x)` for INT32 rows of one element.
     pub(crate) fn new(script: impl Fn(&Batch) -> Result<Answer, ModelError> + Send + Sync + 'static) -> Self {
         Self {
             signature: Signature {
@@ -126,13 +126,13 @@ impl Running {
         self.engine.infer(request, deadline, &memory).await
     }
 
-    /// Asks for `x` in a task of its own.
+    /// Sends a request for `x` in a separate task.
     pub(crate) fn ask(&self, x: i32) -> tokio::task::JoinHandle<Result<Vec<i32>, ServeError>> {
         let this = self.clone();
         tokio::spawn(async move { this.infer(request(&[x])).await.map(|got| values(&got)) })
     }
 
-    /// Waits until that many requests are queued.
+    /// Waits until this many requests are queued.
     pub(crate) async fn queued(&self, count: u64) {
         self.until(|running| running.engine.snapshot().pending == count).await;
     }
@@ -147,32 +147,32 @@ impl Running {
     }
 }
 
-/// Stops runs until the test lets them go on.
+/// Blocks runs until the test releases them.
 pub(crate) struct Blocker {
     entered: Receiver<usize>,
     open: SyncSender<()>,
 }
 
 impl Blocker {
-    /// The blocker, and the function that a script calls with its number of rows.
+    /// Returns the blocker, and the function that a script calls with its number of rows.
     pub(crate) fn new() -> (Self, impl Fn(usize) + Send + Sync + 'static) {
         let (enter, entered) = sync_channel(64);
         let (open, opened) = sync_channel(64);
         let opened = Mutex::new(opened);
         let pass = move |rows| {
-            // A test that has ended lets everything through.
+            // After the end of the test, the channels are closed and runs are not blocked.
             let _ = enter.send(rows);
             let _ = opened.lock().recv();
         };
         (Self { entered, open }, pass)
     }
 
-    /// Waits for a run and gives its rows.
+    /// Waits for a run to begin, and returns its rows.
     pub(crate) fn entered(&self) -> usize {
         self.entered.recv_timeout(TIMEOUT).unwrap()
     }
 
-    /// Lets one run go on.
+    /// Releases one blocked run.
     pub(crate) fn open(&self) {
         self.open.send(()).unwrap();
     }
@@ -188,7 +188,7 @@ pub(crate) fn tensor(name: &str, dims: &[i64]) -> TensorConfig {
     }
 }
 
-/// A request for the rows of `x`.
+/// Builds a request for these rows of `x`.
 pub(crate) fn request(rows: &[i32]) -> InferRequest {
     request_of(&[("x", &[rows.len() as i64, 1], rows)])
 }
@@ -221,12 +221,12 @@ pub(crate) fn numbers(data: &[u8]) -> Vec<i32> {
     chunks.iter().copied().map(i32::from_le_bytes).collect()
 }
 
-/// The first output's values.
+/// Returns the values of the first output.
 pub(crate) fn values(inferred: &Inferred) -> Vec<i32> {
     numbers(inferred.response.outputs[0].0.data())
 }
 
-/// Every value of column `x`, as the requests sent it.
+/// Returns every value of column `x`, as the requests sent it.
 pub(crate) fn inputs(batch: &Batch) -> Vec<i32> {
     let parts = batch.columns[0].parts.iter();
     parts.flat_map(|part| numbers(&part.data)).collect()
@@ -238,7 +238,7 @@ pub(crate) fn answer(shape: &[i64], values: &[i32]) -> Answer {
     Answer { outputs: vec![y], parameters: Vec::new(), timing: Timing::default() }
 }
 
-/// `y = x + 1`.
+/// A script that computes `y = x + 1`.
 pub(crate) fn add_one(batch: &Batch) -> Result<Answer, ModelError> {
     let values: Vec<i32> = inputs(batch).iter().map(|x| x + 1).collect();
     Ok(answer(&[batch.rows as i64, 1], &values))
@@ -248,13 +248,13 @@ pub(crate) fn padding(buckets: &[usize], pad: f64) -> Padding {
     Padding { buckets: buckets.to_vec(), values: [("x".to_owned(), pad)].into() }
 }
 
-/// Warm-up runs of `x = 0`, in batches of up to that many rows.
+/// Warm-up runs of `x = 0`, in batches of up to this many rows.
 pub(crate) fn warm_up_on_zeros(most_rows: usize) -> WarmUp {
     let row = Part { shape: Shape::new(&[1]).unwrap(), datatype: DataType::Int32, data: bytes(&[0]) };
     WarmUp::On(Arc::new([WarmUpInput { length: None, row: vec![Some(row)], most_rows }]))
 }
 
-/// A warm-up sample of one row of `x`.
+/// A warm-up sample with one row of `x`.
 pub(crate) fn sample(interface: &Interface, x: i32) -> Sample {
     let accepted = interface.accept(request(&[x]), &SharedMemory::new(None, ByteBudget::default())).unwrap();
     Sample { name: "first".to_owned(), count: 2, job: Arc::new(accepted.job) }

@@ -1,4 +1,5 @@
-//! The thread of a batch: short ones run on the thread that brought the request, if the instance allows it.
+//! Tests of the thread that runs a batch: short batches run on the thread that received the request, if the instance
+//! allows it.
 
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
@@ -29,7 +30,7 @@ fn measured(affinity: Affinity, time: Duration) -> (Running, Threads) {
 
 async fn where_it_ran(affinity: Affinity, time: Duration) -> ThreadId {
     let (running, threads) = measured(affinity, time);
-    // The instance's thread may not be asleep yet, and then runs the first itself.
+    // The instance's thread may not sleep yet; then it runs the first batches itself.
     for x in 0..100 {
         let got = running.infer(request(&[x])).await.unwrap();
         assert_eq!(values(&got), [x + 1]);
@@ -41,7 +42,7 @@ async fn where_it_ran(affinity: Affinity, time: Duration) -> ThreadId {
 }
 
 #[tokio::test]
-async fn a_short_batch_runs_where_the_request_is() {
+async fn a_short_batch_runs_on_the_requests_thread() {
     let ran = where_it_ran(Affinity::None, Duration::ZERO).await;
     assert_eq!(ran, thread::current().id());
 }
@@ -58,7 +59,8 @@ async fn an_instance_that_is_bound_to_its_thread_stays_there() {
     assert_ne!(ran, thread::current().id());
 }
 
-/// A script that records of each run whether a reactor's thread made it: an instance's own thread has no reactor.
+/// Returns a function that records for each run whether a reactor thread made it: an instance's own thread has no
+/// reactor.
 fn on_reactor(runs: &Arc<Mutex<Vec<bool>>>) -> impl Fn() + Send + Sync + use<> {
     let runs = Arc::clone(runs);
     move || runs.lock().push(Handle::try_current().is_ok())
@@ -87,7 +89,7 @@ async fn many_at_once_get_their_own_answers_in_batches() {
     });
     running.runs.lock().clear();
     let mut asked = 0;
-    // The instance's thread may not be asleep yet, and then runs the first itself.
+    // The instance's thread may not sleep yet; then it runs the first batches itself.
     while asked < 2_000 || !places.lock().contains(&true) {
         assert!(asked < 100_000, "no batch ran on the reactor");
         let wave: Vec<_> = (0..500).map(|x| running.ask(x)).collect();
@@ -102,7 +104,8 @@ async fn many_at_once_get_their_own_answers_in_batches() {
     running.engine.drain().await;
 }
 
-/// Turns of the reactor that a request comes after others which wait for two turns or for six.
+/// Number of reactor turns before the last request is sent: more than the two turns of a short batch, and fewer than
+/// the six of a longer one.
 const LATER: usize = 4;
 
 async fn turns(count: usize) {
@@ -111,8 +114,8 @@ async fn turns(count: usize) {
     }
 }
 
-/// Checks that so many requests at once, and one more some turns later, run on the reactor in such batches. Not with the first
-/// engine perhaps: on a busy machine a size may look slow when it is measured.
+/// Checks that `at_once` requests, and one more sent some turns later, run on the reactor in these batches. Tries
+/// several engines, because on a busy machine a batch size may be measured as slow.
 async fn run_as(time: Duration, at_once: i32, batches: &[usize]) -> bool {
     for _ in 0..50 {
         if one_runs_as(time, at_once, batches).await {
@@ -122,7 +125,7 @@ async fn run_as(time: Duration, at_once: i32, batches: &[usize]) -> bool {
     false
 }
 
-/// The same of one engine. Not at the first try perhaps: the instance's thread may not be asleep yet.
+/// Checks the same with one engine. Tries several times, because the instance's thread may not sleep yet.
 async fn one_runs_as(time: Duration, at_once: i32, batches: &[usize]) -> bool {
     let (running, threads) = measured(Affinity::None, time);
     for _ in 0..20 {
@@ -148,13 +151,13 @@ async fn a_batch_that_takes_a_while_waits_some_turns_for_more() {
 }
 
 #[tokio::test]
-async fn neither_a_shorter_one_nor_who_asks_alone_waits() {
+async fn neither_a_short_batch_nor_a_single_request_waits() {
     assert!(run_as(Duration::ZERO, 2, &[2, 1]).await);
     assert!(run_as(Duration::from_micros(300), 1, &[1, 1]).await);
 }
 
 #[tokio::test]
-async fn a_panic_there_is_the_models_failure() {
+async fn a_panic_on_the_reactor_is_the_models_failure() {
     let panics = Arc::default();
     let note = on_reactor(&panics);
     let running = may_run(Affinity::None, move |batch| {

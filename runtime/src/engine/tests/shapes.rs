@@ -1,4 +1,4 @@
-//! Padding and optional inputs: the requests that share a batch, and its shape.
+//! Tests of padding and optional inputs: the requests that share a batch, and the shape of the batch.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn shapes(batch: &Batch) -> Vec<Vec<i64>> {
     columns.map(|column| column.shape.signed().collect()).collect()
 }
 
-/// The padded tensor, as a backend makes it.
+/// Returns the padded tensor as a backend would build it.
 fn padded(batch: &Batch) -> Vec<i32> {
     let column = &batch.columns[0];
     let width = column.shape.signed().last().unwrap() as usize;
@@ -31,7 +31,7 @@ fn padded(batch: &Batch) -> Vec<i32> {
     all
 }
 
-/// An engine of variable length whose output is its padded input times ten, the first run held.
+/// An engine with inputs of variable length, whose output is ten times its padded input. The first run is blocked.
 fn ragged() -> (Running, Blocker, Seen) {
     let (blocker, pass) = Blocker::new();
     let seen = Seen::default();
@@ -83,7 +83,7 @@ async fn two_lengths_of_one_bucket_share_an_execution() {
     let shape: Vec<i64> = seven.response.outputs[0].0.shape().signed().collect();
     assert_eq!(shape, [1, 7]);
     assert_eq!(values(&three.await.unwrap()), [30; 3]);
-    // Longer than the last bucket: as it is, and alone.
+    // A request longer than the largest bucket runs unpadded and alone.
     assert_eq!(values(&eleven.await.unwrap()), [20; 11]);
     let mut seen = seen.lock().clone();
     assert_eq!(seen.remove(0), [[1, 4]]);
@@ -115,7 +115,7 @@ async fn requests_with_and_without_an_optional_input_do_not_mix() {
             let shape: &[i64] = &[1, 1];
             let (x, bias) = (&[x][..], &[100][..]);
             let both = [("x", shape, x), ("bias", shape, bias)];
-            // Every other one has it.
+            // Every second request has the optional input.
             let inputs = if x[0] % 2 == 0 { &both[..] } else { &both[..1] };
             values(&running.infer(request_of(inputs)).await.unwrap())
         }));

@@ -1,6 +1,6 @@
-//! Batches that do not end.
+//! Tests of batches that never end.
 
-#![expect(clippy::disallowed_methods, reason = "how old a batch is depends on the caller's clock")]
+#![expect(clippy::disallowed_methods, reason = "the age of a batch depends on the caller's clock")]
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use super::fake::{Blocker, Fake, Running, add_one};
 const LIMIT: Duration = Duration::from_secs(60);
 
 impl Running {
-    /// Looks twice at its batches, so long from now.
+    /// Checks the engine's batches twice, at a time `seconds` from now.
     fn look_after(&self, seconds: u64) -> Vec<StuckBatch> {
         let then = Instant::now() + Duration::from_secs(seconds);
         let watch = self.engine.watch();
@@ -22,11 +22,11 @@ impl Running {
     }
 }
 
-/// An engine of that many instances whose runs wait for the blocker.
+/// An engine with this many instances, whose runs wait for the blocker.
 fn blocked(instances: usize) -> (Running, Blocker) {
     let (blocker, pass) = Blocker::new();
     let fake = Fake::new(move |batch| {
-        // Only the rows below zero are endless.
+        // Only rows below zero are blocked.
         if super::fake::inputs(batch).iter().any(|x| *x < 0) {
             pass(batch.rows);
         }
@@ -41,7 +41,7 @@ fn is_given_up(answer: Result<Vec<i32>, ServeError>) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_is_stuck_after_its_limit_and_nobody_waits_for_it_any_more() {
+async fn a_batch_over_its_limit_is_stuck_and_fails_the_requests_that_wait_for_it() {
     let (running, blocker) = blocked(1);
     let inside = running.ask(-1);
     assert_eq!(blocker.entered(), 1);
@@ -59,7 +59,7 @@ async fn a_batch_is_stuck_after_its_limit_and_nobody_waits_for_it_any_more() {
     assert_eq!(running.ask(1).await.unwrap(), Err(stalled.clone()));
     assert_eq!(stalled.refusal(), Some(Refused::Stuck));
 
-    // It ends after all: whoever comes then is served.
+    // Once the batch has ended, requests are answered again.
     blocker.open();
     running.until(|running| running.look_after(0).is_empty()).await;
     assert_eq!(running.ask(1).await.unwrap(), Ok(vec![2]));
@@ -93,7 +93,7 @@ async fn other_instances_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stuck_batch_does_not_hold_up_the_end() {
+async fn a_stuck_batch_does_not_delay_the_end() {
     let (running, blocker) = blocked(1);
     let inside = running.ask(-1);
     assert_eq!(blocker.entered(), 1);

@@ -1,4 +1,4 @@
-//! Jobs of the inputs that a backend knows to be harmless.
+//! Jobs of the inputs on which the backend has run the model safely.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::backend::{Part, WarmUpInput};
 use crate::interface::Interface;
 use crate::job::{Job, Length};
 
-/// A job of that many rows, all alike; `None` where the tensors would be too large to have a shape.
+/// Returns a job of `rows` equal rows; `None` if the tensors would be too large.
 pub(super) fn job(interface: &Interface, input: &WarmUpInput, rows: usize) -> Option<Job> {
     let batches = interface.signature.max_batch_size > 0;
     let part = |row: &Option<Part>| match row {
@@ -22,7 +22,7 @@ pub(super) fn job(interface: &Interface, input: &WarmUpInput, rows: usize) -> Op
     Some(Job { rows, group: interface.group(&parts, length), parts, length, parameters: Arc::new(Parameters::new()) })
 }
 
-/// The row that many times, with the batch dimension first.
+/// Returns the row repeated `rows` times, with the batch dimension first.
 fn repeated(row: &Part, rows: usize) -> Option<Part> {
     let dims: Vec<i64> = [rows as i64].into_iter().chain(row.shape.signed()).collect();
     Some(Part { shape: Shape::new(&dims).ok()?, datatype: row.datatype, data: Bytes::from(row.data.repeat(rows)) })

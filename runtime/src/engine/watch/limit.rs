@@ -1,15 +1,15 @@
-//! How long a batch may run. Pure.
+//! The limit on the run time of a batch: a pure function.
 
 use std::time::Duration;
 
-/// Shortest limit that is measured: a first batch may have to be compiled, which takes tens of seconds.
+/// Shortest measured limit: a first batch may have to be compiled, which takes tens of seconds.
 const LEAST: Duration = Duration::from_secs(60);
 
-/// Times the longest batch so far: requests of one model differ in length and in number of rows, hardly by
-/// more than this.
+/// Measured limit as a multiple of the longest batch so far. Requests of one model differ in length and number of rows,
+/// but rarely by more than this.
 const FACTOR: u32 = 10;
 
-/// Limit on the time of a batch (`--max-batch-seconds`).
+/// Limit on the run time of a batch (`--max-batch-seconds`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BatchLimit {
     /// Ten times the longest batch of the model so far, and at least a minute.
@@ -21,7 +21,7 @@ pub(crate) enum BatchLimit {
 }
 
 impl BatchLimit {
-    /// The limit for a model whose longest batch took so long; zero before the first.
+    /// Returns the limit for a model whose longest batch so far took `longest`, which is zero before the first.
     pub(crate) fn after(self, longest: Duration) -> Option<Duration> {
         match self {
             Self::Measured => Some(longest.saturating_mul(FACTOR).max(LEAST)),

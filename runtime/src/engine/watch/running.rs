@@ -1,4 +1,4 @@
-//! The batches that one instance runs: one, or two where one is started ahead.
+//! The batches that one instance runs: one, or two if one is started ahead.
 
 use std::time::{Duration, Instant};
 
@@ -19,13 +19,13 @@ pub(in crate::engine) struct InstanceWatch {
 #[derive(Default)]
 struct WatchState {
     runs: Vec<Run>,
-    /// Batches taken from the queue and not yet answered, with the way to their callers.
+    /// Batches that were pulled from the queue and are not answered yet, with a handle to answer their callers.
     taken: Vec<(u64, Recall<Job, JobResult>)>,
     next: u64,
     longest: Duration,
 }
 
-/// A run of the model, on a whole batch or a part of one that failed.
+/// A run of the model on a whole batch, or on a part of a batch that failed.
 struct Run {
     number: u64,
     since: Instant,
@@ -34,16 +34,16 @@ struct Run {
     suspicion: Suspicion,
 }
 
-/// The thread of a run.
+/// The kind of thread that a run blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RunThread {
-    /// A thread that the instance has for itself.
+    /// The instance's own thread.
     Instance,
-    /// One that serves connections, which stand still meanwhile.
+    /// A thread that serves connections, which cannot make progress meanwhile.
     Reactor,
 }
 
-/// A run over its limit.
+/// A run that exceeds its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct StuckRun {
     pub(super) age: Duration,
@@ -51,30 +51,30 @@ pub(super) struct StuckRun {
     pub(super) thread: RunThread,
 }
 
-/// The result of the looks at a run so far.
+/// The outcome of the checks of a run so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Suspicion {
     None,
-    /// The last look found it over the limit.
+    /// The last check found the run over the limit.
     Once,
-    /// Two looks in a row did.
+    /// Two checks in a row found the run over the limit.
     Stuck,
 }
 
-/// A run under way; it ends when dropped.
+/// A run in progress, which ends when this guard is dropped.
 pub(in crate::engine) struct RunGuard<'a> {
     watch: &'a InstanceWatch,
     number: u64,
 }
 
-/// A batch taken from the queue; it is over when dropped.
+/// A batch that was pulled from the queue, which is answered when this guard is dropped.
 pub(in crate::engine) struct TakenGuard<'a> {
     watch: &'a InstanceWatch,
     number: u64,
 }
 
 impl InstanceWatch {
-    /// Notes a batch that was taken from the queue.
+    /// Records a batch that was pulled from the queue.
     pub(in crate::engine) fn take(&self, recall: Recall<Job, JobResult>) -> TakenGuard<'_> {
         let mut state = self.state.lock();
         let number = state.number();
@@ -82,7 +82,7 @@ impl InstanceWatch {
         TakenGuard { watch: self, number }
     }
 
-    /// Notes a run that begins.
+    /// Records a run that begins.
     pub(in crate::engine) fn begin(&self, rows: usize, since: Instant) -> RunGuard<'_> {
         let mut state = self.state.lock();
         let number = state.number();
@@ -90,19 +90,19 @@ impl InstanceWatch {
         RunGuard { watch: self, number }
     }
 
-    /// Age of its oldest run.
+    /// Age of the instance's oldest run; `None` if none runs.
     pub(super) fn age(&self, now: Instant) -> Option<Duration> {
         let state = self.state.lock();
         let oldest = state.runs.iter().map(|run| run.since).min()?;
         Some(now.saturating_duration_since(oldest))
     }
 
-    /// The longest run that ended.
+    /// Duration of the longest finished run.
     pub(super) fn longest(&self) -> Duration {
         self.state.lock().longest
     }
 
-    /// A run that was over the limit at this look and the one before.
+    /// Checks the runs, and returns one that was over the limit at this check and the previous one.
     pub(super) fn find_stuck(&self, now: Instant, limit: Duration) -> Option<StuckRun> {
         let mut state = self.state.lock();
         let mut stuck = None;
@@ -117,7 +117,7 @@ impl InstanceWatch {
         stuck
     }
 
-    /// True while a run is under way that is not stuck.
+    /// True while a run is in progress that is not stuck.
     pub(super) fn is_at_work(&self) -> bool {
         let state = self.state.lock();
         let mut runs = state.runs.iter();
@@ -130,7 +130,7 @@ impl InstanceWatch {
         state.runs.iter().any(|run| run.suspicion == Suspicion::Stuck)
     }
 
-    /// Answers everyone who waits for this instance.
+    /// Answers all requests in the instance's batches with an error.
     pub(super) fn answer_callers(&self, error: &ServeError) {
         for (_, recall) in &self.state.lock().taken {
             recall.answer(|| Err(error.clone()));
@@ -139,7 +139,7 @@ impl InstanceWatch {
 }
 
 impl RunThread {
-    /// An instance's own thread has no reactor.
+    /// Returns the kind of the current thread: the instance's own thread has no reactor.
     fn current() -> Self {
         match Handle::try_current() {
             Ok(_) => Self::Reactor,
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_run_knows_if_its_thread_serves_connections() {
+    async fn a_run_records_whether_its_thread_serves_connections() {
         assert_eq!(RunThread::current(), RunThread::Reactor);
         let own = std::thread::spawn(RunThread::current).join();
         assert_eq!(own.unwrap(), RunThread::Instance);
