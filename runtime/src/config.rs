@@ -1,4 +1,4 @@
-//! A model's configuration: Triton's `config.pbtxt` or its JSON form, completed and checked.
+//! A model's configuration: Triton's `config.pbtxt` or its JSON form, completed and validated.
 //!
 //! ```text
 //!   text ─┐
@@ -6,8 +6,8 @@
 //!   none ─┘
 //! ```
 //!
-//! The whole schema is parsed. Fields that Weir does not support are refused by name, unless ignoring them
-//! changes nothing but speed; `docs/model-configuration.md` has the decision for each field.
+//! The whole schema is parsed. Fields that Weir does not support are refused by name, unless ignoring them affects only
+//! speed; `docs/model-configuration.md` has the decision for each field.
 
 mod batching;
 mod brackets;
@@ -41,25 +41,25 @@ pub(crate) use warmup::{MAX_WARMUP_BYTES, Warmup, WarmupData, WarmupInput};
 /// A valid configuration. All other fields are derived from `proto`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ModelConfig {
-    /// The configuration with its defaults filled in, as the config endpoint shows it.
+    /// The configuration with its defaults filled in, as the config endpoint returns it.
     pub proto: proto::ModelConfig,
-    /// The model's name: the configuration's, else its [`Origin`]'s.
+    /// The model's name: from the configuration, otherwise from the [`Origin`].
     pub name: String,
-    /// The backend, by one of [`crate::backend::Backend::names`].
+    /// The backend, as one of [`crate::backend::Backend::names`].
     pub backend: String,
-    /// The model file's name in a version directory; `None` means the backend's usual one.
+    /// Name of the model file in a version directory; `None` means the backend's default.
     pub default_model_filename: Option<String>,
     pub version_policy: VersionPolicy,
-    /// The largest batch in rows; 0 for a model without batch dimension. `None` until
-    /// [`complete`](Self::complete) if the configuration gives neither this nor inputs and outputs.
+    /// The largest batch in rows; 0 for a model without a batch dimension. `None` until [`complete`](Self::complete) if
+    /// the configuration has neither this field nor inputs and outputs.
     pub max_batch_size: Option<usize>,
     /// The model's inputs; empty until [`complete`](Self::complete) if not configured.
     pub inputs: Vec<TensorConfig>,
     /// The model's outputs; empty until [`complete`](Self::complete) if not configured.
     pub outputs: Vec<TensorConfig>,
-    /// Output to the file with its class names, relative to the model's directory.
+    /// From output name to the file with its class names, relative to the model's directory.
     pub label_filenames: BTreeMap<String, String>,
-    /// Devices and number of the model's instances; at least one group.
+    /// Devices and numbers of the model's instances; at least one group.
     pub instance_groups: Vec<InstanceGroup>,
     /// `dynamic_batching`, if the configuration has it.
     pub batching: Option<DynamicBatching>,
@@ -69,11 +69,11 @@ pub(crate) struct ModelConfig {
     pub parameters: BTreeMap<String, String>,
     /// Labels for the model's metrics.
     pub metric_tags: BTreeMap<String, String>,
-    /// Lengths that requests are padded to, if configured.
+    /// Lengths to pad requests to, if configured.
     pub padding: Option<Padding>,
 }
 
-/// Inputs and outputs, checked or inferred.
+/// Inputs and outputs, validated or inferred.
 struct Tensors {
     inputs: Vec<TensorConfig>,
     outputs: Vec<TensorConfig>,
@@ -85,47 +85,47 @@ impl Tensors {
     }
 }
 
-/// Facts about a configuration besides its text.
+/// Facts about a configuration that are not in its text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin<'a> {
     /// The model's name if the configuration has none.
     pub(crate) model: &'a str,
-    /// Name of the text in errors, such as its path.
+    /// Name of the text for errors, such as its path.
     pub file: &'a str,
     /// The backend if the configuration has none, guessed from the model's files.
     pub backend: Option<&'a str>,
 }
 
 impl ModelConfig {
-    /// Reads a `config.pbtxt`; empty text stands for a model that has none.
+    /// Parses a `config.pbtxt`; an empty text means that the model has none.
     ///
     /// # Errors
-    /// [`ConfigError`]: with line and column for a wrong text, with Triton's sentence for a wrong value, with
-    /// the field's name for what Weir does not support.
+    /// [`ConfigError`] with line and column for a syntax error, with Triton's sentence for a wrong value, and with the
+    /// field's name for an unsupported field.
     pub(crate) fn from_text(text: &str, origin: Origin<'_>) -> Result<Self, ConfigError> {
         Self::given(text::parse(text, origin.file)?, origin)
     }
 
-    /// Reads the JSON form, as a load request brings it.
+    /// Parses the JSON form, which load requests use.
     ///
     /// # Errors
-    /// As [`ModelConfig::from_text`].
+    /// [`ConfigError`], as from [`ModelConfig::from_text`].
     pub(crate) fn from_json(json: &str, origin: Origin<'_>) -> Result<Self, ConfigError> {
         Self::given(json::parse(json, origin.file)?, origin)
     }
 
-    /// Fills in the inputs, outputs and largest batch from the model's signature where not configured.
+    /// Fills in inputs, outputs and largest batch from the model's signature if they are not configured.
     ///
     /// # Errors
-    /// [`ConfigError`] when the rest of the configuration does not fit the signature, such as a
-    /// preferred batch size over the largest batch.
+    /// [`ConfigError`] if the rest of the configuration does not fit the signature, such as a preferred batch size over
+    /// the largest batch.
     pub(crate) fn complete(self, signature: &Signature) -> Result<Self, ConfigError> {
         let mut proto = self.proto;
         let max_batch_size = self.max_batch_size.unwrap_or(signature.max_batch_size);
         proto.max_batch_size = i32::try_from(max_batch_size).unwrap_or(i32::MAX);
         let configured = Tensors::configured(&proto, Some(max_batch_size))?;
         let mut tensors = configured;
-        // Inferred tensors need no check, and may be what no configuration can say: scalars.
+        // Inferred tensors are not validated, because they may be scalars, which a configuration cannot express.
         if proto.input.is_empty() {
             proto.input = signature.inputs.iter().map(tensors::input).collect();
             tensors.inputs.clone_from(&signature.inputs);
@@ -137,20 +137,20 @@ impl ModelConfig {
         Self::assembled(proto, Some(max_batch_size), tensors)
     }
 
-    /// Chooses between GPU and CPU where the configuration does not, given the indices of the usable GPUs.
+    /// Chooses between GPU and CPU if the configuration does not, given the indices of the usable GPUs.
     ///
     /// # Errors
-    /// [`ConfigError`] when it asks for a GPU that cannot be used.
+    /// [`ConfigError`] if the configuration requires a GPU that cannot be used.
     pub(crate) fn place(self, gpus: &[usize]) -> Result<Self, ConfigError> {
         let mut proto = self.proto;
         instances::place(&mut proto, gpus)?;
         Self::checked(proto, self.max_batch_size)
     }
 
-    /// Refuses a model whose name is not that of its directory.
+    /// Refuses a model whose name differs from the name of its directory.
     ///
     /// # Errors
-    /// [`ConfigError`] when the names differ.
+    /// [`ConfigError`] if the names differ.
     pub(crate) fn check_directory(&self, directory: &str) -> Result<(), ConfigError> {
         if self.name == directory {
             return Ok(());

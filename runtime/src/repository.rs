@@ -4,9 +4,9 @@
 //!   paths ──scan──► catalog ──inspect──► fingerprints ──decide──► load / unload ──Launch──► registry ──find──► requests
 //! ```
 //!
-//! A request reads the registry without a lock. Loads of one model happen one after the other; loads of
-//! different models side by side. A new version is loaded beside the old one and takes its place only
-//! when it is ready, so that a reload never leaves a gap and a failed one changes nothing.
+//! A request reads the registry without a lock. Loads of one model run one after the other, loads of different models
+//! in parallel. A new version loads while the old one serves, and replaces it only when it is ready. So a reload never
+//! interrupts service, and a failed reload changes nothing.
 
 mod catalog;
 mod changes;
@@ -53,7 +53,7 @@ use options::ScanOptions;
 /// The model repository; `L` loads and retires its versions.
 pub(crate) struct Repository<L: Launch> {
     lifecycle: Arc<ModelLifecycle<L>>,
-    /// True where `--model-name` says that there is a model: without one the server is not ready.
+    /// True if `--model-name` is set. The server then becomes ready only with a model.
     is_named: bool,
 }
 
@@ -66,11 +66,11 @@ pub(crate) struct ServingVersion<S> {
 }
 
 impl<L: Launch> Repository<L> {
-    /// Lists the models of the paths, which it never writes to. Loads nothing yet.
+    /// Lists the models in the paths, without loading any. The repository never writes to the paths.
     ///
     /// # Errors
-    /// A path cannot be read, `model_name` is invalid, or it names a model that the path does not hold and that no
-    /// later poll or load can bring. Blocks on the file system.
+    /// If a path cannot be read, `model_name` is invalid, or `model_name` names a model that the path does not hold and
+    /// that no later poll or load can add. Blocks on the file system.
     pub(crate) fn new(
         paths: &[PathBuf],
         model_name: Option<String>,
@@ -100,8 +100,8 @@ impl<L: Launch> Repository<L> {
         Ok(Self { lifecycle: Arc::new(lifecycle), is_named })
     }
 
-    /// Makes the initial loads of the control mode. Afterwards the repository counts as started, even
-    /// with failures: the caller decides whether the process goes on (`--exit-on-error`).
+    /// Makes the initial loads of the control mode. Afterwards the repository counts as started, even if loads failed:
+    /// the caller decides whether the process continues (`--exit-on-error`).
     ///
     /// # Errors
     /// Every load that failed.
@@ -110,19 +110,19 @@ impl<L: Launch> Repository<L> {
         if failures.is_empty() { Ok(()) } else { Err(failures) }
     }
 
-    /// The loaded version for requests to that model and version; "" is the highest ready version. Takes
-    /// no lock and allocates nothing unless it fails.
+    /// Finds the loaded version for a model and a version; "" means the highest ready version. Takes no lock, and
+    /// allocates only on failure.
     ///
     /// # Errors
-    /// The model or version is unknown or not ready, or the server is exiting.
+    /// If the model or version is unknown or not ready, or the server is exiting.
     pub(crate) fn find(&self, name: &str, version: &str) -> Result<Arc<L::Served>, ServeError> {
         self.lifecycle.registry.load().find(name, version)
     }
 
-    /// The model's ready versions, in ascending order.
+    /// Returns the model's ready versions, in ascending order.
     ///
     /// # Errors
-    /// The model is unknown, or none of its versions is ready.
+    /// If the model is unknown, or none of its versions is ready.
     pub(crate) fn model(&self, name: &str) -> Result<Vec<(u64, Arc<L::Served>)>, ServeError> {
         let registry = self.lifecycle.registry.load();
         registry.find(name, "")?;
@@ -130,13 +130,13 @@ impl<L: Launch> Repository<L> {
         Ok(serving.map(|(version, served)| (version, Arc::clone(served))).collect())
     }
 
-    /// True if a model of that name is in the repository or was ever loaded.
+    /// True if the repository has a model of this name, or ever loaded one.
     #[cfg(test)]
     pub(crate) fn is_known(&self, name: &str) -> bool {
         self.lifecycle.registry.load().model(name).is_some()
     }
 
-    /// All versions that accept requests, in order of name and version.
+    /// Returns all versions that accept requests, in order of name and version.
     pub(crate) fn serving(&self) -> Vec<ServingVersion<L::Served>> {
         let registry = self.lifecycle.registry.load();
         let versions = |model: &ModelEntry<L::Served>| {
@@ -152,12 +152,12 @@ impl<L: Launch> Repository<L> {
         serving
     }
 
-    /// The launcher that loads its versions.
+    /// The launcher of the repository's versions.
     pub(crate) fn launch(&self) -> &L {
         &self.lifecycle.launch
     }
 
-    /// True if the models let the server report itself ready.
+    /// True if the state of the models allows the server to be ready.
     pub(crate) fn is_ready(&self) -> bool {
         let policy = self.lifecycle.options.readiness;
         let registry = self.lifecycle.registry.load();
@@ -165,53 +165,53 @@ impl<L: Launch> Repository<L> {
         has_models && registry.is_ready(policy)
     }
 
-    /// Counts the changes of any model's or version's state, for tests that wait for one.
+    /// Returns a counter of state changes of models and versions, for tests that wait for a change.
     #[cfg(test)]
     pub(crate) fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
         self.lifecycle.registry.changes()
     }
 
-    /// All known models and versions with their states, in order of name and version. New directories
-    /// are in it after the next load or poll.
+    /// Returns all known models and versions with their states, in order of name and version. A new directory appears
+    /// after the next load or poll.
     pub(crate) fn index(&self, filter: IndexFilter) -> Vec<IndexEntry> {
         self.lifecycle.registry.load().index(filter)
     }
 
-    /// Loads a model, or reloads what changed of it. Returns when it serves.
+    /// Loads a model, or reloads its changed versions. Returns when the model serves.
     ///
     /// # Errors
-    /// The reason, in Triton's words where it has some. Versions that served before go on serving.
+    /// The reason, in Triton's words if Triton has the error. Versions that served before continue to serve.
     ///
     /// # Cancellation
-    /// A load that has begun goes on without its caller.
+    /// A load that has started continues without its caller.
     pub(crate) async fn load(&self, name: &str, options: LoadOptions) -> Result<(), ServeError> {
         self.check_explicit(name)?;
         self.lifecycle.load(name, options).await
     }
 
-    /// Takes a model out of service. Returns when it accepts no more requests; accepted ones are answered
-    /// in the background.
+    /// Takes a model out of service. Returns when the model accepts no more requests; accepted requests are answered in
+    /// the background.
     ///
     /// # Errors
-    /// The control mode is not explicit or the name invalid. An unknown model is no error, as in Triton.
+    /// If the control mode is not explicit or the name is invalid. An unknown model is not an error, as in Triton.
     pub(crate) async fn unload(&self, name: &str) -> Result<(), ServeError> {
         self.check_explicit(name)?;
         self.lifecycle.unload(name).await
     }
 
-    /// Polls the repository for changes, in mode [`ControlMode::Poll`], until `shutdown`. Returns at
-    /// once in the other modes.
+    /// Polls the repository for changes until `shutdown`, in mode [`ControlMode::Poll`]. Returns at once in other
+    /// modes.
     pub(crate) async fn poll(self: Arc<Self>, shutdown: CancellationToken) {
         self.lifecycle.poll(&shutdown).await;
     }
 
-    /// Ends the loads that are under way, as far as they can be ended, and refuses later ones.
+    /// Ends the loads in progress as far as possible, and refuses later ones.
     pub(crate) fn end_loads(&self) {
         self.lifecycle.end_loads();
     }
 
-    /// Unloads everything for good, and returns when accepted requests are answered and no task is left.
-    /// The caller bounds the wait.
+    /// Unloads all models permanently. Returns when accepted requests are answered and no task is left. The caller
+    /// limits the wait.
     pub(crate) async fn retire_all(&self) {
         self.lifecycle.retire_all().await;
     }

@@ -1,4 +1,4 @@
-//! The configuration's `dynamic_batching`.
+//! The field `dynamic_batching` of a configuration.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,23 +11,23 @@ use super::ConfigError;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DynamicBatching {
-    /// Preferred batch sizes in rows; ascending, each from 1 to the largest batch.
+    /// Preferred batch sizes in rows, ascending, each from 1 to the largest batch.
     pub preferred: Vec<usize>,
-    /// Longest wait of a request for others to join its batch.
+    /// Longest time that a request waits for others to join its batch.
     pub max_delay: Duration,
-    /// Answers leave in the order of requests.
+    /// True if responses are sent in the order of their requests.
     pub preserve_ordering: bool,
-    /// Levels of priority, 1 the most urgent; 0 where there are none.
+    /// Number of priority levels, of which 1 is the most urgent; 0 for none.
     pub priority_levels: u64,
-    /// The level of requests that name none; 0 where there are no levels.
+    /// Priority level of requests that name none; 0 if there are no levels.
     pub default_priority_level: u64,
     /// Queue policy of levels without their own.
     pub queue: QueuePolicy,
-    /// Queue policies of single levels.
+    /// Queue policies of individual levels.
     pub level_queues: BTreeMap<u64, QueuePolicy>,
 }
 
-/// Reads `dynamic_batching`, if it is there.
+/// Parses `dynamic_batching`, if it is configured.
 pub(super) fn parse(
     config: &ModelConfig,
     max_batch_size: Option<usize>,
@@ -89,7 +89,7 @@ fn check_priorities(given: &ModelDynamicBatching, model: &str) -> Result<(), Con
     Ok(())
 }
 
-/// Queue policies of single levels; without levels they are of none, as in Triton.
+/// Returns the queue policies of individual levels. Without levels they have no effect, as in Triton.
 fn level_queues(given: &ModelDynamicBatching) -> BTreeMap<u64, QueuePolicy> {
     let has_levels = given.priority_levels > 0;
     let policies = given.priority_queue_policy.iter().filter(|_| has_levels);
@@ -118,13 +118,13 @@ fn check_order(given: &ModelDynamicBatching, model: &str) -> Result<(), ConfigEr
     Ok(())
 }
 
-/// True where a request may be delayed: without a timeout, and without requests' own, none is.
+/// True if the policy may delay requests. Without its own timeout and without those of requests, it never does.
 fn delays(policy: &QueuePolicy) -> bool {
     let may_expire = policy.default_timeout.is_some() || policy.allow_timeout_override;
     policy.timeout_action == TimeoutAction::Delay && may_expire
 }
 
-/// A policy without any setting is the batcher's default: then a request's own timeout counts.
+/// Parses a queue policy. An empty policy is the batcher's default, which applies a request's own timeout.
 fn queue_policy(given: &ModelQueuePolicy) -> QueuePolicy {
     let timeout = given.default_timeout_microseconds;
     let policy = QueuePolicy {

@@ -1,11 +1,12 @@
-//! Preparation of a text's brackets for the parser.
+//! Prepares the brackets in a configuration's text for the parser.
 
-/// The schema is nine messages deep. The parser recurses per level, so depth must have a bound.
+/// Limit on the nesting of brackets. The schema is nine messages deep, and the parser recurses per level, so the depth
+/// must be limited.
 pub(super) const MAX_DEPTH: usize = 32;
 
 /// A text in the form that the parser expects.
 pub(super) struct Prepared {
-    /// The text with a colon between every field name and list.
+    /// The text with a colon between every field name and its list.
     pub(super) text: String,
     /// Offsets of the inserted colons in the original text.
     inserted: Vec<usize>,
@@ -13,12 +14,12 @@ pub(super) struct Prepared {
 
 /// Error: brackets nested deeper than [`MAX_DEPTH`].
 pub(super) struct TooDeep {
-    /// Offset of the first bracket that is too deep.
+    /// Offset of the first bracket that is nested too deeply.
     pub(super) offset: usize,
 }
 
 impl Prepared {
-    /// The offset in the original text, for one in the prepared text.
+    /// Converts an offset in the prepared text into one in the original text.
     pub(super) fn original_offset(&self, offset: usize) -> usize {
         let colons = self.inserted.iter().enumerate();
         let before = colons.take_while(|(i, place)| **place + i < offset).count();
@@ -26,8 +27,8 @@ impl Prepared {
     }
 }
 
-/// Inserts the colons of `input [ … ]`: optional in the format and left out by most configurations, but
-/// required by the parser.
+/// Inserts colons before lists, as in `input [ … ]`. The format makes them optional and most configurations leave them
+/// out, but the parser requires them.
 pub(super) fn prepare(text: &str) -> Result<Prepared, TooDeep> {
     let mut inserted = Vec::new();
     let mut depth = 0_usize;
@@ -72,7 +73,7 @@ fn skip_string(bytes: &mut impl Iterator<Item = (usize, u8)>, quote: u8) {
             b'\\' => {
                 bytes.next();
             }
-            // A string ends with its line, if only by mistake; brackets after it count again.
+            // A string ends at the end of its line, even if the quote is missing, so that later brackets count again.
             b'\n' => return,
             _ if byte == quote => return,
             _ => {}

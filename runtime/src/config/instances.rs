@@ -1,4 +1,4 @@
-//! The configuration's `instance_group`.
+//! The field `instance_group` of a configuration.
 
 use std::num::NonZeroUsize;
 
@@ -17,26 +17,26 @@ pub(crate) struct InstanceGroup {
     pub kind: DeviceKind,
     /// Instances on each device.
     pub count: NonZeroUsize,
-    /// GPU indices; empty for the CPU, and for all GPUs until placed.
+    /// GPU indices; empty for the CPU, and for all GPUs until [`super::ModelConfig::place`].
     pub gpus: Vec<usize>,
 }
 
 /// A kind of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeviceKind {
-    /// GPU if there is one, else CPU; resolved by [`super::ModelConfig::place`].
+    /// The GPU if there is one, otherwise the CPU; resolved by [`super::ModelConfig::place`].
     Auto,
     Gpu,
     Cpu,
 }
 
 impl InstanceGroup {
-    /// The number of its instances, as far as the configuration says where they are.
+    /// Number of instances in the group; before placement, "all GPUs" counts as one device.
     fn instances(&self) -> usize {
         self.count.get() * self.gpus.len().max(1)
     }
 
-    /// The device of each instance, once the group is placed.
+    /// Returns the device of each instance, once the group is placed.
     pub(crate) fn devices(&self) -> impl Iterator<Item = Device> {
         let devices = match self.kind {
             DeviceKind::Gpu => self.gpus.iter().copied().map(Device::Cuda).collect(),
@@ -47,11 +47,12 @@ impl InstanceGroup {
     }
 }
 
-/// Most instances of a model in all its groups. Each has a thread, and is loaded and warmed up before the model is
-/// ready: some for each core of the largest machines, and few enough that a load by mistake or malice ends.
+/// Limit on the instances of a model in all its groups. Each instance has a thread, and is loaded and warmed up before
+/// the model is ready. The limit allows several instances for each core of the largest machines, and ensures that an
+/// excessive load ends.
 const MAX_INSTANCES: usize = 1024;
 
-/// Reads a normalised configuration's groups.
+/// Parses the groups of a normalised configuration.
 pub(super) fn parse(config: &ModelConfig) -> Result<Vec<InstanceGroup>, ConfigError> {
     let groups = config.instance_group.iter();
     let groups = groups.map(|group| parse_group(group, &config.name));
@@ -89,7 +90,7 @@ fn parse_group(group: &ModelInstanceGroup, model: &str) -> Result<InstanceGroup,
     Ok(InstanceGroup { name: group.name.clone(), kind, count, gpus })
 }
 
-/// Chooses kinds and GPUs that the configuration leaves open, given the indices of the usable GPUs.
+/// Chooses the kinds and GPUs that the configuration leaves open, given the indices of the usable GPUs.
 pub(super) fn place(config: &mut ModelConfig, gpus: &[usize]) -> Result<(), ConfigError> {
     for group in &mut config.instance_group {
         place_group(group, &config.name, gpus)?;

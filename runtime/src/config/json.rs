@@ -1,4 +1,4 @@
-//! The JSON form: read from load requests, written for the config endpoint.
+//! The JSON form of a configuration: parsed from load requests, written by the config endpoint.
 
 use prost_reflect::{DeserializeOptions, DynamicMessage, SerializeOptions};
 use weir_protocol::grpc::proto;
@@ -6,7 +6,7 @@ use weir_protocol::grpc::proto;
 use super::ConfigError;
 use super::schema;
 
-/// Reads protobuf's JSON; fields by either of their names.
+/// Parses protobuf's JSON form; a field may have either of its names.
 pub(super) fn parse(json: &str, file: &str) -> Result<proto::ModelConfig, ConfigError> {
     let fail = |at: String, message: String| ConfigError::Syntax { file: file.to_owned(), at, message };
     let located = |error: serde_json::Error| {
@@ -35,11 +35,11 @@ fn explain(message: &str) -> String {
     }
 }
 
-/// Writes a configuration as Triton's config endpoint does: fields by the names they have in the
-/// schema, defaults included, 64-bit integers as numbers.
+/// Writes a configuration like Triton's config endpoint: with the field names of the schema, with defaults, and with
+/// 64-bit integers as numbers.
 ///
 /// # Errors
-/// None that a decoded configuration can cause.
+/// Never for a configuration that was parsed.
 pub(crate) fn to_json(config: &proto::ModelConfig) -> Result<Vec<u8>, serde_json::Error> {
     let mut message = DynamicMessage::new(schema::model_config());
     message.transcode_from(config).map_err(serde::ser::Error::custom)?;

@@ -1,4 +1,4 @@
-//! Defaults of a configuration, filled in so that it is shown as it is in force.
+//! Fills in the defaults of a configuration, so that it is reported as it is applied.
 
 use std::path::{Component, Path};
 
@@ -10,12 +10,12 @@ use weir_protocol::grpc::proto::{ModelConfig, ModelInstanceGroup, ModelVersionPo
 
 use super::{ConfigError, Origin};
 
-/// The backend that Triton names twice, by platform and by backend.
+/// The backend, for which Triton has two names: one as backend and one as platform.
 pub(super) const PYTORCH: &str = "pytorch";
 const PYTORCH_PLATFORM: &str = "pytorch_libtorch";
 const PYTORCH_FILENAME: &str = "model.pt";
 
-/// Fills in name and backend.
+/// Fills in the name and the backend.
 pub(super) fn identity(config: &mut ModelConfig, origin: Origin<'_>) -> Result<(), ConfigError> {
     if config.name.is_empty() {
         origin.model.clone_into(&mut config.name);
@@ -39,7 +39,7 @@ pub(super) fn identity(config: &mut ModelConfig, origin: Origin<'_>) -> Result<(
     Ok(())
 }
 
-/// Refuses a platform of another kind of file than the backend reads, in Triton's words.
+/// Refuses a platform that does not belong to the backend, in Triton's words.
 pub(super) fn check_pair(config: &ModelConfig) -> Result<(), ConfigError> {
     let platform = config.platform.as_str();
     if config.backend != PYTORCH || ["", PYTORCH, PYTORCH_PLATFORM].contains(&platform) {
@@ -75,14 +75,14 @@ fn default_text(field: &mut String, default: &str) {
 fn version_policy(config: &mut ModelConfig) {
     let newest = PolicyChoice::Latest(Latest { num_versions: 1 });
     let policy = config.version_policy.get_or_insert(ModelVersionPolicy { policy_choice: Some(newest) });
-    // As in Triton, one that is there and says nothing means all.
+    // A policy that is present but empty means all versions, as in Triton.
     let all = PolicyChoice::All(All {});
     if let PolicyChoice::Latest(latest) = policy.policy_choice.get_or_insert(all) {
         latest.num_versions = latest.num_versions.max(1);
     }
 }
 
-/// Without preferred sizes, the largest batch is the one worth waiting for.
+/// Without preferred sizes, the largest batch is the only size worth waiting for.
 fn preferred_batch_size(config: &mut ModelConfig, max_batch_size: Option<usize>) {
     let Some(max @ 1..) = max_batch_size else {
         return;
@@ -113,21 +113,21 @@ fn instance_groups(config: &mut ModelConfig) {
     }
 }
 
-/// The model file's name, which must stay inside the version directory.
+/// Returns the name of the model file, which must be inside the version directory.
 pub(super) fn filename(config: &ModelConfig) -> Result<Option<String>, ConfigError> {
     let name = &config.default_model_filename;
     check_inside(name, "default_model_filename", config)?;
     Ok((!name.is_empty()).then(|| name.clone()))
 }
 
-/// Checks that libraries of operators stay inside the model's directory.
+/// Checks that operator libraries are inside the model's directory.
 pub(super) fn op_libraries(config: &ModelConfig) -> Result<(), ConfigError> {
     let operations = config.model_operations.iter();
     let mut names = operations.flat_map(|operations| &operations.op_library_filename);
     names.try_for_each(|name| check_inside(name, "op_library_filename", config))
 }
 
-/// Refuses file names that lead out of the directory they are looked up in.
+/// Refuses file names that leave the directory in which they are looked up.
 pub(super) fn check_inside(name: &str, field: &str, config: &ModelConfig) -> Result<(), ConfigError> {
     let inside = Path::new(name).components().all(|component| matches!(component, Component::Normal(_)));
     if inside && !name.contains('\0') {

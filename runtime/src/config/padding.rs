@@ -1,4 +1,4 @@
-//! Weir's own settings among a configuration's `parameters`: lengths to pad requests to.
+//! Weir's own settings in a configuration's `parameters`: the lengths to pad requests to.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ use crate::backend::TensorConfig;
 use crate::interface::model_dims;
 use crate::padding::{Padding, variable_axis};
 
-/// Lengths to pad to, ascending: `16,32,64`.
+/// Name of the parameter with the lengths to pad to, ascending, such as `16,32,64`.
 const BUCKETS: &str = "PADDING_BUCKETS";
 
-/// Padding values by input: `input_ids=0,attention_mask=0`.
+/// Name of the parameter with padding values by input, such as `input_ids=0,attention_mask=0`.
 const VALUES: &str = "PADDING_VALUES";
 
-/// Most bytes of a padded row of an input: as many as a request may have by default. Every short request is made as
-/// long, so a slip of some digits would take all memory there is.
+/// Limit in bytes on a padded row of an input: the default limit on a request. Every short request is padded to this
+/// size, so a mistyped length could use up all memory.
 const MAX_ROW: u64 = 1 << 30;
 
-/// The parameters without Weir's own.
+/// Returns the parameters without Weir's own.
 pub(super) fn backend_parameters(config: &ModelConfig) -> BTreeMap<String, String> {
     config
         .parameters
@@ -30,7 +30,7 @@ pub(super) fn backend_parameters(config: &ModelConfig) -> BTreeMap<String, Strin
         .collect()
 }
 
-/// Reads the padding, if configured. `inputs` is empty while they are unknown.
+/// Parses the padding, if it is configured. `inputs` is empty while the inputs are unknown.
 pub(super) fn parse(config: &ModelConfig, inputs: &[TensorConfig]) -> Result<Option<Padding>, ConfigError> {
     let given = |key| config.parameters.get(key).map(|value| value.string_value.as_str());
     let fail = |key: &str, what: &str| {
@@ -52,18 +52,18 @@ pub(super) fn parse(config: &ModelConfig, inputs: &[TensorConfig]) -> Result<Opt
     }
     let is_padded = |input: &&TensorConfig| variable_axis(model_dims(input)).is_some();
     if let Some(text) = inputs.iter().filter(is_padded).find(|input| input.datatype == DataType::Bytes) {
-        let what = format!("is for numbers, and input '{}' has TYPE_STRING", text.name);
+        let what = format!("applies to numbers only, but input '{}' has TYPE_STRING", text.name);
         return Err(fail(BUCKETS, &what));
     }
     let longest = buckets.last().copied().unwrap_or(0);
     if inputs.iter().any(|input| row_bytes(input, longest) > MAX_ROW) {
-        let what = format!("has the length {longest}, with which a row has over {MAX_ROW} bytes");
+        let what = format!("has the length {longest}, which makes a row larger than {MAX_ROW} bytes");
         return Err(fail(BUCKETS, &what));
     }
     Ok(Some(Padding { buckets, values }))
 }
 
-/// Bytes of a row of an input that is padded to that length; 0 for one that is not padded.
+/// Returns the bytes of a row of an input that is padded to this length; 0 for an input that is not padded.
 fn row_bytes(input: &TensorConfig, length: usize) -> u64 {
     if variable_axis(&input.dims).is_none() {
         return 0;

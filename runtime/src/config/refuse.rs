@@ -1,7 +1,7 @@
-//! Refusal of fields that Weir does not support.
+//! Refuses fields that Weir does not support.
 //!
-//! The rule: fields that would change answers are refused; fields that could only change speed are hints
-//! and pass. `docs/model-configuration.md` lists both.
+//! The rule: a field that would change answers is refused; a field that can only affect speed is a hint and is
+//! accepted. `docs/model-configuration.md` lists both.
 
 use weir_protocol::grpc::proto::model_config::SchedulingChoice;
 use weir_protocol::grpc::proto::model_instance_group::Kind;
@@ -10,7 +10,7 @@ use weir_protocol::grpc::proto::{ModelConfig, ModelInput, ModelInstanceGroup, Mo
 use super::ConfigError;
 use super::normalise::PYTORCH;
 
-/// Triton's default for `runtime`.
+/// Triton's default value of `runtime`.
 const LIBTORCH_RUNTIME: &str = "libtriton_pytorch.so";
 
 /// Refuses the first unsupported field.
@@ -26,7 +26,7 @@ pub(super) fn check(config: &ModelConfig) -> Result<(), ConfigError> {
     }
 }
 
-/// An unsupported value of `platform` or `runtime`.
+/// Returns an unsupported value of `platform` or `runtime`.
 fn platform_or_runtime(config: &ModelConfig) -> Option<String> {
     let ModelConfig { platform, runtime, .. } = config;
     if ["ensemble", "torch_aoti"].contains(&platform.as_str()) {
@@ -83,7 +83,7 @@ fn group(group: &ModelInstanceGroup) -> Option<String> {
     first_set(&fields).map(|field| format!("{field} of instance_group '{}'", group.name))
 }
 
-/// The first field that is set.
+/// Returns the first field that is set.
 fn first_set(fields: &[(bool, &'static str)]) -> Option<&'static str> {
     fields.iter().find(|(is_set, _)| *is_set).map(|(_, field)| *field)
 }

@@ -1,4 +1,4 @@
-//! The schema of a configuration, from the descriptors built into the protocol crate.
+//! The schema of a configuration, from the descriptors in the protocol crate.
 
 use std::sync::LazyLock;
 
@@ -17,13 +17,13 @@ pub(super) fn model_config() -> MessageDescriptor {
     POOL.get_message_by_name("inference.ModelConfig").expect("the schema has ModelConfig")
 }
 
-/// The field of that message with the name most similar to `written`.
+/// Returns the field of a message whose name is most similar to `written`.
 pub(super) fn nearest_field(message: &str, written: &str) -> Option<String> {
     let message = POOL.get_message_by_name(message)?;
     nearest(message.fields().map(|field| field.name().to_owned()), written)
 }
 
-/// Like [`nearest_field`] over all messages of a configuration, because JSON errors do not name theirs.
+/// Like [`nearest_field`], but searches all messages of a configuration, because JSON errors do not name the message.
 pub(super) fn nearest_field_anywhere(written: &str) -> Option<String> {
     let messages = messages().into_iter();
     let fields =
@@ -31,7 +31,7 @@ pub(super) fn nearest_field_anywhere(written: &str) -> Option<String> {
     nearest(fields.map(|field| field.name().to_owned()), written)
 }
 
-/// The configuration's message and those within it. The pool has all others of the protocol, too.
+/// Returns the configuration's message and the messages in it; the pool also has all others of the protocol.
 fn messages() -> Vec<MessageDescriptor> {
     let mut found = vec![model_config()];
     let mut at = 0;
@@ -48,7 +48,7 @@ fn messages() -> Vec<MessageDescriptor> {
     found
 }
 
-/// The value of that enum with the name most similar to `written`.
+/// Returns the value of an enum whose name is most similar to `written`.
 pub(super) fn nearest_value(name: &str, written: &str) -> Option<String> {
     let values = POOL.get_enum_by_name(name)?;
     nearest(values.values().map(|value| value.name().to_owned()), written)
@@ -62,9 +62,9 @@ fn nearest(candidates: impl Iterator<Item = String>, written: &str) -> Option<St
         .map(|(_, candidate)| candidate)
 }
 
-/// Edit distance; `None` if larger than [`MAX_EDITS`].
+/// Returns the edit distance; `None` if it is larger than [`MAX_EDITS`].
 fn edits(candidate: &str, written: &str) -> Option<usize> {
-    // `FP32` for `TYPE_FP32`.
+    // A name without its prefix, such as `FP32` for `TYPE_FP32`.
     if written.len() >= 4 && candidate.ends_with(written) {
         return Some(0);
     }
@@ -72,6 +72,6 @@ fn edits(candidate: &str, written: &str) -> Option<usize> {
         return None;
     }
     let edits = strsim::damerau_levenshtein(candidate, written);
-    // Of a short word that differs in most letters, none is meant.
+    // A short word that differs in most of its letters is no misspelling.
     (edits <= MAX_EDITS && 2 * edits <= written.len()).then_some(edits)
 }

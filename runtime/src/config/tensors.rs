@@ -1,4 +1,4 @@
-//! The configuration's `max_batch_size`, `input` and `output`.
+//! The fields `max_batch_size`, `input` and `output` of a configuration.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,8 +10,8 @@ use super::ConfigError;
 use super::normalise::check_inside;
 use crate::backend::TensorConfig;
 
-/// The largest batch; `None` when the configuration leaves inputs, outputs and this open. The
-/// schema cannot tell 0 from nothing said.
+/// Returns the largest batch; `None` if the configuration has none of these three fields. The schema cannot distinguish
+/// 0 from a missing value.
 pub(super) fn max_batch_size(config: &ModelConfig) -> Result<Option<usize>, ConfigError> {
     let Ok(size) = usize::try_from(config.max_batch_size) else {
         return Err(ConfigError::Invalid(format!("'max_batch_size' must be non-negative value for {}", config.name)));
@@ -57,7 +57,7 @@ pub(super) fn outputs(config: &ModelConfig, max_batch_size: Option<usize>) -> Re
     Ok(outputs)
 }
 
-/// The label file of each output that has one.
+/// Returns the label file of each output that has one.
 pub(super) fn label_filenames(config: &ModelConfig) -> Result<BTreeMap<String, String>, ConfigError> {
     let mut files = BTreeMap::new();
     for output in config.output.iter().filter(|output| !output.label_filename.is_empty()) {
@@ -67,7 +67,7 @@ pub(super) fn label_filenames(config: &ModelConfig) -> Result<BTreeMap<String, S
     Ok(files)
 }
 
-/// An inferred input as a configuration writes it.
+/// Returns an inferred input in the form of a configuration.
 pub(super) fn input(tensor: &TensorConfig) -> ModelInput {
     ModelInput {
         name: tensor.name.clone(),
@@ -79,7 +79,7 @@ pub(super) fn input(tensor: &TensorConfig) -> ModelInput {
     }
 }
 
-/// An inferred output as a configuration writes it.
+/// Returns an inferred output in the form of a configuration.
 pub(super) fn output(tensor: &TensorConfig) -> ModelOutput {
     ModelOutput {
         name: tensor.name.clone(),
@@ -95,7 +95,7 @@ fn proto_reshape(tensor: &TensorConfig) -> Option<ModelTensorReshape> {
     Some(ModelTensorReshape { shape })
 }
 
-/// The datatype of that number in the schema.
+/// Returns the datatype with this number in the schema.
 pub(super) fn datatype(number: i32) -> Option<DataType> {
     let number = proto::DataType::try_from(number).ok()?;
     DataType::ALL.into_iter().find(|datatype| proto_datatype(*datatype) == number)
@@ -120,7 +120,7 @@ const fn proto_datatype(datatype: DataType) -> proto::DataType {
     }
 }
 
-/// One row of a configuration's inputs or outputs, for its errors.
+/// One input or output of a configuration, for its errors.
 struct Row<'a> {
     kind: &'static str,
     name: &'a str,
@@ -128,7 +128,7 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// Triton's sentence first, then what it leaves out.
+    /// Returns an error: Triton's sentence, followed by the names that Triton leaves out.
     fn fail(&self, what: &str) -> ConfigError {
         let Self { kind, name, model } = self;
         ConfigError::Invalid(format!("model {kind} {what} for '{name}' of model '{model}'"))
@@ -193,13 +193,13 @@ impl Row<'_> {
     }
 }
 
-/// Elements of the fixed dimensions; `None` where they overflow a tensor.
+/// Returns the number of elements in the fixed dimensions; `None` if it exceeds the limit of a tensor.
 fn element_count(dims: &[i64]) -> Option<usize> {
     let fixed: Vec<i64> = dims.iter().copied().filter(|dim| *dim > 0).collect();
     weir_protocol::Shape::new(&fixed).ok().map(|shape| shape.elements())
 }
 
-/// Element counts of the fixed dimensions between the variable ones. A reshape must keep them: otherwise it
+/// Returns the element counts of the fixed dimensions between the variable ones. A reshape must keep them; otherwise it
 /// would be ambiguous which variable dimension became which.
 fn runs(dims: &[i64]) -> Vec<Option<usize>> {
     dims.split(|dim| *dim == -1).map(element_count).collect()

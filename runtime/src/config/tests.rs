@@ -1,4 +1,4 @@
-//! Configurations as people write them: read, completed or refused.
+//! Tests of configurations as users write them: parsed, completed or refused.
 
 mod committed;
 mod fuzz;
@@ -21,7 +21,7 @@ fn read(text: &str) -> ModelConfig {
     }
 }
 
-/// A configuration with one input and one output, and `more`.
+/// A configuration with one input and one output, followed by `more`.
 fn usual(more: &str) -> String {
     format!(
         "backend: \"echo\" max_batch_size: 8

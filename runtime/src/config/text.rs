@@ -9,13 +9,13 @@ use super::ConfigError;
 use super::brackets::{MAX_DEPTH, TooDeep, prepare};
 use super::schema;
 
-/// Real configurations have a few kilobytes; this bounds what a parse can cost.
+/// Limit in bytes on a configuration, which bounds the cost of parsing. Real configurations have a few kilobytes.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Some editors write it first; it has no meaning.
+/// The byte order mark that some editors write at the start of a file; it has no meaning.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// Reads protobuf's text format.
+/// Parses protobuf's text format.
 pub(super) fn parse(text: &str, file: &str) -> Result<proto::ModelConfig, ConfigError> {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let fail = |at: Option<usize>, message: String| ConfigError::Syntax {
@@ -38,8 +38,8 @@ pub(super) fn parse(text: &str, file: &str) -> Result<proto::ModelConfig, Config
     message.transcode_to().map_err(|error| fail(None, error.to_string()))
 }
 
-/// Drops the entries that `{}` makes in maps. In JSON, as the config endpoint prints it, that is a map without entries; in
-/// text it is an entry whose name and value are empty, which says nothing.
+/// Removes the entries that `{}` creates in maps. In JSON, which the config endpoint prints, `{}` is a map without
+/// entries. In the text format it is an entry with an empty name and an empty value.
 fn drop_empty_entries(message: &mut DynamicMessage) {
     for (field, value) in message.fields_mut() {
         match value {
@@ -66,16 +66,16 @@ fn is_empty_entry(field: &FieldDescriptor, key: &MapKey, value: &Value) -> bool 
     is_empty_name && entry.is_some_and(|entry| value.is_default(&entry.map_entry_value_field().kind()))
 }
 
-/// Offset at which the parser stopped; the end of the text if it expected more.
+/// Returns the offset at which the parser stopped; the end of the text if it expected more.
 fn offset(error: &ParseError, text: &str) -> usize {
     let label = error.labels().and_then(|mut labels| labels.next());
     label.map_or(text.len(), |label| label.offset())
 }
 
-/// Adds the most similar name to the parser's message about an unknown name.
+/// Adds the most similar valid name to the parser's message about an unknown name.
 fn explain(message: &str) -> String {
-    // "field 'F' not found for message 'M'" and "value 'V' was not found for enum 'E'": pinned by
-    // tests, because only the sentence carries the names.
+    // The names are only in the parser's sentences "field 'F' not found for message 'M'" and "value 'V' was not found
+    // for enum 'E'". Tests ensure that these sentences stay the same.
     let parts: Vec<&str> = message.split('\'').collect();
     let meant = match parts.as_slice() {
         ["field ", field, " not found for message ", message, ""] => schema::nearest_field(message, field),

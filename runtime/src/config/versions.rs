@@ -1,4 +1,4 @@
-//! Which versions of a model are served.
+//! The field `version_policy` of a configuration.
 
 use std::collections::BTreeSet;
 
@@ -7,18 +7,18 @@ use weir_protocol::grpc::proto::model_version_policy::PolicyChoice;
 
 use super::ConfigError;
 
-/// Which versions of a model are served.
+/// The policy that selects the versions of a model to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum VersionPolicy {
-    /// So many of the highest; at least 1.
+    /// This number of the highest versions; at least 1.
     Latest(usize),
     All,
-    /// Those, where they are there; at least one.
+    /// These versions, if they exist; at least one.
     Specific(BTreeSet<u64>),
 }
 
 impl VersionPolicy {
-    /// The versions to serve of those there are.
+    /// Returns the versions to serve out of those available.
     pub(crate) fn choose(&self, available: &BTreeSet<u64>) -> BTreeSet<u64> {
         match self {
             Self::Latest(count) => available.iter().rev().take(*count).copied().collect(),
@@ -28,7 +28,7 @@ impl VersionPolicy {
     }
 }
 
-/// Reads a normalised configuration's policy.
+/// Parses the policy of a normalised configuration.
 pub(super) fn parse(config: &ModelConfig) -> Result<VersionPolicy, ConfigError> {
     let choice = config.version_policy.as_ref().and_then(|policy| policy.policy_choice.as_ref());
     match choice {

@@ -1,4 +1,4 @@
-//! Requests to run before a model is ready.
+//! The field `model_warmup` of a configuration: requests to run before a model is ready.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ use crate::backend::TensorConfig;
 /// A request to run before the model is ready.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Warmup {
-    /// The name for error texts.
+    /// Name of the request for error texts.
     pub name: String,
-    /// Rows; 0 for a model without batch dimension.
+    /// Number of rows; 0 for a model without a batch dimension.
     pub batch_size: usize,
     /// Number of runs; at least 1.
     pub count: usize,
@@ -26,7 +26,7 @@ pub(crate) struct Warmup {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct WarmupInput {
     pub datatype: DataType,
-    /// Dimensions without the batch.
+    /// Dimensions without the batch dimension.
     pub shape: Shape,
     pub data: WarmupData,
 }
@@ -37,13 +37,12 @@ pub(crate) enum WarmupData {
     /// Zeros; empty strings for BYTES.
     Zero,
     Random,
-    /// One row's bytes, from that file in the model's `warmup` directory.
+    /// The bytes of one row, from this file in the model's `warmup` directory.
     File(String),
 }
 
-/// Most runs in all warm-up requests of a model. What first runs pay for is paid in a few of them; so many of a model
-/// that takes a millisecond are ten seconds already. A count without a bound would keep an instance, and whoever loads
-/// the model, busy for ever.
+/// Limit on the runs in all warm-up requests of a model. A few runs are enough to warm up, and this many take ten
+/// seconds for a model that runs in a millisecond. Without a limit, a load could keep an instance busy forever.
 const MAX_RUNS: u64 = 10_000;
 
 fn check_runs(config: &ModelConfig) -> Result<(), ConfigError> {
@@ -58,11 +57,11 @@ fn check_runs(config: &ModelConfig) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Most bytes of an input with all its rows: a request of that size is refused on its way, and takes the memory of
-/// other models.
+/// Limit in bytes on an input with all its rows. A client's request of that size would be refused, and larger inputs
+/// would take the memory of other models.
 pub(crate) const MAX_WARMUP_BYTES: u64 = 1 << 30;
 
-/// Reads the warm-up requests.
+/// Parses the warm-up requests.
 pub(super) fn parse(
     config: &ModelConfig,
     inputs: &[TensorConfig],
@@ -81,8 +80,8 @@ pub(super) fn parse(
     Ok(warmups)
 }
 
-/// The rows of a sample; 0 for a model without batch dimension, whose samples are of one request by Triton's schema.
-/// `None` for no rows of a model that has the dimension: Triton skips such a sample.
+/// Returns the rows of a sample. 0 for a model without a batch dimension, whose samples have one request in Triton's
+/// schema. `None` for a sample without rows of a model with a batch dimension; Triton skips such a sample.
 fn rows(
     config: &ModelConfig,
     given: &ModelWarmup,
@@ -136,9 +135,9 @@ fn parse_input(config: &ModelConfig, given: &model_warmup::Input) -> Result<Warm
     Ok(WarmupInput { datatype, shape, data })
 }
 
-/// Refuses an input that is made in memory for its rows and has too many bytes.
+/// Refuses an input with too many bytes, because all its rows are created in memory.
 fn check_bytes(input: WarmupInput, batch_size: u32) -> Result<WarmupInput, String> {
-    // A string takes four bytes at least: its length.
+    // A string takes at least the four bytes of its length.
     let row = input.shape.elements() as u64 * input.datatype.size().unwrap_or(4) as u64;
     let bytes = row.saturating_mul(u64::from(batch_size.max(1)));
     if bytes > MAX_WARMUP_BYTES {

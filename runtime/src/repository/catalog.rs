@@ -1,4 +1,4 @@
-//! Models that the repository paths hold, by the names clients use.
+//! The models in the repository paths, by the names that clients use.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -7,14 +7,14 @@ use super::layout::{self, Child, Layout, PathContents};
 use super::options::ScanOptions;
 use super::{config_file, names, no_model};
 
-/// A model that a repository path holds.
+/// A model in a repository path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CatalogEntry {
-    /// Name in answers and in the index.
+    /// Name of the model in responses and in the index.
     pub name: String,
-    /// A second name that it answers to.
+    /// A second name that the model answers to.
     pub alias: Option<String>,
-    /// Location of the files, or the reason why they cannot be used.
+    /// Location of the model's files, or the reason why they cannot be used.
     pub location: Result<ModelLocation, String>,
 }
 
@@ -27,21 +27,21 @@ pub(super) struct ModelLocation {
     pub naming: Naming,
 }
 
-/// Source of a model's name.
+/// The source of a model's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Naming {
-    /// The directory; a configuration with another name is refused, as Triton does.
+    /// The directory; a configuration with another name is refused, as in Triton.
     Directory,
-    /// `--model-name` or the configuration; the path is a mount point of any name.
+    /// `--model-name` or the configuration; the path may be a mount point with any name.
     Free,
 }
 
 pub(super) type Catalog = BTreeMap<String, CatalogEntry>;
 
-/// Lists the models of all repository paths.
+/// Lists the models in all repository paths.
 ///
 /// # Errors
-/// A path cannot be read. A fault of one model is in its [`CatalogEntry::location`].
+/// If a path cannot be read. The error of a single model is in its [`CatalogEntry::location`].
 pub(super) fn list(options: &ScanOptions) -> Result<Catalog, String> {
     let mut catalog = Catalog::new();
     for path in &options.paths {
@@ -61,8 +61,8 @@ pub(super) fn list(options: &ScanOptions) -> Result<Catalog, String> {
     Ok(catalog)
 }
 
-/// Checks that there is a model where `--model-name` names one, and where files look like models: a server without one
-/// would be ready, and answer no request. An empty directory is taken as it is.
+/// Checks that a model was found if `--model-name` is set or if files look like models. Without a model the server
+/// would be ready but could not answer any request. An empty directory without `--model-name` is accepted.
 ///
 /// # Errors
 /// A sentence that says what the path holds instead.
@@ -79,7 +79,7 @@ pub(super) fn check_found(catalog: &Catalog, options: &ScanOptions) -> Result<()
     }
 }
 
-/// The model that a repository path itself is. It answers to `--model-name` and to its own name.
+/// Returns the model that a repository path itself is. The model answers to `--model-name` and to its own name.
 fn single(path: &Path, layout: Layout, options: &ScanOptions) -> Result<CatalogEntry, String> {
     let own = config_file::declared_name(own_name(path, layout)?, (path, layout), options);
     let location = Ok(ModelLocation { path: path.to_owned(), layout, naming: Naming::Free });
@@ -89,11 +89,11 @@ fn single(path: &Path, layout: Layout, options: &ScanOptions) -> Result<CatalogE
     })
 }
 
-/// The last part of the path, without its extension where it is a file.
+/// Returns the last component of the path, without its extension if it is a file.
 fn own_name(path: &Path, layout: Layout) -> Result<String, String> {
     let resolved = match path.components().next_back() {
         Some(Component::Normal(_)) => path.to_owned(),
-        // `.` and `..` have no name of their own, what they point to has.
+        // `.` and `..` are not names, so they are resolved.
         _ => path.canonicalize().map_err(|error| layout::unreadable(path, &error))?,
     };
     let name = match layout {
@@ -102,7 +102,7 @@ fn own_name(path: &Path, layout: Layout) -> Result<String, String> {
     };
     let name = name.and_then(|name| name.to_str());
     name.map(str::to_owned)
-        .ok_or_else(|| format!("'{}' is no usable model name: set one with --model-name", path.display()))
+        .ok_or_else(|| format!("'{}' is not usable as a model name: set one with --model-name", path.display()))
 }
 
 fn list_directory(catalog: &mut Catalog, directory: &Path) -> Result<(), String> {
@@ -114,14 +114,14 @@ fn list_directory(catalog: &mut Catalog, directory: &Path) -> Result<(), String>
     Ok(())
 }
 
-/// The model at an entry of a directory of models, if there is one.
+/// Returns the model at an entry of a directory of models, if there is one.
 fn in_directory(child: &Child) -> Option<CatalogEntry> {
     if !child.path.is_dir() || is_housekeeping(child.name.as_deref()?) {
         return None;
     }
     let name = child.name.clone()?;
     if names::check(&name).is_err() {
-        tracing::warn!(path = %child.path.display(), "ignored: not a valid model name");
+        tracing::warn!(path = %child.path.display(), "ignored a directory whose name is not a valid model name");
         return None;
     }
     let location = match layout::detect(&child.path) {
@@ -139,14 +139,15 @@ fn in_directory(child: &Child) -> Option<CatalogEntry> {
 
 fn tell_ignored(path: &Path) {
     match no_model::misplaced(path) {
-        Some(reason) => tracing::warn!(reason, "ignored: a directory of the repository that is no model"),
+        Some(reason) => tracing::warn!(reason, "ignored a directory of the repository that is not a model"),
         None => {
-            tracing::debug!(path = %path.display(), "ignored: no config.pbtxt, version or model.pt");
+            tracing::debug!(path = %path.display(), "ignored a directory without config.pbtxt, version or model.pt");
         }
     }
 }
 
-/// Version control and Kubernetes volumes use dotted names; ext4 keeps `lost+found` for itself, closed.
+/// True for directories that are not models: version control and Kubernetes volumes use names that start with a dot,
+/// and ext4 has an unreadable `lost+found`.
 fn is_housekeeping(name: &str) -> bool {
     name.starts_with('.') || name == "lost+found"
 }
@@ -177,11 +178,11 @@ fn apply_model_name(catalog: &mut Catalog, options: &ScanOptions) {
         entry.alias = Some(model_name.to_owned());
     }
     let answers = |entry: &CatalogEntry| entry.name == model_name || entry.alias.as_deref() == Some(model_name);
-    // That there is none at all is reported when the server is ready.
+    // An empty repository is reported later, when the server is ready.
     if !catalog.is_empty() && !catalog.values().any(answers) {
         tracing::warn!(
             models = catalog.len(),
-            "--model-name {model_name} is not used: the repository has several models, none of that name"
+            "--model-name {model_name} has no effect: the repository has several models, and none has this name"
         );
     }
 }

@@ -1,42 +1,42 @@
-//! Which versions to load and which to unload: pure, from the last attempts and from what is there now.
+//! Decides which versions to load and to unload: pure functions of the last load attempts and the current files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Outcome of the last attempt to load a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LoadOutcome {
-    /// The version serves what was loaded.
+    /// The load succeeded, and the version serves it.
     Loaded,
-    /// The load failed; the version serves what was loaded before.
+    /// The load failed; the version still serves the previous load.
     Kept,
-    /// The load failed, and nothing of the version serves.
+    /// The load failed, and the version does not serve.
     Failed,
 }
 
-/// Condition for a new attempt at a failed version whose files did not change.
+/// Condition for retrying a failed version whose files have not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Retry {
-    /// A client asked for the load.
+    /// Retry, because a client requested the load.
     Failed,
-    /// A poll that finds the same files: the outcome would be the same.
+    /// Do not retry: for a poll that finds the same files, the outcome would be the same.
     Never,
 }
 
-/// The last attempt at each version. `F` identifies the files and configuration that were loaded; `None`
-/// where they moved meanwhile, so that it is not known what was.
+/// The last load attempt of each version. `F` identifies the files and configuration that were loaded; `None` if they
+/// changed during the load, so that the loaded state is unknown.
 pub(super) type Attempts<F> = BTreeMap<u64, (Option<F>, LoadOutcome)>;
 
 /// The versions that an inspection found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FoundVersions<F> {
-    /// Those that the version policy selects, and those that serve and are still there.
+    /// The versions that the version policy selects, and versions in service whose files still exist.
     pub fingerprints: BTreeMap<u64, F>,
-    /// Those that the version policy selects.
+    /// The versions that the version policy selects.
     pub wanted: BTreeSet<u64>,
 }
 
-/// Versions to load, new or changed, in ascending order. A version that stands in for a wanted one that
-/// failed is kept up to date like a wanted one.
+/// Returns the new or changed versions to load, in ascending order. A version that stands in for a failed wanted one is
+/// reloaded like a wanted one.
 pub(super) fn to_load<F: PartialEq>(attempts: &Attempts<F>, found: &FoundVersions<F>, retry: Retry) -> Vec<u64> {
     let is_current = |version: &u64, fingerprint: &F| {
         attempts.get(version).is_some_and(|(last, outcome)| {
@@ -56,9 +56,9 @@ pub(super) fn to_load<F: PartialEq>(attempts: &Attempts<F>, found: &FoundVersion
     changed.map(|(version, _)| *version).collect()
 }
 
-/// Versions to unload once the loads are over, in ascending order: those that are not wanted and stand
-/// in for none. While a wanted version does not serve, those before it do: each that is still there, or
-/// each at all where nothing that is wanted serves.
+/// Returns the versions to unload after the loads, in ascending order: those that are neither wanted nor stand in for a
+/// wanted one. While a wanted version does not serve, older ones stand in for it: every version whose files still
+/// exist, or every version if no wanted one serves.
 pub(super) fn to_unload<F>(attempts: &Attempts<F>, found: &FoundVersions<F>) -> Vec<u64> {
     let serves = |version: &u64| {
         attempts.get(version).is_some_and(|(_, outcome)| match outcome {
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_version_unloads() {
+    fn a_removed_version_is_unloaded() {
         let after = attempts(&[(1, 'a', Loaded), (2, 'a', Failed), (3, 'a', Loaded)]);
         assert_eq!(to_unload(&after, &found(&[(3, 'a')], &[3])), [1, 2]);
     }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_version_goes_where_another_wanted_one_serves() {
+    fn a_removed_version_is_unloaded_if_another_wanted_one_serves() {
         let after = attempts(&[(1, 'a', Loaded), (2, 'a', Loaded), (3, 'a', Failed)]);
         assert_eq!(to_unload(&after, &found(&[(2, 'a'), (3, 'a')], &[2, 3])), [1]);
         let there = found(&[(1, 'a'), (2, 'a'), (3, 'a')], &[2, 3]);
@@ -173,7 +173,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_model_that_serves_goes_on_serving(
+        fn a_model_that_serves_continues_to_serve(
             after in btree_map(1_u64..6, (Just(Some('a')), outcome()), 0..6),
             wanted in btree_set(1_u64..6, 1..6),
             there in btree_set(1_u64..6, 0..6),
@@ -193,7 +193,7 @@ mod tests {
         }
 
         #[test]
-        fn a_poll_of_what_was_tried_loads_nothing(
+        fn a_poll_loads_nothing_that_was_already_tried(
             attempts in btree_map(1_u64..6, ((0..3).prop_map(Some), outcome()), 1..6),
         ) {
             let found = FoundVersions {

@@ -1,4 +1,4 @@
-//! Checks the models below a path as a start would, without loading them.
+//! Checks the models below a path like the start of a server, without loading them.
 
 use std::path::{Path, PathBuf};
 
@@ -12,11 +12,11 @@ use crate::model_file;
 /// Names of the backend whose files are recognised.
 const PYTORCH: [&str; 3] = ["pytorch", "pytorch_libtorch", "weir-libtorch"];
 
-/// Most models that are looked at: more than a repository has, so that a path that was not meant is done in moments.
+/// Limit on the models to check: more than a repository has, so that checking a mistaken path ends quickly.
 const MAX_MODELS: usize = 10_000;
 
-/// Every error for which a start would refuse the models at a repository path: configurations with errors, and files
-/// that are no TorchScript. One sentence each.
+/// Returns every error for which a start would refuse the models at a repository path, one sentence each:
+/// configurations with errors, and files that are not TorchScript.
 #[must_use]
 pub fn check_models(path: &Path) -> Vec<String> {
     match layout::detect_repository(path) {
@@ -27,12 +27,12 @@ pub fn check_models(path: &Path) -> Vec<String> {
 }
 
 fn check_children(directory: &Path) -> Vec<String> {
-    // A directory that cannot be read was reported by its detection.
+    // Detection already reported a directory that cannot be read.
     let children = layout::children(directory).unwrap_or_default();
     let children = children.iter().filter(|child| !child.is_hidden() && child.path.is_dir());
     let errors = children.take(MAX_MODELS).flat_map(|child| match layout::detect(&child.path) {
         Ok(PathContents::Model(layout)) => check_model(&child.path, layout),
-        // Other directories may lie beside models.
+        // A repository may hold directories that are not models.
         Ok(PathContents::Directory) => Vec::new(),
         Err(error) => vec![error],
     });
@@ -56,7 +56,7 @@ fn check_model(path: &Path, layout: Layout) -> Vec<String> {
     errors.collect()
 }
 
-/// The model files of every version.
+/// Returns the model files of every version.
 fn model_files(path: &Path, layout: Layout, config: &ModelConfig) -> Result<Vec<PathBuf>, String> {
     let file = match layout {
         Layout::File => return Ok(vec![path.to_owned()]),
@@ -71,7 +71,7 @@ fn model_files(path: &Path, layout: Layout, config: &ModelConfig) -> Result<Vec<
     Ok(files.collect())
 }
 
-/// The options of a start without flags.
+/// The options of a server that is started without flags.
 fn options() -> ScanOptions {
     ScanOptions {
         paths: Vec::new(),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_of_another_backend_and_files_beside_models_are_left_alone() {
+    fn models_of_other_backends_and_files_beside_models_are_ignored() {
         let folder =
             folder(&[("m/config.pbtxt", b"backend: \"echo\""), ("m/1/model.pt", ONNX), ("notes/readme.txt", b"text")]);
         assert_eq!(check_models(folder.path()), Vec::<String>::new());

@@ -11,14 +11,14 @@ use super::options::{AutoComplete, ScanOptions};
 use crate::config::{ModelConfig, Origin};
 use crate::small_file;
 
-/// Larger than any configuration, so that a mistaken file is not read into memory.
+/// Limit in bytes that exceeds every configuration, so that a mistaken file is not read into memory.
 const LONGEST: u64 = 1 << 20;
 
-/// How long a file must have been empty to be meant so: whoever writes one in place empties it first, on a busy machine
-/// for some tenths of a second, and without its configuration a model would be served by other names for the time of a
-/// poll.
+/// Age at which an empty file counts as intentionally empty. A program that rewrites a file in place empties it first,
+/// for some tenths of a second on a busy machine. If the file were read then, the model would be served without its
+/// configuration, under other names, until the next poll.
 const SETTLED: Duration = Duration::from_secs(2);
-/// How often it is read again until then, and after which time.
+/// Number of attempts to read the file within that time; `PAUSE` is the time between two attempts.
 const LOOKS: u32 = 40;
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -50,17 +50,18 @@ pub(super) fn read(name: &str, (path, layout): (&Path, Layout), options: &ScanOp
     config.map_err(|error| error.to_string())
 }
 
-/// Reads the configuration that came with a load call.
+/// Parses the configuration in a load call.
 ///
 /// # Errors
-/// A sentence that names the field.
+/// A sentence that names the wrong field.
 pub(super) fn given(name: &str, (path, layout): (&Path, Layout), json: &str) -> Result<ModelConfig, String> {
     let backend = guess_backend(path, layout)?;
     let origin = Origin { model: name, file: "config", backend };
     ModelConfig::from_json(json, origin).map_err(|error| error.to_string())
 }
 
-/// The name in a single model's configuration. Faults of the configuration are reported when it loads.
+/// Returns the name in the configuration of a single model, or `name`. Errors in the configuration are reported when
+/// the model loads.
 pub(super) fn declared_name(name: String, (path, layout): (&Path, Layout), options: &ScanOptions) -> String {
     match layout {
         Layout::Versioned => read(&name, (path, layout), options).map_or(name, |config| config.name),
@@ -68,24 +69,24 @@ pub(super) fn declared_name(name: String, (path, layout): (&Path, Layout), optio
     }
 }
 
-/// The configuration of a model without a file.
+/// Returns the configuration of a model without a configuration file.
 fn empty(origin: Origin<'_>) -> Result<ModelConfig, crate::config::ConfigError> {
     ModelConfig::from_text("", origin)
 }
 
-/// `configs/<name>.pbtxt` where asked for and there, else `config.pbtxt`.
+/// Returns `configs/<name>.pbtxt` if a name was given and the file exists, otherwise `config.pbtxt`.
 fn file(directory: &Path, config_name: Option<&str>) -> PathBuf {
     let named = config_name.map(|name| directory.join(CONFIGS).join(format!("{name}.pbtxt")));
     named.filter(|path| is_there(path)).unwrap_or_else(|| directory.join(CONFIG_FILE))
 }
 
-/// Checks for an entry of that name, even a link that leads nowhere: a model is never served without
-/// the configuration that it was given.
+/// Returns true if there is an entry of this name. A dangling link counts too, so that a model is never served without
+/// a configuration that it should have.
 fn is_there(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
 
-/// The backend that the file names suggest.
+/// Returns the backend that the names of the files suggest.
 fn guess_backend(path: &Path, layout: Layout) -> Result<Option<&'static str>, String> {
     let looks_like_torch = match layout {
         Layout::File | Layout::Bare => true,
@@ -98,7 +99,7 @@ fn guess_backend(path: &Path, layout: Layout) -> Result<Option<&'static str>, St
     Ok(looks_like_torch.then_some(PYTORCH))
 }
 
-/// The text of the file, which is waited for where the file was emptied just now.
+/// Reads the text of the file. If the file was emptied just now, waits for its new text.
 fn text(path: &Path) -> Result<String, String> {
     let read = || small_file::read_text(path, LONGEST).map_err(|error| layout::unreadable(path, &error));
     for _ in 0..LOOKS {
@@ -111,7 +112,7 @@ fn text(path: &Path) -> Result<String, String> {
     read()
 }
 
-/// Whether the file was last changed some time ago. Of one from the future nothing is known.
+/// True if the last change of the file is at least [`SETTLED`] ago, or is in the future, so that its age is unknown.
 fn is_settled(path: &Path) -> bool {
     let changed = fs::metadata(path).and_then(|file| file.modified()).ok();
     let age = changed.and_then(|changed| changed.elapsed().ok());
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_has_been_empty_for_a_while_is_meant_so() {
+    fn a_file_that_has_been_empty_for_a_while_is_accepted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(CONFIG_FILE);
         let file = fs::File::create(&path).unwrap();

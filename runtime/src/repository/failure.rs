@@ -1,4 +1,4 @@
-//! Failures of the repository, as logs and clients read them.
+//! Failures of the repository, with their texts for logs and clients.
 
 use std::fmt::Write as _;
 
@@ -6,27 +6,27 @@ use weir_protocol::Code;
 
 use crate::error::ServeError;
 
-/// A model, or one version of it, that could not be loaded.
+/// A failure to load a model, or one version of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LoadFailure {
     /// The model's directory or configuration cannot be used.
     #[error("load failed for model '{model}': {reason}")]
     Model { model: String, reason: String },
-    /// The version did not load.
+    /// The version failed to load.
     #[error("load failed for model '{model}': version {version} is at UNAVAILABLE state: {reason};")]
     Version { model: String, version: u64, reason: String },
     /// `--load-model` names a model that no repository path holds.
     #[error("failed to load '{model}', failed to poll from model repository: it holds {held}")]
     Absent { model: String, held: String },
-    /// A repository path became unreadable before anything was loaded.
+    /// A repository path could not be read before anything was loaded.
     #[error("failed to poll from model repository: {reason}")]
     Repository { reason: String },
 }
 
-/// Most names of models in a message.
+/// Limit on the model names in a message.
 const MOST_NAMES: usize = 20;
 
-/// Names of models for a message: the first, and how many there are if these are not all.
+/// Lists model names for a message: the first ones, and the total number if there are more.
 pub(super) fn some_names<'a>(names: impl ExactSizeIterator<Item = &'a String>) -> String {
     let count = names.len();
     let first: Vec<&str> = names.take(MOST_NAMES).map(String::as_str).collect();
@@ -38,7 +38,7 @@ pub(super) fn some_names<'a>(names: impl ExactSizeIterator<Item = &'a String>) -
     }
 }
 
-/// The error for a load with failures, all in one sentence.
+/// Returns one error for a load with several failures.
 pub(super) fn load_failed(name: &str, failures: &[LoadFailure]) -> ServeError {
     let mut message = format!("load failed for model '{name}': ");
     for failure in failures {
@@ -55,19 +55,19 @@ pub(super) fn load_failed(name: &str, failures: &[LoadFailure]) -> ServeError {
     ServeError::Repository { message, code: Code::InvalidArgument }
 }
 
-/// The error for a load of one model that cannot be inspected.
+/// Returns the error for a load of a model that cannot be inspected.
 pub(super) fn model_failed(name: &str, reason: String) -> ServeError {
     let model = name.to_owned();
     load_failed(name, &[LoadFailure::Model { model, reason }])
 }
 
-/// The error for a model that no repository path holds.
+/// Returns the error for a model that no repository path holds.
 pub(super) fn absent(name: &str) -> ServeError {
     let message = format!("failed to load '{name}', failed to poll from model repository");
     ServeError::Repository { message, code: Code::NotFound }
 }
 
-/// `file:` parameters say nothing of how to serve what they load_changes.
+/// Returns the error for `file:` parameters without a configuration, which do not say how to serve the files.
 pub(super) fn files_without_config(name: &str) -> ServeError {
     let message = format!(
         "failed to load '{name}', failed to poll from model repository: \
@@ -76,19 +76,19 @@ pub(super) fn files_without_config(name: &str) -> ServeError {
     ServeError::Repository { message, code: Code::InvalidArgument }
 }
 
-/// The error for a load or unload outside of mode explicit.
+/// Returns the error for a load or unload in a control mode other than explicit.
 pub(super) fn not_explicit() -> ServeError {
     let message = "explicit model load / unload is not allowed if polling is enabled".to_owned();
     ServeError::Repository { message, code: Code::Unavailable }
 }
 
-/// The error for a load while a repository path cannot be read.
+/// Returns the error for a load while a repository path cannot be read.
 pub(super) fn unreadable(name: &str, reason: &str) -> ServeError {
     let message = format!("failed to load '{name}', failed to poll from model repository: {reason}");
     ServeError::Repository { message, code: Code::Internal }
 }
 
-/// The error for a `--model-repository` that cannot be read.
+/// Returns the error for a `--model-repository` that cannot be read.
 pub(super) fn unreadable_paths(message: String) -> ServeError {
     ServeError::Repository { message, code: Code::Internal }
 }

@@ -1,33 +1,33 @@
-//! Lines of Triton's `repository/index`: each version of each model, its state and the reason.
+//! Entries of Triton's `repository/index`: each version of each model, with its state and the reason.
 
 use super::state::VersionState;
 
-/// A version's state, in Triton's words.
+/// State of a version, in Triton's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum IndexState {
     Ready,
-    /// Unloaded or failed; the reason says which.
+    /// Unloaded or failed; the reason tells them apart.
     Unavailable,
     Loading,
-    /// Still answers the requests it had accepted.
+    /// No longer accepts requests, but still answers accepted ones.
     Unloading,
 }
 
-/// One line of the index.
+/// One entry of the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IndexEntry {
     pub name: String,
-    /// The version; `None` for a model without a load attempt.
+    /// The version; `None` for a model that was never loaded.
     pub version: Option<String>,
-    /// The version's state; `None` likewise.
+    /// The version's state; `None` for a model that was never loaded.
     pub state: Option<IndexState>,
-    /// Reason for the state; empty when loading or unloading, and when ready with the files that are there
-    /// and without doubt.
+    /// Reason for the state. Empty while loading or unloading, and for a ready version that serves the current files
+    /// without doubt.
     pub reason: String,
 }
 
 impl IndexState {
-    /// The state's name on the wire.
+    /// Name of the state in the protocol.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "READY",
@@ -48,8 +48,8 @@ impl IndexEntry {
         Self { name: name.to_owned(), version: None, state, reason: reason.to_owned() }
     }
 
-    /// The line of a version. `kept` is the reason why it would serve what was loaded before, `doubt` the reason why it
-    /// does less than its configuration allows.
+    /// Returns the entry of a version. `kept` is the reason why the version still serves the previous load, `doubt` the
+    /// reason why the version serves with less than its configuration allows.
     pub(super) fn version<S>(
         name: &str,
         version: u64,
@@ -71,5 +71,5 @@ impl IndexEntry {
 }
 
 fn still_serves(reason: &str) -> String {
-    format!("the files changed, what was loaded before still serves: {reason}")
+    format!("the files changed, but the previous load still serves: {reason}")
 }

@@ -1,5 +1,5 @@
-//! Inspection of a model's directory: its configuration, and for each wanted version the path of the
-//! model file and a fingerprint.
+//! Inspects a model's directory: its configuration, and for each wanted version the path of the model file and a
+//! fingerprint.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -25,54 +25,55 @@ const ONLY_VERSION: u64 = 1;
 #[derive(Clone, Debug)]
 pub(super) struct Inspected {
     pub config: Arc<ModelConfig>,
-    /// The model's directory; of a single file, the one it lies in.
+    /// The model's directory; for a single file, the directory that contains it.
     pub dir: PathBuf,
-    /// The versions that its version policy selects, and those that serve and are still there.
+    /// The versions that the version policy selects, and versions in service whose files still exist.
     pub versions: FoundVersions<Fingerprint>,
     /// The directories of the model and of these versions.
     pub surroundings: Surroundings,
-    /// The uploaded files, deleted when the last version loaded from them is gone.
+    /// The uploaded files; deleted with the last version that was loaded from them.
     pub uploaded: Option<Arc<TempDir>>,
 }
 
-/// Configuration and files of a version. Equal fingerprints need no reload.
+/// Fingerprint of a version's configuration and files. A version with an equal fingerprint needs no reload.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Fingerprint {
-    /// The model file, or the version's directory.
+    /// The model file, or the directory of the version.
     pub path: PathBuf,
-    /// Without the version policy, which selects versions and changes none.
+    /// The configuration without its version policy, which selects versions but does not change them.
     config: Arc<proto::ModelConfig>,
-    /// The model directory's own files: labels, warm-up data.
+    /// Files of the model's directory that all versions share: labels and warm-up data.
     shared: Arc<Stamp>,
     files: Stamp,
 }
 
-/// Whether a model's files lay still while it was loaded.
+/// The stability of a model's files during a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stillness {
     Still,
-    /// Something was added, removed or renamed: it is not known what was loaded.
+    /// Files were added, removed or renamed, so the loaded state is unknown.
     Moved,
 }
 
-/// Source of a model's configuration.
+/// The source of a model's configuration.
 #[derive(Clone, Debug)]
 pub(super) enum ConfigSource {
     File,
-    /// The client that asked for the load, as JSON.
+    /// The client that requested the load, as JSON.
     Given(String),
 }
 
 pub(super) struct Inspector<'a> {
     pub options: &'a ScanOptions,
-    /// Versions in service, which may have to go on.
+    /// Versions in service, which may have to remain so.
     pub in_service: &'a BTreeSet<u64>,
-    /// The model file's usual name, by backend; see [`Launch::default_filename`](super::Launch::default_filename).
+    /// Returns the usual name of the model file, by backend; see
+    /// [`Launch::default_filename`](super::Launch::default_filename).
     pub default_filename: &'a dyn Fn(&str) -> Result<Option<&'static str>, LoadError>,
 }
 
 impl Inspected {
-    /// A load attempt of that version with its outcome.
+    /// Returns a load attempt of this version with its outcome.
     pub(super) fn attempt(
         &self,
         version: u64,
@@ -86,7 +87,7 @@ impl Inspected {
         })
     }
 
-    /// Whether the files lay still since. Blocks on the file system.
+    /// Returns the stability of the files since the inspection. Blocks on the file system.
     pub(super) fn stillness(surroundings: &Surroundings) -> Stillness {
         if surroundings.are_unchanged() { Stillness::Still } else { Stillness::Moved }
     }
@@ -135,9 +136,9 @@ impl Inspector<'_> {
         Ok(config)
     }
 
-    /// All versions in the directory, wanted or not.
+    /// Returns all versions in the directory, including those that are not wanted.
     fn found_versions(&self, location: &ModelLocation, config: &ModelConfig) -> Result<BTreeMap<u64, Files>, String> {
-        // Called in any case: it fails for a backend that does not exist.
+        // Called even if the file name is configured, because it fails for an unknown backend.
         let usual = (self.default_filename)(&config.backend).map_err(|error| error.to_string())?;
         let file = match location.layout {
             Layout::File => return Ok(only(location.path.clone())),
@@ -159,18 +160,18 @@ impl Inspector<'_> {
 
 /// Paths of one version.
 struct Files {
-    /// The model file, or the directory for backends without one.
+    /// The model file; the directory for backends that need no file.
     model: PathBuf,
-    /// The file or directory whose stamp changes when the version does.
+    /// The file or directory whose stamp changes with the version.
     stamped: PathBuf,
 }
 
-/// The versions of a model without version directories: one.
+/// Returns the single version of a model without version directories.
 fn only(file: PathBuf) -> BTreeMap<u64, Files> {
     BTreeMap::from([(ONLY_VERSION, Files { stamped: file.clone(), model: file })])
 }
 
-/// A model directory without version directories is itself version 1, if the model is there.
+/// A model directory without version directories is version 1, if the model file exists.
 fn without_versions(model: PathBuf) -> BTreeMap<u64, Files> {
     if model.exists() { only(model) } else { BTreeMap::new() }
 }
@@ -195,7 +196,7 @@ fn fingerprints<'a>(
     Ok(fingerprints)
 }
 
-/// The directories whose entries a load depends on.
+/// Returns the directories whose entries affect a load.
 fn surroundings(location: &ModelLocation) -> Result<Surroundings, String> {
     let versions = match location.layout {
         Layout::File | Layout::Bare => Vec::new(),
@@ -206,7 +207,8 @@ fn surroundings(location: &ModelLocation) -> Result<Surroundings, String> {
     Ok(Surroundings::of(versions.chain([own])))
 }
 
-/// Stamp of the files that all versions share. The configuration is compared by meaning, not by its file's time.
+/// Returns the stamp of the files that all versions share. Configuration files are left out, because configurations are
+/// compared by content.
 fn shared_stamp(location: &ModelLocation, scrutiny: Scrutiny) -> Result<Stamp, String> {
     match location.layout {
         Layout::File | Layout::Bare => Stamp::of(&directory(location).join(EXAMPLE_FILE), scrutiny),

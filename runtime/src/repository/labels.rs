@@ -1,4 +1,4 @@
-//! Class labels, from the files named in the configuration.
+//! Reads class labels from the files named in the configuration.
 
 use std::path::Path;
 
@@ -6,16 +6,16 @@ use super::launch::VersionSource;
 use crate::backend::LoadError;
 use crate::small_file;
 
-/// Some editors write it first; it is no part of the first label.
+/// The byte order mark that some editors write at the start of a file; it does not belong to the first label.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// A million classes of 64 bytes: more is another file under that name.
+/// Limit in bytes: one million classes of 64 bytes. A larger file is probably not a label file.
 const LONGEST: u64 = 64 << 20;
 
-/// Reads the label file of every output that has one: one label per line.
+/// Reads the label file of every output that has one, with one label per line.
 ///
 /// # Errors
-/// [`LoadError::File`] naming the file.
+/// [`LoadError::File`] that names the file.
 pub(super) fn read(mut source: VersionSource) -> Result<VersionSource, LoadError> {
     for (output, file) in &source.config.label_filenames {
         let labels = lines(&source.model_dir.join(file))?;

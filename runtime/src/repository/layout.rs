@@ -1,6 +1,6 @@
-//! Layouts of models on disk. The order of detection is a contract: a file; a directory with
-//! `config.pbtxt` or numeric children; a directory with `model.pt`; else a directory of models. A repository path with
-//! numeric children that are models is a directory of models, too.
+//! Detects the layout of models on disk. The order of detection is a contract: first a file; then a directory with
+//! `config.pbtxt` or numeric children; then a directory with `model.pt`; otherwise a directory of models. A repository
+//! path whose numeric children are models is a directory of models too.
 
 use std::fs;
 use std::io;
@@ -8,41 +8,41 @@ use std::path::{Path, PathBuf};
 
 use super::versions;
 
-/// The configuration's file name in a model's directory.
+/// Name of the configuration file in a model's directory.
 pub(super) const CONFIG_FILE: &str = "config.pbtxt";
 
-/// The directory of a model's other configurations, which `--model-config-name` names.
+/// Name of the directory with a model's alternative configurations (`--model-config-name`).
 pub(super) const CONFIGS: &str = "configs";
 
-/// The request that a model answers, beside its file or in its directory.
+/// Name of the file with an example request, next to the model file or in the model's directory.
 pub(crate) const EXAMPLE_FILE: &str = "example.json";
 
-/// The one file of a model directory without versions and configuration.
+/// Name of the only file in a model directory without versions and configuration.
 pub(super) const BARE_FILE: &str = "model.pt";
 
 /// Contents of a repository path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PathContents {
     Model(Layout),
-    /// A directory that is no model itself and may hold models.
+    /// A directory that is not a model itself and may hold models.
     Directory,
 }
 
 /// Layout of one model's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// The path is the model file; version 1.
+    /// The path is the model file, as version 1.
     File,
-    /// Triton's layout: a configuration, or a directory per version, or both.
+    /// Triton's layout: a configuration, a directory per version, or both.
     Versioned,
-    /// A directory with `model.pt`; version 1.
+    /// A directory with `model.pt`, as version 1.
     Bare,
 }
 
-/// Detects what a path holds. Symbolic links count as what they point to.
+/// Detects the contents of a path. Symbolic links are followed.
 ///
 /// # Errors
-/// A sentence that names the path and why it cannot be read.
+/// A sentence that names the path and the reason why it cannot be read.
 pub(super) fn detect(path: &Path) -> Result<PathContents, String> {
     let metadata = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
     if metadata.is_file() {
@@ -60,11 +60,11 @@ pub(super) fn detect(path: &Path) -> Result<PathContents, String> {
     }
 }
 
-/// Detects what a repository path holds: like [`detect`], but for a directory of models some of which have a number for
-/// their name. It looks like the directory of one model.
+/// Detects the contents of a repository path, like [`detect`]. Additionally recognises a directory of models in which a
+/// model's name is a number, so that it looks like the directory of one model.
 ///
 /// # Errors
-/// Like [`detect`].
+/// The same as for [`detect`].
 pub(super) fn detect_repository(path: &Path) -> Result<PathContents, String> {
     let found = detect(path)?;
     if found != PathContents::Model(Layout::Versioned) {
@@ -78,10 +78,10 @@ pub(super) fn detect_repository(path: &Path) -> Result<PathContents, String> {
     Ok(found)
 }
 
-/// The version directories of a model's directory, in ascending order.
+/// Returns the version directories in a model's directory, in ascending order.
 ///
 /// # Errors
-/// Like [`detect`].
+/// The same as for [`detect`].
 pub(super) fn version_dirs(model: &Path) -> Result<Vec<(u64, PathBuf)>, String> {
     let numbered = |child: Child| child.version().map(|version| (version, child.path));
     let mut found: Vec<_> = children(model)?.into_iter().filter_map(numbered).collect();
@@ -92,7 +92,7 @@ pub(super) fn version_dirs(model: &Path) -> Result<Vec<(u64, PathBuf)>, String> 
 /// One entry of a directory.
 #[derive(Clone, Debug)]
 pub(super) struct Child {
-    /// Name; `None` if not UTF-8, which no client can ask for.
+    /// Name of the entry; `None` if it is not UTF-8, because no client can request such a name.
     pub name: Option<String>,
     pub path: PathBuf,
 }
@@ -106,19 +106,19 @@ impl Child {
         self.version().is_some()
     }
 
-    /// True for names that begin with a dot: programs that copy files write to such a name first and rename
-    /// it, and Kubernetes keeps what its volumes' links point to under one.
+    /// True for names that start with a dot. Programs that copy files first write to such a name and then rename it,
+    /// and Kubernetes volumes keep the targets of their links under one.
     pub(super) fn is_hidden(&self) -> bool {
         self.name.as_deref().is_some_and(|name| name.starts_with('.'))
     }
 
-    /// True for a directory that no model's directory has in it: a number's with versions of its own, or any other with
-    /// a configuration.
+    /// True for a directory that cannot be inside a model's directory: one named by a number that has version
+    /// directories itself, or any other with a configuration.
     fn is_no_part_of_a_model(&self) -> bool {
         if self.is_hidden() || !self.path.is_dir() {
             return false;
         }
-        // What cannot be read is told of when the model is.
+        // A directory that cannot be read is reported when its model is inspected.
         let within = children(&self.path).unwrap_or_default();
         let has = |name| within.iter().any(|child| child.is(name));
         match self.version() {
@@ -133,10 +133,10 @@ impl Child {
     }
 }
 
-/// The entries of a directory, in order of their paths.
+/// Returns the entries of a directory, in the order of their paths.
 ///
 /// # Errors
-/// Like [`detect`].
+/// The same as for [`detect`].
 pub(super) fn children(directory: &Path) -> Result<Vec<Child>, String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).map_err(|error| unreadable(directory, &error))? {
@@ -147,10 +147,10 @@ pub(super) fn children(directory: &Path) -> Result<Vec<Child>, String> {
     Ok(found)
 }
 
-/// The error text for a path that cannot be read.
+/// Returns the error text for a path that cannot be read.
 pub(super) fn unreadable(path: &Path, error: &io::Error) -> String {
     let path = path.display().to_string();
-    // Triton takes s3://, gs:// and as://.
+    // Triton accepts s3://, gs:// and as:// URLs.
     if path.contains("://") {
         return format!(
             "cannot read '{path}': a repository is a path on this machine, not a URL: download or mount the \

@@ -1,4 +1,4 @@
-//! Loads, reloads, unloads and retirements: each a task that the repository owns and joins.
+//! Loads, reloads, unloads and retires models, each in a task that the repository owns and joins.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::registry::{RepositoryPhase, SharedRegistry};
 use super::scan::Scanner;
 use crate::error::ServeError;
 
-/// Shared state of all tasks of a repository.
+/// State shared by all tasks of a repository.
 pub(super) struct ModelLifecycle<L: Launch> {
     pub(super) registry: SharedRegistry<L::Served>,
     pub(super) options: RepositoryOptions,
@@ -33,7 +33,7 @@ pub(super) struct ModelLifecycle<L: Launch> {
 }
 
 impl<L: Launch> ModelLifecycle<L> {
-    /// A lifecycle without models or tasks.
+    /// Creates a lifecycle without models or tasks.
     pub(super) fn new(scan: ScanOptions, options: RepositoryOptions, launch: L) -> Self {
         let launch = Arc::new(launch);
         Self {
@@ -47,10 +47,10 @@ impl<L: Launch> ModelLifecycle<L> {
         }
     }
 
-    /// Lists the repository paths and brings the registry up to date with them.
+    /// Lists the repository paths, and updates the registry.
     ///
     /// # Errors
-    /// A path cannot be read.
+    /// If a path cannot be read.
     pub(super) async fn scan(&self) -> Result<Catalog, String> {
         let catalog = self.scanner.list().await?;
         if !self.registry.load().matches(&catalog) {
@@ -64,7 +64,7 @@ impl<L: Launch> ModelLifecycle<L> {
         let name = self.registry.load().canonical(name).to_owned();
         let lock = self.locks.acquire(&name).await;
         let lifecycle = Arc::clone(self);
-        // A client that leaves must not stop a load half-way.
+        // A task, so that a client that disconnects does not interrupt the load.
         let load = self.tasks.spawn(async move {
             let _lock = lock;
             lifecycle.load_locked(&name, options).await
@@ -79,7 +79,7 @@ impl<L: Launch> ModelLifecycle<L> {
         if failures.is_empty() { Ok(()) } else { Err(failure::load_failed(name, &failures)) }
     }
 
-    /// Inspects what a load call is about: the files it brings, or the model in the repository.
+    /// Inspects the model that a load call refers to: uploaded files, or the model in the repository.
     async fn inspect_requested(&self, name: &str, options: LoadOptions) -> Result<Inspected, ServeError> {
         let LoadOptions { config, files } = options;
         match config {
@@ -91,7 +91,7 @@ impl<L: Launch> ModelLifecycle<L> {
             None if !files.is_empty() => Err(failure::files_without_config(name)),
             Some(config) => {
                 let source = ConfigSource::Given(config);
-                // A bad configuration from a client says nothing of the model on the disk.
+                // A wrong configuration from a client does not make the model on disk a failure.
                 let inspected = self.inspect_in_repository(name, source).await?;
                 inspected.map_err(|reason| failure::model_failed(name, reason))
             }
@@ -115,7 +115,7 @@ impl<L: Launch> ModelLifecycle<L> {
         })
     }
 
-    /// Inspects the model at `location`, with the versions of it that serve.
+    /// Inspects the model at `location`, including the versions that serve.
     ///
     /// # Errors
     /// The reason, for the index and the client.
@@ -136,31 +136,31 @@ impl<L: Launch> ModelLifecycle<L> {
         let _lock = self.locks.acquire(&name).await;
         self.check_running()?;
         if self.registry.load().model(&name).is_none() {
-            // It is out of service already; Triton says so, too.
+            // The model is already out of service; Triton answers with success too.
             return Ok(());
         }
         self.unload_versions(&name, VersionSelection::All);
         Ok(())
     }
 
-    /// Ends the loads that are under way, as far as they can be ended, and refuses later ones.
+    /// Ends the loads in progress as far as possible, and refuses later ones.
     pub(super) fn end_loads(&self) {
         self.launch.close();
     }
 
-    /// Unloads everything and waits for every task.
+    /// Unloads all models and waits for every task.
     pub(super) async fn retire_all(self: &Arc<Self>) {
         self.registry.update(|registry| registry.phase = RepositoryPhase::Exiting);
         self.tasks.close();
         self.unload_all();
         self.tasks.wait().await;
-        // Loads that were under way may have put versions into service meanwhile.
+        // Loads in progress may have put versions into service in the meantime.
         self.unload_all();
         self.tasks.wait().await;
     }
 
-    /// Loads what changed of a model, then unloads the versions that are not wanted any more. Each version
-    /// loads by itself; one that stands in for another that failed goes on serving.
+    /// Loads the changed versions of a model, then unloads the versions that are no longer needed. The versions load
+    /// independently of each other. A version that stands in for a failed one continues to serve.
     pub(super) async fn load_changes(
         self: &Arc<Self>,
         name: &str,
@@ -210,7 +210,7 @@ impl<L: Launch> ModelLifecycle<L> {
         LoadFailure::Version { model, version, reason }
     }
 
-    /// Marks a model whose directory cannot be used.
+    /// Marks a model whose directory cannot be used as failed.
     pub(super) fn mark_failed(&self, name: &str, reason: String) -> LoadFailure {
         let is_new = self.registry.update(|registry| registry.model_mut(name).mark_failed(&reason));
         if is_new {
@@ -248,15 +248,15 @@ impl<L: Launch> ModelLifecycle<L> {
         match timeout(self.options.retire_limit, drained).await {
             Ok(Ok(())) => tracing::info!(model = &*model, version, "retired"),
             Ok(Err(_)) => tracing::error!(model = &*model, version, "retiring panicked"),
-            Err(_) => tracing::warn!(model = &*model, version, "still busy, not waited for"),
+            Err(_) => tracing::warn!(model = &*model, version, "still busy after the time limit; no longer waiting"),
         }
         self.registry.update(|registry| registry.model_mut(&model).finish_unload(version, &served));
-        // Freeing weights takes its time, which requests on this thread should not wait for. An
-        // error says that the runtime ends, which drops it too.
+        // Freeing weights takes long, so it must not block requests on this thread. An error means that the runtime is
+        // shutting down, which drops the version too.
         let _ = tokio::task::spawn_blocking(move || drop(served)).await;
     }
 
-    /// Refuses work once the exit began.
+    /// Refuses work once the server is exiting.
     ///
     /// # Errors
     /// [`ServeError::Exiting`].

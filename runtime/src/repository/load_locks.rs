@@ -1,5 +1,5 @@
-//! One load or unload of a model at a time, first come first served; different models do not wait
-//! for each other.
+//! Allows one load or unload per model at a time, in the order of the calls; different models do not wait for each
+//! other.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -14,7 +14,7 @@ pub(super) struct LoadLocks {
 }
 
 impl LoadLocks {
-    /// Takes the right to change that model's versions, after every earlier caller.
+    /// Acquires the lock for changing a model's versions, after all earlier callers.
     ///
     /// # Cancellation
     /// Dropping the future gives up the place in the queue.
@@ -28,7 +28,7 @@ impl LoadLocks {
         if let Some(lock) = by_name.get(name).and_then(Weak::upgrade) {
             return lock;
         }
-        // Names come from clients: locks neither held nor awaited must not pile up.
+        // Names come from clients, so locks that are neither held nor awaited must not accumulate.
         by_name.retain(|_, lock| lock.strong_count() > 0);
         let lock = Arc::default();
         by_name.insert(name.to_owned(), Arc::downgrade(&lock));

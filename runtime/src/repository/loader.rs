@@ -1,4 +1,4 @@
-//! Runs loads on threads of their own, a few at a time, and contains their panics.
+//! Runs a limited number of loads on separate threads, and catches their panics.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +12,7 @@ use super::launch::{Launch, VersionSource};
 use super::options::RepositoryOptions;
 use crate::backend::LoadError;
 
-/// Loads model versions within the limits of threads and retries.
+/// Loads model versions within limits on threads and retries.
 #[derive(Debug)]
 pub(super) struct Loader<L> {
     launch: Arc<L>,
@@ -21,18 +21,18 @@ pub(super) struct Loader<L> {
 }
 
 impl<L: Launch> Loader<L> {
-    /// A loader with as many threads and retries as the options say.
+    /// Creates a loader with the threads and retries in the options.
     pub(super) fn new(launch: Arc<L>, options: &RepositoryOptions) -> Self {
         let threads = Semaphore::new(options.load_threads.get());
         Self { launch, threads, retries: options.retries }
     }
 
-    /// Loads one version once a thread is free.
+    /// Loads one version, once a thread is free.
     ///
     /// # Errors
     /// The reason, for the index and the client.
     pub(super) async fn load(&self, name: &str, version: u64, from: &Inspected) -> Result<L::Served, String> {
-        // The semaphore is never closed, so there is always a permit inside.
+        // The semaphore is never closed, so this is never an error.
         let _thread = self.threads.acquire().await;
         let mut attempts_left = self.retries;
         loop {
@@ -64,7 +64,7 @@ impl<L: Launch> Loader<L> {
     }
 }
 
-/// A panic in a model library is a failed load, not a dead server.
+/// Launches a version; a panic in a model library becomes a failed load.
 fn launch_guarded<L: Launch>(launch: &L, source: VersionSource) -> Result<L::Served, String> {
     let launched = || {
         let source = labels::read(source)?;

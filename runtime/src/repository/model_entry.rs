@@ -11,36 +11,36 @@ use super::inspect::{Fingerprint, Inspected, Stillness};
 use super::options::IndexFilter;
 use super::state::VersionState;
 
-/// A model that the registry knows.
+/// A model in the registry.
 #[derive(Debug)]
 pub(super) struct ModelEntry<S> {
     name: Arc<str>,
     versions: BTreeMap<u64, Version<S>>,
-    /// The highest ready version: most requests name none.
+    /// The highest ready version, for the many requests that name no version.
     latest: Option<Arc<S>>,
-    /// The reason why its directory could not be used at the last inspection.
+    /// The reason why the model's directory could not be used at the last inspection.
     failure: Option<String>,
     maturity: Maturity,
 }
 
-/// How far a model has come since it was found.
+/// Service history of a model since it was found, which decides whether failed versions affect its health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Maturity {
-    /// Not yet: every version that fails counts.
+    /// The model's versions never all served at once, so every failed version affects its health.
     New,
-    /// All its versions served at once, and one has ever since: what comes later and fails takes nothing
-    /// from what clients had.
+    /// All versions served at once, and at least one has served ever since. A version that fails later takes nothing
+    /// away from clients.
     Established,
 }
 
 #[derive(Debug)]
 struct Version<S> {
     state: VersionState<S>,
-    /// The last load attempt; `None` while unloaded.
+    /// The last load attempt; `None` while the version is unloaded.
     attempt: Option<(Option<Fingerprint>, LoadOutcome)>,
-    /// The reason why it serves what was loaded before.
+    /// The reason why the version still serves the previous load.
     kept: Option<String>,
-    /// The reason why the serving version does less than its configuration allows.
+    /// The reason why the version serves with less than its configuration allows.
     doubt: Option<String>,
     /// Uploaded files that the serving version was loaded from.
     uploaded: Option<Arc<TempDir>>,
@@ -87,7 +87,7 @@ impl<S> Default for Version<S> {
 }
 
 impl<S> ModelEntry<S> {
-    /// A model of which nothing was loaded.
+    /// Creates a model that has no loaded versions.
     pub(super) fn new(name: &Arc<str>) -> Self {
         Self { name: Arc::clone(name), versions: BTreeMap::new(), latest: None, failure: None, maturity: Maturity::New }
     }
@@ -96,12 +96,12 @@ impl<S> ModelEntry<S> {
         &self.name
     }
 
-    /// The version that answers requests which name none.
+    /// The version that answers requests without a version.
     pub(super) fn latest(&self) -> Option<&Arc<S>> {
         self.latest.as_ref()
     }
 
-    /// The state of a version that a load was ever attempted of.
+    /// Returns the state of a version; `None` if no load of it was ever attempted.
     pub(super) fn state(&self, version: u64) -> Option<&VersionState<S>> {
         self.versions.get(&version).map(|version| &version.state)
     }
@@ -116,13 +116,13 @@ impl<S> ModelEntry<S> {
         self.versions.is_empty() && self.failure.is_none()
     }
 
-    /// True if no version serves, loads or failed.
+    /// True if every version is unloaded: none serves, loads or failed.
     pub(super) fn is_unloaded(&self) -> bool {
         let unloaded = |version: &Version<S>| matches!(version.state, VersionState::Unloaded);
         self.failure.is_none() && self.versions.values().all(unloaded)
     }
 
-    /// True if each version serves or was unloaded on purpose; of an established model, if one serves.
+    /// True if each version serves or was unloaded on purpose; for an established model, if any version serves.
     pub(super) fn is_healthy(&self) -> bool {
         match self.maturity {
             Maturity::Established => true,
@@ -135,12 +135,12 @@ impl<S> ModelEntry<S> {
             VersionState::Ready(_) | VersionState::Unloaded | VersionState::Unloading(_) => true,
             VersionState::Loading | VersionState::Failed { .. } => false,
         };
-        // A directory that went bad does not stop a version that serves.
+        // If a version serves, a directory that became unusable does not stop it.
         let usable = self.failure.is_none() || self.latest.is_some();
         usable && self.versions.values().all(healthy)
     }
 
-    /// The lines of the index for this model.
+    /// Returns the model's entries in the index.
     pub(super) fn index(&self, filter: IndexFilter) -> Vec<IndexEntry> {
         let lines = self.versions.iter().filter(|(_, version)| match filter {
             IndexFilter::All => true,
@@ -163,7 +163,7 @@ impl<S> ModelEntry<S> {
         IndexEntry::version(&self.name, number, &version.state, (kept, doubt))
     }
 
-    /// Decides what an inspection asks for, and marks the versions to load as loading.
+    /// Decides which versions an inspection requires to load, and marks them as loading.
     pub(super) fn begin_load(&mut self, found: &Inspected, retry: Retry) -> Vec<u64> {
         let to_load = changes::to_load(&self.attempts(), &found.versions, retry);
         self.failure = None;
@@ -173,8 +173,7 @@ impl<S> ModelEntry<S> {
         to_load
     }
 
-    /// Takes the versions out of service that are not needed after the loads. Returns those that must be
-    /// retired.
+    /// Takes versions out of service that are no longer needed after the loads. Returns those to retire.
     pub(super) fn finish_loads(&mut self, found: &FoundVersions<Fingerprint>) -> Vec<Retiring<S>> {
         let to_unload = changes::to_unload(&self.attempts(), found);
         self.begin_unload(VersionSelection::Only(&to_unload))
@@ -186,7 +185,7 @@ impl<S> ModelEntry<S> {
         attempts.collect()
     }
 
-    /// Puts a loaded version into service. Returns the one it replaces.
+    /// Puts a loaded version into service. Returns the version that it replaces.
     pub(super) fn finish_load(
         &mut self,
         version: u64,
@@ -215,14 +214,14 @@ impl<S> ModelEntry<S> {
         entry.state.fail_load(reason);
     }
 
-    /// Marks the whole model as failed: its directory cannot be used. Returns whether the reason is new.
+    /// Marks the whole model as failed, because its directory cannot be used. Returns true if the reason is new.
     pub(super) fn mark_failed(&mut self, reason: &str) -> bool {
         let is_new = self.failure.as_deref() != Some(reason);
         self.failure = Some(reason.to_owned());
         is_new
     }
 
-    /// Takes versions out of service. Returns those that must be retired.
+    /// Takes versions out of service. Returns those to retire.
     pub(super) fn begin_unload(&mut self, selection: VersionSelection<'_>) -> Vec<Retiring<S>> {
         let mut retiring = Vec::new();
         for (version, entry) in &mut self.versions {
@@ -254,7 +253,7 @@ impl<S> ModelEntry<S> {
         }
     }
 
-    /// Notes what the versions' states mean for the model as a whole.
+    /// Updates the state of the model as a whole from the states of its versions.
     fn update_service(&mut self) {
         let highest = self.versions.values().rev().find_map(|version| version.state.serving());
         self.latest = highest.cloned();
@@ -266,7 +265,7 @@ impl<S> ModelEntry<S> {
     }
 }
 
-/// The versions of a model that an unload is about.
+/// The versions of a model to unload.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum VersionSelection<'a> {
     Only(&'a [u64]),

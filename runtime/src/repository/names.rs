@@ -4,13 +4,13 @@ use weir_protocol::Code;
 
 use crate::error::ServeError;
 
-/// `NAME_MAX` of Linux, bytes: no directory has a longer name, so no model has.
+/// Linux's `NAME_MAX` in bytes: no directory, and so no model, has a longer name.
 const LONGEST: usize = 255;
 
-/// Refuses invalid model names. Only names that pass here are ever turned into a path.
+/// Refuses invalid model names. Only names that pass this check are ever used in a path.
 ///
 /// # Errors
-/// InvalidArgument, in Triton's words where it has some.
+/// InvalidArgument, in Triton's words if Triton has the error.
 pub(super) fn check(name: &str) -> Result<(), ServeError> {
     let message = if name.trim().is_empty() {
         "Model name cannot be empty. Please enter a valid name to deploy.".to_owned()

@@ -1,4 +1,5 @@
-//! The sentence about a path that should be a model and holds none: what was found, and which name would do.
+//! Builds the message about a path that should be a model but holds none: its contents, and the name that a model file
+//! needs.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -6,13 +7,13 @@ use std::path::Path;
 use super::layout::{self, BARE_FILE, Child};
 use super::versions;
 
-/// Most entries that are named: what still fits a line of a terminal.
+/// Limit on the entries in the message, so that it fits a line of a terminal.
 const NAMED: usize = 5;
 
-/// Extensions under which TorchScript is saved.
+/// Common extensions of TorchScript files.
 const TORCH_EXTENSIONS: [&str; 5] = ["pt", "pth", "ts", "jit", "torchscript"];
 
-/// Extensions of models that other servers take.
+/// Extensions of models for other servers.
 const OTHER_EXTENSIONS: [&str; 14] = [
     "bst",
     "ckpt",
@@ -30,31 +31,31 @@ const OTHER_EXTENSIONS: [&str; 14] = [
     "safetensors",
 ];
 
-/// Says what the directory holds instead of a model, and how to name one.
+/// Returns a sentence about what the directory holds instead of a model, and how to name one.
 ///
 /// # Errors
-/// Like [`layout::detect`].
+/// The same as for [`layout::detect`].
 pub(super) fn sentence(directory: &Path) -> Result<String, String> {
     let entries = entries(directory)?;
     let shown = directory.display().to_string();
     let no_file = entries.iter().find(|entry| is_no_file(directory, entry));
     let advice = match no_file {
         Some(entry) => {
-            format!("{entry} has the name of a model, but is no file or a link that leads to none")
+            format!("{entry} has the name of a model, but is not a file, or is a link without a target")
         }
         None => advice(&shown, &entries),
     };
     Ok(format!("no model in '{shown}': {}; {advice}", found(&entries)))
 }
 
-/// The sentence about a directory that is no model, but holds a file that looks like one; `None` for all others, which
-/// may lie beside models.
+/// Returns the sentence about a directory that is not a model but holds a file that looks like one; `None` for all
+/// other directories, which a repository may hold.
 pub(super) fn misplaced(directory: &Path) -> Option<String> {
     let holds_model = entries(directory).ok()?.iter().any(|entry| is_model(entry));
     holds_model.then(|| sentence(directory).ok())?
 }
 
-/// The entries of a directory and, behind each directory's name, its own, as relative paths.
+/// Returns the entries of a directory and of its directories, as relative paths.
 fn entries(directory: &Path) -> Result<Vec<String>, String> {
     let mut entries = Vec::new();
     for child in layout::children(directory)? {
@@ -63,7 +64,7 @@ fn entries(directory: &Path) -> Result<Vec<String>, String> {
             entries.push(name);
             continue;
         }
-        // What cannot be read is named without its contents.
+        // A directory that cannot be read is listed without its contents.
         let within = layout::children(&child.path).unwrap_or_default();
         if within.is_empty() {
             entries.push(format!("{name}/"));
@@ -73,7 +74,7 @@ fn entries(directory: &Path) -> Result<Vec<String>, String> {
     Ok(entries)
 }
 
-/// Checks for what has the name that a model needs, and would be served if it were a file.
+/// Returns true for an entry that has the name of a model file but is not a file.
 fn is_no_file(directory: &Path, entry: &str) -> bool {
     let (entry, path) = (Path::new(entry), directory.join(entry));
     entry.file_name().is_some_and(|name| name == BARE_FILE) && !path.is_file()
@@ -96,19 +97,19 @@ fn found(entries: &[String]) -> String {
     text
 }
 
-/// What to do about it. A file that looks like a model is the one that is meant.
+/// Returns the next step for the user. A file that looks like a model is assumed to be the intended one.
 fn advice(directory: &str, entries: &[String]) -> String {
     let candidates: Vec<&str> = entries.iter().map(String::as_str).filter(|entry| is_torch(entry)).collect();
     match candidates[..] {
         [] => format!("put a TorchScript file there as {BARE_FILE}, or as 1/{BARE_FILE} for version 1"),
         [only] => {
-            format!("rename {only} to {}, or let the path lead to the file itself: {directory}/{only}", renamed(only))
+            format!("rename {only} to {}, or use the path of the file itself: {directory}/{only}", renamed(only))
         }
         [first, ..] if first.contains('/') => {
-            format!("name the one to serve {}, or let the path lead to it: {directory}/{first}", renamed(first))
+            format!("rename the one to serve to {}, or use its path: {directory}/{first}", renamed(first))
         }
         [first, ..] => format!(
-            "give each model a directory of its own, as {}/{BARE_FILE}, or let the path lead to the one to serve: \
+            "give each model its own directory, such as {}/{BARE_FILE}, or use the path of the one to serve: \
              {directory}/{first}",
             stem(first)
         ),
@@ -129,12 +130,13 @@ fn has_extension(entry: &str, known: &[&str]) -> bool {
     extension.is_some_and(|extension| known.iter().any(|known| extension.eq_ignore_ascii_case(known)))
 }
 
-/// The name that a model of this file would have.
+/// Returns the name that a model in this file would have.
 fn stem(file: &str) -> &str {
     Path::new(file).file_stem().and_then(|stem| stem.to_str()).unwrap_or(file)
 }
 
-/// The name under which the file would be found, in the directory that it is in if that is a version's.
+/// Returns the path under which the file would be found: in its directory, if that is a version's, otherwise in version
+/// 1.
 fn renamed(entry: &str) -> String {
     match entry.rsplit_once('/') {
         Some((version, _)) if versions::number(version).is_some() => {
@@ -165,19 +167,19 @@ mod tests {
     }
 
     #[test]
-    fn it_says_what_is_there_and_which_name_would_do() {
+    fn the_sentence_lists_the_contents_and_names_the_missing_file() {
         assert_eq!(
             said(&[]),
             "no model in '/m': it is empty; put a TorchScript file there as model.pt, or as 1/model.pt for version 1"
         );
         assert_eq!(
             said(&["a.pt", "b.pt"]),
-            "no model in '/m': found a.pt, b.pt; give each model a directory of its own, as a/model.pt, or let the path \
-             lead to the one to serve: /m/a.pt"
+            "no model in '/m': found a.pt, b.pt; give each model its own directory, such as a/model.pt, or use the \
+             path of the one to serve: /m/a.pt"
         );
         assert_eq!(
             said(&["1/mymodel.pt"]),
-            "no model in '/m': found 1/mymodel.pt; rename 1/mymodel.pt to 1/model.pt, or let the path lead to \
+            "no model in '/m': found 1/mymodel.pt; rename 1/mymodel.pt to 1/model.pt, or use the path of \
              the file itself: /m/1/mymodel.pt"
         );
         assert_eq!(
@@ -188,22 +190,22 @@ mod tests {
     }
 
     #[test]
-    fn a_model_in_a_directory_that_is_no_version_is_told() {
+    fn a_model_in_a_directory_that_is_not_a_version_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("01")).unwrap();
         assert_eq!(misplaced(folder.path()), None);
         fs::write(folder.path().join("01/model.pt"), "").unwrap();
         let said = misplaced(folder.path()).unwrap();
-        assert!(said.contains("; rename 01/model.pt to 1/model.pt, or let"), "{said}");
+        assert!(said.contains("; rename 01/model.pt to 1/model.pt, or use"), "{said}");
     }
 
     #[test]
-    fn what_has_a_models_name_and_is_no_file_is_named() {
+    fn an_entry_named_like_a_model_that_is_not_a_file_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let version = folder.path().join("1");
         fs::create_dir(&version).unwrap();
         let said = || sentence(folder.path()).unwrap();
-        let words = "; 1/model.pt has the name of a model, but is no file or a link that leads to none";
+        let words = "; 1/model.pt has the name of a model, but is not a file, or is a link without a target";
         std::os::unix::fs::symlink("/nowhere", version.join("model.pt")).unwrap();
         assert!(said().ends_with(words), "{}", said());
         fs::remove_file(version.join("model.pt")).unwrap();

@@ -1,4 +1,4 @@
-//! Options of the repository, as the command line gives them.
+//! Options of the repository, from the command line.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -8,22 +8,23 @@ use bytes::Bytes;
 
 use super::stamp::Scrutiny;
 
-/// When models are loaded (`--model-control-mode`).
+/// The times at which models are loaded (`--model-control-mode`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ControlMode {
     /// The whole repository, once, at start.
     None,
-    /// The models of `--load-model` at start (`*`: all), then those that clients ask for.
+    /// The models of `--load-model` at start (`*` means all), then those that clients request.
     Explicit {
         /// Models to load at start.
         load: Vec<String>,
     },
-    /// The whole repository, scanned again each period.
+    /// The whole repository at start and again after each period.
     Poll(Duration),
 }
 
 impl ControlMode {
-    /// How closely files are looked at for changes: a client's load reads them, whatever their times say.
+    /// Returns the depth of change detection. In mode explicit file contents are compared too, because a client that
+    /// requests a load expects the current contents, whatever the times of the files are.
     pub(super) const fn scrutiny(&self) -> Scrutiny {
         match self {
             Self::None | Self::Poll(_) => Scrutiny::Metadata,
@@ -35,52 +36,53 @@ impl ControlMode {
 /// Condition for the server's readiness (`--strict-readiness`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadinessPolicy {
-    /// Every model version that should serve does.
+    /// Every model version that should serve does serve.
     Strict,
-    /// The initial loads are over, failed or not.
+    /// The initial loads have ended, successfully or not.
     Lenient,
 }
 
 /// Handling of incomplete configurations (`--disable-auto-complete-config`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AutoComplete {
-    /// Missing parts of a configuration are read from the model.
+    /// Missing parts of a configuration are inferred from the model.
     On,
     /// A model without a configuration file is refused.
     Off,
 }
 
-/// The repository's part of the command line.
+/// The options of the command line that concern the repository.
 #[derive(Clone, Debug)]
 pub(crate) struct RepositoryOptions {
-    /// `--model-control-mode`, with the flags that belong to each mode.
+    /// `--model-control-mode`, with the flags that belong to the mode.
     pub control: ControlMode,
     pub readiness: ReadinessPolicy,
     /// Model versions that load at the same time (`--model-load-thread-count`).
     pub load_threads: NonZeroUsize,
-    /// Further attempts after a failed load (`--model-load-retry-count`).
+    /// Retries of a failed load (`--model-load-retry-count`).
     pub retries: u32,
     pub auto_complete: AutoComplete,
-    /// `k` makes `configs/k.pbtxt` the configuration where a model has that file (`--model-config-name`).
+    /// Base name of an alternative configuration: `k` selects `configs/k.pbtxt` of models that have this file
+    /// (`--model-config-name`).
     pub config_name: Option<String>,
-    /// A request that the only model answers (`--example`).
+    /// File with a request that the only model answers (`--example`).
     pub example: Option<PathBuf>,
-    /// Limit on the `file:` parameters of one load, in bytes together.
+    /// Limit on the total size of the `file:` parameters of one load, in bytes.
     pub max_upload: usize,
-    /// Time that a replaced or unloaded version has to answer its accepted requests.
+    /// Time in which a replaced or unloaded version must answer its accepted requests.
     pub retire_limit: Duration,
 }
 
 /// Parameters of a load call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LoadOptions {
-    /// A configuration as JSON, in place of the model's own.
+    /// A JSON configuration that replaces the model's own.
     pub config: Option<String>,
-    /// Files in place of the repository's: `file:<version>/<file>` (the prefix may be missing) and content.
+    /// Files that replace the repository's: `file:<version>/<file>` (the prefix is optional) and the content.
     pub files: Vec<(String, Bytes)>,
 }
 
-/// Which versions [`index`](super::Repository::index) lists.
+/// The versions that [`index`](super::Repository::index) lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IndexFilter {
     /// Every known model, loaded or not.
@@ -89,7 +91,7 @@ pub(crate) enum IndexFilter {
     Ready,
 }
 
-/// Repository paths and the flags for reading them.
+/// Repository paths, and the options for reading them.
 #[derive(Clone, Debug)]
 pub(super) struct ScanOptions {
     pub paths: Vec<PathBuf>,

@@ -1,4 +1,4 @@
-//! Loads of the whole repository: once at start, and each period in mode poll.
+//! Loads the whole repository: once at start, and after each period in mode poll.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use super::lifecycle::ModelLifecycle;
 use super::model_entry::VersionSelection;
 use super::options::ControlMode;
 
-/// Looks for a missing model between two polls. It takes a moment to rename a directory over another.
+/// Number of checks for a missing model between two polls. Renaming one directory over another takes a moment.
 const LOOKS: u32 = 8;
 
-/// The reason for the index where a model's directory is left without a model.
+/// The reason in the index for a model whose directory no longer holds a model.
 const EMPTY_MODEL: &str =
-    "its directory holds no config.pbtxt, version or model.pt any more; to unload the model, remove the directory";
+    "its directory no longer holds config.pbtxt, a version or model.pt; to unload the model, remove the directory";
 
-/// The value of `--load-model` that stands for every model.
+/// The value of `--load-model` that means every model.
 const ALL_MODELS: &str = "*";
 
 impl<L: Launch> ModelLifecycle<L> {
-    /// Makes the initial loads and returns those that failed.
+    /// Makes the initial loads, and returns those that failed.
     pub(super) async fn start(self: &Arc<Self>) -> Vec<LoadFailure> {
         let failures = match self.scan().await {
             Ok(catalog) => self.start_from(catalog).await,
@@ -51,7 +51,7 @@ impl<L: Launch> ModelLifecycle<L> {
         }
     }
 
-    /// The catalog's models of these names, and a failure for each name that is not in it.
+    /// Returns the models with these names, and a failure for each name that is not in the catalog.
     fn select(&self, mut catalog: Catalog, names: &[String]) -> (Catalog, Vec<LoadFailure>) {
         let registry = self.registry.load();
         let names: BTreeSet<_> = names.iter().map(|name| registry.canonical(name)).collect();
@@ -63,7 +63,7 @@ impl<L: Launch> ModelLifecycle<L> {
         (catalog, failures)
     }
 
-    /// Polls the repository each period until `shutdown`.
+    /// Polls the repository after each period until `shutdown` is cancelled.
     pub(super) async fn poll(self: &Arc<Self>, shutdown: &CancellationToken) {
         let ControlMode::Poll(period) = self.options.control else {
             return;
@@ -77,7 +77,7 @@ impl<L: Launch> ModelLifecycle<L> {
             if shutdown.run_until_cancelled(next).await.is_none() {
                 return;
             }
-            // A load that is under way goes on as a task of its own, which `retire_all` joins.
+            // A load in progress continues as a separate task, which `retire_all` joins.
             match shutdown.run_until_cancelled(self.poll_once(&missing)).await {
                 Some(still_missing) => missing = still_missing,
                 None => return,
@@ -85,8 +85,8 @@ impl<L: Launch> ModelLifecycle<L> {
         }
     }
 
-    /// Waits for the next poll. Meanwhile it looks whether what was missing at the last one has come back: to
-    /// be away twice for a moment is not to be removed.
+    /// Waits for the next poll. In the meantime, removes models from `missing` whose directory exists again: a model
+    /// that is briefly absent at two polls was not removed.
     async fn next_poll(&self, ticks: &mut Interval, missing: &mut BTreeSet<String>) {
         while !missing.is_empty() {
             if timeout(ticks.period() / LOOKS, ticks.tick()).await.is_ok() {
@@ -101,8 +101,8 @@ impl<L: Launch> ModelLifecycle<L> {
         ticks.tick().await;
     }
 
-    /// Brings the models up to date with the repository. Returns those that have gone from it; `missing`
-    /// had at the poll before.
+    /// Updates the models from the repository. Returns the models that are absent now; `missing` were absent at the
+    /// previous poll.
     async fn poll_once(self: &Arc<Self>, missing: &BTreeSet<String>) -> BTreeSet<String> {
         match self.scan().await {
             Ok(catalog) => {
@@ -110,7 +110,7 @@ impl<L: Launch> ModelLifecycle<L> {
                 self.load_all(catalog).await;
                 gone
             }
-            // A file system that is away for a moment is no reason to stop serving.
+            // A file system that is briefly unavailable is no reason to stop serving.
             Err(reason) => {
                 tracing::warn!(reason, "cannot read the model repository");
                 BTreeSet::new()
@@ -118,8 +118,8 @@ impl<L: Launch> ModelLifecycle<L> {
         }
     }
 
-    /// Unloads the models that have gone, if they had at the poll before: a directory that is replaced by
-    /// another is away for a moment. Returns those that have gone.
+    /// Unloads models that are absent now and were absent at the previous poll, because a directory that is being
+    /// replaced is absent for a moment. Returns the models that are absent now.
     async fn unload_removed(self: &Arc<Self>, catalog: &Catalog, missing: &BTreeSet<String>) -> BTreeSet<String> {
         let mut gone = self.registry.load().loaded_but(catalog);
         for name in gone.clone() {
@@ -134,13 +134,13 @@ impl<L: Launch> ModelLifecycle<L> {
         gone
     }
 
-    /// True if the model serves and its directory is there: whoever empties it has not removed the model.
+    /// True if the model serves and its directory exists: an emptied directory does not count as removed.
     async fn serves_from_directory(&self, name: &str) -> bool {
         let serves = !self.registry.load().in_service(name).is_empty();
         serves && self.scanner.has_directory(name).await
     }
 
-    /// Loads what changed of every model in the catalog, side by side.
+    /// Loads the changed versions of every model in the catalog, in parallel.
     async fn load_all(self: &Arc<Self>, catalog: Catalog) -> Vec<LoadFailure> {
         let loads = catalog.into_values().map(|entry| {
             let lifecycle = Arc::clone(self);

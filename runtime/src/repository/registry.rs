@@ -1,5 +1,5 @@
-//! Every known model with its state, as one value that is replaced whole: a request reads it
-//! without a lock, a load publishes the next one.
+//! Every known model with its state, as one immutable value: requests read the current value without a lock, and loads
+//! publish the next one.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use super::options::{IndexFilter, ReadinessPolicy};
 use super::versions;
 use crate::error::ServeError;
 
-/// The repository's own state.
+/// The phase of the repository itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RepositoryPhase {
-    /// The initial loads are under way.
+    /// The initial loads are in progress.
     Starting,
     /// The initial loads are over.
     Started,
-    /// Everything is unloaded and nothing loads any more.
+    /// All models are unloaded, and no more are loaded.
     Exiting,
 }
 
 impl RepositoryPhase {
-    /// The phase after the initial loads: an exit that began meanwhile stays one.
+    /// Returns the phase after the initial loads: started, unless an exit has begun.
     pub(super) fn after_start(self) -> Self {
         match self {
             Self::Starting | Self::Started => Self::Started,
@@ -41,7 +41,7 @@ impl RepositoryPhase {
 pub(super) struct Registry<S> {
     pub phase: RepositoryPhase,
     models: HashMap<Arc<str>, Arc<ModelEntry<S>>>,
-    /// Further names of models, to the names they are known by.
+    /// Second names of models, mapped to their names.
     aliases: HashMap<Arc<str>, Arc<str>>,
 }
 
@@ -53,10 +53,10 @@ impl<S> Clone for Registry<S> {
 }
 
 impl<S> Registry<S> {
-    /// The version that answers requests for that model and version; the highest ready version for "".
+    /// Finds the version that answers requests for a model and a version; "" means the highest ready version.
     ///
     /// # Errors
-    /// The model or version is unknown or not ready, or the server is exiting.
+    /// If the model or version is unknown or not ready, or the server is exiting.
     pub(super) fn find(&self, name: &str, version: &str) -> Result<Arc<S>, ServeError> {
         let Some(model) = self.model(name) else {
             return Err(self.missing(ServeError::UnknownModel(name.to_owned())));
@@ -69,8 +69,8 @@ impl<S> Registry<S> {
         found.map(Arc::clone).map_err(|error| self.missing(error))
     }
 
-    /// The error for a model without a ready version: an unloaded one is as good as unknown, one that
-    /// loads or failed is not.
+    /// Returns the error for a model without a ready version. An unloaded model counts as unknown; one that is loading
+    /// or failed does not.
     fn no_version(&self, model: &ModelEntry<S>, name: &str) -> ServeError {
         if self.phase == RepositoryPhase::Started && model.is_unloaded() {
             ServeError::UnknownModel(name.to_owned())
@@ -79,13 +79,13 @@ impl<S> Registry<S> {
         }
     }
 
-    /// The model of that name or alias.
+    /// Returns the model with this name or alias.
     pub(super) fn model(&self, name: &str) -> Option<&ModelEntry<S>> {
         let model = self.models.get(name);
         model.or_else(|| self.models.get(self.aliases.get(name)?)).map(AsRef::as_ref)
     }
 
-    /// The name by which the model that answers to `name` is known here.
+    /// Returns the registry's name for the model that answers to `name`.
     pub(super) fn canonical<'a>(&'a self, name: &'a str) -> &'a str {
         match self.aliases.get(name) {
             Some(canonical) if !self.models.contains_key(name) => canonical,
@@ -93,7 +93,7 @@ impl<S> Registry<S> {
         }
     }
 
-    /// The versions of that model that accept requests.
+    /// The versions of a model that accept requests.
     pub(super) fn in_service(&self, name: &str) -> BTreeSet<u64> {
         let serving = self.model(name).into_iter().flat_map(ModelEntry::serving);
         serving.map(|(version, _)| version).collect()
@@ -119,21 +119,21 @@ impl<S> Registry<S> {
         healthy && self.phase == RepositoryPhase::Started
     }
 
-    /// The repository index, in order of name and version.
+    /// Returns the repository index, in order of name and version.
     pub(super) fn index(&self, filter: IndexFilter) -> Vec<IndexEntry> {
         let mut models: Vec<_> = self.models().collect();
         models.sort_unstable_by(|left, right| left.name().cmp(right.name()));
         models.into_iter().flat_map(|model| model.index(filter)).collect()
     }
 
-    /// The model of that name for a change; added if it is new.
+    /// Returns the model with this name for a change; adds it if it is new.
     pub(super) fn model_mut(&mut self, name: &str) -> &mut ModelEntry<S> {
         let name: Arc<str> = name.into();
         let model = self.models.entry(name).or_insert_with_key(|name| Arc::new(ModelEntry::new(name)));
         Arc::make_mut(model)
     }
 
-    /// All models for a change.
+    /// Returns all models for a change.
     pub(super) fn models_mut(&mut self) -> impl Iterator<Item = &mut ModelEntry<S>> {
         self.models.values_mut().map(Arc::make_mut)
     }
@@ -145,7 +145,7 @@ impl<S> Registry<S> {
         self.aliases == aliases(catalog) && catalog.keys().all(known) && self.models().all(kept)
     }
 
-    /// Adds the catalog's models and removes those that left it and were never loaded.
+    /// Adds the models of the catalog, and removes those that are not in it and were never loaded.
     pub(super) fn apply(&mut self, catalog: &Catalog) {
         self.aliases = aliases(catalog);
         for name in catalog.keys() {
@@ -156,7 +156,7 @@ impl<S> Registry<S> {
         self.models.retain(|name, model| catalog.contains_key(&**name) || !model.is_never_loaded());
     }
 
-    /// The error for a request that finds no version: an exiting server says that first.
+    /// Returns the error for a request that finds no version; an exiting server reports the exit instead.
     fn missing(&self, error: ServeError) -> ServeError {
         match self.phase {
             RepositoryPhase::Starting | RepositoryPhase::Started => error,
@@ -165,7 +165,7 @@ impl<S> Registry<S> {
     }
 }
 
-/// Aliases to the names they stand for.
+/// Returns the aliases in the catalog, mapped to names.
 fn aliases(catalog: &Catalog) -> HashMap<Arc<str>, Arc<str>> {
     let models = catalog.values();
     let aliased = models.filter_map(|entry| Some((entry.alias.as_deref()?, entry.name.as_str())));
@@ -180,35 +180,35 @@ fn find_version<'a, S>(model: &'a ModelEntry<S>, name: &str, version: &str) -> R
     }
 }
 
-/// The current [`Registry`], shared by requests (which read it) and loads (which replace it).
+/// The current [`Registry`], which requests read and loads replace.
 #[derive(Debug)]
 pub(super) struct SharedRegistry<S> {
     current: ArcSwap<Registry<S>>,
     /// Number of replacements so far.
     changes: watch::Sender<u64>,
-    /// Held while the next registry is made from the current one: no change is lost.
+    /// Held while the next registry is built from the current one, so that no change is lost.
     writing: Mutex<()>,
 }
 
 impl<S> SharedRegistry<S> {
-    /// A registry without models.
+    /// Creates a registry without models.
     pub(super) fn new() -> Self {
         let registry = Registry { phase: RepositoryPhase::Starting, models: HashMap::new(), aliases: HashMap::new() };
         Self { current: ArcSwap::from_pointee(registry), changes: watch::Sender::new(0), writing: Mutex::new(()) }
     }
 
-    /// The current registry, without waiting.
+    /// Returns the current registry without waiting.
     pub(super) fn load(&self) -> Guard<Arc<Registry<S>>> {
         self.current.load()
     }
 
-    /// Counts the replacements from now on.
+    /// Returns a receiver that counts the replacements.
     #[cfg(test)]
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Replaces the registry by a changed copy.
+    /// Replaces the registry with a changed copy.
     pub(super) fn update<T>(&self, change: impl FnOnce(&mut Registry<S>) -> T) -> T {
         let _writing = self.writing.lock();
         let mut registry = Registry::clone(&self.current.load());

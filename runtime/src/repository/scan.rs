@@ -1,4 +1,4 @@
-//! Reads the repository's directories, off the reactor.
+//! Reads the directories of the repository off the reactor.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,17 +24,17 @@ impl<L: Launch> Scanner<L> {
         Self { options: Arc::new(options), launch }
     }
 
-    /// The models that the repository paths hold now.
+    /// Lists the models that the repository paths hold now.
     ///
     /// # Errors
-    /// A path cannot be read.
+    /// If a path cannot be read.
     pub(super) async fn list(&self) -> Result<Catalog, String> {
         let options = Arc::clone(&self.options);
         blocking(move || catalog::list(&options)).await
     }
 
-    /// The model at `location` as it is now, ready to be loaded. Versions that serve and are still there
-    /// are inspected too.
+    /// Inspects the current state of the model at `location`, ready to be loaded. Versions in service whose files still
+    /// exist are included.
     ///
     /// # Errors
     /// The reason, for the index and the client.
@@ -54,24 +54,24 @@ impl<L: Launch> Scanner<L> {
         .await
     }
 
-    /// Whether a model's files lay still since they were inspected.
+    /// Returns the stability of a model's files since their inspection.
     pub(super) async fn stillness(&self, since: &Inspected) -> Stillness {
         let surroundings = since.surroundings.clone();
         let look = blocking(move || Ok(Inspected::stillness(&surroundings)));
         look.await.unwrap_or(Stillness::Moved)
     }
 
-    /// True if a repository path has a directory of that name, whatever is in it.
+    /// True if a repository path has a directory of this name, whatever it contains.
     pub(super) async fn has_directory(&self, name: &str) -> bool {
         let (options, name) = (Arc::clone(&self.options), name.to_owned());
         let has = move || Ok(options.paths.iter().any(|path| path.join(&name).is_dir()));
         blocking(has).await.unwrap_or(false)
     }
 
-    /// The model that a load call brings along; its files are kept as long as the result.
+    /// Inspects the model uploaded in a load call; its files are kept as long as the result.
     ///
     /// # Errors
-    /// The outer one if the files cannot be stored, the inner one if they are no model.
+    /// The outer error if the files cannot be stored, the inner error if they are not a model.
     pub(super) async fn inspect_upload(
         &self,
         name: &str,

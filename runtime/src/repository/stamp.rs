@@ -1,4 +1,4 @@
-//! Change detection for files: their identity, size and times, and their content where it is read.
+//! Change detection for files: by identity, size and times, and optionally by content.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
@@ -11,63 +11,63 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::layout::{self, Child};
 
-/// Deeper than any model's files lie. A symbolic link that points upwards ends here.
+/// Deepest directory level that is read; models need fewer. Stops at symbolic links that point upwards.
 const DEEPEST: usize = 8;
 
-/// More files than any model has; a repository path that was mistyped as a model has more.
+/// Limit on the files of a model. A mistyped path that is taken for a model has more.
 const MOST_FILES: usize = 10_000;
 
-/// Time within which two changes of a file may have the same time. File systems take it from a clock that
-/// ticks every 10 ms at most (`CONFIG_HZ=100`); twice that, for the reading of it.
+/// Time within which two changes of a file may get the same timestamp. File systems take timestamps from a clock that
+/// ticks at least every 10 ms (`CONFIG_HZ=100`); doubled for the time of reading it.
 const CLOCK_TICK: Duration = Duration::from_millis(20);
 
-/// Looks at files that keep changing, before they are taken as they are: their next change is noticed all
-/// the same, unless it falls into the same tick.
+/// Attempts to read files that keep changing, before the last result is used. The next change is still detected,
+/// unless it falls into the same clock tick.
 const MOST_LOOKS: usize = 10;
 
-/// Bytes read at once for a digest: enough to keep a disk busy, little enough for a processor's cache.
+/// Bytes to read at once for a digest: enough to keep a disk busy, and small enough for a processor's cache.
 const CHUNK: usize = 1 << 18;
 
-/// How closely files are looked at.
+/// Depth of change detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scrutiny {
-    /// Identity, size and times: what every poll can afford.
+    /// Identity, size and times, which is cheap enough for every poll.
     Metadata,
-    /// The content too, for a client that asks for what is there now, whatever the file system says of it.
+    /// The content too, for a client that requests the current files, whatever their times are.
     Content,
 }
 
-/// Files as they were when somebody inspected.
+/// Stamp of the files at the time of an inspection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stamp(Vec<FileStamp>);
 
-/// One file, symbolic links followed.
+/// Stamp of one file; symbolic links are followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct FileStamp {
     path: PathBuf,
     size: u64,
-    /// Seconds and nanoseconds of the last write, as far as the writer does not say otherwise.
+    /// Seconds and nanoseconds of the last write; the writing program can set them.
     modified: (i64, i64),
-    /// Likewise of the last change of any kind, which no writer can set.
+    /// Seconds and nanoseconds of the last change of any kind, which no program can set.
     changed: (i64, i64),
-    /// Device and inode: a file that was renamed over another has its own.
+    /// Device and inode: a file that replaced another by a rename has its own.
     identity: (u64, u64),
     digest: Option<u64>,
 }
 
 impl Stamp {
-    /// The stamp of one file, or of a directory and everything below it.
+    /// Returns the stamp of one file, or of a directory and everything below it.
     ///
     /// # Errors
-    /// A sentence that names what cannot be read, or is too much.
+    /// A sentence that names a file that cannot be read, or exceeds a limit.
     pub(super) fn of(path: &Path, scrutiny: Scrutiny) -> Result<Self, String> {
         Self::settled(scrutiny, |stamp| stamp.add(path, DEEPEST))
     }
 
-    /// The stamp of a directory's entries but those that `leave_out` selects.
+    /// Returns the stamp of a directory's entries without those that `leave_out` selects.
     ///
     /// # Errors
-    /// Like [`Stamp::of`].
+    /// The same as for [`Stamp::of`].
     pub(super) fn of_entries(
         directory: &Path,
         scrutiny: Scrutiny,
@@ -81,8 +81,8 @@ impl Stamp {
         })
     }
 
-    /// Collects a stamp that a later change cannot leave as it is: a change in the tick of the last one
-    /// would, so it waits until that tick is over.
+    /// Collects a stamp that every later change is certain to alter. A change in the same clock tick as the last one
+    /// might not alter it, so this function waits until the tick is over.
     fn settled(scrutiny: Scrutiny, collect: impl Fn(&mut Self) -> Result<(), String>) -> Result<Self, String> {
         let mut stamp = Self::default();
         for _ in 0..MOST_LOOKS {
@@ -105,7 +105,7 @@ impl Stamp {
             let (seconds, nanos) = file.changed;
             Duration::new(seconds.try_into().unwrap_or(0), nanos.try_into().unwrap_or(0))
         };
-        // A time to come is that of another machine's clock: waiting for it would help nothing.
+        // A time in the future comes from another machine's clock, so waiting for it would not help.
         let age = |file| now.checked_sub(changed(file));
         self.0.iter().filter_map(age).any(|age| age < CLOCK_TICK)
     }
@@ -119,27 +119,27 @@ impl Stamp {
     }
 
     fn add(&mut self, path: &Path, depth: usize) -> Result<(), String> {
-        // Dangling links are no model files: editors leave them as locks.
+        // Dangling links are skipped: they are not model files, and some editors leave them as locks.
         let Ok(metadata) = fs::metadata(path) else {
             return Ok(());
         };
         if metadata.is_dir() {
             return self.add_below(path, depth);
         }
-        // A pipe would be waited for, and a device may have no end: neither is a model's file.
+        // Pipes and devices are skipped: reading a pipe would block, and a device may have no end.
         if !metadata.is_file() {
             return Ok(());
         }
         self.0.push(FileStamp::new(path, &metadata));
         if self.0.len() > MOST_FILES {
-            return Err(format!("'{}' is one of over {MOST_FILES} files", path.display()));
+            return Err(format!("'{}' is one of more than {MOST_FILES} files", path.display()));
         }
         Ok(())
     }
 
     fn add_below(&mut self, directory: &Path, depth: usize) -> Result<(), String> {
         if depth == 0 {
-            return Err(format!("'{}' is over {DEEPEST} levels deep", directory.display()));
+            return Err(format!("'{}' is more than {DEEPEST} levels deep", directory.display()));
         }
         layout::children(directory)?
             .iter()
@@ -161,13 +161,13 @@ impl FileStamp {
     }
 }
 
-/// Directories as they were when somebody inspected: a file that was away for a moment, or another's place,
-/// leaves its trace there.
+/// State of directories at the time of an inspection. A file that was absent for a moment, or was replaced by another,
+/// changes the state of its directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Surroundings(BTreeMap<PathBuf, Option<(u64, u64, i64, i64)>>);
 
 impl Surroundings {
-    /// The directories themselves, not what is below them.
+    /// Reads the state of the directories themselves, not of their contents.
     pub(super) fn of(directories: impl IntoIterator<Item = PathBuf>) -> Self {
         let look = |path: PathBuf| {
             let found = fs::metadata(&path).ok();
@@ -183,7 +183,7 @@ impl Surroundings {
     }
 }
 
-/// A digest of a file's content, for comparing it with what it was; not one that withstands an attacker.
+/// Digest of a file's content, for detecting changes. The hash is not resistant to attacks.
 fn digest(path: &Path) -> io::Result<u64> {
     let mut file = File::open(path)?;
     let mut digest = DefaultHasher::new();
@@ -196,8 +196,8 @@ fn digest(path: &Path) -> io::Result<u64> {
     }
 }
 
-/// Time since 1970, which is what files' times count.
-#[expect(clippy::disallowed_methods, reason = "the times of files are compared with the clock they are taken from")]
+/// Returns the time since 1970, like the timestamps of files.
+#[expect(clippy::disallowed_methods, reason = "timestamps of files are compared with the clock that they come from")]
 fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_stay_as_they_are() {
+    fn unchanged_files_have_equal_stamps() {
         let folder = TempDir::new().unwrap();
         write(&folder.path().join("model.pt"), "one");
         assert_eq!(stamp(folder.path()), stamp(folder.path()));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_files_are_those_of_a_copy_under_way() {
+    fn hidden_files_are_ignored() {
         let folder = TempDir::new().unwrap();
         write(&folder.path().join("model.pt"), "one");
         let before = stamp(folder.path());
@@ -294,14 +294,14 @@ mod tests {
         assert!(before.are_unchanged());
         fs::rename(&model, &away).unwrap();
         assert!(!before.are_unchanged());
-        // Later than the clock of the file system ticks.
+        // Longer than a tick of the file system's clock.
         std::thread::sleep(super::CLOCK_TICK);
         fs::rename(&away, &model).unwrap();
         assert!(!before.are_unchanged());
     }
 
     #[test]
-    fn contents_count_where_they_are_read() {
+    fn contents_count_if_they_are_read() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("model.pt");
         let digest = |content| {

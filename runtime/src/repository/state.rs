@@ -1,4 +1,4 @@
-//! The states a model version can be in, and the only ways between them.
+//! The states of a model version, and the only transitions between them.
 //!
 //! ```text
 //!   Unloaded ──begin_load──► Loading ──finish_load──► Ready ──begin_unload──► Unloading ──finish_unload──► Unloaded
@@ -7,21 +7,21 @@
 
 use std::sync::Arc;
 
-/// State of one version; `S` is what answers its requests.
+/// State of one version; `S` is the loaded version that answers requests.
 #[derive(Debug)]
 pub(super) enum VersionState<S> {
-    /// Not wanted, or not yet loaded.
+    /// Not wanted, or not loaded yet.
     Unloaded,
-    /// Loading for the first time, or after a failure: nothing serves yet.
+    /// Loading for the first time, or after a failure; the version does not serve yet.
     Loading,
-    /// Serving, also while its successor loads.
+    /// Serving, also while a reload is in progress.
     Ready(Arc<S>),
-    /// The load failed and there was nothing before it.
+    /// The load failed, and no earlier load serves.
     Failed {
-        /// Text for the index and for the client that asked.
+        /// Text for the index and for the client that requested the load.
         reason: String,
     },
-    /// Accepts no new requests, still answers those it had accepted.
+    /// Accepts no new requests, but still answers accepted ones.
     Unloading(Arc<S>),
 }
 
@@ -38,7 +38,7 @@ impl<S> Clone for VersionState<S> {
 }
 
 impl<S> VersionState<S> {
-    /// The version if it accepts requests.
+    /// Returns the version if it accepts requests.
     pub(super) fn serving(&self) -> Option<&Arc<S>> {
         match self {
             Self::Ready(served) => Some(served),
@@ -46,30 +46,30 @@ impl<S> VersionState<S> {
         }
     }
 
-    /// Marks the start of a load. A version that serves goes on serving.
+    /// Marks the start of a load. A version that serves continues to serve.
     pub(super) fn begin_load(&mut self) {
         if self.serving().is_none() {
             *self = Self::Loading;
         }
     }
 
-    /// Puts a loaded version into service. Returns the one it replaces, which the caller must retire.
+    /// Puts a loaded version into service. Returns the replaced version, which the caller must retire.
     pub(super) fn finish_load(&mut self, served: Arc<S>) -> Option<Arc<S>> {
         match std::mem::replace(self, Self::Ready(served)) {
             Self::Ready(old) => Some(old),
-            // Its retirement is under way already.
+            // An unloading version is already being retired.
             Self::Unloading(_) | Self::Unloaded | Self::Loading | Self::Failed { .. } => None,
         }
     }
 
-    /// Marks a failed load. A version that served before goes on serving.
+    /// Marks a failed load. A version that served before continues to serve.
     pub(super) fn fail_load(&mut self, reason: String) {
         if self.serving().is_none() {
             *self = Self::Failed { reason };
         }
     }
 
-    /// Takes the version out of service. Returns what the caller must retire.
+    /// Takes the version out of service. Returns the version that the caller must retire.
     pub(super) fn begin_unload(&mut self) -> Option<Arc<S>> {
         match self {
             Self::Ready(served) => {
@@ -85,7 +85,7 @@ impl<S> VersionState<S> {
         }
     }
 
-    /// Marks the end of `served`'s retirement, unless the version was loaded again meanwhile.
+    /// Marks the end of `served`'s retirement, unless the version was loaded again in the meantime.
     pub(super) fn finish_unload(&mut self, served: &Arc<S>) {
         if matches!(self, Self::Unloading(retiring) if Arc::ptr_eq(retiring, served)) {
             *self = Self::Unloaded;

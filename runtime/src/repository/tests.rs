@@ -1,4 +1,4 @@
-//! The model repository with real directories and a fake launcher.
+//! Tests of the model repository with real directories and a fake launcher.
 
 mod concurrency;
 mod control;

@@ -1,4 +1,4 @@
-//! Files that come with a load call, written to a temporary directory.
+//! Writes the files in a load call to a temporary directory.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,21 +13,21 @@ use crate::error::ServeError;
 /// Prefix of the parameters that hold files.
 const PREFIX: &str = "file:";
 
-/// `NAME_MAX` of Linux, bytes.
+/// Linux's `NAME_MAX`, in bytes.
 const LONGEST_NAME: usize = 255;
 const LONGER_THAN_A_NAME: usize = LONGEST_NAME + 1;
 
-/// A quarter of Linux's `PATH_MAX`, which counts the directory we put before it too; bytes.
+/// Limit on a path in bytes: a quarter of Linux's `PATH_MAX`, which includes the temporary directory.
 const LONGEST_PATH: usize = 1024;
 
-/// More files than any model has; each costs an inode.
+/// Limit on the number of files: more than any model has. Each file takes an inode.
 const MOST_FILES: usize = 1000;
 
-/// Writes a model's files into a new directory, which is deleted when the result is dropped.
+/// Writes a model's files to a new directory, which is deleted when the result is dropped.
 ///
 /// # Errors
-/// InvalidArgument for paths that leave the directory or are too long, TooLarge beyond `limit` bytes
-/// together, Internal if the disk fails.
+/// InvalidArgument for paths that leave the directory or are too long, TooLarge if the files have more than `limit`
+/// bytes in total, Internal if the disk fails.
 pub(super) fn write(files: &[(String, Bytes)], limit: usize) -> Result<TempDir, ServeError> {
     let bytes: usize = files.iter().map(|(_, content)| content.len()).sum();
     if bytes > limit || files.len() > MOST_FILES {
@@ -45,7 +45,7 @@ pub(super) fn write(files: &[(String, Bytes)], limit: usize) -> Result<TempDir, 
     Ok(directory)
 }
 
-/// Every path, each once, all within the model's directory.
+/// Returns the paths of the files; checks that they are distinct and inside the model's directory.
 fn checked(files: &[(String, Bytes)]) -> Result<Vec<(PathBuf, &Bytes)>, ServeError> {
     let mut seen = BTreeSet::new();
     let mut checked = Vec::with_capacity(files.len());
@@ -63,13 +63,13 @@ fn checked(files: &[(String, Bytes)]) -> Result<Vec<(PathBuf, &Bytes)>, ServeErr
     }
 }
 
-/// A parameter's name as a path below the model's directory.
+/// Returns the name of a parameter as a path below the model's directory.
 fn relative(name: &str) -> Result<PathBuf, ServeError> {
     let path = Path::new(name.strip_prefix(PREFIX).unwrap_or(name));
     let shown: String = name.chars().take(LONGEST_NAME).flat_map(char::escape_debug).collect();
     let refuse = |why: String| Err(invalid(format!("invalid file path '{shown}', {why}")));
     if path.as_os_str().is_empty() {
-        return refuse("it names no file".to_owned());
+        return refuse("it does not name a file".to_owned());
     }
     if path.as_os_str().len() > LONGEST_PATH {
         return refuse(format!("it is longer than {LONGEST_PATH} bytes"));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn files_lie_where_they_say_and_go_with_the_directory() {
+    fn files_are_written_to_their_paths_and_deleted_with_the_directory() {
         let directory = write(&files(&["file:1/model.pt", "labels.txt"]), 14).unwrap();
         let path = directory.path().to_owned();
         assert_eq!(std::fs::read(path.join("1/model.pt")).unwrap(), b"weights");

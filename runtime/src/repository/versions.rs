@@ -1,7 +1,7 @@
-//! Directory names that are versions.
+//! Parses directory names that are versions.
 
-/// The version a directory's name stands for. What is not a number, has a leading zero or exceeds what
-/// Triton's `int64` holds is no version.
+/// Returns the version that a directory's name stands for; `None` for a name that is not a number, has a leading zero
+/// or exceeds Triton's `int64`.
 pub(super) fn number(name: &str) -> Option<u64> {
     let leads_with_zero = name.len() > 1 && name.starts_with('0');
     let digits = !leads_with_zero && name.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! The configurations in this repository are read, and shown as they are.
+//! Tests that the configurations in this repository are parsed, and reported unchanged.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::config::{ModelConfig, Origin, to_json};
 
 #[test]
-fn committed_configurations_are_read_and_shown() {
+fn committed_configurations_are_parsed_and_reported() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let repositories = ["examples/digits/weir-examples", "examples/ragged/weir-examples", "tests/models/repository"];
     let mut read = 0;
@@ -18,7 +18,7 @@ fn committed_configurations_are_read_and_shown() {
     assert!(read > 40, "{read} configurations");
 }
 
-/// How many configurations there are: none or one.
+/// Checks the configuration of a model; returns 1, or 0 if the model has none.
 fn check(model: &Path) -> usize {
     let Ok(text) = fs::read_to_string(model.join("config.pbtxt")) else {
         return 0;

@@ -1,6 +1,5 @@
-//! Mutated configurations: whatever a repository or a load request holds, it is read or refused,
-//! and what was read is shown, read again and placed without a panic.
-//! `WEIR_FUZZ_SECONDS` says for how long; the seed is fixed, so a failure comes back.
+//! Tests with mutated configurations: each is parsed or refused, and a parsed one is reported, parsed again and placed,
+//! all without a panic. `WEIR_FUZZ_SECONDS` sets the duration; the seed is fixed, so a failure can be reproduced.
 
 use weir_fuzz::{FuzzRng, mutate};
 use weir_protocol::DataType;
@@ -8,10 +7,10 @@ use weir_protocol::DataType;
 use crate::backend::{Leeway, Signature, TensorConfig};
 use crate::config::{ModelConfig, Origin, to_json};
 
-/// Long enough to meet every rule many times, short enough for every test run.
+/// Default duration in seconds: enough to reach every rule many times, and short enough for every test run.
 const SECONDS: u64 = 5;
 
-/// What the text format and JSON are made of.
+/// The characters with a meaning in the text format and in JSON.
 const ALPHABET: &[u8] = b"{}[]<>:,;#'\"\\-0123456789.\n";
 
 const ORIGIN: Origin<'_> = Origin { model: "m", file: "f", backend: Some("echo") };
@@ -53,12 +52,12 @@ fn no_json_makes_the_reader_panic() {
     });
 }
 
-/// What the server does with a configuration it accepted.
+/// Does with an accepted configuration what the server does.
 fn exercise(config: Option<ModelConfig>) {
     let Some(config) = config else { return };
     let json = to_json(&config.proto).unwrap();
     let again = ModelConfig::from_json(str::from_utf8(&json).unwrap(), ORIGIN);
-    // What is shown can be read.
+    // A reported configuration can be parsed again.
     let again = again.unwrap();
     assert_eq!(again.inputs, config.inputs);
     let tensor =

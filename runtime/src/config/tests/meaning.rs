@@ -1,4 +1,4 @@
-//! What a configuration means once it is read.
+//! Tests of the meaning of parsed configurations.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::config::instances::DeviceKind;
 use crate::config::{ModelConfig, Origin, VersionPolicy, WarmupData, to_json};
 
 #[test]
-fn the_shown_configuration_has_defaults_and_numbers_and_reads_back() {
+fn the_reported_configuration_has_defaults_and_can_be_parsed_again() {
     let config = read(&usual("dynamic_batching { } version_policy { specific { versions: 3 } }"));
     let json = to_json(&config.proto).unwrap();
     let shown: serde_json::Value = serde_json::from_slice(&json).unwrap();

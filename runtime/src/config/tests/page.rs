@@ -1,11 +1,11 @@
-//! The page that says what becomes of each field.
+//! Tests the page with the decision about each field.
 
 use prost_reflect::DescriptorPool;
 use weir_protocol::grpc::proto::FILE_DESCRIPTOR_SET;
 
 const PAGE: &str = include_str!("../../../../docs/model-configuration.md");
 
-/// Messages whose fields each have a decision of their own; the others are decided as a whole.
+/// Messages with a decision for each field; other messages have one decision each.
 const MESSAGES: [&str; 7] = [
     "ModelConfig",
     "ModelInput",

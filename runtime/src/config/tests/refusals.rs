@@ -1,4 +1,4 @@
-//! What is refused, in which words, and what passes as a hint.
+//! Tests of the configurations that are refused, with their errors, and of the hints that are accepted.
 
 use super::{read, refusal, usual};
 
@@ -176,11 +176,11 @@ fn instance_groups_and_files_are_refused_by_name() {
 fn metric_tags_that_break_the_metrics_are_refused() {
     let tag = |name: &str| usual(&format!("metric_tags {{ key: '{name}' value: 'x' }}"));
     for name in ["", "a-b", "_x", "__name__", "größe", "a b"] {
-        let told = format!(
-            "model 'm': metric_tags '{name}' makes no label of Prometheus: it has letters, digits and '_', and does \
+        let error = format!(
+            "model 'm': metric_tags '{name}' is not valid in a Prometheus label: use letters, digits and '_', and do \
              not begin with '_'"
         );
-        assert_eq!(refusal(&tag(name)), told);
+        assert_eq!(refusal(&tag(name)), error);
     }
     for name in ["team", "model", "le", "9A_"] {
         assert_eq!(read(&tag(name)).metric_tags[&format!("_{name}")], "x");
@@ -193,8 +193,8 @@ fn warmups_are_bounded_together() {
     let warmup = |count: u32| format!("model_warmup {{ name: 'w' count: {count} {one} }}");
     for (text, runs) in [(warmup(4_294_967_295), "4294967295"), (warmup(5_000) + &warmup(5_000) + &warmup(0), "10001")]
     {
-        let told = format!("model m has {runs} runs in its warm-ups, which is over 10000: lower their count");
-        assert_eq!(refusal(&usual(&text)), told);
+        let error = format!("model m has {runs} runs in its warm-ups, which is over 10000: lower their count");
+        assert_eq!(refusal(&usual(&text)), error);
     }
 }
 
@@ -249,7 +249,7 @@ fn padding_is_refused_by_name() {
         (
             pad("BUCKETS", "16,1000000000000"),
             "BUCKETS",
-            "has the length 1000000000000, with which a row has over 1073741824 bytes",
+            "has the length 1000000000000, which makes a row larger than 1073741824 bytes",
         ),
         (both("x"), "VALUES", "has 'x', expected INPUT=NUMBER"),
         (both("x=inf"), "VALUES", "has 'x=inf', expected INPUT=NUMBER"),
@@ -268,6 +268,6 @@ fn padding_is_refused_by_name() {
     let text = "backend: 'echo' input { name: 'x' data_type: TYPE_STRING dims: -1 }";
     assert_eq!(
         refusal(&format!("{text} {}", pad("BUCKETS", "4"))),
-        "parameter 'PADDING_BUCKETS' of model 'm' is for numbers, and input 'x' has TYPE_STRING"
+        "parameter 'PADDING_BUCKETS' of model 'm' applies to numbers only, but input 'x' has TYPE_STRING"
     );
 }

@@ -1,4 +1,4 @@
-//! The two forms a configuration is written in.
+//! Tests of the two forms of a configuration, text and JSON.
 
 use super::{ORIGIN, read, refusal, tensor, usual};
 use crate::config::{ModelConfig, to_json};
@@ -10,14 +10,14 @@ fn equivalent_spellings_read_the_same() {
     assert_eq!(plain.outputs, [tensor("y", &[4])]);
     assert_eq!((plain.name.as_str(), plain.max_batch_size), ("m", Some(8)));
     let others = [
-        // Messages in angle brackets, colons before them, separators, comments.
+        // Messages in angle brackets with colons before them, separators and comments.
         "# a comment\nbackend: 'echo', max_batch_size: 0x8;
          input: < name: 'x' data_type: TYPE_FP32 dims: -1 > # another
          output < name: 'y' data_type: TYPE_FP32 dims: 4 >",
         "\u{feff}backend:'echo'max_batch_size:8 input[{name:'x'data_type:TYPE_FP32 dims[-1]}]
          output # why not
          [ { name: 'y' data_type: TYPE_FP32 dims: 4 } ]",
-        // Lists of messages, repeated scalars, strings in pieces, enums by number.
+        // Lists of messages, repeated scalars, strings in pieces and enums by number.
         "backend: \"ec\" \"ho\" max_batch_size: 010
          input: [ { name: \"x\", data_type: 11, dims: [ -1 ] } ]
          output [ { name: \"\\x79\" data_type: TYPE_FP32 dims: [ 4 ] } ]",
@@ -47,7 +47,7 @@ fn maps_in_braces_without_entries_are_empty() {
 }
 
 #[test]
-fn what_the_config_endpoint_prints_can_be_given_again() {
+fn the_output_of_the_config_endpoint_can_be_parsed_again() {
     let printed = String::from_utf8(to_json(&read(&usual("")).proto).unwrap()).unwrap();
     assert!(printed.contains("\"cc_model_filenames\":{}"), "{printed}");
     assert_eq!(ModelConfig::from_json(&printed, ORIGIN).unwrap(), read(&usual("")));
@@ -113,7 +113,7 @@ fn json_errors_have_a_position_and_a_suggestion() {
             "{\"input\": [{\"data_typ\": 1}]}",
             "config.pbtxt:1:22: unrecognized field name 'data_typ'; did you mean 'data_type'?",
         ),
-        // Statistics have a field of this name, configurations do not.
+        // Statistics have a field with a similar name, but configurations do not.
         ("{\"queu\": 1}", "config.pbtxt:1:7: unrecognized field name 'queu'"),
         ("{\"foo\": 1}", "config.pbtxt:1:6: unrecognized field name 'foo'"),
         ("{\"name\": 1}", "config.pbtxt:1:10: invalid type: integer `1`, expected a string"),

@@ -1,4 +1,4 @@
-//! Many hands at once.
+//! Tests of concurrent loads, unloads and requests.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ async fn loads_of_one_model_wait_for_each_other() {
 }
 
 #[tokio::test]
-async fn a_load_goes_on_without_its_caller() {
+async fn a_load_continues_without_its_caller() {
     let folder = Folder::with(&[("m", &[1])]);
     let (repository, fake) = explicit(&folder, &[]).await;
     fake.on("m", 1, Behaviour::Wait);
@@ -105,7 +105,7 @@ async fn a_storm_of_loads_and_unloads_loses_nothing() {
     assert_eq!(index(&repository), ["a 1 UNAVAILABLE unloaded", "b 1 UNAVAILABLE unloaded"]);
 }
 
-/// A stable version answers every request while another model is reloaded, and while it is itself.
+/// A version answers every request while another model is reloaded, and while it is reloaded itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reloads_never_leave_a_gap() {
     let folder = Folder::with(&[("m", &[1])]);

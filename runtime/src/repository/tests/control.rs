@@ -1,4 +1,4 @@
-//! Control modes and their errors.
+//! Tests of the control modes and their errors.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ async fn an_absent_model_to_load_at_start_is_a_failure() {
 }
 
 #[tokio::test]
-async fn models_come_and_go() {
+async fn models_are_loaded_and_unloaded() {
     let folder = Folder::with(&[("m", &[1])]);
     let (repository, fake) = explicit(&folder, &[]).await;
     repository.load("m", LoadOptions::default()).await.unwrap();
@@ -73,7 +73,7 @@ async fn a_model_that_appeared_later_can_be_loaded() {
 }
 
 #[tokio::test]
-async fn an_alias_serves_for_control_too() {
+async fn models_can_be_controlled_by_their_alias() {
     let folder = Folder::with(&[("digits", &[1])]);
     let paths = [folder.path().to_owned()];
     let (repository, _) = fresh(&paths, Some("service"), options(explicit_mode(&["service"])));

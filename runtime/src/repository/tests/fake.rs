@@ -1,4 +1,4 @@
-//! A launcher that records its calls, and fails, panics or waits as the test says.
+//! A launcher that records its calls, and fails, panics or waits as the test requires.
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -16,10 +16,10 @@ use crate::repository::{
     VersionSource,
 };
 
-/// Longer than anything here takes on a busy machine.
+/// Timeout that is longer than any test needs on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Far more than any of these tests uploads.
+/// Limit that is far larger than the uploads of these tests.
 const MAX_UPLOAD: usize = 1 << 20;
 
 pub(crate) type FakeRepository = Repository<FakeLauncher>;
@@ -46,18 +46,18 @@ struct Inner {
     launches: AtomicUsize,
 }
 
-/// A version that "serves".
+/// A loaded version that only counts requests.
 #[derive(Debug)]
 pub(crate) struct Live {
     pub source: VersionSource,
     pub content: String,
-    /// Counts launches over the whole test.
+    /// Number of launches in the test up to this one.
     pub serial: usize,
-    /// Requests that it still answers.
+    /// Number of requests in flight.
     in_flight: watch::Sender<usize>,
 }
 
-/// A request that a version answers; it ends when dropped.
+/// A request in flight, which ends when it is dropped.
 pub(crate) struct InFlightRequest(Arc<Live>);
 
 impl Live {
@@ -78,13 +78,13 @@ impl FakeLauncher {
         self.0.behaviours.lock().unwrap().insert((name.to_owned(), version), behaviour);
     }
 
-    /// From now on the version loads like any other.
+    /// Lets the version load like any other from now on.
     pub(crate) fn release(&self, name: &str, version: u64) {
         self.0.behaviours.lock().unwrap().remove(&(name.to_owned(), version));
         self.0.released.notify_all();
     }
 
-    /// The calls in order: "load m 1", "retire m 1".
+    /// Returns the calls in order, such as "load m 1" and "retire m 1".
     pub(crate) fn log(&self) -> Vec<String> {
         self.0.log.lock().unwrap().clone()
     }
@@ -162,7 +162,7 @@ impl Launch for FakeLauncher {
     }
 }
 
-/// RepositoryOptions as the flags' defaults have them, but for the control mode.
+/// Returns the flags' default options with this control mode.
 pub(crate) fn options(control: ControlMode) -> RepositoryOptions {
     RepositoryOptions {
         control,
@@ -177,14 +177,14 @@ pub(crate) fn options(control: ControlMode) -> RepositoryOptions {
     }
 }
 
-/// A repository in that mode that has made its initial loads.
+/// Returns a repository in this mode that has made its initial loads.
 pub(crate) async fn started(folder: &Folder, control: ControlMode) -> (Arc<FakeRepository>, FakeLauncher) {
     let (repository, fake) = fresh(&[folder.path().to_owned()], None, options(control));
     repository.start().await.unwrap();
     (repository, fake)
 }
 
-/// Explicit control, with these models loaded.
+/// Returns a repository in mode explicit with these models loaded.
 pub(crate) async fn explicit(folder: &Folder, load: &[&str]) -> (Arc<FakeRepository>, FakeLauncher) {
     started(folder, explicit_mode(load)).await
 }
@@ -193,7 +193,7 @@ pub(crate) fn explicit_mode(load: &[&str]) -> ControlMode {
     ControlMode::Explicit { load: load.iter().map(|name| (*name).to_owned()).collect() }
 }
 
-/// A repository that has loaded nothing yet.
+/// Returns a repository that has not loaded anything yet.
 pub(crate) fn fresh(
     paths: &[PathBuf],
     model_name: Option<&str>,
@@ -204,7 +204,7 @@ pub(crate) fn fresh(
     (Arc::new(Repository::new(paths, name, options, fake.clone()).unwrap()), fake)
 }
 
-/// Waits for the repository to come to a state.
+/// Waits until the repository reaches a state.
 pub(crate) async fn until(repository: &FakeRepository, reached: impl Fn() -> bool) {
     let mut changes = repository.changes();
     let wait = async {
@@ -215,7 +215,7 @@ pub(crate) async fn until(repository: &FakeRepository, reached: impl Fn() -> boo
     tokio::time::timeout(DEADLINE, wait).await.expect("the state was not reached in time");
 }
 
-/// Waits for what the fake does between two changes of state.
+/// Waits for a call of the fake launcher that happens between two changes of state.
 pub(crate) async fn until_fake(fake: &FakeLauncher, line: &str) {
     let wait = async {
         while fake.count(line) == 0 {
@@ -225,7 +225,7 @@ pub(crate) async fn until_fake(fake: &FakeLauncher, line: &str) {
     tokio::time::timeout(DEADLINE, wait).await.expect("the fake was not asked in time");
 }
 
-/// The index in short: "name version STATE reason", `-` for what is not there.
+/// Returns the index as lines of "name version STATE reason", with `-` for missing parts.
 pub(crate) fn index(repository: &FakeRepository) -> Vec<String> {
     let lines = repository.index(IndexFilter::All).into_iter().map(|entry| {
         let version = entry.version.unwrap_or_else(|| "-".to_owned());

@@ -1,4 +1,4 @@
-//! Repositories on disk, built a file at a time.
+//! Repositories on disk for tests, built file by file.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
-/// A directory that goes with the test.
+/// A directory that is deleted at the end of the test.
 pub(crate) struct Folder(TempDir);
 
 impl Folder {
@@ -15,7 +15,7 @@ impl Folder {
         Self(TempDir::new().unwrap())
     }
 
-    /// With a model of these versions for each name.
+    /// Creates a directory with models of these names and versions.
     pub(crate) fn with(models: &[(&str, &[u64])]) -> Self {
         let folder = Self::new();
         for (name, versions) in models {
@@ -46,14 +46,14 @@ impl Folder {
         self
     }
 
-    /// Makes a file look changed, whatever the file system's clock ticks in.
+    /// Makes a file look changed, even within a tick of the file system's clock.
     pub(crate) fn touch(&self, relative: &str, seconds: u64) -> &Self {
         let file = fs::File::options().write(true).open(self.at(relative)).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
         self
     }
 
-    /// Replaces a file by another of the same size and time, as `cp -p` and `rsync --inplace` do.
+    /// Replaces a file with another of the same size and time, like `cp -p` and `rsync --inplace`.
     pub(crate) fn overwrite(&self, relative: &str, content: &str) -> &Self {
         let modified = |path| fs::metadata(path).unwrap().modified().unwrap();
         let before = modified(self.at(relative));
@@ -68,7 +68,7 @@ impl Folder {
         self
     }
 
-    /// Makes a symbolic link at `relative`, in place of the one there.
+    /// Creates a symbolic link at `relative`, and replaces an existing one.
     pub(crate) fn link(&self, target: &str, relative: &str) -> &Self {
         symlink(target, self.at("..link")).unwrap();
         self.rename("..link", relative)

@@ -1,4 +1,4 @@
-//! Layouts of repository paths, and the names of their models.
+//! Tests of the layouts of repository paths, and of the names of their models.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ async fn single(path: PathBuf, name: Option<&str>) -> (std::sync::Arc<FakeReposi
 }
 
 #[tokio::test]
-async fn a_file_is_a_model_called_as_its_stem() {
+async fn a_file_is_a_model_named_by_its_stem() {
     let folder = Folder::new();
     folder.write("resnet.pt", "weights");
     let (repository, _) = single(folder.at("resnet.pt"), None).await;
@@ -46,7 +46,7 @@ async fn a_directory_with_versions_is_a_model() {
 }
 
 #[tokio::test]
-async fn a_configuration_makes_a_model_before_a_bare_file_does() {
+async fn a_configuration_takes_precedence_over_a_bare_file() {
     let folder = Folder::new();
     folder.write("m/config.pbtxt", "name: \"digits\" backend: \"pytorch\"").write("m/model.pt", "w");
     let (repository, _) = single(folder.at("m"), None).await;
@@ -86,7 +86,8 @@ async fn models_may_have_numbers_for_names() {
     let (repository, _) = started(&folder, ControlMode::None).await;
     assert_eq!(index(&repository), ["7 2 READY", "resnet 1 READY"]);
 
-    // A model's directory that is copied here is empty at first, and no version of a model beside which others lie.
+    // The directory of a model that is being copied is empty at first. It must not count as a version of a model that
+    // contains the others.
     let folder = Folder::new();
     folder.write("m/config.pbtxt", "backend: \"pytorch\"").write("m/1/model.pt", "w").directory("2024");
     let (repository, _) = started(&folder, ControlMode::None).await;
@@ -94,7 +95,7 @@ async fn models_may_have_numbers_for_names() {
 }
 
 #[tokio::test]
-async fn a_model_with_folders_of_its_own_stays_one() {
+async fn a_model_with_its_own_folders_stays_one_model() {
     let folder = Folder::with(&[("m", &[3])]);
     folder
         .directory("m/3/1")
@@ -106,7 +107,7 @@ async fn a_model_with_folders_of_its_own_stays_one() {
 }
 
 #[tokio::test]
-async fn links_and_dots_lead_where_they_point() {
+async fn links_and_dots_are_resolved() {
     let folder = Folder::with(&[("data/v7", &[1]), ("repo/plain", &[1])]);
     symlink(folder.at("data/v7"), folder.at("repo/linked")).unwrap();
     symlink(folder.at("nowhere"), folder.at("repo/broken")).unwrap();
@@ -122,7 +123,7 @@ async fn links_and_dots_lead_where_they_point() {
 }
 
 #[tokio::test]
-async fn a_configuration_that_cannot_be_read_is_never_left_out() {
+async fn a_configuration_that_cannot_be_read_is_never_ignored() {
     let folder = Folder::with(&[("versioned", &[1]), ("device", &[1]), ("good", &[1])]);
     folder.write("bare/model.pt", "w");
     for model in ["versioned", "bare"] {
@@ -237,7 +238,7 @@ async fn unusable_configurations_are_reported() {
 }
 
 #[tokio::test]
-async fn without_completion_a_configuration_is_compulsory() {
+async fn without_completion_a_configuration_is_required() {
     let folder = Folder::with(&[("m", &[1])]);
     let mut options = options(ControlMode::None);
     options.auto_complete = AutoComplete::Off;
@@ -247,7 +248,7 @@ async fn without_completion_a_configuration_is_compulsory() {
 }
 
 #[tokio::test]
-async fn a_named_configuration_comes_first() {
+async fn a_named_configuration_takes_precedence() {
     let folder = Folder::with(&[("a", &[1]), ("b", &[1])]);
     folder.write("a/config.pbtxt", "backend: \"pytorch\" max_batch_size: 1");
     folder.write("b/config.pbtxt", "backend: \"pytorch\" max_batch_size: 2");

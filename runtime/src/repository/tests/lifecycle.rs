@@ -1,4 +1,4 @@
-//! Start, lookups, readiness, retirement.
+//! Tests of start, look-ups, readiness and retirement.
 
 use std::time::Duration;
 

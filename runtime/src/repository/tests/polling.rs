@@ -1,4 +1,4 @@
-//! Polling of the repository. Time is paused: periods pass when nothing else does.
+//! Tests of polling the repository. Time is paused: it advances only when no task can run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ async fn polled(folder: &Folder) -> Polled {
     Polled { repository, fake, shutdown, polling }
 }
 
-/// Lets three periods of the paused clock pass. It stands still during a poll.
+/// Lets three periods of the paused clock pass; the clock does not advance during a poll.
 async fn three_polls() {
     let nothing = std::future::pending::<()>();
     tokio::time::timeout(3 * PERIOD, nothing).await.unwrap_err();
@@ -46,7 +46,7 @@ impl Polled {
 }
 
 #[tokio::test(start_paused = true)]
-async fn models_appear_change_and_vanish() {
+async fn models_appear_change_and_disappear() {
     let folder = Folder::with(&[("a", &[1])]);
     let polled = polled(&folder).await;
     folder.write("b/1/model.pt", "weights");
@@ -117,7 +117,7 @@ async fn a_configuration_that_goes_bad_and_good_again() {
     polled.end().await;
 }
 
-/// A polled repository with version 1 at work, and version 2 that does not load.
+/// A polled repository in which version 1 serves, and version 2 fails to load.
 async fn with_a_broken_version(folder: &Folder) -> Polled {
     let polled = polled(folder).await;
     polled.fake.on("m", 2, Behaviour::Fail("truncated"));
@@ -168,7 +168,7 @@ async fn the_last_good_version_serves_until_a_better_one_is_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_stands_in_follows_its_files() {
+async fn a_version_that_stands_in_is_reloaded_with_its_files() {
     let folder = Folder::with(&[("m", &[1])]);
     let polled = with_a_broken_version(&folder).await;
     folder.overwrite("m/1/model.pt", "WEIGHTS");
@@ -179,7 +179,7 @@ async fn a_version_that_stands_in_follows_its_files() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_policy_lets_a_broken_version_take_a_good_one_with_it() {
+async fn a_broken_version_never_unloads_a_good_one_under_any_policy() {
     for policy in [
         "version_policy { all { } }",
         "version_policy { latest { num_versions: 2 } }",
@@ -195,12 +195,12 @@ async fn no_policy_lets_a_broken_version_take_a_good_one_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_goes_bad_serves_as_it_was_and_says_so() {
+async fn a_version_whose_files_become_invalid_serves_on_and_says_so() {
     let folder = Folder::with(&[("m", &[1])]);
     let polled = polled(&folder).await;
     polled.fake.on("m", 1, Behaviour::Fail("not a model"));
     folder.overwrite("m/1/model.pt", "rubbish");
-    let expected = "m 1 READY the files changed, what was loaded before still serves: not a model";
+    let expected = "m 1 READY the files changed, but the previous load still serves: not a model";
     polled.until(&[expected]).await;
     three_polls().await;
     assert_eq!(polled.fake.count("load m 1"), 2);
@@ -214,7 +214,7 @@ async fn a_version_that_goes_bad_serves_as_it_was_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_configuration_that_goes_bad_leaves_the_model_serving_and_says_so() {
+async fn a_model_whose_configuration_becomes_invalid_serves_on_and_says_so() {
     let folder = Folder::with(&[("m", &[1])]);
     let polled = polled(&folder).await;
     folder.write("m/config.pbtxt", "nonsense");
@@ -228,10 +228,10 @@ async fn a_configuration_that_goes_bad_leaves_the_model_serving_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_is_away_for_a_moment_serves_on() {
+async fn a_model_that_is_briefly_absent_serves_on() {
     let folder = Folder::with(&[("m", &[1]), ("n", &[1])]);
     let polled = polled(&folder).await;
-    // From here on there is one poll in the middle of each period.
+    // From here on, there is one poll in the middle of each period.
     tokio::time::sleep(PERIOD / 2).await;
     for _ in 0..3 {
         folder.rename("m", ".away");
@@ -260,7 +260,7 @@ async fn a_model_whose_directory_is_emptied_serves_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_equal_size_and_time_hide_nothing() {
+async fn changes_with_equal_size_and_time_are_detected() {
     let folder = Folder::with(&[("m", &[1])]);
     let polled = polled(&folder).await;
     folder.overwrite("m/1/model.pt", "WEIGHTS");
@@ -272,7 +272,7 @@ async fn an_equal_size_and_time_hide_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_whose_links_are_switched_is_loaded() {
+async fn a_volume_whose_links_are_switched_is_reloaded() {
     let folder = Folder::new();
     folder
         .write("..1/model.pt", "weights")

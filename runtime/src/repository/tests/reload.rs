@@ -1,4 +1,4 @@
-//! Loading again: beside what serves, only what changed, and never worse than before.
+//! Tests of reloads: only changed versions are loaded, while the old ones serve, and a failure changes nothing.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ async fn only_the_version_that_changed_reloads() {
 }
 
 #[tokio::test]
-async fn a_time_alone_is_a_change() {
+async fn a_changed_time_alone_is_a_change() {
     let folder = Folder::with(&[("m", &[1])]);
     let (repository, fake) = explicit(&folder, &["m"]).await;
     folder.touch("m/1/model.pt", 1_000_000_000);
@@ -77,7 +77,7 @@ async fn a_new_version_takes_over() {
 }
 
 #[tokio::test]
-async fn a_policy_alone_reloads_nothing() {
+async fn a_changed_policy_alone_reloads_nothing() {
     let folder = Folder::with(&[("m", &[1, 2])]);
     folder.write("m/config.pbtxt", ALL);
     let (repository, fake) = explicit(&folder, &["m"]).await;
@@ -138,7 +138,7 @@ async fn a_failed_reload_changes_nothing() {
 }
 
 #[tokio::test]
-async fn every_failed_version_is_in_the_sentence() {
+async fn the_error_names_every_failed_version() {
     let folder = Folder::with(&[("m", &[1, 2])]);
     folder.write("m/config.pbtxt", ALL);
     let (repository, fake) = explicit(&folder, &[]).await;
@@ -153,7 +153,7 @@ async fn every_failed_version_is_in_the_sentence() {
 }
 
 #[tokio::test]
-async fn a_configuration_that_went_bad_keeps_the_model_serving() {
+async fn a_model_whose_configuration_became_invalid_serves_on() {
     let folder = Folder::with(&[("m", &[1])]);
     let (repository, _) = explicit(&folder, &["m"]).await;
     folder.write("m/config.pbtxt", "this is no configuration");
@@ -171,7 +171,7 @@ async fn a_configuration_that_went_bad_keeps_the_model_serving() {
 }
 
 #[tokio::test]
-async fn a_configuration_can_come_with_the_call() {
+async fn a_load_call_can_contain_the_configuration() {
     let folder = Folder::with(&[("m", &[1])]);
     folder.write("m/config.pbtxt", "backend: \"pytorch\" max_batch_size: 2");
     let (repository, fake) = explicit(&folder, &["m"]).await;
@@ -210,7 +210,7 @@ async fn a_load_reads_files_whatever_their_size_and_time() {
 }
 
 #[tokio::test]
-async fn a_broken_new_version_stays_out_however_often_it_is_asked_for() {
+async fn a_broken_new_version_never_serves_however_often_it_is_requested() {
     let folder = Folder::with(&[("m", &[1])]);
     let (repository, fake) = explicit(&folder, &["m"]).await;
     fake.on("m", 2, Behaviour::Fail("not a model"));

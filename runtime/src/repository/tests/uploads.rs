@@ -1,4 +1,4 @@
-//! Models that come with the call that loads them.
+//! Tests of models that are uploaded in the load call.
 
 use bytes::Bytes;
 use weir_protocol::{Code, Coded};
@@ -32,7 +32,7 @@ async fn files_replace_the_repository_until_a_plain_load() {
 }
 
 #[tokio::test]
-async fn a_new_model_can_be_made() {
+async fn a_new_model_can_be_uploaded() {
     let folder = Folder::new();
     let (repository, _) = explicit(&folder, &[]).await;
     let sent = upload(Some(CONFIG), &[("file:1/model.pt", "sent"), ("file:labels.txt", "cat")]);
