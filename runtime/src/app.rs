@@ -161,7 +161,7 @@ async fn load(config: &Config, server: &Server, drain: &Drain) -> Exit {
     }
     let models = server.models().len();
     if models == 0 && failures.is_empty() {
-        warn_of_none(config);
+        warn_of_no_model(config);
     }
     server.enter(Phase::Serving);
     tracing::info!(models, "ready");
@@ -169,7 +169,7 @@ async fn load(config: &Config, server: &Server, drain: &Drain) -> Exit {
 }
 
 /// Warns that no model was found. In mode explicit this is normal, because clients load the models.
-fn warn_of_none(config: &Config) {
+fn warn_of_no_model(config: &Config) {
     let paths = config.repositories.iter();
     let paths: Vec<_> = paths.map(|path| path.display().to_string()).collect();
     match config.control {

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_decoder_holds_is_counted_before() {
+    fn the_memory_of_a_decoder_is_counted_in_advance() {
         let budget = ByteBudget::default();
         let permit = budget.permit();
         permit.resize(1000).unwrap();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_says_that_it_is_too_large_is_not_decompressed() {
+    fn a_stream_that_declares_too_large_a_size_is_not_decompressed() {
         let bomb = Coding::Gzip.compress(&vec![0; 1_000_000]).unwrap();
         let budget = ByteBudget::new(150_000);
         let permit = budget.permit();
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compressed_decompresses_and_bombs_do_not() {
+    fn compressed_bodies_are_decompressed_and_bombs_are_refused() {
         let body = Bytes::from(vec![7; 100_000]);
         let permit = ByteBudget::default().permit();
         for coding in [Coding::Identity, Coding::Gzip, Coding::Deflate] {

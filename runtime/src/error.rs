@@ -165,7 +165,7 @@ impl ServeError {
             | Self::BodyBudgetExhausted { .. } => Some(Refused::Busy),
             Self::Stalled(_) => Some(Refused::Stuck),
             Self::PredictedWait { bound: Bound::Item, .. } => Some(Refused::Late),
-            Self::QueueTimeout { own: Some(own) } if is_hasty(*own) => Some(Refused::Hasty),
+            Self::QueueTimeout { own: Some(own) } if is_callers_fault(*own) => Some(Refused::ShortTimeout),
             Self::Invalid(_)
             | Self::TooSlow(_)
             | Self::Codec { .. }
@@ -201,7 +201,7 @@ pub enum Refused {
     /// The request's own time limit would pass in the queue, so a retry could only be later.
     Late,
     /// The request's own time limit passed in the queue and was so short that the client, not the server, is to blame.
-    Hasty,
+    ShortTimeout,
     /// The replica does not work until it is restarted; another replica may succeed.
     Stuck,
 }
@@ -214,12 +214,12 @@ impl Refused {
             Self::Busy => "1",
             Self::Late => "0",
             Self::Stuck => "2",
-            Self::Hasty => "3",
+            Self::ShortTimeout => "3",
         }
     }
 }
 
-fn is_hasty(timeout: Duration) -> bool {
+fn is_callers_fault(timeout: Duration) -> bool {
     blame_of_own_deadline(timeout) == Blame::Caller
 }
 

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_count_until_their_last_part_is_dropped() {
+    fn bytes_count_until_their_last_slice_is_dropped() {
         let budget = ByteBudget::new(100_000);
         let mut bytes = counted(Bytes::from(vec![7; 60_000]), &budget).unwrap();
         assert_eq!(budget.in_use(), 60_000);

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn retiring_waits_for_requests_under_way() {
+    async fn retiring_waits_for_requests_in_progress() {
         let in_use = InUseCount::default();
         let (first, second) = (in_use.acquire().unwrap(), in_use.acquire().unwrap());
         let mut retiring = Box::pin(in_use.retire());

@@ -169,7 +169,7 @@ impl Launch for Launcher {
     fn launch(&self, source: &VersionSource) -> Result<LoadedModel, LoadError> {
         let config = ModelConfig::clone(&source.config);
         let config = config.place(&self.options.gpus).map_err(refused)?;
-        tell_of_no_cache(&config);
+        log_ignored_cache(&config);
         self.start(source, config)
     }
 
@@ -238,7 +238,7 @@ fn op_libraries(source: &VersionSource, config: &ModelConfig) -> Vec<PathBuf> {
 
 /// Logs that `response_cache` has no effect, because users expect free answers from it. Triton, too, serves such a
 /// model without a cache if the server has none.
-fn tell_of_no_cache(config: &ModelConfig) {
+fn log_ignored_cache(config: &ModelConfig) {
     let cache = config.proto.response_cache;
     if cache.is_some_and(|cache| cache.enable) {
         tracing::info!(

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_smallest_bucket_that_fits() {
+    fn the_smallest_bucket_that_fits_is_chosen() {
         let padding = Padding { buckets: vec![4, 8, 16], values: BTreeMap::new() };
         for (length, bucket) in [(0, Some(4)), (4, Some(4)), (5, Some(8)), (16, Some(16))] {
             assert_eq!(padding.bucket(length), bucket);

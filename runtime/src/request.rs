@@ -234,8 +234,8 @@ impl Interface {
         Ok(Part { datatype: tensor.datatype(), shape, data })
     }
 
-    /// Checks that every input has the same number of additional dimensions. Otherwise the model would broadcast them,
-    /// perhaps across the rows of a batch.
+    /// Checks that every input has the same number of additional dimensions. Otherwise the model would align them by its
+    /// own rules, perhaps across the rows of a batch.
     fn check_equal_ranks(&self, slots: &[Option<Input>]) -> Result<(), ServeError> {
         match self.signature.leeway {
             Leeway::None | Leeway::Everything => return Ok(()),
@@ -322,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn further_dimensions_are_as_many_as_the_leeway_allows() {
+    fn the_leeway_limits_additional_dimensions() {
         let wanted = [-1, 32];
         for (dims, leeway, expected) in [
             (&[5, 32][..], Leeway::OneLeadingDim, true),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Shorter than the default timeout of connections (75 s for the head of a request), and long enough to cost an idle
-/// processor nothing.
+/// processor almost nothing.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Keeps a short timer set until `stop` is cancelled.

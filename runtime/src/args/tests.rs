@@ -25,12 +25,12 @@ fn usage(flags: &str) -> String {
 }
 
 #[test]
-fn the_command_is_sound() {
+fn the_command_is_valid() {
     command().debug_assert();
 }
 
 #[test]
-fn a_command_for_the_entry_point_of_tritons_image_is_taken() {
+fn a_command_for_tritons_entry_point_is_accepted() {
     let port = |argv: &str| parse(argv.split_whitespace()).unwrap().http.unwrap().address.port();
     for name in ["tritonserver", "/opt/tritonserver/bin/tritonserver", "weir-runtime"] {
         let argv = format!("weir-runtime {name} --model-store=/m --http-port=8080");
@@ -49,7 +49,7 @@ fn the_last_of_a_repeated_flag_counts() {
 }
 
 #[test]
-fn defaults_are_tritons() {
+fn defaults_are_those_of_triton() {
     let config = config("");
     let http = config.http.unwrap();
     assert_eq!(http.address.to_string(), "0.0.0.0:8000");
@@ -66,7 +66,7 @@ fn defaults_are_tritons() {
 }
 
 #[test]
-fn booleans_take_tritons_forms() {
+fn booleans_accept_tritons_forms() {
     for flags in ["--allow-http=false", "--allow-http 0", "--allow-http=Off"] {
         assert!(config(flags).http.is_none(), "{flags}");
     }
@@ -77,7 +77,7 @@ fn booleans_take_tritons_forms() {
 }
 
 #[test]
-fn repositories_repeat_and_have_an_old_name() {
+fn repositories_are_repeatable_and_have_an_old_name() {
     let config = config("--model-store /n");
     assert_eq!(config.repositories, [std::path::Path::new("/m"), "/n".as_ref()]);
 }
@@ -92,7 +92,7 @@ fn devices_are_read() {
 }
 
 #[test]
-fn control_modes_bring_their_own() {
+fn control_modes_read_their_own_flags() {
     let explicit = config("--model-control-mode=explicit --load-model a --load-model b").control;
     let load = vec!["a".to_owned(), "b".to_owned()];
     assert_eq!(explicit, ControlMode::Explicit { load });
@@ -121,15 +121,15 @@ fn all_errors_are_listed_at_once() {
 }
 
 #[test]
-fn numbers_are_taken_as_helm_and_yaml_print_them() {
+fn numbers_are_accepted_as_helm_and_yaml_print_them() {
     let polled = |seconds: &str| config(&format!("--model-control-mode poll --repository-poll-secs={seconds}")).control;
     let poll = |ms| ControlMode::Poll(std::time::Duration::from_millis(ms));
     assert_eq!(polled("600.0"), poll(600_000));
     assert_eq!(polled("6e+02"), poll(600_000));
     assert_eq!(polled("0.5"), poll(500));
     for wrong in ["-1", "nan", "inf", "5e9", "1s", ""] {
-        let told = usage(&format!("--repository-poll-secs={wrong}"));
-        assert!(told.contains("expected seconds from 0 to 4294967295"), "{told}");
+        let error = usage(&format!("--repository-poll-secs={wrong}"));
+        assert!(error.contains("expected seconds from 0 to 4294967295"), "{error}");
     }
     let limits = config("--max-inflight-bytes=1.073741824e+09 --max-queue 16.0 --model-load-retry-count=2.0");
     assert_eq!((limits.max_inflight, limits.max_queue.get()), (1 << 30, 16));
@@ -243,7 +243,7 @@ fn settings_of_backends_metrics_and_traces_are_read() {
 }
 
 #[test]
-fn exits_are_by_contract() {
+fn exit_codes_are_fixed() {
     let exit = |flags: &str| parse(format!("weir-runtime {flags}").split_whitespace()).unwrap_err().exit();
     assert_eq!(exit("--help"), Exit::Done);
     assert_eq!(exit("--nonsense"), Exit::Usage);

@@ -62,7 +62,7 @@ fn floats(data: &Bytes) -> Vec<f32> {
 }
 
 #[test]
-fn a_single_part_comes_back_without_a_copy() {
+fn a_single_part_is_returned_without_a_copy() {
     let batch = batch(&[1, 2], vec![part(&[1, 2], &[1.0, 2.0])]);
     let answer = run(&[], &batch);
     assert_eq!(answer.outputs[0].name(), "OUTPUT0");
@@ -72,7 +72,7 @@ fn a_single_part_comes_back_without_a_copy() {
 }
 
 #[test]
-fn parts_come_back_row_after_row() {
+fn parts_are_returned_row_after_row() {
     let parts = vec![part(&[1, 2], &[1.0, 2.0]), part(&[2, 2], &[3.0, 4.0, 5.0, 6.0])];
     let answer = run(&[], &batch(&[3, 2], parts));
     assert_eq!(answer.outputs[0].shape().to_string(), "[3,2]");
@@ -105,7 +105,7 @@ fn a_part_larger_than_its_place_is_an_error() {
 }
 
 #[test]
-fn request_parameters_come_back_when_asked_for() {
+fn request_parameters_are_returned_if_configured() {
     let parts = vec![part(&[1, 1], &[1.0]), part(&[1, 1], &[2.0])];
     let answer = run(&[("echo_parameters", "true")], &batch(&[2, 1], parts));
     assert_eq!(answer.parameters.len(), 2);
@@ -123,7 +123,7 @@ fn service_time_is_read_and_checked() {
 }
 
 #[test]
-fn pairs_must_agree() {
+fn each_output_must_match_its_input() {
     let mut wrong = source(&[]);
     wrong.inputs = vec![vector("A")];
     wrong.outputs = vec![vector("B"), vector("C")];
@@ -134,7 +134,7 @@ fn pairs_must_agree() {
 }
 
 #[test]
-fn without_configuration_there_is_one_vector() {
+fn without_configuration_the_model_echoes_one_vector() {
     let model = EchoBackend.load(&source(&[])).unwrap();
     let signature = model.signature();
     assert_eq!(signature.inputs, [vector("INPUT0")]);

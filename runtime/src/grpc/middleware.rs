@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_ends_when_its_client_stops_waiting() {
+    async fn a_call_ends_when_its_timeout_passes() {
         let second = Duration::from_secs(1);
         let late = status_after(2 * second, Some(second)).await;
         assert_eq!(late, Some(tonic::Code::DeadlineExceeded));

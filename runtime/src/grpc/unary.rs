@@ -256,7 +256,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_message_is_the_same_however_it_is_cut(
+        fn a_message_is_the_same_however_it_is_split(
             message in prop::collection::vec(any::<u8>(), 0..200),
             cuts in prop::collection::vec(1..50_usize, 0..20),
         ) {
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_one_frame_and_its_trailers() {
+    fn a_response_is_one_frame_and_its_trailers() {
         let response = write(&42_u32, HeaderMap::new(), 100, permit()).unwrap();
         let ReplyBody::Message { data, trailers } = response.into_body() else {
             panic!("is a message");

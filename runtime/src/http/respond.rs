@@ -171,8 +171,8 @@ mod tests {
             assert_eq!(late.headers()["weir-refused"], label, "{bound:?}");
         }
         let own = Some(Duration::from_millis(999));
-        let hasty = error(&ServeError::QueueTimeout { own });
-        assert_eq!(hasty.headers()["weir-refused"], "3");
+        let short = error(&ServeError::QueueTimeout { own });
+        assert_eq!(short.headers()["weir-refused"], "3");
         for worked in [
             ServeError::QueueTimeout { own: None },
             ServeError::QueueTimeout { own: Some(Duration::from_secs(1)) },

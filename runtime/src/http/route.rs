@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_models() {
+    fn paths_of_models_are_parsed() {
         check(Method::POST, "/v2/models/m/infer", Ok(Route::Infer(target("m", ""))));
         check(Method::POST, "/v2/models/m/versions/3/infer", Ok(Route::Infer(target("m", "3"))));
         check(Method::GET, "/v2/models/a%2Fb.c", Ok(Route::ModelMetadata(target("a/b.c", ""))));
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_the_server() {
+    fn paths_of_the_server_are_parsed() {
         check(Method::GET, "/v2", Ok(Route::ServerMetadata));
         check(Method::GET, "/", Ok(Route::V1Live));
         check(Method::GET, "/v2/", Ok(Route::ServerMetadata));

@@ -114,7 +114,7 @@ fn options_choose_what_is_printed() {
 }
 
 #[test]
-fn a_request_dropped_unfinished_was_cancelled() {
+fn a_request_dropped_before_its_end_counts_as_cancelled() {
     let mut registry = Registry::default();
     let sources = Arc::new(Fixture { gpus: Vec::new() });
     let requests = register(&mut registry, sources, Options::default());

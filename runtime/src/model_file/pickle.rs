@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn state_dicts_modules_and_plain_pickles_are_told_apart() {
+    fn state_dicts_modules_and_plain_pickles_are_distinguished() {
         let ordered = b"\x80\x02ccollections\nOrderedDict\nq\x00)Rq\x01(X\x08\x00\x00\x000.weightq\x02\
             ctorch._utils\n_rebuild_tensor_v2\nq\x03((X\x07\x00\x00\x00storageq\x04ctorch\nFloatStorage\n";
         assert!(advice(ordered).what.starts_with("a state_dict"));

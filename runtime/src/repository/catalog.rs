@@ -129,7 +129,7 @@ fn in_directory(child: &Child) -> Option<CatalogEntry> {
             Ok(ModelLocation { path: child.path.clone(), layout, naming: Naming::Directory })
         }
         Ok(PathContents::Directory) => {
-            tell_ignored(&child.path);
+            log_ignored(&child.path);
             return None;
         }
         Err(reason) => Err(reason),
@@ -137,7 +137,7 @@ fn in_directory(child: &Child) -> Option<CatalogEntry> {
     Some(CatalogEntry { name, alias: None, location })
 }
 
-fn tell_ignored(path: &Path) {
+fn log_ignored(path: &Path) {
     match no_model::misplaced(path) {
         Some(reason) => tracing::warn!(reason, "ignored a directory of the repository that is not a model"),
         None => {

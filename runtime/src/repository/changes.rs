@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_version_loads() {
+    fn a_new_version_is_loaded() {
         let found = found(&[(1, 'a'), (3, 'a')], &[1, 3]);
         assert_eq!(to_load(&attempts(&[]), &found, Retry::Never), [1, 3]);
         let before = attempts(&[(1, 'a', Loaded)]);
@@ -102,14 +102,14 @@ mod tests {
     }
 
     #[test]
-    fn an_unchanged_version_stays() {
+    fn an_unchanged_version_is_not_reloaded() {
         let (before, found) = (attempts(&[(1, 'a', Loaded)]), found(&[(1, 'a')], &[1]));
         assert!(to_load(&before, &found, Retry::Failed).is_empty());
         assert!(to_unload(&before, &found).is_empty());
     }
 
     #[test]
-    fn a_changed_version_reloads_alone() {
+    fn only_the_changed_version_is_reloaded() {
         let before = attempts(&[(1, 'a', Loaded), (2, 'a', Loaded)]);
         let found = found(&[(1, 'a'), (2, 'b')], &[1, 2]);
         assert_eq!(to_load(&before, &found, Retry::Never), [2]);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_moved_while_they_were_loaded_are_loaded_again() {
+    fn files_that_changed_during_a_load_are_loaded_again() {
         for outcome in [Loaded, Kept, Failed] {
             let before = BTreeMap::from([(1, (None, outcome))]);
             let found = found(&[(1, 'a')], &[1]);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stand_in_follows_its_files() {
+    fn a_stand_in_is_reloaded_when_its_files_change() {
         let before = attempts(&[(1, 'a', Loaded), (2, 'a', Failed)]);
         let found = found(&[(1, 'b'), (2, 'a')], &[2]);
         assert_eq!(to_load(&before, &found, Retry::Never), [1]);

@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_names() {
+    fn invalid_names_are_refused() {
         refused("", "Model name cannot be empty. Please enter a valid name to deploy.");
         refused(" \t", "Model name cannot be empty.");
         refused("..", "invalid model name '..', model name must not contain path traversal");
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn valid_names() {
+    fn valid_names_are_accepted() {
         for name in ["digits", "a.b", "a..b", "größe", "with space", &"x".repeat(255)] {
             assert_eq!(check(name), Ok(()), "{name}");
         }

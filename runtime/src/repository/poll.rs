@@ -121,7 +121,7 @@ impl<L: Launch> ModelLifecycle<L> {
     /// Unloads models that are absent now and were absent at the previous poll, because a directory that is being
     /// replaced is absent for a moment. Returns the models that are absent now.
     async fn unload_removed(self: &Arc<Self>, catalog: &Catalog, missing: &BTreeSet<String>) -> BTreeSet<String> {
-        let mut gone = self.registry.load().loaded_but(catalog);
+        let mut gone = self.registry.load().loaded_but_not_in(catalog);
         for name in gone.clone() {
             let _lock = self.locks.acquire(&name).await;
             if self.serves_from_directory(&name).await {

@@ -100,7 +100,7 @@ impl<S> Registry<S> {
     }
 
     /// Names of the models that were loaded and are not in the catalog.
-    pub(super) fn loaded_but(&self, catalog: &Catalog) -> BTreeSet<String> {
+    pub(super) fn loaded_but_not_in(&self, catalog: &Catalog) -> BTreeSet<String> {
         let gone = self
             .models()
             .filter(|model| !catalog.contains_key(model.name()) && !model.is_never_loaded() && !model.is_unloaded());

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_without_a_pause_are_all_noticed() {
+    fn changes_in_quick_succession_are_all_detected() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("model.pt");
         let mut before = Stamp::default();
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_points_elsewhere_is_a_change() {
+    fn a_link_with_a_new_target_is_a_change() {
         let folder = TempDir::new().unwrap();
         for data in ["..1", "..2"] {
             fs::create_dir(folder.path().join(data)).unwrap();
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_was_away_has_changed() {
+    fn a_directory_that_was_absent_has_changed() {
         let folder = TempDir::new().unwrap();
         let (model, away) = (folder.path().join("m"), folder.path().join("away"));
         fs::create_dir(&model).unwrap();

@@ -100,7 +100,7 @@ mod tests {
     use super::VersionState;
 
     #[test]
-    fn a_reload_never_leaves_a_gap() {
+    fn a_reload_never_interrupts_service() {
         let mut state = VersionState::Ready(Arc::new(1));
         state.begin_load();
         assert_eq!(state.serving().map(|served| **served), Some(1));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn each_served_is_handed_out_for_retirement_once() {
+    fn each_version_is_returned_for_retirement_once() {
         let mut state = VersionState::Ready(Arc::new(1));
         let retiring = state.begin_unload().unwrap();
         assert!(state.begin_unload().is_none());

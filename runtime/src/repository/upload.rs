@@ -129,14 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_lead_out() {
+    fn paths_that_leave_the_directory_are_refused() {
         for name in ["file:../x", "file:1/../../x", "file:/etc/passwd", "file:./x", "file:1\\x"] {
             refused(&[name], "must not contain path traversal characters");
         }
     }
 
     #[test]
-    fn paths_that_are_no_files() {
+    fn paths_that_do_not_name_a_file_are_refused() {
         refused(&["file:"], "names no file");
         refused(&["file:1/x", "1/x"], "given twice");
         refused(&["file:1", "file:1/model.pt"], "'1' is both a file and a directory");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much() {
+    fn too_many_files_or_bytes_are_refused() {
         let error = write(&files(&["1/a", "1/b"]), 13).unwrap_err();
         assert_eq!(error.code(), Code::TooLarge);
         assert!(error.to_string().contains("14 bytes"), "{error}");

@@ -14,7 +14,7 @@ mod tests {
     use super::number;
 
     #[test]
-    fn names_that_are_versions() {
+    fn only_plain_numbers_are_versions() {
         assert_eq!(number("0"), Some(0));
         assert_eq!(number("1"), Some(1));
         assert_eq!(number("9223372036854775807"), Some(i64::MAX as u64));

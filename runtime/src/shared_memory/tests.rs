@@ -147,7 +147,7 @@ fn names_are_unique_and_bounded() {
 }
 
 #[test]
-fn status_and_unregister_know_their_regions() {
+fn status_and_unregister_find_their_regions() {
     let (table, _directory) = table(4);
     table.register(region("b", "object", 1, 2)).unwrap();
     table.register(region("a", "object", 0, 1)).unwrap();

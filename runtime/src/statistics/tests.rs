@@ -74,7 +74,7 @@ fn labels_match_their_index() {
 }
 
 #[test]
-fn a_value_on_a_bound_belongs_to_it() {
+fn a_value_equal_to_a_bound_counts_in_its_bucket() {
     let mut histogram = Histogram::new(&[1.0, 2.0]);
     for value in [0.5, 1.0, 1.5, 2.0, 3.0] {
         histogram.observe(value);
@@ -108,7 +108,7 @@ fn the_json_body_has_every_key_and_exact_integers() {
 }
 
 #[test]
-fn the_message_says_what_the_body_says() {
+fn the_grpc_message_equals_the_http_body() {
     let statistics = Statistics::new(1);
     statistics.record_batch(&record(&TWO, BatchOutcome::Succeeded));
     let message = statistics.snapshot().to_proto("m", 7);

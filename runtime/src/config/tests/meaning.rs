@@ -65,7 +65,7 @@ fn open_fields_are_filled_from_the_signature() {
 }
 
 #[test]
-fn completion_checks_what_could_not_be_checked_before() {
+fn completion_validates_what_depends_on_the_signature() {
     let preferred = read("backend: 'echo' dynamic_batching { preferred_batch_size: 32 }");
     assert_eq!(
         preferred.complete(&signature()).unwrap_err().to_string(),
@@ -77,7 +77,7 @@ fn completion_checks_what_could_not_be_checked_before() {
 }
 
 #[test]
-fn version_policies_choose() {
+fn version_policies_select_versions() {
     let there = BTreeSet::from([1, 3, 7]);
     let cases = [
         ("", VersionPolicy::Latest(1), vec![7]),
@@ -203,7 +203,7 @@ fn a_warmup_of_one_request_fits_a_model_without_batch_dimension() {
 }
 
 #[test]
-fn parameters_go_to_the_backend_and_padding_stays() {
+fn parameters_are_passed_to_the_backend_except_padding() {
     let config = read(&usual(
         "parameters { key: 'INFERENCE_MODE' value: { string_value: 'true' } }
          parameters { key: 'PADDING_BUCKETS' value: { string_value: '16, 32,64' } }

@@ -3,7 +3,7 @@
 use super::{read, refusal, usual};
 
 #[test]
-fn hints_pass() {
+fn hints_are_accepted() {
     let config = read(&usual(
         "optimization { priority: PRIORITY_MAX graph { level: 1 } eager_batching: true
            cuda { graphs: true busy_wait_events: true graph_spec { batch_size: 1 } }
@@ -120,7 +120,7 @@ fn batching_is_refused_in_tritons_words() {
 }
 
 #[test]
-fn policies_that_can_have_no_effect_pass() {
+fn policies_without_effect_are_accepted() {
     let batching = |fields: &str| {
         let config = read(&usual(&format!("dynamic_batching {{ {fields} }}")));
         config.batching.unwrap()
@@ -188,7 +188,7 @@ fn metric_tags_that_break_the_metrics_are_refused() {
 }
 
 #[test]
-fn warmups_are_bounded_together() {
+fn the_runs_of_all_warmups_together_are_limited() {
     let one = "inputs { key: 'x' value { data_type: TYPE_FP32 dims: 1 zero_data: true } }";
     let warmup = |count: u32| format!("model_warmup {{ name: 'w' count: {count} {one} }}");
     for (text, runs) in [(warmup(4_294_967_295), "4294967295"), (warmup(5_000) + &warmup(5_000) + &warmup(0), "10001")]

@@ -4,7 +4,7 @@ use super::{ORIGIN, read, refusal, tensor, usual};
 use crate::config::{ModelConfig, to_json};
 
 #[test]
-fn equivalent_spellings_read_the_same() {
+fn equivalent_spellings_are_parsed_alike() {
     let plain = read(&usual(""));
     assert_eq!(plain.inputs, [tensor("x", &[-1])]);
     assert_eq!(plain.outputs, [tensor("y", &[4])]);
@@ -28,7 +28,7 @@ fn equivalent_spellings_read_the_same() {
 }
 
 #[test]
-fn json_reads_like_text() {
+fn json_is_parsed_like_text() {
     let json = r#"{"backend": "echo", "max_batch_size": 8,
         "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": ["-1"]}],
         "output": [{"name": "y", "dataType": 11, "dims": [4]}]}"#;

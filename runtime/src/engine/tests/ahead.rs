@@ -143,7 +143,7 @@ async fn requests_of_a_failed_batch_are_retried_alone_without_affecting_others()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_without_memory_to_start_runs_in_halves() {
+async fn a_batch_that_is_out_of_memory_at_its_start_runs_in_halves() {
     let test = Test::new();
     let first = test.running.ask(0);
     assert_eq!(test.next_start(), 1);

@@ -7,7 +7,7 @@ use weir_batcher::Ordering;
 use super::fake::{Blocker, Fake, add_one, inputs, request, values};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lone_request_runs_alone_and_at_once() {
+async fn a_single_request_runs_at_once() {
     let running = Fake::new(add_one).start(|_| {});
     let got = running.infer(request(&[41])).await.unwrap();
     assert_eq!(values(&got), [42]);

@@ -25,7 +25,7 @@ async fn held() -> (Running, Blocker, tokio::task::JoinHandle<Result<Vec<i32>, S
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn draining_answers_what_is_queued_and_refuses_the_rest() {
+async fn draining_answers_queued_requests_and_refuses_new_ones() {
     let (running, blocker, first) = held().await;
     let asked: Vec<_> = (1..=20).map(|x| running.ask(x)).collect();
     running.queued(20).await;

@@ -72,7 +72,7 @@ async fn one_bad_request_fails_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_panic_fails_one_request_and_no_thread() {
+async fn a_panic_fails_one_request_but_not_the_thread() {
     let (running, answers) = eight(|batch| {
         assert!(!inputs(batch).contains(&POISON), "boom");
         add_one(batch)
@@ -100,7 +100,7 @@ async fn a_batch_too_large_for_the_device_runs_in_halves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_single_request_too_large_says_so() {
+async fn a_single_request_that_is_too_large_reports_it() {
     let running = Fake::new(|_| Err(ModelError::OutOfMemory("8 GiB wanted".to_owned()))).start(|_| {});
     let error = running.infer(request(&[1])).await.unwrap_err();
     assert_eq!(error.to_string(), "out of memory: 8 GiB wanted");
@@ -167,7 +167,7 @@ fn a_warm_up_runs_no_batch_larger_than_its_input_allows() {
 
 /// A failing warm-up batch only causes a warning, because requests may have other inputs.
 #[test]
-fn a_failing_warm_up_run_fails_no_load() {
+fn a_failing_warm_up_run_does_not_fail_the_load() {
     let fake = Fake::new(|_| Err(ModelError::Failed("unlucky".to_owned())));
     let runs = fake.runs.clone();
     fake.try_start(|spec| {
@@ -196,7 +196,7 @@ impl Model for Unmakeable {
 }
 
 #[test]
-fn an_instance_that_cannot_be_made_fails_the_load() {
+fn an_instance_that_cannot_be_created_fails_the_load() {
     for (panics, says) in [(false, "the device is full"), (true, "the instance panicked: no such device")] {
         let fake = Fake::new(add_one);
         let spec = fake.spec();

@@ -54,7 +54,7 @@ async fn a_long_batch_runs_on_the_instances_thread() {
 }
 
 #[tokio::test]
-async fn an_instance_that_is_bound_to_its_thread_stays_there() {
+async fn an_instance_bound_to_its_thread_stays_there() {
     let ran = where_it_ran(Affinity::Thread, Duration::ZERO).await;
     assert_ne!(ran, thread::current().id());
 }
@@ -80,7 +80,7 @@ fn may_run(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_at_once_get_their_own_answers_in_batches() {
+async fn concurrent_requests_get_their_own_answers_in_batches() {
     let places = Arc::default();
     let note = on_reactor(&places);
     let running = may_run(Affinity::None, move |batch| {
@@ -146,7 +146,7 @@ async fn one_runs_as(time: Duration, at_once: i32, batches: &[usize]) -> bool {
 }
 
 #[tokio::test]
-async fn a_batch_that_takes_a_while_waits_some_turns_for_more() {
+async fn a_longer_batch_waits_some_turns_for_more_requests() {
     assert!(run_as(Duration::from_micros(300), 2, &[3]).await);
 }
 

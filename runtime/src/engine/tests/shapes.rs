@@ -63,7 +63,7 @@ fn ask(running: &Running, values: Vec<i32>) -> tokio::task::JoinHandle<Inferred>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_lengths_of_one_bucket_share_an_execution() {
+async fn two_lengths_of_one_bucket_share_a_batch() {
     let (running, blocker, seen) = ragged();
     let first = ask(&running, vec![1]);
     blocker.entered();

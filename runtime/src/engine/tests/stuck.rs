@@ -66,7 +66,7 @@ async fn a_batch_over_its_limit_is_stuck_and_fails_the_requests_that_wait_for_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_look_is_not_enough() {
+async fn one_check_is_not_enough() {
     let (running, blocker) = blocked(1);
     let inside = running.ask(-1);
     assert_eq!(blocker.entered(), 1);
@@ -80,7 +80,7 @@ async fn one_look_is_not_enough() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn other_instances_go_on() {
+async fn other_instances_continue() {
     let (running, blocker) = blocked(2);
     let inside = running.ask(-1);
     assert_eq!(blocker.entered(), 1);

@@ -39,7 +39,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_batch_like_one_before_is_never_stuck(longest in any::<Duration>()) {
+        fn a_batch_no_longer_than_an_earlier_one_is_never_stuck(longest in any::<Duration>()) {
             let limit = BatchLimit::Measured.after(longest).unwrap();
             prop_assert!(limit >= longest && limit >= LEAST);
             prop_assert!(limit == LEAST || limit == longest.saturating_mul(10));
@@ -52,7 +52,7 @@ mod tests {
         }
 
         #[test]
-        fn a_given_limit_holds_whatever_is_measured(limit in any::<Duration>(), longest in any::<Duration>()) {
+        fn a_fixed_limit_does_not_depend_on_measurements(limit in any::<Duration>(), longest in any::<Duration>()) {
             prop_assert_eq!(BatchLimit::Fixed(limit).after(longest), Some(limit));
             prop_assert_eq!(BatchLimit::Unlimited.after(longest), None);
         }

@@ -273,7 +273,7 @@ async fn an_invalid_timeout_is_refused_in_each_call() {
 }
 
 #[tokio::test]
-async fn a_message_that_crawls_is_refused_in_each_call() {
+async fn a_slow_message_is_refused_in_each_call() {
     let port = port(short());
     for call in ["ModelInfer", "ModelMetadata", "ModelStreamInfer"] {
         let tcp = TcpStream::connect(port.address).await.unwrap();

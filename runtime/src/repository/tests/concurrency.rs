@@ -11,7 +11,7 @@ use super::folder::Folder;
 use crate::repository::{ControlMode, LoadOptions};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn different_models_load_side_by_side_up_to_the_limit() {
+async fn different_models_load_in_parallel_up_to_the_limit() {
     let names: Vec<String> = (0..8).map(|i| format!("m{i}")).collect();
     let folder = Folder::new();
     for name in &names {
@@ -75,7 +75,7 @@ async fn a_load_continues_without_its_caller() {
 
 /// Every loaded version is retired exactly once, in any order of loads and unloads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_storm_of_loads_and_unloads_loses_nothing() {
+async fn concurrent_loads_and_unloads_retire_every_version_once() {
     let folder = Folder::with(&[("a", &[1]), ("b", &[1])]);
     let (repository, fake) = explicit(&folder, &[]).await;
     let mut storm = JoinSet::new();
@@ -107,7 +107,7 @@ async fn a_storm_of_loads_and_unloads_loses_nothing() {
 
 /// A version answers every request while another model is reloaded, and while it is reloaded itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reloads_never_leave_a_gap() {
+async fn reloads_never_interrupt_service() {
     let folder = Folder::with(&[("m", &[1])]);
     let (repository, fake) = explicit(&folder, &["m"]).await;
     let stop = Arc::new(AtomicBool::new(false));

@@ -162,7 +162,7 @@ async fn the_only_model_of_a_repository_answers_to_both_names() {
 }
 
 #[tokio::test]
-async fn several_repositories_are_one() {
+async fn several_repositories_are_served_as_one() {
     let (left, right) = (Folder::with(&[("a", &[1])]), Folder::with(&[("b", &[1])]));
     let paths = [left.path().to_owned(), right.path().to_owned()];
     let (repository, _) = fresh(&paths, None, options(ControlMode::None));
@@ -199,7 +199,7 @@ async fn missing_paths_are_errors() {
 }
 
 #[tokio::test]
-async fn the_version_policy_chooses() {
+async fn the_version_policy_selects_versions() {
     let policies = [
         ("latest { num_versions: 2 }", vec!["m 3 READY", "m 9 READY"]),
         ("all { }", vec!["m 1 READY", "m 3 READY", "m 9 READY"]),
@@ -262,7 +262,7 @@ async fn a_named_configuration_takes_precedence() {
 }
 
 #[tokio::test]
-async fn labels_come_with_the_source() {
+async fn labels_are_read_with_the_source() {
     let folder = Folder::with(&[("m", &[1])]);
     let output = "output { name: \"y\" data_type: TYPE_FP32 dims: 3 label_filename: \"y.txt\" }";
     let input = "input { name: \"x\" data_type: TYPE_FP32 dims: 3 }";

@@ -16,7 +16,7 @@ fn two_versions() -> Folder {
 }
 
 #[tokio::test]
-async fn lookups() {
+async fn models_and_versions_are_found() {
     let (repository, fake) = {
         let folder = two_versions();
         let (repository, fake) = fresh(&[folder.path().to_owned()], None, options(ControlMode::None));
@@ -150,7 +150,7 @@ async fn retirement_waits_for_requests_in_flight() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn retirement_is_bounded() {
+async fn retirement_has_a_time_limit() {
     let folder = Folder::with(&[("m", &[1])]);
     let mut options = options(explicit_mode(&["*"]));
     options.retire_limit = Duration::from_secs(5);
@@ -183,7 +183,7 @@ async fn exit_answers_accepted_requests_and_refuses_new_ones() {
 }
 
 #[tokio::test]
-async fn exit_waits_for_a_load_under_way() {
+async fn exit_waits_for_a_load_in_progress() {
     let folder = Folder::with(&[("m", &[1])]);
     let (repository, fake) = explicit(&folder, &[]).await;
     fake.on("m", 1, Behaviour::Wait);

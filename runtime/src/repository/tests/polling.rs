@@ -106,7 +106,7 @@ async fn an_unreadable_repository_keeps_its_models_serving() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_configuration_that_goes_bad_and_good_again() {
+async fn a_model_with_an_invalid_configuration_loads_once_it_is_valid() {
     let folder = Folder::with(&[("m", &[1])]);
     let polled = polled(&folder).await;
     folder.write("n/1/model.pt", "weights").write("n/config.pbtxt", "nonsense");

@@ -88,7 +88,7 @@ async fn a_changed_policy_alone_reloads_nothing() {
 }
 
 #[tokio::test]
-async fn the_old_serves_until_the_new_is_ready() {
+async fn the_old_version_serves_until_the_new_one_is_ready() {
     let folder = Folder::with(&[("m", &[1])]);
     let (repository, fake) = explicit(&folder, &["m"]).await;
     let request = repository.find("m", "").unwrap().request();

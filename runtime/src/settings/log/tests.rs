@@ -16,7 +16,7 @@ fn change(store: &LogStore, body: &str) -> Result<LogSettings, SettingsError> {
 }
 
 #[test]
-fn a_change_is_applied_and_shown() {
+fn a_change_is_applied_and_reported() {
     let (store, applied) = store();
     let shown = change(&store, r#"{"log_info": false, "log_verbose_level": 2, "log_format": "ISO8601"}"#);
     let expected = json!({
@@ -30,7 +30,7 @@ fn a_change_is_applied_and_shown() {
 }
 
 #[test]
-fn bad_settings_are_named_and_nothing_is_applied() {
+fn invalid_settings_are_named_and_nothing_is_applied() {
     let (store, applied) = store();
     for (body, code, text) in [
         (r#"{"log_color": true}"#, Code::InvalidArgument, "unknown log setting 'log_color'"),
@@ -63,7 +63,7 @@ fn bad_settings_are_named_and_nothing_is_applied() {
 }
 
 #[test]
-fn the_message_reads_and_shows_the_same() {
+fn grpc_reads_and_reports_the_same_settings() {
     use proto::log_settings_request::{SettingValue, setting_value::ParameterChoice};
     let value = |choice| SettingValue { parameter_choice: choice };
     let request =

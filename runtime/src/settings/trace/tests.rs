@@ -40,7 +40,7 @@ fn a_refused_change_changes_nothing() {
 }
 
 #[test]
-fn bad_settings_are_named() {
+fn invalid_settings_are_named() {
     for (body, code, text) in [
         (r#"{"trace_color": "red"}"#, Code::InvalidArgument, "unknown trace setting 'trace_color'"),
         (
@@ -72,7 +72,7 @@ fn bad_settings_are_named() {
 }
 
 #[test]
-fn a_setting_comes_once() {
+fn a_repeated_setting_is_refused() {
     let body = r#"{"trace_rate": "1", "trace_count": "2", "trace_rate": "3"}"#;
     let error = change(&store(), None, body).unwrap_err();
     assert_eq!(
@@ -101,7 +101,7 @@ fn one_request_in_rate_is_traced_until_the_count_is_reached() {
 }
 
 #[test]
-fn the_message_reads_and_shows_the_same() {
+fn grpc_reads_and_reports_the_same_settings() {
     let value = |value: &[&str]| proto::trace_setting_request::SettingValue {
         value: value.iter().map(ToString::to_string).collect(),
     };
