@@ -170,8 +170,7 @@ async fn load(config: &Config, server: &Server, drain: &Drain) -> Exit {
 
 /// Warns that no model was found. In mode explicit this is normal, because clients load the models.
 fn warn_of_no_model(config: &Config) {
-    let paths = config.repositories.iter();
-    let paths: Vec<_> = paths.map(|path| path.display().to_string()).collect();
+    let paths: Vec<_> = config.repositories.iter().map(|path| path.display().to_string()).collect();
     match config.control {
         ControlMode::None | ControlMode::Poll(_) => tracing::warn!(
             "no model found in {}: a model is a file, a directory with config.pbtxt, numeric versions or \

@@ -99,8 +99,7 @@ where
     I: IntoIterator<Item = T>,
     T: Into<OsString> + Clone,
 {
-    let matches = command().try_get_matches_from(without_repeated_name(argv));
-    let matches = matches.map_err(with_hint)?;
+    let matches = command().try_get_matches_from(without_repeated_name(argv)).map_err(with_hint)?;
     let args = Args::from_arg_matches(&matches)?;
     let known = triton_flags::given(&matches);
     build::build(args, known).map_err(ArgsError::Invalid)

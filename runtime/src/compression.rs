@@ -54,8 +54,8 @@ impl Coding {
     /// Returns the coding that a client prefers, from all of its `Accept-Encoding` headers: the one with the highest
     /// weight, and the first of equal weights. Without the header, `Identity`.
     pub(crate) fn preferred(headers: &HeaderMap) -> Self {
-        let lists = headers.get_all(ACCEPT_ENCODING).iter();
-        let offers = lists.flat_map(|list| list.to_str().unwrap_or_default().split(','));
+        let offers =
+            headers.get_all(ACCEPT_ENCODING).iter().flat_map(|list| list.to_str().unwrap_or_default().split(','));
         let mut best = (Self::Identity, 0.0);
         for offer in offers {
             let mut parts = offer.split(';').map(str::trim);
@@ -189,8 +189,7 @@ struct Decompressed<'a> {
 
 impl<'a> Decompressed<'a> {
     fn new(body: &[u8], limit: usize, permit: &'a BudgetPermit) -> Result<Self, ServeError> {
-        let most = body.len().saturating_mul(MAX_RATIO);
-        let most = most.min(limit.saturating_add(1));
+        let most = body.len().saturating_mul(MAX_RATIO).min(limit.saturating_add(1));
         let compressed = permit.bytes();
         permit.resize(compressed + DECODER + most.min(STEP))?;
         Ok(Self { bytes: Vec::with_capacity(most), limit, compressed, permit })

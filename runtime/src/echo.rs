@@ -142,8 +142,7 @@ impl Behaviour {
         if !self.echo_parameters {
             return Vec::new();
         }
-        let requests = batch.requests.iter();
-        requests.map(|request| Parameters::clone(&request.parameters)).collect()
+        batch.requests.iter().map(|request| Parameters::clone(&request.parameters)).collect()
     }
 }
 

@@ -83,8 +83,7 @@ impl Grpc {
         metadata: &HeaderMap,
     ) -> Result<(InUse, InferRequest), ServeError> {
         let loaded = self.find(&request.model_name, &request.model_version)?;
-        let request = codec::decode_request(request);
-        let mut request = request.map_err(|error| ServeError::codec(&error))?;
+        let mut request = codec::decode_request(request).map_err(|error| ServeError::codec(&error))?;
         self.forward(&mut request, metadata)?;
         Ok((loaded, request))
     }

@@ -47,8 +47,7 @@ pub(crate) fn counted(bytes: Bytes, budget: &ByteBudget) -> Result<Bytes, ServeE
 /// # Errors
 /// [`ServeError::AnswerBudgetExhausted`] if too little of the budget is left.
 pub(crate) fn count(permit: &BudgetPermit, bytes: usize) -> Result<(), ServeError> {
-    let counted = permit.resize(bytes);
-    counted.map_err(|exhausted| ServeError::AnswerBudgetExhausted { limit: exhausted.limit })
+    permit.resize(bytes).map_err(|exhausted| ServeError::AnswerBudgetExhausted { limit: exhausted.limit })
 }
 
 #[cfg(test)]

@@ -231,8 +231,7 @@ impl LoadedModel {
 /// Returns the paths of the operator libraries. The configuration has checked that they are inside the model's
 /// directory.
 fn op_libraries(source: &VersionSource, config: &ModelConfig) -> Vec<PathBuf> {
-    let operations = config.proto.model_operations.iter();
-    let names = operations.flat_map(|operations| &operations.op_library_filename);
+    let names = config.proto.model_operations.iter().flat_map(|operations| &operations.op_library_filename);
     names.map(|name| source.model_dir.join(name)).collect()
 }
 
@@ -249,8 +248,7 @@ fn log_ignored_cache(config: &ModelConfig) {
 }
 
 fn labels(interface: &Interface, named: &BTreeMap<String, Vec<String>>) -> Vec<Vec<String>> {
-    let outputs = interface.signature.outputs.iter();
-    outputs.map(|output| named.get(&output.name).cloned().unwrap_or_default()).collect()
+    interface.signature.outputs.iter().map(|output| named.get(&output.name).cloned().unwrap_or_default()).collect()
 }
 
 fn refused(error: crate::config::ConfigError) -> LoadError {

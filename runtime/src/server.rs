@@ -335,8 +335,7 @@ impl Server {
 
 /// Writes the outputs that go to shared memory; none of them if two would overwrite each other.
 fn deliver(held: &HeldRegions, outputs: &[(Tensor, Delivery)]) -> Result<(), ServeError> {
-    let apart = shared_memory::check_apart(outputs);
-    apart.map_err(|error| ServeError::codec(&error))?;
+    shared_memory::check_apart(outputs).map_err(|error| ServeError::codec(&error))?;
     for (tensor, delivery) in outputs {
         if let Delivery::Shared(range) = delivery {
             write_shared(held, range, tensor)?;

@@ -83,8 +83,7 @@ pub(super) fn add_to(command: Command) -> Command {
 }
 
 fn arg(flag: &TritonFlag) -> Arg {
-    let arg = Arg::new(flag.name).long(flag.name).help(flag.reason);
-    arg.num_args(0..=1).value_name("VALUE").action(ArgAction::Append)
+    Arg::new(flag.name).long(flag.name).help(flag.reason).num_args(0..=1).value_name("VALUE").action(ArgAction::Append)
 }
 
 pub(super) fn given(matches: &ArgMatches) -> Given {

@@ -60,8 +60,7 @@ pub(super) fn address(text: &str) -> Result<IpAddr, String> {
 /// Parses a pattern for header names. The pattern may match any part of a name, as in Triton, and ignores case, because
 /// header names arrive in lower case.
 pub(super) fn pattern(text: &str) -> Result<regex::Regex, String> {
-    let pattern = regex::RegexBuilder::new(text).case_insensitive(true).build();
-    pattern.map_err(|error| error.to_string())
+    regex::RegexBuilder::new(text).case_insensitive(true).build().map_err(|error| error.to_string())
 }
 
 pub(super) fn pair(text: &str) -> Result<(String, String), String> {

@@ -92,8 +92,12 @@ fn check_priorities(given: &ModelDynamicBatching, model: &str) -> Result<(), Con
 /// Returns the queue policies of individual levels. Without levels they have no effect, as in Triton.
 fn level_queues(given: &ModelDynamicBatching) -> BTreeMap<u64, QueuePolicy> {
     let has_levels = given.priority_levels > 0;
-    let policies = given.priority_queue_policy.iter().filter(|_| has_levels);
-    policies.map(|(level, policy)| (*level, queue_policy(policy))).collect()
+    given
+        .priority_queue_policy
+        .iter()
+        .filter(|_| has_levels)
+        .map(|(level, policy)| (*level, queue_policy(policy)))
+        .collect()
 }
 
 /// Refuses `preserve_ordering` together with settings that let requests overtake each other.

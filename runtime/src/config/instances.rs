@@ -54,8 +54,7 @@ const MAX_INSTANCES: usize = 1024;
 
 /// Parses the groups of a normalised configuration.
 pub(super) fn parse(config: &ModelConfig) -> Result<Vec<InstanceGroup>, ConfigError> {
-    let groups = config.instance_group.iter();
-    let groups = groups.map(|group| parse_group(group, &config.name));
+    let groups = config.instance_group.iter().map(|group| parse_group(group, &config.name));
     let groups: Vec<_> = groups.collect::<Result<_, _>>()?;
     let instances: usize = groups.iter().map(InstanceGroup::instances).sum();
     if instances > MAX_INSTANCES {

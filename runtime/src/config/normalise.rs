@@ -122,8 +122,7 @@ pub(super) fn filename(config: &ModelConfig) -> Result<Option<String>, ConfigErr
 
 /// Checks that operator libraries are inside the model's directory.
 pub(super) fn op_libraries(config: &ModelConfig) -> Result<(), ConfigError> {
-    let operations = config.model_operations.iter();
-    let mut names = operations.flat_map(|operations| &operations.op_library_filename);
+    let mut names = config.model_operations.iter().flat_map(|operations| &operations.op_library_filename);
     names.try_for_each(|name| check_inside(name, "op_library_filename", config))
 }
 

@@ -46,8 +46,7 @@ pub(crate) enum WarmupData {
 const MAX_RUNS: u64 = 10_000;
 
 fn check_runs(config: &ModelConfig) -> Result<(), ConfigError> {
-    let counts = config.model_warmup.iter();
-    let runs: u64 = counts.map(|given| u64::from(given.count.max(1))).sum();
+    let runs: u64 = config.model_warmup.iter().map(|given| u64::from(given.count.max(1))).sum();
     if runs > MAX_RUNS {
         return Err(ConfigError::Invalid(format!(
             "model {} has {runs} runs in its warm-ups, which is over {MAX_RUNS}: lower their count",

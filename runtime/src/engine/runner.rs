@@ -67,8 +67,7 @@ impl Runner {
         self.context.record(jobs, waits, elapsed, BatchOutcome::Retried);
         let no_memory = matches!(error, ServeError::OutOfMemory(_));
         let part = if no_memory { jobs.len().div_ceil(2) } else { 1 };
-        let parts = jobs.chunks(part).zip(waits.chunks(part));
-        parts.flat_map(|(jobs, waits)| self.run(jobs, waits)).collect()
+        jobs.chunks(part).zip(waits.chunks(part)).flat_map(|(jobs, waits)| self.run(jobs, waits)).collect()
     }
 
     fn attempt(&mut self, jobs: &[Job]) -> (Result<Answer, ServeError>, Duration) {

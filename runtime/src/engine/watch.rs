@@ -120,8 +120,7 @@ impl EngineWatch {
 
     /// Age of the oldest running batch; zero if none runs.
     pub(crate) fn age(&self, now: Instant) -> Duration {
-        let ages = self.instances.iter().filter_map(|watch| watch.age(now));
-        ages.max().unwrap_or_default()
+        self.instances.iter().filter_map(|watch| watch.age(now)).max().unwrap_or_default()
     }
 
     /// Age at which a batch of this engine counts as stuck.

@@ -94,8 +94,7 @@ impl GrpcInferenceService for Grpc {
     ) -> RpcResult<proto::ModelStatisticsResponse> {
         let proto::ModelStatisticsRequest { name, version } = request.into_inner();
         if name.is_empty() {
-            let allowed = self.options.control.check_all_models();
-            allowed.map_err(|error| status(&error))?;
+            self.options.control.check_all_models().map_err(|error| status(&error))?;
         }
         let models = decode_version(&version).and_then(|version| self.server.statistics(&name, &version));
         answer(models.map(|models| {
@@ -167,8 +166,7 @@ impl GrpcInferenceService for Grpc {
     ) -> RpcResult<proto::SystemSharedMemoryRegisterResponse> {
         let proto::SystemSharedMemoryRegisterRequest { name, key, offset, byte_size } = request.into_inner();
         let region = RegionStatus { name, key, offset, byte_size };
-        let registered = self.server.memory().register(region);
-        let registered = registered.map_err(|error| ServeError::codec(&error));
+        let registered = self.server.memory().register(region).map_err(|error| ServeError::codec(&error));
         answer(registered.map(|()| proto::SystemSharedMemoryRegisterResponse {}))
     }
 
@@ -185,8 +183,8 @@ impl GrpcInferenceService for Grpc {
         &self,
         request: Request<proto::CudaSharedMemoryStatusRequest>,
     ) -> RpcResult<proto::CudaSharedMemoryStatusResponse> {
-        let none = self.server.memory().status_cuda(some(&request.into_inner().name));
-        let none = none.map_err(|error| ServeError::codec(&error));
+        let name = request.into_inner().name;
+        let none = self.server.memory().status_cuda(some(&name)).map_err(|error| ServeError::codec(&error));
         answer(none.map(|()| proto::CudaSharedMemoryStatusResponse::default()))
     }
 
@@ -194,8 +192,7 @@ impl GrpcInferenceService for Grpc {
         &self,
         _: Request<proto::CudaSharedMemoryRegisterRequest>,
     ) -> RpcResult<proto::CudaSharedMemoryRegisterResponse> {
-        let refused = self.server.memory().register_cuda();
-        let refused = refused.map_err(|error| ServeError::codec(&error));
+        let refused = self.server.memory().register_cuda().map_err(|error| ServeError::codec(&error));
         answer(refused.map(|()| proto::CudaSharedMemoryRegisterResponse {}))
     }
 
@@ -203,8 +200,7 @@ impl GrpcInferenceService for Grpc {
         &self,
         _: Request<proto::CudaSharedMemoryUnregisterRequest>,
     ) -> RpcResult<proto::CudaSharedMemoryUnregisterResponse> {
-        let none = self.server.memory().unregister_cuda();
-        let none = none.map_err(|error| ServeError::codec(&error));
+        let none = self.server.memory().unregister_cuda().map_err(|error| ServeError::codec(&error));
         answer(none.map(|()| proto::CudaSharedMemoryUnregisterResponse {}))
     }
 
@@ -215,8 +211,7 @@ impl GrpcInferenceService for Grpc {
         let request = request.into_inner();
         let model = Some(request.model_name.clone()).filter(|model| !model.is_empty());
         let own_name = |model: String| self.server.own_name(&model);
-        let model = model.map(own_name).transpose();
-        let model = model.map_err(|error| status(&error))?;
+        let model = model.map(own_name).transpose().map_err(|error| status(&error))?;
         let (model, update) = (model.as_deref(), trace::update_from_proto(request));
         let updated = self.server.trace().update(model, &update);
         answer(updated.map(|trace| trace.to_proto()).map_err(|error| ServeError::codec(&error)))

@@ -80,8 +80,7 @@ async fn next(body: &mut Incoming, upload: &mut Upload, limits: &BodyLimits<'_>)
 }
 
 fn hold(permit: &BudgetPermit, bytes: usize) -> Result<(), Status> {
-    let held = permit.resize(bytes);
-    held.map_err(|exhausted| super::status(&exhausted.into()))
+    permit.resize(bytes).map_err(|exhausted| super::status(&exhausted.into()))
 }
 
 /// Returns the length in a message's prefix, once the prefix has arrived.

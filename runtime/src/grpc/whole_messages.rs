@@ -101,8 +101,7 @@ impl WholeMessages {
     }
 
     fn held(&self, bytes: usize) -> Result<(), Status> {
-        let held = self.permit.resize(bytes);
-        held.map_err(|exhausted| super::status(&exhausted.into()))
+        self.permit.resize(bytes).map_err(|exhausted| super::status(&exhausted.into()))
     }
 
     /// Stores a decompressed message, and returns its prefix. From here on, the consumer of the body counts the

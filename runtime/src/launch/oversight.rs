@@ -39,8 +39,7 @@ impl Oversight {
             engines.retain(|engine| engine.strong_count() > 0);
             engines.iter().filter_map(Weak::upgrade).collect()
         };
-        let looks = engines.iter().map(|engine| engine.look(now, self.limit));
-        let stuck: Vec<_> = looks.flatten().collect();
+        let stuck: Vec<_> = engines.iter().flat_map(|engine| engine.look(now, self.limit)).collect();
         let before = std::mem::replace(&mut *self.stuck.lock(), stuck.clone());
         for batch in missing_from(&before, &stuck) {
             log_stuck(batch);
@@ -74,8 +73,7 @@ fn must_end(batch: &StuckBatch, is_at_work: bool) -> bool {
 
 /// Returns the batches whose instance has no batch in `others`.
 fn missing_from<'a>(others: &'a [StuckBatch], batches: &'a [StuckBatch]) -> impl Iterator<Item = &'a StuckBatch> {
-    let batches = batches.iter();
-    batches.filter(|batch| !is_same_as_any(batch, others))
+    batches.iter().filter(|batch| !is_same_as_any(batch, others))
 }
 
 fn is_same_as_any(batch: &StuckBatch, others: &[StuckBatch]) -> bool {

@@ -48,8 +48,7 @@ impl Processor {
 
 /// Returns the lines of the single processors, which follow the line with their sum.
 fn each(stat: &str) -> impl Iterator<Item = &str> {
-    let lines = stat.lines().skip(1);
-    lines.take_while(|line| line.starts_with("cpu"))
+    stat.lines().skip(1).take_while(|line| line.starts_with("cpu"))
 }
 
 /// The share of time in which the processors were busy between two readings.

@@ -82,8 +82,7 @@ fn text(start: &[u8]) -> Option<Advice> {
     if !text.chars().all(printable) {
         return None;
     }
-    let head = text.trim_start_matches('\u{feff}').trim_start();
-    let head = head.to_ascii_lowercase();
+    let head = text.trim_start_matches('\u{feff}').trim_start().to_ascii_lowercase();
     let (what, remedy) = if head.starts_with("<!doctype html") || head.starts_with("<html") {
         (
             "an HTML page",

@@ -52,8 +52,7 @@ fn check_model(path: &Path, layout: Layout) -> Vec<String> {
         Ok(files) => files,
         Err(error) => return vec![error],
     };
-    let errors = files.iter().filter_map(|file| model_file::check(file).err());
-    errors.collect()
+    files.iter().filter_map(|file| model_file::check(file).err()).collect()
 }
 
 /// Returns the model files of every version.

@@ -180,9 +180,7 @@ impl<S> ModelEntry<S> {
     }
 
     fn attempts(&self) -> Attempts<Fingerprint> {
-        let versions = self.versions.iter();
-        let attempts = versions.filter_map(|(number, version)| Some((*number, version.attempt.clone()?)));
-        attempts.collect()
+        self.versions.iter().filter_map(|(number, version)| Some((*number, version.attempt.clone()?))).collect()
     }
 
     /// Puts a loaded version into service. Returns the version that it replaces.

@@ -81,8 +81,7 @@ fn is_no_file(directory: &Path, entry: &str) -> bool {
 }
 
 fn shown_name(child: &Child) -> String {
-    let name = child.path.file_name().unwrap_or_default();
-    name.to_string_lossy().into_owned()
+    child.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 fn found(entries: &[String]) -> String {
@@ -125,8 +124,7 @@ fn is_model(entry: &str) -> bool {
 }
 
 fn has_extension(entry: &str, known: &[&str]) -> bool {
-    let extension = Path::new(entry).extension();
-    let extension = extension.and_then(|extension| extension.to_str());
+    let extension = Path::new(entry).extension().and_then(|extension| extension.to_str());
     extension.is_some_and(|extension| known.iter().any(|known| extension.eq_ignore_ascii_case(known)))
 }
 

@@ -95,8 +95,7 @@ impl<S> Registry<S> {
 
     /// The versions of a model that accept requests.
     pub(super) fn in_service(&self, name: &str) -> BTreeSet<u64> {
-        let serving = self.model(name).into_iter().flat_map(ModelEntry::serving);
-        serving.map(|(version, _)| version).collect()
+        self.model(name).into_iter().flat_map(ModelEntry::serving).map(|(version, _)| version).collect()
     }
 
     /// Names of the models that were loaded and are not in the catalog.
@@ -167,8 +166,7 @@ impl<S> Registry<S> {
 
 /// Returns the aliases in the catalog, mapped to names.
 fn aliases(catalog: &Catalog) -> HashMap<Arc<str>, Arc<str>> {
-    let models = catalog.values();
-    let aliased = models.filter_map(|entry| Some((entry.alias.as_deref()?, entry.name.as_str())));
+    let aliased = catalog.values().filter_map(|entry| Some((entry.alias.as_deref()?, entry.name.as_str())));
     aliased.map(|(alias, name)| (alias.into(), name.into())).collect()
 }
 

@@ -170,8 +170,7 @@ impl Surroundings {
     /// Reads the state of the directories themselves, not of their contents.
     pub(super) fn of(directories: impl IntoIterator<Item = PathBuf>) -> Self {
         let look = |path: PathBuf| {
-            let found = fs::metadata(&path).ok();
-            let found = found.map(|it| (it.dev(), it.ino(), it.ctime(), it.ctime_nsec()));
+            let found = fs::metadata(&path).ok().map(|it| (it.dev(), it.ino(), it.ctime(), it.ctime_nsec()));
             (path, found)
         };
         Self(directories.into_iter().map(look).collect())

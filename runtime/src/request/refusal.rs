@@ -14,8 +14,12 @@ impl Interface {
             format!("[{}]", names.join(","))
         };
         let got: Vec<&str> = slots.iter().flatten().map(|input| input.name.as_str()).collect();
-        let missing = known.iter().zip(slots).filter(|(c, slot)| slot.is_none() && !c.optional);
-        let missing: Vec<&str> = missing.map(|(config, _)| config.name.as_str()).collect();
+        let missing: Vec<&str> = known
+            .iter()
+            .zip(slots)
+            .filter(|(config, slot)| slot.is_none() && !config.optional)
+            .map(|(config, _)| config.name.as_str())
+            .collect();
         let required = known.iter().filter(|config| !config.optional).count();
         let expected = if required == known.len() {
             format!("expected {required} inputs")

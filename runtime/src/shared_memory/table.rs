@@ -188,8 +188,7 @@ impl SharedMemory {
         let permit = self.budget.permit();
         permit.resize(size)?;
         let mut data = vec![0; size];
-        let read = region.file.read_exact_at(&mut data, start);
-        read.map_err(|source| region.access_error(source))?;
+        region.file.read_exact_at(&mut data, start).map_err(|source| region.access_error(source))?;
         Ok(held_bytes::held(data.into(), permit))
     }
 
@@ -244,8 +243,7 @@ impl HeldRegions {
         let (start, size) = region.resolve(range.offset, data.len() as u64)?;
         // A write past the end would enlarge the object.
         region.check_object(start, size)?;
-        let written = region.file.write_all_at(data, start);
-        written.map_err(|source| region.access_error(source))
+        region.file.write_all_at(data, start).map_err(|source| region.access_error(source))
     }
 }
 

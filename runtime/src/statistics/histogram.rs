@@ -36,7 +36,6 @@ impl Histogram {
 
     /// Returns each bound with its own count, not cumulative; the last bound is infinite.
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
-        let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);
-        bounds.zip(self.counts.iter().copied())
+        self.bounds.iter().copied().chain([f64::INFINITY]).zip(self.counts.iter().copied())
     }
 }
