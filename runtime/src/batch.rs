@@ -158,7 +158,8 @@ impl AnswerSlice {
     }
 }
 
-/// Returns elements `from..to` of length-prefixed strings. All elements before `to` are read, because strings vary in size.
+/// Returns elements `from..to` of length-prefixed strings. All elements before `to` are read, because strings vary in
+/// size.
 fn cut_strings(data: &Bytes, from: usize, to: usize) -> Bytes {
     let mut at = 0;
     let mut start = 0;
@@ -174,7 +175,8 @@ fn cut_strings(data: &Bytes, from: usize, to: usize) -> Bytes {
     if from == to { Bytes::new() } else { data.slice(start..at.min(data.len())) }
 }
 
-/// Returns a copy with the first `keep` elements of an axis. BYTES tensors are never padded, so they are returned whole.
+/// Returns a copy with the first `keep` elements of an axis. BYTES tensors are never padded, so they are returned
+/// whole.
 fn trim(data: &Bytes, datatype: DataType, shape: &[i64], (axis, keep): (usize, usize)) -> Bytes {
     let Some(size) = datatype.size() else {
         return data.clone();

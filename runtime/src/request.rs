@@ -234,8 +234,8 @@ impl Interface {
         Ok(Part { datatype: tensor.datatype(), shape, data })
     }
 
-    /// Checks that every input has the same number of additional dimensions. Otherwise the model would align them by its
-    /// own rules, perhaps across the rows of a batch.
+    /// Checks that every input has the same number of additional dimensions. Otherwise the model would align them by
+    /// its own rules, perhaps across the rows of a batch.
     fn check_equal_ranks(&self, slots: &[Option<Input>]) -> Result<(), ServeError> {
         match self.signature.leeway {
             Leeway::None | Leeway::Everything => return Ok(()),

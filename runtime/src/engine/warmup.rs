@@ -41,8 +41,8 @@ pub(crate) struct Sample {
 const RUNS: usize = 3;
 
 /// Duration above which a batch of several rows is measured only once. The extra cost of a first run of another size
-/// (memory, kernels for its shape) is a millisecond or two, which matters little beside such a run. If it makes the size
-/// look worse than a smaller one, the size is measured again.
+/// (memory, kernels for its shape) is a millisecond or two, which matters little beside such a run. If it makes the
+/// size look worse than a smaller one, the size is measured again.
 const LONG: Duration = Duration::from_millis(2);
 
 /// Ratio to the best cost per row at which the measurement of larger sizes stops. On one core, convolutions get slower
