@@ -492,7 +492,7 @@ def test_repository_with_a_url_for_a_path_says_what_to_do(tmp_path):
 
 
 @pytest.mark.parametrize("files, advice", [
-    (["a.pt", "b.pt"], "give each model a directory of its own, as a/model.pt"),
+    (["a.pt", "b.pt"], "give each model its own directory, such as a/model.pt"),
     (["net.pt"], "rename net.pt to model.pt"),
     (["net.onnx", "README.md"], "put a TorchScript file there as model.pt"),
     (["net/weights.safetensors"], "put a TorchScript file there as model.pt"),

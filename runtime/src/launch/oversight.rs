@@ -16,7 +16,7 @@ pub(crate) struct Oversight {
 }
 
 impl Oversight {
-    /// Creates an oversight without engines.
+    /// Creates a watch over no engines yet.
     pub(super) fn new(limit: BatchLimit) -> Self {
         Self { limit, engines: Mutex::default(), stuck: Mutex::default() }
     }
