@@ -1,4 +1,4 @@
-//! Requests to the API server, with errors of a cluster.
+//! Requests to the API server whose failures are returned as [`ClusterError`].
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use weir_cluster::{ClusterError, ServiceName};
 use crate::error;
 use crate::objects::selector;
 
-/// The object of this name, if there is one.
+/// Returns the object of this name, or None if there is none.
 pub(crate) async fn find<K>(api: &Api<K>, name: &str) -> Result<Option<K>, ClusterError>
 where
     K: Clone + std::fmt::Debug + DeserializeOwned,
@@ -21,7 +21,7 @@ where
     api.get_opt(name).await.map_err(|e| error::of(name, e))
 }
 
-/// The objects of a service by name.
+/// Returns the objects of a service by name.
 pub(crate) async fn of_service<K>(api: &Api<K>, service: &ServiceName) -> Result<BTreeMap<String, K>, ClusterError>
 where
     K: Resource<Scope = NamespaceResourceScope> + Clone + std::fmt::Debug + DeserializeOwned,
@@ -32,7 +32,7 @@ where
     Ok(objects.into_iter().map(|object| (object.name_any(), object)).collect())
 }
 
-/// Writes an object whole, as this field manager.
+/// Applies a whole object (server-side apply) as this field manager.
 pub(crate) async fn put<K>(api: &Api<K>, object: &K, name: &str, manager: &str) -> Result<K, ClusterError>
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Serialize,
@@ -40,7 +40,7 @@ where
     put_value(api, &applied_form(object, name)?, name, manager).await
 }
 
-/// An object as it is applied.
+/// Returns an object in the form in which it is applied, with its apiVersion and kind.
 pub(crate) fn applied_form<K>(object: &K, name: &str) -> Result<Value, ClusterError>
 where
     K: Resource<DynamicType = ()> + Serialize,
@@ -51,7 +51,8 @@ where
     Ok(value)
 }
 
-/// Writes what stands in the value, and no more; what somebody else changed of it is put back.
+/// Applies exactly the fields of the value (server-side apply, forced): changes that another manager made to them are
+/// overwritten.
 pub(crate) async fn put_value<K>(api: &Api<K>, value: &Value, name: &str, manager: &str) -> Result<K, ClusterError>
 where
     K: Clone + std::fmt::Debug + DeserializeOwned,
@@ -61,7 +62,7 @@ where
     stored.map_err(|e| error::of(name, e))
 }
 
-/// Deletes an object, and in the background what it owns. One that is not there is no error.
+/// Deletes an object, and in the background the objects it owns. A missing object is no error.
 pub(crate) async fn remove<K>(api: &Api<K>, name: &str) -> Result<(), ClusterError>
 where
     K: Clone + std::fmt::Debug + DeserializeOwned,

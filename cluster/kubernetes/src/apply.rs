@@ -1,7 +1,7 @@
 //! `Apply` over ControllerRevisions, Deployments and Services, by server-side apply.
 //!
-//! What is there already is known by the watches: only names that they do not show are asked for, and an object that is as
-//! it is wanted is not written. What concerns several objects is asked and written at once.
+//! The watches show most of the objects that exist. Only names that no watch shows are read from the API server, and an
+//! object that already is as wanted is not written. Requests about several objects are sent at once.
 
 mod existing;
 mod writes;
@@ -25,17 +25,17 @@ use crate::objects::{CONTROLLER, KeptRevision, RevisionObjects, alias, alias_nam
 use crate::owner::Owner;
 use crate::stored::StoredRevision;
 
-/// The generation of a service that has no route and never had one: every gateway is past it.
+/// Generation for a service that has no route and never had one: every gateway already is past it.
 const ANY: Applied = Applied { routes: 0 };
 
-/// Where the objects of a service are written.
+/// APIs through which the objects of a service are written.
 struct Apis {
     deployments: Api<Deployment>,
     services: Api<Service>,
     revisions: Api<ControllerRevision>,
 }
 
-/// What there is of a service before it is applied.
+/// State of a service on the API server before it is applied.
 struct Place {
     apis: Apis,
     existing: Existing,
@@ -50,7 +50,7 @@ impl Apply for Kubernetes {
         let apis = self.apis(service);
         let (existing, owner) = tokio::try_join!(self.existing(&apis, &desired), self.owner(service))?;
         let place = Place { apis, existing, owner };
-        // Whatever is to be refused is refused before anything is written.
+        // Every reason to refuse is checked before anything is written.
         let kept = self.prepared(&place, &desired).await?;
         let aliases = self.aliases(&place, &desired)?;
         let mut written = WrittenObjects::default();
@@ -76,7 +76,7 @@ impl Apply for Kubernetes {
         for name in of_service(&apis.deployments, service).await?.keys() {
             remove(&apis.deployments, name).await?;
         }
-        // Last: whoever is interrupted finds by them what there was.
+        // ControllerRevisions go last: after an interruption they show which objects existed.
         for name in of_service(&apis.revisions, service).await?.keys() {
             remove(&apis.revisions, name).await?;
         }
@@ -87,7 +87,8 @@ impl Apply for Kubernetes {
         self.wrote(service, None).await;
         self.kept.forget(service);
         let revisions = self.controller_revisions(service);
-        // Kubernetes' own patch is refused where it would write the data, which never change, in other bytes.
+        // The data of a ControllerRevision are immutable, and a strategic-merge patch can encode them in other bytes,
+        // which is refused.
         for revision in of_service(&revisions, service).await?.values() {
             self.hand_over(revision, service, None).await?;
         }
@@ -108,10 +109,10 @@ impl Kubernetes {
         }
     }
 
-    /// What is to be kept of each workload's revision. Nothing is written.
-    ///
+    /// Returns the stored form of each workload's revision, with its ControllerRevision if there is one. Writes
+    /// nothing.
     /// # Errors
-    /// [`ClusterError::Refused`] when an object of another owner has its name, or it was another revision.
+    /// [`ClusterError::Refused`] when an object of another owner has its name, or the stored revision differs.
     async fn prepared(
         &self,
         place: &Place,
@@ -127,7 +128,7 @@ impl Kubernetes {
             let wanted = StoredRevision::of(workload);
             let kept = self.kept_or_completed(wanted, stored.as_ref(), &place.owner);
             let kept = kept.await?.ok_or_else(|| {
-                let because = "a revision that exists cannot become another one";
+                let because = "a stored revision is immutable, and this one differs from it";
                 ClusterError::refused(revision, because)
             })?;
             Ok((kept, stored))
@@ -135,7 +136,7 @@ impl Kubernetes {
         try_join_all(each).await
     }
 
-    /// Writes the objects of a revision.
+    /// Writes the Service and the Deployment of a revision.
     async fn run(
         &self,
         place: &Place,
@@ -153,7 +154,7 @@ impl Kubernetes {
         Ok(writes::RevisionMarks { name: workload.revision.as_str().into(), service, deployment })
     }
 
-    /// The Services that the route of a service needs.
+    /// Returns the Services that the route of a service needs.
     fn aliases(&self, place: &Place, desired: &Desired) -> Result<Vec<Service>, ClusterError> {
         let Some(route) = desired.route() else {
             return Ok(Vec::new());
@@ -178,7 +179,7 @@ impl Kubernetes {
         let mut applied = ANY;
         for (alias, mark) in aliases.iter().zip(marks) {
             written.add(Kind::Service, &alias.name_any(), &mark);
-            // The last is the one that keeps the route.
+            // The last alias is the one that stores the route.
             applied.routes = mark.version;
         }
         Ok(applied)
@@ -196,7 +197,8 @@ impl Kubernetes {
         }
     }
 
-    /// Takes a service's route away. First it is emptied, for the generation of that is known; then it goes.
+    /// Removes a service's route. The route is emptied first, because that write yields a generation; then the aliases
+    /// are deleted.
     async fn unroute(&self, services: &Api<Service>, service: &ServiceName) -> Result<Applied, ClusterError> {
         let [predictor, name] = alias_names(service);
         let is_own = async |name: &str| -> Result<bool, ClusterError> {

@@ -1,23 +1,23 @@
-//! The client of the API server that this process is to use.
+//! Client of the API server that this process uses.
 
 use std::time::Duration;
 
 use kube::{Client, Config};
 use weir_cluster::ClusterError;
 
-/// Longest silence of a connection while an answer is awaited, so that none is awaited as long as TCP would. The longest
-/// watch is of 290 s.
+/// Longest silence of a connection that awaits an answer, so that a dead connection is noticed before TCP gives up. The
+/// longest watch lasts 290 s.
 const LONGEST_SILENCE: Duration = Duration::from_secs(300);
 
-/// A client by the pod's service account, else by `KUBECONFIG`, else by `~/.kube/config`.
+/// Returns a client that uses the pod's service account, else `KUBECONFIG`, else `~/.kube/config`.
 ///
 /// # Errors
 /// [`ClusterError::Unavailable`] when none of them can be read.
 pub async fn client() -> Result<Client, ClusterError> {
     let config = Config::infer().await.map_err(|error| {
-        // As text: the message repeats those of its sources, which the caller would print after it.
+        // The error is passed on as text: it contains the messages of its sources, which the caller would print again.
         let text = format!(
-            "{error}. Run it in a pod with a service account, or set KUBECONFIG to the path of a kubeconfig; \
+            "{error}. Run this in a pod with a service account, or set KUBECONFIG to the path of a kubeconfig; \
              `weir up` needs no cluster"
         );
         unavailable(text.into())
@@ -25,12 +25,13 @@ pub async fn client() -> Result<Client, ClusterError> {
     of(config)
 }
 
-/// A client that tells each failure at once. Whatever asks an API server has pauses of its own, those of watches at most
-/// ten seconds; kube's, which double 15 times, would keep it blind for as long again as an API server was away.
+/// Returns a client that reports each failure at once, without retries of its own. Every caller has its own backoff, at
+/// most ten seconds for watches. kube's default backoff doubles 15 times, so after an outage of the API server Weir
+/// would stay blind for as long as the outage lasted.
 fn of(mut config: Config) -> Result<Client, ClusterError> {
     config.default_retry = false;
     config.read_timeout = Some(LONGEST_SILENCE);
-    // The time that a connection has rested before a request does not count.
+    // Idle time of a connection before a request does not count as silence.
     config.reset_reader_on_write = true;
     Client::try_from(config).map_err(|error| unavailable(error.into()))
 }
@@ -51,7 +52,7 @@ mod tests {
 
     const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
-    /// Answers as an API server that starts; counts what it is asked.
+    /// Answers 503 like an API server that is starting, and counts the requests.
     async fn be_busy(listener: TcpListener, asked: Arc<AtomicUsize>) {
         loop {
             let (mut connection, _) = listener.accept().await.unwrap();
@@ -66,7 +67,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failure_is_told_at_once() {
+    async fn a_failure_is_returned_without_a_retry() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let asked = Arc::<AtomicUsize>::default();

@@ -1,8 +1,8 @@
-//! The objects of services at their newest known versions, and what others change or delete of those that `apply` wrote.
-//! Pure.
+//! Objects of services at their newest known versions, and drift: what others change or delete of the objects that
+//! `apply` wrote. Pure.
 //!
-//! A watch shows them, and the answer to each write: whichever is newer. What the controller has applied of an object tells,
-//! whatever else is written: numbers of replicas, states, annotations of others.
+//! Versions come from the watches and from the answers to writes; the newer one counts. Only the fields that the
+//! controller has applied are compared. Numbers of replicas, statuses and other managers' annotations are ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,18 +16,18 @@ use crate::generation::generation;
 use crate::held::held;
 use crate::objects::{AUTOSCALER, CONTROLLER, may_be_of, revision_of, service_of};
 
-/// An object that `apply` makes of a service.
+/// Kind of object that `apply` makes for a service.
 pub(crate) trait Made: Resource<DynamicType = ()> + Serialize {
-    /// Kind of the object.
+    /// Kind of the object, as a value.
     const KIND: Kind;
 }
 
 /// Kind of an object that `apply` makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// The Deployment of a revision's pods.
+    /// Deployment with a revision's pods.
     Deployment,
-    /// The Service of a revision's addresses, or a service's alias.
+    /// Service with a revision's addresses, or an alias of a service.
     Service,
 }
 
@@ -39,72 +39,72 @@ impl Made for Service {
     const KIND: Kind = Kind::Service;
 }
 
-/// An object at one version.
+/// Version and applied fields of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Mark {
-    /// Version of the object.
+    /// Resource version of the object.
     pub(crate) version: u64,
-    /// Digest of what the controller has applied.
+    /// Digest of the fields that the controller has applied.
     pub(crate) held: u64,
-    /// What it is to its service.
+    /// Role of the object for its service.
     pub(crate) role: Role,
-    /// Tells the object from another of the same name.
+    /// UID, which distinguishes the object from a later one of the same name.
     pub(crate) uid: Box<str>,
 }
 
-/// What an object is to a service that has it, or wants its name.
+/// Role of an object for a service that owns it or wants its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It leads to the service, whatever its revisions.
+    /// Alias: a Service that leads to the service, whatever its revisions.
     Alias,
-    /// It is of a revision.
+    /// Object of one of the service's revisions.
     Revision,
-    /// It is of a revision, and whoever made it was interrupted: the autoscaler still holds more than the number of
-    /// replicas.
+    /// Object of a revision whose creation was interrupted: the autoscaler's manager still owns more fields than the
+    /// number of replicas.
     HalfMade,
-    /// It leads to another service.
+    /// Alias of another service.
     OthersAlias,
-    /// It is of another service's revision.
+    /// Object of another service's revision.
     OthersRevision,
 }
 
-/// The objects of a service that are there, by kind and name.
+/// Existing objects of a service by kind and name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Existing(Objects<Mark>);
 
-/// The objects of a service that `apply` wrote last.
+/// Objects of a service that `apply` wrote last.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct WrittenObjects(Objects<Written>);
 
-/// What counts as held of another service's object, whatever is in it: a service that makes room for it is told when it goes.
+/// Fixed digest for other services' objects: only their deletion counts as drift, because it frees a name.
 const OTHERS: u64 = 0;
 
-/// Some objects by kind and name: few, so that a list needs the least memory.
+/// Objects by kind and name. They are few, and a list needs the least memory.
 type Objects<T> = Vec<(Kind, Box<str>, T)>;
 
-/// An object as it was written.
+/// Version and digest of an object after it was written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Written {
     version: u64,
     held: u64,
 }
 
-/// An object as it was seen last.
+/// Newest known state of an object.
 #[derive(Clone, Debug)]
 enum Seen {
     There(Mark),
-    /// It is gone since this version.
+    /// The object was deleted at this version.
     Gone(u64),
 }
 
-/// What is known of the objects of all services.
+/// Known state of the objects of all services.
 #[derive(Debug, Default)]
 pub(crate) struct Drift {
     services: BTreeMap<ServiceName, Known>,
     drifted: BTreeSet<ServiceName>,
 }
 
-/// What is known of the objects of one service.
+/// Known state of the objects of one service.
 #[derive(Debug, Default)]
 struct Known {
     written: Objects<Written>,
@@ -112,12 +112,12 @@ struct Known {
     writing: Writing,
 }
 
-/// Part of a service's objects in a write.
+/// Progress of a write of a service's objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Writing {
     #[default]
     None,
-    /// Some are being written: what goes meanwhile may be among them.
+    /// Objects are being written. An object deleted meanwhile may be among them, so its deletion is remembered.
     UnderWay,
 }
 
@@ -133,12 +133,12 @@ impl Mark {
 }
 
 impl Existing {
-    /// The object of this kind and name.
+    /// Returns the object of this kind and name.
     pub(crate) fn get(&self, kind: Kind, name: &str) -> Option<&Mark> {
         get(&self.0, kind, name)
     }
 
-    /// The names of objects of one kind that are of revisions.
+    /// Returns the names of the objects of one kind that belong to revisions.
     pub(crate) fn of_revisions(&self, kind: Kind) -> impl Iterator<Item = &str> {
         let of_kind = self
             .0
@@ -149,7 +149,7 @@ impl Existing {
 }
 
 impl WrittenObjects {
-    /// Adds an object as the API server has it.
+    /// Adds an object as the API server stores it.
     pub(crate) fn add(&mut self, kind: Kind, name: &str, mark: &Mark) {
         let written = Written { version: mark.version, held: mark.held };
         put(&mut self.0, kind, name, written);
@@ -157,7 +157,7 @@ impl WrittenObjects {
 }
 
 impl Drift {
-    /// Notes what was written of a service; unset: it was forgotten.
+    /// Notes the objects written for a service and ends the write; None when the service was forgotten.
     pub(crate) fn wrote(&mut self, service: &ServiceName, objects: Option<WrittenObjects>) {
         let known = self.services.entry(service.clone()).or_default();
         known.written = objects.unwrap_or_default().0;
@@ -165,7 +165,7 @@ impl Drift {
         self.judge(service);
     }
 
-    /// Takes in an object as it is now, as a watch shows it.
+    /// Notes an object's present state, as a watch shows it.
     pub(crate) fn see<K: Made>(&mut self, object: &K) {
         for service in self.concerned(object) {
             self.meet(&service, object);
@@ -173,7 +173,8 @@ impl Drift {
         }
     }
 
-    /// Takes in an object as the API server has answered; returns its mark. What follows is judged when all is written.
+    /// Notes an object as the API server answered a write; returns its mark. The service's drift is judged when the
+    /// write ends.
     pub(crate) fn note<K: Made>(&mut self, service: &ServiceName, object: &K) -> Mark {
         for other in self.concerned(object) {
             if other != *service {
@@ -184,7 +185,7 @@ impl Drift {
         self.meet(service, object)
     }
 
-    /// Takes in that an object is gone; `object` is how it was last.
+    /// Notes that an object was deleted; `object` is its last state.
     pub(crate) fn miss<K: Made>(&mut self, object: &K) {
         for service in self.concerned(object) {
             let gone = Seen::Gone(generation(object));
@@ -194,18 +195,18 @@ impl Drift {
         }
     }
 
-    /// The services that are not as they were applied.
+    /// Returns the services whose objects differ from what was applied.
     pub(crate) fn services(&self) -> &BTreeSet<ServiceName> {
         &self.drifted
     }
 
-    /// Notes that a service is about to be written, until [`Self::wrote`].
+    /// Notes that a write of a service begins; [`Self::wrote`] ends it.
     pub(crate) fn begin(&mut self, service: &ServiceName) {
         let known = self.services.entry(service.clone()).or_default();
         known.writing = Writing::UnderWay;
     }
 
-    /// The objects of a service that are there, as far as is known.
+    /// Returns the known existing objects of a service.
     pub(crate) fn existing(&self, service: &ServiceName) -> Existing {
         let known = self.services.get(service);
         let seen = known.into_iter().flat_map(|known| &known.seen);
@@ -216,8 +217,8 @@ impl Drift {
         Existing(there.collect())
     }
 
-    /// The services to which an object matters: the one that its label names, and those known that make one of its name.
-    /// A label can be removed, and two services can want the same name.
+    /// Returns the services to which an object matters: the one that its label names, and the known ones that make an
+    /// object of its name. A label can be removed, and two services can want the same name.
     fn concerned<K: Made>(&self, object: &K) -> BTreeSet<ServiceName> {
         let named = may_be_of(object).filter(|service| self.services.contains_key(service));
         named.chain(service_of(object)).collect()
@@ -249,7 +250,7 @@ impl Drift {
 }
 
 impl Known {
-    /// Takes in an object's newest state: an answer and a watch may come in any order.
+    /// Notes an object's newest state. Answers and watch events may arrive in any order.
     fn see(&mut self, kind: Kind, name: &str, seen: Seen) {
         let before = get(&self.seen, kind, name);
         if before.is_none_or(|before| before.version() <= seen.version()) {
@@ -257,7 +258,7 @@ impl Known {
         }
     }
 
-    /// Drops what is gone, unless it was written and is missed.
+    /// Forgets deleted objects, except those that were written and are now missing.
     fn forget_gone(&mut self) {
         let written = &self.written;
         self.seen.retain(|(kind, name, seen)| match seen {
@@ -285,7 +286,7 @@ impl Seen {
         }
     }
 
-    /// Tells an object that differs from what was written; one from before that does not count.
+    /// Returns true if the object differs from what was written; states older than the write do not count.
     fn differs(&self, written: Written) -> bool {
         let is_other = match self {
             Self::There(mark) => mark.held != written.held,
@@ -361,12 +362,12 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_are_changed_are_told_and_others_are_not() {
+    fn only_changes_to_applied_fields_count_as_drift() {
         let (mut drift, service) = drift();
         assert!(drift.services().is_empty(), "an older state does not count");
         drift.see(&object(5, "ours"));
         drift.see(&object(6, "ours"));
-        assert!(drift.services().is_empty(), "what others add is theirs");
+        assert!(drift.services().is_empty(), "fields that others add do not count");
         drift.see(&object(7, "changed"));
         assert!(drift.services().contains(&service));
         let again = drift.note(&service, &object(8, "ours"));
@@ -375,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_is_gone_is_told_until_the_service_is() {
+    fn a_deleted_object_counts_as_drift_until_its_service_is_forgotten() {
         let (mut drift, service) = drift();
         drift.miss(&object(9, "ours"));
         assert!(drift.services().contains(&service));
@@ -387,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_deleted_while_it_is_written_is_missed() {
+    fn an_object_deleted_during_the_write_counts_as_drift() {
         let (mut drift, service) = (Drift::default(), ServiceName::new("team", "digits").unwrap());
         drift.begin(&service);
         let mark = drift.note(&service, &object(5, "ours"));
@@ -397,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_whose_label_is_removed_is_told() {
+    fn removing_the_service_label_counts_as_drift() {
         let (mut drift, service) = drift();
         let mut stripped = object(7, "ours");
         stripped.metadata.labels = None;
@@ -406,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_makes_room_for_another_is_told_when_that_goes() {
+    fn deleting_the_other_services_object_frees_the_name() {
         let mut drift = Drift::default();
         let service = ServiceName::new("team", "digits").unwrap();
         let alias = |version, of: &str| {
@@ -431,13 +432,13 @@ mod tests {
         assert_eq!(others.role, Role::OthersAlias);
         drift.wrote(&service, Some(wrote(others)));
         drift.see(&alias(7, "digits-predictor"));
-        assert!(drift.services().is_empty(), "what others change of theirs is theirs");
+        assert!(drift.services().is_empty(), "changes to another service's object do not count");
         drift.miss(&alias(8, "digits-predictor"));
         assert!(drift.services().contains(&service), "its name is free");
     }
 
     #[test]
-    fn an_answer_and_a_watch_come_in_any_order() {
+    fn answers_and_watch_events_may_arrive_in_any_order() {
         let (mut drift, service) = drift();
         let newest = drift.note(&service, &object(8, "ours"));
         drift.see(&object(7, "older"));

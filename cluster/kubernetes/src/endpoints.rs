@@ -1,4 +1,4 @@
-//! Endpoints of a revision's Service, as replicas: all that a gateway sees of them.
+//! Endpoints of a revision's Service as replicas: everything that a gateway knows of them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -9,26 +9,26 @@ use weir_cluster::{Address, Endpoints, Phase, Replica, RevisionName};
 
 use crate::objects::{GRPC, HTTP, revision_of};
 
-/// Label with the name of the Service that a slice is of.
+/// Label with the name of the Service that an EndpointSlice belongs to.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// Label with the name of what makes a slice.
+/// Label with the name of the controller that makes an EndpointSlice.
 const MADE_BY: &str = "endpointslice.kubernetes.io/managed-by";
 
-/// Value of [`MADE_BY`] on slices of the pods that a Service selects. Others hold addresses that people write.
+/// Value of [`MADE_BY`] on slices of the pods that a Service selects. Other slices hold addresses that people write.
 const OF_PODS: &str = "endpointslice-controller.k8s.io";
 
-/// The replicas of a revision, sorted by name. Most have one or none: a list needs the least memory.
+/// Replicas of a revision, sorted by name. Most revisions have one or none, and a list needs the least memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Replicas(Vec<Replica>);
 
 impl Replicas {
-    /// The replica of this name.
+    /// Returns the replica of this name.
     pub(crate) fn get(&self, name: &str) -> Option<&Replica> {
         self.place(name).ok().map(|place| &self.0[place])
     }
 
-    /// Puts a replica, in the place of one of its name.
+    /// Inserts a replica, replacing one of the same name.
     pub(crate) fn insert(&mut self, replica: Replica) {
         match self.place(&replica.name) {
             Ok(place) => self.0[place] = replica,
@@ -43,12 +43,12 @@ impl Replicas {
         }
     }
 
-    /// True if it has no replicas.
+    /// True if there are no replicas.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The replicas in order.
+    /// Returns the replicas sorted by name.
     pub(crate) fn to_vec(&self) -> Vec<Replica> {
         self.0.clone()
     }
@@ -66,8 +66,8 @@ impl FromIterator<Replica> for Replicas {
     }
 }
 
-/// The revision whose pods a slice has. Any Service can have a revision's label, which is copied to its slices: those of the
-/// revision's own Service count, as far as Kubernetes makes them of pods.
+/// Returns the revision whose pods a slice lists. Any Service can carry a revision's label, which is copied to its
+/// slices, so only slices of the revision's own Service count, and only those that Kubernetes makes from pods.
 pub(crate) fn revision(slice: &EndpointSlice) -> Option<RevisionName> {
     let revision = revision_of(slice)?;
     let has = |label: &str, value: &str| slice.labels().get(label).is_some_and(|is| is == value);
@@ -75,13 +75,13 @@ pub(crate) fn revision(slice: &EndpointSlice) -> Option<RevisionName> {
     is_own.then_some(revision)
 }
 
-/// The replicas in one slice of a revision's Service; `before` are those that are known, in whichever slice.
+/// Returns the replicas in one slice of a revision's Service; `before` are the known replicas of all its slices.
 pub(crate) fn replicas(slice: &EndpointSlice, before: &Replicas) -> Vec<Replica> {
     let endpoints = slice.endpoints.iter().flatten();
     endpoints.filter_map(|endpoint| replica(slice, endpoint, before)).collect()
 }
 
-/// The replica behind an endpoint. What only its pod says, such as why it does not start, is not known.
+/// Returns the replica behind an endpoint. Facts that only its pod shows, such as a failed start, are missing.
 fn replica(slice: &EndpointSlice, endpoint: &Endpoint, before: &Replicas) -> Option<Replica> {
     let address: IpAddr = endpoint.addresses.first()?.parse().ok()?;
     let pod = endpoint.target_ref.as_ref()?;
@@ -100,15 +100,15 @@ fn replica(slice: &EndpointSlice, endpoint: &Endpoint, before: &Replicas) -> Opt
     })
 }
 
-/// True for a replica at an address of IPv4. A pod of two families is in a slice of each; its servers and those who call
-/// them may have no IPv6, while IPv4 they have wherever the pod does.
+/// True if the replica has an IPv4 address. A dual-stack pod is in one slice per family. The server or its clients may
+/// lack IPv6, but they have IPv4 wherever the pod does.
 pub(crate) fn has_ipv4(replica: &Replica) -> bool {
     let endpoints = &replica.endpoints;
     let mut all = endpoints.http.iter().chain(&endpoints.grpc);
     all.any(is_ipv4)
 }
 
-/// True for an address of IPv4.
+/// True if the address is an IPv4 address.
 pub(crate) fn is_ipv4(address: &Address) -> bool {
     match address {
         Address::Tcp(address) => address.is_ipv4(),
@@ -116,8 +116,8 @@ pub(crate) fn is_ipv4(address: &Address) -> bool {
     }
 }
 
-/// The phase, by what the pod's readiness says. The condition `ready` says less: of a Service that publishes its
-/// endpoints before they are, it is always true.
+/// Returns the phase by the pod's readiness (`serving`). The condition `ready` is not used: it is always true for a
+/// Service that publishes not-ready addresses.
 fn phase(endpoint: &Endpoint, before: Option<&Replica>) -> Phase {
     let conditions = endpoint.conditions.as_ref();
     let has = |value: Option<bool>| value == Some(true);
@@ -132,7 +132,7 @@ fn phase(endpoint: &Endpoint, before: Option<&Replica>) -> Phase {
     }
 }
 
-/// The number of a slice's port.
+/// Returns the number of a slice's port.
 pub(crate) fn port(slice: &EndpointSlice, name: &str) -> Option<u16> {
     let mut ports = slice.ports.iter().flatten();
     let port = ports.find(|port| port.name.as_deref() == Some(name))?.port?;
@@ -167,7 +167,7 @@ mod tests {
 
     fn seen(conditions: &Value, before: Option<&Replica>) -> Replica {
         let mut replicas = replicas(&slice(conditions), &before.cloned().into_iter().collect());
-        assert_eq!(replicas.len(), 1, "what is no pod of the namespace is no replica");
+        assert_eq!(replicas.len(), 1, "only pods of the namespace are replicas");
         replicas.remove(0)
     }
 
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_is_of_the_revision_whose_service_it_is_made_of() {
+    fn a_slice_belongs_to_the_revision_of_its_service() {
         let of = |service: &str, made_by: &str| {
             let mut slice = slice(&json!({}));
             let labels = [("weir.dev/revision", "digits-predictor-00001"), (SERVICE_NAME, service), (MADE_BY, made_by)];
@@ -193,12 +193,12 @@ mod tests {
         assert_eq!(of(own, OF_PODS).unwrap().as_str(), own);
         assert_eq!(of("other", OF_PODS), None);
         let mirrored = "endpointslicemirroring-controller.k8s.io";
-        assert_eq!(of(own, mirrored), None, "people write what it is made of");
+        assert_eq!(of(own, mirrored), None, "mirrored slices come from Endpoints that people write");
     }
 
     #[test]
-    fn conditions_are_phases() {
-        // `ready` is always true here.
+    fn conditions_determine_the_phase() {
+        // `ready` is always true here: the Service publishes not-ready addresses.
         let starting = json!({ "ready": true, "serving": false, "terminating": false });
         let serving = json!({ "ready": true, "serving": true, "terminating": false });
         let ending = json!({ "ready": true, "serving": true, "terminating": true });
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_are_sorted_and_one_of_each_name() {
+    fn replicas_are_sorted_with_one_of_each_name() {
         let named = |name: &str, restarts| Replica { name: name.into(), restarts, ..seen(&json!({}), None) };
         let all = [named("b", 0), named("a", 0), named("b", 1)];
         let mut replicas: Replicas = all.into_iter().collect();

@@ -1,4 +1,4 @@
-//! Answers of the API server, as errors of a cluster.
+//! Answers of the API server as [`ClusterError`]s.
 
 mod denial;
 
@@ -7,23 +7,24 @@ use weir_cluster::ClusterError;
 
 pub(crate) use denial::advice;
 
-/// Whether the API server says that there is no such object.
+/// Returns true if the API server answers that the object does not exist.
 pub(crate) fn is_not_found(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
-/// Whether the API server says that there is such an object already.
+/// Returns true if the API server answers that the object exists already.
 pub(crate) fn is_there_already(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.reason == "AlreadyExists")
 }
 
-/// True if the API server says that another manager holds a field that was to be applied.
+/// Returns true if the API server answers that another manager owns an applied field.
 pub(crate) fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.reason == "Conflict")
 }
 
-/// An object that is not valid stays so: a refusal. What a policy, a quota or another writer does not let pass may pass
-/// later: a denial. For whatever else fails the API server is not available.
+/// Turns an error of the API server into one of a cluster. An invalid object stays invalid: a refusal. A write that a
+/// policy, a quota or another writer forbids may be allowed later: a denial. Any other failure means that the API
+/// server is unavailable.
 pub(crate) fn of(subject: &(impl ToString + ?Sized), error: kube::Error) -> ClusterError {
     match error {
         kube::Error::Api(status) if is_invalid(&status) => ClusterError::refused(subject.to_string(), status.message),
@@ -38,21 +39,22 @@ pub(crate) fn unavailable(error: kube::Error) -> ClusterError {
     ClusterError::Unavailable { what: "the Kubernetes API server".to_owned(), source: error.into() }
 }
 
-/// Checks whether the API server refuses the object itself. It answers 500 for one that it cannot merge, such as a pod with two
-/// volumes of one name.
+/// Returns true if the API server refuses the object itself. It answers 500 for one that it cannot merge, such as a pod
+/// with two volumes of one name.
 fn is_invalid(status: &Status) -> bool {
     matches!(status.code, 400 | 413 | 422)
         || (status.code == 500 && status.message.contains("failed to create typed patch object"))
 }
 
-/// 404 is the namespace's: an object that is not there is none of the errors that come here. A webhook that cannot be
-/// called is a 500. An API server that has too much to do says 429, and nothing about the object.
+/// Returns true if the write may be allowed later. A 404 here means that the namespace is missing, because a missing
+/// object is handled before. A webhook that cannot be called is a 500. An overloaded API server answers 429, which says
+/// nothing about the object.
 fn is_denied(status: &Status) -> bool {
     matches!(status.code, 401 | 403 | 404 | 409)
         || (status.code == 500 && status.message.contains("failed calling webhook"))
 }
 
-/// Words for what JSON cannot hold, such as a number that is none.
+/// Refuses an object that cannot be encoded as JSON, such as one with a number that is NaN.
 pub(crate) fn unwritable(subject: &(impl ToString + ?Sized), error: serde_json::Error) -> ClusterError {
     ClusterError::refused(subject.to_string(), format!("cannot be written: {error}"))
 }

@@ -1,4 +1,4 @@
-//! Endpoints of the gateways' Service, as gateways.
+//! Endpoints of the gateways' Service as gateways.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,12 +7,12 @@ use weir_cluster::{Address, Gateway};
 
 use crate::endpoints::port;
 
-/// Name of the port for requests, in the gateways' Service.
+/// Name of the port for requests in the gateways' Service.
 const SERVING: &str = "http";
-/// Name of the port for metrics and reports.
+/// Name of the port for metrics and reports in the gateways' Service.
 const ADMIN: &str = "admin";
 
-/// The gateways that take requests, of one slice of their Service.
+/// Returns the ready gateways in one slice of their Service.
 pub(crate) fn gateways(slice: &EndpointSlice) -> Vec<Gateway> {
     let endpoints = slice.endpoints.iter().flatten();
     endpoints.filter_map(|endpoint| gateway(slice, endpoint)).collect()

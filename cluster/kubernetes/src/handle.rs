@@ -1,4 +1,4 @@
-//! The cluster behind an API server, as a handle.
+//! Handle on the cluster behind an API server.
 
 use std::sync::Arc;
 
@@ -16,22 +16,22 @@ use crate::observed::{Change, NotedReplicas, Observed};
 use crate::placements::Placements;
 use crate::watching::{self, Published};
 
-/// Writes that wait to be compared with what the watches show; more wait in their writers.
+/// Capacity of the channel that carries writes to the watch task; when it is full, writers wait.
 const WRITES: usize = 64;
 
-/// The cluster behind an API server. Clones share it; with the last one, watching ends.
+/// Cluster behind an API server. Clones share it; dropping the last one ends the watches.
 #[derive(Clone)]
 pub struct Kubernetes {
     pub(crate) client: Client,
     pub(crate) options: Arc<Options>,
-    /// The objects of services at their newest known versions, by the watches and by the answers to writes.
+    /// Objects of services at their newest known versions, from the watches and the answers to writes.
     pub(crate) drift: Arc<Mutex<Drift>>,
-    /// The places of replicas, by the watches.
+    /// Placements of the replicas' pods, from the watches.
     pub(crate) placements: Arc<Mutex<Placements>>,
     pub(crate) kept: KeptRevisions,
-    /// The InferenceServices, where somebody watches them.
+    /// InferenceServices, if this process watches them.
     pub(crate) services: Arc<Mutex<Option<Arc<dyn KnownServices>>>>,
-    /// The gateways' reports, where this process scales.
+    /// Reports of the gateways, if this process scales.
     pub(crate) reports: Option<watch::Receiver<Arc<LatestReports>>>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
     gateways: watch::Receiver<Arc<[Gateway]>>,
@@ -40,10 +40,11 @@ pub struct Kubernetes {
 }
 
 impl Kubernetes {
-    /// Watches the cluster; returns as soon as all that exists is known. Must be called within a tokio runtime.
+    /// Watches the cluster; returns when everything that exists is known. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// [`ClusterError::Unavailable`] when the API server does not answer, [`ClusterError::Denied`] when not to us.
+    /// [`ClusterError::Unavailable`] when the API server does not answer, [`ClusterError::Denied`] when it denies
+    /// access.
     pub async fn connect(client: Client, options: Options) -> Result<Self, ClusterError> {
         let generation = watching::newest_generation(&client, &options).await?;
         let (publish, mut snapshots) = watch::channel(Arc::<Snapshot>::default());
@@ -75,38 +76,39 @@ impl Kubernetes {
         })
     }
 
-    /// The settings that it was connected with.
+    /// Returns the options given to [`Self::connect`].
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Chooses the replicas that a scale-in ends by these reports of the gateways: first those with the fewest requests.
+    /// Uses these reports of the gateways to choose the replicas that a scale-in ends: those with the fewest requests
+    /// first.
     #[must_use]
     pub fn scaling_in_by(mut self, reports: watch::Receiver<Arc<LatestReports>>) -> Self {
         self.reports = Some(reports);
         self
     }
 
-    /// Has InferenceServices looked up where somebody watches them.
+    /// Looks InferenceServices up in this watch instead of asking the API server.
     pub fn know_services(&self, services: Arc<dyn KnownServices>) {
         *self.services.lock() = Some(services);
     }
 
-    /// Notes what was written of a service, so that it is told when others change it.
+    /// Notes the objects written for a service, so that later changes by others are detected as drift.
     pub(crate) async fn wrote(&self, service: &ServiceName, objects: Option<WrittenObjects>) {
         self.drift.lock().wrote(service, objects);
-        // Without a watch nobody is to be told.
+        // The channel is closed only when the watch task has ended, and then no reader is left.
         let _ = self.writes.send(Change::Wrote).await;
     }
 
-    /// Shows a number of replicas that the API server has noted.
+    /// Publishes a number of replicas that the API server has stored.
     pub(crate) async fn noted(&self, replicas: NotedReplicas) {
-        // Without a watch nobody is to be told.
+        // The channel is closed only when the watch task has ended, and then no reader is left.
         let _ = self.writes.send(Change::Scaled(replicas)).await;
     }
 
-    /// The gateways that take requests, and every change: those whose reports are to be followed.
+    /// Watches the gateways that accept requests, whose reports are to be followed.
     #[must_use]
     pub fn gateways(&self) -> watch::Receiver<Arc<[Gateway]>> {
         self.gateways.clone()

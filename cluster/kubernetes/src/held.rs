@@ -1,8 +1,8 @@
-//! What a manager has applied of an object, as the API server keeps it: the fields of its entry in `managedFields`, with
-//! the values they have. Pure.
+//! Fields that a manager has applied to an object, as the API server stores them: the fields of the manager's entry in
+//! `managedFields` with their values. Pure.
 //!
-//! Whoever overwrites a field takes it over. So where the fields that are held have the values that are wanted, nobody has
-//! changed or removed any of them, and applying them again would write nothing.
+//! A manager that overwrites a field takes its ownership over. So if the owned fields have the wanted values, no other
+//! manager has changed or removed any of them, and applying them again would write nothing.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -10,10 +10,10 @@ use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// The operation of server-side apply, in an entry of `managedFields`.
+/// Operation of a server-side apply in an entry of `managedFields`.
 const APPLY: &str = "Apply";
 
-/// Digest of the fields that a manager has applied of a stored object, with their values.
+/// Returns a digest of the fields that a manager has applied to a stored object, with their values.
 pub(crate) fn held<K: Resource + Serialize>(stored: &K, manager: &str) -> u64 {
     let mut entries = stored.managed_fields().iter();
     let entry = entries.find(|entry| {
@@ -26,7 +26,7 @@ pub(crate) fn held<K: Resource + Serialize>(stored: &K, manager: &str) -> u64 {
     digest(&fields.map_or(Value::Null, |fields| part(&object, &fields.0)))
 }
 
-/// Digest of an object's fields as [`held`] finds them once it is applied.
+/// Returns the digest that [`held`] will return for an object once it is applied.
 pub(crate) fn wanted(object: &Value) -> u64 {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {
@@ -34,7 +34,7 @@ pub(crate) fn wanted(object: &Value) -> u64 {
         fields.remove("kind");
     }
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        // They tell which object it is, and nobody holds them.
+        // These fields identify the object, and no manager owns them.
         for field in ["name", "namespace", "uid"] {
             metadata.remove(field);
         }
@@ -42,12 +42,12 @@ pub(crate) fn wanted(object: &Value) -> u64 {
     digest(&object)
 }
 
-/// The part of a value that these fields name.
+/// Returns the part of a value that these fields name.
 fn part(value: &Value, fields: &Value) -> Value {
     let none = Map::new();
     let fields = fields.as_object().unwrap_or(&none);
     match value {
-        // It is held as a whole.
+        // A list or map that is owned as a whole (atomic).
         whole if fields.is_empty() => whole.clone(),
         Value::Object(map) => {
             let named = fields.iter().filter_map(|(field, below)| {
@@ -67,7 +67,7 @@ fn part(value: &Value, fields: &Value) -> Value {
     }
 }
 
-/// Tells if a field, such as `k:{"name":"http"}`, names this item of a list.
+/// Returns true if a field, such as `k:{"name":"http"}`, names this item of a list.
 fn is_of(field: &str, item: &Value) -> bool {
     if let Some(value) = field.strip_prefix("v:") {
         return serde_json::from_str::<Value>(value).is_ok_and(|value| value == *item);
@@ -79,7 +79,8 @@ fn is_of(field: &str, item: &Value) -> bool {
     keys.iter().all(|(key, value)| item.get(key) == Some(value))
 }
 
-/// Digest that does not depend on the order of fields. It is for this process: another version may hash otherwise.
+/// Returns a digest that does not depend on the order of fields. It is valid within this process only: another version
+/// of the program may hash differently.
 fn digest(value: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     hash(value, &mut hasher);
@@ -117,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    /// What is applied of a Deployment.
+    /// Fields of a Deployment as they are applied.
     fn applied() -> Value {
         json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
@@ -135,7 +136,7 @@ mod tests {
         })
     }
 
-    /// The entry of `managedFields` that the API server makes of it.
+    /// Entry of `managedFields` that the API server makes of [`applied`].
     fn fields() -> Value {
         json!({
             "f:metadata": {"f:labels": {"f:app": {}}},
@@ -155,7 +156,7 @@ mod tests {
         })
     }
 
-    /// The object as it is stored, with what the API server and others add.
+    /// Object as it is stored, with the fields that the API server and other managers add.
     fn stored() -> Value {
         let mut stored = applied();
         stored["metadata"]["uid"] = "u".into();
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_applied_is_found_again_whatever_others_add() {
+    fn the_digest_ignores_fields_that_others_add() {
         assert_eq!(digest_of(stored()), wanted(&applied()));
         let mut scaled = stored();
         scaled["spec"]["replicas"] = 9.into();
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_was_taken_over_or_is_wanted_otherwise_is_told() {
+    fn a_field_taken_over_or_wanted_differently_changes_the_digest() {
         let mut taken = stored();
         let ours = &mut taken["metadata"]["managedFields"][1]["fieldsV1"];
         ours["f:metadata"] = json!({});
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_was_never_applied_holds_nothing() {
+    fn an_object_that_was_never_applied_has_no_owned_fields() {
         let mut others = stored();
         others["metadata"]["managedFields"] = json!([]);
         assert_ne!(digest_of(others), wanted(&applied()));
@@ -220,7 +221,7 @@ mod tests {
         })
     }
 
-    /// The fields of all that a value has below maps; lists are held as a whole.
+    /// Returns the fields of everything that a value has below maps. Lists are owned as a whole.
     fn all_fields(value: &Value) -> Value {
         let Some(map) = value.as_object() else {
             return json!({});
@@ -231,7 +232,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn digests_are_equal_as_values_are(one in value(), other in value()) {
+        fn digests_are_equal_exactly_if_values_are(one in value(), other in value()) {
             prop_assert_eq!(digest(&one) == digest(&other), one == other);
         }
 

@@ -1,5 +1,5 @@
-//! ControllerRevisions that were stored or listed, until their service is applied. What they keep never changes, so that they
-//! are not read again.
+//! Cache of ControllerRevisions that were stored or listed, kept until their service is applied. The data of a
+//! ControllerRevision never change, so it need not be read again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use weir_cluster::{RevisionName, ServiceName};
 
 use crate::objects::named_revision_of;
 
-/// ControllerRevisions by service, as JSON: as values they need ten times the memory. Clones share them.
+/// ControllerRevisions by service, as JSON text: parsed values need ten times the memory. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeptRevisions(Arc<Mutex<BTreeMap<ServiceName, Texts>>>);
 
 type Texts = BTreeMap<RevisionName, Box<[u8]>>;
 
 impl KeptRevisions {
-    /// Keeps one as the API server has it.
+    /// Adds a ControllerRevision as the API server stores it.
     pub(crate) fn put(&self, object: &ControllerRevision) {
         let Some(revision) = named_revision_of(object) else {
             return;
@@ -32,14 +32,14 @@ impl KeptRevisions {
         of_service.insert(revision, text.into());
     }
 
-    /// Takes those of a service: whoever needs one later reads it.
+    /// Removes and returns the ControllerRevisions of a service. A later caller reads them from the API server.
     pub(crate) fn take(&self, service: &ServiceName) -> BTreeMap<RevisionName, ControllerRevision> {
         let texts = self.0.lock().remove(service).unwrap_or_default();
         let read = |(name, text): (_, Box<[u8]>)| Some((name, serde_json::from_slice(&text).ok()?));
         texts.into_iter().filter_map(read).collect()
     }
 
-    /// Drops those of a service that is gone.
+    /// Drops the ControllerRevisions of a deleted service.
     pub(crate) fn forget(&self, service: &ServiceName) {
         self.0.lock().remove(service);
     }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_is_taken_once_and_as_it_was() {
+    fn a_revision_is_taken_once_and_unchanged() {
         let object: ControllerRevision = serde_json::from_value(json!({
             "metadata": {
                 "name": "digits-predictor-00001", "namespace": "team", "resourceVersion": "7",

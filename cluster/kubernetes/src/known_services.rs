@@ -1,10 +1,10 @@
-//! Metadata of InferenceServices that a watch of this process has, so that the API server need not be asked.
+//! Metadata of InferenceServices from a watch of this process, which saves requests to the API server.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use weir_cluster::ServiceName;
 
-/// The InferenceServices that somebody watches, so that they need not be asked for.
+/// InferenceServices that this process watches, so that their metadata need not be requested.
 pub trait KnownServices: Send + Sync {
-    /// The metadata of a service's InferenceService; none when there is none of its name.
+    /// Returns the metadata of the InferenceService of this name; None if there is none.
     fn metadata(&self, service: &ServiceName) -> Option<ObjectMeta>;
 }

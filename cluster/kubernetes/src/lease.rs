@@ -1,4 +1,4 @@
-//! `Lease` over the Leases of the coordination API.
+//! [`Lease`] over the Leases of the coordination API.
 
 mod claim;
 #[cfg(test)]
@@ -17,23 +17,23 @@ use weir_cluster::{ClusterError, HeldLease, Lease};
 use self::claim::{Claim, Sighting, claimed, released};
 use crate::{Kubernetes, error};
 
-/// How long a holder may be silent: client-go's default, long enough for an API server that is started again.
+/// Time after which a silent holder loses the lease: client-go's default, enough for a restart of the API server.
 pub(crate) const HELD_FOR: Duration = Duration::from_secs(15);
 
-/// Time between two renewals: five may fail.
+/// Time between two renewals: up to five may fail.
 const RENEW_EVERY: Duration = Duration::from_secs(3);
 
-/// When a holder that could not renew stops, before anyone else may begin.
+/// Time without renewal after which a holder stops leading, before another process may begin.
 const LOST_AFTER: Duration = Duration::from_secs(12);
 
-/// Time between two looks at a lease that another holds.
+/// Time between two checks of a lease that another process holds.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Longest wait for one answer. A connection whose other end is gone without a word, as with a node of the control plane,
-/// costs one try, and the next is made on another before the lease is lost.
+/// Timeout of one request. A connection whose peer vanished, as with a node of the control plane, costs one attempt;
+/// the next uses another connection before the lease is lost.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Tells the tasks of one process apart.
+/// Counter that distinguishes the tasks of one process.
 static ASKED: AtomicU64 = AtomicU64::new(0);
 
 #[async_trait]
@@ -62,7 +62,7 @@ impl Kubernetes {
     }
 }
 
-/// One that asks for a lease.
+/// Candidate for a lease, and its holder once acquired.
 struct Holder {
     leases: Api<LeaseObject>,
     name: String,
@@ -89,13 +89,13 @@ impl Holder {
         };
         match claim {
             Ok(held) => Ok(Some(held)),
-            // Another was faster.
+            // Another process took the lease first.
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
             Err(error) => Err(error::of(&self.name, error)),
         }
     }
 
-    /// Renews the lease until the answer is dropped, and then lets it go.
+    /// Renews the lease in the background until the returned value is dropped, then releases it.
     fn hold(self, held: LeaseObject) -> HeldLease {
         let (lost, release) = (CancellationToken::new(), CancellationToken::new());
         let renewing = self.renew(held, lost.clone(), release.clone());
@@ -114,25 +114,26 @@ impl Holder {
             };
             (held, renewed) = (stored, asked);
         }
-        // Whoever waits need not wait until it has run out. If this fails they do.
+        // A released lease spares the next holder the wait until it expires. If the release fails, the next holder
+        // waits.
         let _ = self.replace(&released(held)).await;
     }
 
-    /// Renews the lease, however often that takes; none when another has taken it.
+    /// Renews the lease with as many attempts as needed; None when another holder has taken it.
     async fn renewed(&self, held: &LeaseObject) -> Option<LeaseObject> {
         let mut held = held.clone();
         loop {
             match self.replace(&claimed(held.clone(), &self.identity)).await {
                 Ok(stored) => return Some(stored),
                 Err(kube::Error::Api(status)) if status.code == 404 => return None,
-                // Written by this holder, whose answer did not come, or by somebody who left it the lease.
+                // Written by this holder with the answer lost, or by another writer that left it the lease.
                 Err(kube::Error::Api(status)) if status.code == 409 => held = self.own().await?,
                 Err(_) => tokio::time::sleep(LOOK_EVERY).await,
             }
         }
     }
 
-    /// The lease as it is now, if this holder has it.
+    /// Returns the lease as it is now, if this holder has it.
     async fn own(&self) -> Option<LeaseObject> {
         let found = answered(self.leases.get_opt(&self.name)).await.ok()??;
         let holder = found.spec.as_ref()?.holder_identity.as_deref();
@@ -145,7 +146,7 @@ impl Holder {
     }
 }
 
-/// Waits for an answer, but not for long.
+/// Waits for an answer for at most [`ANSWERED_WITHIN`].
 async fn answered<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
     match tokio::time::timeout(ANSWERED_WITHIN, request).await {
         Ok(answer) => answer,

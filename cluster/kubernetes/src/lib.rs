@@ -1,18 +1,18 @@
 //! The traits of weir-cluster over a Kubernetes API server.
 //!
-//! | what | is |
+//! | concept | on the API server |
 //! |---|---|
-//! | a revision | a Deployment `{name}-predictor-{NNNNN}` and a headless Service of that name, which keeps what a `Workload` has beside its pods |
-//! | what must outlive the controller | a ControllerRevision of that name, with the pod that the Deployment follows, and `{name}-rollout` with the state of a rollout |
-//! | its replicas | the Deployment's pods; to a gateway, the endpoints of the headless Service |
-//! | a service's route | an annotation of the Service `{name}`, an alias of the gateway's |
-//! | the generation of routes | the `resourceVersion` of that Service: it grows over restarts of all parts |
-//! | an autoscaler of others | a HorizontalPodAutoscaler whose target is the service or a revision's Deployment |
+//! | a revision | a Deployment `{name}-predictor-{NNNNN}` and a headless Service of that name, whose annotation holds the parts of a `Workload` that are not in its pods |
+//! | state that outlives the controller | a ControllerRevision of that name, with the pod template of the Deployment, and `{name}-rollout` with the state of a rollout |
+//! | the replicas of a revision | the Deployment's pods; for a gateway, the endpoints of the headless Service |
+//! | the route of a service | an annotation of the Service `{name}`, an alias of the gateway's Service |
+//! | the generation of routes | the `resourceVersion` of that Service, which keeps growing when parts restart |
+//! | another autoscaler | a HorizontalPodAutoscaler that targets the InferenceService or a revision's Deployment |
 //! | the gateways | the ready endpoints of the Service `weir-gateway` |
 //! | a lease | a Lease |
 //!
-//! `apply` writes as field manager `weir-controller` and never holds a Deployment's `replicas`, which belong to
-//! `weir-autoscaler` from the first moment on.
+//! `apply` writes as field manager `weir-controller` and never owns a Deployment's `replicas`, which belong to
+//! `weir-autoscaler` from the first write on.
 
 mod api;
 mod apply;

@@ -1,23 +1,23 @@
-//! Two services that make an object of the same name: whose it is. Pure.
+//! Resolves which of two services owns an object whose name both want. Pure.
 
 use weir_cluster::{ClusterError, RevisionName, ServiceName};
 
 use crate::drift::{Existing, Kind, Mark, Role};
 
-/// Right of a service to the Service of a name that it wants.
+/// Right of a service to the Kubernetes Service of a name that it wants.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum NameClaim {
-    /// The object is its own, or becomes so.
+    /// The object belongs to the service, or the service may create or take it.
     Own,
-    /// The object is another service's, and leads to the gateway as this one's would: it is left to that.
+    /// The object belongs to another service and leads to the gateway all the same, so it is left there.
     Left(Mark),
 }
 
-/// The right of a service to the Service of this name. A service's own name goes before what another makes of its own, for
-/// the route is kept there.
+/// Returns the right of a service to the Kubernetes Service of this name. A service's own name takes precedence over
+/// the alias of another service, because the route is stored under it.
 ///
 /// # Errors
-/// [`ClusterError::Refused`] when neither can do without it.
+/// [`ClusterError::Refused`] when neither service can work without the name.
 pub(crate) fn claim_name(service: &ServiceName, name: &str, existing: &Existing) -> Result<NameClaim, ClusterError> {
     let Some(there) = existing.get(Kind::Service, name) else {
         return Ok(NameClaim::Own);

@@ -1,4 +1,4 @@
-//! What a namespace asks of its pods.
+//! Pod Security Standard that a namespace enforces.
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
@@ -12,8 +12,8 @@ use crate::{Kubernetes, error};
 const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
 
 impl Kubernetes {
-    /// What the namespace of a service enforces of its pods. Where we may not read that, pods that ask for more than
-    /// it allows are told by their revision's failure.
+    /// Returns what the namespace of a service enforces for its pods. Without permission to read the namespace, it
+    /// assumes less than `restricted`; pods that ask for too much then show up as their revision's failure.
     pub(crate) async fn enforced(&self, service: &ServiceName) -> Result<Enforced, ClusterError> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let namespace = match namespaces.get_metadata_opt(service.namespace()).await {

@@ -1,4 +1,4 @@
-//! The objects of a service: what is written, and how it is found again. Pure.
+//! Objects of a service: how they are built, labelled and found again. Pure.
 
 mod complete;
 mod controller_revision;
@@ -28,47 +28,47 @@ use crate::entry::entry;
 use crate::written::{WrittenRevision, WrittenRoute};
 use crate::{Options, error};
 
-/// Field manager of what the controller decides.
+/// Field manager of everything that the controller decides.
 pub(crate) const CONTROLLER: &str = "weir-controller";
 /// Field manager of the number of replicas.
 pub(crate) const AUTOSCALER: &str = "weir-autoscaler";
 
-/// Label of all that `apply` writes; an object without it is another's.
+/// Label of every object that `apply` writes; an object without it is not Weir's.
 pub(crate) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// Value of [`MANAGED_BY`] on the objects of Weir.
+/// Value of [`MANAGED_BY`] on Weir's objects.
 pub(crate) const WEIR: &str = "weir";
-/// Label with the name of the service, KServe's.
+/// KServe's label with the name of the service.
 pub(crate) const SERVICE: &str = "serving.kserve.io/inferenceservice";
 /// Label with the full name of the revision.
 pub(crate) const REVISION: &str = "weir.dev/revision";
 
-/// End of the name by which a service's predictor is reached.
+/// Suffix of the name under which a service's predictor is reached.
 pub(crate) const PREDICTOR: &str = "-predictor";
 
-/// Annotation with what a workload has beside its pods.
+/// Annotation with the parts of a workload that are not in its pods.
 pub(crate) const WORKLOAD: &str = "weir.dev/workload";
-/// Annotation with the route.
+/// Annotation with the route of a service.
 pub(crate) const ROUTE: &str = "weir.dev/route";
 
-/// Name of the port for HTTP/1.1, in a revision's Service.
+/// Name of the port for HTTP/1.1 in a revision's Service.
 pub(crate) const HTTP: &str = "http";
-/// Name of the port for gRPC.
+/// Name of the port for gRPC in a revision's Service.
 pub(crate) const GRPC: &str = "grpc";
 
-/// The objects of a revision.
+/// Kubernetes objects of a revision.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RevisionObjects {
-    /// Its pods, without a number of replicas.
+    /// Deployment with the revision's pods, without a number of replicas.
     pub(crate) deployment: Deployment,
-    /// Its addresses, and what it has beside its pods.
+    /// Headless Service with the pods' addresses and the workload's annotation.
     pub(crate) service: Service,
 }
 
 impl RevisionObjects {
-    /// The objects of a workload whose pods are these.
+    /// Builds the objects of a workload with this pod template.
     ///
     /// # Errors
-    /// [`ClusterError::Refused`] when it holds what JSON cannot.
+    /// [`ClusterError::Refused`] when a value cannot be encoded as JSON.
     pub(crate) fn of(
         workload: &Workload,
         pod: PodTemplateSpec,
@@ -78,21 +78,21 @@ impl RevisionObjects {
     }
 }
 
-/// Labels of all objects of a revision, and of its pods.
+/// Returns the labels of a revision's objects and pods.
 pub(crate) fn labels(revision: &RevisionName) -> BTreeMap<String, String> {
     let mut labels = service_labels(revision.service());
     labels.insert(REVISION.to_owned(), revision.as_str().to_owned());
     labels
 }
 
-/// Labels of all objects of a service.
+/// Returns the labels of a service's objects.
 pub(crate) fn service_labels(service: &ServiceName) -> BTreeMap<String, String> {
     let labels = [(MANAGED_BY, WEIR), (SERVICE, service.name())];
     labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
 }
 
-/// A Service without an address of its own: its endpoints are the replicas, those included that are not ready yet,
-/// for a gateway uses one as soon as it answers.
+/// Returns a Service without a cluster IP whose endpoints are the replicas. Not-ready replicas are published too,
+/// because a gateway uses a replica as soon as it answers.
 fn headless(
     workload: &Workload,
     pod: &PodTemplateSpec,
@@ -120,12 +120,12 @@ fn headless(
     })
 }
 
-/// The ports of the container that gets the requests, so that the Service's EndpointSlices name them.
+/// Returns the ports of the container that receives the requests, so that the EndpointSlices name them.
 fn ports(pod: &PodTemplateSpec) -> Option<Vec<ServicePort>> {
     let entry = entry(pod.spec.as_ref()?)?;
     let ports = ContainerPorts::of(entry);
-    // A Service may not list a number twice, though a container may speak both at one port. Nobody uses these numbers:
-    // without an address of its own, a Service passes nothing on.
+    // A Service may not list a number twice, though a container may serve both protocols on one port. The port numbers
+    // are arbitrary: a headless Service forwards nothing, and only the target ports count.
     let named = [(HTTP, 80, ports.http), (GRPC, 8081, ports.grpc)];
     let port = |(name, number, target): (&str, i32, Option<u16>)| {
         Some(ServicePort {
@@ -139,8 +139,8 @@ fn ports(pod: &PodTemplateSpec) -> Option<Vec<ServicePort>> {
     Some(named.into_iter().filter_map(port).collect())
 }
 
-/// The Services by which callers inside the cluster reach a service, aliases of the gateway's: under the predictor's
-/// name, and under its own, which keeps the route.
+/// Returns the Services by which in-cluster clients reach a service, aliases of the gateway's Service: one under the
+/// predictor's name, and one under the service's own name, which also stores the route.
 pub(crate) fn aliases(
     service: &ServiceName,
     route: &Route,
@@ -156,13 +156,13 @@ pub(crate) fn aliases(
     Ok([predictor, own])
 }
 
-/// The names of [`aliases`].
+/// Returns the names of [`aliases`].
 pub(crate) fn alias_names(service: &ServiceName) -> [String; 2] {
     let own = service.name().to_owned();
     [format!("{own}{PREDICTOR}"), own]
 }
 
-/// An alias of the gateway's Service.
+/// Returns an alias (ExternalName) of the gateway's Service.
 pub(crate) fn alias(name: String, service: &ServiceName, options: &Options) -> Service {
     let gateway = format!("{}.{}.svc.{}", Options::GATEWAY, options.namespace, options.cluster_domain);
     Service {
@@ -181,12 +181,12 @@ pub(crate) fn alias(name: String, service: &ServiceName, options: &Options) -> S
     }
 }
 
-/// Labels by which a revision's pods are found: no more than tell it from others, for they can never change.
+/// Returns the labels that select a revision's pods: the fewest that identify them, because a selector is immutable.
 pub(crate) fn pod_selector(revision: &RevisionName) -> BTreeMap<String, String> {
     [(REVISION.to_owned(), revision.as_str().to_owned())].into()
 }
 
-/// The owners of an object: the InferenceService, if there is one.
+/// Returns the owner references of an object: the InferenceService, if there is one.
 fn owners(owner: Option<&OwnerReference>) -> Option<Vec<OwnerReference>> {
     owner.map(|owner| vec![owner.clone()])
 }

@@ -1,4 +1,4 @@
-//! What the watches have shown, as a value, and the snapshot that follows from it. Pure.
+//! State that the watches have shown, as a value, and the snapshot that follows from it. Pure.
 
 #[cfg(test)]
 mod tests;
@@ -30,46 +30,46 @@ use crate::watch_scope::WatchScope;
 use crate::written::{WrittenRevision, WrittenRoute};
 use crate::{Options, error, gateways, replica};
 
-/// Refused hosts that a line of the log names at most.
+/// Refused hosts that one log line names at most.
 const LISTED: usize = 5;
 
-/// An event of one of the watches.
+/// Event of one of the watches, or another change of the state.
 #[derive(Debug)]
 pub(crate) enum Change {
-    /// Of a revision's pods.
+    /// Event of a revision's Deployment.
     Deployment(Event<Deployment>),
-    /// Of a revision's or a service's Service.
+    /// Event of a revision's or a service's Service.
     Service(Event<Service>),
-    /// A change of a replica's Pod.
+    /// Event of a replica's Pod.
     Pod(Event<Pod>),
-    /// Of the gateways' endpoints.
+    /// Event of the gateways' EndpointSlices.
     Gateways(Event<EndpointSlice>),
-    /// Of a revision's endpoints.
+    /// Event of a revision's EndpointSlices.
     Endpoints(Event<EndpointSlice>),
-    /// Of what may be an autoscaler of others.
+    /// Event of a HorizontalPodAutoscaler, which may scale a service of Weir.
     Autoscaler(Event<HorizontalPodAutoscaler>),
-    /// Autoscalers of others cannot be watched: there may be none.
+    /// HorizontalPodAutoscalers cannot be watched, so none is assumed to exist.
     NoAutoscalers,
-    /// Objects were written: others may differ from what was applied.
+    /// Objects were written, so the set of drifted services may have changed.
     Wrote,
-    /// Time has passed: now in seconds since 1970.
+    /// Tick of the clock: the time in seconds since 1970.
     Clock(u64),
-    /// Of a revision's replicas, as the API server has answered.
+    /// New number of a revision's replicas, as the API server answered a scale request.
     Scaled(NotedReplicas),
 }
 
-/// A number of replicas that the API server has noted. The watches of a busy one show it seconds later.
+/// Number of replicas that the API server has stored. The watches of a busy API server show it seconds later.
 #[derive(Clone, Debug)]
 pub(crate) struct NotedReplicas {
-    /// Revision whose number it is.
+    /// Revision that was scaled.
     pub(crate) revision: RevisionName,
-    /// Replicas that it should have.
+    /// Desired replicas of the revision.
     pub(crate) replicas: u32,
-    /// Version of the Deployment that has it.
+    /// Resource version of the Deployment with this number.
     pub(crate) version: u64,
 }
 
-/// What the watches have shown.
+/// State of the cluster as the watches have shown it.
 #[derive(Debug, Default)]
 pub(crate) struct Observed {
     deployments: Seen<Scaled>,
@@ -80,15 +80,15 @@ pub(crate) struct Observed {
     slices: Seen<Vec<Gateway>>,
     endpoints: Seen<(RevisionName, Key, Vec<Replica>)>,
     autoscalers: Seen<Targeted>,
-    /// True if the autoscalers of others cannot be watched, and so are not waited for.
+    /// True if HorizontalPodAutoscalers cannot be watched, so the first snapshot does not wait for them.
     lacks_autoscalers: bool,
-    /// The replicas of each revision, by name: those of `pods`, or of `endpoints`.
+    /// Replicas of each revision by name, from `pods` or from `endpoints`.
     replicas: BTreeMap<RevisionName, Replicas>,
-    /// Those of `endpoints` by slice: a replica may be in two while it moves, and where it has addresses of both families.
+    /// Replicas of `endpoints` by slice. A replica may be in two slices while it moves, or one per address family.
     in_slices: BTreeMap<RevisionName, BTreeMap<Key, Vec<Replica>>>,
     scope: WatchScope,
     domains: Domains,
-    /// The newest change of any Service of ours.
+    /// Generation of routes: the newest resource version of any Service of Weir.
     newest: u64,
     drift: Arc<Mutex<Drift>>,
     placements: Arc<Mutex<Placements>>,
@@ -96,32 +96,32 @@ pub(crate) struct Observed {
     last: Snapshot,
 }
 
-/// Facts about a pod, from its metadata and status.
+/// Facts about a pod from its metadata and status.
 #[derive(Clone, Debug)]
 struct SeenPod {
     revision: RevisionName,
     replica: Replica,
     placement: Option<Placement>,
-    /// Set while no scheduler has looked at it.
+    /// Set while no scheduler has looked at the pod.
     unseen: Option<Unseen>,
 }
 
-/// What a revision's Deployment says.
+/// Facts about a revision from its Deployment.
 #[derive(Clone, Debug)]
 struct Scaled {
     revision: RevisionName,
     replicas: u32,
-    /// Version of the Deployment that said so last.
+    /// Resource version of the Deployment that last stated the number.
     version: u64,
     /// GPUs of each pod.
     gpus: u32,
-    /// Why it cannot make pods.
+    /// Reason why the Deployment cannot create pods.
     failure: Option<Failure>,
-    /// True where its first pods are not there in the time that Kubernetes gives them: ten minutes.
+    /// True if no pod became available within the Deployment's progress deadline: Kubernetes' default, ten minutes.
     is_late: bool,
 }
 
-/// What the last snapshot does not show yet.
+/// Changes that the last snapshot does not show yet.
 #[derive(Debug, Default)]
 struct Unpublished {
     revisions: BTreeSet<RevisionName>,
@@ -129,7 +129,7 @@ struct Unpublished {
     has_gateways: bool,
 }
 
-/// What is written in a Service.
+/// Content of a Service's annotation.
 #[derive(Clone, Debug, PartialEq)]
 enum Written {
     Revision(RevisionName, Box<WrittenRevision>),
@@ -137,7 +137,7 @@ enum Written {
 }
 
 impl Observed {
-    /// Nothing yet of what the scope has; routes are at least of this generation.
+    /// Returns an empty state in which routes have at least this generation.
     pub(crate) fn new(
         options: &Options,
         generation: u64,
@@ -155,7 +155,8 @@ impl Observed {
         }
     }
 
-    /// The state as it is now, once all that existed at the start is known. Its generation grows with every change.
+    /// Returns the present state, or None until everything that existed at the start is known. The generation grows
+    /// with each change.
     pub(crate) fn snapshot(&mut self) -> Option<&Snapshot> {
         if !self.is_complete() {
             return None;
@@ -186,7 +187,7 @@ impl Observed {
         of_replicas && self.services.is_complete() && self.slices.is_complete()
     }
 
-    /// Takes in an event.
+    /// Applies an event to the state.
     pub(crate) fn take(&mut self, change: Change) {
         match change {
             Change::Deployment(event) => self.take_deployment(event),
@@ -210,7 +211,7 @@ impl Observed {
         self.unpublished.revisions.extend(names);
     }
 
-    /// Takes in a number that was noted, unless a watch has shown a later one.
+    /// Applies a stored number of replicas, unless a watch has shown a later one.
     fn take_noted(&mut self, noted: NotedReplicas) {
         let Some(scaled) = self.deployments.get_mut(&key_of(&noted.revision)) else {
             return;
@@ -222,7 +223,7 @@ impl Observed {
         }
     }
 
-    /// Notes what others may have changed. Who does not apply has nothing to compare that with.
+    /// Notes an object that others may have changed. A gateway applies no objects, so it has nothing to compare with.
     fn see<K: Made>(&self, event: &Event<K>) {
         if self.scope == WatchScope::Gateway {
             return;
@@ -267,7 +268,7 @@ impl Observed {
         }
     }
 
-    /// Says of pods that no scheduler looks at why they do not start: no event says so.
+    /// Adds a failure to pods that no scheduler has looked at for too long: no event reports that.
     fn take_clock(&mut self, now: u64) {
         self.now = now;
         for pod in self.pods.values() {
@@ -304,7 +305,7 @@ impl Observed {
         }
     }
 
-    /// Gathers a revision's replicas from its slices. Of a replica in several of them, the last counts: of IPv4, if any is.
+    /// Collects a revision's replicas from its slices. If a replica is in several, one with an IPv4 address wins.
     fn gather(&mut self, name: RevisionName) {
         let slices = self.in_slices.get(&name).into_iter().flatten();
         let all = slices.flat_map(|(_, replicas)| replicas.iter().cloned());
@@ -315,7 +316,8 @@ impl Observed {
         self.unpublished.revisions.insert(name);
     }
 
-    /// What an autoscaler leaves to Weir's changes when it comes, goes or takes another target: seldom, unlike its status.
+    /// Refreshes the revisions of an autoscaler that was added, removed or retargeted, because it changes what Weir
+    /// scales. Changes of its status are ignored.
     fn take_autoscaler(&mut self, event: Event<HorizontalPodAutoscaler>) {
         let edits = self.autoscalers.take(event, |object, _| other_autoscalers::targeted(object));
         let edits = edits.iter().filter(|edit| edit.before != edit.after);
@@ -324,7 +326,7 @@ impl Observed {
                 AutoscalerTarget::Revision(name) => {
                     self.unpublished.revisions.extend([name.clone()]);
                 }
-                // What no snapshot has shown yet is unpublished already.
+                // Revisions that no snapshot has shown yet are in `unpublished` already.
                 AutoscalerTarget::Service(service) => {
                     let known = self.last.revisions_of(service);
                     let names = known.map(|revision| revision.name.clone());
@@ -358,8 +360,8 @@ impl Observed {
         }
     }
 
-    /// Makes the routes anew. Equal ones are of a later generation too: it is that of the object, which whoever
-    /// wrote it waits for.
+    /// Builds the routes again. Equal routes get a later generation too, because their writer waits until gateways have
+    /// that generation.
     fn reroute(&self, next: &mut Snapshot) -> bool {
         let routes = self.services.values().filter_map(Written::route);
         let routes = Arc::new(Routes::new(self.newest, routes.cloned().collect()));
@@ -368,7 +370,7 @@ impl Observed {
 
     fn regroup(&self, next: &mut Snapshot) -> bool {
         let mut all: Vec<_> = self.slices.values().flatten().collect();
-        // As of replicas, the last of a name counts.
+        // Gateways are deduplicated like replicas: the last of a name wins, and IPv4 sorts last.
         all.sort_by_key(|gateway| endpoints::is_ipv4(&gateway.serving));
         let named = all.into_iter().map(|gateway| (&gateway.name, gateway));
         let by_name: BTreeMap<_, _> = named.collect();
@@ -408,7 +410,8 @@ impl Observed {
         is_changed
     }
 
-    /// A revision, as its objects show it. One without a Service ends, and is seen until its last pod has.
+    /// Returns a revision as its objects show it. A revision without a Service is ending, and stays until its last pod
+    /// is gone.
     fn revision(&self, name: &RevisionName, before: Option<&Revision>) -> Option<Revision> {
         let key = key_of(name);
         let replicas = self.replicas.get(name);
@@ -423,7 +426,7 @@ impl Observed {
             WatchScope::Control => scaled.map_or(0, |scaled| scaled.replicas),
         };
         let is_made = self.scope == WatchScope::Gateway || scaled.is_some();
-        // Without its Deployment, as while it is made or deleted, there is nothing to scale.
+        // While the Deployment does not exist, as during creation and deletion, there is nothing to scale.
         let scalable = is_made.then_some(written);
         let other = other_autoscalers::of_revision(self.autoscalers.values(), name);
         let unmade = scaled.and_then(|scaled| scaled.failure.clone());
@@ -446,21 +449,22 @@ impl Observed {
     }
 }
 
-/// The fewest replicas that may be asked for where it is not known how many are: those that are there, and at least as
-/// many as the policy wants. What no policy of ours scales, no request wakes: it does not count as asleep.
+/// Returns the least number of replicas that may be desired where that number is unknown: the replicas that exist, and
+/// at least the policy's lower bound. A revision without a policy of Weir counts as having one, because no request
+/// wakes it.
 fn least_desired(written: &WrittenRevision, replicas: &[Replica]) -> u32 {
     let counted = replicas.iter().filter(|r| r.phase.is_counted()).count();
     let least = written.scaling.as_ref().map_or(1, |s| s.policy().bound(0));
     least.max(u32::try_from(counted).unwrap_or(u32::MAX))
 }
 
-/// The key of a revision's Service and Deployment.
+/// Returns the key of a revision's Service and Deployment.
 fn key_of(revision: &RevisionName) -> Key {
     let namespace = revision.service().namespace();
     (namespace.to_owned(), revision.as_str().to_owned())
 }
 
-/// What a Deployment says, but for a number that is older than one that is known.
+/// Returns the facts from a Deployment, but keeps a known number of replicas that is newer.
 fn scaled(object: &Deployment, before: Option<&Scaled>) -> Option<Scaled> {
     let spec = object.spec.as_ref()?;
     let replicas = spec.replicas.unwrap_or(1);
@@ -489,14 +493,13 @@ fn scaled(object: &Deployment, before: Option<&Scaled>) -> Option<Scaled> {
     })
 }
 
-/// Tells a replica of which nothing is there yet, though nothing is known to keep it: it has a node, and no address. One without
-/// a node has a cause. A pod
-/// that pulls an image or fetches a model has one.
+/// Returns true for a replica with a node but neither an address nor a known failure. A replica without a node has a
+/// failure, and so does a pod that cannot pull an image or fetch a model.
 fn is_bare(replica: &Replica) -> bool {
     replica.phase == Phase::Pending && replica.failure.is_none() && replica.endpoints == Endpoints::default()
 }
 
-/// What keeps a pod from being set up is in its Events, which nobody here reads.
+/// Reports a pod that its node has not set up. The exact cause is in the pod's Events, which Weir does not read.
 fn not_set_up(replica: &Replica) -> Failure {
     let message = format!(
         "its node has not set it up in ten minutes: a Secret, a ConfigMap or a volume that it mounts may be missing, see \
@@ -506,7 +509,7 @@ fn not_set_up(replica: &Replica) -> Failure {
     Failure::new(FailureReason::NotStarted, message)
 }
 
-/// The last cause of a revision's not being ready, until a replica is.
+/// Returns the latest cause of a revision not being ready; None once a replica is ready.
 fn failure(replicas: &[Replica], unmade: Option<Failure>, before: Option<&Revision>) -> Option<Failure> {
     if replicas.iter().any(|replica| replica.phase == Phase::Ready) {
         return None;
@@ -519,8 +522,8 @@ fn failure(replicas: &[Replica], unmade: Option<Failure>, before: Option<&Revisi
     now.or(unmade).or_else(|| former().filter(replica::lasts))
 }
 
-/// True for a replica that has ended since the last snapshot. An evicted pod stays long after another took its place, and
-/// is no failure of later ones.
+/// Returns true if a replica has ended since the last snapshot. An evicted pod remains long after its replacement came
+/// up, and must not count as a later failure.
 fn has_just_ended(replica: &Replica, before: Option<&Revision>) -> bool {
     before.is_some_and(|before| {
         let mut former = before.replicas.iter();
@@ -529,7 +532,7 @@ fn has_just_ended(replica: &Replica, before: Option<&Revision>) -> bool {
     })
 }
 
-/// Why replicas that were asked for do not come, whatever the others do.
+/// Returns why some desired replicas cannot start, whatever the others do.
 fn unplaced(replicas: &[Replica], unmade: Option<&Failure>) -> Option<Failure> {
     let mut failures = replicas.iter().filter_map(|replica| {
         let failure = replica.failure.as_ref();
@@ -559,8 +562,9 @@ impl Written {
     }
 }
 
-/// Reads the annotations of a Service with Weir's label. An editor of the namespace can write them, so the Service's own name says which
-/// service or revision it is of, the API server says its age, and only hosts that follow from the name count.
+/// Reads the annotations of a Service with Weir's label. Everyone who may edit Services in the namespace can write
+/// them. Therefore the Service's own name determines the service or revision, the API server's timestamp determines the
+/// age, and only hosts that follow from the name are accepted.
 fn written(object: &Service, domains: &Domains) -> Result<Option<Written>, Box<dyn std::error::Error + Send + Sync>> {
     let annotations = object.annotations();
     if let (Some(name), Some(text)) = (named_revision_of(object), annotations.get(WORKLOAD)) {
@@ -579,7 +583,7 @@ fn written(object: &Service, domains: &Domains) -> Result<Option<Written>, Box<d
     Ok(Some(Written::Route(Arc::new(route))))
 }
 
-/// Says once which hosts of a route are not its service's.
+/// Logs once which hosts of a route do not belong to its service.
 fn warn_of_refused(edit: &Edit<Written>) {
     let route = |written: &Option<Written>| written.as_ref().and_then(Written::route).cloned();
     let Some(after) = route(&edit.after).filter(|route| !route.refused_hosts.is_empty()) else {
@@ -595,7 +599,7 @@ fn warn_of_refused(edit: &Edit<Written>) {
     }
 }
 
-/// The version of the Service that an event is about.
+/// Returns the resource version of the Service that an event is about.
 fn version(event: &Event<Service>) -> u64 {
     let object = match event {
         Event::Apply(object) | Event::Delete(object) | Event::InitApply(object) => object,

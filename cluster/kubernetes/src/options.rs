@@ -1,4 +1,4 @@
-//! Settings of the cluster.
+//! Options of the connection to a cluster.
 
 use crate::watch_scope::WatchScope;
 use k8s_openapi::NamespaceResourceScope;
@@ -6,24 +6,24 @@ use kube::api::Api;
 use kube::{Client, Resource};
 use weir_cluster::Domains;
 
-/// Settings of the cluster.
+/// Options of the connection to a cluster.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Namespace of Weir itself: its gateways' Service and its Leases.
+    /// Namespace of Weir itself, with the gateways' Service and the Leases.
     pub namespace: String,
-    /// Domain of the services' hosts for callers outside.
+    /// Domain of the services' hosts for clients outside the cluster.
     pub domain: String,
-    /// Domain of the cluster's own names.
+    /// Domain of names inside the cluster, usually `cluster.local`.
     pub cluster_domain: String,
-    /// What of the cluster this process watches.
+    /// Kinds of objects that this process watches.
     pub scope: WatchScope,
-    /// Image of the program `weir`, which fetches models.
+    /// Image of the program `weir`, used to fetch models.
     pub weir_image: String,
-    /// PriorityClass of pods that name none; unset where there is no such class.
+    /// PriorityClass of pods that name none; None to set no class.
     pub priority_class: Option<String>,
-    /// The one namespace whose services are looked after; unset: all.
+    /// Only namespace whose services are managed; None for all namespaces.
     pub watched: Option<String>,
-    /// Name of this process among those that ask for a lease, such as its pod's.
+    /// Name of this process as a holder of leases, such as its pod's name.
     pub process: String,
 }
 
@@ -31,12 +31,12 @@ impl Options {
     /// Name of the gateways' Service.
     pub const GATEWAY: &'static str = "weir-gateway";
 
-    /// The domains of the hosts that services may have.
+    /// Returns the domains of the hosts that services may have.
     pub(crate) fn domains(&self) -> Domains {
         Domains { external: self.domain.clone(), cluster: self.cluster_domain.clone() }
     }
 
-    /// The objects of the watched namespaces.
+    /// Returns the API for objects in the watched namespaces.
     pub fn watched<K>(&self, client: &Client) -> Api<K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,

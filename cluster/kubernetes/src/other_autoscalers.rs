@@ -1,13 +1,13 @@
-//! HorizontalPodAutoscalers whose target is a service or one of its revisions. KEDA makes one for each ScaledObject.
+//! HorizontalPodAutoscalers that target a service or one of its revisions. KEDA makes one for each ScaledObject.
 
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::ResourceExt;
 use weir_cluster::{OtherAutoscaler, RevisionName, ServiceName, WrittenNumber};
 
-/// Label by which KEDA names the ScaledObject of an autoscaler.
+/// Label in which KEDA names the ScaledObject of an autoscaler.
 const SCALED_OBJECT: &str = "scaledobject.keda.sh/name";
 
-/// An autoscaler of others, with what it scales.
+/// Autoscaler that is not Weir's, with its target.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Targeted {
     pub(crate) target: AutoscalerTarget,
@@ -23,7 +23,7 @@ pub(crate) enum AutoscalerTarget {
     Revision(RevisionName),
 }
 
-/// The autoscaler that an object is, if it may scale something of ours: by its name, whatever there is.
+/// Returns the autoscaler if its target has the kind and name of an object of Weir, whether or not the target exists.
 pub(crate) fn targeted(object: &HorizontalPodAutoscaler) -> Option<Targeted> {
     let reference = &object.spec.scale_target_ref;
     let (group, _) = reference.api_version.as_ref()?.split_once('/')?;
@@ -44,7 +44,7 @@ pub(crate) fn targeted(object: &HorizontalPodAutoscaler) -> Option<Targeted> {
     Some(Targeted { target, autoscaler })
 }
 
-/// Kind and name of what people wrote.
+/// Returns the kind and name of the object that the user wrote.
 fn named(object: &HorizontalPodAutoscaler) -> String {
     match object.labels().get(SCALED_OBJECT) {
         Some(name) => format!("ScaledObject {name}"),
@@ -52,7 +52,8 @@ fn named(object: &HorizontalPodAutoscaler) -> String {
     }
 }
 
-/// The one that scales a revision: what writes the Deployment itself comes after what writes the service.
+/// Returns the autoscaler that scales a revision. One that targets the Deployment wins over one that targets the
+/// service.
 pub(crate) fn of_revision<'a>(
     all: impl Iterator<Item = &'a Targeted> + Clone,
     revision: &RevisionName,
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn only_services_and_their_deployments_are_targets() {
+    fn only_services_and_their_deployments_count_as_targets() {
         let of = |version, kind, name| {
             let seen = targeted(&object(target(version, kind, name), json!({})))?;
             Some(seen.autoscaler.writes)
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_scales_the_deployment_comes_first_and_has_the_name_that_people_wrote() {
+    fn the_autoscaler_of_the_deployment_wins_and_keeps_its_users_name() {
         let service = target("serving.kserve.io/v1beta1", "InferenceService", "digits");
         let first = target("apps/v1", "Deployment", "digits-predictor-00001");
         let all = [

@@ -1,4 +1,4 @@
-//! The InferenceService that owns the objects of a service, so that they end with it.
+//! InferenceService that owns the objects of a service, so that Kubernetes deletes them with it.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::{Api, ApiResource, DynamicObject};
@@ -11,12 +11,12 @@ use crate::{Kubernetes, error};
 const VERSION: &str = "v1beta1";
 const PLURAL: &str = "inferenceservices";
 
-/// The InferenceService of a service, if there is one.
+/// Metadata of the InferenceService of a service, if there is one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Owner(Option<ObjectMeta>);
 
 impl Owner {
-    /// Names the owner's kind and the object that it is now: one made anew under its name is another.
+    /// Returns a reference to the InferenceService with its UID: a new one of the same name is another owner.
     pub(crate) fn reference(&self) -> Option<OwnerReference> {
         let metadata = self.0.as_ref()?;
         Some(OwnerReference {
@@ -29,18 +29,18 @@ impl Owner {
         })
     }
 
-    /// Its metadata; those of no service are empty.
+    /// Returns the metadata of the InferenceService, empty if there is none.
     pub(crate) fn metadata(&self) -> ObjectMeta {
         self.0.clone().unwrap_or_default()
     }
 }
 
 impl Kubernetes {
-    /// The InferenceService of a service: as it is known, else as the API server says.
+    /// Returns the InferenceService of a service from the watch, or else from the API server.
     ///
     /// # Errors
-    /// [`ClusterError::Denied`] where InferenceServices are watched and it is gone: what was written without an owner would
-    /// outlive it. [`ClusterError::Unavailable`].
+    /// [`ClusterError::Denied`] when InferenceServices are watched and this one was deleted: objects written without an
+    /// owner would outlive it. [`ClusterError::Unavailable`] when the API server does not answer.
     pub(crate) async fn owner(&self, service: &ServiceName) -> Result<Owner, ClusterError> {
         let known = self.services.lock().clone();
         let Some(known) = known else {

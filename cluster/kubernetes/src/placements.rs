@@ -1,5 +1,5 @@
-//! Nodes of the replicas, and the replicas that a scale-in is to end: those with the fewest requests, and of these the ones
-//! that free a node. Pure.
+//! Nodes of the replicas, and the choice of replicas that a scale-in ends: those with the fewest requests, and among
+//! equals those that free a node. Pure.
 
 #[cfg(test)]
 mod tests;
@@ -13,13 +13,13 @@ use weir_cluster::{Phase, Replica, ReplicaLoads, RevisionName, ScaleInCandidate,
 
 use crate::objects::has_gpu;
 
-/// Annotation by which a ReplicaSet ends the pods of lowest cost first, of those that are ready; 0 without it.
+/// Annotation by which a ReplicaSet orders the ready pods that it ends: the lowest cost first. Unset counts as 0.
 pub(crate) const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// Value of [`COST`] that Weir writes on pods that end first. Any other is somebody else's.
+/// Value of [`COST`] that Weir sets on pods that end first. Any other value is not Weir's.
 pub(crate) const FIRST: &str = "-1";
 
-/// Where a replica runs, as far as a scale-in wants to know.
+/// Facts about a replica's pod that decide the order of a scale-in.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Placement {
     node: Option<Arc<str>>,
@@ -28,22 +28,22 @@ pub(crate) struct Placement {
     cost: Option<Arc<str>>,
 }
 
-/// A change of one pod's [`COST`].
+/// Change of one pod's [`COST`].
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CostEdit {
     pub(crate) pod: Arc<str>,
-    /// The value to write; none removes it.
+    /// Value to write; None removes the annotation.
     pub(crate) cost: Option<&'static str>,
 }
 
-/// The placements of all replicas that are not about to end.
+/// Placements of all replicas that are not about to end.
 #[derive(Debug, Default)]
 pub(crate) struct Placements {
     by_revision: BTreeMap<RevisionName, BTreeMap<Arc<str>, Placement>>,
 }
 
 impl Placement {
-    /// The placement of a pod, unless it ends anyway.
+    /// Returns the placement of a pod, or None if the pod is ending.
     pub(crate) fn of(pod: &Pod, replica: &Replica) -> Option<Self> {
         let node = pod.spec.as_ref()?.node_name.as_deref();
         replica.phase.is_counted().then(|| Self {
@@ -54,14 +54,14 @@ impl Placement {
         })
     }
 
-    /// True if its [`COST`] is somebody else's.
+    /// True if [`COST`] has a value that is not Weir's.
     fn is_ordered_by_others(&self) -> bool {
         self.cost.as_deref().is_some_and(|cost| cost != FIRST)
     }
 }
 
 impl Placements {
-    /// Notes where a replica is; none once it is gone.
+    /// Notes a replica's placement; None once the replica is gone.
     pub(crate) fn set(&mut self, revision: &RevisionName, pod: &Arc<str>, placement: Option<Placement>) {
         match placement {
             Some(placement) => {
@@ -80,8 +80,8 @@ impl Placements {
         }
     }
 
-    /// Deletion costs to write before a revision is scaled to so many replicas, while the gateways have these requests at
-    /// them. An order that others have written stays.
+    /// Returns the changes of deletion costs to write before a revision is scaled in to `replicas`. `loads` has the
+    /// gateways' requests in flight at each replica. A revision with costs that others set is left alone.
     pub(crate) fn edits(&self, revision: &RevisionName, replicas: u32, loads: &ReplicaLoads) -> Vec<CostEdit> {
         let Some(own) = self.by_revision.get(revision) else {
             return Vec::new();
@@ -102,9 +102,10 @@ impl Placements {
         edits.collect()
     }
 
-    /// The ready replicas that are to end. Those that are not ready end before them in any case. Of equally loaded ones,
-    /// those on the nodes with the fewest pods of others come first, among them those on the nodes with the fewest of
-    /// this revision: so most nodes become free. None where the order makes no difference.
+    /// Returns the ready replicas that are to end; Kubernetes ends replicas that are not ready before them in any case.
+    /// Equally loaded replicas are ordered to free the most nodes: first those on nodes with the fewest pods of other
+    /// revisions, then those on nodes with the fewest pods of this revision. The result is empty where the order makes
+    /// no difference.
     fn first(
         &self,
         revision: &RevisionName,
@@ -137,7 +138,8 @@ impl Placements {
         choose_scale_in(candidates.collect(), ends).into_iter().collect()
     }
 
-    /// How many pods of other revisions each node has: of those with a GPU, only these, which make the node dear.
+    /// Counts the pods of other revisions on each node. With `only_gpus` only pods with a GPU count, since GPUs make a
+    /// node expensive.
     fn others(&self, revision: &RevisionName, only_gpus: bool) -> BTreeMap<&Arc<str>, usize> {
         let others = self.by_revision.iter().filter(|(name, _)| *name != revision);
         let others = others.flat_map(|(_, pods)| pods.values());

@@ -1,4 +1,4 @@
-//! From a pod to the replica that a snapshot shows: its phase, its address, why it is not ready.
+//! Conversion of a pod to the replica in a snapshot: its phase, its addresses and why it is not ready.
 
 mod advice;
 mod failure;
@@ -16,13 +16,14 @@ use crate::entry::entry;
 use failure::failure;
 pub(crate) use unseen::Unseen;
 
-/// The replica that a pod is; `before` is what it was.
+/// Returns the replica of a pod; `before` is its former state.
 pub(crate) fn replica(pod: &Pod, before: Option<&Replica>) -> Replica {
     let phase = phase(pod, before);
     let former = || before.and_then(|before| before.failure.clone());
     let failure = match phase {
         Phase::Ready => None,
-        // Its processes end because they are told to; one of a node that does not answer has a successor by then.
+        // A deletion ends the containers, so their exit is no failure. A pod on a silent node has a replacement by
+        // then.
         Phase::Terminating if pod.metadata.deletion_timestamp.is_some() => {
             former().filter(|failure| failure.reason != FailureReason::NodeNotReady)
         }
@@ -39,8 +40,8 @@ pub(crate) fn replica(pod: &Pod, before: Option<&Replica>) -> Replica {
     }
 }
 
-/// Whether a cause is told after it has passed, until a replica is ready: the next start may end as the last one. What
-/// kept it from starting is over once it starts, and a node's silence once it answers.
+/// Returns true if a failure is kept after it has passed, until a replica is ready, because the next start may fail
+/// likewise. A failed start is over once the container starts, and a silent node once it answers.
 pub(crate) fn lasts(failure: &Failure) -> bool {
     match failure.reason {
         FailureReason::NotStarted | FailureReason::NodeNotReady => false,
@@ -53,8 +54,7 @@ pub(crate) fn lasts(failure: &Failure) -> bool {
 }
 
 fn phase(pod: &Pod, before: Option<&Replica>) -> Phase {
-    // A pod that has ended as a whole, such as one that was evicted, stays until somebody deletes it. Another takes its
-    // place.
+    // A pod that ended as a whole, such as an evicted one, remains until it is deleted. Another pod replaces it.
     let has_ended = status(pod).and_then(|status| status.phase.as_deref());
     if pod.metadata.deletion_timestamp.is_some() || matches!(has_ended, Some("Failed" | "Succeeded")) {
         return Phase::Terminating;
@@ -73,7 +73,7 @@ fn phase(pod: &Pod, before: Option<&Replica>) -> Phase {
     }
 }
 
-/// The status of the container that serves.
+/// Returns the status of the container that serves.
 fn serving(pod: &Pod) -> Option<&ContainerStatus> {
     let name = &container(pod)?.name;
     let statuses = status(pod)?.container_statuses.as_ref()?;

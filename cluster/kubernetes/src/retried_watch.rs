@@ -1,4 +1,4 @@
-//! Watches that fail: the pauses between their tries, and what the log says of them.
+//! Retries of failed watches: the pauses between attempts, and what is logged.
 
 use std::time::Duration;
 
@@ -9,17 +9,19 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Event};
 
-/// The first pause, and the longest: an API server that comes back is seen within seconds, and one that refuses a right for
-/// days is asked six times a minute.
+/// First and longest pause. A recovered API server is noticed within seconds, and one that denies a right for days gets
+/// six requests a minute.
 const FIRST: Duration = Duration::from_millis(800);
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Seconds after which the API server ends a watch, and the next goes on from there. A watch that has said nothing for five
-/// more is given up: an end that is gone, as with a node of the control plane, may never close its connection.
+/// Seconds after which the API server ends a watch, and the client starts the next from where it ended. A watch that
+/// stays silent for five seconds more is given up: a peer that vanished, as with a node of the control plane, never
+/// closes its connection.
 pub const WATCH_SECONDS: u32 = 60;
 
-/// Growing pauses, which become short again only after a try that got somewhere. Each try begins with an event of its own,
-/// before the API server has said anything; by kube's rule every try would be the first.
+/// Growing pauses that become short again only after an attempt that made progress. kube resets a backoff at each
+/// event, and every attempt begins with an event before the API server has answered, so kube's rule would never let
+/// pauses grow.
 pub(crate) struct WatchPauses {
     next: Duration,
     /// Events since the last pause.
@@ -51,8 +53,8 @@ impl Backoff for WatchPauses {
     }
 }
 
-/// The events of a watch of these objects, tried again with growing pauses. The log has each error once, however often it
-/// comes in a row.
+/// Returns the events of a watch of these objects, which is retried with growing pauses. An error that repeats is
+/// logged once.
 pub fn retried<K: Send + 'static>(
     watch: impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
     objects: String,
@@ -81,7 +83,7 @@ fn seen<K>(event: watcher::Result<Event<K>>, objects: &str, told: &mut Option<St
     }
 }
 
-/// Reports whether the error is another than the last that was told, which it becomes.
+/// Returns true if the error differs from the last one that was logged, and remembers it.
 fn is_news(error: &watcher::Error, told: &mut Option<String>) -> bool {
     let last = told.replace(error.to_string());
     last != *told
@@ -109,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_told_once_in_a_row() {
+    fn a_repeated_error_is_logged_once() {
         let forbidden = || {
             let status = Status::failure("no right to list pods", "Forbidden").with_code(403);
             watcher::Error::WatchError(status.boxed())
@@ -118,7 +120,7 @@ mod tests {
         assert!(is_news(&forbidden(), &mut told));
         assert!(!is_news(&forbidden(), &mut told));
         assert!(is_news(&watcher::Error::NoResourceVersion, &mut told));
-        // A watch that begins again has heard nothing yet.
+        // A restarted watch has received nothing yet, so the same error is not logged again.
         seen::<()>(Ok(Event::Init), "pods", &mut told);
         assert!(!is_news(&watcher::Error::NoResourceVersion, &mut told));
         seen(Ok(Event::Apply(())), "pods", &mut told);
@@ -126,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_until_a_try_gets_somewhere() {
+    fn pauses_grow_until_an_attempt_makes_progress() {
         let mut pauses = WatchPauses::default();
         let mut tried = || {
             pauses.reset();

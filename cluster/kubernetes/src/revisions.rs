@@ -1,4 +1,4 @@
-//! Revisions as ControllerRevisions: what must outlive the controller that made them.
+//! Revisions stored as ControllerRevisions, which must outlive the controller that made them.
 
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
@@ -18,12 +18,12 @@ use crate::stored::StoredRevision;
 use crate::{Kubernetes, error};
 
 impl Kubernetes {
-    /// Stores a revision, completed by what its pods need here. One that is stored already stays as it is.
+    /// Stores a revision, completed for this cluster. A revision that is stored already stays unchanged.
     ///
     /// # Errors
-    /// [`ClusterError::Refused`] when its storage cannot be had here, or an object of another owner has its name.
-    /// [`ClusterError::Denied`] when another revision has its name: load them anew and take the next number.
-    /// [`ClusterError::Unavailable`].
+    /// [`ClusterError::Refused`] when its storage is not supported here, or an object of another owner has its name.
+    /// [`ClusterError::Denied`] when another revision has its name: read the stored ones again and take the next
+    /// number. [`ClusterError::Unavailable`] when the API server does not answer.
     pub async fn put_revision(&self, stored: &StoredRevision) -> Result<(), ClusterError> {
         let owner = self.owner(stored.revision.service()).await?;
         let kept = self.kept_or_completed(stored.clone(), None, &owner).await?;
@@ -32,11 +32,11 @@ impl Kubernetes {
         Ok(())
     }
 
-    /// Removes a stored revision. One that is not there is no error.
+    /// Removes a stored revision. A missing one is no error.
     ///
     /// # Errors
-    /// [`ClusterError::Refused`] when the object of this name is another's. [`ClusterError::Denied`],
-    /// [`ClusterError::Unavailable`].
+    /// [`ClusterError::Refused`] when the object of this name is not Weir's. [`ClusterError::Denied`] and
+    /// [`ClusterError::Unavailable`] as the API server answers.
     pub async fn remove_revision(&self, revision: &RevisionName) -> Result<(), ClusterError> {
         let revisions = self.controller_revisions(revision.service());
         let Some(existing) = find(&revisions, revision.as_str()).await? else {
@@ -52,11 +52,11 @@ impl Kubernetes {
         }
     }
 
-    /// Stores the state of a service's rollout, in one write.
+    /// Stores the state of a service's rollout in one write.
     ///
     /// # Errors
-    /// [`ClusterError::Refused`] when the object that keeps it is another's. [`ClusterError::Denied`],
-    /// [`ClusterError::Unavailable`].
+    /// [`ClusterError::Refused`] when the object that stores it is not Weir's. [`ClusterError::Denied`] and
+    /// [`ClusterError::Unavailable`] as the API server answers.
     pub async fn put_rollout(&self, service: &ServiceName, text: &str) -> Result<(), ClusterError> {
         let owner = self.owner(service).await?.reference();
         let revisions = self.controller_revisions(service);
@@ -73,10 +73,10 @@ impl Kubernetes {
         changed.map_err(|error| error::of(service, error))
     }
 
-    /// Changes the state of a service's rollout that was stored before, in one write.
+    /// Changes the stored state of a service's rollout in one write.
     ///
     /// # Errors
-    /// As [`Self::put_rollout`].
+    /// The same errors as [`Self::put_rollout`].
     pub async fn change_rollout(&self, service: &ServiceName, text: &str) -> Result<(), ClusterError> {
         let owner = self.owner(service).await?.reference();
         match self.patch_rollout(&rollout(service, text, owner.as_ref())).await {
@@ -101,8 +101,8 @@ impl Kubernetes {
         Api::namespaced(self.client.clone(), service.namespace())
     }
 
-    /// What is kept of a revision: as it is stored, else completed now. None when another revision is stored. Nothing
-    /// is written.
+    /// Returns the stored form of a revision, or completes it if it is not stored. None when a different revision is
+    /// stored under its name. Writes nothing.
     pub(crate) async fn kept_or_completed(
         &self,
         wanted: StoredRevision,
@@ -119,7 +119,7 @@ impl Kubernetes {
         }
     }
 
-    /// Stores a revision unless it is, and returns the pod that is stored.
+    /// Stores a revision unless it is stored already, and returns the stored pod.
     ///
     /// # Errors
     /// [`ClusterError::Denied`] when another revision was stored under its name in the meantime.
@@ -146,7 +146,7 @@ impl Kubernetes {
         }
     }
 
-    /// Stores a revision; returns the object that is there already, as after a writer who was faster.
+    /// Stores a revision. If an object of its name exists already, as after a faster writer, returns that object.
     async fn create_revision(
         &self,
         object: &ControllerRevision,
@@ -163,7 +163,7 @@ impl Kubernetes {
         }
     }
 
-    /// Has the InferenceService of today own a stored revision of a service, or none.
+    /// Makes the present InferenceService the owner of a stored revision; None removes the owner.
     pub(crate) async fn hand_over(
         &self,
         existing: &ControllerRevision,
@@ -189,7 +189,7 @@ impl Kubernetes {
     }
 }
 
-/// What an object keeps; none when that is not the wanted revision.
+/// Returns the stored revision of an object; None when it differs from the wanted one.
 fn same(existing: &ControllerRevision, wanted: &StoredRevision) -> Result<Option<KeptRevision>, ClusterError> {
     check_owner(existing, wanted.revision.service())?;
     let kept = kept(existing).map_err(|error| {

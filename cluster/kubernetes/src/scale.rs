@@ -1,4 +1,4 @@
-//! `Scale` over the scale subresource of Deployments.
+//! [`Scale`] over the scale subresource of Deployments.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use crate::observed::NotedReplicas;
 use crate::placements::{COST, CostEdit};
 use crate::{Kubernetes, error};
 
-/// Longest wait until the replicas that are to end are marked: the scale-in itself is worth more than their order.
+/// Timeout for setting deletion costs: the scale-in itself matters more than its order.
 const MARKED_WITHIN: Duration = Duration::from_secs(2);
 
-/// Marks that are written at once, so that hundreds take a fraction of that time.
+/// Concurrent writes of deletion costs, so that hundreds of pods fit into that time.
 const AT_ONCE: usize = 8;
 
 #[async_trait]
@@ -42,8 +42,8 @@ impl Scale for Kubernetes {
 }
 
 impl Kubernetes {
-    /// Marks the replicas that are to end first: those with the fewest requests, which frees nodes where several have
-    /// as few. Whatever becomes of it, the number is set.
+    /// Sets the deletion cost of the replicas that are to end first: those with the fewest requests, and among equals
+    /// those that free a node. A failure is logged, and the scale-in happens all the same.
     async fn mark_first(&self, revision: &RevisionName, replicas: u32) {
         let loads = self.loads(revision);
         let edits = self.placements.lock().edits(revision, replicas, &loads);
@@ -64,7 +64,8 @@ impl Kubernetes {
         }
     }
 
-    /// The gateways' requests at each replica, by their latest reports; none where reports are not followed.
+    /// Returns the gateways' requests in flight at each replica, by their latest reports; empty where reports are not
+    /// followed.
     fn loads(&self, revision: &RevisionName) -> ReplicaLoads {
         let reports = self.reports.as_ref();
         reports.map_or_else(ReplicaLoads::new, |reports| replica_loads(&reports.borrow(), revision))
@@ -84,7 +85,7 @@ fn as_autoscaler() -> PatchParams {
     PatchParams { field_manager: Some(AUTOSCALER.to_owned()), ..PatchParams::default() }
 }
 
-/// The error that says which revisions there are.
+/// Returns an error that lists the revisions that exist.
 async fn unknown(deployments: &Api<Deployment>, revision: &RevisionName) -> ClusterError {
     let of_service = ListParams::default().labels(&selector(revision.service()));
     let known = match deployments.list_metadata(&of_service).await {

@@ -1,4 +1,4 @@
-//! Objects of one kind, as a watch has shown them.
+//! Cache of the objects of one kind, as a watch has shown them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,16 +8,16 @@ use kube::{Resource, ResourceExt};
 /// Namespace and name of an object.
 pub type Key = (String, String);
 
-/// What is known of each object of one kind.
+/// Values of the objects of one kind that a watch has shown.
 #[derive(Debug)]
 pub struct Seen<V> {
     values: BTreeMap<Key, V>,
-    /// Those of the list that is under way.
+    /// Objects of the list that is in progress.
     listed: BTreeSet<Key>,
     is_complete: bool,
 }
 
-/// What an event made of one object's value.
+/// Change of one object's value by an event.
 #[derive(Debug)]
 pub struct Edit<V> {
     /// Value before the event.
@@ -27,7 +27,7 @@ pub struct Edit<V> {
 }
 
 impl<V> Edit<V> {
-    /// The values before and after, as far as there are any.
+    /// Returns the values before and after the event, as far as they exist.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.before.iter().chain(&self.after)
     }
@@ -40,30 +40,30 @@ impl<V> Default for Seen<V> {
 }
 
 impl<V: Clone> Seen<V> {
-    /// Tells if all that existed at the start is known.
+    /// Returns true if everything that existed at the start is known.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// The value of one object.
+    /// Returns the value of one object.
     #[must_use]
     pub fn get(&self, key: &Key) -> Option<&V> {
         self.values.get(key)
     }
 
-    /// The value of one object, to be changed by what is known from elsewhere.
+    /// Returns the value of one object, so that it can be changed by facts from another source.
     pub fn get_mut(&mut self, key: &Key) -> Option<&mut V> {
         self.values.get_mut(key)
     }
 
-    /// The values of all objects.
+    /// Returns the values of all objects.
     pub fn values(&self) -> impl Iterator<Item = &V> + Clone {
         self.values.values()
     }
 
-    /// Takes in an event, and returns what it made of which values. `read` gets the value before; an object for which
-    /// it has none is not kept.
+    /// Applies an event, and returns the changes that it made. `read` receives the object and its value before; an
+    /// object for which it returns None is not kept.
     pub fn take<K: Resource>(&mut self, event: Event<K>, read: impl Fn(&K, Option<&V>) -> Option<V>) -> Vec<Edit<V>> {
         match event {
             Event::Init => {
@@ -94,7 +94,7 @@ impl<V: Clone> Seen<V> {
         Edit { before: self.values.remove(key), after: None }
     }
 
-    /// What was not in the list is gone.
+    /// Removes the objects that the completed list did not contain.
     fn end_list(&mut self) -> Vec<Edit<V>> {
         self.is_complete = true;
         let listed = std::mem::take(&mut self.listed);
@@ -104,7 +104,7 @@ impl<V: Clone> Seen<V> {
     }
 }
 
-/// Namespace and name of an object.
+/// Returns the namespace and name of an object.
 pub(crate) fn key(object: &impl Resource) -> Key {
     (object.namespace().unwrap_or_default(), object.name_any())
 }

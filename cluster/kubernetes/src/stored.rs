@@ -1,24 +1,24 @@
-//! A revision as it is stored.
+//! Stored form of a revision.
 
 use weir_cluster::{Identity, PodTemplate, ReadyCall, RevisionName, Storage, Workload};
 
-/// A revision as people asked for it. It is stored when it is made, and never changes.
+/// Revision as its user declared it. It is stored when it is made, and never changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredRevision {
-    /// Name of the revision, whose number is taken by whoever stores it first.
+    /// Name of the revision. The first writer to store a number owns it.
     pub revision: RevisionName,
-    /// Hash of what shapes its pods.
+    /// Hash of everything that shapes its pods.
     pub identity: Identity,
-    /// The pod of each replica, as people wrote it.
+    /// Pod of each replica, as the user wrote it.
     pub template: PodTemplate,
     /// Models to put into the pod before it starts.
     pub storage: Vec<Storage>,
-    /// The way in which its pods are found ready, as far as it is declared. It is kept in the pod only.
+    /// Readiness check of its pods, if the runtime declares one. It is stored only as part of the pod.
     pub ready_call: Option<ReadyCall>,
 }
 
 impl StoredRevision {
-    /// The revision that a workload is of.
+    /// Returns the revision of a workload.
     #[must_use]
     pub fn of(workload: &Workload) -> Self {
         Self {
@@ -30,7 +30,8 @@ impl StoredRevision {
         }
     }
 
-    /// Whether both have the same pods. Equal ones do, though another version of Weir may have hashed them otherwise.
+    /// True if both revisions have the same pods. Equal pods may have different hashes when another version of Weir
+    /// hashed them.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let place = |storage: &Storage| (storage.uri.clone(), storage.mount_path.clone());
         let places = self.storage.iter().map(place);

@@ -1,4 +1,4 @@
-//! What is stored of a service for the controller that comes next, and reading it: of one service, or of all at once.
+//! Stored history of a service, from which a restarted controller continues: read for one service, or for all at once.
 
 use std::collections::BTreeMap;
 
@@ -14,23 +14,23 @@ use crate::objects::{
 use crate::stored::StoredRevision;
 use crate::{Kubernetes, error};
 
-/// Objects of one answer: the chunks of `kubectl` and of watches, some megabytes each.
+/// Objects per page of a list, as `kubectl` and watches use it: some megabytes.
 const PAGE: u32 = 500;
 
-/// What is stored of a service.
+/// Stored history of a service.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoredHistory {
-    /// Its revisions by number.
+    /// Stored revisions by number.
     pub revisions: BTreeMap<u32, StoredRevision>,
-    /// The state of its rollout, as it was stored last.
+    /// State of the rollout, as it was stored last.
     pub rollout: Option<String>,
 }
 
 impl Kubernetes {
-    /// The stored history of a service. A revision that cannot be read is not in it.
+    /// Returns the stored history of a service, without the revisions that cannot be read.
     ///
     /// # Errors
-    /// [`ClusterError::Denied`], [`ClusterError::Unavailable`].
+    /// [`ClusterError::Denied`] and [`ClusterError::Unavailable`] as the API server answers.
     pub async fn history(&self, service: &ServiceName) -> Result<StoredHistory, ClusterError> {
         let objects = of_service(&self.controller_revisions(service), service).await?;
         let mut history = StoredHistory::default();
@@ -41,11 +41,12 @@ impl Kubernetes {
         Ok(history)
     }
 
-    /// True for a service whose stored revisions have lost their InferenceService, as `kubectl delete --cascade=orphan` leaves
-    /// them: Kubernetes takes their owner away before the object goes, and deletes what keeps its owner.
+    /// Returns true if a service's stored revisions have lost their InferenceService, as after `kubectl delete
+    /// --cascade=orphan`. Kubernetes removes the owner reference before it deletes the owner, and deletes objects that
+    /// keep theirs.
     ///
     /// # Errors
-    /// [`ClusterError::Denied`], [`ClusterError::Unavailable`].
+    /// [`ClusterError::Denied`] and [`ClusterError::Unavailable`] as the API server answers.
     pub async fn is_orphaned(&self, service: &ServiceName) -> Result<bool, ClusterError> {
         let objects = of_service(&self.controller_revisions(service), service).await?;
         let mut revisions = objects.values().filter(|object| named_revision_of(*object).is_some()).peekable();
@@ -56,10 +57,10 @@ impl Kubernetes {
         Ok(revisions.peek().is_some() && !revisions.any(is_owned))
     }
 
-    /// The stored histories of all services, by pages.
+    /// Returns the stored histories of all services, read page by page.
     ///
     /// # Errors
-    /// [`ClusterError::Denied`], [`ClusterError::Unavailable`].
+    /// [`ClusterError::Denied`] and [`ClusterError::Unavailable`] as the API server answers.
     pub async fn histories(&self) -> Result<BTreeMap<ServiceName, StoredHistory>, ClusterError> {
         let all: Api<ControllerRevision> = self.options.watched(&self.client);
         let ours = format!("{MANAGED_BY}={WEIR}");
@@ -84,7 +85,8 @@ impl Kubernetes {
 }
 
 impl StoredHistory {
-    /// Takes in an object of the service, by its name: one of another name keeps nothing, whatever its labels say.
+    /// Adds an object of the service. The object's name decides what it stores; an object of any other name is ignored,
+    /// whatever its labels.
     fn add(&mut self, service: &ServiceName, object: &ControllerRevision) {
         if object.name_any() == rollout_name(service) {
             self.rollout = object.annotations().get(ROLLOUT).cloned();
@@ -99,7 +101,7 @@ impl StoredHistory {
                 self.revisions.insert(name.number(), kept.stored);
             }
             Err(error) => {
-                tracing::warn!(revision = %name, %error, "this ControllerRevision cannot be read: it is passed over");
+                tracing::warn!(revision = %name, %error, "cannot read this ControllerRevision; ignoring it");
             }
         }
     }

@@ -1,13 +1,13 @@
-//! What of the cluster a process watches.
+//! Kinds of objects that a process watches.
 
-/// What of the cluster a process watches, and so may have to read.
+/// Kinds of objects that a process watches, and therefore must be allowed to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WatchScope {
-    /// Services and EndpointSlices: all that a gateway needs. Of a revision without endpoints it is not known how many
-    /// replicas are asked for, nor why none is there: where its policy lets it sleep it counts as asleep, so that a
-    /// request wakes it.
+    /// Services and EndpointSlices: all that a gateway needs. They do not show how many replicas of a revision without
+    /// endpoints are desired, or why none exists. If its policy allows zero replicas, it counts as scaled to zero, so
+    /// that a request wakes it.
     Gateway,
-    /// Deployments and Pods too, with what they say of their failures.
+    /// Deployments and Pods too, which show the desired replicas and the failures.
     #[default]
     Control,
 }

@@ -1,4 +1,4 @@
-//! The watches of the API server, whose events make snapshots.
+//! Watches of the API server, whose events become snapshots.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,22 +22,22 @@ use crate::observed::{Change, Observed};
 use crate::retried_watch::{WATCH_SECONDS, WatchPauses, retried};
 use crate::{Options, WatchScope, error};
 
-/// Events that make one snapshot together when they are there at once, as at the start.
+/// Most pending events that one snapshot combines, as at the start.
 const AT_ONCE: usize = 1024;
 
-/// Period of the clock: a cause that time shows is seen this much late.
+/// Period of the clock: a failure that only time reveals is noticed this much late.
 const TICK: Duration = Duration::from_secs(5);
 
-/// Snapshots, and the gateways among them.
+/// Channels for the snapshots and for the gateways in them.
 pub(crate) struct Published {
     pub(crate) snapshots: watch::Sender<Arc<Snapshot>>,
     pub(crate) gateways: watch::Sender<Arc<[Gateway]>>,
 }
 
-/// The newest generation of routes: no later one is ever smaller, though the object that had it may be gone.
+/// Returns the newest generation of routes. No later generation is smaller, even if the object that had it is gone.
 ///
 /// # Errors
-/// [`ClusterError::Denied`], [`ClusterError::Unavailable`].
+/// [`ClusterError::Denied`] and [`ClusterError::Unavailable`] as the API server answers.
 pub(crate) async fn newest_generation(client: &Client, options: &Options) -> Result<u64, ClusterError> {
     let services: Api<Service> = options.watched(client);
     let first = services.list_metadata(&ListParams::default().limit(1)).await;
@@ -45,7 +45,7 @@ pub(crate) async fn newest_generation(client: &Client, options: &Options) -> Res
     Ok(version.and_then(|version| version.parse().ok()).unwrap_or_default())
 }
 
-/// Publishes snapshots until nobody reads them.
+/// Publishes snapshots until all receivers are dropped.
 pub(crate) async fn run(
     client: Client,
     options: Options,
@@ -96,7 +96,7 @@ fn changes(client: &Client, options: &Options) -> SelectAll<BoxStream<'static, C
         events(slices, Config::default().labels(&of_gateways)).map(Change::Gateways).boxed(),
     ];
     match options.scope {
-        // The labels of a Service are its slices' too.
+        // Kubernetes copies the labels of a Service to its EndpointSlices.
         WatchScope::Gateway => all.push(events(options.watched(client), ours()).map(Change::Endpoints).boxed()),
         WatchScope::Control => all.extend([
             clock(),
@@ -108,7 +108,7 @@ fn changes(client: &Client, options: &Options) -> SelectAll<BoxStream<'static, C
     select_all(all)
 }
 
-/// The time, every few seconds: some causes show by nothing but time that passes.
+/// Returns the time every few seconds: some failures show only by the time that passes.
 fn clock() -> BoxStream<'static, Change> {
     let ticks = stream::unfold((), async |()| {
         tokio::time::sleep(TICK).await;
@@ -118,8 +118,8 @@ fn clock() -> BoxStream<'static, Change> {
     ticks.boxed()
 }
 
-/// The autoscalers of others. Where they cannot be watched, as without the right, it is as if there were none, and one line
-/// says so.
+/// Watches the autoscalers that are not Weir's. If they cannot be watched, as without the right, none is assumed to
+/// exist, and one log line says so.
 fn autoscalers(api: Api<HorizontalPodAutoscaler>) -> BoxStream<'static, Change> {
     let config = Config::default().timeout(WATCH_SECONDS);
     let events = watcher(api, config).backoff(WatchPauses::default());
@@ -131,7 +131,7 @@ fn autoscalers(api: Api<HorizontalPodAutoscaler>) -> BoxStream<'static, Change> 
             }
             Err(error) => {
                 if !std::mem::replace(is_told, true) {
-                    tracing::warn!(%error, "HorizontalPodAutoscalers cannot be watched: what others scale, Weir's autoscaler scales too. Give Weir's ServiceAccount this right, as its chart does");
+                    tracing::warn!(%error, "cannot watch HorizontalPodAutoscalers: Weir's autoscaler may scale a service that another autoscaler scales too. Give Weir's ServiceAccount this right, as its chart does");
                 }
                 Change::NoAutoscalers
             }
@@ -141,7 +141,7 @@ fn autoscalers(api: Api<HorizontalPodAutoscaler>) -> BoxStream<'static, Change> 
     changes.boxed()
 }
 
-/// The events of one watch. While the API server does not answer, what was last seen stays.
+/// Returns the events of one watch. While the API server does not answer, the last known state stays.
 fn events<K>(api: Api<K>, config: Config) -> BoxStream<'static, Event<K>>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,

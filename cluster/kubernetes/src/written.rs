@@ -1,5 +1,5 @@
-//! Written forms of what the API server has no field for: JSON in annotations. Versions mix, so unknown fields are
-//! skipped.
+//! Serialized forms of data that Kubernetes has no field for: JSON in annotations. Different versions of Weir read
+//! them, so unknown fields are ignored.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ mod tests;
 pub(crate) use revision::WrittenRevision;
 pub(crate) use route::WrittenRoute;
 
-/// The longest time that is read, a year: a longer one bounds nothing, and would overflow clocks. An editor of the namespace
-/// can write any.
+/// Longest duration that is accepted: a year. A longer one limits nothing and could overflow clocks, and everyone who
+/// may edit objects of the namespace can write one.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// A time as it is read.
+/// Limits a duration that was read.
 fn read_time(written: Duration) -> Duration {
     written.min(LONGEST)
 }

@@ -1,4 +1,4 @@
-//! What there is under the names of a service's objects.
+//! Objects that exist under the names a service uses.
 
 use futures_util::future::try_join_all;
 use kube::api::Api;
@@ -13,10 +13,10 @@ use crate::name_claim::claim_name;
 use crate::objects::{alias_names, check_owner};
 
 impl Kubernetes {
-    /// The objects of a service that are there. Of the names that it wants and no watch shows, each is asked for.
-    ///
+    /// Returns the existing objects of a service. A name that the service wants and no watch shows is read from the API
+    /// server.
     /// # Errors
-    /// [`ClusterError::Refused`] when one of them is another's.
+    /// [`ClusterError::Refused`] when one of them belongs to another service.
     pub(super) async fn existing(&self, apis: &Apis, desired: &Desired) -> Result<Existing, ClusterError> {
         let service = desired.service();
         let known = self.drift.lock().existing(service);
@@ -36,7 +36,8 @@ impl Kubernetes {
         Ok(existing)
     }
 
-    /// Takes in an object that no watch shows, if it is there: a watch may be late, or it is another's.
+    /// Reads an object that no watch shows and notes it if it exists: the watch may be late, or the object is not
+    /// Weir's.
     async fn ask<K>(
         &self,
         api: &Api<K>,

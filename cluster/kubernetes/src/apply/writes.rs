@@ -1,4 +1,4 @@
-//! Writing one object, unless it is as it is wanted.
+//! Writes of single objects, skipped when the object already is as wanted.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt;
@@ -14,7 +14,7 @@ use crate::held::wanted;
 use crate::objects::{AUTOSCALER, CONTROLLER};
 use crate::{Kubernetes, error};
 
-/// The objects of a revision as the API server has them.
+/// Objects of a revision as the API server stores them.
 pub(super) struct RevisionMarks {
     pub(super) name: Box<str>,
     pub(super) service: Mark,
@@ -29,7 +29,7 @@ impl RevisionMarks {
 }
 
 impl Kubernetes {
-    /// Applies an object as the controller, unless what it has applied is just that.
+    /// Applies an object as the controller, unless the fields it has applied are the same already.
     pub(super) async fn put_unless_same<K>(
         &self,
         api: &Api<K>,
@@ -50,7 +50,7 @@ impl Kubernetes {
         Ok(self.drift.lock().note(service, &stored))
     }
 
-    /// Writes a Deployment. Its number of replicas is the autoscaler's from the first moment on.
+    /// Writes a Deployment. The autoscaler owns its number of replicas from the first write on.
     pub(super) async fn put_deployment(
         &self,
         place: &Place,
@@ -75,8 +75,8 @@ impl Kubernetes {
         }
     }
 
-    /// Makes a Deployment: the autoscaler's manager creates it, and lets go of all but the number of replicas once the
-    /// controller holds that.
+    /// Creates a Deployment. The autoscaler's field manager creates it and, once the controller has applied the same
+    /// fields, gives up all of them except the number of replicas.
     async fn make_deployment(
         &self,
         place: &Place,
@@ -97,8 +97,9 @@ impl Kubernetes {
         self.let_go(api, workload, &mark, replicas).await
     }
 
-    /// Has the autoscaler's manager hold no more of a Deployment than this number of replicas; nothing at all where
-    /// another number was set since it was made, which stays.
+    /// Reduces the fields that the autoscaler's manager owns in a Deployment to this number of replicas. If another
+    /// manager has set the number since the Deployment was created, the autoscaler's manager gives up that field too
+    /// and the number stays.
     async fn let_go(
         &self,
         api: &Api<Deployment>,
@@ -113,7 +114,8 @@ impl Kubernetes {
             "metadata": { "uid": made.uid },
             "spec": { "replicas": replicas },
         });
-        // Whoever sets a number holds it from then on, the autoscaler by another of its manager's entries.
+        // A write of the number makes its writer the owner; the autoscaler's updates use another of its manager's
+        // entries.
         let params = PatchParams::apply(AUTOSCALER);
         let stored = match api.patch(name, &params, &Patch::Apply(&only)).await {
             Err(error) if error::is_conflict(&error) => {
@@ -128,8 +130,8 @@ impl Kubernetes {
     }
 }
 
-/// A Deployment that replaces just this object. Where that was deleted meanwhile, nothing is made anew: it would begin with
-/// a number of replicas that nobody chose.
+/// Returns a Deployment that can only replace this object (by its UID). If the object was deleted meanwhile, the write
+/// fails instead of creating one with an arbitrary number of replicas.
 fn only_this(deployment: &Deployment, existing: &Mark) -> Deployment {
     let mut same = deployment.clone();
     same.metadata.uid = Some(existing.uid.to_string());

@@ -1,36 +1,33 @@
-//! Words of the API server about what it does not let pass, with what to do.
+//! Messages of the API server about denied writes, completed by what to do.
 
-/// What a message tells of, and what to do about it; the first that fits.
+/// Part of a message, and what to do about it. The first match counts.
 const ADVICE: [(&str, &str); 18] = [
     ("exceeded quota", "raise the quota of the namespace, or ask for less"),
-    ("failed quota", "write the missing resources into the service, or give the namespace a LimitRange with defaults"),
+    ("failed quota", "set the missing resources in the service, or give the namespace a LimitRange with defaults"),
     (
         "hostPath volumes (",
-        "remove the hostPath volume: this namespace's PodSecurity level takes none. Put the model on a PersistentVolumeClaim",
+        "remove the hostPath volume, which this namespace's PodSecurity level forbids, and put the model on a PersistentVolumeClaim",
     ),
+    ("restricted volume types (", "remove the volume of that type, which this namespace's PodSecurity level forbids"),
+    ("host namespaces (", "remove hostNetwork, hostPID and hostIPC, which this namespace's PodSecurity level forbids"),
     (
-        "restricted volume types (",
-        "remove the volume of that type: this namespace's PodSecurity level takes none of it",
+        "hostPort (",
+        "remove hostPort, which this namespace's PodSecurity level forbids: requests reach the containerPort",
     ),
-    (
-        "host namespaces (",
-        "remove hostNetwork, hostPID and hostIPC: this namespace's PodSecurity level takes none of them",
-    ),
-    ("hostPort (", "remove hostPort: this namespace's PodSecurity level takes none. Requests reach the containerPort"),
     (
         "violates PodSecurity",
-        "write the securityContext that it names into the predictor, or choose an image that runs with it",
+        "set the securityContext that it names in the predictor, and choose an image that runs with it",
     ),
-    ("usage per ", "write resources within the namespace's LimitRange"),
-    ("limit to request ratio per ", "write resources within the namespace's LimitRange"),
+    ("usage per ", "set resources within the namespace's LimitRange"),
+    ("limit to request ratio per ", "set resources within the namespace's LimitRange"),
     (
         "must be less than or equal to",
-        "write requests and limits into the service: what it does not say has defaults, and a LimitRange of the namespace \
-         others",
+        "set both requests and limits in the service: a default request of Weir or of the namespace's LimitRange exceeds \
+        the limit",
     ),
-    ("denied the request", "change the service as that webhook's policy asks"),
-    ("failed calling webhook", "repair or remove that webhook; it is tried again"),
-    ("is being terminated", "it is tried again once the namespace is there again"),
+    ("denied the request", "change the service to meet that webhook's policy"),
+    ("failed calling webhook", "repair or remove that webhook; Weir tries again"),
+    ("is being terminated", "Weir tries again once the namespace exists again"),
     ("RuntimeClass", "create that RuntimeClass, or correct runtimeClassName"),
     ("namespaces \"", "create that namespace"),
     ("no PriorityClass with name", "create that PriorityClass, or remove priorityClassName"),
@@ -38,7 +35,7 @@ const ADVICE: [(&str, &str); 18] = [
     ("is forbidden: User", "give Weir's ServiceAccount this right, as its chart does"),
 ];
 
-/// The message, and what to do about it as far as that is known.
+/// Returns the message, followed by what to do where that is known.
 pub(crate) fn advice(message: &str) -> String {
     let known = ADVICE.iter().find(|(what, _)| message.contains(what));
     match known {
@@ -52,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_denied_says_what_to_do() {
+    fn a_denial_says_what_to_do() {
         for (message, what_to_do) in [
             (
                 r#"pods "a" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=1, used: requests.nvidia.com/gpu=8, limited: requests.nvidia.com/gpu=8"#,

@@ -1,5 +1,5 @@
-//! Who holds a lease, by what is seen of it. Clocks of other machines are not believed: a holder is gone when its lease
-//! has not changed for as long as it may be silent, by our own clock.
+//! Decides whether a lease is held. Clocks of other machines are not trusted: a holder counts as gone when its lease
+//! has not changed for the lease duration, measured by this process's clock.
 
 use std::time::{Duration, Instant};
 
@@ -10,23 +10,23 @@ use kube::ResourceExt;
 
 use super::HELD_FOR;
 
-/// Whether a lease can be taken.
+/// Availability of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Claim {
-    /// Nobody holds it, or whoever did is gone.
+    /// The lease has no holder, or the holder has not renewed it in time.
     Free,
-    /// Another holds it, and was seen lately.
+    /// Another process holds the lease and has renewed it lately.
     Held,
 }
 
-/// When a lease was first seen as it is.
+/// Version of a lease and the time at which it was first seen.
 #[derive(Debug, Default)]
 pub(super) struct Sighting {
     seen: Option<(String, Instant)>,
 }
 
 impl Sighting {
-    /// Whether the lease can be taken, as it is seen now.
+    /// Returns whether the lease, as read at `now`, can be taken.
     pub(super) fn claim(&mut self, lease: &Lease, now: Instant) -> Claim {
         let Some(spec) = lease.spec.as_ref().filter(|spec| has_holder(spec.holder_identity.as_deref())) else {
             return Claim::Free;
@@ -47,7 +47,7 @@ fn has_holder(identity: Option<&str>) -> bool {
     identity.is_some_and(|identity| !identity.is_empty())
 }
 
-/// The lease as its holder writes it.
+/// Returns the lease as its holder writes it.
 pub(super) fn claimed(mut lease: Lease, identity: &str) -> Lease {
     let now = MicroTime(Timestamp::now());
     let spec = lease.spec.get_or_insert_default();
@@ -61,7 +61,7 @@ pub(super) fn claimed(mut lease: Lease, identity: &str) -> Lease {
     lease
 }
 
-/// The lease as its holder leaves it.
+/// Returns the lease as its holder releases it.
 pub(super) fn released(mut lease: Lease) -> Lease {
     let spec = lease.spec.get_or_insert_default();
     spec.holder_identity = Some(String::new());

@@ -5,7 +5,7 @@ use tokio::net::TcpListener;
 use super::claim::*;
 use super::*;
 
-#[expect(clippy::disallowed_methods, reason = "any time does to start from")]
+#[expect(clippy::disallowed_methods, reason = "the test measures time from an arbitrary start")]
 fn some_time() -> Instant {
     Instant::now()
 }
@@ -28,7 +28,7 @@ fn a_lease_is_held_while_it_changes() {
 }
 
 #[test]
-fn a_silent_holder_is_gone() {
+fn a_silent_holder_loses_the_lease() {
     let mut sighting = Sighting::default();
     let start = some_time();
     let lease = stored("other", "1");
@@ -39,14 +39,14 @@ fn a_silent_holder_is_gone() {
 }
 
 #[test]
-fn what_was_let_go_is_free_at_once() {
+fn a_released_lease_is_free_at_once() {
     let lease = released(stored("other", "1"));
     assert_eq!(Sighting::default().claim(&lease, some_time()), Claim::Free);
     assert_eq!(Sighting::default().claim(&LeaseObject::default(), some_time()), Claim::Free);
 }
 
 #[test]
-fn renewing_is_no_transition() {
+fn a_renewal_is_no_transition() {
     let first = claimed(LeaseObject::default(), "a");
     let transitions = |lease: &LeaseObject| lease.spec.as_ref().unwrap().lease_transitions;
     assert_eq!(transitions(&claimed(first.clone(), "a")), Some(1));
@@ -60,8 +60,8 @@ fn a_holder_stops_before_another_begins() {
 }
 
 #[tokio::test]
-async fn an_answer_that_never_comes_is_not_waited_for() {
-    // It takes connections, as the system does for it, and says nothing.
+async fn a_request_without_an_answer_times_out() {
+    // The listener never accepts: the kernel completes the handshake, and no answer ever comes.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap();
     let config = kube::Config::new(format!("http://{address}").parse().unwrap());

@@ -1,5 +1,5 @@
-//! A revision's pod, completed by what it needs here. It is no part of the revision's identity and is done once, when
-//! the revision is stored. What the pod says itself is left as it is.
+//! Completes a revision's pod with what it needs on this cluster. The additions are not part of the revision's identity
+//! and are made once, when the revision is stored. Fields that the pod sets itself are kept.
 
 mod default_fields;
 mod device;
@@ -26,19 +26,19 @@ pub(crate) use device::{gpus, has_gpu};
 pub(crate) use pod_security::Enforced;
 pub use storage::check_storage_uri;
 
-/// Where a revision's pods run, as far as that shapes them.
+/// Properties of the place where a revision's pods run that shape the pods.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Place {
-    /// What the namespace enforces of its pods.
+    /// Pod Security Standard that the namespace enforces.
     pub(crate) enforced: Enforced,
     /// Metadata of the InferenceService.
     pub(crate) service: ObjectMeta,
 }
 
-/// The pod of a revision as its Deployment has it.
+/// Returns the pod template of a revision's Deployment.
 ///
 /// # Errors
-/// [`ClusterError::Refused`] when its storage cannot be had here.
+/// [`ClusterError::Refused`] when the model's storage is not supported here.
 pub(crate) fn complete(
     stored: &StoredRevision,
     options: &Options,
@@ -69,7 +69,7 @@ pub(crate) fn complete(
     Ok(template)
 }
 
-/// The containers of a pod, those included that run before the others.
+/// Returns the containers of a pod, init containers first.
 fn all_containers(pod: &mut PodSpec) -> impl Iterator<Item = &mut Container> {
     let first = pod.init_containers.iter_mut().flatten();
     first.chain(&mut pod.containers)

@@ -1,4 +1,4 @@
-//! The ControllerRevision of a revision, and the one that keeps the state of a service's rollout.
+//! ControllerRevisions that store a revision, and the one that stores the state of a service's rollout.
 
 use std::collections::BTreeMap;
 
@@ -18,16 +18,16 @@ use crate::stored::StoredRevision;
 /// Annotation with the state of a service's rollout.
 pub(crate) const ROLLOUT: &str = "weir.dev/rollout";
 
-/// A revision with the pod that its Deployment follows.
+/// Revision with the pod of its Deployment.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct KeptRevision {
-    /// The revision as people asked for it.
+    /// Revision as the user declared it.
     pub(crate) stored: StoredRevision,
-    /// Its pod, completed when it was stored: a newer Weir completes it no further.
+    /// Pod of the Deployment, completed when the revision was stored. A newer Weir does not complete it again.
     pub(crate) pod: PodTemplateSpec,
 }
 
-/// The data of a ControllerRevision.
+/// Data of a ControllerRevision.
 #[derive(Serialize, Deserialize)]
 struct RevisionData {
     identity: String,
@@ -44,10 +44,10 @@ struct Place {
     mount_path: String,
 }
 
-/// The object that keeps a revision.
+/// Returns the object that stores a revision.
 ///
 /// # Errors
-/// [`ClusterError::Refused`] when a pod holds what JSON cannot.
+/// [`ClusterError::Refused`] when a pod cannot be encoded as JSON.
 pub(crate) fn controller_revision(
     kept: &KeptRevision,
     owner: Option<&OwnerReference>,
@@ -65,7 +65,7 @@ pub(crate) fn controller_revision(
         pod: kept.pod.clone(),
     })
     .map_err(|e| error::unwritable(revision, e))?;
-    // The API server's own order: data never change, and it takes other bytes for a change.
+    // The API server's own order of fields: data are immutable, and other bytes count as a change.
     data.sort_all_objects();
     Ok(ControllerRevision {
         metadata: ObjectMeta {
@@ -80,7 +80,7 @@ pub(crate) fn controller_revision(
     })
 }
 
-/// Reads the revision that an object keeps.
+/// Reads the revision that an object stores.
 pub(crate) fn kept(object: &ControllerRevision) -> Result<KeptRevision, Box<dyn std::error::Error + Send + Sync>> {
     let namespace = object.namespace().unwrap_or_default();
     let data = object.data.as_ref().ok_or("it has no data")?;
@@ -102,12 +102,13 @@ pub(crate) fn kept(object: &ControllerRevision) -> Result<KeptRevision, Box<dyn 
     })
 }
 
-/// Name of the object that keeps the state of a service's rollout.
+/// Returns the name of the object that stores the state of a service's rollout.
 pub(crate) fn rollout_name(service: &ServiceName) -> String {
     format!("{}-rollout", service.name())
 }
 
-/// The object that keeps the state of a service's rollout. It has no data, for data never change.
+/// Returns the object that stores the state of a service's rollout. The state is an annotation, because data are
+/// immutable.
 pub(crate) fn rollout(service: &ServiceName, text: &str, owner: Option<&OwnerReference>) -> ControllerRevision {
     let annotations: BTreeMap<_, _> = [(ROLLOUT.to_owned(), text.to_owned())].into();
     ControllerRevision {
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn data_are_written_in_the_order_in_which_the_api_server_writes_them() {
+    fn data_are_written_in_the_api_servers_order() {
         let kept = KeptRevision { pod: PodTemplateSpec::default(), stored: stored() };
         let object = controller_revision(&kept, None).unwrap();
         let mut sorted = object.data.unwrap().0;
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_pods_are_one_revision_whatever_their_hash() {
+    fn equal_pods_are_the_same_revision_whatever_their_hash() {
         let mut hashed_otherwise = stored();
         hashed_otherwise.identity = Identity::from_label("of a later hash");
         assert!(stored().is_same(&hashed_otherwise));

@@ -7,10 +7,10 @@ use weir_cluster::Workload;
 
 use super::{labels, owners, pod_selector};
 
-/// A revision never changes, so there is no former template to go back to.
+/// Number of old ReplicaSets to keep: none, because a revision never changes and is never rolled back.
 const FORMER_TEMPLATES: i32 = 0;
 
-/// The Deployment of a revision with these pods, without a number of replicas, which is not the controller's.
+/// Returns the Deployment of a revision with these pods. It sets no number of replicas: the autoscaler owns that field.
 pub(super) fn deployment(workload: &Workload, pod: PodTemplateSpec, owner: Option<&OwnerReference>) -> Deployment {
     let revision = &workload.revision;
     Deployment {

@@ -1,4 +1,4 @@
-//! The service and the revision that an object belongs to, by its labels and its owner.
+//! Service and revision that an object belongs to, by its labels and its owner.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
@@ -8,39 +8,40 @@ use super::{MANAGED_BY, PREDICTOR, REVISION, SERVICE, WEIR};
 
 /// API group of InferenceServices.
 pub(crate) const GROUP: &str = "serving.kserve.io";
-/// Kind of the objects that own those of services.
+/// Kind of the object that owns the objects of a service.
 pub(crate) const OWNER_KIND: &str = "InferenceService";
 
-/// The selector of all objects of a service.
+/// Returns the selector of all objects of a service.
 pub(crate) fn selector(service: &ServiceName) -> String {
     format!("{MANAGED_BY}={WEIR},{SERVICE}={}", service.name())
 }
 
-/// The revision that an object is of, by its label.
+/// Returns the revision that an object's label names.
 #[must_use]
 pub fn revision_of(object: &impl Resource) -> Option<RevisionName> {
     let name = object.labels().get(REVISION)?;
     RevisionName::parse(&object.namespace()?, name).ok()
 }
 
-/// The revision that an object of a revision's own name is of. One of another name with that label is somebody else's.
+/// Returns the revision of an object that has the revision's own name. An object of another name with that label is not
+/// Weir's.
 pub(crate) fn named_revision_of(object: &impl Resource) -> Option<RevisionName> {
     revision_of(object).filter(|revision| revision.as_str() == object.name_any())
 }
 
-/// Time at which an object was made, in seconds since 1970: the API server writes it, and nobody else can.
+/// Returns the creation time of an object in seconds since 1970. Only the API server can write it.
 pub(crate) fn created(object: &impl Resource) -> u64 {
     let created = object.meta().creation_timestamp.as_ref();
     created.map_or(0, |time| u64::try_from(time.0.as_second()).unwrap_or(0))
 }
 
-/// The service that an object is of.
+/// Returns the service that an object's label names.
 pub(crate) fn service_of(object: &impl Resource) -> Option<ServiceName> {
     let name = object.labels().get(SERVICE)?;
     ServiceName::new(&object.namespace()?, name).ok()
 }
 
-/// The services of which an object may be by its name, whatever its labels say.
+/// Returns the services that an object may belong to by its name, whatever its labels say.
 pub(crate) fn may_be_of(object: &impl Resource) -> impl Iterator<Item = ServiceName> {
     let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
     let of_revision = RevisionName::parse(&namespace, &name).ok();
@@ -51,11 +52,11 @@ pub(crate) fn may_be_of(object: &impl Resource) -> impl Iterator<Item = ServiceN
     of_revision.into_iter().chain(alias).chain(predictor)
 }
 
-/// Refuses to write over an object of another owner. One without Weir's label is Weir's where the service's own object
-/// controls it: somebody has removed the label.
+/// Refuses to overwrite an object of another owner. An object without Weir's label is still Weir's if the
+/// InferenceService controls it: then the label was removed by hand.
 ///
 /// # Errors
-/// [`ClusterError::Refused`].
+/// [`ClusterError::Refused`] when the object is not Weir's.
 pub(crate) fn check_owner<K: Resource<DynamicType = ()>>(
     existing: &K,
     service: &ServiceName,
@@ -80,7 +81,7 @@ pub(crate) fn check_owner<K: Resource<DynamicType = ()>>(
     Err(ClusterError::refused(service, because))
 }
 
-/// Tells a reference to an InferenceService, of whichever life and version.
+/// Returns true if a reference names an InferenceService, whatever its UID and API version.
 pub(crate) fn is_inference_service(reference: &OwnerReference) -> bool {
     let group = reference.api_version.split('/').next();
     group == Some(GROUP) && reference.kind == OWNER_KIND

@@ -67,7 +67,7 @@ fn every_object_is_owned_by_the_inference_service() {
 }
 
 #[test]
-fn the_headless_service_names_the_ports_of_the_container_that_gets_the_requests() {
+fn the_headless_service_names_the_ports_of_the_serving_container() {
     let mut workload = workload(&[]);
     let ports = |workload: &Workload| {
         let spec = objects(workload, None).service.spec.unwrap();
@@ -100,7 +100,7 @@ fn the_services_own_alias_comes_last_and_keeps_the_route() {
 }
 
 #[test]
-fn what_is_not_ours_is_told_by_kind_and_name() {
+fn a_refusal_names_the_kind_and_name_of_a_foreign_object() {
     let mut theirs = Service::default();
     theirs.metadata.name = Some("digits".to_owned());
     let refused = check_owner(&theirs, &ServiceName::new("vision", "digits").unwrap()).unwrap_err().to_string();

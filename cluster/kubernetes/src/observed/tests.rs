@@ -47,7 +47,7 @@ fn headless() -> Service {
     objects().service
 }
 
-/// The Service that keeps the route, as stored at this version.
+/// Returns the Service that stores the route, at this resource version.
 fn routed(version: u64) -> Service {
     let split = Split::all(workload().revision);
     let route = Route::new(service(), Destination::Split(split));
@@ -76,7 +76,7 @@ fn list<K>(objects: Vec<K>) -> Vec<Event<K>> {
     [Event::Init].into_iter().chain(listed).chain([Event::InitDone]).collect()
 }
 
-/// A cluster with one service of one ready replica.
+/// Returns the state of a cluster with one service of one ready replica.
 fn observed() -> Observed {
     let mut observed = Observed::new(&Options::default(), 100, Arc::default(), Arc::default());
     let deployments = list(vec![deployment(1)]).into_iter().map(Change::Deployment);
@@ -121,11 +121,11 @@ fn a_number_that_was_noted_is_shown_before_a_watch_does() {
     };
     assert_eq!(after(scaled_at(101, 1)), 1);
     assert_eq!(after(noted_at(105, 0)), 0);
-    // Of a change before that, and of one that was shown already.
+    // An older watch event, and an older answer, do not count.
     assert_eq!(after(scaled_at(103, 1)), 0);
     assert_eq!(after(noted_at(102, 7)), 0);
     assert_eq!(after(scaled_at(105, 0)), 0);
-    // Somebody else sets another; an answer that comes late does not count.
+    // Another writer sets a number; an answer that arrives late does not count.
     assert_eq!(after(scaled_at(106, 3)), 3);
     assert_eq!(after(noted_at(105, 0)), 3);
     let mut gone = deployment(0);
@@ -191,7 +191,7 @@ fn an_event_that_says_nothing_new_makes_no_snapshot() {
     assert_eq!(snapshot(&mut observed).generation, before.generation + 1);
 }
 
-/// The Service that keeps the route of vision/digits, as an editor of the namespace changes it.
+/// Returns the Service with the route of vision/digits, as an editor of the namespace changes it.
 fn rerouted(change: impl FnOnce(&mut Service, &mut serde_json::Value)) -> Service {
     let mut service = routed(150);
     let text = service.annotations()[ROUTE].clone();
@@ -327,12 +327,12 @@ fn a_gateway_with_addresses_of_both_families_is_one_at_that_of_ipv4() {
     }
 }
 
-/// A revision's endpoints in one slice: each pod's name, and whether it serves.
+/// Returns a slice of a revision's endpoints: each pod's name, and whether it serves.
 fn endpoints(slice: &str, pods: &[(&str, bool)]) -> EndpointSlice {
     endpoints_at(slice, "10.0.0.7", pods)
 }
 
-/// The same at this address.
+/// Returns a slice of a revision's endpoints at this address.
 fn endpoints_at(slice: &str, address: &str, pods: &[(&str, bool)]) -> EndpointSlice {
     let endpoint = |(name, serving): &(&str, bool)| {
         json!({
@@ -356,7 +356,7 @@ fn endpoints_at(slice: &str, address: &str, pods: &[(&str, bool)]) -> EndpointSl
     .unwrap()
 }
 
-/// What a gateway sees of a service whose policy is this.
+/// Returns the state that a gateway observes of a service with this policy.
 fn seen_by_gateway(scaling: Option<ScalingPolicy>, slices: Vec<EndpointSlice>) -> Observed {
     let of_gateway = Options { scope: WatchScope::Gateway, ..Options::default() };
     let mut observed = Observed::new(&of_gateway, 0, Arc::default(), Arc::default());
@@ -408,7 +408,7 @@ fn a_pod_with_addresses_of_both_families_is_one_replica_at_that_of_ipv4() {
         addresses.map(|address| address.unwrap().to_string()).collect()
     };
     let (four, six) = ("10.0.0.7", "fd00::7");
-    // In any order of the slices.
+    // The order of the slices does not matter.
     assert_eq!(seen(&[("s", four), ("t", six)]), ["10.0.0.7:8080"]);
     assert_eq!(seen(&[("s", six), ("t", four)]), ["10.0.0.7:8080"]);
     assert_eq!(seen(&[("s", six)]), ["[fd00::7]:8080"]);
@@ -526,7 +526,7 @@ fn a_pod_that_its_node_does_not_set_up_is_told_once_it_is_late() {
     assert_eq!(first(&mut observed).failure, None, "it is set up");
 }
 
-/// An autoscaler of others of this target.
+/// Returns an autoscaler that is not Weir's, with this target.
 fn autoscaler(kind: &str, version: &str, name: &str) -> HorizontalPodAutoscaler {
     let target = json!({ "apiVersion": version, "kind": kind, "name": name });
     serde_json::from_value(json!({
@@ -536,7 +536,7 @@ fn autoscaler(kind: &str, version: &str, name: &str) -> HorizontalPodAutoscaler 
     .unwrap()
 }
 
-/// A cluster whose revision runs 2 to 9 replicas.
+/// Returns the state of a cluster whose revision may run 2 to 9 replicas.
 fn bounded() -> Observed {
     let mut observed = observed();
     let mut scaled = workload();
@@ -547,7 +547,7 @@ fn bounded() -> Observed {
     observed
 }
 
-/// The bounds for Weir's autoscaler, if it has any, and who scales beside it.
+/// Returns the bounds that are left to Weir's autoscaler, if any, and the name of the other autoscaler.
 fn left(observed: &mut Observed) -> (Option<(u32, u32)>, Option<String>) {
     let seen = snapshot(observed);
     let revision = seen.revision(&workload().revision).unwrap();

@@ -12,7 +12,7 @@ fn at(node: &str) -> Placement {
     Placement { node: Some(node.into()), has_gpu: true, is_ready: true, cost: None }
 }
 
-/// One revision's pods, `a` to `z`, and those of another.
+/// Returns the placements of one revision's pods, and of another revision's.
 fn world(own: &[Placement], others: &[Placement]) -> Placements {
     let mut all = Placements::default();
     for (number, pods) in [(1, own), (2, others)] {
@@ -24,12 +24,12 @@ fn world(own: &[Placement], others: &[Placement]) -> Placements {
     all
 }
 
-/// The pods that are marked and those that no longer are.
+/// Returns the pods whose deletion cost changes: true where it is set, false where it is removed.
 fn edits(own: &[Placement], others: &[Placement], replicas: u32) -> Vec<(String, bool)> {
     edits_under(&[], own, others, replicas)
 }
 
-/// The same, with streams and requests at these pods of the revision.
+/// Returns the same changes while these pods of the revision have streams and requests.
 fn edits_under(
     loads: &[(&str, u32, u32)],
     own: &[Placement],
@@ -50,11 +50,11 @@ fn marked(pods: &[&str]) -> Vec<(String, bool)> {
 }
 
 #[test]
-fn the_node_that_becomes_free_is_emptied_first() {
+fn the_node_that_can_become_free_is_emptied_first() {
     let own = [at("a"), at("a"), at("b"), at("c")];
     assert_eq!(edits(&own, &[], 3), marked(&["1-02"]));
     assert_eq!(edits(&own, &[], 2), marked(&["1-02", "1-03"]));
-    // What another revision keeps busy is not freed.
+    // A node with a pod of another revision cannot become free.
     assert_eq!(edits(&own, &[at("b"), at("c")], 2), marked(&["1-00", "1-01"]));
 }
 
@@ -66,7 +66,7 @@ fn a_pod_with_requests_is_ended_after_an_idle_one_on_any_node() {
     assert_eq!(edits_under(&stream, &own, &[], 1), marked(&["1-00", "1-01"]));
     let busy = [("1-00", 0, 2), ("1-01", 0, 1), ("1-02", 1, 1)];
     assert_eq!(edits_under(&busy, &own, &[], 2), marked(&["1-01"]));
-    // Of equally loaded pods, the one whose node becomes free ends.
+    // Among equally loaded pods, the one whose node becomes free ends.
     let even = [("1-00", 0, 1), ("1-01", 0, 1), ("1-02", 0, 1)];
     assert_eq!(edits_under(&even, &own, &[], 2), marked(&["1-02"]));
     let one_node = [at("a"), at("a")];
@@ -74,7 +74,7 @@ fn a_pod_with_requests_is_ended_after_an_idle_one_on_any_node() {
 }
 
 #[test]
-fn pods_without_a_gpu_keep_no_node_with_one_busy() {
+fn pods_without_a_gpu_do_not_count_on_gpu_nodes() {
     let cheap = Placement { has_gpu: false, ..at("b") };
     let own = [at("a"), at("b")];
     assert_eq!(edits(&own, &[at("a"), cheap.clone()], 1), marked(&["1-01"]));
@@ -83,7 +83,7 @@ fn pods_without_a_gpu_keep_no_node_with_one_busy() {
 }
 
 #[test]
-fn who_is_not_ready_ends_anyway() {
+fn replicas_that_are_not_ready_end_first_without_a_mark() {
     let starting = Placement { is_ready: false, ..at("c") };
     let own = [at("a"), at("b"), starting];
     assert_eq!(edits(&own, &[], 2), []);
@@ -101,7 +101,7 @@ fn nothing_is_written_where_there_is_no_choice() {
 }
 
 #[test]
-fn only_what_differs_is_written_and_never_over_the_order_of_others() {
+fn only_changes_are_written_and_costs_of_others_are_kept() {
     let cost = |placement: Placement, cost: &str| Placement { cost: Some(cost.into()), ..placement };
     let own = [at("a"), cost(at("b"), FIRST)];
     assert_eq!(edits(&own, &[at("a")], 1), []);
@@ -112,7 +112,7 @@ fn only_what_differs_is_written_and_never_over_the_order_of_others() {
 }
 
 #[test]
-fn what_is_gone_is_forgotten() {
+fn deleted_replicas_are_forgotten() {
     let mut all = world(&[at("a"), at("b")], &[at("a")]);
     for index in 0..2 {
         all.set(&revision(1), &format!("1-{index:02}").into(), None);
@@ -121,7 +121,7 @@ fn what_is_gone_is_forgotten() {
     assert_eq!(all.by_revision.len(), 1);
 }
 
-/// The most nodes that can be freed by ending so many pods, by trying all sets of nodes.
+/// Returns the most nodes that ending `ends` pods can free, by trying all sets of nodes.
 fn most(own: &[usize], others: &[usize], ends: usize) -> usize {
     let free = |set: &u32| {
         let nodes = (0..own.len()).filter(|node| set & (1 << node) != 0);
@@ -140,7 +140,7 @@ fn most(own: &[usize], others: &[usize], ends: usize) -> usize {
 
 proptest! {
     #[test]
-    fn as_many_nodes_become_free_as_can(
+    fn the_most_nodes_possible_become_free(
         counts in proptest::collection::vec((0_usize..4, 0_usize..2), 1..6),
         replicas in 1_usize..12,
     ) {

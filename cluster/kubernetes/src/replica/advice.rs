@@ -1,6 +1,6 @@
-//! What to do about what the scheduler and the kubelet say.
+//! Advice on messages of the scheduler and the kubelet.
 
-/// What the scheduler says, and what to do about it; the first that fits.
+/// Part of a message of the scheduler, and what to do about it. The first match counts.
 const UNSCHEDULABLE: [(&str, &str); 12] = [
     ("persistentvolumeclaim", "create that PersistentVolumeClaim, or correct the storageUri"),
     ("unbound immediate PersistentVolumeClaims", "give the claim a volume, or a StorageClass that makes one"),
@@ -19,7 +19,7 @@ const UNSCHEDULABLE: [(&str, &str); 12] = [
     ("Too many pods", "add a node"),
 ];
 
-/// What the kubelet says of a container that it cannot make, and what to do about it.
+/// Part of a kubelet's message about a container that it cannot create, and what to do about it.
 const CONTAINER: [(&str, &str); 10] = [
     ("image will run as root", "choose an image that does not, or write securityContext.runAsUser"),
     ("non-numeric user", "write securityContext.runAsUser with that user's number"),
@@ -33,10 +33,10 @@ const CONTAINER: [(&str, &str); 10] = [
     ("name conflict", "it is tried again"),
 ];
 
-/// Words of a registry that refuses a pull.
+/// Parts of a registry's message when it refuses a pull.
 const PULL_REFUSED: [&str; 6] = ["401", "403", "access denied", "authorization failed", "denied", "unauthorized"];
 
-/// Advice about an image that cannot be pulled, for a pod that names these Secrets for its registry.
+/// Returns what to do about an image that cannot be pulled; `secrets` are the pod's imagePullSecrets.
 pub(super) fn of_image(message: &str, secrets: &[&str]) -> String {
     let message = message.to_lowercase();
     if message.contains("no such host") {
@@ -57,12 +57,12 @@ pub(super) fn of_image(message: &str, secrets: &[&str]) -> String {
     }
 }
 
-/// What to do about a pod that no node takes.
+/// Returns what to do about a pod that fits no node.
 pub(super) fn of_scheduler(message: &str) -> &'static str {
     find(&UNSCHEDULABLE, message).unwrap_or("see `kubectl describe pod`")
 }
 
-/// What to do about a container that cannot be made.
+/// Returns what to do about a container that cannot be created.
 pub(super) fn of_kubelet(message: &str) -> &'static str {
     find(&CONTAINER, message).unwrap_or("see `kubectl describe pod`")
 }

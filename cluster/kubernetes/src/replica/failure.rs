@@ -1,4 +1,4 @@
-//! Why a pod is not ready, as a sentence that says what to do.
+//! Reasons why a pod is not ready, as sentences that say what to do.
 
 #[cfg(test)]
 mod tests;
@@ -15,10 +15,10 @@ use crate::entry::containers;
 /// Init container that fetches a model.
 const STORAGE_INITIALIZER: &str = "storage-initializer";
 
-/// Longest message of a program that is repeated.
+/// Longest part of a program's message that is repeated, in characters.
 const LONGEST: usize = 512;
 
-/// Why it is not ready, as far as its pod says so.
+/// Returns why a pod is not ready, as far as its status says so.
 pub(super) fn failure(pod: &Pod) -> Option<Failure> {
     let status = pod.status.as_ref()?;
     ended_as_a_whole(status)
@@ -28,8 +28,9 @@ pub(super) fn failure(pod: &Pod) -> Option<Failure> {
         .or_else(|| of_containers(pod, status.container_statuses.as_deref(), Kind::Serving))
 }
 
-/// The condition `Ready` of a pod whose node does not answer. Kubernetes makes it false then, and leaves the others as the
-/// kubelet wrote them last, which calls a pod with ready containers not ready only for its readiness gates.
+/// Returns the condition `Ready` of a pod whose node does not answer. Kubernetes then sets `Ready` to false and leaves
+/// the other conditions as the kubelet wrote them last. A pod with ready containers otherwise is not ready only for its
+/// readiness gates.
 pub(super) fn node_not_ready(pod: &Pod) -> Option<&PodCondition> {
     let conditions = pod.status.as_ref()?.conditions.as_deref()?;
     let ready = conditions.iter().find(|c| c.type_ == "Ready")?;
@@ -38,7 +39,7 @@ pub(super) fn node_not_ready(pod: &Pod) -> Option<&PodCondition> {
     (has_containers && ready.status != "True" && !waits_for_gates).then_some(ready)
 }
 
-/// A pod that runs on, for all that is known, on a node that does not answer.
+/// Reports a pod on a node that does not answer; its containers presumably still run.
 fn on_silent_node(pod: &Pod) -> Option<Failure> {
     let ready = node_not_ready(pod)?;
     let node = pod.spec.as_ref()?.node_name.as_deref()?;
@@ -51,14 +52,14 @@ fn on_silent_node(pod: &Pod) -> Option<Failure> {
     Some(Failure { at: since.and_then(seconds), ..fail(FailureReason::NodeNotReady, sentence) })
 }
 
-/// Whether a container runs before the others, and has to end well.
+/// Kind of a container: one that runs first and must succeed (an init container), or one that serves.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     First,
     Serving,
 }
 
-/// A pod that its node gave up, such as one that was evicted.
+/// Reports a pod that its node has ended as a whole, such as an evicted one.
 fn ended_as_a_whole(status: &PodStatus) -> Option<Failure> {
     let has_failed = status.phase.as_deref() == Some("Failed");
     let reason = status.reason.as_deref().filter(|_| has_failed)?;
@@ -71,7 +72,7 @@ fn ended_as_a_whole(status: &PodStatus) -> Option<Failure> {
     Some(fail(FailureReason::Exited, sentence))
 }
 
-/// A pod that has no node.
+/// Reports a pod that has no node.
 fn unplaced(pod: &Pod, status: &PodStatus) -> Option<Failure> {
     let conditions = status.conditions.iter().flatten();
     let placed = conditions.into_iter().find(|c| c.type_ == "PodScheduled");
@@ -93,15 +94,15 @@ fn unplaced(pod: &Pod, status: &PodStatus) -> Option<Failure> {
     Some(Failure { at: since.and_then(seconds), ..fail(FailureReason::NotStarted, sentence) })
 }
 
-/// The part of a scheduler's message that says why no node fits. What follows is what evicting other pods, or freeing their
-/// claims, would do.
+/// Returns the part of a scheduler's message that says why no node fits. The rest says what evicting other pods, or
+/// releasing their claims, would achieve.
 fn why_no_node(message: &str) -> &str {
     let others = [" preemption:", " no new claims to deallocate"];
     let end = others.iter().filter_map(|other| message.find(other)).min();
     &message[..end.unwrap_or(message.len())]
 }
 
-/// The templates of the claims that were not made for a pod, which the scheduler does not even look at before.
+/// Returns the templates of the resource claims that do not exist yet. The scheduler ignores the pod until they do.
 fn unmade_claims(pod: &Pod, status: &PodStatus) -> Option<String> {
     let made: Vec<_> = status.resource_claim_statuses.iter().flatten().collect();
     let claims = pod.spec.as_ref()?.resource_claims.iter().flatten();
@@ -130,14 +131,14 @@ fn of_container(pod: &Pod, status: &ContainerStatus, kind: Kind) -> Option<Failu
     let ended = now.or(before).map(|ended| (ended, container));
     match (waiting, ended) {
         (Some(waiting), ended) => waits(pod, status, waiting, ended, kind),
-        // It was started again, and what it ended with is told until it is ready.
+        // The container was started again; its last exit is reported until it is ready.
         (None, Some(ended)) => Some(ended_with(status, ended, kind, FailureReason::Exited)),
         (None, None) if is_running => None,
         (None, None) => None,
     }
 }
 
-/// The last end of the container that serves, also once it runs again.
+/// Returns the last exit of the container that serves, even if it runs again.
 pub(super) fn last_exit(pod: &Pod, status: &ContainerStatus) -> Option<Failure> {
     let container = containers(pod).find(|container| container.name == status.name);
     let mut states = [&status.state, &status.last_state].into_iter().flatten();
@@ -146,7 +147,7 @@ pub(super) fn last_exit(pod: &Pod, status: &ContainerStatus) -> Option<Failure> 
     Some(ended_with(status, ended, Kind::Serving, FailureReason::Exited))
 }
 
-/// A container that the kubelet could not start, or starts no more for now.
+/// Reports a container that the kubelet could not start, or starts no more for now.
 fn waits(
     pod: &Pod,
     status: &ContainerStatus,
@@ -188,13 +189,13 @@ fn waits(
     Some(fail(reason_of(status, kind, FailureReason::NotStarted), sentence))
 }
 
-/// The Secrets by which a pod's images are pulled.
+/// Returns the names of the pod's imagePullSecrets.
 fn pull_secrets(pod: &Pod) -> Vec<&str> {
     let secrets = pod.spec.iter().flat_map(|spec| &spec.image_pull_secrets);
     secrets.flatten().map(|secret| &*secret.name).collect()
 }
 
-/// A container that ended, by what it left.
+/// Reports a container that ended, by its exit code and last message.
 fn ended_with(
     status: &ContainerStatus,
     (ended, container): (&ContainerStateTerminated, Option<&Container>),
@@ -229,7 +230,7 @@ fn ended_with(
     }
 }
 
-/// What fetches a model fails for the model.
+/// Returns the reason for a container's failure: StorageFailed for the init container that fetches a model.
 fn reason_of(status: &ContainerStatus, kind: Kind, other: FailureReason) -> FailureReason {
     if kind == Kind::First && status.name.starts_with(STORAGE_INITIALIZER) {
         FailureReason::StorageFailed
@@ -244,14 +245,14 @@ fn limit(container: Option<&Container>) -> String {
     limit.map_or(String::new(), |limit| format!(" of {}", limit.0))
 }
 
-/// The last line that says something: a program's reason to end stands there.
+/// Returns the last line that is not empty, where a program prints why it ends.
 fn last_line(message: &str) -> &str {
     let mut lines = message.lines().rev().map(str::trim);
     let last = lines.find(|line| !line.is_empty()).unwrap_or_default();
     last.strip_prefix("error: ").unwrap_or(last)
 }
 
-/// A message in brackets, if there is one, of bearable length.
+/// Returns a message in brackets, shortened to [`LONGEST`]; empty if there is none.
 fn told(message: &str) -> String {
     let message = message.trim().trim_end_matches('.');
     match message.char_indices().nth(LONGEST) {

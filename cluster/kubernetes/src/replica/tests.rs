@@ -4,7 +4,7 @@ use weir_cluster::{Phase, Replica};
 
 use super::*;
 
-/// A pod whose container has this state, and a condition `Ready`.
+/// Returns a pod whose container has this state, with this condition `Ready`.
 fn pod(state: &Value, is_ready: &str) -> Pod {
     serde_json::from_value(json!({
         "metadata": { "name": "digits-1", "namespace": "vision" },
@@ -62,7 +62,7 @@ fn one_whose_node_is_silent_is_unready_until_it_is_given_up() {
     ]);
     pod.status.as_mut().unwrap().conditions = serde_json::from_value(ready).unwrap();
     pod.spec.as_mut().unwrap().node_name = Some("gpu-1".to_owned());
-    // A controller that starts then sees that it was ready.
+    // A controller that starts only now still concludes that the pod was ready.
     let silent = replica(&pod, None);
     assert_eq!(silent.phase, Phase::Unready);
     let reason = silent.failure.as_ref().map(|failure| failure.reason);

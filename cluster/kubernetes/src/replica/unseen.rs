@@ -1,4 +1,4 @@
-//! Pods that no scheduler has looked at: nothing in their status says so, and no later event comes.
+//! Pods that no scheduler has looked at. Nothing in their status says so, and no later event comes.
 
 use std::sync::Arc;
 
@@ -7,24 +7,24 @@ use weir_cluster::{Failure, FailureReason, Replica};
 
 use super::{Phase, failure, status};
 
-/// Time that a scheduler may take until it has looked at a new pod, in seconds: it needs less than one for each, and a restart
-/// of it some ten.
+/// Time that a scheduler may take to look at a new pod, in seconds. Each pod takes it less than one second, and a
+/// restart of the scheduler about ten.
 const LATE: u64 = 30;
 
-/// The scheduler of pods that name none.
+/// Name of the scheduler for pods that name none.
 const DEFAULT: &str = "default-scheduler";
 
-/// A pod that no scheduler has looked at yet.
+/// Pod that no scheduler has looked at yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unseen {
-    /// Time at which the pod was made, in seconds since 1970.
+    /// Creation time of the pod, in seconds since 1970.
     created: u64,
     /// Scheduler that the pod names.
     scheduler: Arc<str>,
 }
 
 impl Unseen {
-    /// The scheduler that a pod waits for, if none has looked at it.
+    /// Returns the pod's state if no scheduler has looked at it yet.
     pub(crate) fn of(pod: &Pod) -> Option<Self> {
         let spec = pod.spec.as_ref()?;
         let conditions = status(pod).and_then(|status| status.conditions.as_ref());
@@ -42,7 +42,7 @@ impl Unseen {
         })
     }
 
-    /// The cause of a pod that does not start, once its scheduler should have looked at it. `now` is in seconds since 1970.
+    /// Returns the failure of the pod once its scheduler is overdue. `now` is in seconds since 1970.
     pub(crate) fn failure(&self, now: u64) -> Option<Failure> {
         let scheduler = &*self.scheduler;
         let message = if scheduler == DEFAULT {
@@ -56,7 +56,7 @@ impl Unseen {
             .then(|| Failure { at: Some(self.created), ..Failure::new(FailureReason::NotStarted, message) })
     }
 
-    /// The replica of the pod, with why it does not start.
+    /// Adds the failure to the replica of the pod while it is pending.
     pub(crate) fn told(&self, mut replica: Replica, now: u64) -> Replica {
         if replica.phase == Phase::Pending {
             replica.failure = replica.failure.or_else(|| self.failure(now));

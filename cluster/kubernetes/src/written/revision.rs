@@ -1,4 +1,4 @@
-//! Written form of what a workload has beside its pods.
+//! Serialized form of the parts of a workload that are not in its pods.
 
 use std::num::NonZeroU32;
 
@@ -9,15 +9,15 @@ use weir_cluster::{OtherAutoscaler, ReadyCall, ScalingPolicy, Workload};
 use super::scaling::WrittenScaling;
 use crate::entry::entry;
 
-/// What a workload has beside its pods.
+/// Parts of a workload that are not in its pods.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WrittenRevision {
-    /// Hash of what shapes its pods.
+    /// Hash of everything that shapes its pods.
     pub(crate) identity: String,
-    /// Whether a replica is found ready by the V2 ready call.
+    /// True if a replica's readiness is probed by the V2 ready call.
     pub(crate) v2_ready: bool,
-    /// Requests a replica takes at once.
+    /// Requests that a replica handles at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) concurrency: Option<NonZeroU32>,
     /// Bounds and targets for the autoscaler.
@@ -25,11 +25,11 @@ pub(crate) struct WrittenRevision {
     pub(crate) scaling: Option<WrittenScaling>,
 }
 
-/// The path of the V2 ready call.
+/// Path of the V2 ready call.
 const V2_READY: &str = "/v2/health/ready";
 
 impl WrittenRevision {
-    /// Returns the written form of a workload whose pods are these.
+    /// Returns the serialized form of a workload with these pods.
     pub(crate) fn of(workload: &Workload, pod: &PodTemplateSpec) -> Self {
         Self {
             identity: workload.identity().as_str().to_owned(),
@@ -39,7 +39,8 @@ impl WrittenRevision {
         }
     }
 
-    /// The policy for Weir's autoscaler, as far as another leaves it something to set.
+    /// Returns the policy for Weir's autoscaler, restricted to what another autoscaler leaves to it; None if that is
+    /// nothing.
     pub(crate) fn left_by(&self, other: Option<&OtherAutoscaler>) -> Option<ScalingPolicy> {
         let policy = self.scaling.as_ref()?.policy();
         match other {
@@ -48,7 +49,7 @@ impl WrittenRevision {
         }
     }
 
-    /// The way in which a replica is found ready.
+    /// Returns the readiness check of a replica.
     pub(crate) fn ready_call(&self) -> ReadyCall {
         if self.v2_ready { ReadyCall::V2 } else { ReadyCall::Platform }
     }

@@ -1,4 +1,4 @@
-//! The written form of a route: the annotation of its Service that gateways read.
+//! Serialized form of a route: the annotation of its Service that gateways read.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use weir_cluster::{
 
 use super::read_time;
 
-/// A route, without the name of its service. An editor of the namespace can write any: what it claims is read as far as it is
-/// its service's own.
+/// Route without the name of its service. Everyone who may edit Services of the namespace can write one, so only claims
+/// about its own service are accepted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WrittenRoute {
-    /// For gateways of before, which do not go by the object's own time of creation.
+    /// Creation time for older gateways. Newer ones use the object's own creation time.
     since: u64,
     hosts: Vec<String>,
     model: Option<String>,
@@ -27,7 +27,7 @@ pub(crate) struct WrittenRoute {
     max_queue: u32,
     batching: Option<WrittenBatching>,
     mirror: Option<WrittenShare>,
-    /// Absent as written before there was it: closed.
+    /// Access to control routes. Routes written by older versions lack it and count as closed.
     #[serde(default)]
     control: WrittenControl,
 }
@@ -70,7 +70,7 @@ struct WrittenBatching {
 }
 
 impl WrittenRoute {
-    /// Returns the written form of a route.
+    /// Returns the serialized form of a route.
     pub(crate) fn of(route: &Route) -> Self {
         Self {
             since: route.since,
@@ -98,10 +98,11 @@ impl WrittenRoute {
         }
     }
 
-    /// Reads it, as that of this service, whose object was made at `since`, in seconds since 1970.
+    /// Reads the route of this service, whose object was created at `since`, in seconds since 1970.
     ///
     /// # Errors
-    /// [`ClusterError`] when a name in it is none, its split is not possible, or it leads to another service's revision.
+    /// [`ClusterError`] when a name is invalid, the split is impossible, or the route leads to another service's
+    /// revision.
     pub(crate) fn route(self, service: &ServiceName, since: u64) -> Result<Route, ClusterError> {
         let route = self.read(service, since)?;
         let mut revisions = route.revisions();

@@ -1,4 +1,4 @@
-//! Written form of a scaling policy.
+//! Serialized form of a scaling policy.
 
 mod behavior;
 
@@ -11,10 +11,10 @@ use weir_cluster::{Economy, ScaleTarget, ScalingPolicy};
 use self::behavior::WrittenBehavior;
 use super::read_time;
 
-/// The highest quantile that a target may name.
+/// Highest quantile that a target may name.
 const HIGHEST_QUANTILE: f64 = 0.9999;
 
-/// The written form of a scaling policy.
+/// Serialized form of a scaling policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WrittenScaling {
@@ -48,7 +48,7 @@ enum WrittenTarget {
 }
 
 impl WrittenScaling {
-    /// Returns the written form of a policy.
+    /// Returns the serialized form of a policy.
     pub(crate) fn of(policy: &ScalingPolicy) -> Self {
         Self {
             min: policy.min,
@@ -72,8 +72,8 @@ impl WrittenScaling {
         }
     }
 
-    /// Returns the policy that was written, within the bounds that hold for people's own settings: an editor of the namespace
-    /// can write any numbers.
+    /// Returns the policy, clamped to the bounds that validation sets for users: everyone who may edit objects of the
+    /// namespace can write any numbers.
     pub(crate) fn policy(&self) -> ScalingPolicy {
         ScalingPolicy {
             min: self.min.min(ScalingPolicy::MOST),
@@ -96,7 +96,7 @@ impl WrittenScaling {
 }
 
 impl WrittenTarget {
-    /// The target; none where it could be met by no number of replicas.
+    /// Returns the target; None if no number of replicas could meet it.
     fn target(self) -> Option<ScaleTarget> {
         let (target, each) = match self {
             Self::Concurrency(each) => (ScaleTarget::Concurrency(each), each),

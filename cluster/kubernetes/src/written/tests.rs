@@ -21,7 +21,7 @@ fn read_again(route: &Route) -> Route {
 }
 
 #[test]
-fn a_route_with_everything_is_read_as_it_was() {
+fn a_route_with_every_field_is_read_as_it_was_written() {
     let [one, two] = [1, 2].map(|number| service().revision(number).unwrap());
     let weighted = |(revision, weight): (&_, u32)| Target { revision: Clone::clone(revision), weight };
     let split = Split::new([(&one, 80), (&two, 20)].map(weighted).to_vec()).unwrap();
@@ -41,7 +41,7 @@ fn a_route_with_everything_is_read_as_it_was() {
 }
 
 #[test]
-fn numbers_that_people_could_not_ask_for_are_read_within_their_bounds() {
+fn numbers_that_validation_would_refuse_are_clamped() {
     let most = serde_json::json!({ "secs": u64::MAX, "nanos": 0 });
     let mut written = serde_json::to_value(WrittenScaling::of(&ScalingPolicy::default())).unwrap();
     for field in ["queueDelay", "retention", "scaleDownDelay", "window"] {
@@ -59,7 +59,7 @@ fn numbers_that_people_could_not_ask_for_are_read_within_their_bounds() {
 }
 
 #[test]
-fn a_route_to_nowhere_keeps_its_sentence() {
+fn a_route_to_nowhere_keeps_its_message() {
     let route = Route::new(service(), Destination::Nowhere("it is stopped".into()));
     assert_eq!(read_again(&route), route);
 }
@@ -73,7 +73,7 @@ fn a_newer_writer_may_add_fields() {
 }
 
 #[test]
-fn a_policy_is_read_as_it_was() {
+fn a_policy_is_read_as_it_was_written() {
     let policy = ScalingPolicy {
         min: 2,
         max: Some(9),

@@ -1,15 +1,15 @@
-//! Fields of a pod whose defaults are Kubernetes' past, or the chart's.
+//! Defaults for pod fields where Kubernetes' own default is a legacy one, or where the chart sets a default.
 
 use k8s_openapi::api::core::v1::PodSpec;
 
 use super::all_containers;
 use crate::Options;
 
-/// Takes the last lines of a container's log for the reason of its end, unless it writes one itself.
+/// Termination message policy: the last lines of the log, unless the container writes a message itself.
 const LAST_OUTPUT: &str = "FallbackToLogsOnError";
 
-/// Sets what the pod does not. Variables for each Service of the namespace slow the start of a pod where there are
-/// thousands, and a model server without an account of its own has no use for a token.
+/// Sets fields that the pod leaves unset. Environment variables for every Service of the namespace slow the start of a
+/// pod where there are thousands, and a model server without a service account of its own needs no token.
 pub(super) fn set(pod: &mut PodSpec, options: &Options) {
     pod.enable_service_links.get_or_insert(false);
     let has_account = pod.service_account_name.is_some() || pod.service_account.is_some();
@@ -20,7 +20,7 @@ pub(super) fn set(pod: &mut PodSpec, options: &Options) {
         pod.priority_class_name.clone_from(&options.priority_class);
     }
     for container in all_containers(pod) {
-        // So that the revision's failure says why the program ended.
+        // The termination message lets the revision's failure say why the program ended.
         let policy = &mut container.termination_message_policy;
         policy.get_or_insert_with(|| LAST_OUTPUT.to_owned());
     }
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_pod_says_stays() {
+    fn fields_that_the_pod_sets_are_kept() {
         let options = Options { priority_class: Some("weir-serving".to_owned()), ..Options::default() };
         let mut silent = PodSpec::default();
         set(&mut silent, &options);
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn no_class_is_named_that_is_not_there() {
+    fn without_a_configured_class_no_priority_class_is_set() {
         let mut pod = PodSpec::default();
         set(&mut pod, &Options::default());
         assert_eq!(pod.priority_class_name, None);

@@ -1,4 +1,4 @@
-//! Devices that containers ask for as extended resources: GPUs of every vendor, and others.
+//! Extended resources that containers request: GPUs of all vendors, and other devices.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use kube::ResourceExt;
 use super::all_containers;
 use crate::entry::containers;
 
-/// Annotation of KServe that names more kinds of GPU, as a JSON list.
+/// KServe's annotation that names more GPU resources, as a JSON list.
 pub(super) const MORE_KINDS: &str = "serving.kserve.io/gpu-resource-types";
 
-/// Beginnings of the names of GPUs and their like, whole ones and parts.
+/// Names, or prefixes of names, of the resources that are GPUs or similar accelerators.
 const KINDS: [&str; 9] = [
     "nvidia.com/gpu",
     "nvidia.com/mig-",
@@ -24,23 +24,24 @@ const KINDS: [&str; 9] = [
     "huawei.com/Ascend",
 ];
 
-/// Key of the taint on nodes with GPUs of this vendor, whichever part of one a pod asks for.
+/// Key of the taint on NVIDIA GPU nodes. It is the same if a pod requests only a part of a GPU (MIG).
 const NVIDIA: &str = "nvidia.com/gpu";
 
-/// The kinds of GPU that a pod may ask for.
+/// Names of resources that count as GPUs for a pod.
 pub(super) struct Gpus {
     more: Vec<String>,
 }
 
 impl Gpus {
-    /// Reads the kinds that a pod's annotations add to the known ones.
+    /// Reads the resource names that a pod's annotations add to the known ones.
     pub(super) fn of(annotations: &BTreeMap<String, String>) -> Self {
         let list = annotations.get(MORE_KINDS);
         let more = list.and_then(|list| serde_json::from_str(list).ok());
         Self { more: more.unwrap_or_default() }
     }
 
-    /// Whether a container gets a GPU. What is claimed is taken for one, as its claim does not say.
+    /// Returns true if a container gets a GPU. A resource claim counts as one, because the claim does not name its
+    /// device.
     pub(super) fn are_in(&self, container: &Container) -> bool {
         let is_claimed = container
             .resources
@@ -50,7 +51,7 @@ impl Gpus {
         is_claimed || self.names(container).next().is_some()
     }
 
-    /// The keys of the taints on nodes with what the pod asks for.
+    /// Returns the keys of the taints on nodes with the GPUs that the pod requests.
     pub(super) fn taints(&self, pod: &PodSpec) -> Vec<String> {
         let named = pod.containers.iter().flat_map(|c| self.names(c));
         let named = named.map(|name| if name.starts_with("nvidia.com/") { NVIDIA } else { name });
@@ -62,7 +63,7 @@ impl Gpus {
         keys
     }
 
-    /// How many of each kind a container gets.
+    /// Returns the count of each GPU resource that a container gets.
     fn counts(&self, container: &Container) -> impl Iterator<Item = u32> {
         let resources = container.resources.as_ref();
         let limits = resources.and_then(|resources| resources.limits.as_ref());
@@ -83,7 +84,7 @@ impl Gpus {
     }
 }
 
-/// The number of GPUs that a pod gets, parts of one included; a claim counts as one.
+/// Returns the number of GPUs that a pod gets. A part of a GPU counts as one, and so does a resource claim.
 pub(crate) fn gpus(template: &PodTemplateSpec) -> u32 {
     let none = BTreeMap::new();
     let annotations = template.metadata.as_ref().and_then(|m| m.annotations.as_ref());
@@ -97,13 +98,13 @@ pub(crate) fn gpus(template: &PodTemplateSpec) -> u32 {
     asked.fold(claims, u32::saturating_add)
 }
 
-/// True if a pod gets a GPU.
+/// Returns true if a pod gets a GPU.
 pub(crate) fn has_gpu(pod: &Pod) -> bool {
     let gpus = Gpus::of(pod.annotations());
     containers(pod).any(|container| gpus.are_in(container))
 }
 
-/// Makes limits and requests of devices the same, as the API server wants it, where one of them is not written.
+/// Copies limits of devices to requests and vice versa where one is unset: the API server requires them to be equal.
 pub(super) fn limit(pod: &mut PodSpec) {
     for container in all_containers(pod) {
         if let Some(resources) = &mut container.resources {
@@ -129,7 +130,7 @@ fn level(resources: &mut ResourceRequirements) {
     }
 }
 
-/// Whether this is no resource of Kubernetes itself: those have no domain, or its own.
+/// Returns true for an extended resource: one with a domain other than kubernetes.io.
 fn is_extended(name: &str) -> bool {
     let domain = name.split_once('/').map(|(domain, _)| domain);
     domain.is_some_and(|domain| domain != "kubernetes.io" && !domain.ends_with(".kubernetes.io"))
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_devices_are_their_requests() {
+    fn limits_and_requests_of_devices_are_equal() {
         for name in [
             "nvidia.com/gpu",
             "nvidia.com/mig-1g.10gb",
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kubernetes_own_is_no_device() {
+    fn kubernetes_own_resources_are_no_devices() {
         for name in ["cpu", "memory", "hugepages-2Mi", "ephemeral-storage", "kubernetes.io/x"] {
             let pod = pod(&json!({ "limits": { name: "1" } }));
             assert_eq!(pod.containers[0].resources.as_ref().unwrap().requests, None);
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_gpu_is_behind_the_taint_of_the_whole() {
+    fn a_mig_slice_tolerates_the_taint_of_whole_gpus() {
         let asks = pod(&json!({ "limits": { "nvidia.com/mig-3g.40gb": "1" } }));
         assert_eq!(none().taints(&asks), ["nvidia.com/gpu"]);
         let asks = pod(&json!({ "limits": { "amd.com/gpu": "1" } }));
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn an_annotation_adds_kinds() {
+    fn an_annotation_adds_gpu_resources() {
         let asks = pod(&json!({ "limits": { "example.com/npu": "1" } }));
         let list = r#"["example.com/npu"]"#.to_owned();
         let gpus = Gpus::of(&[(MORE_KINDS.to_owned(), list)].into());

@@ -1,21 +1,21 @@
-//! A pause before a server is told to stop, so that gateways have heard of it and send nothing more.
+//! Pause before a server receives SIGTERM, so that gateways learn of the termination and send no more requests.
 
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler, PodSpec, SleepAction};
 
 use super::weir_runtime;
 use crate::entry::entry;
 
-/// Length of the pause: endpoints are told within a second, and of a busy control plane within a few.
+/// Length of the pause in seconds. Endpoint updates take up to a second, and a few seconds on a busy control plane.
 const PAUSE: i64 = 5;
 
-/// Time from the request to stop until a pod is killed, where it does not say: Kubernetes' default.
+/// Time in seconds from SIGTERM until a pod is killed if it sets none: Kubernetes' default.
 const GRACE: i64 = 30;
 
-/// Pauses containers that do not say what they do before they stop. Weir's own runtime finishes what arrives late, and
-/// where it takes the requests itself, nothing pauses.
+/// Adds a preStop pause to containers that have no preStop hook. No pause is added where Weir's own runtime receives
+/// the requests, because it finishes requests that arrive late.
 pub(super) fn pause(pod: &mut PodSpec) {
     let grace = pod.termination_grace_period_seconds.unwrap_or(GRACE);
-    // The API server wants it below the whole time, and the server needs some of that itself.
+    // The API server requires less than the grace period, and the server needs part of that period to stop.
     let seconds = PAUSE.min(grace / 2);
     let is_ours = entry(pod).is_some_and(weir_runtime::is_ours);
     if seconds < 1 || is_ours {
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_of_others_pause_before_they_stop() {
+    fn other_servers_pause_before_they_stop() {
         let pause = |seconds: i64| json!({ "sleep": { "seconds": seconds } });
         assert_eq!(pre_stop("example/server", None, &Value::Null), pause(5));
         assert_eq!(pre_stop("example/server", Some(4), &Value::Null), pause(2));
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transformer_pauses_and_the_runtime_behind_it() {
+    fn a_transformer_and_the_runtime_behind_it_pause() {
         let mut pod: PodSpec = serde_json::from_value(json!({ "containers": [
             { "name": "kserve-container", "image": "weir-runtime:1" },
             { "name": "transformer-container", "image": "example/transformer" },
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_pod_does_before_it_stops_stays() {
+    fn a_pre_stop_hook_of_the_pod_is_kept() {
         let own = json!({ "exec": { "command": ["drain"] } });
         let lifecycle = json!({ "preStop": own });
         assert_eq!(pre_stop("example/server", None, &lifecycle), own);

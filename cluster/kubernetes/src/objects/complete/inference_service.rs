@@ -1,4 +1,4 @@
-//! What KServe writes on every pod of an InferenceService, and others look for.
+//! Labels and variables that KServe sets on every pod of an InferenceService, and on which other tools rely.
 
 use k8s_openapi::api::core::v1::{EnvVar, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -7,8 +7,8 @@ use weir_cluster::ServiceName;
 /// Variable with the name of the service.
 const NAME: &str = "INFERENCE_SERVICE_NAME";
 
-/// Sets KServe's labels of a predictor's pods, over those that people write, as KServe does. That with the service's name
-/// is every object's.
+/// Sets KServe's labels of a predictor's pods. They overwrite labels that users set, as in KServe. The label with the
+/// service's name is set elsewhere, on all objects.
 pub(super) fn label(metadata: &mut ObjectMeta, service: &ServiceName) {
     let labels = metadata.labels.get_or_insert_default();
     let app = format!("isvc.{}-predictor", service.name());
@@ -17,7 +17,7 @@ pub(super) fn label(metadata: &mut ObjectMeta, service: &ServiceName) {
     }
 }
 
-/// Tells every container the name of its service.
+/// Passes the name of the service to every container.
 pub(super) fn name_in(pod: &mut PodSpec, service: &ServiceName) {
     for container in &mut pod.containers {
         let variables = container.env.get_or_insert_default();
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn kserves_labels_come_first() {
+    fn kserves_labels_overwrite_the_pods() {
         let mut metadata =
             ObjectMeta { labels: Some([("app".to_owned(), "mine".to_owned())].into()), ..ObjectMeta::default() };
         label(&mut metadata, &ServiceName::new("vision", "digits").unwrap());

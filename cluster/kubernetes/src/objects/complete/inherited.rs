@@ -1,5 +1,5 @@
-//! Labels and annotations of the InferenceService, which its pods get too, by KServe's precedence: the component's before
-//! the service's, and those before the runtime's.
+//! Labels and annotations that pods inherit from the InferenceService, with KServe's precedence: the component's win
+//! over the service's, and the service's win over the runtime's.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::device::MORE_KINDS;
 
-/// Prefixes of annotations that are told to Weir, KServe, Knative or kubectl, and not to pods.
+/// Prefixes of annotations that address Weir, KServe, Knative or kubectl, so pods do not get them.
 const NOT_COPIED: [&str; 4] = ["autoscaling.knative.dev/", "kubectl.kubernetes.io/", "serving.kserve.io/", "weir.dev/"];
 
-/// Adds the service's labels and annotations, unless the pod has others.
+/// Adds the service's labels and annotations that the pod does not set itself.
 pub(super) fn add(metadata: &mut ObjectMeta, service: &ObjectMeta) {
     let labels = metadata.labels.get_or_insert_default();
     put(labels, service.labels.iter().flatten());
     let copied = service.annotations.iter().flatten().filter(|(name, _)| {
         let mut prefixes = NOT_COPIED.iter();
-        // What a pod's GPUs are is read from the pod.
+        // The GPU resource types are read from the pod's annotations.
         **name == *MORE_KINDS || !prefixes.any(|prefix| name.starts_with(prefix))
     });
     let annotations = metadata.annotations.get_or_insert_default();
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_to_pods_is_copied_and_theirs_stays() {
+    fn annotations_for_pods_are_copied_and_the_pods_own_are_kept() {
         let service: ObjectMeta = serde_json::from_value(json!({
             "labels": {"team": "a", "tier": "gold"},
             "annotations": {
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_makes_no_empty_map() {
+    fn without_annotations_no_empty_map_is_added() {
         let mut pod = ObjectMeta::default();
         add(&mut pod, &ObjectMeta::default());
         assert_eq!(pod.annotations, None);

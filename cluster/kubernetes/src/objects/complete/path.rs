@@ -1,9 +1,9 @@
-//! Replaces a path in a container's command, arguments and variables.
+//! Replacement of a path in a container's command, arguments and variables.
 
 use k8s_openapi::api::core::v1::Container;
 use weir_cluster::relocate;
 
-/// Has a container's command, arguments and variables name another path.
+/// Replaces a path in a container's command, arguments and variables.
 pub(super) fn relocate_in(container: &mut Container, from: &str, to: &str) {
     let words = container.command.iter_mut().chain(&mut container.args);
     for word in words.flatten() {

@@ -1,4 +1,4 @@
-//! What the Pod Security Standard `restricted` asks of a pod, where the pod does not say otherwise.
+//! Defaults for what the Pod Security Standard `restricted` requires, where the pod sets nothing else.
 
 use k8s_openapi::api::core::v1::{
     Capabilities, Container, EmptyDirVolumeSource, PodSecurityContext, PodSpec, SeccompProfile, SecurityContext,
@@ -7,22 +7,22 @@ use k8s_openapi::api::core::v1::{
 
 use super::{all_containers, weir_runtime};
 
-/// What a namespace enforces of its pods.
+/// Pod Security Standard that a namespace enforces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Enforced {
-    /// The Pod Security Standard `restricted`: what does not say that it needs no root is not run.
+    /// The Pod Security Standard `restricted`: a pod must declare that it runs as non-root.
     Restricted,
-    /// Less: images that run as root may be run.
+    /// A weaker standard or none: images may run as root.
     #[default]
     Less,
 }
 
-/// Directory that a program with a read-only root may still write.
+/// Directory that must be writable even if the root filesystem is read-only.
 const TEMPORARY: &str = "/tmp";
 const TEMPORARY_VOLUME: &str = "tmp";
 
-/// Gives a pod no rights that a model server does not need. An image of others may want to run as root, and is let,
-/// unless the namespace refuses it anyway.
+/// Removes rights that a model server does not need. An image other than Weir's may run as root unless the namespace
+/// forbids it.
 pub(super) fn restrict(pod: &mut PodSpec, enforced: Enforced) {
     let system = pod.os.as_ref().map(|os| os.name.as_str());
     if system == Some("windows") {
@@ -57,7 +57,7 @@ fn drop_rights(context: &mut SecurityContext, enforced: Enforced) {
         }
         (None, _) => {}
     }
-    // The API server refuses both together.
+    // The API server refuses a privileged container that forbids privilege escalation.
     if !is_privileged(context) {
         context.allow_privilege_escalation.get_or_insert(false);
     }
@@ -69,7 +69,7 @@ fn is_privileged(context: &SecurityContext) -> bool {
     context.privileged == Some(true) || added.any(|name| ["SYS_ADMIN", "CAP_SYS_ADMIN"].contains(&&**name))
 }
 
-/// Has the kubelet refuse to run the image as root, unless the pod says who runs it.
+/// Sets runAsNonRoot, so that the kubelet refuses to run the image as root, unless the pod sets its user.
 fn refuse_root(context: &mut SecurityContext, of_pod: &PodSecurityContext) {
     let user = context.run_as_user.or(of_pod.run_as_user);
     let is_said = context.run_as_non_root.or(of_pod.run_as_non_root).is_some();
@@ -78,7 +78,7 @@ fn refuse_root(context: &mut SecurityContext, of_pod: &PodSecurityContext) {
     }
 }
 
-/// Gives our runtime a directory for temporary files where its root is read-only.
+/// Mounts a temporary directory into Weir's runtime where its root filesystem is read-only.
 fn give_temporary_files(pod: &mut PodSpec) {
     let is_there = |v: &Volume| v.name == TEMPORARY_VOLUME;
     if pod.volumes.iter().flatten().any(is_there) {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_of_others_may_run_as_root_where_the_namespace_lets_it() {
+    fn another_image_may_run_as_root_where_the_namespace_allows_it() {
         let other = json!({ "name": "a", "image": "example/server" });
         let dropped = json!({ "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } });
         assert_eq!(context(&other, Enforced::Less), dropped);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_pod_says_stays() {
+    fn fields_that_the_pod_sets_are_kept() {
         let own = json!({
             "allowPrivilegeEscalation": true, "capabilities": { "add": ["SYS_PTRACE"] },
             "readOnlyRootFilesystem": false, "runAsNonRoot": false,
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_knows_none_of_it() {
+    fn windows_pods_are_left_alone() {
         let pod = json!({ "containers": [{ "name": "a" }], "os": { "name": "windows" } });
         assert_eq!(json!(completed(&pod, Enforced::Restricted)), pod);
     }

@@ -1,4 +1,4 @@
-//! Probes: a server gets requests once it is ready, and may take its time to load.
+//! Probes of the servers: readiness, and time to load the model before a liveness probe counts.
 
 use k8s_openapi::api::core::v1::{Container, HTTPGetAction, PodSpec, Probe, TCPSocketAction};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -7,22 +7,22 @@ use weir_cluster::{ContainerPorts, ReadyCall, Workload};
 use super::weir_runtime;
 use crate::entry::TRANSFORMER;
 
-/// The V2 ready call.
+/// Path of the V2 ready call.
 const V2_READY: &str = "/v2/health/ready";
 
-/// Time between two probes: a start is seen this much late.
+/// Seconds between two probes, so readiness is noticed at most this late.
 const PERIOD: i32 = 2;
 
-/// Time that an answer may take: longer than the period, for a busy server is not a broken one.
+/// Timeout of a probe in seconds: longer than the period, because a busy server is not a broken one.
 const TIMEOUT: i32 = 5;
 
-/// Probes in a row that fail until a server is not ready any more.
+/// Consecutive failed probes after which a server is not ready any more.
 const FAILURES: i32 = 3;
 
-/// Probes that may fail while a server starts: an hour of them, for large models from slow disks.
+/// Failed probes allowed while a server starts: one hour, for large models on slow disks.
 const STARTUP_FAILURES: i32 = 3600 / PERIOD;
 
-/// Last parts of the names of images whose servers have the V2 ready call.
+/// Last path component of image names whose servers implement the V2 ready call.
 const V2_SERVERS: [&str; 11] = [
     "tritonserver",
     "mlserver",
@@ -37,12 +37,12 @@ const V2_SERVERS: [&str; 11] = [
     "huggingfaceserver",
 ];
 
-/// Completes the probes of a pod's containers, and adds those that the containers that serve do not have. `declared` is
-/// how its runtime says that a replica is found ready.
+/// Completes the probes of a pod's containers, and adds missing ones to those that serve. `declared` is the ready call
+/// that the serving runtime declares.
 pub(super) fn complete(pod: &mut PodSpec, declared: Option<ReadyCall>) {
     let names = [Workload::CONTAINER, TRANSFORMER];
     let is_named = |container: &Container| names.contains(&&*container.name);
-    // Where none has such a name, the first serves.
+    // Without a container of such a name, the first one serves.
     let serves_first = !pod.containers.iter().any(is_named);
     for (i, container) in pod.containers.iter_mut().enumerate() {
         let ports = ContainerPorts::of(container);
@@ -65,7 +65,7 @@ fn serve(container: &mut Container, ports: ContainerPorts, declared: Option<Read
     }
 }
 
-/// The V2 ready call where the server has it, else whether it listens.
+/// Returns a probe by the V2 ready call if the server has it, else one that checks that the port is open.
 fn readiness(ports: ContainerPorts, call: ReadyCall) -> Option<Probe> {
     let mut probe = Probe {
         period_seconds: Some(PERIOD),
@@ -89,7 +89,7 @@ fn readiness(ports: ContainerPorts, call: ReadyCall) -> Option<Probe> {
     Some(probe)
 }
 
-/// The check of life, with time to load before it counts.
+/// Returns a startup probe made from the liveness probe, with time to load the model.
 fn startup(liveness: &Probe) -> Probe {
     Probe {
         initial_delay_seconds: None,
@@ -100,7 +100,7 @@ fn startup(liveness: &Probe) -> Probe {
     }
 }
 
-/// The call that is declared for the server; a transformer is none, and an undeclared one is known by its image.
+/// Returns the declared ready call of the server. For a transformer or without a declaration, the image decides.
 fn ready_call(container: &Container, declared: Option<ReadyCall>) -> ReadyCall {
     match declared.filter(|_| container.name != TRANSFORMER) {
         Some(declared) => declared,
@@ -117,7 +117,7 @@ fn has_v2(container: &Container) -> bool {
     weir_runtime::is_ours(container) || is_known(image) || is_known(program)
 }
 
-/// A probe without a port means the one that serves.
+/// Sets a probe's missing port to the serving port.
 fn aim(probe: &mut Probe, ports: ContainerPorts) {
     let Some(serving) = ports.http.or(ports.grpc) else {
         return;
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_that_speak_v2_are_asked_by_it() {
+    fn servers_with_v2_are_probed_by_the_ready_call() {
         for (container, port) in [
             (json!({ "name": "a", "image": "weir-runtime:1" }), 8080),
             (
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_ready_once_they_listen() {
+    fn other_servers_are_ready_once_they_listen() {
         let other = json!({ "name": "a", "image": "example/server" });
         assert_eq!(readiness_of(&other)["tcpSocket"], json!({ "port": 8080 }));
         let grpc = json!({ "name": "a", "ports": [{ "name": "grpc", "containerPort": 9000 }] });
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_runtime_declares_comes_before_what_its_image_tells() {
+    fn the_declared_ready_call_wins_over_the_image() {
         let probed = |image: &str, declared| {
             let containers = json!([{ "name": "kserve-container", "image": image }, { "name": TRANSFORMER }]);
             let mut pod: PodSpec = serde_json::from_value(json!({ "containers": containers })).unwrap();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_without_a_port_means_the_serving_one() {
+    fn a_probe_without_a_port_gets_the_serving_port() {
         let container = json!({
             "name": "a", "ports": [{ "containerPort": 8085 }, { "name": "h2c", "containerPort": 9001 }],
             "readinessProbe": { "httpGet": { "path": "/healthz" } },
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_with_everything_stays() {
+    fn a_complete_probe_is_kept() {
         let probe = json!({ "httpGet": { "path": "/x", "port": "http" }, "periodSeconds": 7 });
         let container = json!({ "name": "a", "image": "weir-runtime", "readinessProbe": probe });
         assert_eq!(readiness_of(&container), probe);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_of_life_waits_until_the_model_is_loaded() {
+    fn a_liveness_probe_gets_a_startup_probe_of_one_hour() {
         let liveness = json!({ "httpGet": { "path": "/live", "port": 8080 }, "periodSeconds": 10 });
         let container = completed(&json!({ "name": "a", "livenessProbe": liveness }));
         let startup = container.startup_probe.unwrap();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_beside_the_server_is_not_probed() {
+    fn a_sidecar_is_not_probed() {
         let is_probed = |names: &[&str]| {
             let containers: Vec<_> = names.iter().map(|name| json!({ "name": name })).collect();
             let mut pod: PodSpec = serde_json::from_value(json!({ "containers": containers })).unwrap();

@@ -1,4 +1,4 @@
-//! Requests of CPU and memory: a quota refuses pods without, and the scheduler packs them anywhere.
+//! Default requests of CPU and memory. A quota refuses pods without requests, and the scheduler would overload nodes.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use weir_cluster::Workload;
 
-/// What the serving container asks for unless it says so: enough for a small model on a CPU. KServe's 1 CPU and 2 GiB
-/// are limits too, which would slow or kill what needs more, and leave small nodes empty.
+/// Default requests of the serving container: enough for a small model on a CPU. KServe's default of 1 CPU and 2 GiB is
+/// a limit too, which would throttle or kill larger models, and it leaves small nodes unused.
 const SERVING: [(&str, &str); 2] = [("cpu", "250m"), ("memory", "512Mi")];
 
-/// What every other container asks for unless it says so.
+/// Default requests of every other container.
 const OTHER: [(&str, &str); 2] = [("cpu", "10m"), ("memory", "32Mi")];
 
-/// Writes the requests that containers do not. A pod that shares resources among its containers says enough.
+/// Sets the requests that containers leave unset. Pod-level resources are sufficient, and such a pod is left alone.
 pub(super) fn request(pod: &mut PodSpec) {
     if pod.resources.is_some() {
         return;
@@ -27,7 +27,7 @@ pub(super) fn request(pod: &mut PodSpec) {
     }
 }
 
-/// Requests what is limited, else the default, of each resource that the container does not request.
+/// Sets each missing request to the container's limit, or else to the default.
 fn default(container: &mut Container, defaults: [(&str, &str); 2]) {
     let resources = container.resources.get_or_insert_default();
     let limits = resources.limits.clone().unwrap_or_default();
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_limited_is_requested_and_what_is_requested_stays() {
+    fn a_limit_is_the_default_request_and_own_requests_are_kept() {
         let written = json!([{ "name": "a", "resources": {
             "requests": { "memory": "4Gi" }, "limits": { "cpu": "2", "memory": "8Gi" }
         } }]);
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn resources_of_the_whole_pod_are_enough() {
+    fn pod_level_resources_are_sufficient() {
         let mut pod: PodSpec = serde_json::from_value(json!({
             "containers": [{ "name": "a" }], "resources": { "requests": { "cpu": "1" } },
         }))

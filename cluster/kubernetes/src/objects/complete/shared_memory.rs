@@ -1,5 +1,5 @@
-//! Shared memory of pods with GPUs: libraries move tensors between processes by it, and 64 MiB, the default, are soon
-//! full.
+//! Shared memory for pods with GPUs: libraries pass tensors between processes through it, and the default of 64 MiB is
+//! soon full.
 
 use k8s_openapi::api::core::v1::{Container, EmptyDirVolumeSource, PodSpec, Volume, VolumeMount};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -9,8 +9,8 @@ use super::device::Gpus;
 const PATH: &str = "/dev/shm";
 const VOLUME: &str = "dshm";
 
-/// Mounts shared memory into the containers with a GPU, unless the pod does so itself. What it holds counts against
-/// the memory of the container that writes it, so it may be as large as that.
+/// Mounts shared memory into the containers with a GPU, unless the pod does so itself. The content counts against the
+/// memory of the container that writes it, so the size limit is that container's memory.
 pub(super) fn mount(pod: &mut PodSpec, gpus: &Gpus) {
     let is_there = pod.volumes.iter().flatten().any(|v| v.name == VOLUME);
     let needs_it = |c: &&mut Container| gpus.are_in(c) && !mounts_it(c);
@@ -38,7 +38,7 @@ fn mounts_it(container: &Container) -> bool {
     mounts.any(|mount| mount.mount_path.trim_end_matches('/') == PATH)
 }
 
-/// The memory that a container may use, else what it asks for.
+/// Returns the memory limit of a container, or else its memory request.
 fn memory(container: &Container) -> Option<Quantity> {
     let resources = container.resources.as_ref()?;
     let of = |all: &Option<std::collections::BTreeMap<String, Quantity>>| {
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_as_large_as_the_memory_that_it_counts_against() {
+    fn shared_memory_is_as_large_as_the_memory_limit() {
         let limits = json!({ "nvidia.com/gpu": "1", "memory": "16Gi" });
         let pod = completed(&json!({ "containers": [
             { "name": "kserve-container", "resources": { "limits": limits } }, { "name": "proxy" }
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_gpus_or_with_its_own_is_left_alone() {
+    fn a_pod_without_gpus_or_with_own_shared_memory_is_left_alone() {
         for pod in [
             json!({ "containers": [{ "name": "a", "resources": { "limits": { "memory": "1Gi" } } }] }),
             json!({

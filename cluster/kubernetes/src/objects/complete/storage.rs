@@ -1,4 +1,4 @@
-//! A model's files in the pods of its revision.
+//! Provision of a model's files in the pods of its revision.
 
 mod fetched;
 mod source;
@@ -16,21 +16,21 @@ use super::weir_runtime;
 use crate::Options;
 use crate::stored::StoredRevision;
 
-/// Annotation of KServe: `"false"` lets the server write into its model's files.
+/// KServe's annotation: `"false"` lets the server write to its model's files.
 const READ_ONLY: &str = "storage.kserve.io/readonly";
 
-/// Checks that a model can be had by this URI.
+/// Checks that a model's storage URI is supported on Kubernetes.
 ///
 /// # Errors
-/// A clause that names it and says what to write.
+/// A clause that names the URI and says what to write instead.
 pub fn check_storage_uri(uri: &str) -> Result<(), String> {
     Source::of(uri).map(drop)
 }
 
-/// Puts a revision's models where its container expects them, read-only.
+/// Provides a revision's models where its container expects them, read-only by default.
 ///
 /// # Errors
-/// [`ClusterError::Refused`], naming the URI, when it is none that can be had here, or something else is there.
+/// [`ClusterError::Refused`], naming the URI, when its storage is not supported or another volume has the mount path.
 pub(super) fn provide(
     stored: &StoredRevision,
     annotations: &BTreeMap<String, String>,
@@ -47,7 +47,7 @@ pub(super) fn provide(
     Ok(())
 }
 
-/// A directory of the serving container that gets a model.
+/// Directory of the serving container that receives a model.
 struct Place<'a> {
     number: usize,
     storage: &'a Storage,
@@ -55,7 +55,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Fills it. The error is a clause that says why it cannot be.
+    /// Provides the files. The error is a clause that says why that is impossible.
     fn fill(&self, source: Source<'_>, pod: &mut PodSpec, options: &Options) -> Result<(), String> {
         match source {
             Source::Claim { claim, path } => {
@@ -78,7 +78,7 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// Our runtime takes a file for a model whatever its name, if it is named.
+    /// Weir's runtime loads a single file whatever its name, but needs the path of the file.
     fn name_fetched_file(&self, container: &mut Container, uri: &str) {
         if let Some(file) = weir_fetch::plain_file(uri)
             && weir_runtime::is_ours(container)
@@ -91,7 +91,7 @@ impl Place<'_> {
         self.storage.mount_path.trim_end_matches('/')
     }
 
-    /// KServe's name for the first, which others look for; the number tells further ones apart.
+    /// Returns KServe's name for the first model, which other tools expect, and a numbered name for each further one.
     fn name(&self, name: &str) -> String {
         match self.number {
             0 => name.to_owned(),
@@ -132,7 +132,7 @@ impl Place<'_> {
     }
 }
 
-/// The container that serves.
+/// Returns the container that serves.
 fn serving(pod: &mut PodSpec) -> Result<&mut Container, String> {
     let named = |container: &Container| container.name == Workload::CONTAINER;
     let index = pod.containers.iter().position(named).unwrap_or(0);

@@ -6,7 +6,7 @@ use super::device::Gpus;
 
 const NO_SCHEDULE: &str = "NoSchedule";
 
-/// Has a pod with GPUs tolerate the taints of nodes with such.
+/// Adds tolerations for the taints of GPU nodes to a pod that requests GPUs.
 pub(super) fn add(pod: &mut PodSpec, gpus: &Gpus) {
     for key in gpus.taints(pod) {
         let tolerations = pod.tolerations.get_or_insert_default();
@@ -21,7 +21,7 @@ pub(super) fn add(pod: &mut PodSpec, gpus: &Gpus) {
     }
 }
 
-/// Whether the pod says itself what it tolerates of this key.
+/// Returns true if the pod already has a toleration for this key.
 fn is_about(toleration: &Toleration, key: &str) -> bool {
     let effect = toleration.effect.as_deref();
     let is_of_key = toleration.key.as_deref().is_none_or(|k| k.is_empty() || k == key);
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pods_with_gpus_tolerate_their_nodes() {
+    fn only_pods_with_gpus_tolerate_gpu_nodes() {
         let gpu = json!({ "nvidia.com/gpu": "1" });
         let tolerated = json!([{ "key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule" }]);
         assert_eq!(tolerations(&gpu, &json!(null)), tolerated);
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_pod_tolerates_itself_stays() {
+    fn the_pods_own_tolerations_are_kept() {
         let gpu = json!({ "nvidia.com/gpu": "1" });
         for own in [
             json!([{ "operator": "Exists" }]),

@@ -1,16 +1,16 @@
-//! Weir's own runtime, told by its image.
+//! Weir's own runtime, recognised by its image.
 
 use k8s_openapi::api::core::v1::Container;
 
-/// Last part of the image's name, from whichever registry.
+/// Last path component of the image's name, whatever the registry.
 const IMAGE: &str = "weir-runtime";
 
-/// Whether a container runs Weir's own runtime.
+/// Returns true if a container runs Weir's own runtime.
 pub(super) fn is_ours(container: &Container) -> bool {
     container.image.as_deref().is_some_and(|image| name(image) == IMAGE)
 }
 
-/// The last part of an image's name, without tag and digest.
+/// Returns the last path component of an image's name, without tag and digest.
 pub(super) fn name(image: &str) -> &str {
     let image = image.split('@').next().unwrap_or_default();
     let last = image.rsplit('/').next().unwrap_or_default();
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ours_is_told_from_whichever_registry() {
+    fn the_runtime_is_recognised_whatever_the_registry() {
         let of = |image: &str| is_ours(&Container { image: Some(image.to_owned()), ..Container::default() });
         assert!(of("weir-runtime"));
         assert!(of("registry.example.com:5000/team/weir-runtime:1.2-cuda"));

@@ -1,4 +1,4 @@
-//! Pods as API servers have them, and what is said of them.
+//! Failures of pods, from statuses as the API server reports them.
 
 use serde_json::{Value, json};
 use weir_cluster::FailureReason as R;
@@ -6,7 +6,7 @@ use weir_cluster::FailureReason as R;
 use super::*;
 use crate::replica::Unseen;
 
-/// A pod in this state.
+/// Returns a pod with this status.
 fn pod(status: &Value) -> Pod {
     serde_json::from_value(json!({
         "metadata": { "name": "digits-predictor-00001-abc", "namespace": "vision" },
@@ -63,7 +63,7 @@ fn terminated(code: i32, reason: &str, message: &str) -> Value {
     json!({ "terminated": { "exitCode": code, "reason": reason, "message": message } })
 }
 
-/// What is to be said of a pod in this state.
+/// Asserts the failure that is reported for a pod with this status.
 #[track_caller]
 fn told_of(status: &Value, reason: R, sentence: &str) {
     let failure = failure(&pod(status)).unwrap();
@@ -256,7 +256,7 @@ fn a_pod_that_is_given_up_says_what_to_do() {
     );
 }
 
-/// A pod as its node's silence leaves it: the containers are as the kubelet saw them last.
+/// Returns the status that a pod has once its node stops answering: its containers as the kubelet last reported them.
 fn silent(ready: &Value) -> Value {
     let running = container("kserve-container", &json!({ "running": {} }), &json!({}));
     json!({

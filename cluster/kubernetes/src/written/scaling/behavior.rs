@@ -1,11 +1,11 @@
-//! Written form of the bounds on how fast replicas change.
+//! Serialized form of the limits on how fast the number of replicas changes.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weir_cluster::{MostChange, PolicySelect, RatePolicy, ScalingBehavior, ScalingRules};
 
-/// The written form of a scaling behavior.
+/// Serialized form of a scaling behavior.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct WrittenBehavior {
@@ -45,14 +45,14 @@ enum WrittenSelect {
 }
 
 impl WrittenBehavior {
-    /// The written form; none where nothing is bounded.
+    /// Returns the serialized form; None if nothing is limited.
     pub(super) fn of(behavior: &ScalingBehavior) -> Option<Self> {
         let written =
             Self { up: behavior.up.as_ref().map(WrittenRules::of), down: behavior.down.as_ref().map(WrittenRules::of) };
         (!behavior.is_unbounded()).then_some(written)
     }
 
-    /// The behavior that was written.
+    /// Returns the behavior that was written.
     pub(super) fn behavior(&self) -> ScalingBehavior {
         ScalingBehavior {
             up: self.up.as_ref().map(WrittenRules::rules),

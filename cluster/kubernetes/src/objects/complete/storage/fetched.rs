@@ -1,4 +1,4 @@
-//! A model that is fetched by an init container, before the server starts.
+//! Init container that fetches a model before the server starts.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::Options;
 
-/// What it may use, as KServe's: files pass through its memory in parts.
+/// Resources of the fetch, as KServe's: files are streamed through memory in parts.
 const REQUESTS: [(&str, &str); 2] = [("cpu", "100m"), ("memory", "100Mi")];
 const LIMITS: [(&str, &str); 2] = [("cpu", "1"), ("memory", "1Gi")];
 
-/// User of Weir's image.
+/// User ID of Weir's image.
 const USER: i64 = 65532;
 
-/// Adds the volume and the container that fills it, which comes before the pod's own init containers: they may read
-/// what it fetches.
+/// Adds the volume and the init container that fills it. It comes before the pod's own init containers, which may read
+/// the files.
 pub(super) fn add(pod: &mut PodSpec, name: &str, volume: &str, (uri, directory): (&str, &str), options: &Options) {
     pod.volumes.get_or_insert_default().push(Volume {
         name: volume.to_owned(),
@@ -51,7 +51,8 @@ fn quantities(all: [(&str, &str); 2]) -> BTreeMap<String, Quantity> {
     all.map(|(name, value)| (name.to_owned(), Quantity(value.to_owned()))).into()
 }
 
-/// No right that a fetch does not need. A pod whose servers run as root does not make it one, which the kubelet would refuse.
+/// Returns a security context with only the rights that a fetch needs. If the pod's containers run as root, the fetch
+/// gets another user, because the kubelet refuses root with runAsNonRoot.
 fn restricted(pod: &PodSpec) -> SecurityContext {
     let of_pod = pod.security_context.as_ref();
     let is_root = of_pod.and_then(|context| context.run_as_user) == Some(0);

@@ -1,23 +1,23 @@
-//! Where a model comes from, by its URI.
+//! Source of a model, by its URI.
 
 use std::path::{Component, Path};
 
-/// Where a model comes from.
+/// Source of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source<'a> {
-    /// A directory or file of a PersistentVolumeClaim.
+    /// Directory or file on a PersistentVolumeClaim.
     Claim { claim: &'a str, path: &'a str },
-    /// A path that the container's own image has. The node's is never meant.
+    /// Path in the container's own image, never on the node.
     InContainer { path: &'a str },
-    /// An address that is fetched before the server starts.
+    /// URL that is fetched before the server starts.
     Remote { uri: &'a str },
 }
 
-/// Schemes that KServe has and Weir does not fetch.
+/// Schemes that KServe supports and Weir does not fetch.
 const KSERVES: [&str; 9] = ["s3", "gs", "hf", "oci", "oci+native", "oci+fetch", "hdfs", "webhdfs", "modelscope"];
 
 impl<'a> Source<'a> {
-    /// Reads a URI. The error is a clause that names it and says what to write.
+    /// Parses a URI. The error is a clause that names the URI and says what to write instead.
     pub(super) fn of(uri: &'a str) -> Result<Self, String> {
         let shown = weir_fetch::without_secrets(uri);
         let refused = |because: &str| Err(format!("storage {shown:?} {because}"));

@@ -65,7 +65,7 @@ fn a_server_may_write_where_its_service_says_so() {
 }
 
 #[test]
-fn a_file_is_a_path_in_the_container_and_never_the_nodes() {
+fn a_file_uri_is_a_path_in_the_container_and_never_on_the_node() {
     let pod = provided(&server(), &[("file:///opt/model/", "/mnt/models")], "true").unwrap();
     assert_eq!(pod.get("volumes"), None);
     let container = &pod["containers"][1];
@@ -76,7 +76,7 @@ fn a_file_is_a_path_in_the_container_and_never_the_nodes() {
 }
 
 #[test]
-fn an_address_is_fetched_by_an_init_container() {
+fn a_url_is_fetched_by_an_init_container() {
     let uri = "https://models.example.com/digits.zip?signature=1";
     let pod = provided(&server(), &[(uri, "/mnt/models")], "true").unwrap();
     let first = &pod["initContainers"][0];
@@ -96,7 +96,7 @@ fn an_address_is_fetched_by_an_init_container() {
 }
 
 #[test]
-fn weirs_own_runtime_is_given_a_fetched_file_by_its_name() {
+fn weirs_own_runtime_gets_the_path_of_a_fetched_file() {
     let uri = "https://models.example.com/digits.pt?version=3";
     let ours = json!({
         "name": "kserve-container", "image": "weir-runtime:1", "args": ["--model-repository=/mnt/models"],
@@ -110,7 +110,7 @@ fn weirs_own_runtime_is_given_a_fetched_file_by_its_name() {
 }
 
 #[test]
-fn storage_that_cannot_be_had_is_refused_by_name() {
+fn unsupported_storage_is_refused_by_its_uri() {
     for (uri, because) in [
         ("s3://models/digits", "https://HOST/FILE"),
         ("https://models.example.com/", "must end with a plain file name"),
@@ -131,7 +131,7 @@ fn storage_that_cannot_be_had_is_refused_by_name() {
 }
 
 #[test]
-fn a_place_that_is_taken_is_refused() {
+fn a_mount_path_that_is_taken_is_refused() {
     let mut server = server();
     server["volumeMounts"] = json!([{ "name": "own", "mountPath": "/mnt/models/" }]);
     let refused = provided(&server, &[("pvc://models/digits", "/mnt/models")], "true").unwrap_err();
@@ -139,7 +139,7 @@ fn a_place_that_is_taken_is_refused() {
 }
 
 #[test]
-fn what_fetches_is_no_root_where_the_servers_are() {
+fn the_fetch_is_not_root_where_the_servers_are() {
     let user = |context: Value| {
         let pod = json!({ "containers": [server()], "securityContext": context });
         let mut pod: PodSpec = serde_json::from_value(pod).unwrap();
