@@ -1,4 +1,4 @@
-//! Annotations: Weir's own, and those of Knative and KServe that people already write.
+//! Annotations that Weir reads: its own, and those of Knative and KServe that users already set.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -8,13 +8,13 @@ use std::time::Duration;
 use crate::duration;
 use crate::field_error::FieldError;
 
-/// Target for the time in the queue, a duration such as `200ms`.
+/// Target for a request's time in the queue, a duration such as `200ms`.
 pub(crate) const QUEUE_DELAY_TARGET: &str = "weir.dev/queue-delay-target";
 /// Percentile of the requests that should meet the target, such as `95`.
 pub(crate) const SLO_PERCENTILE: &str = "weir.dev/slo-percentile";
 /// Idle time spent to avoid cold starts: `economy`, `balanced` or `latency`.
 pub(crate) const ECONOMY: &str = "weir.dev/economy";
-/// Longest time of a batch in `weir-runtime`, a duration; what takes longer is stuck and restarted.
+/// Longest time of a batch in `weir-runtime`, a duration. A longer batch counts as stuck, and the runtime is restarted.
 pub(crate) const MAX_BATCH_TIME: &str = "weir.dev/max-batch-time";
 /// Digest of the model's file or archive at an http(s) URI: `sha256:` and 64 hexadecimal digits.
 pub(crate) const STORAGE_DIGEST: &str = "weir.dev/storage-digest";
@@ -34,16 +34,16 @@ pub(crate) const ROLLOUT_MAX_P99_RATIO: &str = "weir.dev/rollout-max-p99-ratio";
 pub(crate) const ROLLBACK_WINDOW: &str = "weir.dev/rollback-window";
 /// Share of requests mirrored in percent, and the tag that receives them: `10` or `TAG=10`.
 pub(crate) const MIRROR: &str = "weir.dev/mirror";
-/// `true`: clients may control the service's servers, too, and not only infer.
+/// `true` exposes the servers' control routes, such as model loading, to clients.
 pub(crate) const CONTROL_ROUTES: &str = "weir.dev/control-routes";
 
-/// The autoscaler: `hpa`, `keda`, `external` or `none`.
+/// Autoscaler of the service: `hpa`, `keda`, `external` or `none`.
 pub(crate) const AUTOSCALER_CLASS: &str = "serving.kserve.io/autoscalerClass";
 /// `true` stops the service and keeps its objects.
 pub(crate) const STOP: &str = "serving.kserve.io/stop";
-/// `false` lets a server write into its model's files.
+/// `false` lets a server write to its model's files.
 pub(crate) const READ_ONLY: &str = "storage.kserve.io/readonly";
-/// `true` keeps what serves as it is while its runtime changes.
+/// `true` keeps the running pods as they are when their runtime changes.
 pub(crate) const DISABLE_AUTO_UPDATE: &str = "serving.kserve.io/disable-auto-update";
 /// Labels that make a service cluster-local.
 pub(crate) const VISIBILITY: [&str; 2] = ["networking.kserve.io/visibility", "networking.knative.dev/visibility"];
@@ -51,10 +51,10 @@ pub(crate) const VISIBILITY: [&str; 2] = ["networking.kserve.io/visibility", "ne
 /// KServe's deployment mode of the service.
 pub(crate) const MODE: &str = "serving.kserve.io/deploymentMode";
 
-/// Names of resources that are GPUs too, a JSON list.
+/// Names of further resources that count as GPUs, a JSON list.
 pub(crate) const GPU_RESOURCE_TYPES: &str = "serving.kserve.io/gpu-resource-types";
 
-/// KServe's annotations of a service that say what its pods are.
+/// KServe's annotations of a service that affect its pods.
 pub(crate) const SHAPING_OF_PODS: [&str; 2] = [READ_ONLY, GPU_RESOURCE_TYPES];
 
 /// Prefix of KServe's annotations.
@@ -66,7 +66,7 @@ pub(crate) const KSERVE_READ: [&str; 5] = [AUTOSCALER_CLASS, STOP, DISABLE_AUTO_
 /// Prefix of Knative's autoscaling annotations.
 pub(crate) const KNATIVE: &str = "autoscaling.knative.dev/";
 
-/// Knative's annotations that Weir reads, without the prefix; new spellings and old ones.
+/// Knative's annotations that Weir reads, without the prefix, in old and new spellings.
 pub(crate) const KNATIVE_READ: [&str; 13] = [
     "min-scale",
     "minScale",
@@ -83,7 +83,7 @@ pub(crate) const KNATIVE_READ: [&str; 13] = [
     "window",
 ];
 
-/// Knative's annotations that say how its own autoscaler decides, without the prefix; Weir ignores them.
+/// Knative's annotations that tune its own autoscaler, without the prefix. Weir ignores them.
 pub(crate) const KNATIVE_UNREAD: [&str; 7] = [
     "class",
     "panic-window-percentage",
@@ -98,11 +98,11 @@ pub(crate) const KNATIVE_UNREAD: [&str; 7] = [
 pub(crate) const HPA_ANNOTATIONS: [&str; 2] =
     ["serving.kserve.io/metrics", "serving.kserve.io/targetUtilizationPercentage"];
 
-/// Weir's annotations about replicas, which a component may set for itself.
+/// Weir's annotations about replicas, which a component may set too.
 pub(crate) const OF_COMPONENTS: [&str; 5] =
     [QUEUE_DELAY_TARGET, SLO_PERCENTILE, ECONOMY, MAX_BATCH_TIME, STORAGE_DIGEST];
 
-/// All annotations of Weir; others with its prefix are errors.
+/// All annotations of Weir; any other with its prefix is an error.
 pub(crate) const WEIR_ANNOTATIONS: [&str; 14] = [
     QUEUE_DELAY_TARGET,
     SLO_PERCENTILE,
@@ -123,7 +123,7 @@ pub(crate) const WEIR_ANNOTATIONS: [&str; 14] = [
 /// Prefix of Weir's annotations.
 pub(crate) const PREFIX: &str = "weir.dev/";
 
-/// Reads annotations one by one; values that do not parse become errors.
+/// Reader of annotations. Values that do not parse become errors.
 pub(crate) struct Reader<'a> {
     /// Maps in order of precedence: the component's, then the service's.
     layers: Vec<(&'static str, &'a BTreeMap<String, String>)>,
@@ -131,13 +131,13 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of several maps with the paths of their fields; the first that has an annotation wins.
+    /// Returns a reader of several maps with the paths of their fields. The first map that has an annotation wins.
     pub(crate) fn new(layers: impl IntoIterator<Item = (&'static str, Option<&'a BTreeMap<String, String>>)>) -> Self {
         let layers = layers.into_iter();
         Self { layers: layers.filter_map(|(path, map)| Some((path, map?))).collect(), errors: Vec::new() }
     }
 
-    /// The path of an annotation's field, and its text.
+    /// Returns the path of an annotation's field, and its text.
     pub(crate) fn text(&self, name: &str) -> Option<(String, &'a str)> {
         self.layers.iter().find_map(|(path, map)| {
             let value = map.get(name)?;
@@ -145,7 +145,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Parses an annotation with `read`. `None` from it is an error, which says what was `expected`.
+    /// Parses an annotation with `read`. If that returns None, an error says that the text is not what was `expected`.
     pub(crate) fn read<T>(
         &mut self,
         name: &str,
@@ -178,7 +178,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Parses a number within `least..`.
+/// Parses a number of at least `least`.
 fn at_least<T: FromStr + PartialOrd>(text: &str, least: T) -> Option<T> {
     text.parse().ok().filter(|number| *number >= least)
 }
@@ -189,19 +189,19 @@ pub(crate) fn positive(text: &str) -> Option<f64> {
     (number.is_finite() && number > 0.0).then_some(number)
 }
 
-/// Parses a percentile above 0 and at most 99.99, as a share.
+/// Parses a percentile above 0 and at most 99.99; returns it as a share of 1.
 pub(crate) fn percentile(text: &str) -> Option<f64> {
     let number = positive(text).filter(|number| *number <= 99.99);
     number.map(|number| number / 100.0)
 }
 
-/// Parses `true` or `false`, in any case as KServe does.
+/// Parses `true` or `false`; the case does not matter, as in KServe.
 pub(crate) fn truth(text: &str) -> Option<bool> {
     let is = |word| text.eq_ignore_ascii_case(word);
     (is("true") || is("false")).then(|| is("true"))
 }
 
-/// Parses a share, `0.01` or `1%`, within 0..=1.
+/// Parses a share such as `0.01` or `1%`, within 0..=1.
 pub(crate) fn share(text: &str) -> Option<f64> {
     let number = match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().ok()? / 100.0,

@@ -18,8 +18,8 @@ pub struct Declaration {
     pub services: BTreeMap<ServiceName, DeclaredService>,
     /// The runtimes that the services can use.
     pub runtimes: Arc<Runtimes>,
-    /// Errors in the manifests read last, one sentence each. An object with errors stays as its last valid version, if it
-    /// had one; others are not affected.
+    /// Errors in the last manifests that were read, one sentence each. An object with errors keeps its last valid
+    /// version, if it had one; other objects are not affected.
     pub problems: Vec<String>,
     /// Objects of kinds that Weir does not serve, as `KIND NAME`.
     pub ignored_objects: Vec<String>,
@@ -32,12 +32,13 @@ pub struct DeclaredService {
     pub service: Arc<Service>,
     /// Every choice the manifest makes, or every error in it.
     pub validation: Result<Arc<Validated>, Arc<ValidationErrors>>,
-    /// The manifest without pods, where errors are in these alone and their runtimes may be the cause: see `served`.
+    /// Manifest without its pods, set if the only errors are in the pods and their cause may be a changed runtime; see
+    /// `served`.
     pub kept: Option<Arc<Validated>>,
 }
 
 impl Declaration {
-    /// Validates the services. One that is the same value as in `before`, with equal runtimes, keeps its
+    /// Validates the services. A service that is the same allocation as in `before`, with equal runtimes, keeps its
     /// validation.
     #[must_use]
     pub fn new(
@@ -62,7 +63,8 @@ impl Declaration {
         }
     }
 
-    /// Reports whether both declare the same; services and runtimes by pointer, as there are thousands.
+    /// Returns true if both declare the same. Services and runtimes are compared by pointer, because there are
+    /// thousands.
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
         let mut pairs = self.services.iter().zip(&other.services);
@@ -73,7 +75,7 @@ impl Declaration {
             && self.ignored_objects == other.ignored_objects
     }
 
-    /// Every validation error of the services, with its position.
+    /// Returns every validation error of the services, with its position.
     #[must_use]
     pub fn errors(&self) -> Vec<String> {
         let each = self.services.values().flat_map(DeclaredService::errors);
@@ -90,14 +92,14 @@ impl DeclaredService {
         Self { service, validation, kept }
     }
 
-    /// The validated service; `None` when it has errors.
+    /// Returns the validated service; None when it has errors.
     #[must_use]
     pub fn validated(&self) -> Option<&Arc<Validated>> {
         self.validation.as_ref().ok()
     }
 
-    /// What a service with this history is served by: its manifest, without errors or with pods that it has already. A
-    /// runtime that is deleted takes nothing from those that run.
+    /// Returns the manifest by which a service with this history is served: the valid one, or one with errors in its
+    /// pods alone if the history already has those pods. Thus a deleted runtime does not stop services that run.
     pub(crate) fn served(&self, history: &History) -> Result<&Arc<Validated>, &Arc<ValidationErrors>> {
         let errors = match &self.validation {
             Ok(validated) => return Ok(validated),
@@ -108,7 +110,7 @@ impl DeclaredService {
         kept.ok_or(errors)
     }
 
-    /// Reports whether both are the same values in memory.
+    /// Returns true if both share the same allocations.
     pub(crate) fn is(&self, other: &Self) -> bool {
         let is_same_validation = match (&self.validation, &other.validation) {
             (Ok(one), Ok(other)) => Arc::ptr_eq(one, other),
@@ -135,7 +137,7 @@ mod tests {
         DeclaredService::new(Arc::new(service(&[], spec)), runtimes, &platform())
     }
 
-    /// The history of a service with a model at `a`, made while there was a runtime.
+    /// Returns the history of a service with a model at `a`, made while its runtime existed.
     fn history() -> History {
         let first = declared(&model("a", &[]), &Runtimes::default());
         let validated = first.validated().unwrap();
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn goes_on_until_its_pods_are_to_be_others(runtimes: &Runtimes) {
+    fn keeps_running_until_its_pods_must_change(runtimes: &Runtimes) {
         let history = history();
         let scaled = declared(&model("a", &["minReplicas: 3"]), runtimes);
         assert!(scaled.validated().is_none());
@@ -162,23 +164,23 @@ mod tests {
     }
 
     #[test]
-    fn a_service_goes_on_without_its_runtime() {
-        goes_on_until_its_pods_are_to_be_others(&Runtimes::declared(Vec::new()));
+    fn a_service_keeps_running_without_its_runtime() {
+        keeps_running_until_its_pods_must_change(&Runtimes::declared(Vec::new()));
     }
 
     #[test]
-    fn a_service_goes_on_with_a_runtime_that_no_longer_fits_it() {
+    fn a_service_keeps_running_with_a_runtime_that_no_longer_fits() {
         let mut runtime = Runtimes::default().as_slice()[0].clone();
         runtime.spec.pod.containers[0].args = Some(vec!["{{.Labels.none}}".to_owned()]);
-        goes_on_until_its_pods_are_to_be_others(&Runtimes::declared(vec![runtime]));
+        keeps_running_until_its_pods_must_change(&Runtimes::declared(vec![runtime]));
     }
 
     #[test]
-    fn nothing_new_begins_without_a_runtime() {
+    fn no_new_revision_begins_without_a_runtime() {
         let declared = declared(&model("b", &[]), &Runtimes::default());
         let mut validated = Validated::clone(declared.validated().unwrap());
         validated.predictor.has_pods = false;
         let refused = revise(&validated, &history(), RuntimeChange::Follow, 1).unwrap_err();
-        assert_eq!(refused.to_string(), "default/digits: no runtime says what its pods are");
+        assert_eq!(refused.to_string(), "default/digits: no runtime defines its pods");
     }
 }

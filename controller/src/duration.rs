@@ -1,12 +1,12 @@
-//! Durations in Go's notation, as annotations have them.
+//! Durations in Go's notation, as in annotations.
 
 use std::time::Duration;
 
-/// Units and their lengths in nanoseconds; `ms` before `m`, so that the longer name is tried first.
+/// Units and their lengths in nanoseconds. `ms` comes before `m`, because the first match counts.
 const UNITS: [(&str, f64); 7] =
     [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("h", 3.6e12), ("m", 6e10), ("s", 1e9)];
 
-/// Longest duration accepted, a year: a longer one is a typing error.
+/// Longest duration that is accepted: a year. A longer one is probably a typing error.
 const MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// Parses a duration such as `500ms`, `55s`, `1m30s` or `1.5h`; `0` needs no unit.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weir_cluster::ClusterError;
 
-/// An error that a caller can act on.
+/// Error of the controller that a caller can act on.
 #[derive(Debug, thiserror::Error)]
 pub enum ControllerError {
     /// A path that cannot be read.
@@ -28,12 +28,12 @@ pub enum ControllerError {
     /// The cluster refused a change, or is unavailable.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
-    /// A call without an answer in time; it is retried.
+    /// A call that did not finish in time; it is retried.
     #[error("{call} timed out after {limit:?}")]
     Deadline {
-        /// What the call does, as in `applying the service`.
+        /// Description of the call, as in `applying the service`.
         call: &'static str,
-        /// The time that the call had.
+        /// The time limit of the call.
         limit: Duration,
     },
 }

@@ -1,11 +1,11 @@
-//! Events of a service, as Kubernetes' Events have them.
+//! Events of a service, modelled on Kubernetes' Events.
 
 use std::fmt;
 
-/// A change in a service's life that people want to know of.
+/// Change in a service's life that is worth reporting to its users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Severity, as Kubernetes' Events have it.
+    /// Severity of the event.
     pub kind: EventType,
     /// The part of the service that the event is about.
     pub subject: Subject,

@@ -9,18 +9,18 @@ use weir_crds::inference_service::FailureReason;
 pub struct FieldError {
     /// Path of the field, as in `spec.predictor.minReplicas`.
     pub field: String,
-    /// What is wrong with the value; no leading capital, no full stop.
+    /// Explanation of the error, without leading capital and full stop.
     pub message: String,
-    /// The thing that has to change so that the error goes.
+    /// Place of the fix: the manifest or the cluster.
     pub cure: Cure,
 }
 
-/// The thing that has to change so that an error goes.
+/// Place in which an error has to be fixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cure {
-    /// The manifest, whatever else there is.
+    /// In the manifest: no change of the cluster removes the error.
     Manifest,
-    /// The cluster: what the manifest asks for may come later, such as a runtime.
+    /// In the cluster: what the manifest refers to, such as a runtime, may be added later.
     Cluster,
 }
 
@@ -33,7 +33,7 @@ pub struct ValidationErrors {
     pub list: Vec<FieldError>,
 }
 
-/// A field that is accepted and has no effect, or less than it says.
+/// Field that is accepted but has no effect, or less effect than it says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IgnoredField {
     /// Path of the field, as in `spec.predictor.logger`.
@@ -43,7 +43,7 @@ pub struct IgnoredField {
 }
 
 impl FieldError {
-    /// An error that lasts until the manifest is corrected.
+    /// Returns an error that lasts until the manifest is corrected.
     #[must_use]
     pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self { field: field.into(), message: message.into(), cure: Cure::Manifest }

@@ -37,10 +37,10 @@ use manifest_set::ManifestSet;
 use revision_file::{Histories, RevisionFile};
 use watcher::Watcher;
 
-/// The statuses of all services, by name.
+/// Statuses of all services by name.
 pub type Statuses = BTreeMap<ServiceName, Arc<InferenceServiceStatus>>;
 
-/// Files and directories that declare services. Clones share them; watching ends with the last clone.
+/// Files and directories that declare services. Clones share them; dropping the last clone ends the watch.
 #[derive(Clone, Debug)]
 pub struct Files {
     declaration: watch::Receiver<Arc<Declaration>>,
@@ -54,20 +54,21 @@ impl Files {
     /// Reads and watches these files, and the `.yaml`, `.yml` and `.json` files of these directories.
     /// Must be called within a tokio runtime.
     ///
-    /// Errors are in [`Declaration::problems`]. An object with errors is left out, or, after an edit, stays as its last
-    /// valid version; it holds up no other object. While a file has errors, no object of it is deleted.
+    /// Errors are reported in [`Declaration::problems`]. An object with errors is left out or, after an edit, keeps its
+    /// last valid version; other objects are not affected. While a file has errors, none of its objects is deleted.
     ///
     /// # Errors
-    /// [`ControllerError::Read`] for a path that does not exist, [`ControllerError::Watch`].
+    /// [`ControllerError::Read`] for a path that does not exist, [`ControllerError::Watch`] when changes cannot be
+    /// watched.
     pub fn open(paths: &[PathBuf], platform: Platform) -> Result<Self, ControllerError> {
         Self::with_times(paths, platform, CreationTimes::new())
     }
 
-    /// As [`Self::open`], after a restart: services that are there already are as old as they are in this file of
-    /// [`Self::numbered_in`]. One that the file does not know is new, and so are all if it cannot be read.
+    /// Opens the files like [`Self::open`] after a restart: services get their creation times from the file of
+    /// [`Self::numbered_in`]. A service that the file does not list is new, and so are all if it cannot be read.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// The same errors as [`Self::open`].
     pub fn reopen(paths: &[PathBuf], platform: Platform, numbers: &Path) -> Result<Self, ControllerError> {
         Self::with_times(paths, platform, RevisionFile::creation_times(numbers))
     }
@@ -98,20 +99,20 @@ impl Files {
         })
     }
 
-    /// Keeps the numbers of revisions, the rollouts under way and the services' creation times in this file, so that a
-    /// restart neither gives a revision's name to another one nor ends a rollout. A damaged file counts as empty; a file
-    /// that cannot be written causes a warning.
+    /// Stores the revision numbers, the rollouts in progress and the services' creation times in this file. After a
+    /// restart no revision gets the name of another one, and no rollout is lost. A damaged file counts as empty, and a
+    /// file that cannot be written causes a warning.
     #[must_use]
     pub fn numbered_in(mut self, path: PathBuf) -> Self {
         let (file, histories) = RevisionFile::open(path);
         *self.histories.lock() = histories;
-        // Creation times of services that were deleted meanwhile go at once.
+        // Drops the creation times of services that were deleted while no controller ran.
         file.write(|| latest(&self.histories, &self.declaration));
         self.revision_file = Some(Arc::new(file));
         self
     }
 
-    /// Writes the revision numbers on a thread that may block.
+    /// Writes the revision numbers on a blocking thread.
     async fn save(&self) {
         let Some(file) = self.revision_file.clone() else {
             return;
@@ -132,7 +133,7 @@ impl Files {
     }
 }
 
-/// The histories and creation times as they are now, to be read again after a restart.
+/// Returns the present histories and creation times, as they are to be restored after a restart.
 fn latest(histories: &Mutex<Histories>, declaration: &watch::Receiver<Arc<Declaration>>) -> (Histories, CreationTimes) {
     let created = creation_times::of(&declaration.borrow());
     (histories.lock().clone(), created)
@@ -167,7 +168,7 @@ impl Source for Files {
 
     async fn publish_event(&self, service: &ServiceName, event: Event) -> Result<(), ControllerError> {
         match (event.kind, event.subject) {
-            // The local cluster prints failures of replicas itself.
+            // The local cluster logs failures of replicas itself.
             (EventType::Normal, _) | (EventType::Warning, Subject::Replicas) => {
                 tracing::info!(%service, "{event}");
             }

@@ -1,4 +1,4 @@
-//! Services for tests, from a few lines of YAML.
+//! Services for tests, made from a few lines of YAML.
 
 use weir_cluster::{Identity, ServiceName};
 use weir_crds::{Object, read};
@@ -16,7 +16,7 @@ pub(crate) fn platform() -> Platform {
     }
 }
 
-/// A manifest with annotations and the text below `spec`.
+/// Returns a manifest with these annotations and this text below `spec`.
 pub(crate) fn manifest(annotations: &[(&str, &str)], spec: &str) -> String {
     let annotations = annotations.iter();
     let annotations = annotations.map(|(name, value)| format!("    {name}: {value:?}\n"));
@@ -42,13 +42,13 @@ pub(crate) fn service(annotations: &[(&str, &str)], spec: &str) -> Service {
     }
 }
 
-/// A validated service; panics on errors.
+/// Returns a validated service; panics on errors.
 pub(crate) fn validated(annotations: &[(&str, &str)], spec: &str) -> Validated {
     let service = service(annotations, spec);
     validate(&service, &Runtimes::default(), &platform()).unwrap()
 }
 
-/// A predictor with a model at this path, and further fields of the predictor, one a line.
+/// Returns a predictor with a model at this path, and further fields of the predictor, one per line.
 pub(crate) fn model(path: &str, fields: &[&str]) -> String {
     let fields: String = fields.iter().map(|field| format!("    {field}\n")).collect();
     format!(
@@ -56,7 +56,7 @@ pub(crate) fn model(path: &str, fields: &[&str]) -> String {
     )
 }
 
-/// Validation errors of a service, one a line.
+/// Returns the validation errors of a service, one per line.
 pub(crate) fn errors(annotations: &[(&str, &str)], spec: &str) -> String {
     let service = service(annotations, spec);
     match validate(&service, &Runtimes::default(), &platform()) {
@@ -68,7 +68,7 @@ pub(crate) fn errors(annotations: &[(&str, &str)], spec: &str) -> String {
     }
 }
 
-/// Gives a service other pods with this hash, as a changed runtime does.
+/// Gives a service different pods with this hash, as a changed runtime does.
 pub(crate) fn change_pods(validated: &mut Validated, hash: &str) {
     let mut template = validated.predictor.template.read();
     let metadata = template.metadata.get_or_insert_default();

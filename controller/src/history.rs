@@ -25,20 +25,20 @@ pub struct History {
     pub rollout: Rollout,
     /// Canaries of the manifest with their revisions.
     pub canaries: Vec<Canary>,
-    /// The last revision that a changed runtime made.
+    /// Last revision that a changed runtime made.
     pub runtime_roll: Option<RuntimeRoll>,
 }
 
-/// A revision that was made because a runtime changed, and not the manifest.
+/// Revision that was made because a runtime changed, and not the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuntimeRoll {
     /// Name of the revision.
     pub revision: RevisionName,
-    /// Time at which it was made, in seconds since 1970.
+    /// Creation time of the revision, in seconds since 1970.
     pub since: u64,
 }
 
-/// A revision and the hash by which an equal one is recognized.
+/// Revision with the hash by which an equal one is recognised.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RevisionRecord {
     /// Name of the revision.
@@ -47,17 +47,18 @@ pub struct RevisionRecord {
     pub template: PodTemplate,
     /// Models mounted into the pods.
     pub storage: Vec<Storage>,
-    /// Hash of template and storage.
+    /// Hash of the template and the storage.
     pub identity: Identity,
-    /// Hash of what the manifest said of the pods; unset where it was not kept.
+    /// Hash of the manifest's fields that shape the pods; None if it was not stored.
     pub manifest: Option<Identity>,
-    /// The way in which a replica is found ready, as far as it is declared.
+    /// Readiness check of a replica, if the runtime declares one.
     pub ready_call: Option<ReadyCall>,
     /// Evidence that the model loads.
     pub load: LoadState,
-    /// True while it should have replicas, and has none because they fail. Seen again by each controller, so not stored.
+    /// True while replicas are desired but none runs because they fail. Each controller observes this again, so it is
+    /// not stored.
     pub is_failing: bool,
-    /// Number of replicas desired last.
+    /// Last desired number of replicas.
     pub desired_replicas: u32,
 }
 
@@ -82,13 +83,14 @@ pub struct Canary {
 }
 
 impl History {
-    /// Updates the records from the cluster. A revision out of use must load again before it counts as loaded.
+    /// Updates the records from the cluster. A revision that went out of use must load again before it counts as
+    /// loaded.
     #[must_use]
     pub fn observed(mut self, snapshot: &Snapshot) -> Self {
         let mut records = std::mem::take(&mut self.records);
         for record in &mut records {
             let revision = snapshot.revision(&record.revision);
-            // Another of its name is of a service that was deleted, and is about to go.
+            // A revision of the same name with another identity belongs to a deleted service, and is about to go.
             let revision = revision.filter(|revision| revision.identity == record.identity);
             let desired = revision.map(|revision| revision.desired);
             record.desired_replicas = desired.unwrap_or(record.desired_replicas);
@@ -107,8 +109,8 @@ impl History {
         self
     }
 
-    /// Has what began later than now begin now: a controller before this one had a clock that was ahead, and what is timed
-    /// from then would last too long.
+    /// Moves start times that lie in the future to `now`. They come from an earlier controller whose clock was ahead,
+    /// and timers that start at them would run too long.
     #[must_use]
     pub fn begun_by(mut self, now: u64) -> Self {
         let rollout = &mut self.rollout;
@@ -121,8 +123,8 @@ impl History {
         self
     }
 
-    /// Evidence for [`crate::step`], from the cluster and samples of both revisions. The caller adds the candidate's maximum
-    /// and the time for which the stage was watched.
+    /// Returns the evidence for [`crate::step`], from the cluster and the samples of both revisions. The caller adds
+    /// the candidate's maximum and the time for which the stage was observed.
     #[must_use]
     pub fn evidence(&self, snapshot: &Snapshot, samples: &BTreeMap<RevisionName, Sample>) -> Evidence {
         let capacities = self.rollout.revisions().filter_map(|name| {
@@ -143,7 +145,7 @@ impl History {
         }
     }
 
-    /// Tells whether the manifest asks for other pods than the newest revisions have.
+    /// Returns true if the manifest asks for other pods than the newest revisions have.
     #[must_use]
     pub fn is_behind(&self, validated: &Validated) -> bool {
         let differs = |revision: &RevisionName, variant: &Variant| {
@@ -156,8 +158,8 @@ impl History {
             || canaries.any(|(canary, of)| differs(&canary.revision, &of.variant))
     }
 
-    /// Has the records share the manifest's templates where these are equal: after a restart each was read for itself, and
-    /// there are thousands.
+    /// Makes the records share the manifest's templates where they are equal. After a restart each record has its own
+    /// copy, and there are thousands.
     pub(crate) fn share_templates(&mut self, validated: &Validated) {
         let canaries = validated.canaries.iter().map(|canary| &canary.variant);
         for variant in canaries.chain([&validated.predictor]) {
@@ -168,27 +170,28 @@ impl History {
         }
     }
 
-    /// Finds the record of a revision.
+    /// Returns the record of a revision.
     #[must_use]
     pub fn record(&self, revision: &RevisionName) -> Option<&RevisionRecord> {
         self.records.iter().find(|r| r.revision == *revision)
     }
 
-    /// Reports whether a revision has loaded since it came into use.
+    /// Returns true if a revision has loaded since it came into use.
     #[must_use]
     pub fn has_loaded(&self, revision: &RevisionName) -> bool {
         let record = self.record(revision);
         record.is_some_and(|record| record.load != LoadState::Never)
     }
 
-    /// Reports whether a revision takes the requests that it gets: it has loaded, and may sleep or start.
+    /// Returns true if a revision can serve its share of requests: it has loaded and does not fail, even if it is
+    /// scaled to zero or starting.
     #[must_use]
     pub fn serves(&self, revision: &RevisionName) -> bool {
         let record = self.record(revision);
         record.is_some_and(|record| record.load != LoadState::Never && !record.is_failing)
     }
 
-    /// Reports whether a revision belongs to the rollout or to a canary.
+    /// Returns true if a revision belongs to the rollout or to a canary.
     #[must_use]
     pub fn is_in_use(&self, revision: &RevisionName) -> bool {
         let mut canaries = self.canaries.iter().map(|canary| &canary.revision);
@@ -196,7 +199,7 @@ impl History {
     }
 }
 
-/// The replicas of a revision as it runs.
+/// Returns the ready and desired replicas of a revision.
 fn capacity(revision: &Revision) -> Capacity {
     let ready = revision.ready().count();
     Capacity {

@@ -1,4 +1,4 @@
-//! The control plane: from declared services to what should run, and back to their status.
+//! The control plane: from declared services to workloads, and from the cluster's state to the services' status.
 //!
 //! ```text
 //!   Source ─► validate ─► revise ─► step ─► plan ─► apply ─► status ─► Source

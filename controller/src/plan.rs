@@ -1,4 +1,4 @@
-//! The desired state of a service, from its validated manifest and its history.
+//! Desired state of a service, from its validated manifest and its history.
 
 mod bounds;
 #[cfg(test)]
@@ -21,16 +21,16 @@ use crate::history::History;
 use crate::scaling::{ScaledBy, Scaling};
 use crate::validate::Validated;
 
-/// The desired state of a service.
+/// Desired state of a service.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Workloads and route, for the cluster.
+    /// Workloads and route for the cluster.
     pub desired: Desired,
     /// Every revision with traffic or a tag, for the status.
     pub shares: Vec<Share>,
 }
 
-/// A revision's share of the traffic.
+/// Share of the traffic that a revision gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Name of the revision.
@@ -41,11 +41,11 @@ pub struct Share {
     pub tags: Vec<Tag>,
 }
 
-/// Computes the desired state of a service. `history` comes from [`crate::revise`], so that every revision has its
-/// record; `now` is in seconds since 1970.
+/// Computes the desired state of a service. `history` comes from [`crate::revise`], so every revision has a record;
+/// `now` is in seconds since 1970.
 ///
 /// # Errors
-/// None in practice, as the service is validated; a property test checks it.
+/// None in practice, because the service is validated; a property test checks this.
 pub fn plan(validated: &Validated, history: &History, now: u64) -> Result<Plan, ClusterError> {
     let (bounds, shares) = if validated.is_stopped {
         (Bounds::new(), Vec::new())
@@ -58,7 +58,7 @@ pub fn plan(validated: &Validated, history: &History, now: u64) -> Result<Plan, 
     Ok(Plan { desired: Desired::new(validated.service.clone(), workloads, Some(route))?, shares })
 }
 
-/// A workload for every revision with bounds.
+/// Returns a workload for every revision with bounds.
 fn workloads(validated: &Validated, history: &History, bounds: &Bounds) -> Vec<Workload> {
     let each = bounds.iter().filter_map(|(name, scaling)| {
         let record = history.record(name)?;
@@ -75,7 +75,7 @@ fn workloads(validated: &Validated, history: &History, bounds: &Bounds) -> Vec<W
     each.collect()
 }
 
-/// Policy for Weir's autoscaler; `None` where another one sets the replicas.
+/// Returns the policy for Weir's autoscaler; None if another autoscaler sets the replicas.
 fn policy(scaling: &Scaling) -> Option<Arc<ScalingPolicy>> {
     let policy = match scaling.by {
         ScaledBy::Weir => scaling.policy.clone(),

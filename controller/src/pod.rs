@@ -1,4 +1,4 @@
-//! The pod template of a service, merged from its runtime and its manifest.
+//! Pod template of a service, merged from its runtime and its manifest.
 
 mod batch_limit;
 mod control_routes;
@@ -30,10 +30,10 @@ pub(crate) use tracing::{Traced, trace};
 /// Fields of a runtime that belong to the pod's metadata.
 const METADATA: [&str; 2] = ["labels", "annotations"];
 
-/// Prefixes of annotations that configure Weir and are not copied to the pod.
+/// Prefixes of a component's annotations that configure Weir and are not copied to the pod.
 const NOT_COPIED: [&str; 2] = [KNATIVE, PREFIX];
 
-/// Prefixes of a service's annotations that are told to others than its pods.
+/// Prefixes of a service's annotations that do not address its pods.
 const NOT_INHERITED: [&str; 4] = [KNATIVE, PREFIX, "kubectl.kubernetes.io/", "serving.kserve.io/"];
 
 /// Merges the predictor's pod over the runtime's, and the model's container over the serving container.
@@ -57,8 +57,8 @@ pub(crate) fn of_model(
     template(object, predictor, pod, own)
 }
 
-/// Replaces the placeholders of the containers that are merged of a runtime's and a service's, as in KServe. What others
-/// have in braces is their own, such as a template of a chat.
+/// Replaces the placeholders in the two containers that are merged from a runtime and a service, as in KServe. Braces
+/// in other containers are left alone: they may be a chat template, for instance.
 fn placeholders(pod: &mut Value, object: &ObjectMeta) -> Result<(), String> {
     placeholder::fill(serving(pod)?, object)?;
     let containers = pod.get_mut("containers").and_then(Value::as_array_mut);
@@ -70,7 +70,8 @@ fn placeholders(pod: &mut Value, object: &ObjectMeta) -> Result<(), String> {
     }
 }
 
-/// The pod template of a predictor with its own containers. Nothing in it is a placeholder, as in KServe.
+/// Returns the pod template of a predictor with its own containers, in which placeholders are not replaced, as in
+/// KServe.
 pub(crate) fn of_containers(object: &ObjectMeta, predictor: &Predictor) -> Result<PodTemplateSpec, String> {
     template(object, predictor, json(&predictor.pod)?, Vec::new())
 }
@@ -101,8 +102,8 @@ fn template(
     Ok(PodTemplateSpec { metadata: Some(read(metadata)?), spec: Some(read::<PodSpec>(pod)?) })
 }
 
-/// Puts the service's labels and annotations in the place of those that its runtime has too: KServe's precedence is
-/// component, service, runtime. Those that only the service has are no part of a revision.
+/// Replaces labels and annotations of the runtime by the service's values. KServe's precedence is component, service,
+/// runtime. Labels and annotations that only the service has are not part of a revision.
 fn override_runtime(metadata: &mut Value, service: &ObjectMeta) {
     for (field, of_service) in METADATA.into_iter().zip([&service.labels, &service.annotations]) {
         let of_runtime = metadata.get_mut(field).and_then(Value::as_object_mut);
@@ -116,7 +117,7 @@ fn override_runtime(metadata: &mut Value, service: &ObjectMeta) {
     }
 }
 
-/// Copies the service's annotations that say what its pods are, so that another value makes another revision.
+/// Copies the service's annotations that affect its pods, so that a changed value makes a new revision.
 fn shape_by_service(metadata: &mut Value, service: &ObjectMeta) {
     let annotations = service.annotations.iter().flatten();
     let shaping = annotations.filter(|(name, _)| SHAPING_OF_PODS.contains(&name.as_str()));
@@ -126,7 +127,7 @@ fn shape_by_service(metadata: &mut Value, service: &ObjectMeta) {
     }
 }
 
-/// The serving container, in JSON.
+/// Returns the serving container, in JSON.
 fn serving(pod: &mut Value) -> Result<&mut Value, String> {
     let containers = pod.get_mut("containers").and_then(Value::as_array_mut);
     let containers = containers.ok_or("the runtime has no container")?;
@@ -137,7 +138,7 @@ fn serving(pod: &mut Value) -> Result<&mut Value, String> {
     found.ok_or_else(|| "the runtime has no container".to_owned())
 }
 
-/// Replaces the tag of an image, unless it is pinned by a digest.
+/// Replaces the tag of an image, unless the image is pinned by a digest.
 fn set_tag(container: &mut Value, tag: &str) {
     let Some(Value::String(image)) = container.get_mut("image") else {
         return;
@@ -153,7 +154,7 @@ fn set_tag(container: &mut Value, tag: &str) {
     image.push_str(tag);
 }
 
-/// Removes the name, as the serving container keeps its own.
+/// Removes the name, because the serving container keeps its own.
 fn without_name(mut container: Value) -> Value {
     if let Some(fields) = container.as_object_mut() {
         fields.remove("name");

@@ -1,4 +1,4 @@
-//! The control loop: reconciles the cluster with the declared services, many at once.
+//! The control loop, which reconciles the cluster with the declared services, many at once.
 //!
 //! ```text
 //!   lease ─► leader ─► queue: what is due, service by service ─► work: one service's steps ─► queue
@@ -33,26 +33,26 @@ use crate::source::Source;
 use leader::Leader;
 use metrics::ReconcileMetrics;
 
-/// The lease under which one process reconciles.
+/// Name of the lease under which one process reconciles.
 pub const LEASE: &str = "weir-controller";
 
-/// Longest wait for the answer that the lease is free again; without it the next leader waits until it runs out.
+/// Longest wait for the release of the lease; without a release the next leader waits until the lease expires.
 const RELEASE_LIMIT: Duration = Duration::from_secs(2);
 
-/// Time before a lease that could not be had is asked for again.
+/// Time before the next attempt to acquire the lease after a failure.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// The part of a process among those that could reconcile.
+/// Role of this process among those that can reconcile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Leadership {
-    /// Another reconciles, or nobody yet.
+    /// Another process reconciles, or none does yet.
     #[default]
     Standby,
-    /// This one reconciles, and writes what only one may write.
+    /// This process reconciles, and writes the objects that only one process may write.
     Leading,
 }
 
-/// Reconciles a cluster with the services that a source declares.
+/// Reconciler of a cluster with the services that a source declares.
 pub struct Controller {
     source: Arc<dyn Source>,
     cluster: Arc<dyn Apply>,
@@ -64,7 +64,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// A controller of the source's services over a cluster.
+    /// Returns a controller of the source's services over a cluster.
     #[must_use]
     pub fn new(
         source: Arc<dyn Source>,
@@ -84,7 +84,7 @@ impl Controller {
         }
     }
 
-    /// This process's part, and every change of it.
+    /// Watches the role of this process.
     #[must_use]
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.leadership.subscribe()
@@ -95,8 +95,8 @@ impl Controller {
         self.metrics.register(registry);
     }
 
-    /// Runs until `stop`: waits for the lease, reconciles until it is lost, and waits again. Workloads keep running
-    /// afterwards.
+    /// Runs until `stop`: waits for the lease, reconciles until the lease is lost, and waits again. Workloads keep
+    /// running afterwards.
     pub async fn run(self, stop: CancellationToken) {
         while !stop.is_cancelled() {
             if let Err(error) = self.lead_once(&stop).await {
@@ -127,7 +127,7 @@ impl Controller {
             () = stop.cancelled() => {}
             () = held.lost() => tracing::warn!("lost the controller's lease: another process reconciles now"),
             () = leader.run() => {
-                // What it watches has ended, so the process ends too.
+                // The watches have ended, because the process is ending.
                 stop.cancelled().await;
             }
         }

@@ -18,80 +18,81 @@ pub(crate) use hold::{Hold, Purpose};
 pub(crate) use step::promote;
 pub use step::step;
 
-/// The state of a service's rollout. Times are in seconds since 1970.
+/// State of a service's rollout. Times are in seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rollout {
-    /// The revision rolled out last; it has all traffic that the candidate has not.
+    /// Revision rolled out last. It receives all traffic that the candidate does not.
     pub stable: Option<RevisionName>,
-    /// The stable revision before, to roll back to.
+    /// Stable revision before the current one, to roll back to.
     pub previous: Option<PreviousRevision>,
-    /// The revision that is being rolled out.
+    /// Revision that is being rolled out.
     pub candidate: Option<Candidate>,
-    /// Replicas that all requests needed when a share of them moved last.
+    /// Replicas that all requests needed when a share of them last moved.
     pub needed_replicas: u32,
-    /// How traffic moves to a candidate.
+    /// Way in which traffic moves to a candidate.
     pub strategy: Strategy,
-    /// Time for which a replaced revision keeps its replicas; unset: [`Rollout::ROLLBACK_WINDOW`].
+    /// Time for which a replaced revision keeps its replicas; None for [`Rollout::ROLLBACK_WINDOW`].
     pub rollback_window: Option<Duration>,
 }
 
-/// The stable revision before the current one.
+/// Stable revision before the current one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PreviousRevision {
     /// Name of the revision.
     pub revision: RevisionName,
-    /// Time at which it was replaced.
+    /// Time at which the revision was replaced.
     pub since: u64,
-    /// Replicas it had at that time.
+    /// Replicas that the revision had at that time.
     pub kept_replicas: u32,
 }
 
-/// A revision that is being rolled out.
+/// Revision that is being rolled out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     /// Name of the revision.
     pub revision: RevisionName,
     /// Progress of the rollout.
     pub stage: Stage,
-    /// Time at which this stage began, or at which its share of the requests changed last.
+    /// Time at which this stage began, or at which the candidate's share last changed.
     pub since: u64,
     /// Share of the requests that the candidate gets.
     pub share: CandidateShare,
-    /// Placement for its replicas beside those of the stable revision.
+    /// Room for the candidate's replicas in addition to those of the stable revision.
     pub surge: Surge,
 }
 
-/// A candidate's share of the requests, in percent.
+/// Share of the requests that a candidate gets, in percent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CandidateShare {
-    /// Share that its ready replicas have now.
+    /// Share that the candidate's ready replicas get now.
     pub percent: u8,
-    /// Share with which its stage ends.
+    /// Share at the end of the stage.
     pub target: u8,
 }
 
-/// Placement for the replicas of a candidate beside those of the stable revision.
+/// Room for a candidate's replicas in addition to those of the stable revision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Surge {
     /// The stable revision keeps all replicas while the candidate gets its own.
     #[default]
     Full,
-    /// A replica of the candidate found no room: the stable revision ends replicas as the candidate takes its requests.
+    /// A replica of the candidate fits no node: the stable revision ends replicas as the candidate takes its requests.
     None,
 }
 
 /// Progress of a candidate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stage {
-    /// Has not been ready yet; receives no traffic.
+    /// The candidate has not been ready yet and receives no traffic.
     Waiting,
-    /// Receives the share of this step of the strategy, counted from 0; after the last step, all requests.
+    /// The candidate receives the share of this step of the strategy, counted from 0; after the last step, all
+    /// requests.
     Shifting(usize),
-    /// Was worse than the stable revision, for this reason; receives no traffic.
+    /// The candidate was worse than the stable revision, for this reason, and receives no traffic.
     RolledBack(Arc<str>),
 }
 
-/// How traffic moves to a candidate.
+/// Way in which traffic moves to a candidate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Strategy {
     /// A fixed share in percent; `None` promotes the candidate as soon as it is ready.
@@ -120,33 +121,33 @@ pub struct Step {
     pub min_duration: Duration,
 }
 
-/// Observations of a service's revisions that a rollout is decided on.
+/// Observations of a service's revisions on which a rollout is decided.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
     /// Replicas of each revision of the rollout.
     pub capacities: BTreeMap<RevisionName, Capacity>,
-    /// Most replicas that the candidate may have; unset: as many as it needs.
+    /// Most replicas that the candidate may have; None for as many as it needs.
     pub most: Option<u32>,
-    /// The candidate's requests since its stage began.
+    /// Requests of the candidate since its stage began.
     pub candidate: Sample,
-    /// The stable revision's requests in the same time.
+    /// Requests of the stable revision in the same time.
     pub stable: Sample,
-    /// Time for which the candidate's stage was watched without a gap, by a clock that nobody sets.
+    /// Time for which the candidate's stage was observed without a gap, by a clock that is never set.
     pub watched: Duration,
 }
 
-/// Replicas of a revision.
+/// Numbers of replicas of a revision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capacity {
     /// Number of ready replicas.
     pub ready: u32,
-    /// Number of replicas that were asked for.
+    /// Number of desired replicas.
     pub desired: u32,
-    /// Placement for the replicas that were asked for.
+    /// Placement of the desired replicas.
     pub placement: Placement,
 }
 
-/// Placement for replicas that were asked for.
+/// Placement of desired replicas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
     /// Every replica has a node, or none is known to lack one.
@@ -167,7 +168,7 @@ pub struct Sample {
     pub p99: Option<Duration>,
 }
 
-/// A change that a step made.
+/// Change of a rollout in one step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Transition {
     /// The candidate now receives this share, in percent.
@@ -185,8 +186,8 @@ impl Default for Strategy {
 }
 
 impl Default for Limits {
-    /// Three steps of a minute: gateways' reports are a second old at most, and a minute at a few requests a
-    /// second suffices for a p99. One point of errors and half the p99 are within the usual noise.
+    /// Three steps of a minute. Gateways' reports are at most a second old, and a minute at a few requests per second
+    /// suffices for a p99. One percentage point of errors and half of the p99 are within the usual noise.
     fn default() -> Self {
         let min_duration = Self::STEP;
         Self {
@@ -198,12 +199,12 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Duration of a step that names none.
+    /// Duration of a step that sets none.
     pub const STEP: Duration = Duration::from_secs(60);
 }
 
 impl CandidateShare {
-    /// Reports whether the candidate has the whole share of its stage.
+    /// Returns true if the candidate has the whole share of its stage.
     #[must_use]
     pub fn is_reached(self) -> bool {
         self.percent == self.target
@@ -211,7 +212,7 @@ impl CandidateShare {
 }
 
 impl Evidence {
-    /// The replicas of a revision; none of one that does not run.
+    /// Returns the replicas of a revision; zero for a revision that does not run.
     #[must_use]
     pub fn capacity(&self, revision: Option<&RevisionName>) -> Capacity {
         let found = revision.and_then(|name| self.capacities.get(name));
@@ -220,7 +221,7 @@ impl Evidence {
 }
 
 impl Strategy {
-    /// Share that a candidate has at the end of a step, in percent.
+    /// Returns the share that a candidate has at the end of a step, in percent.
     fn target(&self, step: usize) -> u8 {
         match self {
             Self::Manual(percent) => percent.unwrap_or(100),
@@ -228,7 +229,7 @@ impl Strategy {
         }
     }
 
-    /// Reports whether a candidate that has all requests replaces the stable revision.
+    /// Returns true if a candidate that has all requests replaces the stable revision.
     fn promotes(&self, step: usize) -> bool {
         match self {
             Self::Manual(percent) => percent.is_none(),
@@ -241,7 +242,7 @@ impl Rollout {
     /// Default of [`Self::rollback_window`]: most errors of a new revision show within ten minutes.
     pub const ROLLBACK_WINDOW: Duration = Duration::from_secs(600);
 
-    /// The end of the time for which the previous revision keeps its replicas, in seconds since 1970.
+    /// Returns the time until which the previous revision keeps its replicas, in seconds since 1970.
     #[must_use]
     pub fn kept_until(&self) -> Option<u64> {
         let previous = self.previous.as_ref()?;
@@ -252,40 +253,40 @@ impl Rollout {
         self.rollback_window.unwrap_or(Self::ROLLBACK_WINDOW)
     }
 
-    /// Reports whether the previous revision still keeps its replicas.
+    /// Returns true if the previous revision still keeps its replicas.
     #[must_use]
     pub fn keeps_previous(&self, now: u64) -> bool {
         self.kept_until().is_some_and(|until| now < until)
     }
 
-    /// The candidate's share of the requests now, in percent.
+    /// Returns the candidate's present share of the requests, in percent.
     #[must_use]
     pub fn percent(&self) -> u8 {
         self.candidate.as_ref().map_or(0, |one| one.share.percent)
     }
 
-    /// The time at which the candidate gets the whole share of its stage, whatever its replicas, in seconds since 1970; none
-    /// once it has it.
+    /// Returns the time at which the candidate gets the whole share of its stage, however many replicas are ready, in
+    /// seconds since 1970; None once it has the share.
     pub(crate) fn share_deadline(&self) -> Option<u64> {
         let moving = self.candidate.as_ref().filter(|one| !one.share.is_reached())?;
         Some(moving.since.saturating_add(share::LONGEST_WAIT.as_secs()))
     }
 
-    /// Replicas that all requests need now, by what both revisions have. While the stable revision is held, that says nothing
-    /// of its own traffic, and the number from before stands.
+    /// Returns the replicas that all requests need, derived from both revisions. While the stable revision is held, its
+    /// replicas say nothing about its traffic, so the earlier number stands.
     pub(crate) fn measured(&self, stable: u32, candidate: u32, now: u64) -> u32 {
         let is_held = self.holds(now).any(|hold| Some(&hold.revision) == self.stable.as_ref());
         if is_held { self.needed_replicas.max(stable) } else { share::whole(stable, candidate, self.percent()) }
     }
 
-    /// The revision of the current manifest.
+    /// Returns the revision of the current manifest.
     #[must_use]
     pub fn newest(&self) -> Option<&RevisionName> {
         let candidate = self.candidate.as_ref().map(|c| &c.revision);
         candidate.or(self.stable.as_ref())
     }
 
-    /// All revisions of the rollout: stable, candidate and previous.
+    /// Returns all revisions of the rollout: stable, candidate and previous.
     pub fn revisions(&self) -> impl Iterator<Item = &RevisionName> {
         let candidate = self.candidate.iter().map(|c| &c.revision);
         let previous = self.previous.iter().map(|previous| &previous.revision);

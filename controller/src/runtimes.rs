@@ -14,10 +14,10 @@ use weir_crds::inference_service::{FailureReason, Model};
 pub(crate) use built_in::CUDA;
 pub use server_type::ServerType;
 
-/// Name of the built-in runtime; the chart's ClusterServingRuntime has the same.
+/// Name of the built-in runtime, and of the chart's ClusterServingRuntime.
 pub(crate) const BUILT_IN: &str = "weir-libtorch";
 
-/// All declared runtimes and, last, the built-in one if there is one.
+/// All declared runtimes, followed by the built-in one if it is included.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Runtimes(Vec<Runtime>);
 
@@ -45,12 +45,12 @@ pub enum Scope {
     Cluster,
 }
 
-/// The reason that no runtime serves a model.
+/// Reason why no runtime serves a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unserved {
     /// Class of the failure, for the status.
     pub reason: FailureReason,
-    /// Description of the failure for people.
+    /// Explanation of the failure for users.
     pub message: String,
 }
 
@@ -66,19 +66,20 @@ impl Runtimes {
         Self(declared)
     }
 
-    /// The declared runtimes alone, where the platform's installation declares its own.
+    /// Returns the declared runtimes alone, for an installation that declares Weir's runtime itself.
     #[must_use]
     pub fn declared(declared: Vec<Runtime>) -> Self {
         Self(declared)
     }
 
-    /// All runtimes, a built-in one last.
+    /// Returns all runtimes, a built-in one last.
     #[must_use]
     pub fn as_slice(&self) -> &[Runtime] {
         &self.0
     }
 
-    /// Chooses the runtime for a model by KServe's rules: the named one, else the best that allows selection.
+    /// Chooses the runtime for a model by KServe's rules: the named one, or else the best one that allows
+    /// auto-selection.
     ///
     /// # Errors
     /// [`Unserved`] when no runtime serves the model.
@@ -89,7 +90,7 @@ impl Runtimes {
         }
     }
 
-    /// Runtimes that a namespace can use, its own first.
+    /// Returns the runtimes that a namespace can use, its own first.
     fn usable<'a>(&'a self, namespace: &str) -> impl Iterator<Item = &'a Runtime> + use<'a> {
         let own = Scope::Namespace(namespace.to_owned());
         let own = self.0.iter().filter(move |runtime| runtime.scope == own);
@@ -99,26 +100,26 @@ impl Runtimes {
 }
 
 impl Runtime {
-    /// True for Weir's own runtime, as the platform's installation declares it.
+    /// True for Weir's own runtime as the installation declares it.
     pub(crate) fn is_built_in(&self) -> bool {
         self.scope == Scope::Cluster && self.name == BUILT_IN
     }
 
-    /// The container that serves the model.
+    /// Returns the container that serves the model.
     pub(crate) fn serving(&self) -> Option<&Container> {
         let containers = &self.spec.pod.containers;
         let named = containers.iter().find(|c| c.name == Workload::CONTAINER);
         named.or(containers.first())
     }
 
-    /// True if a container that was merged over the serving one runs the same program, in the build for its devices.
+    /// True if a container merged over the serving one runs the same program, possibly in the build for its devices.
     pub(crate) fn runs_in(&self, merged: &Container) -> bool {
         let own = self.serving();
         own.is_some_and(|own| own.command == merged.command && is_build_of(merged, own))
     }
 }
 
-/// True for a container with the same image, or with its build for GPUs.
+/// True if a container has the same image, or the build of it for NVIDIA GPUs.
 fn is_build_of(container: &Container, own: &Container) -> bool {
     let image = container.image.as_deref();
     let without = image.and_then(|image| image.strip_suffix(CUDA));

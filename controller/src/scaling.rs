@@ -1,28 +1,28 @@
-//! The scaling that a component declares.
+//! Scaling that a component declares.
 
 use std::time::Duration;
 
 use weir_cluster::ScalingPolicy;
 
-/// The scaling that a component declares, before a rollout raises or lowers its minimum.
+/// Scaling that a component declares, before a rollout raises or lowers its minimum.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scaling {
     /// Bounds and targets for the autoscaler.
     pub policy: ScalingPolicy,
-    /// The autoscaler that sets the number of replicas.
+    /// Autoscaler that sets the number of replicas.
     pub by: ScaledBy,
     /// Fewest replicas when the revision is created.
     pub initial: u32,
 }
 
-/// The autoscaler of a service, from KServe's `autoscalerClass`.
+/// Autoscaler of a service, from KServe's `autoscalerClass`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScaledBy {
     /// Weir's own autoscaler sets the replicas.
     Weir,
-    /// Whoever writes `minReplicas` sets the replicas, such as an HPA that scales the InferenceService.
+    /// Another autoscaler, such as an HPA that scales the InferenceService, sets `minReplicas` and thus the replicas.
     MinReplicas,
-    /// Whoever writes the Deployments sets the replicas.
+    /// Another autoscaler sets the replicas of the Deployments.
     Others,
 }
 
@@ -33,7 +33,7 @@ impl Default for Scaling {
 }
 
 impl Scaling {
-    /// Replaces the minimum number of replicas.
+    /// Returns the scaling with this minimum.
     #[must_use]
     pub fn with_min(&self, min: u32) -> Self {
         let policy = ScalingPolicy { min, ..self.policy.clone() };
@@ -48,7 +48,7 @@ impl Scaling {
         self.with_min(max.map_or(floor, |max| floor.min(max)))
     }
 
-    /// Lowers the maximum to `most`, where that is set.
+    /// Lowers the maximum to `most`, if that is set.
     #[must_use]
     pub fn with_most(&self, most: Option<u32>) -> Self {
         let max = self.policy.max.into_iter().chain(most).min();
@@ -56,7 +56,7 @@ impl Scaling {
         Self { policy, ..*self }
     }
 
-    /// Bounds the idle time before the last replica ends.
+    /// Limits the idle time before the last replica ends.
     #[must_use]
     pub fn with_retention(&self, longest: Duration) -> Self {
         let own = self.policy.retention;
@@ -65,7 +65,8 @@ impl Scaling {
         Self { policy, ..*self }
     }
 
-    /// Replicas of a new revision: at least one, because only loading shows that the model loads.
+    /// Returns the replicas of a new revision: at least one, because only a running replica shows whether the model
+    /// loads.
     #[must_use]
     pub fn at_creation(&self) -> u32 {
         let replicas = self.policy.min.max(self.initial).max(1);

@@ -1,4 +1,4 @@
-//! One InferenceService as its manifest declares it.
+//! InferenceService as its manifest declares it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,43 +8,44 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use weir_cluster::ServiceName;
 use weir_crds::{InferenceService, InferenceServiceSpec, Object, Spans};
 
-/// Namespace of objects whose manifest names none; kubectl's default.
+/// Namespace of objects whose manifest sets none, as in kubectl.
 pub const DEFAULT_NAMESPACE: &str = "default";
 
-/// A service as declared.
+/// Service as its manifest declares it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Service {
     /// Namespace and name of the service.
     pub name: ServiceName,
-    /// The object as written, without defaults.
+    /// Object as written, without defaults.
     pub object: KeptObject,
-    /// Positions of the object's fields in its file; `None` outside files.
+    /// Positions of the object's fields in its file; None outside files.
     pub spans: Option<Spans>,
     /// Directory that stands for PersistentVolumeClaims outside Kubernetes: `pvc://NAME/path` is `NAME/path` below it.
     pub claims: Option<PathBuf>,
-    /// States of the model files on this machine, outside Kubernetes: files in another state are another revision.
+    /// States of local model files, used outside Kubernetes: a changed state makes a new revision.
     pub model_stamps: ModelStamps,
 }
 
-/// States of model files by their storage URIs, 16 hexadecimal digits each.
+/// Hashes of the states of model files by storage URI, 16 hexadecimal digits each.
 pub type ModelStamps = BTreeMap<String, String>;
 
-/// An InferenceService as written, and as it is kept. Clones share it.
+/// InferenceService as written, in a parsed or a compact form. Clones share it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum KeptObject {
-    /// The object as a value.
+    /// Object in parsed form.
     Value(Arc<InferenceService>),
-    /// Metadata of the object and its spec as JSON, where thousands are kept: as values they need ten times the memory.
+    /// Metadata of the object, and its spec as JSON, for when there are thousands: parsed specs need ten times the
+    /// memory.
     Text {
         /// Metadata of the object.
         metadata: Arc<ObjectMeta>,
-        /// The spec, which was readable; unset before it ever was.
+        /// Last valid spec; None if none was valid yet.
         spec: Option<Arc<str>>,
     },
 }
 
 impl KeptObject {
-    /// The object, read again where it is kept as text: as it was read when it was declared.
+    /// Returns the parsed object, equal to the one that was declared.
     pub(crate) fn read(&self) -> Arc<InferenceService> {
         match self {
             Self::Value(object) => object.clone(),
@@ -61,7 +62,7 @@ impl KeptObject {
         }
     }
 
-    /// Metadata of the object.
+    /// Returns the metadata of the object.
     #[must_use]
     pub fn metadata(&self) -> &ObjectMeta {
         match self {
@@ -70,7 +71,7 @@ impl KeptObject {
         }
     }
 
-    /// Metadata of the object, to change.
+    /// Returns the metadata of the object for changes.
     pub(crate) fn metadata_mut(&mut self) -> &mut ObjectMeta {
         match self {
             Self::Value(object) => &mut Arc::make_mut(object).metadata,
@@ -78,7 +79,7 @@ impl KeptObject {
         }
     }
 
-    /// True if both are the same value in memory.
+    /// True if both are the same allocation.
     pub(crate) fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Value(one), Self::Value(other)) => Arc::ptr_eq(one, other),
@@ -87,7 +88,7 @@ impl KeptObject {
     }
 }
 
-/// Reads an object from its metadata and its spec. A spec as JSON is YAML, too.
+/// Reads an object from its metadata and its spec. JSON is valid YAML too.
 fn read(metadata: &ObjectMeta, spec: &str) -> Option<Arc<InferenceService>> {
     let metadata = serde_json::to_string(metadata).ok()?;
     let text = format!(
@@ -101,14 +102,14 @@ fn read(metadata: &ObjectMeta, spec: &str) -> Option<Arc<InferenceService>> {
 }
 
 impl Service {
-    /// Metadata of the object.
+    /// Returns the metadata of the object.
     #[must_use]
     pub fn metadata(&self) -> &ObjectMeta {
         self.object.metadata()
     }
 
-    /// Formats a message about a field as `FILE:LINE:COLUMN: FIELD: MESSAGE`, without the position where it is
-    /// not known.
+    /// Formats a message about a field as `FILE:LINE:COLUMN: FIELD: MESSAGE`; the position is left out if it is
+    /// unknown.
     #[must_use]
     pub fn located(&self, field: &str, message: &str) -> String {
         let position = self.spans.as_ref().and_then(|spans| {

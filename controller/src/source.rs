@@ -1,4 +1,4 @@
-//! Where services are declared, and where their status goes.
+//! Source of declared services, and destination of their statuses.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,41 +13,41 @@ use crate::error::ControllerError;
 use crate::event::Event;
 use crate::history::History;
 
-/// What the last controller left of a service.
+/// State of a service that the last controller stored.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stored {
-    /// Revisions and rollout of the service; `None` for a service that is new.
+    /// Revisions and rollout of the service; None for a new service.
     pub history: Option<Arc<History>>,
     /// Status of the service as it was published last.
     pub status: Arc<InferenceServiceStatus>,
 }
 
-/// Fate of the objects of a service that is deleted, in Kubernetes' words.
+/// Handling of a deleted service's objects, in Kubernetes' terms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Propagation {
-    /// They are deleted too.
+    /// The objects are deleted too.
     #[default]
     Background,
-    /// They stay and serve on, until a service of the same name adopts them.
+    /// The objects stay and keep serving until a service of the same name adopts them.
     Orphan,
 }
 
-/// A store of declared services: files, or an API server.
+/// Source of declared services: files, or an API server.
 #[async_trait]
 pub trait Source: Send + Sync {
     /// Watches the declared services. A slow reader skips intermediate states.
     fn watch(&self) -> watch::Receiver<Arc<Declaration>>;
 
-    /// Loads together what [`Self::load`] will be asked for, where that is less work. A controller that begins to lead
-    /// calls it.
+    /// Loads all states that [`Self::load`] will return, if loading them together is cheaper. It is called when a
+    /// controller begins to lead.
     ///
     /// # Errors
-    /// [`ControllerError::Cluster`] when the histories are unavailable now: each is loaded by itself then.
+    /// [`ControllerError::Cluster`] when the histories are unavailable now; then each is loaded by itself.
     async fn prepare(&self) -> Result<(), ControllerError> {
         Ok(())
     }
 
-    /// Loads what is stored of a service, so that a new controller continues where the last one stopped.
+    /// Loads the stored state of a service, so that a new controller continues where the last one stopped.
     ///
     /// # Errors
     /// [`ControllerError::Cluster`] when the history is unavailable now.
@@ -56,20 +56,20 @@ pub trait Source: Send + Sync {
     /// Stores the history of a service.
     ///
     /// # Errors
-    /// As [`Self::load`].
+    /// The same errors as [`Self::load`].
     async fn store(&self, service: &ServiceName, history: &Arc<History>) -> Result<(), ControllerError>;
 
     /// Writes the status of a service.
     ///
     /// # Errors
-    /// As [`Self::load`].
+    /// The same errors as [`Self::load`].
     async fn publish_status(
         &self,
         service: &ServiceName,
         status: Arc<InferenceServiceStatus>,
     ) -> Result<(), ControllerError>;
 
-    /// The services whose status somebody else changed since it was written: it is written again.
+    /// Returns the services whose status another writer has changed since it was published; it is published again.
     fn overwritten(&self) -> Arc<BTreeSet<ServiceName>> {
         Arc::default()
     }
@@ -77,14 +77,14 @@ pub trait Source: Send + Sync {
     /// Records an event of a service.
     ///
     /// # Errors
-    /// As [`Self::load`].
+    /// The same errors as [`Self::load`].
     async fn publish_event(&self, service: &ServiceName, event: Event) -> Result<(), ControllerError>;
 
-    /// Returns the fate of the objects of a service that is no longer declared. `uid` is the identity of the object that declared
-    /// it, where this controller has served it.
+    /// Returns how the objects of an undeclared service are handled. `uid` identifies the object that declared it, if
+    /// this controller has served it.
     ///
     /// # Errors
-    /// As [`Self::load`].
+    /// The same errors as [`Self::load`].
     async fn propagation(&self, _service: &ServiceName, _uid: Option<&str>) -> Result<Propagation, ControllerError> {
         Ok(Propagation::default())
     }
@@ -92,6 +92,6 @@ pub trait Source: Send + Sync {
     /// Deletes history and status of a service that is no longer declared.
     ///
     /// # Errors
-    /// As [`Self::load`].
+    /// The same errors as [`Self::load`].
     async fn forget(&self, service: &ServiceName) -> Result<(), ControllerError>;
 }

@@ -1,4 +1,4 @@
-//! The status of a service: KServe's, computed from what was applied and what runs.
+//! Status of a service in KServe's form, computed from what was applied and what runs.
 
 mod conditions;
 mod model;
@@ -24,50 +24,50 @@ use crate::runtimes::Scope;
 use crate::service::Service;
 use crate::validate::{UrlScheme, Validated};
 
-/// KServe's name of the deployment mode that Weir has.
+/// KServe's name of the deployment mode that matches Weir's.
 const MODE: &str = "Standard";
 
-/// Everything that a status is computed from.
+/// Inputs from which a status is computed.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusInputs<'a> {
-    /// The service as declared.
+    /// Service as its manifest declares it.
     pub declared: &'a Service,
-    /// Result of validating it; while it has errors, the last plan keeps running.
+    /// Result of its validation; while it has errors, the last plan keeps running.
     pub validation: Result<&'a Validated, &'a ValidationErrors>,
-    /// Errors of the manifest as it is. With a validation they are in pods that cannot be made now, and those that were made
-    /// before go on.
+    /// Errors of the present manifest. If `validation` is valid all the same, they concern pods that cannot be made
+    /// now, and the existing pods keep running.
     pub unserved: Option<&'a ValidationErrors>,
     /// Revisions and rollout of the service.
     pub history: &'a History,
-    /// The last plan; `None` before the first.
+    /// Last plan; None before the first.
     pub plan: Option<&'a Plan>,
-    /// The cluster's answer to the plan.
+    /// Answer of the cluster to the plan.
     pub applied: Result<Option<Applied>, &'a Refusal>,
-    /// Why the plan was not sent or answered, which is tried again, as a clause.
+    /// Reason why the plan was not sent or answered, as a clause; None if it was. The plan is sent again.
     pub unavailable: Option<&'a str>,
-    /// RevisionState of the cluster now.
+    /// Present state of the cluster.
     pub snapshot: &'a Snapshot,
     /// Last report of each gateway.
     pub reports: &'a LatestReports,
     /// Hosts of the service that belong to another one.
     pub conflicts: &'a [Conflict],
-    /// The status published last.
+    /// Status that was last published.
     pub before: &'a InferenceServiceStatus,
     /// Current time in seconds since 1970.
     pub now: u64,
 }
 
-/// A plan that the cluster does not run, with its reason.
+/// Reason why the cluster does not run a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It can never run: the manifest has to change.
+    /// The plan can never run: the manifest has to change.
     Never(String),
-    /// It may run later: it is tried again.
+    /// The plan may run later, so it is sent again.
     Now(String),
 }
 
 impl Refusal {
-    /// The reason that the cluster gave.
+    /// Returns the reason that the cluster gave.
     #[must_use]
     pub fn message(&self) -> &str {
         match self {
@@ -75,7 +75,7 @@ impl Refusal {
         }
     }
 
-    /// The reason of the conditions that it makes false.
+    /// Returns the reason for the conditions that the refusal makes false.
     fn reason(&self) -> &'static str {
         match self {
             Self::Never(_) => "Refused",
@@ -84,7 +84,7 @@ impl Refusal {
     }
 }
 
-/// Computes the status. Equal inputs give an equal status at any time: a condition's time changes only when its
+/// Computes the status. Equal inputs give an equal status at any time, because a condition's time changes only when its
 /// status does.
 #[must_use]
 pub fn status(inputs: &StatusInputs<'_>) -> InferenceServiceStatus {
@@ -104,7 +104,7 @@ pub fn status(inputs: &StatusInputs<'_>) -> InferenceServiceStatus {
     status
 }
 
-/// The selector of the service's pods, of all revisions. Their label is KServe's.
+/// Returns the selector of the service's pods, of all revisions, by KServe's label.
 fn selector(inputs: &StatusInputs<'_>) -> String {
     let name = inputs.declared.metadata().name.as_deref();
     format!("serving.kserve.io/inferenceservice={}", name.unwrap_or_default())
@@ -132,7 +132,7 @@ fn describe(status: &mut InferenceServiceStatus, validated: &Validated, inputs: 
     }
 }
 
-/// Copies URLs, runtime and components: an invalid manifest changes nothing that runs.
+/// Copies URLs, runtime and components from the last status, because an invalid manifest changes nothing that runs.
 fn keep_description(status: &mut InferenceServiceStatus, before: &InferenceServiceStatus) {
     status.url.clone_from(&before.url);
     status.address.clone_from(&before.address);
@@ -141,30 +141,30 @@ fn keep_description(status: &mut InferenceServiceStatus, before: &InferenceServi
     keep_runtime(status, before);
 }
 
-/// Copies the name of the runtime that pods were made with.
+/// Copies the name of the runtime with which the pods were made.
 fn keep_runtime(status: &mut InferenceServiceStatus, before: &InferenceServiceStatus) {
     let runtime = &before.cluster_serving_runtime_name;
     status.cluster_serving_runtime_name.clone_from(runtime);
     status.serving_runtime_name.clone_from(&before.serving_runtime_name);
 }
 
-/// RevisionState of one revision.
+/// State of one revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum RevisionState {
-    /// Has a replica that takes requests.
+    /// The revision has a ready replica.
     Ready,
-    /// Has loaded before, and is scaled to zero.
+    /// The revision has loaded before, and is scaled to zero.
     Standby,
-    /// Is starting its first replica.
+    /// The revision is starting its first replica.
     Loading,
-    /// Has loaded before, and starts a replica again; requests wait for it.
+    /// The revision has loaded before and is starting a replica again; requests wait for it.
     Restarting,
-    /// Does not serve, with the reason and its message.
+    /// The revision does not serve, for this reason and with this message.
     Failed(FailureReason, String),
 }
 
 impl StatusInputs<'_> {
-    /// The URL of a host of this service; none where the host leads to another.
+    /// Returns the URL of a host of this service; None if the host belongs to another service.
     fn url(&self, scheme: UrlScheme, host: &Host) -> Option<String> {
         let is_taken = self.conflicts.iter().any(|conflict| conflict.host == *host);
         (!is_taken).then(|| format!("{scheme}://{host}"))
@@ -181,7 +181,8 @@ impl StatusInputs<'_> {
         if revision.ready().next().is_some() {
             return RevisionState::Ready;
         }
-        // A failure from before it was scaled to zero no longer counts: the next request starts it again.
+        // A failure from before the revision was scaled to zero no longer counts, because the next request starts a
+        // replica again.
         if revision.is_at_zero() && self.history.has_loaded(name) {
             return RevisionState::Standby;
         }
@@ -193,7 +194,7 @@ impl StatusInputs<'_> {
     }
 }
 
-/// Checks that every gateway has the applied route; the error names one that has not.
+/// Checks that every gateway has the applied route; the error names a gateway that lacks it.
 pub(crate) fn route_is_live(
     applied: Option<Applied>,
     gateways: &[Gateway],

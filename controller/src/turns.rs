@@ -1,5 +1,6 @@
-//! A changed runtime gives every service that uses it a new revision: a few services at a time, so that a runtime that
-//! does not work harms few, and the cluster needs room for both revisions of few. Pure.
+//! Turns of services to follow a changed runtime, which gives each service that uses it a new revision. Only a few roll
+//! at once, so that a broken runtime harms few services, and the cluster needs room for the extra revisions of few.
+//! Pure.
 
 use std::collections::BTreeSet;
 
@@ -9,46 +10,46 @@ use crate::history::{History, RuntimeChange};
 use crate::rollout::{Stage, Strategy};
 use crate::validate::{AutoUpdate, Validated};
 
-/// Services that a changed runtime rolls at once.
+/// Services that may roll at once because of a changed runtime.
 pub(crate) const AT_ONCE: usize = 4;
 
-/// Longest time for which a service counts as rolling, in seconds: Kubernetes' default of `progressDeadlineSeconds`.
+/// Longest time in seconds for which a service counts as rolling: Kubernetes' default of `progressDeadlineSeconds`.
 const SLOW: u64 = 600;
 
-/// As [`SLOW`], for one whose next revision fails: time to undo the change before it reaches further services.
+/// The same limit for a service whose new revision fails: time to undo the change before it reaches further services.
 const FAILED: u64 = 60;
 
-/// Part of a service in the rolling of a changed runtime.
+/// Role of a service in the rolling update of a changed runtime.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// It has the runtime as it is, or does not follow it.
+    /// The service has the present runtime, or does not follow it.
     #[default]
     None,
-    /// It will follow when it is its turn.
+    /// The service waits for its turn to follow.
     Waiting,
-    /// It follows; from this time on, in seconds since 1970, it no longer counts.
+    /// The service follows the change. It stops counting as rolling at `until`, in seconds since 1970.
     Rolling { until: u64 },
 }
 
-/// Permission of one service to take a changed runtime, a few services at a time.
+/// Permission for a service to follow a changed runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Follow {
-    /// It may follow now.
+    /// The service may follow now.
     Now,
-    /// Others may follow first.
+    /// The service waits while others follow.
     Later,
 }
 
-/// A service in the order of turns.
+/// Service in the order of turns.
 pub(crate) struct Place<'a> {
     pub(crate) service: &'a ServiceName,
     pub(crate) part: Part,
-    /// Time of its last turn, in seconds since 1970; 0 before the first.
+    /// Time of the service's last turn, in seconds since 1970; 0 before the first.
     pub(crate) last: u64,
 }
 
 impl Part {
-    /// Part of a service that has just begun to roll.
+    /// Returns the role of a service that has just begun to roll.
     pub(crate) fn begun(now: u64) -> Self {
         Self::Rolling { until: now.saturating_add(SLOW) }
     }
@@ -58,8 +59,8 @@ impl Part {
     }
 }
 
-/// The services whose turn it is now, beside those that roll already. Who had no turn yet comes first, so that one that
-/// cannot follow keeps nobody waiting for ever.
+/// Returns the services that get a turn now, in addition to those that already roll. The service whose last turn is
+/// longest ago comes first, so that one that cannot follow does not block the others.
 pub(crate) fn next<'a>(places: impl IntoIterator<Item = Place<'a>>, now: u64) -> Vec<ServiceName> {
     let (rolling, others): (Vec<_>, Vec<_>) = places.into_iter().partition(|place| place.part.is_rolling(now));
     let waiting = others.iter().filter(|place| place.part == Part::Waiting);
@@ -69,10 +70,10 @@ pub(crate) fn next<'a>(places: impl IntoIterator<Item = Place<'a>>, now: u64) ->
     turns.map(|(_, service)| service.clone()).collect()
 }
 
-/// What becomes of a changed runtime in one service now.
+/// Returns how a service treats a changed runtime now.
 pub(crate) fn change(validated: &Validated, history: &History, snapshot: &Snapshot, turn: Follow) -> RuntimeChange {
     match turn {
-        // Nothing runs.
+        // A stopped service runs no pods, so it may follow at once.
         _ if validated.is_stopped => RuntimeChange::Follow,
         _ if keeps_runtime(validated, history, snapshot) => RuntimeChange::Hold,
         Follow::Now => RuntimeChange::Follow,
@@ -80,7 +81,8 @@ pub(crate) fn change(validated: &Validated, history: &History, snapshot: &Snapsh
     }
 }
 
-/// Tells whether a service keeps the runtime that it was made with, as it is asked to: one that works, or sleeps.
+/// Returns true if an annotation makes a service keep the runtime with which it was made. It applies only to a revision
+/// that works or is scaled to zero.
 pub(crate) fn keeps_runtime(validated: &Validated, history: &History, snapshot: &Snapshot) -> bool {
     let works = |name: &RevisionName| {
         let revision = snapshot.revision(name);
@@ -92,7 +94,7 @@ pub(crate) fn keeps_runtime(validated: &Validated, history: &History, snapshot: 
     validated.auto_update == AutoUpdate::Disabled && history.rollout.stable.as_ref().is_some_and(works)
 }
 
-/// The part of a service as its history and its pods show it.
+/// Returns the role of a service as its history and its pods show it.
 pub(crate) fn part(validated: &Validated, history: &History, snapshot: &Snapshot, now: u64) -> Part {
     if validated.is_stopped {
         return Part::None;
@@ -105,7 +107,7 @@ pub(crate) fn part(validated: &Validated, history: &History, snapshot: &Snapshot
     }
 }
 
-/// The part of a service whose newest revision a changed runtime made, until that serves.
+/// Returns the role of a service whose newest revision a changed runtime made, until that revision serves.
 fn rolling(history: &History, snapshot: &Snapshot) -> Option<Part> {
     let roll = history.runtime_roll.as_ref()?;
     if !is_under_way(history, &roll.revision) {
@@ -159,16 +161,16 @@ mod tests {
         parts.iter().map(|(service, (part, last))| Place { service, part: *part, last: *last })
     }
 
-    /// End of a service's turn.
+    /// End of a service's turn in the simulation.
     #[derive(Clone, Copy, Debug)]
     enum End {
-        /// It follows within so many seconds.
+        /// The service follows within this number of seconds.
         Follows(u64),
-        /// Its next revision fails at once.
+        /// The new revision fails at once.
         Fails,
-        /// Nothing is heard of it.
+        /// The new revision neither starts nor fails.
         Hangs,
-        /// It cannot even begin, and waits again.
+        /// The service cannot begin, and waits again.
         Refused,
     }
 
@@ -187,7 +189,7 @@ mod tests {
         (part, 0_u64..5)
     }
 
-    /// A service that serves, and whose runtime then changed at 100 s.
+    /// Case of a service that serves, and whose runtime changed at 100 s.
     struct Case {
         validated: Validated,
         history: History,
@@ -205,7 +207,7 @@ mod tests {
             Self { validated, history }
         }
 
-        /// What runs, where the revision of this number fails.
+        /// Returns the cluster's state in which the revision of this number fails.
         fn snapshot(&self, failing: u32) -> Snapshot {
             let mut ledger = Ledger::new();
             let plan = plan(&self.validated, &self.history, 100).unwrap();
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn without_auto_update_what_works_keeps_its_runtime_and_what_fails_does_not() {
+    fn without_auto_update_only_a_working_service_keeps_its_runtime() {
         let disabled = [("serving.kserve.io/disable-auto-update", "true")];
         let case = Case::new(&disabled, Follow::Now);
         assert_eq!(case.history.records.len(), 1);
@@ -258,7 +260,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn turns_are_of_those_that_wait_and_fill_the_places(
+        fn turns_go_to_waiting_services_until_all_are_given(
             parts in proptest::collection::vec(part(), 0..20),
             now in 0_u64..40,
         ) {
@@ -275,7 +277,7 @@ mod tests {
         }
 
         #[test]
-        fn every_service_has_its_turn_whatever_becomes_of_others(ends in proptest::collection::vec(end(), 1..24)) {
+        fn every_service_gets_a_turn_whatever_happens_to_others(ends in proptest::collection::vec(end(), 1..24)) {
             let services: Vec<_> = (0..ends.len()).map(service).collect();
             let mut parts: BTreeMap<_, _> = services.iter().map(|name| (name.clone(), (Part::Waiting, 0))).collect();
             let mut begun: BTreeMap<ServiceName, u64> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Validation of a service: every choice of its manifest, or every error in it.
+//! Validation of a service, which yields every choice of its manifest, or every error in it.
 
 mod annotations;
 mod behavior;
@@ -37,29 +37,29 @@ pub use runtime::validate_runtime;
 pub use url_scheme::UrlScheme;
 pub use validated::{AutoUpdate, CanaryVariant, Exposure, ManifestIdentity, Validated, Variant};
 
-/// Settings of the platform that hold for every service.
+/// Settings of the platform that apply to every service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Platform {
-    /// Domain of the hosts for external callers, such as `example.com`.
+    /// Domain of the hosts for clients outside the cluster, such as `example.com`.
     pub domain: String,
-    /// Scheme of the URLs for external callers.
+    /// Scheme of the URLs for clients outside the cluster.
     pub scheme: UrlScheme,
     /// Domain of the names inside the cluster, such as `cluster.local`.
     pub cluster_domain: String,
-    /// True when the V2 name of a model leads to its service, as on one machine.
+    /// True if a V2 request is routed by its model's name, as on one machine.
     pub routes_model_names: bool,
 }
 
-/// A service with errors.
+/// Result of validating a service with errors.
 pub(crate) struct Invalid {
     /// Every error in the manifest.
     pub(crate) errors: ValidationErrors,
-    /// The manifest without pods, where these are all that is wrong and their runtimes may be the cause: revisions that were
-    /// made of it before go on as it says.
+    /// Manifest without its pods, set if the only errors are in the pods and their cause may be a changed runtime.
+    /// Revisions that were made from the manifest before keep running by it.
     pub(crate) kept: Option<Box<Validated>>,
 }
 
-/// Validates a service by the rules of its definition and those that the definition cannot express.
+/// Validates a service by the rules of its schema and by those that the schema cannot express.
 ///
 /// # Errors
 /// Every error in the manifest, with its field.
@@ -67,7 +67,7 @@ pub fn validate(declared: &Service, runtimes: &Runtimes, platform: &Platform) ->
     validate_or_keep(declared, runtimes, platform).map_err(|invalid| invalid.errors)
 }
 
-/// As [`validate`], and tells what of a service with errors can go on.
+/// Validates a service like [`validate`], and also returns the parts of an invalid one by which it can keep running.
 pub(crate) fn validate_or_keep(
     declared: &Service,
     runtimes: &Runtimes,
@@ -94,10 +94,10 @@ pub(crate) fn validate_or_keep(
     }
 }
 
-/// The service and what its parts refer to.
+/// Service with everything that its parts refer to.
 struct Context<'a> {
     service: &'a ServiceName,
-    /// The object with defaults filled in.
+    /// Object with defaults filled in.
     object: &'a InferenceService,
     claims: Option<&'a PathBuf>,
     model_stamps: &'a ModelStamps,
@@ -105,7 +105,7 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Reads all parts; `None` after an error that leaves no predictor or no host.
+    /// Reads all parts; None after an error that leaves no predictor or no host.
     fn read(
         &self,
         platform: &Platform,

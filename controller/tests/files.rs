@@ -1,6 +1,6 @@
-//! Services declared in files, which are edited.
+//! Services declared in files that are edited.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may end at once")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -16,7 +16,7 @@ use weir_cluster::ServiceName;
 use weir_controller::files::Files;
 use weir_controller::{ControllerError, Declaration, KeptObject, Platform, Service, Source};
 
-/// Deadline for noticing an edit, far more than it takes.
+/// Timeout for noticing an edit, far longer than needed.
 const SOON: Duration = Duration::from_secs(60);
 
 fn manifest(name: &str, path: &str) -> String {
@@ -92,7 +92,7 @@ async fn a_directory_declares_the_services_of_its_manifests() {
 }
 
 #[tokio::test]
-async fn an_empty_namespace_is_none_and_a_wrong_one_is_told_at_its_field() {
+async fn an_empty_namespace_means_none_and_an_invalid_one_is_reported_at_its_field() {
     let folder = TempDir::new().unwrap();
     let in_namespace = |namespace: &str| {
         let metadata = format!("metadata: {{namespace: {namespace}, name: a}}");
@@ -134,7 +134,7 @@ async fn edits_are_noticed_and_broken_ones_keep_the_last_good_state() {
     assert!(removed.services.contains_key(&named("b")));
 }
 
-/// Replaces a file as editors do: another file is renamed over it.
+/// Replaces a file like an editor, by renaming another file over it.
 fn replace(file: &Path, text: &str) {
     let other = file.with_extension("new");
     fs::write(&other, text).unwrap();
@@ -154,7 +154,7 @@ async fn a_single_file_stays_watched_when_it_is_replaced() {
 }
 
 #[tokio::test]
-async fn json_beside_the_manifests_that_is_none_is_left_alone() {
+async fn json_files_that_are_no_manifests_are_ignored() {
     let folder = TempDir::new().unwrap();
     write(&folder, "a.yaml", &manifest("a", "a"));
     write(&folder, "config.json", r#"{"hidden_size": 768}"#);
@@ -165,20 +165,20 @@ async fn json_beside_the_manifests_that_is_none_is_left_alone() {
     let broken = Files::open(&[folder.path().to_owned()], platform());
     let broken = broken.unwrap().watch().borrow().problems.clone();
     assert!(broken[0].contains("b.json"), "{broken:?}");
-    // One that is named is meant.
+    // A JSON file that is given by name is expected to be a manifest.
     let named = Files::open(&[folder.path().join("config.json")], platform());
     let named = named.unwrap().watch().borrow().problems.clone();
     assert!(named[0].contains("apiVersion"), "{named:?}");
 }
 
-/// When a service was made, in seconds since 1970.
+/// Returns the creation time of a service, in seconds since 1970.
 fn created(declaration: &Declaration, name: &str) -> i64 {
     let metadata = declaration.services[&named(name)].service.metadata();
     metadata.creation_timestamp.as_ref().unwrap().0.as_second()
 }
 
 #[tokio::test]
-async fn a_service_is_as_old_as_before_a_restart_until_it_is_deleted() {
+async fn a_service_keeps_its_creation_time_over_a_restart_until_it_is_deleted() {
     let (folder, state) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let file = write(&folder, "a.yaml", &manifest("a", "a"));
     write(&folder, "b.yaml", &manifest("b", "b"));
@@ -203,7 +203,7 @@ async fn a_service_is_as_old_as_before_a_restart_until_it_is_deleted() {
     drop(files);
 }
 
-/// A tree `top/services/a.yaml`, of which the last is the given one.
+/// Makes a tree `top/services/a.yaml` whose file has this version.
 fn tree(version: &str) -> TempDir {
     let root = TempDir::new().unwrap();
     let folder = root.path().join("top/services");
@@ -212,7 +212,7 @@ fn tree(version: &str) -> TempDir {
     root
 }
 
-/// True for a declaration that has `a` in this version. Between two steps of a replacement it may not be declared at all.
+/// Returns true for a declaration of `a` in this version. Between two steps of a replacement, `a` may be undeclared.
 fn is_version(version: &str) -> impl Fn(&Declaration) -> bool {
     move |declaration| {
         let declared = declaration.services.get(&named("a"));
@@ -221,7 +221,7 @@ fn is_version(version: &str) -> impl Fn(&Declaration) -> bool {
     }
 }
 
-/// Replaces a directory of the tree by that of another, then edits the file in it: both are noticed.
+/// Checks that replacing a directory of the tree, and editing the file in it afterwards, are both noticed.
 async fn follows_a_replaced_directory(given: &str, replaced: &str) {
     let root = tree("one");
     let file = root.path().join("top/services/a.yaml");
@@ -276,7 +276,7 @@ async fn a_folder_that_is_moved_away_and_back_stays_watched() {
     until(&mut watch, is_version("two")).await;
 }
 
-/// An object that cannot be used, and the begin of its problem without the file.
+/// Objects that cannot be used, and the beginning of their problems without the file name.
 const BROKEN: [(&str, &str); 6] = [
     ("kind: InferenceService\n", ":1:1: apiVersion: missing"),
     ("}{", ":1:"),
@@ -286,7 +286,7 @@ const BROKEN: [(&str, &str); 6] = [
     ("MULTI", ":5:3: spec.multiModel: "),
 ];
 
-/// The text of one of [`BROKEN`].
+/// Returns the text of an entry of [`BROKEN`].
 fn broken_text(what: &str) -> String {
     let metadata = "metadata: {name: a}";
     match what {
@@ -306,7 +306,7 @@ spec:
 }
 
 #[tokio::test]
-async fn a_broken_object_holds_up_no_edit_addition_or_deletion_of_others() {
+async fn a_broken_object_blocks_no_edit_addition_or_deletion_of_others() {
     for (what, problem) in BROKEN {
         let folder = TempDir::new().unwrap();
         let edited = write(&folder, "edited.yaml", &manifest("edited", "one"));
@@ -339,14 +339,14 @@ async fn a_broken_object_keeps_its_last_good_state_beside_edits_in_the_same_file
     let files = Files::open(&[folder.path().to_owned()], platform()).unwrap();
     let mut watch = files.watch();
     let runtimes = watch.borrow().runtimes.as_slice().len();
-    // The name of the first is broken, the second is edited, and the runtime is broken.
+    // The first object's name is now invalid, the second is edited, and the runtime is broken.
     let edit = texts(&[manifest("A", "two"), manifest("b", "two"), broken_text("MULTI")]);
     replace(&file, &edit);
     let now = until(&mut watch, |d| d.problems.len() == 2).await;
     let path = |name: &str| path(&now.services[&named(name)].service).to_owned();
     assert_eq!([path("a"), path("b")], ["pvc://models/one", "pvc://models/two"]);
     assert_eq!(now.runtimes.as_slice().len(), runtimes);
-    // A mended file deletes what it does not declare.
+    // A corrected file deletes the objects that it does not declare.
     replace(&file, &manifest("b", "three"));
     let now = until(&mut watch, |d| d.problems.is_empty()).await;
     let names: Vec<_> = now.services.keys().map(ServiceName::name).collect();
@@ -355,7 +355,7 @@ async fn a_broken_object_keeps_its_last_good_state_beside_edits_in_the_same_file
 }
 
 #[tokio::test]
-async fn of_two_services_of_one_name_the_one_that_was_there_stays_until_it_is_deleted() {
+async fn the_older_of_two_declarations_counts_until_it_is_deleted() {
     let folder = TempDir::new().unwrap();
     let first = write(&folder, "b.yaml", &manifest("s", "first"));
     let files = Files::open(&[folder.path().to_owned()], platform()).unwrap();
@@ -429,9 +429,9 @@ async fn invalid_services_are_reported_before_anything_runs() {
     assert_eq!(errors, [expected]);
 }
 
-/// The examples are valid.
+/// Checks that the examples are valid.
 #[tokio::test]
-async fn examples_are_right() {
+async fn examples_are_valid() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
     let folders = fs::read_dir(examples).unwrap().map(|entry| entry.unwrap().path());
     let folders: Vec<_> = folders.filter(|path| path.is_dir()).collect();
@@ -461,7 +461,7 @@ async fn a_link_out_of_the_folder_is_followed_when_its_target_changes() {
 #[tokio::test]
 async fn a_mounted_config_map_is_read_again_whenever_it_is_replaced() {
     let (folder, mount) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    // As the kubelet does: a folder for each version, and a link that is replaced as a whole.
+    // Like the kubelet, uses a folder for each version, and a link that is replaced as a whole.
     let mounted = |version: &str| {
         let inside = mount.path().join(version);
         fs::create_dir(&inside).unwrap();
@@ -483,7 +483,7 @@ async fn a_mounted_config_map_is_read_again_whenever_it_is_replaced() {
     assert_eq!(watch.borrow().problems, [""; 0]);
 }
 
-/// A shell's `<(…)` is a pipe that can be read once, and its folder is nobody's.
+/// A shell's `<(…)` is a pipe that can be read once, and its folder means nothing.
 #[tokio::test]
 async fn a_pipe_is_read_once_and_to_its_end() {
     let folder = TempDir::new().unwrap();
@@ -504,7 +504,7 @@ async fn a_pipe_is_read_once_and_to_its_end() {
 }
 
 #[tokio::test]
-async fn one_file_by_two_names_is_one_file() {
+async fn a_file_given_by_two_names_is_read_once() {
     let folder = TempDir::new().unwrap();
     let file = write(&folder, "a.yaml", &manifest("a", "a"));
     symlink("a.yaml", folder.path().join("link.yaml")).unwrap();
@@ -514,7 +514,7 @@ async fn one_file_by_two_names_is_one_file() {
     assert_eq!(files.watch().borrow().services.len(), 1);
 }
 
-/// An editor empties a file before it writes the new text, and may pause in between.
+/// Some editors truncate a file before they write the new text, and may pause in between.
 #[tokio::test]
 async fn an_empty_file_removes_no_service() {
     let folder = TempDir::new().unwrap();

@@ -1,6 +1,6 @@
-//! The loop over a cluster in memory and a folder that is edited.
+//! The control loop over a cluster in memory and a folder that is edited.
 
-#![expect(clippy::unwrap_used, reason = "a test may end at once")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,10 +23,10 @@ use weir_controller::{Controller, Platform};
 use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::{Condition, ConditionStatus};
 
-/// Deadline for every wait, far more than it takes.
+/// Timeout of every wait, far longer than needed.
 const SOON: Duration = Duration::from_secs(60);
 
-/// A folder with one service in it, a controller, a cluster, and a gateway that hears of every route.
+/// Folder with one service, a controller, a cluster, and a gateway that receives every route.
 struct World {
     folder: TempDir,
     file: PathBuf,
@@ -47,13 +47,13 @@ impl World {
         Self::again(folder, starts)
     }
 
-    /// Another process over the same files, and nothing that runs.
+    /// Starts another process over the same files, with nothing running.
     fn again(folder: TempDir, starts: Readiness) -> Self {
         let cluster = Fake::new(starts);
         Self::over(folder, cluster.clone(), Arc::new(cluster))
     }
 
-    /// One whose cluster does not do what it is asked for some services.
+    /// Starts a world whose cluster gives this answer for some services.
     fn reluctant(manifest: &str, services: &[&str], answer: Answer) -> (Self, Arc<Reluctant>) {
         let folder = TempDir::new().unwrap();
         fs::write(folder.path().join("service.yaml"), manifest).unwrap();
@@ -96,8 +96,8 @@ impl World {
         assert_eq!(found, Ok(true), "expected {expected:?}, found {now:?}");
     }
 
-    /// Two revisions serve, the second with this many failures among a hundred, until traffic is split
-    /// so.
+    /// Makes two revisions serve, the second with this many failures per hundred requests, until traffic is split as
+    /// expected.
     async fn serve_until_split(&mut self, failures: u64, expected: &[(u32, u32)]) {
         let mut count = 0;
         while split(&self.cluster.snapshot()) != expected {
@@ -130,18 +130,18 @@ impl World {
     }
 }
 
-/// Answers of a cluster that does not do what it is asked.
+/// Answers of a cluster that does not apply a service.
 #[derive(Clone, Copy, Debug)]
 enum Answer {
-    /// None at all, as of a connection that hangs.
+    /// No answer at all, as from a connection that hangs.
     Silence,
-    /// A quota is full.
+    /// Denial because a quota is exhausted.
     Denial,
-    /// It has too much to do.
+    /// Error of an overloaded API server.
     Unavailability,
 }
 
-/// A cluster that gives other answers for some services, by name.
+/// Cluster that gives other answers for some services, by name.
 struct Reluctant {
     cluster: Fake,
     answers: Mutex<BTreeMap<String, Answer>>,
@@ -152,7 +152,7 @@ impl Reluctant {
         self.answers.lock().insert(service.to_owned(), answer);
     }
 
-    /// Does from now on what it is asked.
+    /// Applies every service from now on.
     fn relent(&self) {
         self.answers.lock().clear();
     }
@@ -178,7 +178,7 @@ impl Apply for Reluctant {
     }
 }
 
-/// Applies every route at once, and says so.
+/// Runs a gateway that applies every route at once, and reports it.
 async fn gateway(cluster: Fake, mut work: watch::Receiver<Work>, stop: CancellationToken) {
     let member: Membership = cluster.gateways().join(Gateway {
         name: "gateway".into(),
@@ -278,7 +278,7 @@ async fn a_service_lives_from_create_to_delete() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_made_anew_under_its_name_begins_anew() {
+async fn a_service_that_is_created_again_begins_a_new_history() {
     let of = |uid: &str, path: &str, field: &str| {
         let named = format!("{{name: digits, uid: {uid}}}");
         manifest(path, field).replace("{name: digits}", &named)
@@ -288,7 +288,7 @@ async fn a_service_that_is_made_anew_under_its_name_begins_anew() {
     let one = digits().revision(1).unwrap();
     let identity = world.cluster.snapshot().revision(&one).unwrap().identity.clone();
 
-    // Its deletion is not seen: the next object is there before.
+    // The deletion goes unnoticed, because the next object of the name exists already.
     world.edit(&of("two", "b", "canaryTrafficPercent: 10"));
     let anew = world.snapshots.wait_for(|snapshot| {
         let first = snapshot.revision(&one);
@@ -333,7 +333,7 @@ async fn a_new_revision_that_never_becomes_ready_leaves_the_old_one_serving() {
     world.until_split(&[(2, 100)]).await;
 }
 
-/// The minimum that the autoscaler reads of a revision.
+/// Returns the minimum that the autoscaler reads for a revision.
 fn min(snapshot: &Snapshot, revision: &RevisionName) -> Option<u32> {
     let policy = snapshot.revision(revision)?.scaling.as_ref()?;
     Some(policy.min)
@@ -391,7 +391,7 @@ async fn an_automatic_rollout_rolls_back_on_bad_evidence() {
     let status = world.until_status(|status| {
         let complete = status.condition("RolloutComplete");
         let is_back = complete.is_some_and(|c| c.reason.as_deref() == Some("RolledBack"));
-        // Once the gateway has the route that leads back.
+        // Waits until the gateway has the route that leads back to revision 1.
         is_back && is_ready(status)
     });
     let status = status.await;
@@ -432,7 +432,7 @@ async fn a_revision_has_the_same_number_after_a_restart() {
     world.until_split(&[(3, 100)]).await;
 }
 
-/// A runtime with this image, and services of it.
+/// Returns a runtime with this image, and services that use it.
 fn fleet(image: &str, services: usize) -> String {
     let runtime = format!(
         "apiVersion: serving.kserve.io/v1alpha1
@@ -452,7 +452,7 @@ spec:
     all.collect::<Vec<_>>().join("---\n")
 }
 
-/// The second revisions that there are and are not ready.
+/// Returns the second revisions that exist and are not ready.
 fn rolling(snapshot: &Snapshot) -> Vec<RevisionName> {
     let second =
         snapshot.revisions.values().filter(|revision| revision.name.number() == 2 && revision.ready().next().is_none());
@@ -460,7 +460,7 @@ fn rolling(snapshot: &Snapshot) -> Vec<RevisionName> {
 }
 
 #[tokio::test]
-async fn a_changed_runtime_rolls_four_services_at_once_and_a_failing_one_holds_up_no_other() {
+async fn a_changed_runtime_rolls_four_services_at_once_and_a_failing_one_blocks_no_other() {
     const SERVICES: usize = 10;
     let mut world = World::start(Readiness::Manual, &fleet("server:1", SERVICES));
     let made = |number: u32| {
@@ -528,7 +528,7 @@ async fn without_auto_update_a_changed_runtime_waits_for_the_manifest() {
     assert!(timeout(SOON, followed).await.is_ok());
 }
 
-/// The reason of `Ready`, and its message.
+/// Returns the reason of `Ready`, and its message.
 fn told(status: &InferenceServiceStatus) -> (&str, &str) {
     let ready = status.condition(Condition::READY);
     let reason = ready.and_then(|ready| ready.reason.as_deref());
@@ -537,8 +537,8 @@ fn told(status: &InferenceServiceStatus) -> (&str, &str) {
 }
 
 #[tokio::test]
-async fn services_that_get_no_answer_hold_up_no_other() {
-    // One place is left. Were they asked for one after the other, it would take longer than the test waits.
+async fn services_without_an_answer_do_not_block_others() {
+    // One concurrent slot is left. If the services were applied one after the other, the test would time out.
     let names: Vec<_> = (0..15).map(|number| format!("a{number}")).collect();
     let slow: Vec<_> = names.iter().map(String::as_str).collect();
     let named = |name: &&str| {
@@ -555,7 +555,7 @@ async fn services_that_get_no_answer_hold_up_no_other() {
 }
 
 #[tokio::test]
-async fn what_is_denied_for_now_is_told_and_tried_again() {
+async fn a_denied_service_is_reported_and_retried() {
     let text = manifest("a", "minReplicas: 1");
     let (mut world, cluster) = World::reluctant(&text, &["digits"], Answer::Denial);
     let denied = world.until_status(|status| told(status).0 == "Denied").await;
@@ -567,7 +567,7 @@ async fn what_is_denied_for_now_is_told_and_tried_again() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_has_too_much_to_do_is_told_and_asked_again() {
+async fn an_overloaded_cluster_is_reported_and_retried() {
     let text = |path| manifest(path, "minReplicas: 1");
     let (mut world, cluster) = World::reluctant(&text("a"), &["digits"], Answer::Unavailability);
     let is_told = |status: &InferenceServiceStatus| told(status).1.contains("too many requests");
@@ -582,7 +582,7 @@ async fn a_cluster_that_has_too_much_to_do_is_told_and_asked_again() {
     world.edit(&text("b"));
     let waits = world.until_status(is_told).await;
     assert_eq!(told(&waits).0, "RollingOut");
-    assert!(is_ready(&waits), "what serves goes on");
+    assert!(is_ready(&waits), "the serving revision keeps serving");
     assert_eq!(split(&world.cluster.snapshot()), [(1, 100)]);
     cluster.relent();
     world.until_split(&[(2, 100)]).await;

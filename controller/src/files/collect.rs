@@ -14,26 +14,26 @@ use crate::runtimes::{Runtime, Runtimes, Scope, ServerType};
 use crate::service::{KeptObject, ModelStamps, Service};
 use crate::validate::validate_runtime;
 
-/// The file that each object was taken from, by the name that its positions have.
+/// File that each object was taken from, by the name used in positions.
 pub(super) type Origins = BTreeMap<ObjectKey, String>;
 
-/// The objects of all files together.
+/// Objects of all files together.
 #[derive(Default)]
 pub(super) struct Collected {
     pub(super) services: BTreeMap<ServiceName, Service>,
     pub(super) runtimes: Runtimes,
-    /// Objects that Weir does not serve, and ignored fields of runtimes.
+    /// Objects of kinds that Weir does not serve, and ignored fields of runtimes.
     pub(super) ignored_objects: Vec<String>,
     /// Objects that are declared twice, one sentence each.
     pub(super) problems: Vec<String>,
     pub(super) origins: Origins,
 }
 
-/// One declaration of an object, with the folder of its file.
+/// Declaration of an object with the folder of its file.
 type FoundManifest<'a> = (&'a Path, &'a Manifest);
 
-/// Collects the objects of all files. Of several declarations of one object the one from its file in `before` counts,
-/// else the first; the others are problems.
+/// Collects the objects of all files. If an object is declared several times, the declaration in its file of `before`
+/// counts, or else the first; the others are reported as problems.
 pub(super) fn collect(files: &BTreeMap<PathBuf, ManifestFile>, before: &Origins) -> Collected {
     let mut all: BTreeMap<ObjectKey, Vec<FoundManifest<'_>>> = BTreeMap::new();
     for file in files.values() {
@@ -116,7 +116,7 @@ impl Collected {
             },
             Object::ServingRuntime(object) => runtime_label(&object.metadata),
             Object::ClusterServingRuntime(object) => runtime_label(&object.metadata),
-            // Weir uses none of them, so that it makes no difference.
+            // Weir uses no object of these kinds, so a duplicate makes no difference.
             Object::Other { .. } => return,
         };
         let first = location(&first.spans, NAME);
@@ -129,7 +129,7 @@ fn runtime_label(metadata: &ObjectMeta) -> String {
     format!("runtime {}", metadata.name.as_deref().unwrap_or_default())
 }
 
-/// Claims are opened by other processes, whose working directory may differ.
+/// Makes the folder absolute, because processes with other working directories open the claims.
 fn absolute(folder: &Path) -> PathBuf {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())

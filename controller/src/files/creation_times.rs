@@ -1,4 +1,4 @@
-//! When services were made: of two that claim a host or a model's name, the older keeps it.
+//! Creation times of services. If two services claim a host or a model name, the older one keeps it.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::declaration::{Declaration, DeclaredService};
 /// Creation times in seconds since 1970, by service.
 pub(super) type CreationTimes = BTreeMap<ServiceName, u64>;
 
-/// Creation times of all declared services.
+/// Returns the creation times of all declared services.
 pub(super) fn of(declaration: &Declaration) -> CreationTimes {
     let services = declaration.services.iter();
     let times = services.filter_map(|(name, declared)| Some((name.clone(), created(declared)?)));

@@ -1,4 +1,4 @@
-//! Which events of the watched directories may change what is declared.
+//! Filter for the events of the watched directories that may change the declaration.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -8,30 +8,31 @@ use notify::Event;
 
 use super::watched_folders::watched_folders;
 
-/// Directories in which every change counts, by their real names. Of the directories above them only the names on the
-/// way count: whoever replaces one of these replaces what is below.
+/// Directories in which every change counts, by their real paths. In the directories above them only the path
+/// components that lead to them count, because replacing a component replaces everything below it.
 #[derive(Debug, Default)]
 pub(super) struct EventFilter {
     folders: BTreeSet<PathBuf>,
 }
 
 impl EventFilter {
-    /// The filter for what these paths lead to now.
+    /// Returns the filter for the directories that these paths lead to now.
     pub(super) fn of(paths: &[PathBuf]) -> Self {
         let folders = paths.iter().flat_map(|path| watched_folders(path));
         Self { folders: folders.collect() }
     }
 
-    /// Every directory to watch: those in which all counts, and those above them up to the root.
+    /// Returns every directory to watch: the ones in which every change counts, and their ancestors up to the root.
     pub(super) fn watched(&self) -> BTreeSet<PathBuf> {
         let all = self.folders.iter().flat_map(|folder| folder.ancestors());
         all.map(Path::to_owned).collect()
     }
 
-    /// Reports whether to read again after the event. It costs little, as other programs write beside the watched
-    /// directories: into `/tmp`, for instance.
+    /// Returns true if the files must be read again after the event. The check is cheap, because other programs may
+    /// write many files next to the watched directories, such as in `/tmp`.
     pub(super) fn lets_through(&self, event: &Event) -> bool {
-        // Reading causes events too. An event without a path says that others were lost.
+        // Access events are ignored: Weir's own reads cause them. An event without a path means that other events were
+        // lost.
         let is_change = !event.kind.is_access();
         is_change && (event.paths.is_empty() || event.paths.iter().any(|path| self.counts(path)))
     }
@@ -41,8 +42,8 @@ impl EventFilter {
         is_within || self.is_on_the_way(path)
     }
 
-    /// True for a watched directory and those above it. Paths are ordered by their components, so that what is below
-    /// one follows right after it.
+    /// Returns true for a watched directory and its ancestors. Paths are ordered by their components, so a descendant
+    /// directly follows its ancestor.
     fn is_on_the_way(&self, path: &Path) -> bool {
         let from: (Bound<&Path>, Bound<&Path>) = (Bound::Included(path), Bound::Unbounded);
         let mut following = self.folders.range::<Path, _>(from);
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn all_in_a_directory_and_the_names_on_the_way_to_it_count() {
+    fn changes_in_a_directory_and_to_the_path_that_leads_to_it_count() {
         let filter = filter(&["/a/b", "/a/b-c/d"]);
         for path in ["/a/b/x.yaml", "/a/b", "/a", "/a/b-c", "/a/b-c/d/x"] {
             assert!(filter.lets_through(&created(path)), "{path}");
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_events_count_and_reading_does_not() {
+    fn lost_events_count_and_reads_do_not() {
         let filter = filter(&["/a"]);
         assert!(filter.lets_through(&Event::new(EventKind::Other)));
         let read = Event::new(EventKind::Access(AccessKind::Any)).add_path("/a/x".into());

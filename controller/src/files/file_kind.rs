@@ -1,24 +1,24 @@
-//! Model files in place of manifests, told by their first bytes and their extensions.
+//! Model files that were given in place of manifests, recognised by their first bytes and their extensions.
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Extensions of the formats of other frameworks, none of which is served.
+/// Extensions of other frameworks' formats, which Weir does not serve.
 const OTHERS: [&str; 9] = ["onnx", "safetensors", "h5", "keras", "pb", "tflite", "gguf", "joblib", "pkl"];
 
-/// A kind of file that holds a model.
+/// Kind of a file that holds a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileKind {
-    /// A zip archive or a pickle, as PyTorch saves.
+    /// A zip archive or a pickle, as saved by PyTorch.
     PyTorch,
-    /// A model of a format that is not served.
+    /// A model in a format that Weir does not serve.
     Other,
 }
 
 impl FileKind {
-    /// The kind of a file; `None` for one that may be a manifest, or cannot be read.
+    /// Returns the kind of a file; None for a file that may be a manifest or cannot be read.
     pub(super) fn of(file: &Path) -> Option<Self> {
         let mut begin = [0; 4];
         let read = File::open(file).ok()?.read(&mut begin).ok()?;
@@ -37,7 +37,7 @@ impl FileKind {
         }
     }
 
-    /// What to do with the file instead of passing it to `-f`.
+    /// Returns what to do with the file instead of passing it to `-f`.
     pub(super) fn advice(self, file: &Path) -> String {
         match self {
             Self::PyTorch => format!(
@@ -54,7 +54,7 @@ impl FileKind {
     }
 }
 
-/// A manifest that serves the file.
+/// Returns a manifest that serves the file.
 fn manifest(file: &Path) -> String {
     let path = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     format!(
@@ -73,7 +73,7 @@ spec:
     )
 }
 
-/// A name for the service, from that of the file: a DNS label.
+/// Returns a name for the service, a DNS label made from the file's name.
 fn service_name(file: &Path) -> String {
     let stem = file.file_stem().and_then(OsStr::to_str).unwrap_or_default();
     let plain = |c: char| {
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn models_are_told_from_manifests() {
+    fn models_are_distinguished_from_manifests() {
         assert_eq!(kind("model.pt", b"PK\x03\x04"), Some(FileKind::PyTorch));
         assert_eq!(kind("model.pt", b"vers"), Some(FileKind::PyTorch));
         assert_eq!(kind("weights.bin", b"\x80\x02}q"), Some(FileKind::PyTorch));
@@ -111,7 +111,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_advice_is_a_manifest_that_can_be_read(name in "[ -.0-~]{1,60}") {
+        fn the_advice_contains_a_valid_service_name(name in "[ -.0-~]{1,60}") {
             let file = Path::new("/models").join(format!("{name}.pt"));
             prop_assert!(ServiceName::new("default", &service_name(&file)).is_ok(), "{}", name);
         }

@@ -1,4 +1,4 @@
-//! Generations and creation times, which an API server would assign.
+//! Generations and creation times, which an API server would assign, for services in files.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,22 +10,23 @@ use weir_cluster::ServiceName;
 use super::creation_times::CreationTimes;
 use crate::service::{KeptObject, Service};
 
-/// The services declared last, with their generations.
+/// Last declared services with their generations.
 #[derive(Debug)]
 pub(super) struct Generations {
     last: BTreeMap<ServiceName, Arc<Service>>,
-    /// Creation times from before a restart, until services are assigned: one that is declared later is a new one.
+    /// Creation times from before a restart. They apply only to the first services assigned: a service declared later
+    /// is new.
     known: CreationTimes,
 }
 
 impl Generations {
-    /// No services yet; those that are assigned first have these creation times.
+    /// Returns a state without services. The first services assigned get these creation times.
     pub(super) fn new(known: CreationTimes) -> Self {
         Self { last: BTreeMap::new(), known }
     }
 
-    /// Sets `metadata.generation`, which grows when the spec changes, and `metadata.creationTimestamp`. An
-    /// unchanged service stays the same value, so that comparing pointers is enough.
+    /// Sets `metadata.generation`, which grows when the spec changes, and `metadata.creationTimestamp`. An unchanged
+    /// service keeps its allocation, so that comparing pointers is enough.
     pub(super) fn assign(
         &mut self,
         services: BTreeMap<ServiceName, Service>,
@@ -59,7 +60,7 @@ fn after(mut service: Service, before: &Arc<Service>) -> Arc<Service> {
     if service == **before { before.clone() } else { Arc::new(service) }
 }
 
-/// Gives an object that was read again the generation that follows `before`.
+/// Gives an object that was read again the generation that follows the one of `before`.
 fn follow(object: &mut KeptObject, before: &KeptObject) {
     let old = before.metadata();
     let is_changed = object.read().spec != before.read().spec;

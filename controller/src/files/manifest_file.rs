@@ -12,28 +12,28 @@ use super::file_kind::FileKind;
 use super::object_errors;
 use super::object_key::ObjectKey;
 
-/// Largest file that is read, in bytes: an object may have 1.5 MiB in etcd, and a file holds a few.
+/// Largest file that is read, in bytes. An object may have 1.5 MiB in etcd, and a file holds a few objects.
 const MAX_FILE: u64 = 16 << 20;
 
-/// Path of the standard input, as for kubectl.
+/// Path that stands for standard input, as in kubectl.
 pub(super) const STDIN: &str = "-";
 
-/// The manifests of one file. Clones share the text.
+/// Manifests of one file. Clones share the text.
 #[derive(Clone, Debug)]
 pub(super) struct ManifestFile {
-    /// The text as read: an equal text is not parsed again.
+    /// Text of the file; an equal text is not parsed again.
     text: Arc<str>,
-    /// The objects without errors. While the text has errors, also those of the version before that it no longer
-    /// declares: a broken text deletes nothing.
+    /// Objects without errors. While the text has errors, it also contains the objects of the previous version that the
+    /// text no longer declares, because a broken file must not delete anything.
     pub(super) manifests: Vec<Manifest>,
     /// Every error in the text, one sentence each, with its position.
     pub(super) problems: Vec<String>,
-    /// The folder in which claims are: the file's, and the working directory for what comes from another program.
+    /// Folder that holds the claims: that of the file, or the working directory for a stream from another program.
     pub(super) folder: PathBuf,
 }
 
 impl ManifestFile {
-    /// Reads a file. `before` is its version before, returned when the text is the same.
+    /// Reads a file. `before` is its previous version, which is returned if the text is the same.
     ///
     /// # Errors
     /// A sentence for each reason why nothing of the file can be used.
@@ -53,7 +53,7 @@ impl ManifestFile {
             return Ok(same.clone());
         }
         if text.trim().is_empty() && before.is_some_and(|before| !before.manifests.is_empty()) {
-            // An editor empties a file before it writes the new text.
+            // Some editors truncate a file before they write the new text.
             let problem = "the file is empty; to remove its services, delete it";
             return Err(vec![format!("{name}: {problem}")]);
         }
@@ -61,7 +61,7 @@ impl ManifestFile {
         Ok(Self::parse(&name, folder, text, before))
     }
 
-    /// Reads what another program writes, which can be read once.
+    /// Reads a stream from another program, which can be read only once.
     fn stream(
         name: &str,
         before: Option<&Self>,
@@ -95,7 +95,7 @@ impl ManifestFile {
         file
     }
 
-    /// Adds the objects of the version before that this one does not declare.
+    /// Adds the objects of the previous version that this one does not declare.
     fn keep(&mut self, before: &[Manifest]) {
         let keys = self.manifests.iter().map(|manifest| ObjectKey::of(&manifest.object));
         let declared: BTreeSet<_> = keys.collect();
@@ -105,8 +105,8 @@ impl ManifestFile {
     }
 }
 
-/// Reports whether the path leads to a pipe or its like, as a shell's `<(…)` does: to look at its first bytes would take
-/// them from it.
+/// Returns true if the path leads to a pipe or a similar stream, as from a shell's `<(…)`. Looking at its first bytes
+/// would consume them.
 fn is_stream(file: &Path) -> bool {
     let metadata = fs::metadata(file);
     metadata.is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
@@ -116,7 +116,7 @@ fn text_of_file(file: &Path) -> io::Result<String> {
     text_within(File::open(file)?)
 }
 
-/// Reads a text, of which it takes no more memory than the largest file.
+/// Reads a text, using no more memory than the largest allowed file.
 fn text_within(source: impl Read) -> io::Result<String> {
     let mut bytes = Vec::new();
     source.take(MAX_FILE + 1).read_to_end(&mut bytes)?;

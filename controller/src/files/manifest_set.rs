@@ -1,4 +1,4 @@
-//! The manifest files below the given paths, and the last valid version of each.
+//! Manifest files below the given paths, with the last valid version of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -25,33 +25,33 @@ use crate::validate::Platform;
 /// Extensions of manifests in a directory.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", JSON];
 
-/// The extension of other files, too: models are exported with their settings and vocabularies beside them.
+/// Extension that other files have too: exported models often come with JSON settings and vocabularies.
 const JSON: &str = "json";
 
-/// Bytes of such a file that are searched for what makes it a manifest: kubectl writes it first.
+/// Bytes at the start of a JSON file that are searched for the fields of a manifest; kubectl writes those first.
 const SEARCHED: u64 = 64 << 10;
 
-/// The given paths, the last usable version of each file below them, and what these declare.
+/// Given paths, the last usable version of each file below them, and the declaration made from these.
 #[derive(Debug)]
 pub(super) struct ManifestSet {
     paths: Vec<PathBuf>,
     platform: Platform,
     valid: BTreeMap<PathBuf, ManifestFile>,
     last: Declaration,
-    /// The file of each object that `last` declares.
+    /// File of each object that `last` declares.
     origins: Origins,
     models: Arc<Mutex<StampedModels>>,
     generations: Generations,
 }
 
-/// The contents of the files now.
+/// Present contents of the files.
 struct Contents {
     valid: BTreeMap<PathBuf, ManifestFile>,
     problems: Vec<String>,
 }
 
 impl ManifestSet {
-    /// Nothing read yet. Services that are read first have these creation times.
+    /// Returns a set that has read nothing yet. The first services read get these creation times.
     pub(super) fn new(paths: &[PathBuf], platform: Platform, created: CreationTimes) -> Self {
         Self {
             paths: paths.to_vec(),
@@ -64,12 +64,12 @@ impl ManifestSet {
         }
     }
 
-    /// The model files of the services, whose states are part of these.
+    /// Returns the services' model files, whose states are part of the services.
     pub(super) fn models(&self) -> Arc<Mutex<StampedModels>> {
         Arc::clone(&self.models)
     }
 
-    /// Reads the first state. What has errors is left out, and stands in the problems.
+    /// Reads the files for the first time. Objects with errors are left out and reported in the problems.
     ///
     /// # Errors
     /// [`ControllerError::Read`] for a path that cannot be listed.
@@ -79,25 +79,25 @@ impl ManifestSet {
         Ok(self.declare(contents))
     }
 
-    /// The given paths and the files below them now.
+    /// Returns the given paths and the files that are below them now.
     pub(super) fn all_paths(&self) -> Vec<PathBuf> {
         let below = self.paths.iter().filter_map(|path| below(path).ok());
         let files = below.flatten();
         files.chain(self.paths.iter().cloned()).collect()
     }
 
-    /// Reads the state after a change; what is broken keeps its last valid version.
+    /// Reads the files after a change. A broken file keeps its last valid version.
     pub(super) fn next(&mut self) -> Declaration {
         let (files, unread) = match self.list() {
             Ok(files) => (files, None),
-            // A path that is gone is more likely being replaced than a wish to stop everything.
+            // A missing path is probably being replaced; it must not stop every service.
             Err((path, error)) => {
                 let files = self.valid.keys().cloned().collect();
                 (files, Some(format!("{}: {error}", path.display())))
             }
         };
         let mut contents = self.contents(files);
-        // A missing file was reported when it was read.
+        // A missing file was already reported when it was read.
         let unread = unread.filter(|problem| !contents.problems.contains(problem));
         contents.problems.extend(unread);
         self.declare(contents)
@@ -130,7 +130,7 @@ impl ManifestSet {
         }
     }
 
-    /// Reads the files; what is broken in one keeps its last valid version.
+    /// Reads the files. A broken file keeps its last valid version.
     fn contents(&self, files: Vec<PathBuf>) -> Contents {
         let mut contents = Contents { valid: BTreeMap::new(), problems: Vec::new() };
         for file in files {
@@ -150,7 +150,8 @@ impl ManifestSet {
         contents
     }
 
-    /// The files, each once, in the order of the paths: one that is given beside its folder, or by a link, is the same.
+    /// Returns the files in the order of the paths, each once: a file given together with its folder, or by a link, is
+    /// the same.
     fn list(&self) -> Result<Vec<PathBuf>, (PathBuf, io::Error)> {
         let (mut files, mut places) = (Vec::new(), BTreeSet::new());
         for path in &self.paths {
@@ -166,7 +167,8 @@ impl ManifestSet {
     }
 }
 
-/// A file itself; of a directory its manifests, by name. Subdirectories hold other things: inputs, models.
+/// Returns the path of a file itself, or the manifests in a directory by name. Subdirectories are skipped, because they
+/// hold other things such as inputs and models.
 fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
     if path == Path::new(STDIN) || !fs::metadata(path)?.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -185,7 +187,8 @@ fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// True for JSON with a field that every manifest has, and for what cannot be read, which is told then.
+/// Returns true for JSON with a field that every manifest has, and for a file that cannot be read, which is reported
+/// later.
 fn may_be_manifest(file: &Path) -> bool {
     let mut begin = Vec::new();
     let read = fs::File::open(file).and_then(|open| open.take(SEARCHED).read_to_end(&mut begin));
@@ -193,13 +196,13 @@ fn may_be_manifest(file: &Path) -> bool {
     read.is_err() || begin.contains("\"apiVersion\"") || begin.contains("\"kind\"")
 }
 
-/// Editors keep unfinished text in hidden files.
+/// Returns true for a hidden file, in which editors keep unfinished text.
 fn is_hidden(file: &Path) -> bool {
     let name = file.file_name().and_then(|name| name.to_str());
     name.is_none_or(|name| name.starts_with('.'))
 }
 
-/// Replaces the objects of the files by those with generations, so that there is one copy of each.
+/// Replaces the objects of the files by the ones with generations, so that only one copy of each is kept.
 fn share_objects(
     mut valid: BTreeMap<PathBuf, ManifestFile>,
     services: &BTreeMap<ServiceName, Arc<Service>>,
@@ -218,8 +221,9 @@ fn share_objects(
     valid
 }
 
-/// Seconds since 1970: the creation time of services read first now, as files have none that survives an edit.
-#[expect(clippy::disallowed_methods, reason = "this is the shell that owns the files' clock")]
+/// Returns the seconds since 1970, the creation time of services read for the first time: files have no creation time
+/// that survives an edit.
+#[expect(clippy::disallowed_methods, reason = "the only place that reads the clock for services in files")]
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())

@@ -1,4 +1,4 @@
-//! The states of model files on this machine, so that a file that is overwritten in place is noticed.
+//! States of local model files, so that a file that is overwritten in place is noticed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata};
@@ -16,31 +16,31 @@ use weir_crds::inference_service::Predictor;
 use crate::service::ModelStamps;
 use crate::validate::uri_of_variable;
 
-/// Time between two looks at the files. A change counts once two looks in a row see the same, so that files that are
-/// being copied are not loaded half.
+/// Time between two scans of the files. A change counts once two consecutive scans see the same state, so that files
+/// are not loaded while they are being copied.
 const PERIOD: Duration = Duration::from_secs(2);
 
 /// Depth of a directory at which model files lie: MODEL/VERSION/FILE.
 const DEPTH: u32 = 3;
 
-/// Most entries that are looked at: more than a model has, and done in some milliseconds.
+/// Most entries scanned per directory: more than a model has, and scanned within milliseconds.
 const MAX_ENTRIES: usize = 10_000;
 
 /// Paths of model files with their states.
 #[derive(Debug, Default)]
 pub(super) struct StampedModels(BTreeMap<PathBuf, Stamps>);
 
-/// The states of the files at one path.
+/// States of the files at one path.
 #[derive(Debug)]
 struct Stamps {
-    /// The state that counts.
+    /// State that is in effect.
     current: String,
-    /// Another state, seen once.
+    /// Different state, seen by one scan.
     next: Option<String>,
 }
 
 impl StampedModels {
-    /// The states of a service's model files, those that are new here looked up now. Claims are folders of `claims`.
+    /// Returns the states of a service's model files; unknown files are scanned now. Claims are folders below `claims`.
     pub(super) fn of(&mut self, object: &InferenceService, claims: &Path) -> ModelStamps {
         let uris = uris(object).into_iter();
         let stamps = uris.filter_map(|uri| {
@@ -56,7 +56,7 @@ impl StampedModels {
         stamps.collect()
     }
 
-    /// Takes in what a look at all paths has found; true if some state has changed.
+    /// Applies the result of a scan of all paths; returns true if a state has changed.
     fn update(&mut self, found: BTreeMap<PathBuf, String>) -> bool {
         let mut is_changed = false;
         for (path, found) in found {
@@ -75,13 +75,13 @@ impl StampedModels {
     }
 }
 
-/// Looks at the files again and again, and notifies of changes.
+/// Scans the files repeatedly, and notifies of changes.
 pub(super) async fn follow(models: Arc<Mutex<StampedModels>>, changed: Arc<Notify>) {
     loop {
         tokio::time::sleep(PERIOD).await;
         let paths: Vec<_> = models.lock().0.keys().cloned().collect();
         let looking = tokio::task::spawn_blocking(|| {
-            // Files that are gone are more likely being replaced.
+            // Missing files are probably being replaced.
             let found = paths.into_iter().filter_map(|path| Some((path.clone(), stamp(&path)?)));
             found.collect()
         });
@@ -94,7 +94,7 @@ pub(super) async fn follow(models: Arc<Mutex<StampedModels>>, changed: Arc<Notif
     }
 }
 
-/// The storage URIs of a service's predictors.
+/// Returns the storage URIs of a service's predictors.
 fn uris(object: &InferenceService) -> BTreeSet<String> {
     let canaries = object.spec.canary.iter().map(|canary| &canary.predictor);
     let predictors = std::iter::once(&object.spec.predictor).chain(canaries);
@@ -108,7 +108,7 @@ fn uris_of(predictor: &Predictor) -> impl Iterator<Item = &str> {
     models.chain(listed).chain(uri_of_variable(predictor))
 }
 
-/// The path of files on this machine; `None` for others, and for a URI that is refused elsewhere.
+/// Returns the path of local files; None for remote files, and for a URI that validation refuses.
 fn path(uri: &str, claims: &Path) -> Option<PathBuf> {
     let (scheme, rest) = uri.split_once("://")?;
     match scheme {
@@ -123,7 +123,7 @@ fn path(uri: &str, claims: &Path) -> Option<PathBuf> {
     }
 }
 
-/// The state of the files at a path: a hash of their names, sizes and times. `None` where nothing can be seen.
+/// Returns the state of the files at a path: a hash of their names, sizes and times. None if nothing can be read.
 fn stamp(path: &Path) -> Option<String> {
     let mut entries = Vec::new();
     let metadata = fs::metadata(path).ok()?;
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_counts_once_two_looks_in_a_row_see_the_same() {
+    fn a_change_counts_once_two_consecutive_scans_agree() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("models/digits/model.pt");
         fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn only_files_of_this_machine_have_a_state() {
+    fn only_local_files_have_a_state() {
         let claims = Path::new("/claims");
         let is = |uri, expected: Option<&str>| {
             assert_eq!(path(uri, claims), expected.map(PathBuf::from), "{uri}");

@@ -1,4 +1,4 @@
-//! Errors of a single object that the definitions of its kind do not show: names, and runtimes that Weir cannot run.
+//! Errors of a single object that its schema does not show: invalid names, and runtimes that Weir cannot run.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use weir_cluster::{ClusterError, ServiceName};
@@ -7,14 +7,14 @@ use weir_crds::{Manifest, Object, ServingRuntimeSpec, Spans};
 use super::object_key::namespace;
 use crate::validate::validate_runtime;
 
-/// The field that two objects of one kind must not share.
+/// Field that identifies an object among those of its kind.
 pub(super) const NAME: &str = "metadata.name";
 
 /// The field with an object's namespace.
 const NAMESPACE: &str = "metadata.namespace";
 
-/// Every error of an object for which it cannot be used at all, one sentence each, with its position. Errors of a
-/// service's spec are found when the service is validated.
+/// Returns every error that makes an object unusable, one sentence each, with its position. Errors of a service's spec
+/// are found when the service is validated.
 pub(super) fn errors(manifest: &Manifest) -> Vec<String> {
     let spans = &manifest.spans;
     match &manifest.object {
@@ -25,7 +25,7 @@ pub(super) fn errors(manifest: &Manifest) -> Vec<String> {
     }
 }
 
-/// Namespace and name of a service, from its metadata.
+/// Returns the namespace and name of a service from its metadata.
 ///
 /// # Errors
 /// [`ClusterError::Name`] when one of them is invalid.
@@ -34,12 +34,12 @@ pub(super) fn service_name(metadata: &ObjectMeta) -> Result<ServiceName, Cluster
     ServiceName::new(namespace(metadata), name)
 }
 
-/// A sentence about an object, with the position of its field.
+/// Formats a sentence about an object with the position of its field.
 pub(super) fn located(spans: &Spans, field: &str, message: &str) -> String {
     format!("{}: {message}", location(spans, field))
 }
 
-/// The position of an object's field, as FILE:LINE:COLUMN.
+/// Returns the position of an object's field as FILE:LINE:COLUMN.
 pub(super) fn location(spans: &Spans, field: &str) -> String {
     match spans.of_field(field) {
         Some(position) => format!("{}:{}:{}", spans.file(), position.line, position.column),
@@ -53,7 +53,7 @@ fn name_error(metadata: &ObjectMeta, spans: &Spans) -> Option<String> {
     Some(located(spans, field, &format!("{field}: {error}")))
 }
 
-/// The field to correct where namespace and name are no service's: the first of the two that is wrong.
+/// Returns the field to correct if namespace and name are invalid: the first of the two that is wrong.
 fn wrong_field(metadata: &ObjectMeta) -> &'static str {
     let any_name = "name";
     match ServiceName::new(namespace(metadata), any_name) {

@@ -1,4 +1,4 @@
-//! The key of an object: what no two objects may share.
+//! Key of an object, by which no two objects may be equal.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use weir_crds::Object;
@@ -21,7 +21,7 @@ impl ObjectKey {
             Object::ClusterServingRuntime(runtime) => {
                 Self { namespace: String::new(), ..Self::namespaced("ClusterServingRuntime", &runtime.metadata) }
             }
-            // The namespaces of other kinds are not read.
+            // Namespaces of other kinds are not read.
             Object::Other { kind, name } => Self { kind: kind.clone(), namespace: String::new(), name: name.clone() },
         }
     }
@@ -35,7 +35,7 @@ impl ObjectKey {
     }
 }
 
-/// The namespace of an object. An empty one is none, as for Kubernetes.
+/// Returns the namespace of an object. An empty one counts as none, as in Kubernetes.
 pub(super) fn namespace(metadata: &ObjectMeta) -> &str {
     let written = metadata.namespace.as_deref();
     let written = written.filter(|namespace| !namespace.is_empty());

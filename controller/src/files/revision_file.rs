@@ -1,9 +1,8 @@
-//! A file with the numbers of revisions and the rollouts under way: after a restart an equal revision has the same
-//! name, a used name is not given to another revision, and a rollout goes on at its stage. The services' creation times
-//! are kept beside them.
+//! File with the revision numbers, the rollouts in progress and the services' creation times. After a restart an equal
+//! revision has the same name, a used name is not given to another revision, and a rollout continues at its stage.
 //!
-//! Of a revision only the hash is kept, as the manifest has the rest; of those of a rollout, whose manifest is
-//! gone, what runs as well.
+//! Only the hash of a revision is stored, because the manifest has the rest. For the revisions of a rollout, whose
+//! manifests are gone, the pods are stored as well.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -23,36 +22,36 @@ use crate::history::{History, LoadState, RevisionRecord};
 /// The histories of all services, by name.
 pub(super) type Histories = BTreeMap<ServiceName, Arc<History>>;
 
-/// Largest file that is read, in bytes: a thousand services with eleven revisions each, and rollouts of a few
-/// kilobytes under way for all of them, take half of it.
+/// Largest file that is read, in bytes. A thousand services with eleven revisions each, all with rollouts of a few
+/// kilobytes in progress, take half of it.
 const MAX_FILE: u64 = 16 << 20;
 
-/// Permissions of the file: the variables of a pod may hold secrets.
+/// Permissions of the file, private because the variables of a pod may hold secrets.
 const MODE: u32 = 0o600;
 
 /// The contents of the file.
 #[derive(Debug, Default, Deserialize, Serialize)]
 struct RevisionNumbers {
-    /// Hashes by number, for each service: `{"default/digits": {"1": "c307994a5b3c3dca"}}`.
+    /// Hashes by number for each service: `{"default/digits": {"1": "c307994a5b3c3dca"}}`.
     revisions: BTreeMap<String, BTreeMap<u32, String>>,
-    /// Rollouts under way, for each service that has one.
+    /// Rollouts in progress, for each service that has one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     rollouts: BTreeMap<String, StoredRollout>,
-    /// Creation times in seconds since 1970, for each declared service; files of earlier versions have none.
+    /// Creation times in seconds since 1970 for each declared service. Files of earlier versions have none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     created: BTreeMap<String, u64>,
 }
 
-/// The file, written whole whenever a number changes.
+/// File that is written whole whenever a number changes.
 #[derive(Debug)]
 pub(super) struct RevisionFile {
     path: PathBuf,
-    /// The text written last; an equal text is not written again.
+    /// Text written last; an equal text is not written again.
     text: Mutex<String>,
 }
 
 impl RevisionFile {
-    /// Reads the file. Without a readable file numbering starts over.
+    /// Reads the file. If it cannot be read, numbering starts over.
     pub(super) fn open(path: PathBuf) -> (Self, Histories) {
         let numbers = match read(&path) {
             Ok(numbers) => numbers,
@@ -67,20 +66,20 @@ impl RevisionFile {
         (file, numbers.histories())
     }
 
-    /// The creation times that a file has; none if it cannot be read.
+    /// Returns the creation times in a file; none if it cannot be read.
     pub(super) fn creation_times(path: &Path) -> CreationTimes {
         let created = read(path).unwrap_or_default().created.into_iter();
         let times = created.filter_map(|(service, time)| Some((service_name(&service)?, time)));
         times.collect()
     }
 
-    /// Writes the numbers, whole or not at all. A failure is logged and does not stop the service. `latest` is asked
-    /// when no other write is under way, so that none puts older numbers over newer ones.
+    /// Writes the numbers atomically. A failure is logged and does not stop the service. `latest` is called while the
+    /// lock is held, so that no write replaces newer numbers by older ones.
     pub(super) fn write(&self, latest: impl FnOnce() -> (Histories, CreationTimes)) {
         let mut last = self.text.lock();
         let (histories, created) = latest();
         let numbers = RevisionNumbers::of(&histories, &created);
-        // Text and numbers always serialize.
+        // Serializing texts and numbers never fails.
         let text = serde_json::to_string_pretty(&numbers).unwrap_or_default();
         if *last == text {
             return;
@@ -126,7 +125,7 @@ impl RevisionNumbers {
         Self { revisions: revisions.collect(), rollouts: rollouts.collect(), created: created.collect() }
     }
 
-    /// Converts to histories; invalid names are left out.
+    /// Converts the numbers to histories, without invalid names.
     fn histories(mut self) -> Histories {
         let services = self.revisions.into_iter();
         let mut history = |(text, numbers): (String, BTreeMap<u32, String>)| {
@@ -145,13 +144,13 @@ impl RevisionNumbers {
     }
 }
 
-/// A service by its name in the file, `NAMESPACE/NAME`.
+/// Parses the name of a service in the file, `NAMESPACE/NAME`.
 fn service_name(text: &str) -> Option<ServiceName> {
     let (namespace, name) = text.split_once('/')?;
     ServiceName::new(namespace, name).ok()
 }
 
-/// The record of a revision of which only the hash is known.
+/// Returns the record of a revision whose hash alone is known.
 fn by_hash(revision: RevisionName, identity: Identity) -> RevisionRecord {
     RevisionRecord {
         revision,
@@ -217,7 +216,7 @@ mod tests {
         assert!(RevisionFile::creation_times(&path).is_empty());
     }
 
-    /// A history in which the revision 7 is rolled out over 3, at this stage.
+    /// Returns a history in which revision 7 replaces revision 3, at this stage.
     fn rollout(service: &ServiceName, stage: Stage) -> History {
         let mut history = History::clone(&history(service, &[(1, "aa"), (3, "bb"), (7, "cc")]));
         let name = |number| service.revision(number).unwrap();

@@ -1,5 +1,5 @@
-//! A rollout under way as it is kept over a restart: the stage, and what is needed to run each of its revisions. The
-//! manifest has the newest one only.
+//! Rollout in progress as it is stored over a restart: its stage, and the pods of its revisions. The manifest only has
+//! the newest revision's.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use weir_cluster::{ServiceName, Storage};
 
 use crate::history::{History, RevisionRecord, WrittenHistory};
 
-/// A rollout under way, and what runs as each of its revisions, by their numbers.
+/// Rollout in progress, with the pods of its revisions by number.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct StoredRollout {
     history: WrittenHistory,
@@ -32,7 +32,7 @@ struct StoredStorage {
 }
 
 impl StoredRollout {
-    /// The rollout of a service, if one is under way.
+    /// Returns the rollout of a service, if one is in progress.
     pub(super) fn of(history: &History) -> Option<Self> {
         let rollout = &history.rollout;
         rollout.stable.as_ref().zip(rollout.candidate.as_ref())?;
@@ -41,8 +41,8 @@ impl StoredRollout {
         Some(Self { history: WrittenHistory::of(history), pods: records.map(pod).collect() })
     }
 
-    /// Puts the rollout into a history that has its revisions' numbers. One that names another revision is left out:
-    /// the service then begins with its manifest.
+    /// Restores the rollout in a history that has its revisions' numbers. A rollout of an unknown revision is dropped,
+    /// and the service then begins with its manifest.
     pub(super) fn restore(mut self, service: &ServiceName, history: &mut History) {
         let mut records = history.records.clone();
         for record in &mut records {

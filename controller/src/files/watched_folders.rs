@@ -1,14 +1,15 @@
-//! The directories in which a change may affect what a path leads to.
+//! Directories in which a change may affect where a path leads.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// Links in a row that Linux follows at most; more are a loop.
+/// Most links that Linux follows; more are a loop.
 const MAX_LINKS: usize = 40;
 
-/// Directories to watch for a path: the directory itself or the file's, and that of every link on the way, as its
-/// target may change. Real names, so that each directory appears once and a replaced directory is a new one.
+/// Returns the directories to watch for a path: the directory itself or that of the file, and the directory of every
+/// link on the way, because its target may change. They are real paths, so that each directory appears once and a
+/// replaced directory is a different one.
 pub(super) fn watched_folders(path: &Path) -> BTreeSet<PathBuf> {
     let mut folders = BTreeSet::new();
     // Without a working directory a relative path leads nowhere.
@@ -40,7 +41,7 @@ pub(super) fn watched_folders(path: &Path) -> BTreeSet<PathBuf> {
     folders
 }
 
-/// Components of a path without `.`; joining an absolute one starts at the root again.
+/// Returns the components of a path without `.`. An absolute link target restarts at the root.
 fn pieces(path: &Path) -> VecDeque<PathBuf> {
     let all = path.components();
     let all = all.filter(|piece| *piece != Component::CurDir);
@@ -55,7 +56,7 @@ mod tests {
 
     use super::*;
 
-    /// Creates directories in a temporary one; its real name.
+    /// Creates directories in a temporary one; returns its real path too.
     fn stage(folders: &[&str]) -> (TempDir, PathBuf) {
         let temporary = TempDir::new().unwrap();
         let root = temporary.path().canonicalize().unwrap();
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_in_its_folder_and_a_folder_is_itself() {
+    fn a_file_is_watched_by_its_folder_and_a_folder_by_itself() {
         let (_keep, root) = stage(&["a/b"]);
         fs::write(root.join("a/file.yaml"), "").unwrap();
         assert_eq!(watched(&root, "a/file.yaml"), ["a"]);
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn every_link_on_the_way_counts_as_in_a_mounted_config_map() {
+    fn every_link_on_the_way_is_watched_as_in_a_mounted_config_map() {
         let (_keep, root) = stage(&["mount/..2024", "services"]);
         fs::write(root.join("mount/..2024/a.yaml"), "").unwrap();
         symlink("..2024", root.join("mount/..data")).unwrap();

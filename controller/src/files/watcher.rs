@@ -16,30 +16,31 @@ use super::watched_folders::watched_folders;
 use crate::declaration::Declaration;
 use crate::error::ControllerError;
 
-/// Time without changes after which files are read: editors write a file in several steps, a few milliseconds
+/// Time without changes after which the files are read: editors write a file in several steps, a few milliseconds
 /// apart.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// Longest time from a change to reading, for a directory that something writes to all the time.
+/// Longest delay between a change and the next read, for a directory that is written to all the time.
 const MAX_DELAY: Duration = Duration::from_secs(1);
 
-/// Times that links are followed until two in a row agree; links that keep changing are followed again after the
-/// next change.
+/// Most attempts to follow the links until two consecutive ones agree. Links that still change are followed again after
+/// the next change.
 const MAX_UPDATES: usize = 4;
 
 /// Watches directories until it is dropped.
 #[derive(Debug)]
 pub(super) struct Watcher {
     changed: Arc<Notify>,
-    /// Shared with the thread that receives the events.
+    /// Filter, shared with the thread that receives the events.
     filter: Arc<Mutex<EventFilter>>,
     watcher: RecommendedWatcher,
-    /// The watched directories, by their real names, with those that could not be watched.
+    /// Watched directories by their real paths, including those that could not be watched.
     folders: BTreeSet<PathBuf>,
 }
 
 impl Watcher {
-    /// Watches the directories, and those of the files: a file's own watch ends when an editor replaces the file.
+    /// Watches the directories, and the directories of the files: a watch of a file itself ends when an editor replaces
+    /// it.
     pub(super) fn start(paths: &[PathBuf]) -> Result<Self, ControllerError> {
         let changed = Arc::new(Notify::new());
         let filter = Arc::new(Mutex::new(EventFilter::of(paths)));
@@ -55,13 +56,13 @@ impl Watcher {
         Ok(this)
     }
 
-    /// Has the files read again when it is notified.
+    /// Returns the signal that makes the watcher read the files again.
     pub(super) fn changed(&self) -> Arc<Notify> {
         Arc::clone(&self.changed)
     }
 
-    /// Watches what the paths and their files lead to now. Must precede reading, so that a change after
-    /// it is seen.
+    /// Watches the directories that the paths and their files lead to now. It must precede reading, so that no later
+    /// change is missed.
     pub(super) fn update(&mut self, manifests: &ManifestSet) {
         self.unwatch_all();
         for _ in 0..MAX_UPDATES {
@@ -69,7 +70,7 @@ impl Watcher {
             let needed = filter.watched();
             let new: Vec<_> = needed.difference(&self.folders).cloned().collect();
             *self.filter.lock() = filter;
-            // One that is gone by now, or that only others may list, is below one that is watched.
+            // A directory that is gone by now, or that this process may not list, is below one that is watched.
             new.iter().for_each(|folder| drop(self.watch(folder)));
             if new.is_empty() {
                 return;
@@ -82,9 +83,9 @@ impl Watcher {
         self.watcher.watch(folder, RecursiveMode::NonRecursive)
     }
 
-    /// Ends every watch, as each is of a directory and not of its name: another one may have the name by now. Nor does
-    /// an equal inode say that the watch is there: numbers are used again, and `notify` drops the watch of a directory
-    /// that was moved away, even if it came back.
+    /// Ends every watch, because a watch follows a directory and not its path: another directory may have the path by
+    /// now. Comparing inodes does not help, because their numbers are reused, and `notify` drops the watch of a
+    /// directory that was moved away even if it came back.
     fn unwatch_all(&mut self) {
         for folder in std::mem::take(&mut self.folders) {
             // The watch of a removed directory is gone already.
@@ -92,7 +93,7 @@ impl Watcher {
         }
     }
 
-    /// Waits for a change and until the changes pause.
+    /// Waits for a change, and then until the changes pause.
     async fn debounced(&self) {
         self.changed.notified().await;
         let latest = Instant::now() + MAX_DELAY;
@@ -108,7 +109,7 @@ impl Watcher {
     }
 }
 
-/// Receives the events, and passes on that there was one that counts.
+/// Returns the callback that receives the events and signals those that matter.
 fn handler(
     changed: Arc<Notify>,
     filter: Arc<Mutex<EventFilter>>,
@@ -121,7 +122,7 @@ fn handler(
     }
 }
 
-/// The error of a path that cannot be watched; a missing one cannot be read.
+/// Returns the error of a path that cannot be watched, or of one that is missing.
 fn failed(path: &Path, error: notify::Error) -> ControllerError {
     match std::fs::metadata(path) {
         Ok(_) => ControllerError::Watch { path: path.to_owned(), source: error },
@@ -129,7 +130,7 @@ fn failed(path: &Path, error: notify::Error) -> ControllerError {
     }
 }
 
-/// Reads the files after every change, until the last receiver is gone.
+/// Reads the files after every change, until the last receiver is dropped.
 pub(super) async fn follow(
     mut watcher: Watcher,
     mut manifests: ManifestSet,

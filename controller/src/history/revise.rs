@@ -1,4 +1,4 @@
-//! Assignment of revisions to what a manifest asks for.
+//! Assignment of revisions to the predictor and the canaries of a manifest.
 
 use weir_cluster::{ClusterError, RevisionName, Storage};
 
@@ -6,24 +6,25 @@ use super::{Canary, History, LoadState, RevisionRecord, RuntimeRoll};
 use crate::rollout::{Candidate, CandidateShare, Rollout, Stage, Strategy, Surge, promote};
 use crate::validate::{Validated, Variant};
 
-/// Unused revisions that are kept: the default of Kubernetes' `revisionHistoryLimit`.
+/// Number of unused revisions that are kept: the default of Kubernetes' `revisionHistoryLimit`.
 const HISTORY_LIMIT: usize = 10;
 
 /// Treatment of a service whose runtime changed while its manifest did not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuntimeChange {
-    /// It gets a new revision.
+    /// The service gets a new revision.
     Follow,
-    /// It keeps the revision that it has.
+    /// The service keeps the revision that it has.
     Hold,
 }
 
-/// Assigns a revision to the predictor and to each canary: an existing one where template and storage are equal,
-/// else, unless only the runtime changed and that is held, a new one with the next number. Where pods cannot be made now, the
-/// one that was made of the same manifest. `now` is in seconds since 1970.
+/// Assigns a revision to the predictor and to each canary: an existing one with equal template and storage, or else a
+/// new one with the next number. If only the runtime changed and the change is held, or if the pods cannot be made now,
+/// it is the revision that was made from the same manifest. `now` is in seconds since 1970.
 ///
 /// # Errors
-/// [`ClusterError::Name`] after 99999 revisions, [`ClusterError::Refused`] where pods cannot be made and were none before.
+/// [`ClusterError::Name`] after 99999 revisions, [`ClusterError::Refused`] if pods cannot be made and none were made
+/// before.
 pub fn revise(
     validated: &Validated,
     history: &History,
@@ -72,7 +73,7 @@ impl History {
         Ok(revision)
     }
 
-    /// The newest revision with these pods: by their hash, else by their meaning.
+    /// Returns the newest revision with these pods, found by hash or else by meaning.
     fn of_same_pods(&mut self, variant: &Variant) -> Option<&mut RevisionRecord> {
         let records = &self.records;
         let by_hash = records.iter().rposition(|record| record.identity == variant.identity);
@@ -80,7 +81,7 @@ impl History {
         self.records.get_mut(found?)
     }
 
-    /// Tells whether there are revisions in use for all that the manifest has no pods of now.
+    /// Returns true if every variant whose pods cannot be made now has a revision in use.
     pub(crate) fn has_pods_of(&self, validated: &Validated) -> bool {
         let canaries = validated.canaries.iter().map(|canary| &canary.variant);
         let all = canaries.chain([&validated.predictor]);
@@ -88,7 +89,7 @@ impl History {
         without.all(|variant| self.of_same_manifest(variant).is_some())
     }
 
-    /// The newest revision in use that was made of the same manifest: its runtime was another, or is.
+    /// Returns the newest revision in use that was made from the same manifest, possibly with another runtime.
     fn of_same_manifest(&self, variant: &Variant) -> Option<RevisionName> {
         let mut newest_first = self.records.iter().rev();
         let found = newest_first.find(|record| {
@@ -101,7 +102,7 @@ impl History {
     /// Adds a revision with the next number.
     fn add(&mut self, validated: &Validated, variant: &Variant) -> Result<RevisionName, ClusterError> {
         if !variant.has_pods {
-            let because = "no runtime says what its pods are";
+            let because = "no runtime defines its pods";
             return Err(ClusterError::refused(&validated.service, because));
         }
         let last = self.records.iter().map(|record| record.revision.number());
@@ -144,9 +145,9 @@ impl History {
         self.rollout.clear_reused_previous();
     }
 
-    /// Promotes a candidate that is up, and to which the manifest sends all requests, before a new candidate replaces it. As
-    /// in KServe it has been rolled out for what comes next, and users do not get the revision before it back. While it is
-    /// the newest, a lower share still leads back.
+    /// Promotes a ready candidate to which the manifest sends all requests, before a new candidate replaces it. KServe
+    /// too counts such a candidate as rolled out when the next one arrives, so users do not fall back to the revision
+    /// before it. While the candidate is the newest revision, lowering its share still leads back.
     fn replace_whole(&mut self, now: u64) {
         let rollout = &self.rollout;
         let is_asked = matches!(rollout.strategy, Strategy::Manual(Some(100)));
@@ -160,8 +161,8 @@ impl History {
         }
     }
 
-    /// Promotes a candidate with traffic over a stable revision whose replicas are all down, before a new
-    /// candidate replaces it: otherwise no revision would serve.
+    /// Promotes a candidate with traffic over a stable revision whose replicas are all down, before a new candidate
+    /// replaces it: otherwise no revision would serve.
     fn replace_broken(&mut self) {
         let rollout = &self.rollout;
         let loaded = |name: &RevisionName| self.record(name).map(|r| (r.load, r.desired_replicas));
@@ -175,13 +176,14 @@ impl History {
         }
     }
 
-    /// Drops the note of a revision that a changed runtime made, once it is out of use.
+    /// Forgets the last revision that a changed runtime made, once it is out of use.
     fn forget_ended_roll(&mut self) {
         let roll = self.runtime_roll.take();
         self.runtime_roll = roll.filter(|roll| self.is_in_use(&roll.revision));
     }
 
-    /// Drops the oldest unused records beyond the limit. The newest stays in any case: numbers continue from it.
+    /// Drops the oldest unused records beyond the limit. The newest record always stays, because numbering continues
+    /// from it.
     fn trim(&mut self) {
         let unused = |record: &&RevisionRecord| !self.is_in_use(&record.revision);
         let surplus = self.records.iter().filter(unused).count();
@@ -203,7 +205,7 @@ impl History {
 }
 
 impl RevisionRecord {
-    /// Tells whether the pods of a variant are those of this revision, by whatever text.
+    /// Returns true if a variant has the same pods as this revision, even if they are written differently.
     pub(super) fn has_pods_of(&self, variant: &Variant) -> bool {
         let places = |storage: &[Storage]| -> Vec<_> {
             let places = storage.iter();
@@ -215,10 +217,10 @@ impl RevisionRecord {
                 && self.template.means(&variant.template))
     }
 
-    /// Takes over what may change without a change of the pods. A text of the same meaning leaves the template as it is, for
-    /// a revision that runs keeps its text.
+    /// Takes over the fields that may change without changing the pods. A template that is written differently but
+    /// means the same is not taken over, because a running revision keeps its text.
     fn follow(&mut self, variant: &Variant) {
-        // The claims move with the manifest; after a restart only the hash is known.
+        // The claims' folder moves with the manifest; after a restart only the hash is known.
         self.storage.clone_from(&variant.storage);
         if self.identity == variant.identity {
             self.template.clone_from(&variant.template);
@@ -232,8 +234,8 @@ impl RevisionRecord {
 }
 
 impl Rollout {
-    /// Begins with a new candidate. Where another had a share of the requests, the stable revision gets them back and keeps the
-    /// replicas that they all need.
+    /// Begins the rollout of a new candidate. If another candidate had a share of the requests, the stable revision
+    /// gets them back and keeps the replicas that all requests need.
     fn begin(&mut self, revision: RevisionName, measured: u32, now: u64) {
         let is_held = self.holds(now).any(|hold| Some(&hold.revision) == self.stable.as_ref());
         let gets_requests_back = self.percent() > 0;
@@ -247,7 +249,7 @@ impl Rollout {
         });
     }
 
-    /// Clears the previous revision when it is stable or candidate again.
+    /// Clears the previous revision if it is stable or candidate again.
     fn clear_reused_previous(&mut self) {
         let taken = |name: &RevisionName| {
             let candidate = self.candidate.as_ref().map(|c| &c.revision);

@@ -125,7 +125,7 @@ fn a_serving_candidate_replaces_a_stable_revision_that_is_down() {
     assert_eq!(number(third.rollout.newest()), Some(3));
 }
 
-/// The same manifest with another runtime.
+/// Returns the same manifest with another runtime.
 fn with_runtime(validated: &Validated, identity: &str) -> Validated {
     let mut changed = validated.clone();
     change_pods(&mut changed, identity);
@@ -150,7 +150,7 @@ fn a_held_runtime_makes_no_revision_until_the_manifest_changes() {
 }
 
 #[test]
-fn a_followed_runtime_makes_a_revision_that_is_told_from_edits() {
+fn a_followed_runtime_makes_a_revision_that_is_distinguished_from_edits() {
     let a = validated(&[], &model("a", &[]));
     let first = loaded(after(&History::default(), &a));
     let changed = with_runtime(&a, "later");
@@ -162,7 +162,7 @@ fn a_followed_runtime_makes_a_revision_that_is_told_from_edits() {
 }
 
 #[test]
-fn annotations_that_shape_pods_are_part_of_the_manifest_and_others_are_not() {
+fn only_annotations_that_affect_pods_are_part_of_the_manifest() {
     let plain = validated(&[], &model("a", &[])).predictor.manifest;
     for (annotation, value, is_part) in [
         ("weir.dev/control-routes", "true", true),
@@ -176,14 +176,14 @@ fn annotations_that_shape_pods_are_part_of_the_manifest_and_others_are_not() {
     }
 }
 
-/// A manifest whose container has these fields.
+/// Returns a manifest whose container has these fields.
 fn container(fields: &str) -> Validated {
     let container = format!("{{name: server, image: x, command: [serve], {fields}}}");
     validated(&[], &format!("  predictor: {{containers: [{container}]}}\n"))
 }
 
 #[test]
-fn another_text_of_the_same_meaning_makes_no_revision() {
+fn a_text_of_the_same_meaning_makes_no_revision() {
     let first = loaded(after(&History::default(), &container("resources: {limits: {cpu: '1', memory: 1Gi}}")));
     for same in [
         "resources: {limits: {cpu: 1000m, memory: 1Gi}}",
@@ -210,7 +210,7 @@ fn another_text_of_the_same_meaning_makes_no_revision() {
 }
 
 #[test]
-fn a_version_that_hashes_otherwise_makes_no_revision() {
+fn a_version_with_another_hash_makes_no_revision() {
     let written = container("resources: {limits: {cpu: '1'}}");
     let mut first = loaded(after(&History::default(), &written));
     first.records[0].identity = Identity::from_label("of another version");
@@ -218,7 +218,7 @@ fn a_version_that_hashes_otherwise_makes_no_revision() {
     assert!(!first.is_behind(&written));
     let next = after(&first, &written);
     assert_eq!(next, first);
-    // Nor is it taken for an edit where its runtime changed.
+    // A changed runtime is not taken for an edit either.
     let mut changed = container("resources: {limits: {cpu: '1'}}, args: [more]");
     changed.predictor.manifest = written.predictor.manifest.clone();
     let held = revise(&changed, &first, RuntimeChange::Hold, 0).unwrap();
@@ -230,7 +230,7 @@ fn is_shared(one: &PodTemplate, other: &PodTemplate) -> bool {
 }
 
 #[test]
-fn a_template_that_was_read_for_itself_is_shared_where_it_is_equal() {
+fn equal_templates_are_shared_after_they_were_read() {
     let (a, b) = (validated(&[], &model("a", &[])), validated(&[], &model("b", &[])));
     let mut read = after(&after(&History::default(), &a), &b);
     for record in &mut read.records {
@@ -246,7 +246,7 @@ fn a_template_that_was_read_for_itself_is_shared_where_it_is_equal() {
 }
 
 #[test]
-fn what_began_by_a_clock_that_was_ahead_begins_now() {
+fn start_times_in_the_future_become_now() {
     let (a, b) = (validated(&[], &model("a", &[])), validated(&[], &model("b", &[])));
     let first = loaded(after(&History::default(), &a));
     let ahead = revise(&b, &first, RuntimeChange::Follow, 9000).unwrap();

@@ -1,5 +1,4 @@
-//! Written form of a history, for the controller that comes next: all that cannot be found out again, and nothing
-//! that only mirrors the cluster.
+//! Serialized form of a history for the next controller: everything that the cluster does not show.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,23 +8,23 @@ use weir_cluster::{Identity, RevisionName, ServiceName, Tag};
 use super::{Canary, History, LoadState, RevisionRecord, RuntimeRoll};
 use crate::rollout::{Candidate, CandidateShare, PreviousRevision, Rollout, Stage, Surge};
 
-/// A service's history without its revisions' pods. Revisions are given by their numbers, times in seconds since 1970.
+/// History of a service without its revisions' pods. Revisions are given by number, times in seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenHistory {
     stable: Option<u32>,
     candidate: Option<WrittenCandidate>,
     previous: Option<WrittenPrevious>,
-    /// Replicas that all requests needed when a share of them moved last.
+    /// Replicas that all requests needed when a share of them last moved.
     #[serde(rename = "keptReplicas")]
     needed_replicas: u32,
     canaries: BTreeMap<String, u32>,
     /// Revisions that have loaded since they came into use.
     loaded: BTreeSet<u32>,
-    /// Hashes of the manifests that revisions were made of.
+    /// Hashes of the manifests from which revisions were made.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     manifests: BTreeMap<u32, String>,
-    /// The last revision that a changed runtime made.
+    /// Last revision that a changed runtime made.
     #[serde(skip_serializing_if = "Option::is_none")]
     runtime_roll: Option<WrittenRoll>,
 }
@@ -36,22 +35,22 @@ struct WrittenCandidate {
     revision: u32,
     stage: WrittenStage,
     since: u64,
-    /// Unset by versions of Weir in which a candidate had the whole share of its stage at once.
+    /// Unset in versions of Weir in which a candidate got the whole share of its stage at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     share: Option<WrittenShare>,
-    /// True where the candidate's replicas have no room beside those of the stable revision.
+    /// True if the candidate's replicas do not fit the cluster together with those of the stable revision.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     lacks_room: bool,
 }
 
-/// Written form of [`CandidateShare`], in percent.
+/// Serialized form of [`CandidateShare`], in percent.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 struct WrittenShare {
     percent: u8,
     target: u8,
 }
 
-/// Written form of [`RuntimeRoll`].
+/// Serialized form of [`RuntimeRoll`].
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct WrittenRoll {
@@ -59,7 +58,7 @@ struct WrittenRoll {
     since: u64,
 }
 
-/// Written form of [`Stage`].
+/// Serialized form of [`Stage`].
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 enum WrittenStage {
@@ -77,7 +76,7 @@ struct WrittenPrevious {
 }
 
 impl WrittenHistory {
-    /// Returns the written form of a history.
+    /// Returns the serialized form of a history.
     #[must_use]
     pub fn of(history: &History) -> Self {
         let rollout = &history.rollout;
@@ -103,7 +102,7 @@ impl WrittenHistory {
         }
     }
 
-    /// Returns the history of these revisions. What names another revision is left out.
+    /// Returns the history of these revisions. References to other revisions are dropped.
     #[must_use]
     pub fn history(self, service: &ServiceName, mut records: Vec<RevisionRecord>) -> History {
         for record in &mut records {
@@ -182,7 +181,8 @@ impl WrittenCandidate {
         }
     }
 
-    /// The share, where none was written that of the manifest: the next step lowers it to that.
+    /// Returns the share. If none was written, it is everything, and the next step lowers it to the share in the
+    /// manifest.
     fn share(&self) -> CandidateShare {
         let written = self.share.map(|share| CandidateShare { percent: share.percent, target: share.target });
         written.unwrap_or(match self.stage {
@@ -271,7 +271,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_again(history in history()) {
+        fn a_history_is_read_as_it_was_written(history in history()) {
             let text = serde_json::to_string(&WrittenHistory::of(&history)).unwrap();
             let written: WrittenHistory = serde_json::from_str(&text).unwrap();
             let mut records = history.records.clone();
@@ -282,7 +282,7 @@ mod tests {
         }
 
         #[test]
-        fn a_version_without_shares_of_its_own_had_the_whole_share_of_a_stage(history in history()) {
+        fn a_candidate_without_a_written_share_has_the_whole_share(history in history()) {
             let mut text = serde_json::to_value(WrittenHistory::of(&history)).unwrap();
             if let Some(candidate) = text["candidate"].as_object_mut() {
                 candidate.remove("share");
@@ -298,7 +298,7 @@ mod tests {
         }
 
         #[test]
-        fn revisions_that_are_gone_are_named_no_more(history in history(), left in 0_usize..4) {
+        fn references_to_missing_revisions_are_dropped(history in history(), left in 0_usize..4) {
             let records = history.records[..left].to_vec();
             let read = WrittenHistory::of(&history).history(&service(), records);
             let is_known = |name: &RevisionName| read.record(name).is_some();

@@ -10,25 +10,25 @@ use crate::rollout::{Candidate, Stage};
 use crate::scaling::{ScaledBy, Scaling};
 use crate::validate::Validated;
 
-/// Longest idle time of a revision that was replaced: by then every gateway sends requests to the one after it.
+/// Longest idle time of a replaced revision; by then every gateway sends requests to its successor.
 const RETENTION: Duration = Duration::from_secs(10);
 
 /// Scaling of each revision of a service, with the minimum that the rollout needs.
 pub(super) type Bounds = BTreeMap<RevisionName, Scaling>;
 
-/// Time after which a candidate whose replicas fail has one of them, in seconds: one shows when it no longer fails.
+/// Time in seconds after which a failing candidate is reduced to one replica, which shows when it recovers.
 const FAILED: u64 = 600;
 
-/// Bounds of all running revisions: stable, candidate, previous and canaries. Beside the declared bounds, a revision that has
-/// not loaded has one replica, and each hold of the rollout is a minimum until it ends.
+/// Returns the bounds of all running revisions: stable, candidate, previous and canaries. In addition to the declared
+/// bounds, a revision that has not loaded has one replica, and each hold of the rollout is a minimum until it ends.
 pub(super) fn bounds(validated: &Validated, history: &History, now: u64) -> Bounds {
     let mut bounds = Bounds::new();
     let rollout = &history.rollout;
     let own = &validated.predictor.scaling;
     if let Some(previous) = &rollout.previous {
         let least = own.with_min(0);
-        // Requests that name the revision still wake it. Without this limit the autoscaler would keep idle replicas for as long
-        // as some starts take.
+        // Requests that name the revision still wake it. Without this limit the autoscaler would keep idle replicas for
+        // as long as a slow start takes.
         let scaling = if rollout.keeps_previous(now) { least } else { least.with_retention(RETENTION) };
         raise(&mut bounds, &previous.revision, scaling);
     }
@@ -50,7 +50,8 @@ pub(super) fn bounds(validated: &Validated, history: &History, now: u64) -> Boun
     bounds
 }
 
-/// The stable revision ends replicas for a candidate's where there is no room for both.
+/// Returns the bounds of the stable revision, which ends replicas for the candidate if the cluster has no room for
+/// both.
 fn of_stable(own: &Scaling, history: &History, stable: &RevisionName) -> Scaling {
     let scaling = until_loaded(own, history, stable);
     match history.rollout.exchange() {
@@ -68,7 +69,7 @@ fn of_candidate(own: &Scaling, history: &History, candidate: &Candidate, now: u6
     let is_late = now >= candidate.since.saturating_add(FAILED);
     match (&candidate.stage, candidate.share.target) {
         (Stage::Waiting, _) if fails && is_late => own.with_min(0).with_floor(1),
-        // Only a replica shows whether the model loads.
+        // Only a running replica shows whether the model loads.
         (Stage::Waiting, _) => own.with_floor(at_creation(own, history)),
         (Stage::RolledBack(_), _) | (Stage::Shifting(_), 0) => own.with_min(0),
         (Stage::Shifting(_), _) => match history.rollout.exchange() {
@@ -78,8 +79,8 @@ fn of_candidate(own: &Scaling, history: &History, candidate: &Candidate, now: u6
     }
 }
 
-/// Fewest replicas of a candidate that has not loaded. What scales a Deployment that is not Weir's to scale sees no load before
-/// requests come, so its candidate begins with the replicas of the stable revision.
+/// Returns the fewest replicas of a candidate that has not loaded. Another autoscaler sees no load before requests
+/// arrive, so its candidate begins with the replicas of the stable revision.
 fn at_creation(own: &Scaling, history: &History) -> u32 {
     let stable = history.rollout.stable.as_ref();
     let stable = stable.and_then(|stable| history.record(stable));
@@ -93,7 +94,7 @@ fn until_loaded(scaling: &Scaling, history: &History, revision: &RevisionName) -
     if history.has_loaded(revision) { scaling.clone() } else { scaling.with_floor(1) }
 }
 
-/// Sets the bounds of a revision; one with two roles keeps the higher minimum.
+/// Sets the bounds of a revision. A revision with two roles keeps the higher minimum.
 fn raise(bounds: &mut Bounds, revision: &RevisionName, scaling: Scaling) {
     let floor = bounds.get(revision).map_or(0, |before| before.policy.min);
     bounds.insert(revision.clone(), scaling.with_floor(floor));

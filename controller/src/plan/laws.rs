@@ -10,7 +10,7 @@ use crate::fixtures::{model, validated};
 use crate::rollout::Stage;
 use crate::validate::Validated;
 
-/// An edit, a failure, or passing time.
+/// Edit, failure, or passing time.
 #[derive(Clone, Debug)]
 enum Change {
     Edit { path: u8, percent: Option<u8>, min: u8, canary: Option<u8> },
@@ -80,7 +80,7 @@ impl World {
     }
 }
 
-/// One reconciliation: the world before and after, the plan before and now.
+/// Reconciliation: the world before and after, and the plan before and after.
 struct Reconciliation<'a> {
     before: &'a World,
     last: &'a Plan,
@@ -105,7 +105,7 @@ impl Reconciliation<'_> {
         }
     }
 
-    /// Weights add up to 100; only loaded revisions and the stable one have traffic.
+    /// Weights add up to 100, and only loaded revisions and the stable one have traffic.
     fn shares_are_whole(&self) {
         let split = split(self.plan);
         assert_eq!(split.iter().map(|(_, weight)| weight).sum::<u32>(), 100, "{split:?}");
@@ -116,7 +116,7 @@ impl Reconciliation<'_> {
         }
     }
 
-    /// Workloads and bounds name the same revisions; a revision that has not loaded keeps a replica.
+    /// Workloads and bounds name the same revisions, and a revision that has not loaded keeps a replica.
     fn bounds_fit(&self) {
         let workloads = self.plan.desired.workloads();
         let bounds = bounds::bounds(self.validated, &self.after.history, self.after.now);
@@ -132,7 +132,8 @@ impl Reconciliation<'_> {
         }
     }
 
-    /// After every window and deadline, a revision has its own minimum, or the one replica that shows that it loads.
+    /// After every window and deadline, a revision has its declared minimum, or the one replica that shows whether it
+    /// loads.
     fn nothing_is_held_for_ever(&self) {
         let history = &self.after.history;
         let much_later = self.after.now + 100_000;
@@ -167,8 +168,8 @@ impl Reconciliation<'_> {
         }
     }
 
-    /// If a revision was ready and had traffic, canaries aside, a ready one still runs, unless the stable one
-    /// is scaled to zero.
+    /// If a revision was ready and had traffic, canaries aside, a ready one still runs, unless the stable one is scaled
+    /// to zero.
     fn a_ready_revision_keeps_running(&self) {
         let rollout = &self.before.history.rollout;
         let stable = rollout.stable.as_ref().and_then(|s| self.before.revisions.get(s));

@@ -1,4 +1,4 @@
-//! The route of a service, for gateways.
+//! Route of a service, for the gateways.
 
 use weir_cluster::{ClusterError, Destination, Host, Mirror, Route, ServiceName, Split, Tag, Tagged, Target};
 
@@ -46,7 +46,7 @@ fn tags(validated: &Validated, shares: &[Share]) -> Vec<Tagged> {
     each.collect()
 }
 
-/// The host of a tag, unless it would be invalid; the header `weir-tag` works in any case.
+/// Returns the host of a tag, or None if it would be invalid. The header `weir-tag` works in any case.
 pub(crate) fn tagged_host(service: &ServiceName, tag: &Tag, domain: Option<&str>) -> Option<Host> {
     service.tagged_host(tag, domain?).ok()
 }

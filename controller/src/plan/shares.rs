@@ -6,8 +6,8 @@ use super::Share;
 use crate::history::History;
 use crate::validate::{LATEST, PREVIOUS, Validated};
 
-/// Shares of the revisions: canaries that serve receive what they ask for, the candidate its share of the rest, and the
-/// stable revision the remainder.
+/// Returns the shares of the revisions: canaries that serve get their declared percentage, the candidate gets its share
+/// of the remainder, and the stable revision gets what is left.
 pub(super) fn shares(validated: &Validated, history: &History) -> Vec<Share> {
     let rollout = &history.rollout;
     let Some(stable) = &rollout.stable else {
@@ -38,7 +38,7 @@ pub(super) fn shares(validated: &Validated, history: &History) -> Vec<Share> {
 struct Shares(Vec<Share>);
 
 impl Shares {
-    /// Adds the canaries; the percentage left for the other revisions.
+    /// Adds the canaries; returns the percentage left for the other revisions.
     fn canaries(&mut self, validated: &Validated, history: &History) -> u8 {
         let mut left = 100;
         for (canary, of) in validated.canaries.iter().zip(&history.canaries) {
@@ -50,12 +50,12 @@ impl Shares {
         left
     }
 
-    /// Adds to the share of a revision: a promoted canary is the candidate too.
+    /// Adds to the share of a revision, which may have several roles: a promoted canary is the candidate too.
     fn add(&mut self, revision: &RevisionName, percent: u8) {
         self.entry(revision).percent += percent;
     }
 
-    /// Adds a tag, one of the two reserved names, which are validated.
+    /// Adds one of the two reserved tags, whose names are valid.
     fn tag(&mut self, revision: &RevisionName, tag: &str) {
         let tag = Tag::new(tag).ok();
         self.entry(revision).tags.extend(tag);

@@ -1,4 +1,4 @@
-//! Services from first to last.
+//! Plans of services from their first revision to their last.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn a_canary_percentage_from_first_revision_to_promotion() {
     assert_eq!(tags(&promoted), [("latest".to_owned(), 2), ("prev".to_owned(), 1)]);
 }
 
-/// As in KServe, where a share of 100 % rolls a revision out for those after it.
+/// A share of 100 % counts as rolled out when the next revision arrives, as in KServe.
 #[test]
 fn what_follows_a_canary_with_all_requests_is_compared_with_that() {
     let mut world = World::default();
@@ -107,14 +107,14 @@ fn a_window_of_nothing_frees_the_replicas_at_once() {
     world.scale_up(&third);
     let (promoted, moved) = world.reconcile(&b);
     assert!(matches!(moved, Some(Transition::Promoted(_))));
-    // Without a retention the autoscaler would keep one for a minute, or for three starts.
+    // Without a retention the autoscaler would keep one replica for a minute, or for three starts.
     let (freed, two) = (policy(&promoted, &one), b.service.revision(2).unwrap());
     assert_eq!(freed.min, 0);
     assert_eq!(freed.retention, Some(Duration::from_secs(10)));
     assert_eq!(policy(&promoted, &two).retention, None);
 }
 
-/// Three of three replicas serve, and the next revision is rolled out beside them at this share.
+/// Returns a world in which three of three replicas serve, and a candidate has this share.
 fn three_and_a_canary(percent: u8) -> (World, Validated) {
     let mut world = World::default();
     let a = validated(&[], &model("a", &["minReplicas: 0"]));
@@ -156,7 +156,7 @@ fn replicas_without_room_take_the_place_of_those_whose_requests_they_get() {
     world.reconcile(&b);
     let (one, two) = (b.service.revision(1).unwrap(), b.service.revision(2).unwrap());
     let mut counts = Vec::new();
-    // Five nodes.
+    // The cluster has room for five replicas.
     world.place(&two, 5);
     world.reconcile(&b);
     world.now += 60;
@@ -221,7 +221,7 @@ fn a_named_canary_receives_its_share_once_loaded() {
     assert_eq!(split(&world.reconcile(&third).0), [(1, 20), (2, 30), (3, 50)]);
 }
 
-/// As in KServe, where a canary that is not ready gets no requests.
+/// A canary that is not ready gets no requests, as in KServe.
 #[test]
 fn a_named_canary_whose_replicas_fail_gives_its_share_to_the_stable_revision() {
     let mut world = World::default();
@@ -299,6 +299,6 @@ fn the_minimum_is_the_number_where_no_autoscaler_is_wanted() {
         (policy.bound(0), policy.bound(9))
     };
     assert_eq!(bounds(&["minReplicas: 3", "maxReplicas: 8"]), (3, 3));
-    // Until it has loaded, which one replica shows.
+    // A revision that has not loaded has one replica, which shows whether it loads.
     assert_eq!(bounds(&["minReplicas: 0"]), (1, 1));
 }

@@ -1,4 +1,4 @@
-//! A simulated cluster with one service, for tests.
+//! Simulated cluster with one service, for tests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::history::{History, RuntimeChange, revise};
 use crate::rollout::{Sample, Transition, step};
 use crate::validate::Validated;
 
-/// A canary with 30 percent, to append to a predictor.
+/// Canary with 30 percent, to append to a predictor.
 pub(super) const CANARY: &str = "  canary:
   - trafficPercent: 30
     predictor: {name: blue, model: {modelFormat: {name: pytorch}, storageUri: pvc://models/blue}}
 ";
 
-/// A cluster and a history, without clock and tasks.
+/// Cluster and history, without clock and tasks.
 #[derive(Clone, Default)]
 pub(super) struct World {
     pub(super) ledger: Ledger,
@@ -57,7 +57,7 @@ impl World {
         (planned, moved)
     }
 
-    /// Makes every desired replica ready, of the revisions with these numbers.
+    /// Makes every desired replica ready, for the revisions with these numbers.
     pub(super) fn start(&mut self, which: impl Fn(u32) -> bool) {
         for (name, revision) in &mut self.revisions {
             if which(name.number()) {
@@ -71,7 +71,7 @@ impl World {
         }
     }
 
-    /// Makes as many replicas of a revision ready as nodes are left for, and notes that others have none.
+    /// Makes a revision's replicas ready as far as nodes are free, and reports the others as not placed.
     pub(super) fn place(&mut self, revision: &RevisionName, nodes: usize) {
         let all = self.revisions.values().filter(|other| other.name != *revision);
         let taken: usize = all.map(|other| other.replicas.len()).sum();
@@ -85,7 +85,7 @@ impl World {
         placed.unplaced = (room < placed.desired as usize).then_some(cause);
     }
 
-    /// Ends the replicas of a revision, which fail to start again.
+    /// Ends the replicas of a revision, which then fail to start again.
     pub(super) fn fail(&mut self, number: u32) {
         for (_, revision) in self.revisions.iter_mut().filter(|(name, _)| name.number() == number) {
             let revision = Arc::make_mut(revision);
@@ -143,7 +143,7 @@ fn weights(route: Option<&Route>) -> Vec<(u32, u32)> {
     }
 }
 
-/// The policy that the plan has for a revision.
+/// Returns the policy that the plan has for a revision.
 pub(super) fn policy<'a>(plan: &'a Plan, revision: &RevisionName) -> &'a ScalingPolicy {
     let mut workloads = plan.desired.workloads().iter();
     let workload = workloads.find(|workload| workload.revision == *revision);

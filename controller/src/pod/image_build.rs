@@ -1,4 +1,4 @@
-//! The build of a server's image that fits what its pod has: some servers come in one for GPUs and one without.
+//! Choice between the builds of a server's image: some servers have one for GPUs and one without.
 
 use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
 use weir_cluster::Workload;
@@ -7,16 +7,16 @@ use weir_crds::quantity_value;
 use crate::annotations::GPU_RESOURCE_TYPES;
 use crate::runtimes::{CUDA, ServerType};
 
-/// End of the tag of the images for GPUs.
+/// Suffix of the tag of images for GPUs.
 const GPU: &str = "-gpu";
 
-/// End of the name of vLLM's image without GPUs.
+/// Suffix of the name of vLLM's image for CPUs.
 const CPU: &str = "-cpu";
 
-/// Prefixes of the resources that images for GPUs are made for, as in KServe.
+/// Prefixes of the resources for which images for GPUs are made, as in KServe.
 const NVIDIA: [&str; 2] = ["nvidia.com/gpu", "nvidia.com/mig-"];
 
-/// Prefixes of the resources with which vLLM needs no image for nodes without a GPU; the first is NVIDIA's.
+/// Prefixes of the resources with which vLLM does not need the image for CPUs; the first is NVIDIA's.
 const GPUS: [&str; 8] = [
     "nvidia.com/",
     "amd.com/",
@@ -28,11 +28,11 @@ const GPUS: [&str; 8] = [
     "huawei.com/Ascend",
 ];
 
-/// Flag of Weir's runtime that says where models run.
+/// Flag of Weir's runtime that selects the device of the models.
 const DEVICE: &str = "--device";
 
-/// Names the build of the serving container's image that fits its resources, as KServe does where no version is asked
-/// for: its runtimes name one build only. An image without a tag, or with a digest, stays.
+/// Chooses the build of the serving container's image that fits its resources. KServe's runtimes name one build only,
+/// and KServe chooses too if no version is given. An image without a tag, or with a digest, is kept.
 pub(crate) fn choose_build(mut template: PodTemplateSpec, server: ServerType) -> PodTemplateSpec {
     let more = added_kinds(&template);
     if let Some(container) = serving(&mut template)
@@ -43,9 +43,9 @@ pub(crate) fn choose_build(mut template: PodTemplateSpec, server: ServerType) ->
     template
 }
 
-/// Has Weir's runtime run on the GPU that its container asks for, or not start: by default it runs on the processor where
-/// it finds no driver. What the manifest says of the device stays. An image without a release, as on a machine without
-/// Kubernetes, names a program there, which takes what there is.
+/// Makes Weir's runtime use the GPU that its container requests, or refuse to start: by default it falls back to the
+/// CPU if it finds no driver. A device set in the manifest is kept. An image without a release names a local program,
+/// as without Kubernetes, and that uses the devices that it finds.
 pub(crate) fn require_gpu(mut template: PodTemplateSpec, server: ServerType) -> PodTemplateSpec {
     let more = added_kinds(&template);
     match (server, serving(&mut template)) {
@@ -66,35 +66,35 @@ fn is_device(arg: &str) -> bool {
     arg == DEVICE || arg.strip_prefix(DEVICE).is_some_and(|rest| rest.starts_with('='))
 }
 
-/// The container that serves.
+/// Returns the container that serves.
 fn serving(template: &mut PodTemplateSpec) -> Option<&mut Container> {
     let containers = &mut template.spec.as_mut()?.containers;
     let serving = containers.iter().position(|c| c.name == Workload::CONTAINER);
     containers.get_mut(serving.unwrap_or(0))
 }
 
-/// The names of GPUs that the pod's annotation adds.
+/// Returns the GPU resources that the pod's annotation adds.
 fn added_kinds(template: &PodTemplateSpec) -> Vec<String> {
     let metadata = template.metadata.as_ref();
     let annotations = metadata.and_then(|metadata| metadata.annotations.as_ref());
     let list = annotations.and_then(|annotations| annotations.get(GPU_RESOURCE_TYPES));
-    // One that is no list is an error elsewhere.
+    // A value that is no list is reported by validation.
     list.and_then(|list| serde_json::from_str(list).ok()).unwrap_or_default()
 }
 
-/// True for a container with a GPU, or a part of one, of any vendor.
+/// Returns true for a container with a GPU of any vendor, or a part of one.
 fn asks_for_gpu(container: &Container, more: &[String]) -> bool {
     uses_cuda(container, more) || has_any(&GPUS[1..], container)
 }
 
-/// True for a container whose GPU may be one for CUDA: of NVIDIA, of a claim, which does not say, or of a name that the pod
-/// adds.
+/// Returns true for a container whose GPU may support CUDA: one of NVIDIA, one from a claim, whose vendor is unknown,
+/// or one that the pod's annotation adds.
 fn uses_cuda(container: &Container, more: &[String]) -> bool {
     let more: Vec<&str> = more.iter().map(String::as_str).collect();
     has_any(&NVIDIA, container) || is_claiming(container) || has_any(&more, container)
 }
 
-/// Another image than the container's, if its resources need one.
+/// Returns a different image if the container's resources need one.
 fn build(container: &Container, server: ServerType, more: &[String]) -> Option<String> {
     let image = container.image.as_deref()?;
     let (name, tag) = name_and_tag(image)?;
@@ -115,8 +115,8 @@ fn build(container: &Container, server: ServerType, more: &[String]) -> Option<S
     }
 }
 
-/// True if a container has a resource with one of these prefixes, in its limits or its requests: devices that are only
-/// requested get a limit of as many later.
+/// Returns true if a container has a resource with one of these prefixes in its limits or its requests. Devices that
+/// are only requested get an equal limit later.
 fn has_any(prefixes: &[&str], container: &Container) -> bool {
     let resources = container.resources.iter();
     let amounts = resources.flat_map(|resources| [&resources.limits, &resources.requests]);
@@ -126,14 +126,14 @@ fn has_any(prefixes: &[&str], container: &Container) -> bool {
     })
 }
 
-/// Whether a container has devices by dynamic allocation.
+/// Returns true if a container gets devices by dynamic resource allocation.
 fn is_claiming(container: &Container) -> bool {
     let resources = container.resources.as_ref();
     let claims = resources.and_then(|resources| resources.claims.as_ref());
     claims.is_some_and(|claims| !claims.is_empty())
 }
 
-/// Name and tag of an image that has a tag and no digest. A port of the registry is no tag.
+/// Returns name and tag of an image that has a tag and no digest. A registry's port is not a tag.
 fn name_and_tag(image: &str) -> Option<(&str, &str)> {
     let (name, tag) = image.rsplit_once(':')?;
     (!image.contains('@') && !tag.contains('/')).then_some((name, tag))
@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// The image that a server gets in place of this one, with this limit.
+    /// Returns the image that a server gets in place of this one, with this limit.
     fn chosen(server: ServerType, image: &str, limit: (&str, &str)) -> String {
         let (resource, amount) = limit;
         let template = json!({ "spec": { "containers": [
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_that_is_only_requested_is_one() {
+    fn a_gpu_that_is_only_requested_counts() {
         let of = |image: &str, resources: serde_json::Value| {
             let container = json!({ "name": "a", "image": image, "resources": resources });
             serde_json::from_value::<Container>(container).unwrap()
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn vllm_without_a_gpu_gets_the_image_without() {
+    fn vllm_without_a_gpu_gets_the_image_for_cpus() {
         let vllm = |image, limit| chosen(ServerType::Vllm, image, limit);
         let image = "host:5000/vllm-openai:v0.9.2";
         let of_cpu = "host:5000/vllm-openai-cpu:v0.9.2";
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(vllm(image, ("amd.com/gpu", "1")), image);
     }
 
-    /// The image and the arguments of Weir's runtime with these resources.
+    /// Returns the image and the arguments of Weir's runtime with these resources.
     fn weir(image: &str, resources: serde_json::Value, args: &[&str]) -> (String, Vec<String>) {
         let container = json!({ "name": Workload::CONTAINER, "image": image, "resources": resources, "args": args });
         let template = json!({
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn weirs_runtime_runs_on_the_gpu_that_is_asked_for_or_not_at_all() {
+    fn weirs_runtime_runs_on_the_requested_gpu_or_not_at_all() {
         let limit = |name: &str, amount: &str| json!({ "limits": { name: amount } });
         for resources in [
             limit("nvidia.com/gpu", "1"),
@@ -234,26 +234,26 @@ mod tests {
             let (image, args) = weir("weir-runtime:0.1.0", resources.clone(), &[]);
             assert_eq!((image.as_str(), args.len()), ("weir-runtime:0.1.0", 0), "{resources}");
         }
-        // A GPU without CUDA: it does not start, and says why.
+        // A GPU without CUDA: the runtime fails to start, and says why.
         let (image, args) = weir("weir-runtime:1", limit("amd.com/gpu", "1"), &[]);
         assert_eq!((image.as_str(), &*args), ("weir-runtime:1", &["--device=cuda".to_owned()][..]));
     }
 
     #[test]
-    fn what_the_manifest_says_of_image_and_device_stays() {
+    fn image_and_device_of_the_manifest_are_kept() {
         let gpu = json!({ "limits": { "nvidia.com/gpu": "1" } });
         for args in [&["--device=auto"][..], &["--device", "cuda:0"]] {
             assert_eq!(weir("weir-runtime:1-cuda", gpu.clone(), args).1, args);
         }
         let (image, args) = weir("weir-runtime@sha256:0", gpu.clone(), &[]);
         assert_eq!((image.as_str(), args.len()), ("weir-runtime@sha256:0", 1));
-        // The program of a machine without Kubernetes.
+        // Without Kubernetes the image names a local program.
         let (image, args) = weir("weir-runtime", gpu, &[]);
         assert_eq!((image.as_str(), args.len()), ("weir-runtime", 0));
     }
 
     #[test]
-    fn an_image_without_a_tag_or_with_a_digest_stays() {
+    fn an_image_without_a_tag_or_with_a_digest_is_kept() {
         for image in ["host:5000/a", "a", "a:1@sha256:0", "a@sha256:0"] {
             let gpu = ("nvidia.com/gpu", "1");
             assert_eq!(chosen(ServerType::HuggingFace, image, gpu), image);

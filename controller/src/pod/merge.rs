@@ -1,10 +1,11 @@
-//! Merging of pod parts, as Kubernetes' strategic merge patch does. Of things that exclude each other, the one above stays.
+//! Merging of pod parts, like Kubernetes' strategic merge patch. If fields exclude each other, only the upper part's
+//! stays.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-/// Lists merged item by item, and the field that identifies an item. Other lists are replaced as a whole.
+/// Lists that are merged item by item, with the field that identifies an item. Other lists are replaced as a whole.
 const KEYED: [(&str, &str); 8] = [
     ("containers", "name"),
     ("initContainers", "name"),
@@ -16,10 +17,10 @@ const KEYED: [(&str, &str); 8] = [
     ("volumeMounts", "mountPath"),
 ];
 
-/// Fields that hold one of several ways to call or to run something.
+/// Fields that hold exactly one kind of probe or lifecycle action.
 const CALLS: [&str; 5] = ["livenessProbe", "postStart", "preStop", "readinessProbe", "startupProbe"];
 
-/// The ways of [`CALLS`].
+/// Mutually exclusive fields of [`CALLS`].
 const WAYS: [&str; 5] = ["exec", "grpc", "httpGet", "sleep", "tcpSocket"];
 
 /// Merges `above` into `below`: mappings field by field, keyed lists item by item, the rest as a whole.
@@ -43,7 +44,7 @@ pub(super) fn merge(below: &mut Value, above: Value) {
 
 fn merge_items(below: &mut Vec<Value>, above: Value, (list, key): (&str, &str)) {
     let Value::Array(above) = above else { return };
-    // Of two with one key below, the first is merged into.
+    // If two lower items have the same key, the first is merged into.
     let mut places = HashMap::new();
     for (i, old) in below.iter().enumerate() {
         places.entry(identity(old, key)).or_insert(i);
@@ -58,13 +59,13 @@ fn merge_items(below: &mut Vec<Value>, above: Value, (list, key): (&str, &str)) 
     }
 }
 
-/// An item's key as JSON; `None` for an item without one.
+/// Returns an item's key as JSON; None for an item without a key.
 fn identity(item: &Value, key: &str) -> Option<String> {
     item.get(key).map(Value::to_string)
 }
 
-/// Merges a mapping, or an item of a list, of this name. What the one below has goes where the one above has another of what
-/// exclude each other: a source of a volume or a value, or a way to probe.
+/// Merges a mapping, or an item of a list, that has this name. A field of the lower one is removed if the upper one has
+/// another field of a mutually exclusive group: sources of a volume or of a variable's value, or kinds of probe.
 fn merge_named(name: &str, below: &mut Value, above: Value) {
     if let (Value::Object(old), Value::Object(new)) = (&mut *below, &above) {
         let excludes = |field: &str| match name {
@@ -78,7 +79,7 @@ fn merge_named(name: &str, below: &mut Value, above: Value) {
     merge(below, above);
 }
 
-/// Tells if the new one has a field of these that the old one has not.
+/// Returns true if the new mapping has a mutually exclusive field that the old one lacks.
 fn is_other(old: &Map<String, Value>, new: &Map<String, Value>, excludes: impl Fn(&str) -> bool) -> bool {
     let mut fields = new.keys();
     fields.any(|field| excludes(field) && !old.contains_key(field))

@@ -1,11 +1,11 @@
-//! Placeholders such as `{{.Name}}` in a runtime's pod, replaced by values of the service.
+//! Replacement of placeholders such as `{{.Name}}` in a runtime's pod by values of the service.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
 use crate::service::DEFAULT_NAMESPACE;
 
-/// Replaces the placeholders in every text below.
+/// Replaces the placeholders in every string of a JSON value.
 pub(super) fn fill(value: &mut Value, object: &ObjectMeta) -> Result<(), String> {
     match value {
         Value::String(text) if text.contains("{{") => *text = filled(text, object)?,

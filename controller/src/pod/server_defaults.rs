@@ -1,4 +1,4 @@
-//! What KServe adds to a service for servers that need it: variables, arguments, and labels for placeholders.
+//! Defaults that KServe adds for certain servers: variables, arguments, and labels for placeholders.
 
 use k8s_openapi::api::core::v1::{Container, EnvVar};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -7,12 +7,12 @@ use weir_crds::inference_service::{Model, Protocol};
 
 use crate::runtimes::ServerType;
 
-/// Label with the class of the model, which MLServer's runtime has in a placeholder.
+/// Label with the class of the model, which MLServer's runtime reads by a placeholder.
 const MODEL_CLASS: &str = "modelClass";
-/// Label with the form of requests, which TorchServe's runtime has in a placeholder.
+/// Label with the format of requests, which TorchServe's runtime reads by a placeholder.
 const SERVICE_ENVELOPE: &str = "serviceEnvelope";
 
-/// Adds the defaults of a server to the service's metadata and its model. What the service writes itself stays.
+/// Adds the defaults of a server to the service's metadata and its model. Values that the service sets are kept.
 pub(crate) fn add_defaults(server: ServerType, object: &mut ObjectMeta, model: &mut Model) {
     match server {
         ServerType::MlServer => mlserver(object, model),
@@ -41,7 +41,7 @@ fn mlserver(object: &mut ObjectMeta, model: &mut Model) {
     label(object, MODEL_CLASS, class);
 }
 
-/// Without a model Triton serves what it is told to load.
+/// Without a model, sets Triton's explicit mode, in which clients choose the models to load.
 fn triton(model: &mut Model) {
     if !has_storage(model) {
         let args = model.framework.container.args.get_or_insert_default();

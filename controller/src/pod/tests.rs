@@ -142,7 +142,7 @@ fn labels_are_the_components_then_the_services_then_the_runtimes() {
 }
 
 #[test]
-fn of_what_excludes_each_other_the_services_own_stays() {
+fn the_service_wins_where_fields_exclude_each_other() {
     let mut runtime = runtime();
     let container = json!({
         "name": Workload::CONTAINER,

@@ -1,4 +1,4 @@
-//! What KServe tells the servers of a service with `spec.tracing`, by OpenTelemetry's variables.
+//! OpenTelemetry variables that KServe sets in the servers of a service with `spec.tracing`.
 
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodTemplateSpec};
 use weir_cluster::{ServiceName, Workload};
@@ -6,21 +6,21 @@ use weir_crds::inference_service::Tracing;
 
 use crate::runtimes::ServerType;
 
-/// KServe's default of the endpoint.
+/// Default endpoint of KServe.
 const ENDPOINT: &str = "http://otel-collector:4317";
 const SAMPLER_ARG: &str = "0.05";
 const EXPORTER: &str = "otlp";
 
-/// Container that prepares requests, in the predictor's pod.
+/// Container that pre-processes requests in the predictor's pod.
 pub(super) const TRANSFORMER: &str = "transformer-container";
 
-/// The service and the server that a pod is of.
+/// Service and server that a pod belongs to.
 pub(crate) struct Traced<'a> {
     pub(crate) service: &'a ServiceName,
     pub(crate) server: Option<ServerType>,
 }
 
-/// Tells the servers of a pod where traces go. What a container says itself stays.
+/// Sets the tracing variables in the servers of a pod. Variables that a container sets are kept.
 pub(crate) fn trace(mut template: PodTemplateSpec, tracing: Option<&Tracing>, traced: &Traced<'_>) -> PodTemplateSpec {
     let (Some(tracing), Some(pod)) = (tracing, template.spec.as_mut()) else {
         return template;
@@ -44,7 +44,7 @@ fn tell(container: &mut Container, tracing: &Tracing, traced: &Traced<'_>, compo
     let sampler = tracing.sampler.unwrap_or_default().label();
     let argument = tracing.sampler_arg.as_deref().unwrap_or(SAMPLER_ARG);
     let exporter = tracing.exporter.as_deref().unwrap_or(EXPORTER);
-    // Not whether it is a canary: a promoted one keeps its pods.
+    // The canary role is left out, because a promoted canary keeps its pods.
     let attributes = format!("k8s.namespace.name={namespace},isvc.name={name},isvc.component={component}");
     for (variable, value) in [
         ("OTEL_SERVICE_NAME", &*format!("{name}-{component}")),
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_object_means_the_defaults() {
+    fn an_empty_tracing_object_means_the_defaults() {
         let pod = json!({"containers": [{"name": "proxy"}, {"name": "kserve-container"}]});
         let containers = traced(json!({}), pod, None);
         assert_eq!(variables(&containers[0]), []);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_comes_first() {
+    fn variables_of_the_manifest_are_kept() {
         let own = json!([{"name": "OTEL_SERVICE_NAME", "value": "mine"}]);
         let pod = json!({"containers": [{"name": "kserve-container", "env": own}]});
         let tracing = json!({"exporterEndpoint": "https://c:1", "sampler": "always_on"});
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transformer_has_a_name_of_its_own_and_without_tracing_nothing_is_told() {
+    fn a_transformer_has_its_own_name_and_without_tracing_no_variable_is_set() {
         let pod = json!({"containers": [{"name": "kserve-container"}, {"name": "transformer-container"}]});
         let containers = traced(json!({}), pod.clone(), None);
         let told = variables(&containers[1]);

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{EnvVar, PodTemplateSpec};
 use weir_cluster::Workload;
 
-/// Sets a variable, in place of one that the container has.
+/// Sets a variable, replacing one that the container has.
 pub(super) fn set(mut template: PodTemplateSpec, name: &str, value: &str) -> PodTemplateSpec {
     let containers = template.spec.as_mut().map(|pod| &mut pod.containers);
     if let Some(containers) = containers {

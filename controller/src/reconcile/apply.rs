@@ -11,8 +11,8 @@ use crate::error::ControllerError;
 use crate::plan::Plan;
 use crate::status::Refusal;
 
-/// Applies a plan unless the cluster has it, and nobody else changed what was made of it. One that was refused is sent again
-/// after a while; one that was denied for now is an error, so that it is tried soon.
+/// Applies a plan, unless the cluster already has it and no object has drifted. A refused plan is sent again after a
+/// while. A denied plan is an error, so that it is retried soon.
 pub(super) async fn apply(
     cluster: &dyn Apply,
     plan: Plan,
@@ -42,7 +42,7 @@ pub(super) async fn apply(
     }
 }
 
-/// Notes why a plan does not run. One that is denied for now stays an error, as does one that got no answer.
+/// Records why a plan does not run. A denied plan stays an error, as does one without an answer, so both are retried.
 pub(super) fn refused(
     desired: Desired,
     error: ControllerError,
@@ -64,13 +64,13 @@ pub(super) fn refused(
     error.map_or(Ok(()), Err)
 }
 
-/// The words of an error and of its cause.
+/// Returns the message of an error and of its cause.
 fn with_cause(error: &ControllerError) -> String {
     let cause = error.source();
     cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
-/// Tells an answer that sending the plan again would not change.
+/// Returns true if sending the plan again would not change the answer.
 fn is_final(answer: &Result<Applied, Refusal>) -> bool {
     match answer {
         Ok(_) | Err(Refusal::Never(_)) => true,

@@ -1,11 +1,11 @@
-//! The clock that decisions are timed by: the machine's, except that it never goes back.
+//! Clock that times the controller's decisions: the machine's clock, except that it never goes back.
 
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-/// A clock that follows the machine's, and goes on by itself where that is set back: else what waits would wait until the
-/// machine's has caught up.
+/// Clock that follows the machine's clock. If that is set back, this one continues by itself: otherwise every timer
+/// would wait until the machine's clock has caught up.
 pub(super) struct Clock {
     /// Time since 1970 at the last reading.
     last: Duration,
@@ -17,7 +17,7 @@ impl Clock {
         Self { last: wall(), at: Instant::now() }
     }
 
-    /// Seconds since 1970, as histories outlive the process.
+    /// Returns the seconds since 1970, a unit that stays valid when the process restarts.
     pub(super) fn now(&mut self) -> u64 {
         self.read(wall(), Instant::now())
     }
@@ -29,7 +29,7 @@ impl Clock {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "this is the shell that owns the controller's clock")]
+#[expect(clippy::disallowed_methods, reason = "the only place that reads the controller's clock")]
 fn wall() -> Duration {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.unwrap_or_default()
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_follows_the_machines_clock_and_never_goes_back() {
+    fn the_clock_follows_the_machines_and_never_goes_back() {
         let (begin, second) = (Instant::now(), Duration::from_secs(1));
         let mut clock = Clock { last: second * 1000, at: begin };
         let mut read = |wall: u32, after: u32| clock.read(second * wall, begin + second * after);

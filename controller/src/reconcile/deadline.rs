@@ -1,17 +1,17 @@
-//! The deadline of calls to the cluster and the source.
+//! Deadlines of calls to the cluster and the source.
 
 use std::future::Future;
 use std::time::Duration;
 
 use crate::error::ControllerError;
 
-/// Longest wait for one answer: a healthy API server needs less, and the next reconciliation asks again.
+/// Deadline of one call: a healthy API server needs less, and the next reconciliation retries.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Longest wait for everything that is stored: ten pages of histories a second is slow.
+/// Deadline for loading everything that is stored, which is enough at ten pages of histories per second.
 const DEADLINE_OF_ALL: Duration = Duration::from_secs(60);
 
-/// Waits for an answer that is about every service.
+/// Waits for the answer to a call about every service, with its longer deadline.
 pub(super) async fn in_time_for_all<T, E: Into<ControllerError>>(
     call: &'static str,
     answer: impl Future<Output = Result<T, E>>,
@@ -19,7 +19,7 @@ pub(super) async fn in_time_for_all<T, E: Into<ControllerError>>(
     within(DEADLINE_OF_ALL, call, answer).await
 }
 
-/// Waits for an answer. `call` is for the error, as in `applying the service`.
+/// Waits for the answer to a call. `call` is for the error, as in `applying the service`.
 pub(super) async fn in_time<T, E: Into<ControllerError>>(
     call: &'static str,
     answer: impl Future<Output = Result<T, E>>,

@@ -9,23 +9,23 @@ use weir_cluster::{Activity, LatestReports, Report, RevisionName};
 
 use crate::rollout::{Candidate, Rollout, Sample};
 
-/// The compared quantile of the service time.
+/// Quantile of the service time that is compared.
 const P99: f64 = 0.99;
 
-/// The reports at the beginning of a candidate's stage.
+/// Reports at the beginning of a candidate's stage.
 #[derive(Default)]
 pub(super) struct Window {
     of: Option<Candidate>,
     begin: Arc<LatestReports>,
-    /// Time at which this process began to watch the stage.
+    /// Time at which this process began to observe the stage.
     since: Option<Instant>,
 }
 
 impl Window {
-    /// Begins anew where the candidate or its stage is another, so that every request from then on counts.
+    /// Starts a new window if the candidate or its stage has changed, so that every request from then on counts.
     pub(super) fn follow(&mut self, rollout: &Rollout, reports: &Arc<LatestReports>) {
         if rollout.candidate.is_none() {
-            // Drops the reports, which hold every service.
+            // Drops the reports, because they hold the data of every service.
             *self = Self::default();
         } else if self.of != rollout.candidate {
             self.of.clone_from(&rollout.candidate);
@@ -34,12 +34,12 @@ impl Window {
         }
     }
 
-    /// Time for which this process has watched the candidate's stage.
+    /// Returns the time for which this process has observed the candidate's stage.
     pub(super) fn watched(&self) -> Duration {
         self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Samples of the stable revision and the candidate since the candidate's stage began.
+    /// Returns the samples of the stable revision and the candidate since the candidate's stage began.
     pub(super) fn samples(
         &mut self,
         rollout: &Rollout,
@@ -64,7 +64,7 @@ impl Window {
     }
 }
 
-/// Activity since `begin`; a restarted gateway counts from its start.
+/// Returns the activity since `begin`. For a gateway that restarted, it counts from the gateway's start.
 fn since(report: &Report, begin: Option<&Arc<Report>>, revision: &RevisionName) -> Option<Activity> {
     let now = report.revisions.get(revision)?;
     let begin = begin.filter(|begin| begin.started == report.started);

@@ -1,4 +1,4 @@
-//! Inputs of a service's reconciliation: while they are equal, reconciling again would change nothing.
+//! Inputs of a service's reconciliation. While they are equal, reconciling again would change nothing.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub(super) struct Inputs {
     service: DeclaredService,
     revisions: Vec<Arc<Revision>>,
     gateways: Arc<[Gateway]>,
-    /// `Ok` when every gateway has the route; the error names one that has not.
+    /// `Ok` if every gateway has the route; otherwise the name of a gateway that lacks it.
     live: Result<(), String>,
     conflicts: Vec<Conflict>,
     is_drifted: bool,
@@ -21,7 +21,7 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    /// The inputs of a service whose last plan was applied as `applied`.
+    /// Returns the inputs of a service whose last plan was applied as `applied`.
     pub(super) fn of(observed: &Observed, service: &DeclaredService, applied: Option<Applied>) -> Self {
         let (gateways, reports) = (&observed.snapshot.gateways, &observed.reports);
         let name = &service.service.name;
@@ -32,13 +32,13 @@ impl Inputs {
             live: route_is_live(applied, gateways, reports),
             conflicts: observed.conflicts_of(name).to_vec(),
             is_drifted: observed.snapshot.drifted.contains(name),
-            // It is written again in any case.
+            // An overwritten status is written again in any case.
             is_overwritten: false,
         }
     }
 
-    /// Tells if the inputs are still these; services and revisions by pointer. It is asked of every service whenever
-    /// anything changes, and makes no copies.
+    /// Returns true if the inputs are unchanged; services and revisions are compared by pointer. It runs for every
+    /// service whenever anything changes, and so makes no copies.
     pub(super) fn are(&self, observed: &Observed, service: &DeclaredService, applied: Option<Applied>) -> bool {
         let name = &service.service.name;
         let snapshot = &observed.snapshot;

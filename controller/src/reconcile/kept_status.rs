@@ -1,4 +1,4 @@
-//! The status of a service that was published last.
+//! Cache of the last published status of a service.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use weir_crds::InferenceServiceStatus;
 
 use super::metrics::Readiness;
 
-/// The status of a service that was published last, as JSON: as a value it needs twice the memory, and it is read only when
-/// the service is looked at again.
+/// Last published status of a service, as JSON: a parsed status needs twice the memory, and it is only read when the
+/// service is reconciled again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KeptStatus {
     text: Arc<str>,
@@ -15,13 +15,13 @@ pub(super) struct KeptStatus {
 }
 
 impl KeptStatus {
-    /// The status as a value.
+    /// Returns the parsed status.
     pub(super) fn read(&self) -> InferenceServiceStatus {
-        // It was written from one; without any yet it is empty.
+        // The text is empty before the first status, and otherwise comes from a valid one.
         serde_json::from_str(&self.text).unwrap_or_default()
     }
 
-    /// The readiness that it tells of.
+    /// Returns the readiness that the status states.
     pub(super) fn readiness(&self) -> Readiness {
         self.readiness
     }
@@ -29,7 +29,7 @@ impl KeptStatus {
 
 impl From<&InferenceServiceStatus> for KeptStatus {
     fn from(status: &InferenceServiceStatus) -> Self {
-        // Numbers, texts and lists always fit JSON.
+        // A status always fits JSON.
         let text = serde_json::to_string(status).unwrap_or_default();
         Self { text: text.into(), readiness: Readiness::of(status) }
     }
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_read_as_it_was() {
+    fn a_status_is_read_as_it_was_stored() {
         let none = KeptStatus::default();
         assert_eq!(none.read(), InferenceServiceStatus::default());
         assert_eq!(none.readiness(), Readiness::Unknown);
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_is_stopped_is_not_one_that_fails() {
+    fn a_stopped_service_is_not_a_failing_one() {
         let readiness = |status: &str, stopped: &str| KeptStatus::from(&ready(status, "Because", stopped)).readiness();
         assert_eq!(readiness("False", "True"), Readiness::Stopped);
         assert_eq!(readiness("True", "False"), Readiness::Ready);

@@ -1,4 +1,4 @@
-//! The loop of the process that holds the lease.
+//! Loop of the process that holds the lease.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,15 +20,15 @@ use super::work::{Access, Outcome, Task};
 use crate::declaration::DeclaredService;
 use crate::source::Source;
 
-/// Services that are reconciled at once: enough to hide the answers' time, a tenth of what an API server lets one
-/// client do at once by default.
+/// Concurrent reconciliations: enough to hide the latency of answers, and a tenth of the requests that an API server
+/// allows one client at once by default.
 const AT_ONCE: usize = 16;
 
-/// Shortest time between two rounds, so that changes close together, as when many services start, are handled at
-/// once. No request waits for this.
+/// Shortest time between two rounds, so that changes close together, as when many services start, are handled in one
+/// round. No request waits for it.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Reconciles while this process holds the lease.
+/// Reconciler that runs while this process holds the lease.
 pub(super) struct Leader<'a> {
     controller: &'a Controller,
     access: Access,
@@ -36,7 +36,7 @@ pub(super) struct Leader<'a> {
     clock: Clock,
     queue: Queue,
     under_way: FuturesUnordered<BoxFuture<'static, Outcome>>,
-    /// Reconciliations that failed since the metrics were updated.
+    /// Reconciliations that failed since the metrics were last updated.
     errors: u64,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Leader<'a> {
         }
     }
 
-    /// Runs until what it watches has ended.
+    /// Runs until its watches end.
     pub(super) async fn run(mut self) {
         prepare(&*self.controller.source).await;
         let first = self.watches.observed(self.clock.now());
@@ -77,7 +77,7 @@ impl<'a> Leader<'a> {
         }
     }
 
-    /// Begins what is due, as far as there are places.
+    /// Begins the services that are due, up to [`AT_ONCE`].
     fn begin_due(&mut self, observed: &Arc<Observed>) {
         for name in self.queue.undeclared(observed) {
             self.begin(observed, &name, None);
@@ -107,7 +107,7 @@ impl<'a> Leader<'a> {
         self.under_way.push(Box::pin(task.run(self.access.clone())));
     }
 
-    /// Takes in what ends within this time.
+    /// Handles the tasks that end within this time.
     async fn collect_for(&mut self, time: Duration) {
         let end = tokio::time::sleep(time);
         tokio::pin!(end);
@@ -136,15 +136,15 @@ impl<'a> Leader<'a> {
     }
 }
 
-/// Has what is stored loaded together. Where that fails, each service loads its own.
+/// Loads all stored histories together. If that fails, each service loads its own.
 async fn prepare(source: &dyn Source) {
     if let Err(error) = in_time_for_all("loading all histories", source.prepare()).await {
-        tracing::warn!(%error, "the histories are loaded one by one");
+        tracing::warn!(%error, "cannot load all histories at once; loading them one by one");
     }
 }
 
-/// Services that run, or are routed to, when this process begins: those among them that are no longer declared are
-/// removed.
+/// Returns the services that run, or have a route, when this process begins. The loop removes those that are no longer
+/// declared.
 fn found(observed: &Observed) -> BTreeSet<ServiceName> {
     let revisions = observed.snapshot.revisions.keys();
     let running = revisions.map(|name| name.service().clone());

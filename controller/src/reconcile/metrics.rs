@@ -28,22 +28,22 @@ pub(super) struct ReconcileMetrics {
 struct Counts {
     services: ReadyCounts,
     errors: u64,
-    /// End of the last reconciliation of all services without an error; at first, the start.
+    /// End of the last round in which no service had failed; at first, the start of the loop.
     succeeded: Instant,
 }
 
-/// Readiness of a service, as it is counted.
+/// Readiness of a service, as counted in the metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Readiness {
     Ready,
     NotReady,
-    /// Not ready because its annotation says so: nothing is wrong.
+    /// Not ready because an annotation stops it, so nothing is wrong.
     Stopped,
     #[default]
     Unknown,
 }
 
-/// Services by their readiness.
+/// Numbers of services by readiness.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ReadyCounts {
     ready: u64,
@@ -62,7 +62,7 @@ pub(super) enum LoopState {
 }
 
 impl Readiness {
-    /// The readiness that a status tells of.
+    /// Returns the readiness that a status states.
     pub(super) fn of(status: &InferenceServiceStatus) -> Self {
         let of_condition = |kind: &str| status.condition(kind).map(|found| found.status);
         let is_stopped = of_condition(Condition::STOPPED) == Some(ConditionStatus::True);
@@ -76,7 +76,7 @@ impl Readiness {
 }
 
 impl ReadyCounts {
-    /// Counts services of this readiness.
+    /// Counts services by their readiness.
     pub(super) fn of(readiness: impl Iterator<Item = Readiness>) -> Self {
         let mut services = Self::default();
         for ready in readiness {
@@ -93,13 +93,13 @@ impl ReadyCounts {
 }
 
 impl ReconcileMetrics {
-    /// Metrics of a loop that starts now.
+    /// Returns the metrics of a loop that starts now.
     pub(super) fn new(declared: watch::Receiver<Arc<Declaration>>) -> Self {
         let counts = Counts { services: ReadyCounts::default(), errors: 0, succeeded: Instant::now() };
         Self { counts: Arc::new(Mutex::new(counts)), declared }
     }
 
-    /// Records the services, and the errors since the last record. `state` tells if some service still fails.
+    /// Records the services, and the errors since the last record. `state` says whether some service still fails.
     pub(super) fn record(&self, services: ReadyCounts, errors: u64, state: LoopState) {
         let mut counts = self.counts.lock();
         counts.services = services;
@@ -109,7 +109,7 @@ impl ReconcileMetrics {
         }
     }
 
-    /// Counts no service any more: another process does, and sums over both would be too large.
+    /// Resets the counts of services: the new leader counts them, and sums over both processes would be too large.
     pub(super) fn stand_by(&self) {
         self.counts.lock().services = ReadyCounts::default();
     }
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leads_no_more_counts_no_service() {
+    fn a_former_leader_counts_no_service() {
         let (_sender, declared) = watch::channel(Arc::default());
         let metrics = ReconcileMetrics::new(declared);
         let mut registry = Registry::default();

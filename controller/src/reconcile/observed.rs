@@ -1,4 +1,4 @@
-//! The state of the world when a reconciliation begins.
+//! State of the world when a reconciliation begins.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,22 +7,22 @@ use weir_cluster::{Conflict, LatestReports, Routes, ServiceName, Snapshot};
 
 use crate::declaration::Declaration;
 
-/// The latest of everything that a reconciliation reads.
+/// Latest version of everything that a reconciliation reads.
 pub(super) struct Observed {
     pub(super) declaration: Arc<Declaration>,
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) reports: Arc<LatestReports>,
     pub(super) conflicts: Arc<HostConflicts>,
-    /// Services whose status somebody else changed.
+    /// Services whose status another writer changed.
     pub(super) overwritten: Arc<BTreeSet<ServiceName>>,
     /// Current time in seconds since 1970.
     pub(super) now: u64,
 }
 
-/// Hosts that belong to another service, by the service that wants them.
+/// Conflicts over hosts, by the service that does not get them.
 pub(super) type HostConflicts = BTreeMap<ServiceName, Vec<Conflict>>;
 
-/// The conflicts of the last routes: finding them compares every host.
+/// Conflicts of the last routes, cached because finding them compares every host.
 #[derive(Default)]
 pub(super) struct ConflictCache {
     routes: Arc<Routes>,
@@ -36,7 +36,7 @@ impl Observed {
 }
 
 impl ConflictCache {
-    /// The conflicts of these routes.
+    /// Returns the conflicts of these routes.
     pub(super) fn conflicts(&mut self, routes: &Arc<Routes>) -> Arc<HostConflicts> {
         if !Arc::ptr_eq(routes, &self.routes) {
             let mut conflicts = HostConflicts::new();

@@ -67,7 +67,7 @@ fn inputs<'a>(
     }
 }
 
-/// Publishes an event about a step of a rollout.
+/// Publishes an event about a transition of a rollout.
 pub(super) async fn transition(
     source: &dyn Source,
     service: &ServiceName,
@@ -106,8 +106,8 @@ fn readiness(before: &InferenceServiceStatus, next: &InferenceServiceStatus) -> 
     }
 }
 
-/// An event about a next revision that fails to start while the one before it serves. Where none serves, the service's own
-/// readiness tells.
+/// Returns an event about a candidate that fails to start while the stable revision serves. If no revision serves, the
+/// event about the service's readiness reports the failure.
 fn failed_rollout(before: &InferenceServiceStatus, next: &InferenceServiceStatus) -> Option<Event> {
     let now = next.condition(ROLLOUT_COMPLETE)?;
     let was = before.condition(ROLLOUT_COMPLETE);
@@ -122,7 +122,7 @@ fn failed_rollout(before: &InferenceServiceStatus, next: &InferenceServiceStatus
     })
 }
 
-/// The part of the service that a condition is false for.
+/// Returns the part of the service to which a false condition refers.
 fn subject(condition: &Condition) -> Subject {
     let is_of_replicas = |reason: &str| FailureReason::ALL.iter().any(|r| r.label() == reason);
     if condition.reason.as_deref().is_some_and(is_of_replicas) { Subject::Replicas } else { Subject::Service }

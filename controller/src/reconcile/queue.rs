@@ -1,4 +1,4 @@
-//! The services by name: each waits, or one task has it. A slow or failing one holds up no other.
+//! Queue of the services: each waits, or a task works on it. A slow or failing service does not delay the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,48 +14,48 @@ use super::work::Outcome;
 use crate::declaration::DeclaredService;
 use crate::turns::{self, Follow, Part};
 
-/// The services that are known, by name.
+/// Known services by name.
 #[derive(Default)]
 pub(super) struct Queue(BTreeMap<ServiceName, Entry>);
 
-/// One service of the queue.
+/// State of one service in the queue.
 #[derive(Default)]
 struct Entry {
     place: Place,
     retry: Retry,
-    /// The declaration that the last attempt failed with.
+    /// Declaration with which the last attempt failed.
     failed_with: Option<DeclaredService>,
     /// End of the last attempt, in seconds since 1970.
     ended: u64,
-    /// Its readiness, as published last.
+    /// Readiness that was last published.
     readiness: Readiness,
-    /// Part in the rolling of a changed runtime.
+    /// Role of the service in the rolling update of a changed runtime.
     part: Part,
-    /// Time of its last turn to follow one, in seconds since 1970.
+    /// Time of the last turn to follow a changed runtime, in seconds since 1970.
     last_turn: u64,
-    /// True from its turn until it is begun.
+    /// True from the service's turn until its task begins.
     has_turn: bool,
 }
 
-/// Place of a service's state.
+/// Location of a service's state.
 #[derive(Default)]
 enum Place {
-    /// It has to be loaded first.
+    /// The state must be loaded first.
     #[default]
     Stored,
     Here(Box<ServiceState>),
-    /// A task has it.
+    /// A task has the state.
     UnderWay,
 }
 
 impl Queue {
-    /// Adds services that are known by what runs.
+    /// Adds services that were found running or routed.
     pub(super) fn adopt(&mut self, services: BTreeSet<ServiceName>) {
         let entries = services.into_iter().map(|name| (name, Entry::default()));
         self.0.extend(entries);
     }
 
-    /// The services to remove now.
+    /// Returns the undeclared services that are due for removal.
     pub(super) fn undeclared(&self, observed: &Observed) -> Vec<ServiceName> {
         let is_due = |(name, entry): &(&ServiceName, &Entry)| {
             let is_declared = observed.declaration.services.contains_key(*name);
@@ -66,8 +66,8 @@ impl Queue {
         names.collect()
     }
 
-    /// Tells if a declared service has to be reconciled now: its inputs are others than the last time, or time may change
-    /// its plan. One that failed waits, unless it was edited since.
+    /// Returns true if a declared service has to be reconciled now: its inputs have changed, or time may change its
+    /// plan. A failed service waits for its retry, unless it was edited since.
     pub(super) fn is_due(
         &self,
         name: &ServiceName,
@@ -91,8 +91,8 @@ impl Queue {
         }
     }
 
-    /// Gives turns to follow a changed runtime, as many as are free. Before every service is known, nobody knows how many
-    /// are: those that cannot be loaded do not count.
+    /// Gives free turns to services that wait to follow a changed runtime. It gives none before every service was
+    /// loaded once, because only then is the number of turns in use known. Services that cannot be loaded do not count.
     pub(super) fn give_turns(&mut self, observed: &Observed) {
         let now = observed.now;
         let is_known = |name| self.0.get(name).is_some_and(|entry| entry.ended > 0);
@@ -110,7 +110,7 @@ impl Queue {
         }
     }
 
-    /// Tells whether a service may follow a changed runtime.
+    /// Returns whether a service may follow a changed runtime now.
     pub(super) fn turn(&self, name: &ServiceName, now: u64) -> Follow {
         match self.0.get(name) {
             Some(entry) if entry.part.is_rolling(now) => Follow::Now,
@@ -118,7 +118,7 @@ impl Queue {
         }
     }
 
-    /// Marks a service as under way, and returns its state; `None` where it has to be loaded.
+    /// Marks a service as being worked on, and returns its state; None if the state must be loaded.
     pub(super) fn begin(&mut self, name: &ServiceName) -> Option<Box<ServiceState>> {
         let entry = self.0.entry(name.clone()).or_default();
         entry.has_turn = false;
@@ -128,7 +128,7 @@ impl Queue {
         }
     }
 
-    /// Takes a service back. One that was removed is forgotten.
+    /// Takes a service back after its task. A removed service is forgotten.
     pub(super) fn end(&mut self, outcome: Outcome, now: u64) {
         let is_removed = outcome.declared.is_none() && outcome.result.is_ok();
         if is_removed {
@@ -151,25 +151,25 @@ impl Queue {
         };
     }
 
-    /// The delay after one more failure of a service.
+    /// Returns the delay after one more failure of a service.
     pub(super) fn delay_after(&self, name: &ServiceName) -> Duration {
         let entry = self.0.get(name);
         entry.map_or(Retry::default(), |entry| entry.retry).delay()
     }
 
-    /// The result of the last attempts.
+    /// Returns the result of the last attempts.
     pub(super) fn loop_state(&self) -> LoopState {
         if self.0.values().any(|entry| entry.retry.is_failing()) { LoopState::Failing } else { LoopState::Healthy }
     }
 
-    /// The readiness of each service, as published last.
+    /// Returns the readiness of each service, as last published.
     pub(super) fn readiness(&self) -> impl Iterator<Item = Readiness> {
         self.0.values().map(|entry| entry.readiness)
     }
 }
 
 impl Entry {
-    /// Tells whether a service waits for its turn, and would use it.
+    /// Returns true if a service waits for its turn and is free to use it.
     fn waits_for_turn(&self, now: u64) -> bool {
         let is_free = matches!(self.place, Place::Here(_));
         self.part == Part::Waiting && is_free && self.retry.is_due(now)

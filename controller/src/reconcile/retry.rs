@@ -1,39 +1,39 @@
-//! Delays between attempts that fail. Pure.
+//! Delays between failed attempts. Pure.
 
 use std::time::Duration;
 
 /// Delay after the first failure; each further failure doubles it.
 const FIRST: Duration = Duration::from_secs(1);
 
-/// Longest delay: what somebody repairs is noticed within a minute.
+/// Longest delay, so that a repair takes effect within a minute.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Failures of one service in a row, and the time of the next attempt.
+/// Consecutive failures of one service, and the time of the next attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Retry {
     failures: u32,
-    /// In seconds since 1970; 0 is at once.
+    /// Time of the next attempt in seconds since 1970; 0 means at once.
     not_before: u64,
 }
 
 impl Retry {
-    /// The delay after one more failure.
+    /// Returns the delay after one more failure.
     pub(super) fn delay(self) -> Duration {
         let factor = 1_u32.checked_shl(self.failures).unwrap_or(u32::MAX);
         FIRST.saturating_mul(factor).min(LONGEST)
     }
 
-    /// The state after a failure at `now`.
+    /// Returns the state after a failure at `now`.
     pub(super) fn failed(self, now: u64) -> Self {
         Self { failures: self.failures.saturating_add(1), not_before: now.saturating_add(self.delay().as_secs()) }
     }
 
-    /// Tells if the next attempt may begin.
+    /// Returns true if the next attempt may begin.
     pub(super) fn is_due(self, now: u64) -> bool {
         now >= self.not_before
     }
 
-    /// Tells if the last attempt failed.
+    /// Returns true if the last attempt failed.
     pub(super) fn is_failing(self) -> bool {
         self.failures > 0
     }

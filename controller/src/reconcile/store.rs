@@ -1,4 +1,4 @@
-//! Storing a service's history where the next controller finds it.
+//! Loading and storing of a service's history, which outlives the controller.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(super) async fn load(source: &dyn Source, declared: &DeclaredService) -> Res
     })
 }
 
-/// Stores a changed history, before anything runs under a new revision's name.
+/// Stores a changed history before anything runs under a new revision's name.
 pub(super) async fn store(
     source: &dyn Source,
     service: &ServiceName,

@@ -1,4 +1,4 @@
-//! Waiting for the next change.
+//! Wait for the next change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::source::Source;
 /// Period of reconciliations without a change: rollout steps end with time, and failed calls are retried.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The watched sources of change.
+/// Watched sources of change.
 pub(super) struct Watches {
     pub(super) declaration: watch::Receiver<Arc<Declaration>>,
     pub(super) snapshot: watch::Receiver<Arc<Snapshot>>,
@@ -23,7 +23,7 @@ pub(super) struct Watches {
 }
 
 impl Watches {
-    /// The latest of each; `now` is in seconds since 1970.
+    /// Returns the latest value of each source; `now` is in seconds since 1970.
     pub(super) fn observed(&mut self, now: u64) -> Observed {
         let snapshot = self.snapshot.borrow_and_update().clone();
         Observed {
@@ -39,7 +39,7 @@ impl Watches {
     /// Waits for the next change or tick.
     ///
     /// # Errors
-    /// When one of the senders is gone.
+    /// Returned when the sender of a watched value was dropped.
     pub(super) async fn changed(&mut self) -> Result<(), watch::error::RecvError> {
         tokio::select! {
             changed = self.declaration.changed() => changed,

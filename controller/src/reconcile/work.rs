@@ -1,4 +1,4 @@
-//! The steps for one service, from its declaration to its status.
+//! Steps for one service, from its declaration to its status.
 
 use std::sync::Arc;
 
@@ -20,26 +20,26 @@ use crate::source::{Propagation, Source};
 use crate::turns::{self, Follow, Part};
 use crate::validate::Validated;
 
-/// The source of InferenceServices and the cluster, which the tasks of all services share.
+/// Source of InferenceServices and cluster, shared by the tasks of all services.
 #[derive(Clone)]
 pub(super) struct Access {
     pub(super) source: Arc<dyn Source>,
     pub(super) cluster: Arc<dyn Apply>,
 }
 
-/// One pass over one service.
+/// Reconciliation of one service.
 pub(super) struct Task {
     pub(super) service: ServiceName,
     pub(super) observed: Arc<Observed>,
-    /// The service as declared; `None` removes it.
+    /// Service as declared; None removes it.
     pub(super) declared: Option<DeclaredService>,
-    /// State of the service; `None` where it has to be loaded.
+    /// State of the service; None if it must be loaded.
     pub(super) state: Option<Box<ServiceState>>,
-    /// Leave to follow a changed runtime.
+    /// Permission to follow a changed runtime.
     pub(super) turn: Follow,
 }
 
-/// Result of a task. A failed one is tried again.
+/// Result of a task. A failed task is retried.
 pub(super) struct Outcome {
     pub(super) service: ServiceName,
     pub(super) declared: Option<DeclaredService>,
@@ -73,7 +73,7 @@ impl Access {
         let name = &declared.service.name;
         let mut state = match state {
             Some(state) if state.is_of(declared) => state,
-            // Nothing of a deleted service serves one that was made anew under its name, unless it was left for that.
+            // Objects of a deleted service must not serve a new one of the same name, unless they were orphaned for it.
             Some(former) => match self.remove(name, former.uid.as_deref()).await {
                 Ok(()) => return (None, Ok(())),
                 Err(error) => return (Some(former), Err(error)),
@@ -91,7 +91,7 @@ impl Access {
         state.part = part(observed, declared, &state.history);
         let published = publish::status(&*self.source, observed, declared, &mut state).await;
         if made.is_err() && state.stored.as_ref() != Some(&state.history) {
-            // Another may have stored a history: it is loaded again.
+            // Another controller may have stored a history, so it is loaded again.
             return (None, made);
         }
         let done = made.and(published);
@@ -103,7 +103,7 @@ impl Access {
         (Some(state), done)
     }
 
-    /// Decides what should run and applies it.
+    /// Decides what should run, and applies it.
     async fn make(
         &self,
         observed: &Observed,
@@ -122,7 +122,7 @@ impl Access {
         apply::apply(&*self.cluster, plan, observed, state).await
     }
 
-    /// Ends a service that is no longer declared, or leaves its objects to the next of its name.
+    /// Removes a service that is no longer declared, or leaves its objects to the next service of its name.
     async fn remove(&self, service: &ServiceName, uid: Option<&str>) -> Result<(), ControllerError> {
         let propagation = self.source.propagation(service, uid);
         match in_time("reading how the service was deleted", propagation).await? {
@@ -137,7 +137,7 @@ impl Access {
     }
 }
 
-/// The pure middle: assigns revisions, steps the rollout, and plans what should run.
+/// Assigns revisions, advances the rollout, and plans what should run: the pure middle of the loop.
 fn decide(
     observed: &Observed,
     validated: &Validated,
@@ -165,7 +165,7 @@ fn decide(
     Ok((plan, transition))
 }
 
-/// The part of a service in the rolling of a changed runtime. One with errors follows nothing.
+/// Returns the role of a service in the rolling update of a changed runtime. A service with errors has none.
 fn part(observed: &Observed, declared: &DeclaredService, history: &History) -> Part {
     let served = declared.served(history);
     served.map_or(Part::None, |validated| turns::part(validated, history, &observed.snapshot, observed.now))

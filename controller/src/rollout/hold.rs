@@ -1,4 +1,4 @@
-//! Replicas that a rollout asks for beyond a revision's own bounds. Each ends at a time that is known when it begins.
+//! Replicas that a rollout demands beyond a revision's own bounds. The end of each hold is known when it begins.
 
 use std::time::Duration;
 
@@ -10,37 +10,37 @@ use super::{Candidate, Rollout, Stage, Surge};
 /// Time after a change of the shares until the autoscaler has seen each revision's new traffic for a whole window.
 const SETTLED: Duration = ScalingPolicy::WINDOW;
 
-/// A minimum of a revision's replicas that a rollout sets for some time.
+/// Minimum of a revision's replicas that a rollout sets for some time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hold {
     /// Name of the revision.
     pub(crate) revision: RevisionName,
-    /// Fewest replicas of it.
+    /// Fewest replicas of the revision.
     pub(crate) replicas: u32,
     /// End of the hold, in seconds since 1970.
     pub(crate) until: u64,
-    /// Use of the replicas.
+    /// Purpose of the replicas.
     pub(crate) purpose: Purpose,
 }
 
-/// Use of the replicas that a rollout holds.
+/// Purpose of the replicas that a rollout holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To give the requests back at once.
+    /// Replicas that can take the requests back at once.
     Rollback,
-    /// To take the requests over.
+    /// Replicas that take the requests over.
     Takeover,
 }
 
 impl Rollout {
-    /// The holds that have not ended.
+    /// Returns the holds that have not ended.
     pub(crate) fn holds(&self, now: u64) -> impl Iterator<Item = Hold> {
         let all = [self.previous_hold(), self.promoted_hold(), self.stable_hold(), self.candidate_hold()];
         let lasting = move |hold: &Hold| now < hold.until && hold.replicas > 0;
         all.into_iter().flatten().filter(lasting)
     }
 
-    /// The previous revision keeps its replicas for the rollback window.
+    /// Returns the hold of the previous revision, which keeps its replicas for the rollback window.
     fn previous_hold(&self) -> Option<Hold> {
         let previous = self.previous.as_ref()?;
         Some(Hold {
@@ -51,7 +51,7 @@ impl Rollout {
         })
     }
 
-    /// A revision that was promoted keeps its replicas until the autoscaler has seen all its traffic.
+    /// Returns the hold of a promoted revision, which keeps its replicas until the autoscaler has seen all its traffic.
     fn promoted_hold(&self) -> Option<Hold> {
         let promoted = self.previous.as_ref()?.since;
         let hold = |revision: &RevisionName| Hold {
@@ -63,8 +63,9 @@ impl Rollout {
         self.stable.as_ref().filter(|_| self.candidate.is_none()).map(hold)
     }
 
-    /// The stable revision keeps what all requests need: for the rollback window after a share of them went to the candidate,
-    /// and after they came back until the autoscaler has seen them.
+    /// Returns the hold of the stable revision, which keeps the replicas that all requests need: for the rollback
+    /// window after a share of them moved to the candidate, and after they came back until the autoscaler has seen
+    /// them.
     fn stable_hold(&self) -> Option<Hold> {
         let candidate = self.candidate.as_ref()?;
         let window = self.window();
@@ -84,7 +85,7 @@ impl Rollout {
         }
     }
 
-    /// The candidate gets the replicas for its stage's share before it gets the requests.
+    /// Returns the hold of the candidate, which gets the replicas for its stage's share before it gets the requests.
     fn candidate_hold(&self) -> Option<Hold> {
         let candidate = self.candidate.as_ref()?;
         let length = match candidate.stage {
@@ -100,8 +101,8 @@ impl Rollout {
         })
     }
 
-    /// The replicas of both revisions while a candidate's replicas find no room beside the stable revision's: each has the part
-    /// that its share of the requests needs.
+    /// Returns the replicas of both revisions while the candidate's do not fit in addition to the stable revision's:
+    /// each gets the replicas that its share of the requests needs.
     pub(crate) fn exchange(&self) -> Option<Exchange> {
         let candidate = self.candidate.as_ref()?;
         let Candidate { share, .. } = candidate;
@@ -117,13 +118,13 @@ impl Rollout {
     }
 }
 
-/// Replicas of both revisions where there is no room for more than all requests need.
+/// Replicas of both revisions if the cluster has no room for more than all requests need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exchange {
-    /// Largest minimum of the stable revision.
+    /// Upper limit of the stable revision's minimum.
     pub(crate) stable: u32,
-    /// Most replicas of the stable revision, while the candidate waits for their room.
+    /// Most replicas of the stable revision while the candidate waits for their room; None for no limit.
     pub(crate) stable_most: Option<u32>,
-    /// Largest minimum of the candidate.
+    /// Upper limit of the candidate's minimum.
     pub(crate) candidate: u32,
 }

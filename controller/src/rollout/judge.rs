@@ -4,24 +4,24 @@ use std::sync::Arc;
 
 use super::{Evidence, Limits, Sample};
 
-/// Fewest requests for a verdict on errors: among 20, one failure exceeds the default limit of 1 %, and
+/// Fewest requests for a verdict on errors. Among 20 requests one failure already exceeds the default limit of 1 %, and
 /// a second one rules out an accident.
 const MIN_REQUESTS: u64 = 20;
 
-/// Fewest failures for a verdict on errors: a single one has many causes.
+/// Fewest failures for a verdict on errors, because a single failure has many causes.
 const MIN_FAILURES: u64 = 2;
 
-/// Fewest requests for a p99: of fewer it is the slowest request alone.
+/// Fewest requests for a p99: with fewer, the p99 is just the slowest request.
 const MIN_FOR_P99: u64 = 100;
 
 /// Result of the comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Verdict {
-    /// Too few requests to decide.
+    /// Too few requests for a verdict.
     Wait,
-    /// As good as the stable revision.
+    /// The candidate is as good as the stable revision.
     Good,
-    /// Worse than the stable revision, for this reason.
+    /// The candidate is worse than the stable revision, for this reason.
     Bad(Arc<str>),
 }
 
@@ -45,7 +45,7 @@ fn too_many_errors(limits: &Limits, candidate: &Sample, stable: &Sample) -> Opti
     })
 }
 
-/// Both p99 need enough requests: a stable revision with few is no measure.
+/// Returns why the candidate is too slow. Both p99 need enough requests: one from few requests is no measure.
 fn too_slow(limits: &Limits, candidate: &Sample, stable: &Sample) -> Option<Arc<str>> {
     let counts = |sample: &Sample| sample.requests() >= MIN_FOR_P99;
     let (p99, usual) = (candidate.p99?, stable.p99?);
@@ -62,13 +62,13 @@ fn too_slow(limits: &Limits, candidate: &Sample, stable: &Sample) -> Option<Arc<
 }
 
 impl Sample {
-    /// Number of finished requests.
+    /// Returns the number of finished requests.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.succeeded.saturating_add(self.failed)
     }
 
-    /// Share of the requests that failed, 0..=1; 0 without requests.
+    /// Returns the share of the requests that failed, 0..=1; 0 without requests.
     #[must_use]
     pub fn error_rate(&self) -> f64 {
         match self.requests() {

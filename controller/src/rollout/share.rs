@@ -1,17 +1,18 @@
-//! The share of the requests that a candidate's ready replicas may have.
+//! Share of the requests that a candidate's ready replicas may have.
 //!
-//! A candidate with one ready replica of four that the requests need gets a quarter of them, whatever share its stage asks for.
-//! No replica of either revision then has more requests than a stable one had before.
+//! If the requests need four replicas and the candidate has one ready, the candidate gets a quarter of them, whatever
+//! share its stage demands. Thus no replica of either revision has more requests than a stable one had before.
 
 use std::time::Duration;
 
 use super::{Candidate, CandidateShare, Evidence, Rollout};
 
-/// Longest time for which a share waits for the next replica: Kubernetes' default of `progressDeadlineSeconds`. Then the
-/// candidate gets the whole share of its stage, so that a replica that never comes does not stop a rollout.
+/// Longest time for which a share waits for the next replica: Kubernetes' default of `progressDeadlineSeconds`.
+/// Afterwards the candidate gets the whole share of its stage, so that a replica that never comes does not stop a
+/// rollout.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
-/// Ready replicas of both revisions, and what all requests of the service need.
+/// Ready replicas of both revisions, and the number that all requests of the service need.
 #[derive(Clone, Copy, Debug)]
 struct Replicas {
     candidate: u32,
@@ -19,8 +20,8 @@ struct Replicas {
     needed: u32,
 }
 
-/// The candidate's share now, in percent. It grows up to the target as replicas become ready, and falls to a lower target at
-/// once. A candidate without a ready replica gets no more than it has.
+/// Returns the candidate's next share in percent. It grows up to the target as replicas become ready, and falls to a
+/// lower target at once. A candidate without a ready replica gets no more than it has.
 pub(super) fn next_percent(rollout: &Rollout, candidate: &Candidate, evidence: &Evidence, waited: Duration) -> u8 {
     let CandidateShare { percent, target } = candidate.share;
     let own = evidence.capacity(Some(&candidate.revision));
@@ -42,8 +43,8 @@ pub(super) fn next_percent(rollout: &Rollout, candidate: &Candidate, evidence: &
     percent.max(fair.min(target))
 }
 
-/// The percentage that leaves the replicas of both revisions equally busy, where the stable revision has as many as it needs or
-/// fewer.
+/// Returns the percentage at which the replicas of both revisions are equally busy, if the stable revision has at most
+/// the replicas that it needs.
 fn fair_percent(replicas: Replicas) -> u8 {
     let own = u64::from(replicas.candidate);
     let both = own + u64::from(replicas.stable);
@@ -51,14 +52,14 @@ fn fair_percent(replicas: Replicas) -> u8 {
     u8::try_from((100 * own / needed).min(100)).unwrap_or(100)
 }
 
-/// Replicas for a part of the requests, in percent, of those that all requests need.
+/// Returns the replicas for a part of the requests, given in percent, when all requests need `needed`.
 pub(super) fn part(needed: u32, percent: u8) -> u32 {
     let part = (u64::from(needed) * u64::from(percent)).div_ceil(100);
     u32::try_from(part).unwrap_or(u32::MAX)
 }
 
-/// Replicas that all requests need, where two revisions that scale on their own traffic have so many. Each suffices for its
-/// share, so the smaller estimate of the whole is enough.
+/// Returns the replicas that all requests need, estimated from two revisions that scale on their own traffic. Each has
+/// enough for its share, so the smaller estimate of the whole suffices.
 pub(super) fn whole(stable: u32, candidate: u32, percent: u8) -> u32 {
     let whole = |replicas: u32, percent: u8| {
         let whole = (u64::from(replicas) * 100).checked_div(u64::from(percent));

@@ -1,4 +1,4 @@
-//! The next state of a rollout.
+//! Computation of the next state of a rollout.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use super::{
     Transition,
 };
 
-/// Time without a further ready replica after which replicas that have no node count as lacking room: a scheduler, or a queue
-/// such as Kueue's, places those that fit within seconds.
+/// Time without a further ready replica after which replicas without a node count as lacking room. A scheduler, or a
+/// queue such as Kueue's, places those that fit within seconds.
 const PLACEMENT_WAIT: Duration = Duration::from_secs(60);
 
-/// Takes the next step of a rollout if the evidence allows it. Without a candidate nothing changes. `now` is in
-/// seconds since 1970.
+/// Takes the next step of a rollout if the evidence allows it. Without a candidate nothing changes. `now` is in seconds
+/// since 1970.
 #[must_use]
 pub fn step(rollout: &Rollout, evidence: &Evidence, now: u64) -> (Rollout, Option<Transition>) {
     let Some(candidate) = &rollout.candidate else {
@@ -23,11 +23,11 @@ pub fn step(rollout: &Rollout, evidence: &Evidence, now: u64) -> (Rollout, Optio
     let is_ready = evidence.capacity(Some(&candidate.revision)).ready > 0;
     match (&candidate.stage, &rollout.strategy) {
         (Stage::Waiting, Strategy::Manual(_) | Strategy::Automatic(_)) if !is_ready => (rollout.clone(), None),
-        // It is scaled to zero: requests must not wait for it while another revision is up.
+        // The candidate is scaled to zero: requests must not wait for it while another revision is ready.
         (Stage::Shifting(_) | Stage::RolledBack(_), Strategy::Manual(None)) if !is_ready => {
             (without_share(rollout, candidate, Stage::Waiting, evidence, now), None)
         }
-        // A percentage set by a person overrides an automatic roll-back.
+        // A percentage that the user sets overrides an automatic rollback.
         (Stage::Waiting | Stage::RolledBack(_), Strategy::Manual(_)) | (Stage::Waiting, Strategy::Automatic(_)) => {
             shift(rollout, candidate, 0, evidence, now)
         }
@@ -37,7 +37,7 @@ pub fn step(rollout: &Rollout, evidence: &Evidence, now: u64) -> (Rollout, Optio
     }
 }
 
-/// Follows the share that the manifest names.
+/// Moves the candidate to the share in the manifest.
 fn follow(rollout: &Rollout, candidate: &Candidate, evidence: &Evidence, now: u64) -> (Rollout, Option<Transition>) {
     let target = rollout.strategy.target(0);
     let is_ready = evidence.capacity(Some(&candidate.revision)).ready > 0;
@@ -63,8 +63,8 @@ fn advance(
     }
     let step = limits.steps.get(at);
     let min_duration = step.map_or(Duration::ZERO, |step| step.min_duration);
-    // Another controller's clock may have begun the step, and nobody may have watched since. After a restart the usual time
-    // is enough, as a step may last for days.
+    // The step may have begun by the clock of another controller, and may not have been observed since. After a restart
+    // the default duration is enough, because a step may last for days.
     let is_watched = evidence.watched >= min_duration.min(Limits::STEP);
     let is_over = now.saturating_sub(candidate.since) >= min_duration.as_secs()
         && is_watched
@@ -82,7 +82,7 @@ fn advance(
     }
 }
 
-/// Begins a step: its share is the target, of which the candidate gets what its ready replicas may have.
+/// Begins a step: its share becomes the target, and the candidate gets as much of it as its ready replicas allow.
 fn shift(
     rollout: &Rollout,
     candidate: &Candidate,
@@ -104,7 +104,7 @@ fn shift(
     grow(&rollout, &candidate, to, evidence, now)
 }
 
-/// Gives the candidate the share that its ready replicas may have, and promotes it where that is all.
+/// Raises the candidate's share as far as its ready replicas allow, and promotes it if that is everything.
 fn grow(
     rollout: &Rollout,
     candidate: &Candidate,
@@ -128,8 +128,8 @@ fn grow(
     (with(rollout, next), is_moved.then_some(moved))
 }
 
-/// Gives the candidate the stable revision's room where its own replicas have lacked room for a while. That holds for as long as
-/// the rollout lasts: the room that the stable revision then makes would else be taken back.
+/// Lets the candidate use the stable revision's room if its own replicas have lacked room for a while. This holds for
+/// the rest of the rollout: otherwise the stable revision would take back the room that it frees.
 fn with_room(candidate: &Candidate, evidence: &Evidence, waited: Duration) -> Candidate {
     let capacity = evidence.capacity(Some(&candidate.revision));
     let waits = waited >= PLACEMENT_WAIT && !candidate.share.is_reached();

@@ -36,7 +36,7 @@ fn sample(succeeded: u64, failed: u64, ms: u64) -> Sample {
     Sample { succeeded, failed, p99: Some(Duration::from_millis(ms)) }
 }
 
-/// Both revisions with so many of so many replicas ready.
+/// Returns the ready and desired replicas of both revisions.
 fn capacities(stable: (u32, u32), candidate: (u32, u32)) -> BTreeMap<RevisionName, Capacity> {
     let of = |(ready, desired)| Capacity { ready, desired, placement: Placement::Complete };
     [(name(1), of(stable)), (name(2), of(candidate))].into()
@@ -122,7 +122,7 @@ fn a_step_that_is_over_by_anothers_clock_is_watched_first() {
     assert_eq!(step(&first, &watched(9), 700), (first.clone(), None));
     let (_, moved) = step(&first, &watched(10), 700);
     assert_eq!(moved, Some(Transition::Shifted(name(2), 50)));
-    // Of a step of days, a restart asks for no more than the usual minute.
+    // After a restart a step of days needs no more than the default minute of observation.
     let mut long = first;
     long.strategy = Strategy::Automatic(Arc::new(Limits {
         steps: vec![Step { percent: 10, min_duration: Duration::from_secs(86400) }],
@@ -178,8 +178,8 @@ fn strategies() -> impl Values<Value = Strategy> {
 }
 
 proptest! {
-    /// However evidence and wishes change: shares stay shares, only what is ready gets requests or is
-    /// promoted, and there is always a stable revision.
+    /// However evidence and strategy change, shares stay valid, only a ready revision gets requests or is promoted, and
+    /// there is always a stable revision.
     #[test]
     fn a_rollout_keeps_its_laws(
         steps in prop::collection::vec((strategies(), any::<bool>(), samples(), samples(), 0..900_u64, 1..6_u32), 1..20)
@@ -210,7 +210,7 @@ proptest! {
     }
 }
 
-/// One of four replicas after the other becomes ready.
+/// Returns evidence in which this many of four replicas of the candidate are ready.
 fn four(ready: u32) -> Evidence {
     Evidence { capacities: capacities((4, 4), (ready, 4)), ..evidence(sample(500, 0, 10)) }
 }
@@ -302,7 +302,7 @@ fn stages() -> impl Values<Value = Stage> {
 }
 
 proptest! {
-    /// Whatever the stage and however long a rollout stands still.
+    /// Holds end whatever the stage, and however long a rollout stands still.
     #[test]
     fn every_hold_of_every_stage_ends(
         stage in stages(), strategy in strategies(), percents in (0..=100_u8, 0..=100_u8), needed in 0..50_u32,

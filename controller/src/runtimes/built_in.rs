@@ -1,4 +1,4 @@
-//! The built-in runtime, so that a service needs no second manifest.
+//! Built-in runtime, so that a service needs no second manifest.
 
 use k8s_openapi::api::core::v1::Container;
 use weir_cluster::Workload;
@@ -11,13 +11,13 @@ use super::{BUILT_IN, Runtime, Scope, ServerType};
 /// Image of Weir's own runtime, from any registry.
 const IMAGE: &str = "weir-runtime";
 
-/// End of the tag of the image for NVIDIA's GPUs.
+/// Suffix of the tag of the image for NVIDIA GPUs.
 pub(crate) const CUDA: &str = "-cuda";
 
-/// Above the priorities of KServe's own runtimes, which are 1 to 3.
+/// Priority above those of KServe's own runtimes, which are 1 to 3.
 const PRIORITY: i32 = 4;
 
-/// Formats and versions served; `None` means any version.
+/// Formats and versions that the runtime serves; None means any version.
 const FORMATS: [(&str, Option<&str>); 6] = [
     ("pytorch", None),
     ("pytorch", Some("1")),
@@ -27,7 +27,7 @@ const FORMATS: [(&str, Option<&str>); 6] = [
     ("echo", None),
 ];
 
-/// The built-in runtime; the platform adds paths and names of models to its pod.
+/// Returns the built-in runtime. The platform adds model paths and names to its pod.
 pub(super) fn runtime() -> Runtime {
     let format = |(name, version): (&str, Option<&str>)| SupportedModelFormat {
         name: name.to_owned(),

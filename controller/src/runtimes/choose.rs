@@ -1,4 +1,4 @@
-//! KServe's rules for choosing a runtime.
+//! Choice of a runtime by KServe's rules.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -8,11 +8,11 @@ use weir_crds::serving_runtime::SupportedModelFormat;
 
 use super::{Runtime, Runtimes, Scope, Unserved};
 
-/// Protocol of a model that names none, as in KServe.
+/// Default protocol of a model, as in KServe.
 const DEFAULT_PROTOCOL: Protocol = Protocol::V1;
 
 impl Runtimes {
-    /// The runtime of this name, if it can serve the model; `autoSelect` does not matter.
+    /// Returns the runtime of this name, if it can serve the model; `autoSelect` does not matter.
     pub(super) fn named(&self, namespace: &str, name: &str, model: &Model) -> Result<&Runtime, Unserved> {
         let Some(runtime) = self.usable(namespace).find(|r| r.name == name) else {
             let known: Vec<_> = self.usable(namespace).map(|r| &*r.name).collect();
@@ -36,8 +36,8 @@ impl Runtimes {
         }
     }
 
-    /// The best runtime that allows selection. For a model without a protocol, runtimes of the default protocol
-    /// come first as in KServe, then all others.
+    /// Returns the best runtime that allows auto-selection. If the model sets no protocol, runtimes of the default
+    /// protocol come first, as in KServe, and then all others.
     pub(super) fn best(&self, namespace: &str, model: &Model) -> Result<&Runtime, Unserved> {
         let wanted = model.framework.protocol_version;
         let first = self.best_speaking(namespace, model, Some(wanted.unwrap_or(DEFAULT_PROTOCOL)));
@@ -51,7 +51,7 @@ impl Runtimes {
         })
     }
 
-    /// What is served instead: of a known format its versions and protocols, else the formats.
+    /// Describes what is served instead: the versions and protocols of a known format, or else the known formats.
     fn served(&self, namespace: &str, model: &Model) -> String {
         let usable = || self.usable(namespace).filter(|runtime| !runtime.is_disabled());
         let wanted = &model.model_format.name;
@@ -95,7 +95,7 @@ impl Runtime {
         known.is_empty() || known.contains(&protocol)
     }
 
-    /// Formats of the runtime that match the model.
+    /// Returns the formats of the runtime that match the model.
     fn formats(&self, model: &Model) -> impl Iterator<Item = &SupportedModelFormat> {
         let wanted = &model.model_format;
         self.spec.supported_model_formats.iter().filter(|format| {
@@ -104,13 +104,13 @@ impl Runtime {
         })
     }
 
-    /// Formats with `autoSelect`, whatever the model.
+    /// Returns the formats with `autoSelect`, whatever the model.
     fn selectable_formats(&self) -> impl Iterator<Item = &SupportedModelFormat> {
         let formats = self.spec.supported_model_formats.iter();
         formats.filter(|format| format.auto_select == Some(true))
     }
 
-    /// Versions and protocols in which a format is served.
+    /// Returns the versions and protocols in which a format is served.
     fn ways(&self, name: &str) -> Vec<String> {
         let formats = self.selectable_formats().filter(|format| format.name == name);
         let versions = formats.filter_map(|format| format.version.as_deref());
@@ -119,13 +119,14 @@ impl Runtime {
         versions.chain(protocols.map(str::to_owned)).collect()
     }
 
-    /// Matching formats with `autoSelect`.
+    /// Returns the matching formats with `autoSelect`.
     fn selectable(&self, model: &Model) -> impl Iterator<Item = &SupportedModelFormat> {
         self.formats(model).filter(|f| f.auto_select == Some(true))
     }
 }
 
-/// Rank of a runtime, the least first: own namespace, highest priority, lowest protocol, newest, first by name.
+/// Returns the rank of a runtime, the best first: own namespace, highest priority, lowest protocol, newest, first by
+/// name.
 fn rank<'a>(runtime: &'a Runtime, model: &Model) -> impl Ord + use<'a> {
     let scope = match runtime.scope {
         Scope::Namespace(_) => 0,

@@ -1,34 +1,34 @@
-//! Servers that KServe's runtimes run, which need settings, or a build of their image, that neither the runtime nor
-//! the service writes.
+//! Servers of KServe's runtimes that need settings, or a build of their image, that neither the runtime nor the service
+//! sets.
 
 use std::collections::BTreeMap;
 
 use super::BUILT_IN;
 
-/// Annotation of a runtime with the kind of its server.
+/// Annotation of a runtime with the type of its server.
 const ANNOTATION: &str = "serving.kserve.io/server-type";
 
-/// A server with defaults of its own.
+/// Server that needs defaults of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerType {
-    /// Seldon's MLServer, which is told the class of the model.
+    /// Seldon's MLServer, which needs the class of the model.
     MlServer,
-    /// NVIDIA's Triton, which serves without a model only if told so.
+    /// NVIDIA's Triton, which needs a flag to start without a model.
     Triton,
-    /// PyTorch's TorchServe, which is told the protocol, and has an image for GPUs.
+    /// PyTorch's TorchServe, which needs the protocol, and has an image for GPUs.
     TorchServe,
     /// TensorFlow Serving, which has an image for GPUs.
     TensorFlow,
-    /// KServe's server of Hugging Face's models, which has an image for GPUs.
+    /// KServe's server for Hugging Face models, which has an image for GPUs.
     HuggingFace,
     /// vLLM, which has an image for nodes without a GPU.
     Vllm,
-    /// Weir's own runtime, which has an image for NVIDIA's GPUs.
+    /// Weir's own runtime, which has an image for NVIDIA GPUs.
     Weir,
 }
 
 impl ServerType {
-    /// The server of a runtime, by its annotation, else by the name that KServe's runtime has.
+    /// Returns the server of a runtime by its annotation, or else by the name of KServe's runtime.
     #[must_use]
     pub fn of(name: &str, annotations: Option<&BTreeMap<String, String>>) -> Option<Self> {
         let written = annotations.and_then(|annotations| annotations.get(ANNOTATION));
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_annotation_comes_before_the_name() {
+    fn the_annotation_wins_over_the_name() {
         let annotated = |text: &str| BTreeMap::from([(ANNOTATION.to_owned(), text.to_owned())]);
         let of = ServerType::of;
         assert_eq!(of("kserve-mlserver", None), Some(ServerType::MlServer));

@@ -3,7 +3,7 @@ use weir_crds::{Object, read};
 
 use super::*;
 
-/// A runtime of a format and a version, or any, with these protocols.
+/// Returns a runtime of a format with these protocols.
 fn runtime(name: &str, scope: Scope, format: &str, protocols: &str) -> Runtime {
     let text = format!(
         "apiVersion: serving.kserve.io/v1alpha1
@@ -83,7 +83,7 @@ fn runtimes_rank_by_namespace_then_priority_then_protocol_then_name() {
 }
 
 #[test]
-fn without_a_protocol_kserve_s_default_goes_first_and_any_other_will_do() {
+fn without_a_protocol_kserves_default_comes_first_and_then_any_other() {
     let onnx = model("onnx", None, None);
     let high = with_priority(shared("b", "v2"), 5);
     assert_eq!(chosen(vec![shared("a", "v1"), high], &onnx), "a");

@@ -1,4 +1,4 @@
-//! The conditions: `Ready` and the ones it follows from.
+//! Conditions of the status: `Ready`, and those from which it follows.
 
 use weir_cluster::{FailureReason, RevisionName};
 use weir_crds::inference_service::{Condition, ConditionStatus};
@@ -12,18 +12,19 @@ use crate::validate::Validated;
 
 use ConditionStatus::{False, True, Unknown};
 
-/// Condition that holds when no rollout is under way. It is unknown during one: tools that judge by all conditions, such as Argo
-/// CD, take a false one for a failure.
+/// Condition that is true if no rollout is in progress. During a rollout it is unknown, because tools that judge by all
+/// conditions, such as Argo CD, take a false one for a failure.
 pub(crate) const ROLLOUT_COMPLETE: &str = "RolloutComplete";
-/// Condition that a host belongs to an older service.
+/// Condition that is true if a host belongs to an older service.
 const HOST_CONFLICT: &str = "HostConflict";
-/// Condition that replicas which were asked for do not come, while others serve.
+/// Condition that is true if some desired replicas cannot start while others serve.
 const REPLICAS_UNPLACED: &str = "ReplicasUnplaced";
-/// Condition that an autoscaler of others sets replicas, of which the manifest says that Weir's does.
+/// Condition that is true if another autoscaler sets replicas although the manifest leaves them to Weir's.
 const SCALED_BY_ANOTHER: &str = "ScaledByAnother";
-/// Condition that pods cannot be made as the manifest says, as its runtime is gone or does not fit, while those made before serve.
+/// Condition that is true if pods cannot be made as the manifest says, because its runtime is gone or does not fit,
+/// while the existing pods serve.
 const RUNTIME_UNUSABLE: &str = "RuntimeUnusable";
-/// Condition that the manifest has fields without effect.
+/// Condition that is true if the manifest has fields without effect.
 const FIELDS_IGNORED: &str = "FieldsIgnored";
 
 /// Message of a stopped service.
@@ -77,7 +78,7 @@ fn assess(status: ConditionStatus, reason: &'static str, message: impl Into<Stri
     Assessment { status, reason, message: message.into() }
 }
 
-/// The worse of both; an invalid spec is never ready, whatever still runs.
+/// Returns the worse of both. An invalid spec is never ready, whatever still runs.
 fn ready(inputs: &StatusInputs<'_>, predictor: &Assessment, ingress: &Assessment) -> Assessment {
     if let Err(errors) = inputs.validation {
         return assess(False, "InvalidSpec", located(inputs, errors));
@@ -115,8 +116,8 @@ fn predictor(inputs: &StatusInputs<'_>) -> Assessment {
     }
 }
 
-/// The worst of the revisions that receive requests: a revision with a share that does not serve leaves its requests without
-/// an answer.
+/// Returns the worst assessment of the revisions that receive requests: the requests for a revision that has a share
+/// but does not serve get no answer.
 fn worst_serving(inputs: &StatusInputs<'_>, stable: &RevisionName) -> Assessment {
     let percent = inputs.history.rollout.percent();
     let candidate = inputs.history.rollout.candidate.as_ref();
@@ -130,7 +131,7 @@ fn worst_serving(inputs: &StatusInputs<'_>, stable: &RevisionName) -> Assessment
     worst.cloned().unwrap_or_else(|| assess(True, "Ready", ""))
 }
 
-/// A service is as ready as its stable revision while its next revision starts, or fails to start.
+/// Assesses a service while its candidate starts or fails to start: it is as ready as its stable revision.
 fn beside_candidate(
     inputs: &StatusInputs<'_>,
     stable: &RevisionName,
@@ -180,12 +181,12 @@ fn revision(inputs: &StatusInputs<'_>, name: &RevisionName) -> Assessment {
     }
 }
 
-/// Why what starts is perhaps not there yet; empty if it is.
+/// Returns why a starting revision may not exist yet; empty if it does.
 fn unavailable(inputs: &StatusInputs<'_>) -> String {
     inputs.unavailable.map_or(String::new(), |because| format!("; {because}: it is tried again"))
 }
 
-/// The beginning of a failure's sentence.
+/// Returns the verb with which a failure's sentence begins.
 fn verb(reason: FailureReason) -> &'static str {
     match reason {
         FailureReason::StorageFailed
@@ -197,8 +198,8 @@ fn verb(reason: FailureReason) -> &'static str {
     }
 }
 
-/// A route that was live stays so while any gateway runs: one that starts has it before it takes requests, and one that is
-/// not heard keeps what it has.
+/// Assesses the route. Once live, it stays so while any gateway runs: a new gateway gets the route before it accepts
+/// requests, and a gateway whose reports do not arrive keeps the route that it has.
 fn ingress(inputs: &StatusInputs<'_>) -> Assessment {
     let gateways = &inputs.snapshot.gateways;
     let applied = inputs.applied.unwrap_or_default();
@@ -255,7 +256,7 @@ fn rollout(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     };
     let name = candidate.revision.as_str();
     let assessment = match &candidate.stage {
-        // Nothing starts and nothing gets requests until the service does.
+        // A stopped service starts nothing and sends no requests to the candidate.
         Stage::Waiting | Stage::Shifting(_) if is_stopped(inputs) => {
             return Some(assess(False, "Stopped", ""));
         }
@@ -271,7 +272,7 @@ fn rollout(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     Some(assess(assessment.status, assessment.reason, all.join("; ")))
 }
 
-/// A rollout without a candidate is complete, unless the only revision has never been ready.
+/// Assesses a rollout without a candidate: it is complete, unless the only revision has never been ready.
 fn first_or_last(inputs: &StatusInputs<'_>, stable: &RevisionName) -> Assessment {
     if inputs.history.has_loaded(stable) {
         assess(True, "RolledOut", kept(inputs))
@@ -282,7 +283,7 @@ fn first_or_last(inputs: &StatusInputs<'_>, stable: &RevisionName) -> Assessment
     }
 }
 
-/// A revision that gets no requests before it is ready.
+/// Assesses a revision that gets no requests before it is ready.
 fn waits(inputs: &StatusInputs<'_>, name: &RevisionName) -> Assessment {
     match inputs.state(name) {
         RevisionState::Failed(reason, message) => assess(False, reason.label(), failed(name, reason, &message)),
@@ -292,7 +293,7 @@ fn waits(inputs: &StatusInputs<'_>, name: &RevisionName) -> Assessment {
     }
 }
 
-/// A candidate that gets no requests before it is ready, beside the revision that serves.
+/// Assesses a candidate that gets no requests before it is ready, while the stable revision serves.
 fn waits_beside(inputs: &StatusInputs<'_>, stable: &RevisionName, candidate: &RevisionName) -> Assessment {
     let waits = waits(inputs, candidate);
     let serves = revision(inputs, stable).status == True && waits.status == False;
@@ -301,7 +302,7 @@ fn waits_beside(inputs: &StatusInputs<'_>, stable: &RevisionName, candidate: &Re
     assess(waits.status, waits.reason, all.join("; "))
 }
 
-/// The share that a revision has. One that the manifest names is what was asked for, for as long as it says so.
+/// Assesses the share of a candidate. A share that the manifest sets is the goal, so the rollout counts as complete.
 fn shifting(rollout: &Rollout, candidate: &Candidate) -> Assessment {
     let (name, share) = (candidate.revision.as_str(), candidate.share);
     let message = format!("{name} receives {} % of the requests", share.percent);
@@ -320,7 +321,7 @@ fn shifting(rollout: &Rollout, candidate: &Candidate) -> Assessment {
     }
 }
 
-/// Tells of a changed runtime that the service does not follow, or not yet.
+/// Reports a changed runtime that the service does not follow, or not yet.
 fn behind(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     let (validated, history) = (inputs.validation.ok()?, inputs.history);
     if validated.is_stopped || !history.is_behind(validated) {
@@ -342,7 +343,7 @@ fn behind(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     })
 }
 
-/// Until when a revision keeps its replicas to get the requests back; empty where none does, or the service is stopped.
+/// Returns until when revisions keep replicas for a rollback; empty if none does, or if the service is stopped.
 fn kept(inputs: &StatusInputs<'_>) -> String {
     if is_stopped(inputs) {
         return String::new();
@@ -362,7 +363,7 @@ fn kept_until(hold: &Hold) -> Option<String> {
     Some(format!("{name} keeps {count} {noun} until {until}, for an instant rollback"))
 }
 
-/// Tells of a runtime that is gone, or does not fit any more, while the service goes on without it.
+/// Reports a runtime that is gone or no longer fits, while the service runs on.
 fn runtime_unusable(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     inputs.validation.ok()?;
     let errors = located(inputs, inputs.unserved?);
@@ -385,7 +386,7 @@ fn conflicts(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     (!conflicting.is_empty()).then(|| assess(True, HOST_CONFLICT, format!("{}: {cure}", conflicting.join(", "))))
 }
 
-/// Replicas that do not come although others serve. Where none serves, the predictor's condition says why.
+/// Reports replicas that cannot start while others serve. If none serves, the predictor's condition gives the reason.
 fn unplaced(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     let revisions = inputs.snapshot.revisions_of(&inputs.declared.name);
     let each = revisions.filter_map(|revision| {
@@ -404,7 +405,7 @@ fn scaled_by_another(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     (!sentences.is_empty()).then(|| assess(True, SCALED_BY_ANOTHER, sentences.join("; ")))
 }
 
-/// Fields of the manifest without effect, and fields of its pod without effect on this platform.
+/// Reports fields of the manifest without effect, and fields of its pod without effect on this platform.
 fn ignored(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     let validated = inputs.validation.ok()?;
     let ignored_fields = validated.ignored_fields.iter();

@@ -1,4 +1,4 @@
-//! `modelStatus`: the state of the model and its failures.
+//! `modelStatus`: the state of the model and its last failure.
 
 use std::cmp::Reverse;
 
@@ -24,7 +24,7 @@ pub(super) fn status(inputs: &StatusInputs<'_>) -> ModelStatus {
     }
 }
 
-/// Model status of one revision, for a canary.
+/// Returns the model status of one revision, for a canary.
 pub(super) fn of_revision(inputs: &StatusInputs<'_>, revision: &RevisionName) -> ModelStatus {
     let active = state(inputs, revision);
     ModelStatus {
@@ -45,7 +45,7 @@ fn transition(inputs: &StatusInputs<'_>) -> TransitionStatus {
     match (&rollout.candidate, &rollout.stable) {
         (Some(candidate), _) => match (&candidate.stage, inputs.state(&candidate.revision)) {
             (Stage::Waiting, RevisionState::Failed(_, _)) => TransitionStatus::BlockedByFailedLoad,
-            // As in KServe: with the share that the manifest names, nothing more is on its way.
+            // A rollout that has reached the manifest's share has no further goal, as in KServe.
             (Stage::Shifting(_), state)
                 if matches!(rollout.strategy, Strategy::Manual(Some(_))) && candidate.share.is_reached() =>
             {
@@ -105,7 +105,7 @@ fn failure(inputs: &StatusInputs<'_>) -> Option<FailureInfo> {
         .map(|info| with_time(inputs, info))
 }
 
-/// A failure with a time: where none is known, that at which it was told first.
+/// Adds a time to a failure: its own, or else the time at which it was first reported.
 fn with_time(inputs: &StatusInputs<'_>, info: FailureInfo) -> FailureInfo {
     let before = inputs.before.model_status.as_ref();
     let before = before.and_then(|before| before.last_failure_info.as_ref());
@@ -138,18 +138,19 @@ fn failure_of(inputs: &StatusInputs<'_>, name: &RevisionName) -> Option<FailureI
     })
 }
 
-/// The latest failure of all replicas, those beside ready ones included, with the replica; else why there are none.
+/// Returns the latest failure of all replicas and the replica, also when others are ready; or else why there are no
+/// replicas.
 fn last_failure(revision: &Revision) -> Option<(&Failure, Option<&Replica>)> {
     let replicas = revision.replicas.iter();
     let counted = replicas.filter(|replica| replica.phase.is_counted());
     let failed = counted.filter_map(|replica| Some((replica.failure.as_ref()?, replica)));
-    // Of equal ones the first, so that the order of pods decides nothing.
+    // Among failures of the same time the first replica by name counts, so that the order of pods does not matter.
     let last = failed.min_by_key(|(failure, replica)| (Reverse(failure.at), &replica.name));
     let of_revision = revision.failure.as_ref().map(|failure| (failure, None));
     last.map(|(failure, replica)| (failure, Some(replica))).or(of_revision)
 }
 
-/// Counts the replicas of these revisions: those that are ready, and those that fail.
+/// Counts the ready and the failing replicas of these revisions.
 fn copies<'a>(inputs: &StatusInputs<'_>, revisions: impl IntoIterator<Item = &'a RevisionName>) -> ModelCopies {
     let revisions = revisions.into_iter().filter_map(|name| inputs.revision(name));
     let replicas = revisions.flat_map(|revision| &revision.replicas);

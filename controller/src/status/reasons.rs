@@ -1,4 +1,4 @@
-//! The page for people lists every reason of a condition.
+//! Check that the documentation lists every reason of a condition.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use weir_cluster::FailureReason;
 const PAGE: &str = include_str!("../../../docs/kubernetes.md");
 const SOURCES: [&str; 2] = [include_str!("conditions.rs"), include_str!("../status.rs")];
 
-/// Words in quotes that begin with a capital and are one word: reasons and conditions.
+/// Returns the quoted single words with a capital initial: reasons and conditions.
 fn words(source: &str) -> BTreeSet<&str> {
     let quoted = source.split('"').skip(1).step_by(2);
     let is_reason = |text: &&str| {
@@ -21,7 +21,7 @@ fn words(source: &str) -> BTreeSet<&str> {
 fn the_page_says_what_to_do_for_every_reason() {
     let mut reasons: BTreeSet<&str> = SOURCES.into_iter().flat_map(words).collect();
     reasons.extend(FailureReason::ALL.map(FailureReason::label));
-    // Severities, and the mode that KServe has names for.
+    // These are severities, and KServe's name of a deployment mode.
     for other in ["Info", "Warning", "Standard"] {
         assert!(reasons.remove(other), "{other}");
     }

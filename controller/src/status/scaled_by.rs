@@ -1,4 +1,4 @@
-//! Words about autoscalers of others that the service's manifest does not tell of.
+//! Messages about other autoscalers that the service's manifest does not declare.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::StatusInputs;
 use crate::annotations::AUTOSCALER_CLASS;
 use crate::scaling::ScaledBy;
 
-/// One sentence for each autoscaler that sets replicas of the service although the manifest says that Weir's does.
+/// Returns a sentence for each autoscaler that sets replicas although the manifest leaves them to Weir's.
 pub(super) fn undeclared(inputs: &StatusInputs<'_>) -> BTreeSet<String> {
     let Ok(validated) = inputs.validation else {
         return BTreeSet::new();
@@ -41,7 +41,7 @@ fn cure(name: &str, class: &str) -> String {
     format!("write the annotation {AUTOSCALER_CLASS}: {class} if that is meant, else delete {name}")
 }
 
-/// No request wakes what Weir's autoscaler does not scale.
+/// Requests wake only revisions that Weir's autoscaler scales, which the message says for a revision at zero.
 fn at_zero(revision: &Revision) -> &'static str {
     if revision.desired == 0 { ", which are none: no request starts one, `kubectl scale` does" } else { "" }
 }

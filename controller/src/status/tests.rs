@@ -15,7 +15,7 @@ use crate::rollout::{Candidate, CandidateShare, PreviousRevision, Stage, Strateg
 use crate::runtimes::Runtimes;
 use crate::validate::{AutoUpdate, Platform, validate};
 
-/// A service that has been planned and applied, with the cluster state that a test sets.
+/// Service that has been planned and applied, with the cluster state that a test sets.
 struct World {
     declared: Service,
     validated: Validated,
@@ -357,7 +357,7 @@ fn a_host_of_an_older_service_is_told_and_shown_by_no_url() {
     let alone = world.status();
     let taken = Host::parse("digits-default.example.com").unwrap();
     assert_eq!(alone.url, Some(format!("http://{taken}")));
-    // Of another namespace; without ages the names decide.
+    // The other service is in another namespace. Neither has an age, so the names decide.
     let older = ServiceName::new("a", "other").unwrap();
     let mut route = Route::new(older, Destination::Nowhere("".into()));
     route.hosts = vec![taken];
@@ -479,12 +479,12 @@ fn a_stopped_service_says_nothing_of_what_a_rollout_waits_for() {
     assert!(message.unwrap().contains("was rolled back: 1 of 2"));
 }
 
-/// Argo CD takes a false condition for a broken service, an unknown one for progress, and else needs `UpToDate`.
+/// Argo CD treats a false condition as a broken service and an unknown one as progress, and otherwise needs `UpToDate`.
 #[test]
 fn a_share_that_the_manifest_names_is_no_unfinished_rollout() {
     let mut world = World::new(&model("a", &[]));
     world.revision(|revision| revision.replicas.push(replica()));
-    // The same one on both sides: what counts is that it has loaded.
+    // The candidate is the stable revision too, because only its loaded state matters here.
     let revision = world.history.rollout.stable.clone().unwrap();
     world.history.rollout.candidate = Some(Candidate {
         revision,
@@ -526,11 +526,11 @@ fn the_newest_revision_shows_its_tag_though_a_canary_is_the_same() {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     Ready,
-    /// Has loaded before, and is scaled to zero.
+    /// The revision has loaded before, and is scaled to zero.
     Asleep,
-    /// Has loaded before, and has no replica at the moment.
+    /// The revision has loaded before, and has no replica at the moment.
     Down,
-    /// Has not loaded yet, and has no failure.
+    /// The revision has not loaded yet, and has no failure.
     New,
     Fails(FailureReason),
 }
@@ -547,7 +547,7 @@ impl Seen {
     }
 }
 
-/// A service whose stable revision is in one state, and whose candidate, if there is one, in another.
+/// Returns a service whose stable revision and candidate, if there is one, have these states.
 fn rolling(stable: Seen, candidate: Option<(Stage, u8, Seen)>, strategy: Strategy) -> World {
     let mut world = World::new(&model("a", &[]));
     world.gateway(world.applied.routes);
@@ -604,7 +604,7 @@ fn stages() -> Vec<Option<(Stage, u8)>> {
     ]
 }
 
-/// Every stage of a rollout with every state of both revisions.
+/// Checks every stage of a rollout with every state of both revisions.
 #[test]
 fn conditions_say_of_every_stage_what_is_so() {
     for stage in stages() {

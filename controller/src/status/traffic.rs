@@ -1,4 +1,4 @@
-//! Revisions and their traffic, for `components` and `canaryStatuses`.
+//! Revisions and their traffic for `components` and `canaryStatuses`.
 
 use weir_cluster::{RevisionName, Tag};
 use weir_crds::inference_service::{Address, CanaryStatus, ComponentStatus, Traffic};
@@ -55,8 +55,8 @@ fn traffic(validated: &Validated, inputs: &StatusInputs<'_>) -> Vec<Traffic> {
     each.collect()
 }
 
-/// The tag of a revision that its entry shows, which has room for one: people look for `prev` and `latest`, and a canary
-/// has its name in `canaryStatuses` as well.
+/// Returns the tag that a revision's entry shows, which has room for one. Users look for `prev` and `latest`; the name
+/// of a canary is in `canaryStatuses` as well.
 fn shown_tag(tags: &[Tag]) -> Option<&Tag> {
     let of = |name| tags.iter().find(|tag| tag.as_str() == name);
     of(PREVIOUS).or_else(|| of(LATEST)).or(tags.first())

@@ -1,4 +1,4 @@
-//! Annotations of the whole service.
+//! Annotations that apply to the whole service.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::duration;
 use crate::rollout::{Limits, Step, Strategy};
 use crate::validate::AutoUpdate;
 
-/// The values of a service's annotations.
+/// Values of a service's annotations.
 pub(super) struct ServiceAnnotations {
     pub(super) is_stopped: bool,
     pub(super) strategy: Strategy,
@@ -51,7 +51,7 @@ pub(super) fn read(object: &InferenceService, errors: &mut ErrorList) -> Service
     annotations
 }
 
-/// Parses whether clients may control the service's servers.
+/// Parses whether clients may use the servers' control routes.
 pub(super) fn control_routes(text: &str) -> Option<ControlRoutes> {
     match text {
         "true" => Some(ControlRoutes::Open),
@@ -60,20 +60,20 @@ pub(super) fn control_routes(text: &str) -> Option<ControlRoutes> {
     }
 }
 
-/// Checks names of resources, which the platform reads from the pods.
+/// Checks the names of resources, which are later read from the pods.
 fn resource_types(text: &str) -> Option<()> {
     let names: Vec<String> = serde_json::from_str(text).ok()?;
     names.iter().all(|name| !name.is_empty()).then_some(())
 }
 
-/// Checks the deployment mode. All modes are served alike; ModelMesh is refused elsewhere.
+/// Checks the deployment mode. All modes are served alike; ModelMesh is refused as an unsupported field.
 fn mode(reader: &mut Reader<'_>) {
     const MODES: [&str; 5] = ["Standard", "RawDeployment", "Knative", "Serverless", "ModelMesh"];
     let expected = "a deployment mode: Standard, RawDeployment, Knative or Serverless";
     reader.read(names::MODE, expected, |text| MODES.contains(&text).then_some(()));
 }
 
-/// Reads the rollout strategy. `canaryTrafficPercent` wins; automatic steps continue when it is removed.
+/// Reads the rollout strategy. `canaryTrafficPercent` wins, and automatic steps continue when it is removed.
 fn strategy(reader: &mut Reader<'_>, percent: Option<u8>) -> Strategy {
     let limits = limits(reader);
     let expected = "`manual` or `automatic`";

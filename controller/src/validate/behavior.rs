@@ -1,4 +1,4 @@
-//! `autoScaling.behavior`: bounds on how fast replicas change, by the rules and defaults of the Kubernetes API.
+//! `autoScaling.behavior`: limits on how fast replicas change, with the rules and defaults of the Kubernetes API.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use weir_crds::quantity_value;
 
 use super::error_list::ErrorList;
 
-/// Reads the behavior of a component. What a direction leaves out is Kubernetes' default; a direction that is not
-/// written is not bounded.
+/// Reads the behavior of a component. A field that a direction leaves out gets Kubernetes' default, and a direction
+/// that is not set is unlimited.
 pub(super) fn read(
     path: &str,
     written: Option<&HorizontalPodAutoscalerBehavior>,
@@ -57,7 +57,7 @@ fn window_of(field: &str, seconds: i32, errors: &mut ErrorList) -> Duration {
 fn tolerance_of(field: &str, given: &Quantity, errors: &mut ErrorList) -> f64 {
     let value = quantity_value(&given.0).filter(|value| *value >= 0.0 && value.is_finite());
     value.unwrap_or_else(|| {
-        let message = format!("`{}` is not a share from 0: write such as \"0.05\" for 5 %", given.0);
+        let message = format!("`{}` is not a share of 0 or more: write a number such as \"0.05\" for 5 %", given.0);
         errors.add(field, message);
         0.0
     })

@@ -1,4 +1,4 @@
-//! `spec.canary`: variants beside the predictor, each with its share of the traffic.
+//! `spec.canary`: variants of the predictor, each with its share of the traffic.
 
 use serde_json::Value;
 use weir_cluster::Tag;
@@ -13,11 +13,11 @@ use crate::scaling::Scaling;
 /// Tag of the previously rolled-out revision.
 pub(crate) const PREVIOUS: &str = "prev";
 
-/// Most canaries of a service. Each has the whole pod of the stable predictor, so that a hundred kilobytes of text would
-/// become hundreds of megabytes.
+/// Most canaries of a service. Each contains the whole pod of the stable predictor, so that a manifest of a hundred
+/// kilobytes could become hundreds of megabytes.
 const MOST_CANARIES: usize = 20;
 
-/// Reads the canaries; `bounds` are those of the stable predictor.
+/// Reads the canaries; `bounds` are the stable predictor's.
 pub(super) fn read(context: &Context<'_>, bounds: &Scaling, errors: &mut ErrorList) -> Vec<CanaryVariant> {
     let canaries = &context.object.spec.canary;
     let sum: i64 = canaries.iter().map(|c| i64::from(c.traffic_percent)).sum();
@@ -64,7 +64,7 @@ fn percent(path: &str, canary: &Canary, errors: &mut ErrorList) -> Option<u8> {
     percent
 }
 
-/// Checks that a canary sets no bounds, as its replicas follow the stable predictor's.
+/// Checks that a canary sets no bounds of its own, because its replicas follow the stable predictor's.
 fn check(path: &str, stable: &Predictor, canary: &Predictor, errors: &mut ErrorList) {
     let own = &canary.component;
     for (field, is_set) in [
@@ -86,7 +86,7 @@ fn check(path: &str, stable: &Predictor, canary: &Predictor, errors: &mut ErrorL
     }
 }
 
-/// The component without fields that are refused already, for [`component::check`].
+/// Returns the component without the fields that are already refused, for [`component::check`].
 fn in_bounds(component: &Component) -> Component {
     Component { max_replicas: None, scale_target: None, ..component.clone() }
 }
@@ -117,7 +117,7 @@ fn name(context: &Context<'_>, i: usize, path: &str, errors: &mut ErrorList) -> 
     tag.ok()
 }
 
-/// Bounds of a canary: its own minimum, or its share of the stable predictor's.
+/// Returns the bounds of a canary: its own minimum, or its share of the stable predictor's.
 fn share(stable: &Scaling, canary: &Canary) -> Scaling {
     let percent = u32::try_from(canary.traffic_percent).unwrap_or(0).min(100);
     let min = stable.policy.min;
@@ -127,7 +127,7 @@ fn share(stable: &Scaling, canary: &Canary) -> Scaling {
     stable.with_min(own.unwrap_or(share))
 }
 
-/// Merges a canary over the stable predictor, field by field; lists are replaced as a whole.
+/// Merges a canary over the stable predictor field by field; lists are replaced as a whole.
 fn merged(stable: &Predictor, canary: &Predictor) -> serde_json::Result<Predictor> {
     let mut merged = serde_json::to_value(stable)?;
     merge(&mut merged, serde_json::to_value(canary)?);

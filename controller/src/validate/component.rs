@@ -1,4 +1,4 @@
-//! Fields that predictor and canaries share: bounds, concurrency, metrics.
+//! Fields that predictors and canaries share: bounds, concurrency, metrics.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::annotations::{self, Reader};
 use crate::duration;
 use crate::scaling::{ScaledBy, Scaling};
 
-/// Checks the numbers of a component by the rules of its definition.
+/// Checks the numbers of a component by the rules of its schema.
 pub(super) fn check(path: &str, component: &Component, errors: &mut ErrorList) {
     let rules = replicas(component).into_iter().chain(requests(component));
     for (is_kept, field, message) in rules {
@@ -24,7 +24,7 @@ pub(super) fn check(path: &str, component: &Component, errors: &mut ErrorList) {
     logger(path, component, errors);
 }
 
-/// A rule: true if kept, its field, and the message if it is broken.
+/// Rule of the schema: true if it is met, its field, and the message if it is not.
 type Rule = (bool, &'static str, &'static str);
 
 fn replicas(component: &Component) -> [Rule; 4] {
@@ -70,13 +70,14 @@ fn logger(path: &str, component: &Component, errors: &mut ErrorList) {
     }
 }
 
-/// Most requests in flight at one replica; 0 and absent are no limit.
+/// Returns the most requests in flight at one replica; None (0 or absent) means no limit.
 pub(super) fn concurrency(component: &Component) -> Option<NonZeroU32> {
     let limit = component.container_concurrency?;
     NonZeroU32::new(u32::try_from(limit).ok()?)
 }
 
-/// Reads the bounds of a component. Its fields win over annotations, its own annotations over the service's.
+/// Reads the bounds of a component. The component's fields win over annotations, and its annotations win over the
+/// service's.
 pub(super) fn scaling(context: &Context<'_>, path: &str, component: &Component, errors: &mut ErrorList) -> Scaling {
     let mut reader = reader(context, component);
     let written = component.auto_scaling.as_ref();
@@ -90,7 +91,7 @@ pub(super) fn scaling(context: &Context<'_>, path: &str, component: &Component, 
     scaling
 }
 
-/// Longest time of a batch, in whole seconds: the component's, else the service's.
+/// Returns the longest time of a batch in whole seconds: the component's, or else the service's.
 pub(super) fn max_batch_time(context: &Context<'_>, component: &Component, errors: &mut ErrorList) -> Option<Duration> {
     let mut reader = reader(context, component);
     let expected = "a duration in whole seconds, such as 90s or 5m";
@@ -98,14 +99,14 @@ pub(super) fn max_batch_time(context: &Context<'_>, component: &Component, error
         let limit = duration::parse(text)?;
         (limit.subsec_nanos() == 0 && !limit.is_zero()).then_some(limit)
     });
-    // Canaries read the service's too, which is one error.
+    // Every canary reads the service's annotation too; its error is reported once.
     let unread = reader.errors.into_iter();
     let new: Vec<_> = unread.filter(|error| !errors.list.contains(error)).collect();
     errors.list.extend(new);
     limit
 }
 
-/// The digest of the model's file: the component's, else the service's.
+/// Returns the digest of the model's file: the component's, or else the service's.
 pub(super) fn storage_digest(context: &Context<'_>, component: &Component, errors: &mut ErrorList) -> Option<String> {
     let mut reader = reader(context, component);
     let expected = "sha256: and 64 hexadecimal digits";
@@ -114,14 +115,14 @@ pub(super) fn storage_digest(context: &Context<'_>, component: &Component, error
         let is_valid = digits.len() == 64 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
         is_valid.then(|| text.to_ascii_lowercase())
     });
-    // Canaries read the service's too, which is one error.
+    // Every canary reads the service's annotation too; its error is reported once.
     let unread = reader.errors.into_iter();
     let new: Vec<_> = unread.filter(|error| !errors.list.contains(error)).collect();
     errors.list.extend(new);
     digest
 }
 
-/// The annotations of a component, then the service's.
+/// Returns a reader of a component's annotations, and then of the service's.
 fn reader<'a>(context: &Context<'a>, component: &'a Component) -> Reader<'a> {
     Reader::new([
         ("spec.predictor.annotations", component.annotations.as_ref()),
@@ -129,7 +130,7 @@ fn reader<'a>(context: &Context<'a>, component: &'a Component) -> Reader<'a> {
     ])
 }
 
-/// Bounds and targets; what is not written keeps its default.
+/// Reads bounds and targets; unset ones keep their defaults.
 fn policy(reader: &mut Reader<'_>, component: &Component) -> ScalingPolicy {
     let (min, max) = bounds(reader, component);
     let default = ScalingPolicy::default();
@@ -152,8 +153,8 @@ fn policy(reader: &mut Reader<'_>, component: &Component) -> ScalingPolicy {
     }
 }
 
-/// Reads minimum and maximum. A field wins over an annotation, except a minimum of 1, which may be the default that
-/// an API server filled in.
+/// Reads minimum and maximum. A field wins over an annotation, except a minimum of 1, which may be the default that an
+/// API server filled in.
 fn bounds(reader: &mut Reader<'_>, component: &Component) -> (u32, Option<u32>) {
     let min = either(reader, "min-scale", "minScale", 0);
     let max = either(reader, "max-scale", "maxScale", 0);
@@ -165,7 +166,7 @@ fn bounds(reader: &mut Reader<'_>, component: &Component) -> (u32, Option<u32>) 
         (None, None) => 1,
     };
     let max = field(component.max_replicas).filter(|max| *max > 0).or(max);
-    // As in KServe, a maximum below the minimum is raised to it, and zero is no maximum.
+    // A maximum below the minimum is raised to it, and zero means no maximum, as in KServe.
     let max = max.filter(|max| *max > 0).map(|max| max.max(min));
     (min, max.filter(|max| *max > 0))
 }
@@ -200,12 +201,12 @@ fn target(reader: &mut Reader<'_>, component: &Component) -> Option<ScaleTarget>
     let target = own.or(annotated_target);
     let used = utilization(reader);
     let target = target.map(|target| target * used.unwrap_or(100.0) / 100.0);
-    // Knative's default metric is concurrency. A bare scaleTarget has none and is listed as ignored.
+    // Knative's default metric is concurrency. A bare scaleTarget has no metric, and is listed as ignored.
     let default = annotated_target.map(|_| ScaleMetric::Concurrency);
     match component.scale_metric.or(annotated).or(default)? {
         ScaleMetric::Concurrency => target.map(ScaleTarget::Concurrency),
         ScaleMetric::Rps => target.map(ScaleTarget::Rps),
-        // Listed as ignored.
+        // These metrics are listed as ignored.
         ScaleMetric::Cpu | ScaleMetric::Memory => None,
     }
 }
@@ -222,7 +223,7 @@ fn metric(reader: &mut Reader<'_>) -> Option<ScaleMetric> {
     })
 }
 
-/// Reads the share of the target that replicas are scaled for, in percent.
+/// Reads the percentage of the target at which replicas are added.
 fn utilization(reader: &mut Reader<'_>) -> Option<f64> {
     let expected = "a percentage above 0 and at most 100";
     reader.read(&knative("target-utilization-percentage"), expected, |text| {

@@ -4,12 +4,12 @@ use weir_crds::inference_service::FailureReason;
 
 use crate::field_error::{Cure, FieldError, ValidationErrors};
 
-/// The errors found so far.
+/// Errors found so far.
 #[derive(Default)]
 pub(super) struct ErrorList {
     pub(super) list: Vec<FieldError>,
     pub(super) reason: Option<FailureReason>,
-    /// Number of errors in pods that a runtime has its part in.
+    /// Number of errors in pods that may be due to a runtime.
     of_runtimes: usize,
 }
 
@@ -18,13 +18,14 @@ impl ErrorList {
         self.list.push(FieldError::new(field, message));
     }
 
-    /// Adds an error in pods that a runtime has its part in: it may come, and go, without the manifest.
+    /// Adds an error in pods that may be due to a runtime: it can appear and disappear without a change of the
+    /// manifest.
     pub(super) fn add_of_runtime(&mut self, field: impl Into<String>, message: impl Into<String>, cure: Cure) {
         self.of_runtimes += 1;
         self.list.push(FieldError { cure, ..FieldError::new(field, message) });
     }
 
-    /// True where only pods are wrong, and each for a runtime that may have been another before.
+    /// True if all errors are in pods, and each may be due to a changed runtime.
     pub(super) fn are_of_runtimes(&self) -> bool {
         self.of_runtimes == self.list.len()
     }

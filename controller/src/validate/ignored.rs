@@ -1,4 +1,4 @@
-//! Fields that Weir does not honour: some are refused, the others are listed as ignored.
+//! Fields that Weir does not support: some are refused, the others are listed as ignored.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::annotations::{
 };
 use crate::field_error::IgnoredField;
 
-/// Finalizer that KServe's controller adds to services, and removes.
+/// Finalizer that KServe's controller adds to services and removes.
 const KSERVE_FINALIZER: &str = "inferenceservice.finalizers";
 
 pub(super) fn ignored_fields(written: &InferenceService, errors: &mut ErrorList) -> Vec<IgnoredField> {
@@ -43,7 +43,7 @@ pub(super) fn ignored_fields(written: &InferenceService, errors: &mut ErrorList)
     ignored_fields
 }
 
-/// A canary's annotations that have no effect: it is scaled as `spec.predictor` is.
+/// Returns the annotations of a canary that have no effect, because it is scaled like `spec.predictor`.
 fn of_canary(path: &str, map: Option<&BTreeMap<String, String>>, errors: &mut ErrorList) -> Vec<IgnoredField> {
     let mut ignored = Vec::new();
     for (name, value) in map.into_iter().flatten() {
@@ -57,7 +57,7 @@ fn of_canary(path: &str, map: Option<&BTreeMap<String, String>>, errors: &mut Er
     ignored
 }
 
-/// Reason that an annotation about replicas, which `spec.predictor` may have, has no effect on a canary.
+/// Returns why an annotation about replicas, which `spec.predictor` may set, has no effect on a canary.
 fn of_all_variants(name: &str) -> Option<String> {
     let is_of_pods = [MAX_BATCH_TIME, STORAGE_DIGEST].contains(&name);
     let is_of_weir = OF_COMPONENTS.contains(&name) && !is_of_pods;
@@ -65,18 +65,18 @@ fn of_all_variants(name: &str) -> Option<String> {
     (is_of_weir || is_read).then(|| OF_ALL_VARIANTS.to_owned())
 }
 
-/// What keeps a service that came from KServe from being deleted.
+/// Reports KServe's finalizer, which blocks the deletion of a service that came from KServe.
 fn finalizer(written: &InferenceService) -> Option<IgnoredField> {
     let finalizers = written.metadata.finalizers.as_ref()?;
     let is_there = finalizers.iter().any(|one| one == KSERVE_FINALIZER);
     is_there.then(|| IgnoredField {
         field: format!("metadata.finalizers[{KSERVE_FINALIZER}]"),
-        reason: "it is of KServe's controller: without that, the service is not deleted until somebody removes it"
+        reason: "only KServe's controller removes it: without that controller, remove it by hand, or the service cannot be deleted"
             .to_owned(),
     })
 }
 
-/// Bounds on the changes of Weir's law, where another sets the replicas.
+/// Reports scaling limits that have no effect because another autoscaler sets the replicas.
 fn behavior(written: &InferenceService) -> Option<IgnoredField> {
     let component = &written.spec.predictor.component;
     component.auto_scaling.as_ref()?.behavior.as_ref()?;
@@ -88,7 +88,7 @@ fn behavior(written: &InferenceService) -> Option<IgnoredField> {
     })
 }
 
-/// Fields with annotations about scaling: the service's and the component's.
+/// Paths of the annotations about scaling: the service's and the component's.
 const PATHS: [&str; 2] = ["metadata.annotations", "spec.predictor.annotations"];
 
 fn annotations(written: &InferenceService, errors: &mut ErrorList, ignored_fields: &mut Vec<IgnoredField>) {
@@ -107,7 +107,7 @@ fn annotations(written: &InferenceService, errors: &mut ErrorList, ignored_field
     }
 }
 
-/// Reason that an annotation of Knative or KServe has no effect; `None` if it has one, or is somebody else's.
+/// Returns why an annotation of Knative or KServe has no effect; None if it has one, or if it is of neither.
 fn no_effect(path: &str, name: &str, value: &str) -> Option<String> {
     if is_unread(name) || is_unread_metric(name, value) {
         return Some("replicas are scaled by queue delay".to_owned());
@@ -119,11 +119,11 @@ fn no_effect(path: &str, name: &str, value: &str) -> Option<String> {
         return Some(unknown(meant.as_deref()));
     }
     let is_unknown = name.starts_with(KSERVE) && !KSERVE_READ.contains(&name);
-    // Those of a component are for its pods.
+    // Annotations of a component are meant for its pods.
     (is_unknown && path == PATHS[0]).then(|| unknown(nearest(KSERVE_READ, name)))
 }
 
-/// The reason for an annotation that has no meaning, with the one that was perhaps meant.
+/// Describes an unknown annotation, with the one that was probably meant.
 fn unknown(meant: Option<&str>) -> String {
     match meant {
         Some(meant) => format!("Weir does not know it; did you mean {meant}?"),
@@ -131,7 +131,7 @@ fn unknown(meant: Option<&str>) -> String {
     }
 }
 
-/// Refuses unknown annotations of Weir, as unknown fields are, and misplaced ones.
+/// Refuses unknown annotations of Weir, like unknown fields, and misplaced ones.
 fn check_weir(path: &str, name: &str, field: String, errors: &mut ErrorList) {
     if !WEIR_ANNOTATIONS.contains(&name) {
         let message = match nearest(WEIR_ANNOTATIONS, name) {
@@ -144,12 +144,12 @@ fn check_weir(path: &str, name: &str, field: String, errors: &mut ErrorList) {
     }
 }
 
-/// Reports whether an annotation names a metric that replicas are not scaled by; unknown ones are errors.
+/// Returns true if an annotation names a metric by which replicas are not scaled; unknown metrics are errors.
 fn is_unread_metric(name: &str, value: &str) -> bool {
     name.strip_prefix(KNATIVE) == Some("metric") && matches!(value.trim(), "cpu" | "memory")
 }
 
-/// Reports whether an annotation is known to be about other ways of scaling.
+/// Returns true if an annotation is known to configure another way of scaling.
 fn is_unread(name: &str) -> bool {
     let knative = name.strip_prefix(KNATIVE);
     knative.is_some_and(|name| KNATIVE_UNREAD.contains(&name)) || HPA_ANNOTATIONS.contains(&name)

@@ -1,4 +1,4 @@
-//! What a manifest itself says of its pods: where that stays and the pods change, the runtime has changed.
+//! Identity of the manifest's part in the pods: if that is unchanged while the pods differ, the runtime has changed.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use weir_crds::inference_service::{Component, Predictor};
 use super::{Context, ManifestIdentity};
 use crate::annotations::{CONTROL_ROUTES, KNATIVE, MAX_BATCH_TIME, PREFIX, SHAPING_OF_PODS, STORAGE_DIGEST};
 
-/// Weir's annotations that shape pods.
+/// Weir's annotations that affect pods.
 const SHAPING: [&str; 3] = [CONTROL_ROUTES, MAX_BATCH_TIME, STORAGE_DIGEST];
 
 type Annotations = BTreeMap<String, String>;
 
-/// Hashes of what the manifest says of a predictor's pods. Its bounds, shares and timeouts are no part of it, nor is its
-/// runtime, of which it has the name at most.
+/// Hashes the manifest's part in a predictor's pods. Bounds, shares and timeouts are left out, and so is the content of
+/// the runtime: at most its name is included.
 pub(super) fn identity(context: &Context<'_>, predictor: &Predictor) -> ManifestIdentity {
     let own = &predictor.component;
     let shaping = |name: &str| SHAPING.contains(&name) || SHAPING_OF_PODS.contains(&name);
@@ -27,7 +27,7 @@ pub(super) fn identity(context: &Context<'_>, predictor: &Predictor) -> Manifest
     let predictor = Predictor { component, ..predictor.clone() };
     let of_service = kept(context.object.metadata.annotations.as_ref(), shaping);
     let tracing = &context.object.spec.tracing;
-    // It was read from JSON or YAML, so it has a form in JSON.
+    // The values were read from JSON or YAML, so they can be written as JSON.
     let manifest = (predictor, of_service, tracing);
     let value = if context.model_stamps.is_empty() {
         serde_json::to_value(manifest)

@@ -1,4 +1,4 @@
-//! A model of which nothing says where it is, for Weir's own runtime on Kubernetes.
+//! Check for a missing model location, for Weir's own runtime on Kubernetes.
 
 use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
 use weir_cluster::{PodTemplate, Storage};
@@ -7,13 +7,13 @@ use weir_crds::inference_service::Predictor;
 use super::error_list::ErrorList;
 use crate::runtimes::Runtime;
 
-/// Flags of Weir's runtime that say what it serves.
+/// Flags of Weir's runtime that name a model repository.
 const FLAGS: [&str; 2] = ["--model-repository", "--model-store"];
 
 const NO_MODEL: &str = "nothing says where the model is: write its storageUri, such as pvc://CLAIM/path";
 
-/// Refuses a service that leaves the runtime of Weir's chart with an empty directory, in which it would end again and
-/// again. A server of others may have its model in its image, or load it when it is told to.
+/// Refuses a service that leaves Weir's installed runtime with an empty directory, so that it would crash-loop. Another
+/// server may have its model in its image, or load it on request.
 pub(super) fn check(
     path: &str,
     runtime: &Runtime,
@@ -28,15 +28,15 @@ pub(super) fn check(
     }
 }
 
-/// Reports whether the service names a model in any of the ways, supported or not.
+/// Returns true if the service names a model in any way, supported or not.
 fn is_stored(predictor: &Predictor) -> bool {
     let mut models = predictor.frameworks();
     !predictor.storage_uris.is_empty()
         || models.any(|(_, model)| model.storage_uri.is_some() || model.storage.is_some())
 }
 
-/// Reports whether the container runs what its runtime does, is told no place but that of a storage, and has no volume
-/// there.
+/// Returns true if the container runs the runtime's own program, gets no repository except the storage's mount path,
+/// and has no volume mounted there.
 fn serves_nothing(runtime: &Runtime, serving: &Container) -> bool {
     let Some(own) = runtime.serving() else {
         return false;
@@ -52,7 +52,7 @@ fn serves_nothing(runtime: &Runtime, serving: &Container) -> bool {
     is_same && !is_told && !told.is_empty() && told.iter().all(in_storage) && !is_mounted
 }
 
-/// Returns the paths that the arguments of a container name as repositories of models.
+/// Returns the paths that a container's arguments name as model repositories.
 fn repositories(container: &Container) -> Vec<&str> {
     let args = container.args.as_deref().unwrap_or_default();
     let mut found = Vec::new();
@@ -80,7 +80,7 @@ mod tests {
     use crate::runtimes::{Runtime, Runtimes, Scope};
     use crate::validate::validate;
 
-    /// A runtime of this name, with these arguments, as the chart installs Weir's own.
+    /// Returns a runtime of this name with these arguments, like the one that the chart installs.
     fn installed(name: &str, args: &[&str]) -> Runtimes {
         let spec = json!({
             "supportedModelFormats": [{"name": "pytorch", "autoSelect": true, "priority": 4}],
@@ -96,7 +96,7 @@ mod tests {
         }])
     }
 
-    /// Errors of a model with these fields, and of a predictor with these.
+    /// Returns the errors of a service with these fields in its model and in its predictor.
     fn errors(runtimes: &Runtimes, model: &str, predictor: &str) -> Vec<String> {
         let model = format!("model: {{modelFormat: {{name: pytorch}}{model}}}");
         let spec = format!("  predictor: {{{predictor}{model}}}\n");
@@ -109,7 +109,7 @@ mod tests {
     const CHARTS: [&str; 2] = ["--model-repository=/mnt/models", "--model-name={{.Name}}"];
 
     #[test]
-    fn a_service_that_names_no_model_is_refused_with_what_to_write() {
+    fn a_service_without_a_model_is_refused_with_what_to_write() {
         let charts = installed("weir-libtorch", &CHARTS);
         let expected = format!("spec.predictor.model: {}", super::NO_MODEL);
         assert_eq!(errors(&charts, "", ""), std::slice::from_ref(&expected));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_is_elsewhere_is_not_missed() {
+    fn a_model_in_another_place_is_accepted() {
         let charts = installed("weir-libtorch", &CHARTS);
         let none = Vec::<String>::new();
         for model in [

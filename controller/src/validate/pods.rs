@@ -1,5 +1,5 @@
-//! Pods that no API server would take, by the rules of Kubernetes that manifests break most often. A definition does not
-//! have them, as it takes parts of pods as they are.
+//! Checks for pods that every API server refuses, by the rules of Kubernetes that manifests break most often. The
+//! schema does not check them, because it accepts parts of pods as they are.
 
 mod containers;
 pub(super) mod metadata;
@@ -19,21 +19,21 @@ use weir_crds::inference_service::Predictor;
 use super::error_list::ErrorList;
 use crate::field_error::FieldError;
 
-/// Most errors that are told of a pod, as written and as merged: more than anybody mends at once. Each is compared with
-/// the others.
+/// Most errors that are reported for a pod, both as written and as merged: more than anyone corrects at once. The limit
+/// bounds the work, because each error is compared with the others.
 const MOST_ERRORS: usize = 256;
 
-/// Adds the errors in a predictor's pod, as it is written and as merged with its runtime's. `path` is the predictor's.
+/// Adds the errors in a predictor's pod, both as written and as merged with its runtime's; `path` is the predictor's.
 pub(super) fn check(path: &str, predictor: &Predictor, template: &PodTemplateSpec, errors: &mut ErrorList) {
     let mut written = written(predictor);
     written.truncate(MOST_ERRORS);
-    // What is wrong as it is written stays so when merged, and is one error.
+    // An error in the written pod also appears in the merged one, and is reported once.
     let is_new = |error: &FieldError| written.iter().all(|known| known.message != error.message);
     let mut merged = merged(predictor, template);
     merged.retain(is_new);
     merged.truncate(MOST_ERRORS);
     for error in written.into_iter().chain(merged) {
-        // A canary has most of its pod from the stable predictor, whose error is one error.
+        // A canary shares most of its pod with the stable predictor, so an error there is reported once.
         let is_known = |known: &FieldError| known.message == error.message && known.field.ends_with(&error.field);
         if !errors.list.iter().any(is_known) {
             errors.add(joined(path, &error.field), error.message);
@@ -41,7 +41,7 @@ pub(super) fn check(path: &str, predictor: &Predictor, template: &PodTemplateSpe
     }
 }
 
-/// Errors in the parts of a pod that the service writes, with their fields below the predictor's.
+/// Returns the errors in the parts of a pod that the service writes, with their fields below the predictor's.
 fn written(predictor: &Predictor) -> Vec<FieldError> {
     let pod = &predictor.pod;
     let mut errors: Vec<_> = of_pod(pod).into_iter().collect();
@@ -52,7 +52,7 @@ fn written(predictor: &Predictor) -> Vec<FieldError> {
     errors
 }
 
-/// Errors in the whole pod, with the fields of those parts that the service writes.
+/// Returns the errors in the whole pod, with the fields of the parts that the service writes.
 fn merged(predictor: &Predictor, template: &PodTemplateSpec) -> Vec<FieldError> {
     let mut errors: Vec<_> = template.metadata.iter().flat_map(metadata::errors).collect();
     let Some(pod) = &template.spec else {
@@ -63,7 +63,7 @@ fn merged(predictor: &Predictor, template: &PodTemplateSpec) -> Vec<FieldError> 
     let paths = paths(predictor, serving);
     let init = pod.init_containers.iter().flatten();
     for container in init.chain(&pod.containers) {
-        // Empty for a container of the runtime's.
+        // The path is empty for a container of the runtime.
         let path = paths.get(&*container.name).map_or("", String::as_str);
         errors.extend(below(path, containers::errors(container)));
         let field = match path {
@@ -78,7 +78,7 @@ fn merged(predictor: &Predictor, template: &PodTemplateSpec) -> Vec<FieldError> 
     errors
 }
 
-/// The containers that the service writes, each with its field.
+/// Returns the containers that the service writes, each with its field.
 fn parts(predictor: &Predictor) -> Vec<(String, &Container)> {
     let model = predictor.model.iter();
     let model = model.map(|model| ("model".to_owned(), &*model.framework.container));
@@ -90,8 +90,8 @@ fn parts(predictor: &Predictor) -> Vec<(String, &Container)> {
     model.chain(init).chain(own).collect()
 }
 
-/// The fields of the containers that the service writes, by their names: the model's is the serving one's, and of two of
-/// a name the first counts.
+/// Returns the fields of the containers that the service writes, by name. The model's container is the serving one, and
+/// of two containers with one name the first counts.
 fn paths<'a>(predictor: &'a Predictor, serving: Option<&'a str>) -> HashMap<&'a str, String> {
     let model = serving.filter(|_| predictor.model.is_some());
     let model = model.map(|name| (name, "model".to_owned()));
@@ -108,7 +108,7 @@ fn of_pod(pod: &PodSpec) -> Option<FieldError> {
     (seconds < 0).then(|| FieldError::new("terminationGracePeriodSeconds", message))
 }
 
-/// Errors of containers that are named as one before them.
+/// Returns an error for each container that has the name of an earlier one.
 fn same_names(pod: &PodSpec) -> Vec<FieldError> {
     let init = pod.init_containers.iter().flatten().enumerate();
     let init = init.map(|(i, container)| (format!("initContainers[{i}].name"), container));
@@ -125,7 +125,7 @@ fn same_names(pod: &PodSpec) -> Vec<FieldError> {
     errors
 }
 
-/// The errors with their fields below a path.
+/// Returns the errors with their fields below a path.
 fn below(path: &str, errors: Vec<FieldError>) -> impl Iterator<Item = FieldError> {
     let errors = errors.into_iter();
     errors.map(move |error| FieldError::new(joined(path, &error.field), error.message))

@@ -1,4 +1,4 @@
-//! The predictor: its pod and its model.
+//! Validation of a predictor: its pod and its model.
 
 use std::borrow::Cow;
 
@@ -15,16 +15,16 @@ use crate::field_error::Cure;
 use crate::pod;
 use crate::runtimes::{Runtime, Scope, ServerType};
 
-/// Variable of a custom container that names the model to mount, as in KServe.
+/// Variable of a custom container with the URI of the model to mount, as in KServe.
 pub const STORAGE_URI: &str = "STORAGE_URI";
 
-/// Variable of a custom container that names the protocol which it speaks, as in KServe.
+/// Variable of a custom container with the protocol that it speaks, as in KServe.
 const PROTOCOL: &str = "PROTOCOL";
 
-/// Variables that a container must not set, as they change which code the runtime loads.
+/// Variables that a container must not set, because they change which code the runtime loads.
 const BLOCKED: [&str; 1] = ["PYTHONPATH"];
 
-/// Schemes of storage URIs; those that Weir does not fetch are refused by `weir_crds::unsupported`.
+/// Schemes of storage URIs. `weir_crds::unsupported` refuses the ones that Weir does not fetch.
 const SCHEMES: [&str; 13] = [
     "gs://",
     "s3://",
@@ -41,7 +41,7 @@ const SCHEMES: [&str; 13] = [
     "modelscope://",
 ];
 
-/// Reads a predictor with its defaults; `None` after an error that leaves no pod.
+/// Reads a predictor with its defaults; None after an error that leaves no pod.
 pub(super) fn read(
     context: &Context<'_>,
     path: &str,
@@ -57,7 +57,7 @@ pub(super) fn read(
     Some(Variant { scaling, ..variant })
 }
 
-/// Reads pod and model of a predictor; bounds stay at their defaults.
+/// Reads pod and model of a predictor; bounds keep their defaults.
 pub(super) fn variant(
     context: &Context<'_>,
     path: &str,
@@ -138,8 +138,9 @@ fn runtime<'a>(context: &Context<'a>, path: &str, model: &Model, errors: &mut Er
     None
 }
 
-/// The way in which a replica is found ready, by the protocols that its runtime declares and the one that the service
-/// asks for. `None` where they leave it open: a runtime with V1 and V2 may need to be told, and then speaks but one.
+/// Returns the readiness check of a replica, from the protocols that its runtime declares and the one that the service
+/// asks for. None if they leave it open: a runtime with V1 and V2 may speak only one of them, depending on its
+/// configuration.
 fn ready_call(asked: Option<Protocol>, declared: &[Protocol]) -> Option<ReadyCall> {
     let has = |protocol| declared.contains(&protocol);
     match asked {
@@ -169,7 +170,7 @@ fn of_containers(context: &Context<'_>, path: &str, predictor: &Predictor, error
     Some(Variant { ready_call: serving.and_then(ready_call_of_container), ..variant })
 }
 
-/// The model of containers of a service's own: what their variable or `storageUris` names.
+/// Returns the model's URI for containers of the service's own, from their variable or from `storageUris`.
 fn uri_of_containers<'a>(
     path: &str,
     serving: Option<&'a Container>,
@@ -198,21 +199,21 @@ fn storage_variable(container: &Container) -> Option<&str> {
     variable.value.as_deref()
 }
 
-/// The URI that a container of a service's own has in the variable [`STORAGE_URI`]; `None` for a model in a runtime.
+/// Returns the URI in the variable [`STORAGE_URI`] of a service's own container; None for a model in a runtime.
 #[must_use]
 pub fn uri_of_variable(predictor: &Predictor) -> Option<&str> {
     let is_own = predictor.frameworks().next().is_none();
     serving(predictor).filter(|_| is_own).and_then(storage_variable)
 }
 
-/// The container of a service's own that serves.
+/// Returns the container that serves among a service's own.
 fn serving(predictor: &Predictor) -> Option<&Container> {
     let containers = &predictor.pod.containers;
     let serving = containers.iter().find(|c| c.name == Workload::CONTAINER);
     serving.or(containers.first())
 }
 
-/// The way in which a container of a service's own is found ready, by the variable with which it says its protocol.
+/// Returns the readiness check of a service's own container, from the variable with its protocol.
 fn ready_call_of_container(container: &Container) -> Option<ReadyCall> {
     let variables = container.env.iter().flatten();
     let mut variables = variables.filter(|variable| variable.name == PROTOCOL);
@@ -222,8 +223,8 @@ fn ready_call_of_container(container: &Container) -> Option<ReadyCall> {
     }
 }
 
-/// A pod with the build of the server's image that fits its resources, and that uses them. A version that is asked for
-/// names its build, but of Weir's own runtime, whose versions have both; an image that is asked for is the manifest's.
+/// Returns a pod with the build of the server's image that fits its resources. A requested version already names its
+/// build, except for Weir's own runtime, whose versions have both builds. An image set in the manifest is kept.
 fn built(template: PodTemplateSpec, runtime: &Runtime, model: &Model) -> PodTemplateSpec {
     let framework = &model.framework;
     match (runtime.server, &framework.runtime_version) {
@@ -242,14 +243,14 @@ fn built(template: PodTemplateSpec, runtime: &Runtime, model: &Model) -> PodTemp
     }
 }
 
-/// A pod whose servers know where traces go, if anywhere.
+/// Returns a pod whose servers have the tracing variables, if tracing is set.
 fn traced(context: &Context<'_>, template: PodTemplateSpec, server: Option<ServerType>) -> PodTemplateSpec {
     let traced = pod::Traced { service: context.service, server };
     pod::trace(template, context.object.spec.tracing.as_ref(), &traced)
 }
 
-/// The variant of a pod template and a storage URI. Where the template is invalid it has no pods, and there is none where no
-/// runtime can have been the cause.
+/// Returns the variant of a pod template and a storage URI. If the template is invalid, the variant has no pods; it is
+/// None if no runtime can be the cause.
 fn checked(
     context: &Context<'_>,
     path: &str,
@@ -278,7 +279,8 @@ fn checked(
     }
 }
 
-/// A storage URI with the digest that its file must have, as a fetch reads it. It is part of what identifies a revision.
+/// Appends the digest that the file must have to a storage URI, as a fetch reads it. It is part of a revision's
+/// identity.
 fn with_digest<'a>(uri: &'a str, digest: Option<&str>, errors: &mut ErrorList) -> Cow<'a, str> {
     let Some(digest) = digest else {
         return Cow::Borrowed(uri);
@@ -293,7 +295,7 @@ fn with_digest<'a>(uri: &'a str, digest: Option<&str>, errors: &mut ErrorList) -
     Cow::Owned(format!("{plain}#{digest}"))
 }
 
-/// What the service allows; an invalid value is an error elsewhere.
+/// Returns the service's access to control routes; an invalid value is reported elsewhere.
 fn control_routes(context: &Context<'_>) -> ControlRoutes {
     let set = context.object.metadata.annotations.as_ref();
     let text = set.and_then(|annotations| annotations.get(CONTROL_ROUTES));
@@ -369,7 +371,7 @@ fn env(path: &str, container: &Container, errors: &mut ErrorList) {
     }
 }
 
-/// True for the names that Kubernetes takes. A process would take `A=B` for the variable A.
+/// True for names that Kubernetes accepts. A process would read `A=B` as the variable A.
 fn is_variable(name: &str) -> bool {
     let is_printable = |b: u8| (b' '..=b'~').contains(&b) && b != b'=';
     !name.is_empty() && name.bytes().all(is_printable)

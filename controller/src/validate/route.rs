@@ -41,7 +41,7 @@ pub(super) fn read(
     })
 }
 
-/// Hosts for external callers: the service's own, then its predictor's.
+/// Returns the hosts for clients outside the cluster: the service's own, then its predictor's.
 fn external_hosts(context: &Context<'_>, platform: &Platform, errors: &mut ErrorList) -> Option<Vec<Host>> {
     let service = context.service;
     match service.host(&platform.domain) {
@@ -53,7 +53,7 @@ fn external_hosts(context: &Context<'_>, platform: &Platform, errors: &mut Error
         Err(error) => {
             let [label, _] = VISIBILITY;
             let message = format!(
-                "{error}; shorten the name, or have no host for callers outside, by the label {label}: cluster-local"
+                "{error}; shorten the name, or make the service cluster-local by the label {label}: cluster-local"
             );
             errors.add("metadata.name", message);
             None
@@ -67,7 +67,7 @@ fn is_cluster_local(context: &Context<'_>) -> bool {
     labels.is_some_and(|labels| keys.any(|key| labels.get(*key).is_some_and(|value| value == "cluster-local")))
 }
 
-/// The request timeout; 0 and absent are no limit.
+/// Returns the request timeout; None (0 or absent) means no limit.
 fn timeout(component: &Component) -> Option<Duration> {
     let seconds = u64::try_from(component.timeout?).ok()?;
     (seconds > 0).then(|| Duration::from_secs(seconds))

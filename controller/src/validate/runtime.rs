@@ -7,7 +7,7 @@ use weir_crds::{Effect, ServingRuntimeSpec, unsupported_in_runtime};
 use super::error_list::ErrorList;
 use crate::field_error::{FieldError, IgnoredField};
 
-/// Validates a runtime: its errors, and its fields without effect.
+/// Validates a runtime; returns its errors, and its fields without effect.
 #[must_use]
 pub fn validate_runtime(runtime: &ServingRuntimeSpec) -> (Vec<FieldError>, Vec<IgnoredField>) {
     let mut errors = ErrorList::default();

@@ -1,4 +1,4 @@
-//! Arguments for Weir's own runtime that it does not have: it would end at them again and again.
+//! Check for arguments that Weir's own runtime does not know, which would make it crash-loop.
 
 use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
 use weir_cluster::{PodTemplate, check_runtime_arguments};
@@ -6,8 +6,8 @@ use weir_cluster::{PodTemplate, check_runtime_arguments};
 use super::error_list::ErrorList;
 use crate::runtimes::Runtime;
 
-/// Refuses arguments that a service adds to the runtime of the platform's installation, and that this does not have. An
-/// image of another version may have others, and what the runtime itself says is not the service's.
+/// Refuses arguments that a service adds to Weir's installed runtime and that this version does not know. An image of
+/// another version may have other flags, and arguments of the runtime object itself are not the service's.
 pub(super) fn check(path: &str, runtime: &Runtime, template: &PodTemplateSpec, errors: &mut ErrorList) {
     let Some(merged) = PodTemplate::container(template) else {
         return;
@@ -34,7 +34,7 @@ mod tests {
     use crate::runtimes::{Runtime, Runtimes, Scope};
     use crate::validate::validate;
 
-    /// The error of a service whose model has these fields, where the chart's runtime has these arguments.
+    /// Returns the error of a service with these fields in its model, if the chart's runtime has these arguments.
     fn error(by_runtime: &[&str], model: &str) -> Option<String> {
         let spec = json!({
             "supportedModelFormats": [{"name": "pytorch", "autoSelect": true}],
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_that_the_runtime_does_not_have_is_refused_with_the_one_that_was_meant() {
+    fn an_unknown_flag_is_refused_with_the_one_that_was_probably_meant() {
         let charts = ["--model-repository=/mnt/models", "--http-port=8080"];
         assert_eq!(
             error(&charts, "args: [--max-batch-secs=30]").as_deref(),
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_of_other_programs_and_of_the_runtime_itself_are_not_judged() {
+    fn arguments_of_other_programs_and_of_the_runtime_object_are_not_checked() {
         let charts = ["--model-repository=/mnt/models"];
         for other in ["command: [/serve]", "image: weir-runtime:next"] {
             let model = format!("{other}, args: [--of-tomorrow]");

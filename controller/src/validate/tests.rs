@@ -21,7 +21,7 @@ fn finds(annotations: &[(&str, &str)], spec: &str, expected: &str) {
 }
 
 #[test]
-fn rules_of_the_definition_hold_without_it() {
+fn rules_of_the_schema_are_checked_without_an_api_server() {
     finds(
         &[],
         &model("digits", &["minReplicas: 3", "maxReplicas: 2"]),
@@ -40,7 +40,7 @@ fn rules_of_the_definition_hold_without_it() {
 }
 
 #[test]
-fn rules_beyond_the_definition_hold_too() {
+fn rules_beyond_the_schema_are_checked_too() {
     assert_eq!(errors(&[], &model("digits", &["name: stable"])), "");
     let named = errors(&[], &model("digits", &["name: Stable_1"]));
     assert!(named.starts_with("spec.predictor.name: ") && named.contains("Stable_1"));
@@ -85,7 +85,7 @@ fn rules_beyond_the_definition_hold_too() {
     );
 }
 
-/// Paths of the fields without effect.
+/// Returns the paths of the fields without effect.
 fn ignored_fields(validated: &Validated) -> Vec<&str> {
     let ignored = validated.ignored_fields.iter();
     ignored.map(|ignored| &*ignored.field).collect()
@@ -132,7 +132,7 @@ fn no_annotation_about_scaling_is_ignored_silently() {
 }
 
 #[test]
-fn a_mistyped_annotation_is_answered_with_the_one_that_was_meant() {
+fn a_mistyped_annotation_gets_a_suggestion() {
     let validated = validated(
         &[
             ("autoscaling.knative.dev/max-scal", "2"),
@@ -159,7 +159,7 @@ fn a_mistyped_annotation_is_answered_with_the_one_that_was_meant() {
 }
 
 #[test]
-fn names_of_gpus_are_a_list() {
+fn names_of_gpus_must_be_a_json_list() {
     finds(
         &[("serving.kserve.io/gpu-resource-types", "example.com/npu")],
         &model("digits", &[]),
@@ -169,7 +169,7 @@ fn names_of_gpus_are_a_list() {
 }
 
 #[test]
-fn a_finalizer_of_kserve_is_told_before_it_keeps_a_service_from_being_deleted() {
+fn kserves_finalizer_is_reported_before_it_blocks_a_deletion() {
     let mut of_kserve = service(&[], &model("digits", &[]));
     let finalizers = ["example.com/mine", "inferenceservice.finalizers"];
     of_kserve.object.metadata_mut().finalizers = Some(finalizers.map(str::to_owned).into());
@@ -179,7 +179,7 @@ fn a_finalizer_of_kserve_is_told_before_it_keeps_a_service_from_being_deleted() 
 }
 
 #[test]
-fn an_unknown_annotation_of_kserve_is_named_with_the_one_that_was_meant() {
+fn an_unknown_annotation_of_kserve_gets_a_suggestion() {
     let validated = validated(
         &[
             ("serving.kserve.io/deploymentMode", "Standard"),
@@ -257,7 +257,7 @@ fn annotations_become_values() {
 }
 
 #[test]
-fn targets_for_load_and_delay_hold_together() {
+fn targets_for_load_and_delay_can_be_combined() {
     let component = ["scaleMetric: concurrency", "scaleTarget: 4", "annotations: {weir.dev/economy: latency}"];
     let validated = validated(
         &[
@@ -363,20 +363,20 @@ fn a_service_has_external_hosts_unless_it_is_cluster_local() {
 }
 
 #[test]
-fn a_host_that_is_too_long_is_refused_with_a_way_out() {
+fn a_host_that_is_too_long_is_refused_with_what_to_do() {
     let mut service = service(&[], &model("digits", &[]));
     service.name = ServiceName::new(&"n".repeat(60), "digits").unwrap();
     let errors = validate(&service, &Runtimes::default(), &platform()).unwrap_err();
     let message = errors.to_string();
     assert!(
-        message.contains("at most 63 characters, has 67; shorten the name, or have no host")
+        message.contains("at most 63 characters, has 67; shorten the name, or make the service cluster-local")
             && message.contains("networking.kserve.io/visibility: cluster-local"),
         "{message}"
     );
 }
 
 #[test]
-fn a_service_is_reached_by_the_domain_that_its_cluster_has() {
+fn inside_hosts_use_the_clusters_own_domain() {
     let platform = Platform { cluster_domain: "k8s.example".to_owned(), ..platform() };
     let service = service(&[], &model("digits", &[]));
     let validated = validate(&service, &Runtimes::default(), &platform).unwrap();
@@ -431,7 +431,7 @@ fn a_canary_is_merged_over_the_predictor() {
 }
 
 #[test]
-fn canaries_keep_their_rules() {
+fn rules_of_canaries_are_checked() {
     let spec = format!(
         "{}{CANARIES}{}",
         model("digits", &[]),
@@ -470,9 +470,9 @@ fn a_custom_container_names_its_model_in_a_variable() {
 }
 
 proptest! {
-    /// The numbers of a component are right exactly when the definition's rules say so.
+    /// The numbers of a component are valid exactly when the schema's rules say so.
     #[test]
-    fn numbers_are_judged_as_the_definition_does(
+    fn numbers_are_checked_as_the_schema_does(
         min in -2..5_i32, max in -2..5_i32, concurrency in -2..3_i64, percent in -5..106_i32,
     ) {
         let spec = model("digits", &[
@@ -522,7 +522,7 @@ fn the_longest_time_of_a_batch_reaches_the_runtime() {
 }
 
 #[test]
-fn a_behavior_has_the_defaults_of_kubernetes_where_it_is_written() {
+fn fields_left_out_of_a_behavior_have_kubernetes_defaults() {
     let read = |behavior: &str| {
         let spec = model("digits", &[&format!("autoScaling: {{behavior: {behavior}}}")]);
         let validated = validated(&[], &spec);
@@ -549,7 +549,7 @@ fn a_behavior_has_the_defaults_of_kubernetes_where_it_is_written() {
 }
 
 #[test]
-fn a_behavior_that_kubernetes_refuses_is_refused_with_what_to_write() {
+fn a_behavior_that_kubernetes_would_refuse_is_refused_with_what_to_write() {
     let refused = |behavior: &str, expected: &str| {
         let spec = model("digits", &[&format!("autoScaling: {{behavior: {behavior}}}")]);
         finds(&[], &spec, &format!("spec.predictor.autoScaling.behavior.{expected}"));
@@ -578,19 +578,19 @@ fn a_behavior_that_kubernetes_refuses_is_refused_with_what_to_write() {
     );
     refused(
         "{scaleUp: {tolerance: -0.1}}",
-        "scaleUp.tolerance: `-0.1` is not a share from 0: write such as \"0.05\" for 5 %",
+        "scaleUp.tolerance: `-0.1` is not a share of 0 or more: write a number such as \"0.05\" for 5 %",
     );
 }
 
 #[test]
-fn a_behavior_without_effect_is_listed() {
+fn a_behavior_without_effect_is_listed_as_ignored() {
     let down = "autoScaling: {behavior: {scaleDown: {stabilizationWindowSeconds: 60}}}";
     let validated = validated(&[("serving.kserve.io/autoscalerClass", "none")], &model("digits", &[down]));
     assert_eq!(validated.ignored_fields[0].field, "spec.predictor.autoScaling.behavior");
 }
 
 #[test]
-fn a_container_of_the_services_own_says_its_protocol_by_a_variable() {
+fn a_variable_declares_the_protocol_of_a_services_own_container() {
     let of = |variable: &str| {
         let container = format!("{{name: kserve-container, image: x, env: [{variable}]}}");
         let spec = format!("  predictor: {{containers: [{container}]}}\n");
@@ -603,7 +603,7 @@ fn a_container_of_the_services_own_says_its_protocol_by_a_variable() {
 }
 
 #[test]
-fn kserves_words_of_truth_have_any_case_and_no_other_word_is_one() {
+fn booleans_have_any_case_and_other_words_are_errors() {
     let valid = validated(
         &[
             ("serving.kserve.io/stop", "True"),
@@ -647,7 +647,7 @@ fn a_single_listed_uri_means_the_same_as_storage_uri() {
 }
 
 #[test]
-fn annotations_of_a_service_that_shape_its_pods_make_another_revision() {
+fn annotations_that_affect_pods_make_another_revision() {
     let spec = model("digits", &[]);
     let of = |annotations: &[(&str, &str)]| validated(annotations, &spec).predictor;
     let plain = of(&[]);

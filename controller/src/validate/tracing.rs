@@ -1,4 +1,4 @@
-//! `spec.tracing`, which servers that make OpenTelemetry traces read.
+//! `spec.tracing`, which configures the traces of servers that support OpenTelemetry.
 
 use weir_crds::inference_service::Tracing;
 
@@ -9,7 +9,7 @@ use crate::runtimes::BUILT_IN;
 
 const FIELD: &str = "spec.tracing";
 
-/// Checks where traces go, and tells of a predictor that makes none.
+/// Checks the endpoint of traces, and reports a predictor that makes none.
 pub(super) fn read(
     tracing: Option<&Tracing>,
     predictor: Option<&Variant>,

@@ -1,15 +1,15 @@
-//! The scheme of the URLs that a status tells callers outside.
+//! Scheme of the URLs in a status for clients outside the cluster.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The scheme by which external callers reach the gateways.
+/// Scheme by which clients outside the cluster reach the gateways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UrlScheme {
-    /// Requests are not encrypted.
+    /// Plain HTTP without encryption.
     #[default]
     Http,
-    /// Over TLS, which the gateways or a proxy before them end.
+    /// HTTP over TLS, which the gateways or a proxy before them terminate.
     Https,
 }
 

@@ -1,4 +1,4 @@
-//! A service without errors: every choice made, every default filled in, every text parsed.
+//! Result of a validation without errors: every choice made, every default filled in, every text parsed.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::rollout::Strategy;
 use crate::runtimes::Scope;
 use crate::scaling::Scaling;
 
-/// A service without errors: every choice made, every default filled in, every text parsed.
+/// Service without errors: every choice made, every default filled in, every text parsed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Validated {
     /// Namespace and name of the service.
@@ -24,21 +24,21 @@ pub struct Validated {
     pub since: u64,
     /// `metadata.generation` of the validated object.
     pub generation: Option<i64>,
-    /// True while the annotation `serving.kserve.io/stop` keeps the service from running.
+    /// True while the annotation `serving.kserve.io/stop` stops the service.
     pub is_stopped: bool,
-    /// The predictor of the manifest.
+    /// Predictor of the manifest.
     pub predictor: Variant,
-    /// The canaries of `spec.canary`.
+    /// Canaries declared in `spec.canary`.
     pub canaries: Vec<CanaryVariant>,
-    /// How traffic moves to a new revision.
+    /// Way in which traffic moves to a new revision.
     pub strategy: Strategy,
-    /// Time for which a replaced revision keeps its replicas; `None` is the default.
+    /// Time for which a replaced revision keeps its replicas; None for the default.
     pub rollback_window: Option<Duration>,
     /// Effect of a changed runtime on the service.
     pub auto_update: AutoUpdate,
-    /// How the service is reached.
+    /// Hosts, timeouts and limits with which the service is exposed.
     pub exposure: Exposure,
-    /// Most requests in flight at one replica; `None` is no limit.
+    /// Most requests in flight at one replica; None for no limit.
     pub concurrency: Option<NonZeroU32>,
     /// Fields of the manifest without effect.
     pub ignored_fields: Vec<IgnoredField>,
@@ -50,33 +50,33 @@ pub enum AutoUpdate {
     /// The service gets a new revision.
     #[default]
     Enabled,
-    /// What serves keeps the runtime that it was made with, until the manifest changes.
+    /// Running revisions keep the runtime with which they were made, until the manifest changes.
     Disabled,
 }
 
-/// The pod and models of a predictor or canary.
+/// Pod and models of a predictor or canary.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variant {
     /// Template of the pods.
     pub template: PodTemplate,
     /// Models mounted into the pods.
     pub storage: Vec<Storage>,
-    /// Hash of template and storage.
+    /// Hash of the template and the storage.
     pub identity: Identity,
     /// Identity of the manifest's part in the pods, without the runtime's.
     pub manifest: ManifestIdentity,
-    /// The way in which a replica is found ready, as its runtime declares it.
+    /// Readiness check of a replica, as its runtime declares it.
     pub ready_call: Option<ReadyCall>,
-    /// Name and scope of the chosen runtime; `None` where the manifest brings its own containers.
+    /// Name and scope of the chosen runtime; None if the manifest brings its own containers.
     pub runtime: Option<(String, Scope)>,
     /// Bounds and targets of the replicas.
     pub scaling: Scaling,
-    /// False where its pods cannot be made now, as its runtime is gone or does not fit: then a revision that was made of the
-    /// same manifest goes on with those that it has.
+    /// False if the pods cannot be made now, because the runtime is gone or does not fit. A revision that was made from
+    /// the same manifest then keeps its pods.
     pub has_pods: bool,
 }
 
-/// A canary of the manifest.
+/// Canary of the manifest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CanaryVariant {
     /// Name of the canary's predictor.
@@ -87,52 +87,52 @@ pub struct CanaryVariant {
     pub variant: Variant,
 }
 
-/// How a service is reached.
+/// Hosts, timeouts and limits with which a service is exposed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Exposure {
-    /// Main host for external callers; `None` when the service is cluster-local.
+    /// Main host for clients outside the cluster; None if the service is cluster-local.
     pub external_host: Option<Host>,
-    /// Scheme of the URLs for external callers.
+    /// Scheme of the URLs for clients outside the cluster.
     pub scheme: UrlScheme,
-    /// All hosts, the external one included.
+    /// All hosts, including the external one.
     pub hosts: Vec<Host>,
-    /// Domain of the tags' hosts; `None` when the service is cluster-local.
+    /// Domain of the tags' hosts; None if the service is cluster-local.
     pub tag_domain: Option<String>,
-    /// Domain of the hosts for callers inside the cluster.
+    /// Domain of the hosts inside the cluster.
     pub cluster_domain: String,
-    /// V2 model name that leads to the service.
+    /// V2 model name by which requests are routed to the service.
     pub model: Option<Arc<str>>,
-    /// Longest duration of a request; `None` is no limit of the service's own.
+    /// Longest duration of a request; None if the service sets no limit.
     pub timeout: Option<Duration>,
     /// Longest wait for a revision to scale up from zero.
     pub activation_timeout: Duration,
     /// Most requests queued for one revision.
     pub max_queue: u32,
-    /// Batching in the gateway; `None` without a batcher.
+    /// Batching in the gateway; None without a batcher.
     pub batching: Option<Batching>,
     /// Tag that receives mirrored requests, and the share mirrored, 1..=100 percent.
     pub mirror: Option<(Tag, u8)>,
-    /// What clients may ask of the service's servers beside inference.
+    /// Access of clients to the servers' control routes.
     pub control: ControlRoutes,
 }
 
-/// Hashes of what a manifest says of its pods.
+/// Hashes of the manifest's part in the pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestIdentity {
-    /// Hash of the meaning, by which revisions are kept.
+    /// Hash of the meaning, by which revisions are recognised.
     pub meaning: Identity,
-    /// Hash of the text, by which versions of Weir before this one kept revisions.
+    /// Hash of the text, by which earlier versions of Weir recognised revisions.
     pub text: Identity,
 }
 
 impl Variant {
-    /// Tells whether a hash that was kept is of this manifest.
+    /// Returns true if a stored hash belongs to this manifest.
     #[must_use]
     pub fn is_of_manifest(&self, kept: &Identity) -> bool {
         *kept == self.manifest.meaning || *kept == self.manifest.text
     }
 
-    /// A variant with default bounds.
+    /// Returns a variant with default bounds.
     ///
     /// # Errors
     /// None in practice: every service name allows a first revision.
@@ -164,10 +164,10 @@ impl Variant {
         })
     }
 
-    /// A variant whose pods cannot be made now.
+    /// Returns a variant whose pods cannot be made now.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// The same errors as [`Self::new`].
     pub(super) fn without_pods(service: &ServiceName, manifest: ManifestIdentity) -> Result<Self, ClusterError> {
         let template = PodTemplateSpec::default();
         let variant = Self::new(service, template, Vec::new(), None, manifest)?;

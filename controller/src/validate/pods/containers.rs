@@ -1,4 +1,4 @@
-//! Parts of a container that no pod may have: ports, variables, probes, times.
+//! Checks of a container's ports, variables, probes and times.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Container, EnvVar};
 use super::{ports, probes};
 use crate::field_error::FieldError;
 
-/// Errors in a container, with their fields below it.
+/// Returns the errors in a container, with their fields below it.
 pub(super) fn errors(container: &Container) -> Vec<FieldError> {
     let mut errors = ports::errors(container.ports.as_deref().unwrap_or_default());
     errors.extend(same_variables(container.env.as_deref().unwrap_or_default()));
@@ -16,7 +16,8 @@ pub(super) fn errors(container: &Container) -> Vec<FieldError> {
     errors
 }
 
-/// Errors of variables that are written twice: server-side apply refuses them, and a process would have the last.
+/// Returns an error for each variable that is set twice: server-side apply refuses it, and a process would get the last
+/// value.
 fn same_variables(env: &[EnvVar]) -> Vec<FieldError> {
     let (mut names, mut errors) = (HashSet::new(), Vec::new());
     for (i, variable) in env.iter().enumerate() {

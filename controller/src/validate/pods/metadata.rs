@@ -1,4 +1,4 @@
-//! Labels and annotations of a pod or a service, whose names and values have Kubernetes' syntax.
+//! Labels and annotations of a pod or a service, whose names and values must have Kubernetes' syntax.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -9,15 +9,15 @@ const LONGEST: usize = 63;
 /// Most characters of the prefix of a name, which is a DNS name.
 const LONGEST_PREFIX: usize = 253;
 
-/// Message about the name of a label or annotation.
+/// Message about an invalid name of a label or annotation.
 const NO_NAME: &str = "is no name: write letters, digits, `-`, `_` and `.`, 63 at most, after a prefix such as example.com/ \
                        if it has one";
 
-/// Errors in the labels and annotations, with their fields below the metadata.
+/// Returns the errors in the labels and annotations, with their fields below the metadata.
 pub(in crate::validate) fn errors(metadata: &ObjectMeta) -> Vec<FieldError> {
     let labels = metadata.labels.iter().flatten();
     let annotations = metadata.annotations.iter().flatten();
-    // Their prefixes may have capitals, as in Kubernetes.
+    // Prefixes of annotations may have capitals, as in Kubernetes.
     let annotations = annotations.filter(|(name, _)| !is_name(&name.to_ascii_lowercase()));
     let annotations = annotations.map(|(name, _)| FieldError::new(format!("annotations[{name}]"), NO_NAME));
     let keys = labels.clone().filter(|(name, _)| !is_name(name));
@@ -37,7 +37,7 @@ fn is_label_value(value: &str) -> bool {
     value.is_empty() || is_word(value)
 }
 
-/// Reports whether it is a word, or one after a prefix and a slash.
+/// Returns true if a name is a valid word, or a valid word after a prefix and a slash.
 fn is_name(name: &str) -> bool {
     match name.split_once('/') {
         Some((prefix, word)) => is_prefix(prefix) && is_word(word),

@@ -1,4 +1,4 @@
-//! Ports that a container cannot have, has twice, or calls by no name.
+//! Checks of a container's ports: invalid numbers, duplicates, and invalid names.
 
 use std::collections::HashSet;
 
@@ -11,11 +11,11 @@ const PROTOCOLS: [&str; 3] = ["TCP", "UDP", "SCTP"];
 /// Most characters of a port's name.
 const LONGEST_NAME: usize = 15;
 
-/// Errors in the ports of a container, with their fields below it.
+/// Returns the errors in the ports of a container, with their fields below it.
 pub(super) fn errors(ports: &[ContainerPort]) -> Vec<FieldError> {
     let (mut names, mut numbers, mut errors) = (HashSet::new(), HashSet::new(), Vec::new());
     for (i, port) in ports.iter().enumerate() {
-        // Zero means none, as in Kubernetes.
+        // Zero means no host port, as in Kubernetes.
         let host = port.host_port.filter(|number| *number != 0);
         let found = [
             ("containerPort", number(port.container_port)),
@@ -33,7 +33,7 @@ pub(super) fn errors(ports: &[ContainerPort]) -> Vec<FieldError> {
     errors
 }
 
-/// A sentence about a number that is no port; `None` for a port.
+/// Returns a message if a number is not a port; None if it is one.
 pub(super) fn number(number: i32) -> Option<String> {
     let is_port = (1..=65535).contains(&number);
     (!is_port).then(|| format!("{number} is no port: write a number from 1 to 65535"))
@@ -64,14 +64,14 @@ fn is_name(name: &str) -> bool {
     name.len() <= LONGEST_NAME && has_letter && name.split('-').all(is_part)
 }
 
-/// A sentence about a name that is among those before it, which it joins.
+/// Returns a message if a port's name was used before; adds the name to those used.
 fn same_name<'a>(port: &'a ContainerPort, before: &mut HashSet<&'a str>) -> Option<String> {
     let name = port.name.as_deref().filter(|name| !name.is_empty())?;
     let is_twice = !before.insert(name);
     is_twice.then(|| format!("two ports are called {name}: rename or remove one"))
 }
 
-/// A sentence about a number of a protocol that is among those before it, which it joins.
+/// Returns a message if a port's number was used before with its protocol; adds it to those used.
 fn same_number<'a>(port: &'a ContainerPort, before: &mut HashSet<(i32, &'a str)>) -> Option<String> {
     let number = port.container_port;
     let is_twice = !before.insert((number, protocol_of(port)));

@@ -1,4 +1,4 @@
-//! Numbers of probes that mean nothing: a probe would be run as if they were not there.
+//! Checks of the numbers in probes: negative times and invalid ports.
 
 use k8s_openapi::api::core::v1::{Container, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::ports;
 use crate::field_error::FieldError;
 
-/// Errors in the probes of a container, with their fields below it.
+/// Returns the errors in the probes of a container, with their fields below it.
 pub(super) fn errors(container: &Container) -> Vec<FieldError> {
     let probes = [
         ("readinessProbe", &container.readiness_probe),
@@ -23,10 +23,10 @@ pub(super) fn errors(container: &Container) -> Vec<FieldError> {
     errors
 }
 
-/// A field of a probe, and a sentence about it.
+/// Field of a probe with a message about it.
 type Found = (&'static str, String);
 
-/// Seconds and counts below 0. Zero means the default, as in Kubernetes.
+/// Returns the negative seconds and counts. Zero means the default, as in Kubernetes.
 fn times(probe: &Probe) -> Vec<Found> {
     let numbers = [
         ("initialDelaySeconds", probe.initial_delay_seconds),
@@ -45,7 +45,7 @@ fn times(probe: &Probe) -> Vec<Found> {
     found
 }
 
-/// Ports that are none. Zero is that of a probe without one, which asks the port that serves.
+/// Returns the invalid ports. Zero stands for a missing port, which later becomes the serving port.
 fn ports_of(probe: &Probe) -> Vec<Found> {
     let get = probe.http_get.as_ref().map(|call| &call.port);
     let connect = probe.tcp_socket.as_ref().map(|call| &call.port);

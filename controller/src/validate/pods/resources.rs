@@ -1,4 +1,4 @@
-//! Requests and limits of a container that no pod may have.
+//! Checks of a container's requests and limits.
 
 use std::cmp::Ordering;
 
@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Container;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use weir_crds::quantity_value;
 
-/// Sentences about the resources that a container asks for.
+/// Returns messages about the resources that a container requests.
 pub(super) fn errors(container: &Container) -> Vec<String> {
     let Some(resources) = &container.resources else {
         return Vec::new();
@@ -38,15 +38,15 @@ fn negative(container: &str, resource: &str, amount: &Quantity) -> Option<String
     })
 }
 
-/// Extended resources, such as GPUs, are counted whole.
+/// Extended resources, such as GPUs, are counted in whole units.
 fn part_of_a_device(container: &str, resource: &str, amount: &Quantity) -> Option<String> {
     let value = quantity_value(&amount.0)?;
     let is_part = is_device(resource) && value.fract() != 0.0;
     let amount = &amount.0;
     is_part.then(|| {
         format!(
-            "the container {container} asks for {amount} of {resource}, which is given whole: write 1, or a resource of \
-             parts that your nodes have"
+            "the container {container} asks for {amount} of {resource}, which comes in whole units: write 1, or \
+             request a resource for parts of a device, such as a MIG profile"
         )
     })
 }
@@ -60,14 +60,14 @@ fn unequal(container: &str, resource: &str, (request, limit): (&Quantity, &Quant
              request no more"
         )),
         Ordering::Less if is_device(resource) => Some(format!(
-            "the container {container} requests {request} of {resource} with a limit of {limit}, and gets as many as it \
-             requests: write the same twice, or the limit alone"
+            "the container {container} requests {request} of {resource} with a limit of {limit}: for a device both \
+             must be equal, so set the limit alone"
         )),
         Ordering::Less | Ordering::Equal => None,
     }
 }
 
-/// Reports whether it is an extended resource, whose names have a prefix that is not Kubernetes' own.
+/// Returns true for an extended resource, whose name has a prefix other than Kubernetes' own.
 fn is_device(resource: &str) -> bool {
     resource.split_once('/').is_some_and(|(prefix, _)| prefix != "kubernetes.io" && !prefix.ends_with(".kubernetes.io"))
 }

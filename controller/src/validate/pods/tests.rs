@@ -5,7 +5,7 @@ use crate::fixtures::{errors, model, platform, service};
 use crate::runtimes::{Runtime, Runtimes, Scope};
 use crate::validate::validate;
 
-/// Errors of a container with these fields.
+/// Returns the errors of a container with these fields.
 fn of_container(fields: &str) -> String {
     let container = format!("{{name: server, image: x, command: [serve], {fields}}}");
     errors(&[], &format!("  predictor: {{containers: [{container}]}}\n"))
@@ -19,7 +19,7 @@ fn finds(fields: &str, expected: &[&str]) {
 }
 
 #[test]
-fn ports_are_numbers_with_a_name_of_their_own() {
+fn ports_have_valid_numbers_and_unique_names() {
     finds(
         "ports: [{containerPort: 0}, {containerPort: 99999}, {containerPort: 1, hostPort: -1}]",
         &[
@@ -50,7 +50,7 @@ fn ports_are_numbers_with_a_name_of_their_own() {
 }
 
 #[test]
-fn each_name_of_a_label_is_told() {
+fn each_invalid_label_name_is_reported() {
     let found = errors(&[], &model("digits", &["labels: {a b: x, c d: x}"]));
     let fields: Vec<_> = found.lines().filter_map(|line| line.split(": ").next()).collect();
     assert_eq!(fields, ["spec.predictor.labels[a b]", "spec.predictor.labels[c d]"]);
@@ -64,23 +64,23 @@ fn labels_and_annotations_of_the_service_itself_are_checked() {
 }
 
 #[test]
-fn variables_are_written_once() {
+fn variables_may_be_set_only_once() {
     finds(
         "env: [{name: A, value: x}, {name: B, value: x}, {name: A, value: z}]",
         &["env[2].name: the variable A is written twice: remove one"],
     );
 }
 
-/// Items of a list in YAML, each with its number.
+/// Returns the items of a list in YAML, each made from its number.
 fn items(count: usize, item: impl Fn(usize) -> String) -> String {
     (0..count).map(|i| item(i) + ", ").collect()
 }
 
-/// What is checked of each part of a pod costs the same, however many there are: an object of an API server holds tens of
-/// thousands. Compared with each other, these would take minutes.
+/// The time of a check grows linearly with the parts of a pod: an object on an API server holds tens of thousands of
+/// parts, and comparing each with the others would take minutes.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the test is about the time that it takes")]
-fn a_wide_pod_is_checked_soon() {
+#[expect(clippy::disallowed_methods, reason = "the test measures elapsed time")]
+fn a_pod_with_thousands_of_parts_is_checked_quickly() {
     let begun = std::time::Instant::now();
     let ports = items(15_000, |i| format!("{{containerPort: {}, name: p{i}}}", i + 1));
     let variables = items(15_000, |i| format!("{{name: v{i}, value: x}}"));
@@ -95,7 +95,7 @@ fn a_wide_pod_is_checked_soon() {
 }
 
 #[test]
-fn numbers_of_probes_are_not_below_zero() {
+fn numbers_of_probes_must_not_be_negative() {
     finds(
         "readinessProbe: {httpGet: {path: /, port: 70000}, periodSeconds: -1}, \
          livenessProbe: {tcpSocket: {port: -2}, failureThreshold: -3, timeoutSeconds: 0}",
@@ -114,7 +114,7 @@ fn numbers_of_probes_are_not_below_zero() {
 }
 
 #[test]
-fn amounts_are_not_below_zero_nor_requests_above_limits() {
+fn amounts_must_not_be_negative_nor_requests_above_limits() {
     finds(
         "resources: {requests: {cpu: -1}}",
         &["resources: the container kserve-container asks for -1 of cpu: write an amount from 0, such as 500m or 4Gi"],
@@ -129,7 +129,7 @@ fn amounts_are_not_below_zero_nor_requests_above_limits() {
 }
 
 #[test]
-fn times_are_not_below_zero_and_containers_have_names_of_their_own() {
+fn times_must_not_be_negative_and_containers_need_unique_names() {
     let spec = "  predictor:
     terminationGracePeriodSeconds: -5
     initContainers: [{name: server, image: x}]
@@ -165,7 +165,7 @@ fn errors_of_a_model_have_their_line_and_a_canary_does_not_repeat_them() {
 }
 
 #[test]
-fn what_a_service_and_its_runtime_have_together_is_checked_too() {
+fn the_merged_pod_of_service_and_runtime_is_checked_too() {
     let container = json!({
         "name": "kserve-container", "image": "x",
         "ports": [{"name": "http", "containerPort": 80}],

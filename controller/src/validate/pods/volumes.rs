@@ -1,13 +1,13 @@
-//! Volumes that a pod does not have, has twice, or mounts at one place.
+//! Checks of volumes: missing ones, duplicates, and several at one mount path.
 
 use std::collections::HashSet;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
-/// Names, as KServe's, of the volumes that the controller adds for models: other containers may mount them.
+/// KServe's names of the volumes that the controller adds for models; other containers may mount them.
 const OF_MODELS: [&str; 2] = ["kserve-provision-location", "kserve-pvc-source"];
 
-/// Sentences about the volumes of a pod.
+/// Returns messages about the volumes of a pod.
 pub(super) fn errors(pod: &PodSpec) -> Vec<String> {
     let names: Vec<_> = pod.volumes.iter().flatten().map(|v| &*v.name).collect();
     let twice = twice(names.iter().copied());
@@ -34,7 +34,7 @@ fn of_container(container: &Container, volumes: &HashSet<&str>) -> Vec<String> {
     unknown.chain(twice).collect()
 }
 
-/// Returns the values that come more than once, each of them once.
+/// Returns the values that occur more than once, each of them once.
 fn twice<'a>(all: impl Iterator<Item = &'a str>) -> impl Iterator<Item = &'a str> {
     let (mut seen, mut told) = (HashSet::new(), HashSet::new());
     all.filter(move |one| !seen.insert(*one) && told.insert(*one))

@@ -204,11 +204,11 @@ fn a_pod_that_the_api_server_would_refuse_is_refused_with_its_service() {
             resources(json!({"requests": {"cpu": "2"}, "limits": {"cpu": "1500m"}})),
             "spec.predictor.model.resources: the container kserve-container requests 2 of cpu, and its limit is 1500m: raise",
         ),
-        (resources(gpu("500m")), "asks for 500m of nvidia.com/gpu, which is given whole"),
+        (resources(gpu("500m")), "asks for 500m of nvidia.com/gpu, which comes in whole units"),
         (resources(gpu("0.5")), "asks for 0.5 of nvidia.com/gpu"),
         (
             resources(json!({"requests": {"nvidia.com/gpu": 1}, "limits": {"nvidia.com/gpu": 2}})),
-            "write the same twice",
+            "for a device both must be equal",
         ),
     ] {
         let found = refused(predictor);
