@@ -1,7 +1,8 @@
-//! Events of a service, as the API server stores them: one for each message, which counts its repetitions.
+//! Events of a service in the form in which the API server stores them: one Event per message, with a count of
+//! repetitions.
 //!
-//! The name of an Event is made of all that it says, so that the same message finds the Event that a process before wrote, and
-//! another message of the same reason gets an Event of its own.
+//! The name of an Event is derived from its whole content. So the same message finds the Event that an earlier process
+//! wrote, and another message with the same reason gets an Event of its own.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::{Event as Note, EventSeries};
@@ -13,13 +14,13 @@ use serde_json::json;
 use weir_cluster::Identity;
 use weir_controller::{Event, EventType, Service};
 
-/// Longest note that the API server takes, in bytes.
+/// Longest note that the API server accepts, in bytes.
 const MAX_NOTE: usize = 1024;
 
-/// The action of every event: what the controller was doing.
+/// Action of every Event: what the controller was doing.
 const ACTION: &str = "Reconcile";
 
-/// Writes Events under the name of a controller and its process.
+/// Writer of Events under the name of a controller and its process.
 #[derive(Clone)]
 pub(crate) struct EventWriter {
     client: Client,
@@ -28,15 +29,15 @@ pub(crate) struct EventWriter {
 }
 
 impl EventWriter {
-    /// A writer of Events. `process` tells the processes of a controller apart, such as the name of a pod.
+    /// Returns a writer of Events. `process` identifies this process of the controller, such as the name of its pod.
     pub(crate) fn new(client: Client, controller: &'static str, process: &str) -> Self {
         Self { client, controller, process: process.to_owned() }
     }
 
-    /// Writes an Event about a service. One with the same message that is there already counts one more.
+    /// Writes an Event about a service. If one with the same message exists, its count grows instead.
     ///
     /// # Errors
-    /// Those of the API server.
+    /// The errors of the API server.
     pub(crate) async fn write(&self, service: &Service, event: Event) -> Result<(), kube::Error> {
         let now = Timestamp::now();
         let note = Note {
@@ -54,7 +55,7 @@ impl EventWriter {
     }
 }
 
-/// Counts an Event once more. One that has expired meanwhile is not missed.
+/// Increments the count of an Event. If it has expired meanwhile, nothing happens.
 async fn repeat(events: &Api<Note>, note: &Note, now: Timestamp) -> Result<(), kube::Error> {
     let name = note.metadata.name.as_deref().unwrap_or_default();
     let Some(before) = events.get_opt(name).await? else {
@@ -68,13 +69,13 @@ async fn repeat(events: &Api<Note>, note: &Note, now: Timestamp) -> Result<(), k
     }
 }
 
-/// The series of an Event that happened once more. The Event without a series is the first.
+/// Returns the series of an Event that happened once more. The Event without a series counts as the first.
 fn repeated(before: &Note, now: Timestamp) -> EventSeries {
     let count = before.series.as_ref().map_or(1, |series| series.count);
     EventSeries { count: count.saturating_add(1), last_observed_time: MicroTime(now) }
 }
 
-/// The object that an event is about.
+/// Returns a reference to the object that an Event is about.
 fn reference(service: &Service) -> ObjectReference {
     let metadata = service.metadata();
     ObjectReference {
@@ -87,7 +88,7 @@ fn reference(service: &Service) -> ObjectReference {
     }
 }
 
-/// The event in the API server's form, without its time and its writer.
+/// Returns the event in the API server's form, without its time and its writer.
 fn note(regarding: ObjectReference, event: Event) -> Note {
     let type_ = match event.kind {
         EventType::Normal => "Normal",
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn each_message_of_one_reason_has_an_event_of_its_own() {
+    fn each_message_of_a_reason_has_its_own_event() {
         let name = |uid, message| rolled_back(uid, message).metadata.name.unwrap();
         let errors = name("1", "4.8 % of its requests failed");
         assert_eq!(errors, name("1", "4.8 % of its requests failed"));
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_is_repeated_counts_from_two() {
+    fn a_repeated_event_counts_from_two() {
         let mut event = rolled_back("1", "slow");
         let now = Timestamp::now();
         for count in [2, 3] {

@@ -1,4 +1,4 @@
-//! Histories of services: a ControllerRevision for each revision, and the rollout's state in one more.
+//! Histories of services: one ControllerRevision per revision, and one more with the rollout's state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,20 +8,20 @@ use weir_cluster::{ClusterError, RevisionName, ServiceName};
 use weir_cluster_kubernetes::{Kubernetes, StoredHistory, StoredRevision};
 use weir_controller::{History, LoadState, RevisionRecord, WrittenHistory};
 
-/// Stored histories, and what of them the API server has.
+/// Access to the stored histories, with a record of what the API server has.
 #[derive(Clone)]
 pub(crate) struct Histories {
     cluster: Kubernetes,
     stored: Arc<Mutex<BTreeMap<ServiceName, Stored>>>,
-    /// Histories that were loaded together, and that nobody asked for yet.
+    /// Histories that were loaded together and not requested yet.
     prepared: Arc<Mutex<BTreeMap<ServiceName, StoredHistory>>>,
 }
 
-/// The part of a history that the API server has.
+/// Parts of a history that the API server has stored.
 #[derive(Clone, Default)]
 struct Stored {
     revisions: Vec<RevisionName>,
-    /// The rest of it, as JSON.
+    /// State of the rollout as JSON; None if it is not stored.
     written: Option<Arc<str>>,
 }
 
@@ -30,7 +30,7 @@ impl Histories {
         Self { cluster, stored: Arc::default(), prepared: Arc::default() }
     }
 
-    /// Loads the histories of these services together, each for the first that asks for it.
+    /// Loads the histories of these services together, and keeps each for the first [`Self::load`] of it.
     pub(crate) async fn prepare(&self, services: Vec<ServiceName>) -> Result<(), ClusterError> {
         let mut all = self.cluster.histories().await?;
         let each = services.into_iter().map(|service| {
@@ -41,7 +41,7 @@ impl Histories {
         Ok(())
     }
 
-    /// Loads the history of a service; `None` for a new one.
+    /// Loads the history of a service; None for a new service.
     pub(crate) async fn load(&self, service: &ServiceName) -> Result<Option<Arc<History>>, ClusterError> {
         let prepared = self.prepared.lock().remove(service);
         let StoredHistory { revisions, rollout } = match prepared {
@@ -62,7 +62,7 @@ impl Histories {
         Ok(Some(Arc::new(history)))
     }
 
-    /// Stores a history: first its new revisions, then its state in one write, and last removes what it no longer has.
+    /// Stores a history: new revisions first, then the state in one write, and last it removes revisions that are gone.
     pub(crate) async fn store(&self, service: &ServiceName, history: &History) -> Result<(), ClusterError> {
         let stored = self.stored.lock().get(service).cloned().unwrap_or_default();
         let mut next = stored.clone();
@@ -90,19 +90,19 @@ impl Histories {
         Ok(())
     }
 
-    /// True for a service whose revisions are stored and have no InferenceService any more.
+    /// True if the service's revisions are stored but have no InferenceService any more.
     pub(crate) async fn is_orphaned(&self, service: &ServiceName) -> Result<bool, ClusterError> {
         self.cluster.is_orphaned(service).await
     }
 
-    /// Drops what is known of a service that is gone.
+    /// Drops the record of a deleted service.
     pub(crate) fn forget(&self, service: &ServiceName) {
         self.stored.lock().remove(service);
         self.prepared.lock().remove(service);
     }
 }
 
-/// The written form. Numbers, texts and lists always fit JSON.
+/// Returns the JSON text, which always exists for numbers, texts and lists.
 fn text(written: &WrittenHistory) -> Arc<str> {
     serde_json::to_string(written).unwrap_or_default().into()
 }
@@ -110,7 +110,7 @@ fn text(written: &WrittenHistory) -> Arc<str> {
 fn read(service: &ServiceName, text: &str) -> Option<WrittenHistory> {
     let read = serde_json::from_str(text);
     read.inspect_err(|error| {
-        tracing::warn!(%service, %error, "the state of the rollout cannot be read: it begins with the manifest");
+        tracing::warn!(%service, %error, "cannot read the state of the rollout; starting over with the manifest");
     })
     .ok()
 }

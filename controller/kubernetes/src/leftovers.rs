@@ -1,15 +1,15 @@
-//! What is left in a status of whoever looked after the service before, as KServe did: applying never takes away what another
-//! holds, and it would be told for ever. Pure.
+//! Leftovers in a status of the controller that managed the service before, such as KServe's. Server-side apply never
+//! removes fields of another field manager, so they would remain for ever. Pure.
 
 use serde_json::{Map, Value};
 
-/// List of conditions, of which others may have their own.
+/// List of conditions, to which other controllers may add their own.
 const CONDITIONS: &str = "conditions";
 
-/// Notes of others in a status, which Weir leaves alone.
+/// Annotations that other controllers keep in a status, and that Weir leaves alone.
 const ANNOTATIONS: &str = "annotations";
 
-/// Conditions that KServe has and Weir has not.
+/// Conditions that KServe sets and Weir does not.
 const OF_KSERVE: [&str; 11] = [
     "ExplainerConfigurationReady",
     "ExplainerReady",
@@ -24,7 +24,7 @@ const OF_KSERVE: [&str; 11] = [
     "TransformerRouteReady",
 ];
 
-/// The merge patch that leaves no more in a stored status than was applied; unset where there is no more.
+/// Returns the merge patch that removes the leftovers from a stored status; None if there are none.
 pub(crate) fn removal(stored: &Value, applied: &Value) -> Option<Value> {
     let (stored, applied) = (stored.as_object()?, applied.as_object()?);
     let mut removal = Map::new();
@@ -40,7 +40,7 @@ pub(crate) fn removal(stored: &Value, applied: &Value) -> Option<Value> {
     (!removal.is_empty()).then_some(Value::Object(removal))
 }
 
-/// The conditions without KServe's, where some of them are.
+/// Returns the conditions without KServe's; None if there are none of KServe's.
 fn without_kserves(conditions: &Value) -> Option<Value> {
     let conditions = conditions.as_array()?;
     let is_kserves = |one: &&Value| {
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_kserve_left_is_removed_and_the_rest_stays() {
+    fn kserves_leftovers_are_removed_and_others_are_kept() {
         let ours = json!({
             "url": "http://digits",
             "conditions": [{"type": "Ready", "status": "True"}],
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_of_another_form_is_left_to_the_next_write() {
+    fn a_malformed_status_is_left_to_the_next_write() {
         for stored in [json!(null), json!("text"), json!([])] {
             assert_eq!(removal(&stored, &json!({})), None);
         }

@@ -1,4 +1,4 @@
-//! Services declared as objects of an API server.
+//! Services declared as objects on an API server.
 //!
 //! ```text
 //!   InferenceServices ─┐                          ┌─► status
@@ -6,7 +6,8 @@
 //!   ClusterServing…  ──┘                          └─► ControllerRevisions: history
 //! ```
 //!
-//! An object that cannot be read spoils no list: its service keeps its last good state, and its status says why.
+//! An object that cannot be read does not affect the others: its service keeps its last valid state, and the status
+//! says why.
 
 mod events;
 mod history;

@@ -1,4 +1,4 @@
-//! One InferenceService of the API server, read by the rules that hold for files. Pure.
+//! InferenceServices on the API server, read by the same rules as files. Pure.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -13,21 +13,23 @@ use weir_crds::{Diagnostic, InferenceService, Object};
 
 use crate::statuses::SeenStatus;
 
-/// An InferenceService as it was seen last.
+/// InferenceService as the watch last showed it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SeenService {
     /// The service, as it was last readable.
     pub(crate) service: Arc<Service>,
-    /// Reasons that the object is not readable now.
+    /// Reasons why the object is invalid now; None if it is valid.
     pub(crate) errors: Option<Arc<ValidationErrors>>,
-    /// The status as the API server has it.
+    /// Status as the API server stores it.
     pub(crate) status: SeenStatus,
-    /// Digest of the metadata that a user writes, with uid and generation: equal ones need not be read again.
+    /// Digest of the metadata that a user writes, with UID and generation. An object with an equal digest is not parsed
+    /// again.
     written: u64,
 }
 
 impl SeenService {
-    /// Reads an object that was `before`. `None` for one that is being deleted, or whose name Weir cannot serve.
+    /// Reads an object whose former state is `before`. None for an object that is being deleted, or whose name Weir
+    /// cannot serve.
     pub(crate) fn read(object: &DynamicObject, before: Option<&Self>) -> Option<Self> {
         let name = name(&object.metadata)?;
         if object.metadata.deletion_timestamp.is_some() {
@@ -53,13 +55,13 @@ impl SeenService {
     }
 }
 
-/// The status of an object.
+/// Returns the status of an object.
 pub(crate) fn status(object: &DynamicObject) -> SeenStatus {
     let status = object.data.get("status");
     SeenStatus { version: version(&object.metadata), text: status.map(ToString::to_string).unwrap_or_default().into() }
 }
 
-/// The version of an object; the API server's are numbers.
+/// Returns the resource version of an object, which is a number on an API server.
 fn version(metadata: &ObjectMeta) -> u64 {
     let version = metadata.resource_version.as_deref();
     version.and_then(|text| text.parse().ok()).unwrap_or(0)
@@ -71,7 +73,7 @@ fn written(metadata: &ObjectMeta) -> u64 {
     hasher.finish()
 }
 
-/// The metadata without what changes with each write.
+/// Returns the metadata without the fields that change with each write.
 fn users(metadata: &ObjectMeta) -> ObjectMeta {
     ObjectMeta { managed_fields: None, resource_version: None, ..metadata.clone() }
 }
@@ -79,10 +81,10 @@ fn users(metadata: &ObjectMeta) -> ObjectMeta {
 fn name(metadata: &ObjectMeta) -> Option<ServiceName> {
     let namespace = metadata.namespace.as_deref()?;
     let name = ServiceName::new(namespace, metadata.name.as_deref()?);
-    name.inspect_err(|error| tracing::warn!(namespace, %error, "cannot be served")).ok()
+    name.inspect_err(|error| tracing::warn!(namespace, %error, "ignoring a service with an invalid name")).ok()
 }
 
-/// The service, or every error in the object. Its text is JSON, which YAML contains.
+/// Returns the service, or every error in the object. The text is JSON, which is valid YAML.
 pub(crate) fn service(object: &DynamicObject) -> Result<Arc<InferenceService>, ValidationErrors> {
     let text = json!({
         "apiVersion": "serving.kserve.io/v1beta1",
@@ -103,7 +105,7 @@ fn invalid(found: &[Diagnostic]) -> ValidationErrors {
     ValidationErrors { reason: FailureReason::InvalidPredictorSpec, list: found.iter().map(error).collect() }
 }
 
-/// The spec as it was last readable.
+/// Returns the last valid spec.
 fn last_good(before: Option<&SeenService>) -> Option<Arc<str>> {
     match &before?.service.object {
         KeptObject::Text { spec, .. } => spec.clone(),
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_lets_pass_in_a_pod_is_checked_and_the_last_good_spec_stays() {
+    fn pods_are_checked_beyond_the_schema_and_the_last_valid_spec_is_kept() {
         let good = SeenService::read(&object(1, predictor("")), None).unwrap();
         let bad = object(2, predictor(r#", "resuorces": {}"#));
         let read = SeenService::read(&bad, Some(&good)).unwrap();
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_being_deleted_is_no_longer_declared() {
+    fn an_object_that_is_being_deleted_is_no_longer_declared() {
         let mut object = object(1, predictor(""));
         object.metadata.deletion_timestamp = object.metadata.creation_timestamp.clone();
         assert_eq!(SeenService::read(&object, None), None);

@@ -1,4 +1,4 @@
-//! The objects that the watches have shown, and the declaration that follows from them. Pure.
+//! Objects that the watches have shown, and the declaration that follows from them. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::orphans::Orphans;
 use crate::runtime::{Kind, SeenRuntime};
 use crate::statuses::{SeenStatus, Statuses};
 
-/// An event of one of the watches.
+/// Event of one of the watches.
 #[derive(Debug)]
 pub(crate) enum Change {
     /// Event of an InferenceService.
@@ -23,20 +23,20 @@ pub(crate) enum Change {
     Runtime(Kind, Event<DynamicObject>),
 }
 
-/// The objects that the watches have shown.
+/// Objects that the watches have shown.
 #[derive(Debug)]
 pub(crate) struct Objects {
     platform: Platform,
     services: Seen<SeenService>,
     runtimes: Seen<SeenRuntime>,
     cluster_runtimes: Seen<SeenRuntime>,
-    /// Statuses that changed since they were published last; unset: the service is gone.
+    /// Statuses that changed since they were last published; None for a deleted service.
     unpublished: BTreeMap<ServiceName, Option<SeenStatus>>,
-    /// Services deleted since they were published last whose objects are to stay.
+    /// Services deleted since the last publication whose objects are to stay.
     orphans: Orphans,
-    /// True when the last declaration is no longer what is declared. Most events are of statuses.
+    /// True if the last declaration is out of date. Most events only concern statuses.
     is_outdated: bool,
-    /// The last declaration, in which each service was validated as it was last readable.
+    /// Last declaration, in which each service has its last valid form.
     last: Declaration,
 }
 
@@ -54,7 +54,7 @@ impl Objects {
         }
     }
 
-    /// Takes in an event.
+    /// Applies an event of a watch.
     pub(crate) fn take(&mut self, change: Change) {
         match change {
             Change::Service(event) => {
@@ -79,7 +79,7 @@ impl Objects {
         }
     }
 
-    /// The declaration as it is now, once all that existed at the start is known; `None` also where it is the last one.
+    /// Returns the declaration once everything that existed at the start is known; None if it has not changed.
     pub(crate) fn declaration(&mut self) -> Option<Declaration> {
         let is_complete =
             self.services.is_complete() && self.runtimes.is_complete() && self.cluster_runtimes.is_complete();
@@ -97,14 +97,14 @@ impl Objects {
         Some(self.with_errors())
     }
 
-    /// Puts the statuses that changed among those of all services.
+    /// Moves the changed statuses into the statuses of all services.
     pub(crate) fn publish_statuses(&mut self, statuses: &mut Statuses) {
         for (service, status) in std::mem::take(&mut self.unpublished) {
             statuses.see(service, status);
         }
     }
 
-    /// Puts the services whose objects are to stay among those that are known.
+    /// Moves the new orphaned services into the known ones.
     pub(crate) fn publish_orphans(&mut self, orphans: &mut Orphans) {
         orphans.extend(&mut self.orphans);
     }
@@ -121,7 +121,7 @@ impl Objects {
         self.runtimes.values().chain(self.cluster_runtimes.values())
     }
 
-    /// The last declaration, with the errors of objects that are not readable now.
+    /// Returns the last declaration with the errors of objects that are invalid now.
     fn with_errors(&self) -> Declaration {
         let mut declaration = self.last.clone();
         for seen in self.services.values() {
@@ -137,7 +137,7 @@ impl Objects {
     }
 }
 
-/// Tells an edit of what a user writes from one of a status.
+/// Returns true if an edit changes the declaration, and not only a status.
 fn is_of_declaration(edit: &Edit<SeenService>) -> bool {
     match (&edit.before, &edit.after) {
         (Some(before), Some(after)) => !Arc::ptr_eq(&before.service, &after.service) || before.errors != after.errors,

@@ -1,4 +1,4 @@
-//! Services that were deleted by `kubectl delete --cascade=orphan`, whose objects are to stay. Pure.
+//! Services that were deleted with `kubectl delete --cascade=orphan`, whose objects are to stay. Pure.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use kube::ResourceExt;
 use kube::core::DynamicObject;
 use weir_cluster::ServiceName;
 
-/// Finalizer by which the API server keeps an object until what it owns has lost it as an owner.
+/// Finalizer with which the API server keeps an object until its dependents have lost it as an owner.
 const ORPHAN: &str = "orphan";
 
-/// The uids of InferenceServices that were deleted so that their objects stay, by service.
+/// UIDs of InferenceServices that were deleted with orphaned objects, by service.
 #[derive(Debug, Default)]
 pub(crate) struct Orphans(BTreeMap<ServiceName, String>);
 
 impl Orphans {
-    /// Takes in an object as a watch shows it.
+    /// Notes an object as a watch shows it.
     pub(crate) fn see(&mut self, object: &DynamicObject) {
         let is_deleted = object.metadata.deletion_timestamp.is_some();
         let mut finalizers = object.finalizers().iter();
@@ -27,18 +27,18 @@ impl Orphans {
         }
     }
 
-    /// Adds those that another has seen.
+    /// Moves the services that another value has recorded into this one.
     pub(crate) fn extend(&mut self, others: &mut Self) {
         self.0.append(&mut others.0);
     }
 
-    /// True if the object of this uid was deleted so; without a uid, if any of the service was.
+    /// True if the object of this UID was deleted that way; without a UID, if any object of the service was.
     pub(crate) fn contains(&self, service: &ServiceName, uid: Option<&str>) -> bool {
         let orphaned = self.0.get(service);
         orphaned.is_some_and(|orphaned| uid.is_none_or(|uid| uid == orphaned))
     }
 
-    /// Drops what is known of a service that is gone.
+    /// Drops the record of a deleted service.
     pub(crate) fn forget(&mut self, service: &ServiceName) {
         self.0.remove(service);
     }
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_deleted_with_that_finalizer_leaves_orphans() {
+    fn only_a_deletion_with_the_orphan_finalizer_leaves_orphans() {
         let service = ServiceName::new("team", "digits").unwrap();
         let time = Some("2026-01-02T03:04:05Z");
         let seen = |object: &DynamicObject| {
@@ -73,7 +73,7 @@ mod tests {
         };
         let orphans = seen(&object(time, &["example.com/x", "orphan"]));
         assert!(orphans.contains(&service, Some("u1")) && orphans.contains(&service, None));
-        assert!(!orphans.contains(&service, Some("u2")), "another life");
+        assert!(!orphans.contains(&service, Some("u2")), "a later object of the same name");
         for other in [object(time, &["foregroundDeletion"]), object(None, &["orphan"])] {
             assert!(!seen(&other).contains(&service, None));
         }

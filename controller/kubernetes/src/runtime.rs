@@ -1,4 +1,4 @@
-//! One ServingRuntime or ClusterServingRuntime of the API server, read by the rules that hold for files. Pure.
+//! ServingRuntimes and ClusterServingRuntimes on the API server, read by the same rules as files. Pure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
@@ -9,18 +9,18 @@ use weir_crds::{Object, ServingRuntimeSpec};
 /// Kind of a runtime's object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
-    /// A runtime for one namespace.
+    /// Runtime for the services of one namespace.
     ServingRuntime,
-    /// A runtime for all namespaces.
+    /// Runtime for the services of all namespaces.
     ClusterServingRuntime,
 }
 
-/// A runtime as it was seen last.
+/// Runtime as the watch last showed it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SeenRuntime {
-    /// The runtime, as it was last valid.
+    /// Runtime in its last valid form.
     pub(crate) runtime: Option<Runtime>,
-    /// Reason that the object is not valid now, one sentence.
+    /// Reason why the object is invalid now, as one sentence.
     pub(crate) problem: Option<String>,
 }
 
@@ -32,7 +32,7 @@ impl Kind {
         }
     }
 
-    /// Reads an object that was `before`.
+    /// Reads an object whose former state is `before`.
     pub(crate) fn read(self, object: &DynamicObject, before: Option<&SeenRuntime>) -> Option<SeenRuntime> {
         let name = object.metadata.name.clone()?;
         Some(match self.spec(object) {
@@ -60,14 +60,14 @@ impl Kind {
         }
     }
 
-    /// The runtime of an object, or every error in it. Its text is JSON, which YAML contains.
+    /// Returns the runtime of an object, or every error in it.
     fn spec(self, object: &DynamicObject) -> Result<ServingRuntimeSpec, Vec<FieldError>> {
         let spec = self.written(object)?;
         let (errors, _) = validate_runtime(&spec);
         if errors.is_empty() { Ok(spec) } else { Err(errors) }
     }
 
-    /// The runtime as it is written, by the rules of its definition.
+    /// Returns the runtime as it is written, checked by its schema alone. The text is JSON, which is valid YAML.
     pub(crate) fn written(self, object: &DynamicObject) -> Result<ServingRuntimeSpec, Vec<FieldError>> {
         let text = json!({
             "apiVersion": "serving.kserve.io/v1alpha1",

@@ -1,4 +1,4 @@
-//! The API server as a source of services.
+//! Source of services that reads an API server.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use crate::orphans::Orphans;
 use crate::statuses::Statuses;
 use crate::watching::{self, Published};
 
-/// Field manager of statuses, and name under which Events are written.
+/// Field manager of statuses, and the name under which Events are written.
 const CONTROLLER: &str = "weir-controller";
 
-/// The services that an API server's objects declare. Clones share them; watching ends with the last.
+/// Services that an API server's objects declare. Clones share them; dropping the last clone ends the watches.
 #[derive(Clone)]
 pub struct KubernetesSource {
     client: Client,
@@ -40,7 +40,7 @@ pub struct KubernetesSource {
     _watching: Arc<AbortOnDropHandle<()>>,
 }
 
-/// The InferenceServices that are declared.
+/// Metadata of the declared InferenceServices, for the cluster.
 struct DeclaredServices(watch::Receiver<Arc<Declaration>>);
 
 impl KnownServices for DeclaredServices {
@@ -52,8 +52,8 @@ impl KnownServices for DeclaredServices {
 }
 
 impl KubernetesSource {
-    /// Watches the declared services; returns once all that exists is known. Must be called within a tokio runtime.
-    /// `process` tells the writers of Events apart, such as the name of a pod.
+    /// Watches the declared services; returns when everything that exists is known. Must be called within a tokio
+    /// runtime. `process` identifies this writer of Events, such as the name of its pod.
     ///
     /// # Errors
     /// [`ClusterError::Unavailable`] when the watches have ended.
@@ -84,13 +84,14 @@ impl KubernetesSource {
         })
     }
 
-    /// The services, untyped: what the API server lets pass in one of them may be of no type, and its status is written too.
+    /// Returns the untyped API of services. An object that the API server accepts may not fit the type, and needs a
+    /// status too.
     fn services(&self, service: &ServiceName) -> Api<DynamicObject> {
         let kind = ApiResource::erase::<InferenceService>(&());
         Api::namespaced_with(self.client.clone(), service.namespace(), &kind)
     }
 
-    /// Removes from a status what somebody else left in it. If that fails, the next write does.
+    /// Removes what an earlier controller left in a status. If that fails, the next write does it.
     async fn without_leftovers(
         &self,
         service: &ServiceName,
@@ -100,14 +101,14 @@ impl KubernetesSource {
         let Some(removal) = removal(&stored.data["status"], &json!(status)) else {
             return stored;
         };
-        // Of this version alone: what is removed must not be another's newer.
+        // The patch applies to this version only, so that no newer write of another controller is removed.
         let version = &stored.metadata.resource_version;
         let change = json!({"metadata": {"resourceVersion": version}, "status": removal});
         let (change, params) = (Patch::Merge(change), PatchParams::default());
         let services = self.services(service);
         let cleared = services.patch_status(service.name(), &params, &change);
         cleared.await.unwrap_or_else(|error| {
-            tracing::debug!(%service, %error, "the rest of an older status stays for now");
+            tracing::debug!(%service, %error, "cannot remove leftovers of an older status; the next write retries");
             stored
         })
     }
@@ -155,7 +156,7 @@ impl Source for KubernetesSource {
                 self.statuses.lock().wrote(service, &written);
                 Ok(())
             }
-            // It was deleted in between.
+            // The service was deleted in between.
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             Err(error) => Err(unavailable(error.into()).into()),
         }
@@ -171,7 +172,7 @@ impl Source for KubernetesSource {
             return Ok(());
         };
         if let Err(error) = self.events.write(&declared.service, event).await {
-            // Nothing follows from an Event: a namespace that is being deleted takes none.
+            // A lost Event has no consequences: a namespace that is being deleted accepts none.
             tracing::debug!(%service, %error, "an event could not be written");
         }
         Ok(())
@@ -179,10 +180,10 @@ impl Source for KubernetesSource {
 
     async fn propagation(&self, service: &ServiceName, uid: Option<&str>) -> Result<Propagation, ControllerError> {
         let is_orphaned = self.orphans.lock().contains(service, uid)
-            // Another controller led when it was deleted, or none did.
+            // Another controller led when the service was deleted, or none did.
             || self.histories.is_orphaned(service).await?;
         Ok(if is_orphaned {
-            tracing::info!(%service, "was deleted with --cascade=orphan: its objects serve on");
+            tracing::info!(%service, "deleted with --cascade=orphan: its objects stay and keep serving");
             Propagation::Orphan
         } else {
             Propagation::Background

@@ -1,4 +1,4 @@
-//! The statuses of services as the API server has them, and which of them somebody else has changed. Pure.
+//! Statuses of services as the API server stores them, and which of them another writer has changed. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,25 +7,26 @@ use std::sync::Arc;
 use weir_cluster::ServiceName;
 use weir_crds::InferenceServiceStatus;
 
-/// The status of a service at one version of its object.
+/// Status of a service at one version of its object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct SeenStatus {
-    /// Version of the object.
+    /// Resource version of the object.
     pub(crate) version: u64,
-    /// The status as JSON: it is read only where a service is new to the controller, or another's write is suspected.
+    /// Status as JSON. It is only parsed if the service is new to the controller, or another writer may have changed
+    /// it.
     pub(crate) text: Arc<str>,
 }
 
-/// The statuses of all services.
+/// Statuses of all services.
 #[derive(Debug, Default)]
 pub(crate) struct Statuses {
     seen: BTreeMap<ServiceName, SeenStatus>,
-    /// What this process wrote last of each.
+    /// Statuses that this process wrote last.
     written: BTreeMap<ServiceName, WrittenStatus>,
     overwritten: Arc<BTreeSet<ServiceName>>,
 }
 
-/// A status as the API server answered to its write.
+/// Status as the API server answered its write.
 #[derive(Clone, Copy, Debug)]
 struct WrittenStatus {
     version: u64,
@@ -33,23 +34,23 @@ struct WrittenStatus {
 }
 
 impl SeenStatus {
-    /// The status as a value; one that cannot be read is written anew.
+    /// Returns the parsed status. An invalid one counts as empty, and is written again.
     pub(crate) fn read(&self) -> InferenceServiceStatus {
         serde_json::from_str(&self.text).unwrap_or_default()
     }
 }
 
 impl Statuses {
-    /// The status of a service that this process is to go on with.
+    /// Returns the status of a service from which this process continues.
     pub(crate) fn load(&mut self, service: &ServiceName) -> InferenceServiceStatus {
-        // Others may have written it since this process did.
+        // Another process may have written it since this process did.
         self.written.remove(service);
         self.judge(service);
         let seen = self.seen.get(service);
         seen.map(SeenStatus::read).unwrap_or_default()
     }
 
-    /// Takes in a status as a watch shows it; unset: the service is gone.
+    /// Notes a status as a watch shows it; None for a deleted service.
     pub(crate) fn see(&mut self, service: ServiceName, status: Option<SeenStatus>) {
         match status {
             Some(status) => {
@@ -63,14 +64,14 @@ impl Statuses {
         self.judge(&service);
     }
 
-    /// Notes a status that was written, as the API server has answered.
+    /// Notes a written status as the API server answered.
     pub(crate) fn wrote(&mut self, service: &ServiceName, status: &SeenStatus) {
         let written = WrittenStatus { version: status.version, digest: digest(&status.read()) };
         self.written.insert(service.clone(), written);
         self.judge(service);
     }
 
-    /// The services whose status is not the one that was written.
+    /// Returns the services whose status differs from the one that was written.
     pub(crate) fn overwritten(&self) -> Arc<BTreeSet<ServiceName>> {
         self.overwritten.clone()
     }
@@ -91,10 +92,10 @@ impl Statuses {
     }
 }
 
-/// Digest of a status, for this process.
+/// Returns a digest of a status, which is valid within this process only.
 fn digest(status: &InferenceServiceStatus) -> u64 {
     let mut hasher = DefaultHasher::new();
-    // Numbers, texts and lists always fit JSON.
+    // A status always fits JSON.
     serde_json::to_string(status).unwrap_or_default().hash(&mut hasher);
     hasher.finish()
 }
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_another_has_written_is_told_until_it_is_written_again() {
+    fn a_status_counts_as_overwritten_until_it_is_written_again() {
         let mut statuses = Statuses::default();
         let service = ServiceName::new("team", "digits").unwrap();
         let is_overwritten = |statuses: &Statuses| statuses.overwritten().contains(&service);
@@ -134,11 +135,11 @@ mod tests {
         assert!(!is_overwritten(&statuses));
         statuses.see(service.clone(), seen(9, "theirs"));
         assert_eq!(statuses.load(&service), status("theirs"));
-        assert!(!is_overwritten(&statuses), "who begins has written nothing");
+        assert!(!is_overwritten(&statuses), "a new leader has written nothing");
     }
 
     #[test]
-    fn one_that_is_taken_away_or_cannot_be_read_is_told_and_one_of_no_service_is_not() {
+    fn a_removed_or_invalid_status_counts_as_overwritten_unless_its_service_is_gone() {
         let mut statuses = Statuses::default();
         let service = ServiceName::new("team", "digits").unwrap();
         for text in ["", "null", "{\"url\": 3}"] {

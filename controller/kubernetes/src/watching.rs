@@ -1,4 +1,4 @@
-//! The watches of declared objects, whose events make declarations.
+//! Watches of the declared objects, whose events become declarations.
 
 use std::sync::Arc;
 
@@ -18,17 +18,17 @@ use crate::orphans::Orphans;
 use crate::runtime::Kind;
 use crate::statuses::Statuses;
 
-/// Events that make one declaration together when they are there at once, as at the start.
+/// Most pending events that one declaration combines, as at the start.
 const AT_ONCE: usize = 1024;
 
-/// The channel for declarations, and the statuses that belong to them.
+/// Channel for declarations, with the statuses and orphans that belong to them.
 pub(crate) struct Published {
     pub(crate) declaration: watch::Sender<Arc<Declaration>>,
     pub(crate) statuses: Arc<Mutex<Statuses>>,
     pub(crate) orphans: Arc<Mutex<Orphans>>,
 }
 
-/// Publishes declarations until nobody reads them.
+/// Publishes declarations until all receivers are dropped.
 pub(crate) async fn run(client: Client, namespace: Option<String>, mut objects: Objects, to: Published) {
     let mut changes = changes(&client, namespace.as_deref()).ready_chunks(AT_ONCE);
     let closed = to.declaration.clone();
@@ -60,14 +60,14 @@ impl Published {
     }
 }
 
-/// Logs problems that were not there before: a runtime has no status that could tell of its errors.
+/// Logs new problems: a runtime has no status that could show its errors.
 fn log_new(before: &[String], now: &[String]) {
     for problem in now.iter().filter(|problem| !before.contains(problem)) {
-        tracing::warn!("{problem}; it is used as it was last valid, if it ever was");
+        tracing::warn!("{problem}; its last valid version stays in use, if there was one");
     }
 }
 
-/// The events of services and runtimes, of one namespace or of all.
+/// Returns the events of services and runtimes, of one namespace or of all.
 fn changes(client: &Client, namespace: Option<&str>) -> SelectAll<BoxStream<'static, Change>> {
     let services = events(of::<InferenceService>(client, namespace)).map(Change::Service);
     let runtimes = events(of::<ServingRuntime>(client, namespace));
@@ -77,7 +77,7 @@ fn changes(client: &Client, namespace: Option<&str>) -> SelectAll<BoxStream<'sta
     select_all([services.boxed(), runtimes.boxed(), shared.boxed()])
 }
 
-/// Objects of one kind, untyped: one that cannot be read must not spoil the list.
+/// Returns the untyped API of one kind, so that an invalid object does not spoil the list.
 fn of<K: Resource<DynamicType = ()>>(client: &Client, namespace: Option<&str>) -> Api<DynamicObject> {
     let kind = ApiResource::erase::<K>(&());
     match namespace {
@@ -86,7 +86,7 @@ fn of<K: Resource<DynamicType = ()>>(client: &Client, namespace: Option<&str>) -
     }
 }
 
-/// The events of one kind of object. While the API server does not answer, what was last seen stays.
+/// Returns the events of one kind of object. While the API server does not answer, the last known state stays.
 fn events(api: Api<DynamicObject>) -> BoxStream<'static, Event<DynamicObject>> {
     let objects = api.resource_url().to_owned();
     let config = Config::default().timeout(WATCH_SECONDS);

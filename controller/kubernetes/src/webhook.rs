@@ -1,4 +1,4 @@
-//! The validating webhook: what the controller would refuse is refused when it is applied.
+//! Validating webhook: a service that the controller would refuse is refused when it is applied.
 //!
 //! ```text
 //!   API server ─ TLS ─► port ─► request ─► rules, those of the controller ─► response
@@ -6,7 +6,8 @@
 //!   Secret ─► serving pair                  rotation, where this process leads ─► Secret, caBundle
 //! ```
 //!
-//! The API server asks it only while it answers: what passes unasked is told by the service's conditions.
+//! The API server asks only while the webhook answers. Errors in an object that was admitted without it show in the
+//! service's conditions.
 
 mod images;
 mod metrics;
@@ -31,10 +32,10 @@ use weir_controller::{Declaration, Leadership, Platform};
 pub use metrics::WebhookMetrics;
 use rules::Rules;
 
-/// Name of the webhook's Service, Secret and ValidatingWebhookConfiguration, as the chart has them.
+/// Name of the webhook's Service, Secret and ValidatingWebhookConfiguration in the chart.
 const NAME: &str = "weir-webhook";
 
-/// The validating webhook of one process.
+/// Validating webhook of one process.
 pub struct Webhook {
     client: Client,
     rules: Rules,
@@ -42,14 +43,14 @@ pub struct Webhook {
     metrics: WebhookMetrics,
 }
 
-/// The settings of the chart's webhook, for Weir's namespace.
+/// Returns the certificate options of the chart's webhook in Weir's namespace.
 #[must_use]
 pub fn webhook_certificates(namespace: &str) -> CertificateOptions {
     CertificateOptions::of_service(NAME, namespace, "weir-controller")
 }
 
 impl Webhook {
-    /// A webhook with the rules of the controller's declared services.
+    /// Returns a webhook that applies the rules of the controller to its declared services.
     #[must_use]
     pub fn new(
         client: Client,
@@ -60,13 +61,14 @@ impl Webhook {
         Self { client, rules: Rules::new(declaration, platform), options, metrics: WebhookMetrics::default() }
     }
 
-    /// The metrics of what it answers.
+    /// Returns the metrics of the webhook's answers.
     #[must_use]
     pub fn metrics(&self) -> WebhookMetrics {
         self.metrics.clone()
     }
 
-    /// Answers on this port until `stop`. The process that leads keeps certificates valid, and API servers told of them.
+    /// Answers on this port until `stop`. The leading process keeps the certificates valid and publishes them to API
+    /// servers.
     pub async fn serve(self, listener: TcpListener, leadership: watch::Receiver<Leadership>, stop: CancellationToken) {
         let resolver = Arc::<Resolver>::default();
         let rotation: Rotation<ValidatingWebhookConfiguration> =

@@ -1,4 +1,4 @@
-//! The cluster over an API server keeps the contract.
+//! Contract tests of the cluster over an API server.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use weir_cluster_reports::RemoteReports;
 use crate::gateway::GatewayPod;
 use crate::server;
 
-/// The cluster, and the reports of its gateways.
+/// Cluster and the reports of its gateways.
 struct Server {
     client: Client,
     cluster: Kubernetes,
@@ -23,7 +23,7 @@ struct Server {
 impl Server {
     async fn connect() -> Self {
         let client = server::client().await;
-        // That of the suite's services.
+        // The suite's services are in this namespace.
         server::namespace(&client, "contract").await;
         let cluster = server::cluster().await;
         let reports = RemoteReports::follow(cluster.gateways());

@@ -1,4 +1,4 @@
-//! Why a revision does not run, as the API server, its controllers and its scheduler say it, and what to do.
+//! Failures of revisions as the API server, its controllers and its scheduler report them, with what to do.
 
 use k8s_openapi::api::core::v1::{Namespace, PodTemplateSpec, ResourceQuota};
 use kube::Client;
@@ -9,7 +9,7 @@ use weir_cluster_kubernetes::{Kubernetes, Options};
 
 use crate::server;
 
-/// A service of one replica in a namespace of its own.
+/// Service with one replica, in its own namespace.
 struct Case {
     client: Client,
     cluster: Kubernetes,
@@ -48,7 +48,7 @@ impl Case {
         assert!(seen, "waited for {what}: {revision:#?}");
     }
 
-    /// Waits until the revision's failure has all of these words.
+    /// Waits until the revision's failure message has all of these words.
     async fn fails(&self, words: &[&str]) {
         self.apply().await.unwrap();
         self.see(&words.join(", "), |snapshot| {
@@ -75,7 +75,7 @@ async fn apply(cluster: &Kubernetes, workload: &Workload) -> Result<(), ClusterE
     cluster.apply(desired).await.map(|_| ())
 }
 
-/// The suite's pod with other fields.
+/// Returns the suite's pod with further fields.
 fn pod_with(more: Value) -> PodTemplateSpec {
     let mut template = serde_json::to_value(server::template()).unwrap();
     let spec = template["spec"].as_object_mut().unwrap();
@@ -83,7 +83,7 @@ fn pod_with(more: Value) -> PodTemplateSpec {
     serde_json::from_value(template).unwrap()
 }
 
-/// The suite's pod whose container has other fields.
+/// Returns the suite's pod with further fields in its container.
 fn container_with(more: Value) -> PodTemplateSpec {
     let mut template = serde_json::to_value(server::template()).unwrap();
     let container = template["spec"]["containers"][0].as_object_mut().unwrap();
@@ -214,7 +214,7 @@ async fn an_object_that_can_never_be_is_a_refusal() {
     assert!(refused.to_string().contains("restartPolicy"), "{refused}");
 }
 
-/// Waits until one replica serves and another has no place, for a reason with all of these words.
+/// Waits until one replica serves and another cannot be placed, for a reason with all of these words.
 async fn lacks_one(case: &Case, words: &[&str]) {
     case.apply().await.unwrap();
     case.see(&words.join(", "), |snapshot| {

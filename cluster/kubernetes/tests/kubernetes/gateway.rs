@@ -1,4 +1,4 @@
-//! A stand-in for a gateway's pod: it serves a test's report, and stands among the endpoints of the gateways' Service.
+//! Stand-in for a gateway's pod: it serves a test's report, and is an endpoint of the gateways' Service.
 
 use std::net::{IpAddr, UdpSocket};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use weir_ops::admin::{Admin, Health};
 
 use crate::server::SYSTEM;
 
-/// The gateway's pod. Dropping it takes its endpoint away.
+/// Pod of a gateway. Dropping it removes its endpoint.
 pub(crate) struct GatewayPod {
     slices: Api<EndpointSlice>,
     name: String,
@@ -48,7 +48,7 @@ impl Drop for GatewayPod {
     }
 }
 
-/// An address of this machine that an endpoint may have, which 127.0.0.1 is not. Nothing is sent to find it.
+/// Returns an address of this machine that an endpoint may have, which excludes 127.0.0.1. Nothing is sent to find it.
 fn own_address() -> IpAddr {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     if let Err(error) = socket.connect("198.51.100.1:9") {

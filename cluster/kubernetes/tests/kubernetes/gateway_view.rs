@@ -1,4 +1,4 @@
-//! What a gateway sees, with no more rights than the chart gives it.
+//! Contract tests of a gateway's view of the cluster, with no more rights than the chart gives a gateway.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::server;
 /// Namespace of the suite's services here.
 const NAMESPACE: &str = "contract-of-gateways";
 
-/// A gateway's view of what a controller and an autoscaler do.
+/// View that a gateway has of the work of a controller and an autoscaler.
 struct Seen {
     admin: Client,
     gateway: Kubernetes,
@@ -30,7 +30,7 @@ struct Seen {
     reports: RemoteReports,
 }
 
-/// The rights of the chart's gateway.
+/// Returns the rights of the chart's gateway.
 fn rights() -> Vec<PolicyRule> {
     let read = |group: &str, resource: &str| PolicyRule {
         api_groups: Some(vec![group.to_owned()]),
@@ -98,7 +98,7 @@ impl World for Seen {
     }
 }
 
-/// The rules that are about what is seen.
+/// Rules of the contract about what snapshots show.
 macro_rules! rules {
     ($($rule:ident)*) => {
         $(
@@ -122,9 +122,9 @@ rules! {
     a_late_watcher_sees_the_present
 }
 
-/// A request at a revision that sleeps has to wake it, so a gateway must see that it does.
+/// A request for a revision at zero must wake it, so a gateway must see that the revision is at zero.
 #[tokio::test]
-async fn a_revision_that_may_sleep_and_has_no_endpoints_is_at_zero() {
+async fn a_revision_that_may_scale_to_zero_and_has_no_endpoints_is_at_zero() {
     let seen = Seen::connect().await;
     let service = ServiceName::new(NAMESPACE, "may-sleep").unwrap();
     let policy = ScalingPolicy { min: 0, max: Some(2), ..ScalingPolicy::default() };

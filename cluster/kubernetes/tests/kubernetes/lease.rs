@@ -1,4 +1,4 @@
-//! Leases that others write too.
+//! Leases that other writers change too.
 
 use k8s_openapi::api::coordination::v1::Lease as LeaseObject;
 use kube::api::{Api, Patch, PatchParams};
@@ -7,13 +7,13 @@ use weir_cluster::Lease;
 
 use crate::server;
 
-/// The lease as the API server has it.
+/// Returns the lease as the API server stores it.
 async fn stored(leases: &Api<LeaseObject>) -> LeaseObject {
     leases.get("annotated").await.unwrap()
 }
 
 #[tokio::test]
-async fn who_holds_a_lease_keeps_it_when_somebody_writes_a_note_on_it() {
+async fn a_holder_keeps_its_lease_when_another_writer_annotates_it() {
     let cluster = server::cluster().await;
     let held = cluster.acquire("annotated").await.unwrap();
     let leases: Api<LeaseObject> = Api::namespaced(server::client().await, server::SYSTEM);

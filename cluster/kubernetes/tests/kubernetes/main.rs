@@ -1,6 +1,6 @@
-//! The cluster over a real API server: that of `make test-kube`, whose nodes only seem to be there.
+//! The cluster over the API server of `make test-kube`, whose nodes are simulated.
 
-#![expect(clippy::unwrap_used, reason = "a test may end at once")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../../../../tests/kubernetes/api_server.rs"]
 mod api_server;

@@ -1,4 +1,4 @@
-//! The meaning of a pod template, against the API server's own defaults and quantities.
+//! Comparison of pod templates by meaning, checked against the API server's own defaults and quantities.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
@@ -10,7 +10,7 @@ use crate::server;
 
 const NAMESPACE: &str = "meaning";
 
-/// A template with a field of every kind that an API server completes.
+/// Returns a template with a field of every kind that an API server completes.
 fn template() -> Value {
     json!({
         "metadata": { "labels": { "app": "meaning" } },
@@ -64,7 +64,7 @@ fn read(template: &Value) -> PodTemplate {
     template.into()
 }
 
-/// The template as the API server would store it.
+/// Returns the template as the API server would store it.
 async fn stored(deployments: &Api<Deployment>, template: &Value) -> PodTemplate {
     let deployment = json!({
         "metadata": { "name": "meaning" },
@@ -74,7 +74,7 @@ async fn stored(deployments: &Api<Deployment>, template: &Value) -> PodTemplate 
     let deployment = serde_json::from_value(deployment).unwrap();
     let made = deployments.create(&dry, &deployment).await.unwrap();
     let mut template = made.spec.unwrap().template;
-    // Weir has its own default of this one.
+    // Weir has its own default for this field.
     let pod = template.spec.as_mut().unwrap();
     for container in pod.containers.iter_mut().chain(pod.init_containers.iter_mut().flatten()) {
         assert_eq!(container.termination_message_policy.as_deref(), Some("File"));
@@ -84,7 +84,7 @@ async fn stored(deployments: &Api<Deployment>, template: &Value) -> PodTemplate 
 }
 
 #[tokio::test]
-async fn what_the_api_server_completes_means_what_was_written() {
+async fn a_template_completed_by_the_api_server_has_the_same_meaning() {
     let client = server::client().await;
     server::namespace(&client, NAMESPACE).await;
     let deployments: Api<Deployment> = Api::namespaced(client, NAMESPACE);
@@ -95,7 +95,7 @@ async fn what_the_api_server_completes_means_what_was_written() {
 }
 
 #[tokio::test]
-async fn quantities_are_the_same_as_the_api_servers() {
+async fn quantities_compare_as_on_the_api_server() {
     let client = server::client().await;
     server::namespace(&client, NAMESPACE).await;
     let deployments: Api<Deployment> = Api::namespaced(client, NAMESPACE);

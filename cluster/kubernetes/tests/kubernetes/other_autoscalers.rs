@@ -1,4 +1,4 @@
-//! A HorizontalPodAutoscaler of the real control plane that scales what Weir's autoscaler would scale.
+//! A HorizontalPodAutoscaler of the real control plane that scales a revision of Weir.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use weir_cluster_kubernetes::{Kubernetes, WatchScope};
 
 use crate::server;
 
-/// One service of 1 to 3 replicas, for Weir's autoscaler.
+/// Applies a service with 1 to 3 replicas that Weir's autoscaler scales.
 async fn apply(cluster: &Kubernetes, namespace: &str) -> Workload {
     server::namespace(&server::client().await, namespace).await;
     let service = ServiceName::new(namespace, "digits").unwrap();
@@ -57,7 +57,7 @@ fn autoscaler(workload: &Workload) -> HorizontalPodAutoscaler {
 }
 
 #[tokio::test]
-async fn what_an_hpa_scales_is_left_to_it_until_it_is_deleted() {
+async fn weirs_autoscaler_leaves_a_revision_to_an_hpa_until_it_is_deleted() {
     let cluster = server::cluster().await;
     let workload = apply(&cluster, "other-autoscaler").await;
     see(&cluster, &workload, "its policy", |r| r.scaling.is_some()).await;
@@ -80,7 +80,7 @@ async fn what_an_hpa_scales_is_left_to_it_until_it_is_deleted() {
 }
 
 #[tokio::test]
-async fn without_the_right_to_see_them_all_else_is_seen() {
+async fn without_the_right_to_watch_autoscalers_everything_else_is_visible() {
     let workload = apply(&server::cluster().await, "other-autoscaler-unseen").await;
     let rule = |group: &str, resources: &[&str]| PolicyRule {
         api_groups: Some(vec![group.to_owned()]),

@@ -1,4 +1,4 @@
-//! Which object, and which field of it, is whose.
+//! Ownership of objects and of their fields.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -10,7 +10,7 @@ use weir_cluster_kubernetes::Kubernetes;
 
 use crate::server;
 
-/// A service with one revision, in a namespace of its own.
+/// Service with one revision, in its own namespace.
 struct Case {
     client: Client,
     cluster: Kubernetes,
@@ -62,7 +62,7 @@ impl Case {
     }
 }
 
-/// The managers that hold a field below `spec`.
+/// Returns the managers that own a field below `spec`.
 fn managers(deployment: &Deployment, field: &str) -> Vec<String> {
     let holds = |fields: &serde_json::Value| fields["f:spec"].get(format!("f:{field}")).is_some();
     let entries = deployment.managed_fields().iter();
@@ -75,7 +75,7 @@ fn replicas(deployment: &Deployment) -> Option<i32> {
 }
 
 #[tokio::test]
-async fn the_number_of_replicas_is_never_the_controllers() {
+async fn the_controller_never_owns_the_number_of_replicas() {
     let case = Case::new("owned-replicas").await;
     case.apply().await.unwrap();
     let made = case.deployment().await;
@@ -90,7 +90,7 @@ async fn the_number_of_replicas_is_never_the_controllers() {
 }
 
 #[tokio::test]
-async fn a_number_that_is_set_while_the_deployment_is_made_stays() {
+async fn a_number_set_while_the_deployment_is_created_is_kept() {
     let case = Case::new("owned-while-made").await;
     for name in ["a", "b", "c", "d", "e", "f"] {
         let service = ServiceName::new("owned-while-made", name).unwrap();
@@ -120,7 +120,7 @@ async fn applying_the_same_writes_nothing() {
 }
 
 #[tokio::test]
-async fn what_somebody_changes_or_deletes_is_put_back() {
+async fn changed_and_deleted_objects_are_restored() {
     let case = Case::new("owned-edited").await;
     case.apply().await.unwrap();
     let name = case.workload.revision.as_str();
@@ -130,7 +130,7 @@ async fn what_somebody_changes_or_deletes_is_put_back() {
     let params = PatchParams::default();
     case.deployments().patch(name, &params, &Patch::Strategic(edit)).await.unwrap();
     case.services().delete("digits", &Default::default()).await.unwrap();
-    // Again and again: what is not yet known of cannot be put back.
+    // The loop applies repeatedly, because a change is only undone once a watch has shown it.
     let put_back = async {
         loop {
             case.apply().await.unwrap();
@@ -145,7 +145,7 @@ async fn what_somebody_changes_or_deletes_is_put_back() {
 }
 
 #[tokio::test]
-async fn an_object_of_another_owner_is_left_alone_and_told() {
+async fn an_object_of_another_owner_is_left_alone_and_reported() {
     let case = Case::new("owned-by-others").await;
     let theirs: Service = serde_json::from_value(json!({
         "metadata": { "name": "digits" },

@@ -1,4 +1,4 @@
-//! What outlives the controller: ControllerRevisions, and whose they are.
+//! ControllerRevisions, which outlive the controller, and their owners.
 
 use k8s_openapi::api::apps::v1::{ControllerRevision, Deployment};
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -10,7 +10,7 @@ use weir_cluster_kubernetes::{Kubernetes, StoredRevision};
 
 use crate::server;
 
-/// A service in a namespace of its own.
+/// Service in its own namespace.
 struct Case {
     client: Client,
     cluster: Kubernetes,
@@ -50,7 +50,7 @@ impl Case {
         StoredRevision::of(&self.workload(number))
     }
 
-    /// A revision of this number with other pods.
+    /// Returns a revision of this number with other pods.
     fn other(&self, number: u32) -> StoredRevision {
         let mut workload = self.workload(number);
         let mut template = server::template();
@@ -63,7 +63,7 @@ impl Case {
         Api::namespaced(self.client.clone(), self.service.namespace())
     }
 
-    /// Makes the InferenceService; returns its uid.
+    /// Creates the InferenceService; returns its UID.
     async fn declare(&self) -> String {
         let kind = GroupVersionKind::gvk("serving.kserve.io", "v1beta1", "InferenceService");
         let resource = ApiResource::from_gvk_with_plural(&kind, "inferenceservices");
@@ -86,7 +86,7 @@ impl Case {
 }
 
 #[tokio::test]
-async fn revisions_are_there_again_in_order() {
+async fn stored_revisions_are_read_in_order() {
     let case = Case::new("stored-order").await;
     for number in [2, 10, 1] {
         case.cluster.put_revision(&case.stored(number)).await.unwrap();
@@ -103,7 +103,7 @@ async fn revisions_are_there_again_in_order() {
 }
 
 #[tokio::test]
-async fn a_number_is_taken_once() {
+async fn a_revision_number_can_be_stored_only_once() {
     let case = Case::new("stored-once").await;
     let (one, other) = (case.stored(1), case.other(1));
     let both = tokio::join!(case.cluster.put_revision(&one), case.cluster.put_revision(&other),);
@@ -115,7 +115,7 @@ async fn a_number_is_taken_once() {
 }
 
 #[tokio::test]
-async fn the_state_of_a_rollout_is_as_it_was_written_last() {
+async fn the_last_written_state_of_a_rollout_is_read() {
     let case = Case::new("stored-rollout").await;
     assert_eq!(case.rollout().await, None);
     for text in ["first", "second"] {
@@ -127,7 +127,7 @@ async fn the_state_of_a_rollout_is_as_it_was_written_last() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_spoils_no_list_and_is_refused() {
+async fn an_unreadable_revision_is_left_out_of_lists_and_refused() {
     let case = Case::new("stored-unread").await;
     case.cluster.put_revision(&case.stored(1)).await.unwrap();
     let unread: ControllerRevision = serde_json::from_value(json!({
@@ -170,7 +170,8 @@ async fn an_object_of_another_owner_keeps_its_name() {
     assert!(case.objects().get_opt("digits-predictor-00001").await.unwrap().is_some());
 }
 
-/// A Deployment follows what was stored, whoever changes it, and whatever this Weir would make of the pod.
+/// A Deployment has the pod that was stored, even if the Deployment is edited, or if this version would complete the
+/// pod differently.
 #[tokio::test]
 async fn a_deployment_follows_what_was_stored() {
     let mut case = Case::new("stored-followed").await;
@@ -183,7 +184,7 @@ async fn a_deployment_follows_what_was_stored() {
     older.data.as_mut().unwrap().0["pod"]["spec"]["terminationGracePeriodSeconds"] = 7.into();
     let params = PostParams::default();
     case.objects().create(&params, &older).await.unwrap();
-    // It is another process that finds it: what one has stored itself it does not read again.
+    // Another process must find the revision, because a process does not read again what it has stored itself.
     case.cluster = server::cluster().await;
     case.apply(vec![case.workload(1)]).await.unwrap();
     let deployments: Api<Deployment> = Api::namespaced(case.client.clone(), case.service.namespace());
@@ -196,7 +197,7 @@ async fn a_deployment_follows_what_was_stored() {
     let edit = json!({ "spec": { "template": { "spec": { "terminationGracePeriodSeconds": 9 } } } });
     let params = PatchParams::default();
     deployments.patch(name, &params, &Patch::Merge(edit)).await.unwrap();
-    // Again and again: what is not yet known of cannot be put back.
+    // The loop applies repeatedly, because a change is only undone once a watch has shown it.
     let put_back = async {
         while grace().await != Some(7) {
             case.apply(vec![case.workload(1)]).await.unwrap();
@@ -206,13 +207,13 @@ async fn a_deployment_follows_what_was_stored() {
 }
 
 #[tokio::test]
-async fn an_inference_service_owns_all_of_a_service() {
+async fn an_inference_service_owns_all_objects_of_its_service() {
     let case = Case::new("stored-owned").await;
     case.apply(vec![case.workload(1)]).await.unwrap();
     for _ in 0..2 {
-        // The second is another object of the same name.
+        // The second iteration creates another object of the same name.
         let uid = case.declare().await;
-        // What the former one owned is collected at the same time.
+        // Kubernetes deletes the former owner's objects at the same time, so applying may fail at first.
         while case.apply(vec![case.workload(1)]).await.is_err() {}
         case.cluster.put_rollout(&case.service, "stable").await.unwrap();
         let owned = |owners: &[String]| assert_eq!(owners, std::slice::from_ref(&uid));

@@ -1,4 +1,4 @@
-//! Which pods the real ReplicaSet controller ends when a revision is scaled in.
+//! Choice of the pods that the real ReplicaSet controller ends when a revision is scaled in.
 
 use k8s_openapi::api::core::v1::{Node, Pod, PodTemplateSpec};
 use kube::Client;
@@ -10,7 +10,7 @@ use crate::server;
 
 const NAMESPACE: &str = "scale-in";
 
-/// A node that only seems to be there, with room for so many pods of this test and no others.
+/// Creates a simulated node with room for this many pods of this test, and for no other pods.
 async fn node(client: &Client, name: &str, pods: &str) {
     let room = json!({ "cpu": "100", "memory": "1Ti", "pods": pods });
     let node = json!({
@@ -29,7 +29,7 @@ async fn node(client: &Client, name: &str, pods: &str) {
     nodes.patch(name, &params, &Patch::Apply(&node)).await.unwrap();
 }
 
-/// The suite's pod, on these nodes only.
+/// Returns the suite's pod, restricted to these nodes.
 fn template() -> PodTemplateSpec {
     let mut template = server::template();
     let spec = template.spec.as_mut().unwrap();
@@ -39,7 +39,7 @@ fn template() -> PodTemplateSpec {
     template
 }
 
-/// The nodes of the pods that are there, in order.
+/// Returns the nodes of the existing pods, sorted.
 async fn used(client: &Client) -> Vec<String> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
     let pods = pods.list(&ListParams::default()).await.unwrap().items;
@@ -49,9 +49,9 @@ async fn used(client: &Client) -> Vec<String> {
     nodes
 }
 
-/// Of two pods on one node and one on another, Kubernetes by itself ends one of the two.
+/// If two pods share a node and a third is on another, Kubernetes by itself would end one of the two.
 #[tokio::test]
-async fn the_pod_ends_whose_end_frees_a_node() {
+async fn a_scale_in_ends_the_pod_that_frees_a_node() {
     let client = server::client().await;
     server::namespace(&client, NAMESPACE).await;
     node(&client, "scale-in-a", "2").await;

@@ -1,4 +1,4 @@
-//! The API server of the run, and namespaces on it.
+//! API server of the test run, and namespaces on it.
 
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec, ServiceAccount};
@@ -15,25 +15,25 @@ use crate::api_server::{config, unless_there};
 /// Namespace of the gateways and leases of all tests.
 pub(crate) const SYSTEM: &str = "weir-system";
 
-/// A client of the API server that may do everything.
+/// Returns a client of the API server with all rights.
 pub(crate) async fn client() -> Client {
     Client::try_from(config().await).unwrap()
 }
 
-/// The cluster behind it.
+/// Returns the cluster behind the API server.
 pub(crate) async fn cluster() -> Kubernetes {
     let client = client().await;
     namespace(&client, SYSTEM).await;
     connect(client, WatchScope::Control).await
 }
 
-/// What this client sees of the cluster.
+/// Returns the cluster as this client sees it.
 pub(crate) async fn connect(client: Client, scope: WatchScope) -> Kubernetes {
     let options = Options { process: "test".to_owned(), scope, ..Options::default() };
     Kubernetes::connect(client, options).await.unwrap()
 }
 
-/// A client of the API server with nothing but these rights, in all namespaces.
+/// Returns a client of the API server with exactly these rights, in all namespaces.
 pub(crate) async fn client_with(name: &str, rules: Vec<PolicyRule>) -> Client {
     let admin = client().await;
     namespace(&admin, SYSTEM).await;
@@ -60,7 +60,7 @@ pub(crate) async fn client_with(name: &str, rules: Vec<PolicyRule>) -> Client {
     Client::try_from(config).unwrap()
 }
 
-/// A pod that becomes ready as soon as it has a node.
+/// Returns a pod that becomes ready as soon as it has a node.
 pub(crate) fn template() -> PodTemplateSpec {
     let container = Container {
         name: "kserve-container".to_owned(),

@@ -1,4 +1,5 @@
-//! Objects that a tenant with the ClusterRole `edit` in one namespace can write there, and the part of them that Weir believes.
+//! Objects that a tenant with the ClusterRole `edit` in one namespace can write there, and the part of them that Weir
+//! trusts.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use weir_cluster_kubernetes::{Kubernetes, WatchScope};
 use crate::api_server::{config, unless_there};
 use crate::server;
 
-/// The longest time that is believed.
+/// Longest duration that Weir accepts.
 const YEAR: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// Two teams: `victim` has a service, and `tenant` writes what it can in its own namespace.
@@ -36,7 +37,7 @@ struct Teams {
 }
 
 impl Teams {
-    /// The service `name` of the first team, and the namespaces of both.
+    /// Creates the service `name` of the first team, and the namespaces of both.
     async fn new(name: &str, victim: &str, tenant: &str) -> Self {
         let admin = server::client().await;
         server::namespace(&admin, victim).await;
@@ -53,7 +54,7 @@ impl Teams {
         teams
     }
 
-    /// Applies a service with one revision, as the controller does.
+    /// Applies a service with one revision, like the controller.
     async fn serve(&self, service: &ServiceName) {
         let workload = workload(service);
         let split = Split::all(workload.revision.clone());
@@ -64,7 +65,7 @@ impl Teams {
         self.control.apply(desired.unwrap()).await.unwrap();
     }
 
-    /// The API of the tenant's own namespace, with the tenant's rights.
+    /// Returns the API of the tenant's own namespace, with the tenant's rights.
     fn own<K>(&self) -> Api<K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
@@ -72,12 +73,12 @@ impl Teams {
         Api::namespaced(self.tenant.clone(), &self.namespace)
     }
 
-    /// The tenant's service of this name.
+    /// Returns the name of a service of the tenant.
     fn named(&self, name: &str) -> ServiceName {
         ServiceName::new(&self.namespace, name).unwrap()
     }
 
-    /// Writes a Service that claims these hosts for a service of the tenant's, older than any other, and waits until
+    /// Writes a Service that claims these hosts for a service of the tenant, older than any other, and waits until
     /// gateways have read it.
     async fn claim(&self, service: &ServiceName, hosts: &[Host]) {
         let mut hosts: Vec<_> = hosts.iter().map(Host::to_string).collect();
@@ -97,7 +98,7 @@ impl Teams {
     }
 }
 
-/// A client with the rights of `edit` in this namespace alone.
+/// Returns a client with the rights of `edit` in this namespace alone.
 async fn editor(admin: &Client, namespace: &str) -> Client {
     let user = format!("editor-of-{namespace}");
     let binding: RoleBinding = serde_json::from_value(json!({
@@ -133,19 +134,19 @@ fn workload(service: &ServiceName) -> Workload {
     }
 }
 
-/// The hosts that a controller gives to a service.
+/// Returns the hosts that a controller gives to a service.
 fn hosts(service: &ServiceName) -> Vec<Host> {
     let mut hosts = service.inside_hosts("cluster.local").unwrap();
     hosts.push(service.host("example.com").unwrap());
     hosts
 }
 
-/// The service that gets the requests to a host.
+/// Returns the service that gets the requests for a host.
 fn holder<'a>(routes: &'a Routes, host: &Host) -> &'a ServiceName {
     &routes.holders()[host].route.service
 }
 
-/// The annotation of a route that is older than all others.
+/// Returns the annotation of a route that is older than all others.
 fn route(hosts: &[String], revision: &str) -> Value {
     json!({
         "since": 1, "hosts": hosts, "model": null, "timeout": null, "batching": null, "mirror": null,
@@ -154,7 +155,7 @@ fn route(hosts: &[String], revision: &str) -> Value {
     })
 }
 
-/// A Service of this name that says that it keeps the route of a service.
+/// Returns a Kubernetes Service of this name that claims to store the route of a service.
 fn routed(name: &str, service: &str, route: &Value) -> Value {
     json!({
         "metadata": {
@@ -166,7 +167,7 @@ fn routed(name: &str, service: &str, route: &Value) -> Value {
     })
 }
 
-/// The labels of an object of a revision.
+/// Returns the labels of an object of a revision.
 fn labels_of_revision(service: &str, revision: &str) -> Value {
     json!({
         "app.kubernetes.io/managed-by": "weir",
@@ -183,7 +184,7 @@ where
     api.create(&PostParams::default(), &object).await
 }
 
-/// Asserts that the API server refuses what a tenant has no right to.
+/// Asserts that the API server refuses a request without the right.
 fn assert_forbidden<K: Debug>(answer: Result<K, kube::Error>) {
     match answer {
         Err(kube::Error::Api(status)) if status.code == 403 => {}
@@ -215,7 +216,7 @@ async fn a_host_that_two_names_make_stays_with_the_service_that_was_there_first(
     let host = teams.service.host("example.com").unwrap();
     let claims = teams.named("roll-age");
     assert_eq!(claims.host("example.com").unwrap(), host);
-    // Times of creation are whole seconds.
+    // Creation times are whole seconds.
     tokio::time::sleep(Duration::from_millis(1100)).await;
     teams.claim(&claims, std::slice::from_ref(&host)).await;
     let routes = teams.until(|_| true).await.routes;
@@ -231,7 +232,7 @@ async fn a_route_leads_only_to_revisions_of_its_own_service() {
     let own = teams.named("own");
     teams.serve(&own).await;
     teams.until(|snapshot| snapshot.routes.of(&own).is_some()).await;
-    // A Service of another name is not where a service's route is kept.
+    // A Kubernetes Service of another name does not store the service's route.
     let elsewhere = route(&["own.tenant-revisions-b".to_owned()], "own-predictor-00009");
     let elsewhere = routed("elsewhere", "own", &elsewhere);
     create(&teams.own::<Service>(), &elsewhere).await.unwrap();
@@ -273,7 +274,7 @@ async fn addresses_are_those_of_a_revisions_own_pods() {
     let labels = labels_of_revision("roll", revision.as_str());
     let in_own = slice(&teams.namespace, labels.clone(), pod(&teams.namespace));
     assert_forbidden(create(&teams.own::<EndpointSlice>(), &in_own).await);
-    // Even where somebody gives a tenant that right.
+    // Forged slices are ignored even if a tenant has been given that right.
     let with = |service: &str, by: &str| {
         let mut labels = labels.clone();
         labels["kubernetes.io/service-name"] = service.into();
@@ -370,7 +371,7 @@ async fn a_tenant_scales_and_keeps_history_in_its_own_namespace_alone() {
         })
     };
     assert_forbidden(create(&teams.own::<ControllerRevision>(), &history(revision.as_str())).await);
-    // Even one that stands beside a service's own is not read under its number.
+    // An object of another name is not read as a revision, even in the service's own namespace.
     let beside: Api<ControllerRevision> = Api::namespaced(teams.admin.clone(), victim);
     create(&beside, &history("zz-forged")).await.unwrap();
     let rollout = json!({

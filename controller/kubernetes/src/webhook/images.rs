@@ -1,14 +1,14 @@
-//! Containers without an image, which no API server takes in a pod. Pure.
+//! Check for containers without an image, which no API server accepts in a pod. Pure.
 //!
-//! Without Kubernetes a container needs a command and no image, so this is no rule of the controller's.
+//! Without Kubernetes a container may have a command and no image, so the controller's own rules do not check this.
 
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Container;
 use weir_controller::{FieldError, Validated, Variant};
 
-/// The containers of a service's pods that have no image, by the predictor that has them. A container of which neither the
-/// service nor its runtime names an image is one error.
+/// Returns an error for each container without an image, at the predictor that has it. A container that lacks an image
+/// in both the service and its runtime is one error.
 pub(super) fn missing_images(validated: &Validated) -> Vec<FieldError> {
     let stable = ("spec.predictor".to_owned(), &validated.predictor);
     let canaries = validated.canaries.iter().enumerate();
@@ -21,7 +21,7 @@ pub(super) fn missing_images(validated: &Validated) -> Vec<FieldError> {
             let names = without_image(variant).into_iter();
             names.map(move |name| (path.clone(), name))
         })
-        // A canary has most of its pod from the stable predictor.
+        // A canary shares most of its pod with the stable predictor.
         .filter(|(_, name)| known.insert(name.clone()))
         .map(|(path, name)| {
             let message = format!("the container {name} has no image: write one, such as `image: example/server:1`");

@@ -1,4 +1,4 @@
-//! Metrics of the webhook: how often it is asked, what it says, and how long that takes.
+//! Metrics of the webhook: requests by outcome, and the duration of answers.
 
 use std::fmt;
 
@@ -9,8 +9,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use tokio::time::Instant;
 
-/// Upper bounds in seconds: an object of some KiB takes a millisecond, one of the largest size a second, and an API server
-/// waits for 3 s by the chart and for 30 s at most.
+/// Upper bounds in seconds. An object of some KiB takes a millisecond and one of the largest size a second. An API
+/// server waits 3 s by the chart's configuration, and 30 s at most.
 const BOUNDS: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 3.0, 10.0];
 
 /// Metrics of the webhook. Clones share them.
@@ -20,14 +20,14 @@ pub struct WebhookMetrics {
     duration: Histogram,
 }
 
-/// The end of a request, as the metrics tell it.
+/// Outcome of a request, as the metrics label it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Outcome {
     /// The object may be written.
     Allowed,
-    /// The object has errors, which were told.
+    /// The object has errors, which the answer lists.
     Refused,
-    /// There was no verdict: the API server lets the object pass unasked.
+    /// There was no verdict: the API server admits the object without the webhook.
     Error,
 }
 
@@ -48,7 +48,8 @@ struct Label {
 }
 
 impl Default for WebhookMetrics {
-    /// Metrics of a webhook that has not been asked: each outcome is there, for a rate of what has not happened is 0.
+    /// Returns the metrics of a webhook before its first request. Every outcome exists from the start, so that its rate
+    /// is 0 and not missing.
     fn default() -> Self {
         let requests = Family::<Label, Counter>::default();
         for outcome in [Outcome::Allowed, Outcome::Refused, Outcome::Error] {
@@ -59,7 +60,7 @@ impl Default for WebhookMetrics {
 }
 
 impl WebhookMetrics {
-    /// Registers both metrics with a process' registry.
+    /// Registers both metrics in a process's registry.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "weir_webhook_requests",
@@ -80,8 +81,8 @@ impl WebhookMetrics {
     }
 }
 
-/// A request that is recorded when this ends, which it also does where the API server waits no longer: as an error, until
-/// there is a verdict.
+/// Recording of a request, which ends when it is dropped, also if the API server stops waiting. Until there is a
+/// verdict, the outcome is an error.
 pub(super) struct Recording {
     metrics: WebhookMetrics,
     begun: Instant,
@@ -89,7 +90,7 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// Notes what the verdict was.
+    /// Records the outcome of the verdict.
     pub(super) fn note(&mut self, outcome: Outcome) {
         self.outcome = outcome;
     }

@@ -1,5 +1,5 @@
-//! The webhook's port. Anybody in the cluster reaches it: what a connection, a body and all of them together may cost is
-//! bounded.
+//! Port of the webhook. Everything in the cluster can reach it, so the cost of a connection, of a body and of all
+//! bodies together is bounded.
 
 #[cfg(test)]
 mod tests;
@@ -24,11 +24,11 @@ use super::rules::Rules;
 use super::verdict::Verdict;
 use super::{request, response};
 
-/// Path of reviews, as the chart has it.
+/// Path of reviews, as in the chart.
 const PATH: &str = "/validate";
 
-/// Limits on the connections. Each API server keeps a few; in some clusters all come from one address. An API server
-/// waits for an answer for as long as the configuration says, which is seconds.
+/// Limits on the connections. Each API server keeps a few, and in some clusters all come from one address. An API
+/// server waits for an answer as long as the configuration says, which is seconds.
 pub(super) const LIMITS: ConnectionLimits = ConnectionLimits {
     total: 64,
     per_client: 32,
@@ -37,23 +37,23 @@ pub(super) const LIMITS: ConnectionLimits = ConnectionLimits {
     pace: Pace { grace: Duration::from_secs(5), rate: 64 * 1024 },
 };
 
-/// Largest body: etcd takes objects of up to 1.5 MiB, and a review has the old and the new one.
+/// Largest body in bytes: etcd stores objects of up to 1.5 MiB, and a review contains the old and the new object.
 const MAX_BODY: usize = 4 << 20;
 
-/// Bytes of all bodies together.
+/// Byte limit of all bodies together.
 const MAX_BODIES: usize = 4 * MAX_BODY;
 
-/// Most values in a body, counted by what begins or parts them: read, each takes some hundred bytes, and the chart gives
-/// the controller 512 MiB.
+/// Most values in a body, counted by their separators: a parsed value takes some hundred bytes, and the chart gives the
+/// controller 512 MiB.
 const MAX_VALUES: usize = 300_000;
 
-/// Reviews that are read at once: a value is many times as large as its text, and a common one takes a millisecond.
+/// Concurrent reviews: parsed values are many times as large as their text, and a common review takes a millisecond.
 const AT_ONCE: usize = 2;
 
-/// Time for an answer; an API server waits for no longer than 30 s.
+/// Deadline of an answer; an API server waits at most 30 s.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// The parts that all requests share.
+/// State that all requests share.
 #[derive(Clone)]
 struct Reviews {
     rules: Arc<Rules>,
@@ -62,10 +62,10 @@ struct Reviews {
     metrics: WebhookMetrics,
 }
 
-/// What a review comes to: its outcome and its JSON, or a status and a line that says why there is none.
+/// Result of a review: its outcome and its JSON, or a status and a message that says why there is none.
 type Reviewed = Result<(Outcome, Value), (StatusCode, String)>;
 
-/// The route of reviews.
+/// Returns the router for reviews.
 pub(super) fn router(rules: Rules, metrics: WebhookMetrics) -> Router {
     let reviews = Reviews {
         rules: Arc::new(rules),
@@ -109,7 +109,7 @@ impl Reviews {
         }
         let place = self.places.clone().acquire_owned().await;
         let rules = self.rules;
-        // Its reading may take a while, and must not hold up the controller.
+        // Parsing a review may take a while, and must not block the controller.
         let reading = tokio::task::spawn_blocking(move || {
             let _held = (permit, place);
             check_values(&bytes)?;

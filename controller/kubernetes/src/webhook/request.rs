@@ -5,17 +5,17 @@ use serde::Deserialize;
 
 use crate::runtime;
 
-/// Group of the objects that are checked.
+/// API group of the objects that are checked.
 const GROUP: &str = weir_crds::GROUP;
 
-/// A request of somebody who wants to write.
+/// Admission request for a write.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Request {
-    /// Identifier that the answer repeats.
+    /// Identifier that the response repeats.
     pub(crate) uid: String,
     pub(crate) kind: GroupKind,
-    /// Name of the object; empty where the API server makes one.
+    /// Name of the object; empty if the API server will generate one.
     #[serde(default)]
     pub(crate) name: String,
     operation: Operation,
@@ -29,7 +29,7 @@ pub(crate) struct Request {
     old_object: Option<DynamicObject>,
 }
 
-/// The kind of an object.
+/// API group and kind of an object.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct GroupKind {
@@ -37,7 +37,7 @@ pub(crate) struct GroupKind {
     pub(crate) kind: String,
 }
 
-/// An operation on an object.
+/// Operation on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 enum Operation {
@@ -50,13 +50,13 @@ enum Operation {
 /// Kinds of objects that are checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Checked {
-    /// An object of the kind InferenceService.
+    /// Object of the kind InferenceService.
     InferenceService,
-    /// A runtime of this kind.
+    /// Runtime of this kind.
     Runtime(runtime::Kind),
 }
 
-/// An object that somebody writes, and how it was before.
+/// Object that is being written, and its former state.
 #[derive(Debug)]
 pub(crate) struct Written<'a> {
     pub(crate) kind: Checked,
@@ -64,7 +64,7 @@ pub(crate) struct Written<'a> {
     pub(crate) before: Option<&'a DynamicObject>,
 }
 
-/// The review around a request.
+/// Review that contains a request.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Review {
@@ -76,7 +76,7 @@ struct Review {
 /// Reads a review.
 ///
 /// # Errors
-/// A sentence that says what is wrong with it.
+/// A sentence that says what is wrong with the review.
 pub(crate) fn read(body: &[u8]) -> Result<Request, String> {
     let review: Review =
         serde_json::from_slice(body).map_err(|error| format!("this is no AdmissionReview with a request: {error}"))?;
@@ -89,7 +89,7 @@ pub(crate) fn read(body: &[u8]) -> Result<Request, String> {
 }
 
 impl Request {
-    /// The object to check; `None` for what is none of ours, is being deleted, or is no object that people write.
+    /// Returns the object to check; None for an object of another kind, one that is being deleted, or a subresource.
     pub(crate) fn written(&self) -> Option<Written<'_>> {
         let kind = Checked::of(&self.kind)?;
         let object = self.object.as_ref()?;
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_write_is_checked_and_nothing_else() {
+    fn only_writes_of_checked_kinds_are_checked() {
         is_checked(json!({}), true);
         is_checked(json!({"operation": "CREATE", "oldObject": null}), true);
         is_checked(json!({"operation": "DELETE", "object": null}), false);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_review_is_named() {
+    fn a_malformed_review_is_refused_with_what_is_wrong() {
         for (body, expected) in [
             (&b""[..], "no AdmissionReview with a request"),
             (b"null", "no AdmissionReview with a request"),

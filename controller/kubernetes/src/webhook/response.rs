@@ -1,4 +1,4 @@
-//! AdmissionReviews of version 1, as an API server gets them. Pure.
+//! AdmissionReviews of version 1 as responses to an API server. Pure.
 
 use serde_json::{Value, json};
 use weir_controller::FieldError;
@@ -6,19 +6,20 @@ use weir_controller::FieldError;
 use super::request::Request;
 use super::verdict::Verdict;
 
-/// Errors that are named; of more only the number is told, as nobody corrects more at once, and an answer has to be small.
+/// Most errors that are listed; the response gives only the number of further ones. Users do not correct more at once,
+/// and a response must be small.
 const MAX_ERRORS: usize = 64;
 
-/// Warnings that are told: an API server passes on 4096 bytes of them.
+/// Most warnings in a response: an API server passes on 4096 bytes of them.
 const MAX_WARNINGS: usize = 16;
 
-/// Bytes of one text: the value that it repeats may be as large as the object.
+/// Byte limit of one text, because the value that it repeats may be as large as the object.
 const MAX_TEXT: usize = 1024;
 
-/// Code of what cannot be processed as it is written, with which the API server itself refuses a wrong field.
+/// HTTP status for an object with invalid fields, as the API server itself uses it.
 const INVALID: u16 = 422;
 
-/// The review that answers a request.
+/// Returns the review that answers a request.
 pub(crate) fn review(request: &Request, verdict: &Verdict) -> Value {
     let mut response = json!({"uid": request.uid, "allowed": verdict.errors.is_empty()});
     if !verdict.errors.is_empty() {
@@ -31,7 +32,7 @@ pub(crate) fn review(request: &Request, verdict: &Verdict) -> Value {
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
 }
 
-/// The errors once as a sentence, and once by field, which kubectl shows one a line.
+/// Returns the errors both as a sentence and by field, which kubectl shows one per line.
 fn refusal(request: &Request, errors: &[FieldError]) -> Value {
     let named = &errors[..errors.len().min(MAX_ERRORS)];
     let mut texts: Vec<_> = named.iter().map(|error| shortened(&error.to_string())).collect();
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_small_however_much_is_wrong() {
+    fn a_response_is_small_however_many_errors_there_are() {
         let error = FieldError::new("é".repeat(100_000), "é".repeat(100_000));
         let verdict = Verdict { errors: vec![error; 10_000], warnings: vec!["é".repeat(100_000); 10_000] };
         let review = review(&request(), &verdict);

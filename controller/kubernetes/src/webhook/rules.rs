@@ -1,4 +1,4 @@
-//! The controller's rules, applied to an object that somebody writes. Pure, but for the newest declaration.
+//! Rules of the controller, applied to an object that is being written. Pure, except for the latest declaration.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::verdict::{Findings, Verdict};
 use crate::object;
 use crate::runtime::Kind;
 
-/// The rules, and what they depend on beside the object.
+/// Rules, with the declaration and the platform on which they depend.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     declaration: watch::Receiver<Arc<Declaration>>,
@@ -27,7 +27,7 @@ impl Rules {
         Self { declaration, platform }
     }
 
-    /// The verdict on the object that somebody writes; an empty one on what is not checked.
+    /// Returns the verdict on the object that is being written; it is empty if the object is not checked.
     pub(crate) fn verdict(&self, request: &Request) -> Verdict {
         let Some(written) = request.written() else {
             return Verdict::default();

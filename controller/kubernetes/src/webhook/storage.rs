@@ -1,11 +1,11 @@
-//! Models that cannot be had on Kubernetes. Pure.
+//! Check for storage that is not supported on Kubernetes. Pure.
 
 use weir_cluster_kubernetes::check_storage_uri;
 use weir_controller::{FieldError, STORAGE_URI, uri_of_variable};
 use weir_crds::InferenceService;
 use weir_crds::inference_service::Predictor;
 
-/// The storage URIs of a service that no pod could have its model from, each with what to write instead.
+/// Returns an error for each storage URI of a service that is not supported, with what to write instead.
 pub(super) fn storage_errors(service: &InferenceService) -> Vec<FieldError> {
     let spec = &service.spec;
     let canaries = spec.canary.iter().enumerate();
@@ -29,7 +29,7 @@ fn of_predictor(path: &str, predictor: &Predictor) -> Vec<FieldError> {
     errors.chain(listed).chain(of_variable(path, predictor)).collect()
 }
 
-/// The model of a container of the service's own, which a variable names.
+/// Checks the URI in the variable of a service's own container.
 fn of_variable(path: &str, predictor: &Predictor) -> Option<FieldError> {
     let because = check_storage_uri(uri_of_variable(predictor)?).err()?;
     let message = format!("{STORAGE_URI}: {because}");

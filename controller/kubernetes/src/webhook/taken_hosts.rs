@@ -1,9 +1,9 @@
-//! Hosts that a service asks for and another has. Pure.
+//! Check for hosts of a service that belong to another service. Pure.
 
 use weir_cluster::Host;
 use weir_controller::{Declaration, Validated};
 
-/// One sentence for each host of the service, or of a canary of it, that another one has.
+/// Returns a sentence for each host of the service, or of one of its canaries, that belongs to another service.
 pub(crate) fn taken_hosts(service: &Validated, declaration: &Declaration) -> Vec<String> {
     let others = declaration.services.values();
     let others = others.filter_map(|declared| declared.validated());
@@ -13,7 +13,7 @@ pub(crate) fn taken_hosts(service: &Validated, declaration: &Declaration) -> Vec
         let is_older = age(other) < age(service);
         let theirs = &other.exposure.hosts;
         let of_canaries = canary_hosts(other);
-        // Within a namespace a service's own host goes before what another makes of its own.
+        // Within a namespace a service's own host wins over a canary's host of another service.
         let is_near = other.service.namespace() == service.service.namespace();
         let lost = |host: &&Host| is_older && (theirs.contains(host) || !is_near && of_canaries.contains(host));
         let lost_by_canary =
@@ -29,7 +29,7 @@ pub(crate) fn taken_hosts(service: &Validated, declaration: &Declaration) -> Vec
     taken.collect()
 }
 
-/// The hosts of a service's canaries.
+/// Returns the hosts of a service's canaries.
 fn canary_hosts(service: &Validated) -> Vec<Host> {
     let Some(domain) = &service.exposure.tag_domain else {
         return Vec::new();
@@ -39,7 +39,7 @@ fn canary_hosts(service: &Validated) -> Vec<Host> {
     hosts.collect()
 }
 
-/// The order in which services win their hosts.
+/// Returns the order in which services win their hosts.
 fn age(service: &Validated) -> impl Ord + use<'_> {
     (service.since, &service.service)
 }

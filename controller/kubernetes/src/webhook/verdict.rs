@@ -1,29 +1,29 @@
-//! What is said of an object that somebody writes. Pure.
+//! Verdict on an object that is being written. Pure.
 
 use std::collections::HashSet;
 
 use weir_controller::{Cure, FieldError, IgnoredField};
 
-/// Errors and warnings found in an object.
+/// Errors and warnings that were found in an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Findings {
-    /// Errors of the manifest, which it is refused for.
+    /// Errors in the manifest, for which the object is refused.
     pub(crate) errors: Vec<FieldError>,
     /// Sentences about what does not work now, or has no effect.
     pub(crate) warnings: Vec<String>,
 }
 
-/// The answer to a request: refused where there is an error.
+/// Answer to a request: a refusal if there is an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// Errors that it is refused for.
+    /// Errors for which the object is refused.
     pub(crate) errors: Vec<FieldError>,
-    /// Sentences for whoever writes it, refused or not.
+    /// Sentences that the client gets in any case.
     pub(crate) warnings: Vec<String>,
 }
 
 impl Findings {
-    /// The findings of errors: those that the cluster can cure are warnings.
+    /// Returns the findings for these errors. Errors that a change of the cluster can fix are warnings.
     pub(crate) fn of_errors(errors: impl IntoIterator<Item = FieldError>) -> Self {
         let mut findings = Self::default();
         for error in errors {
@@ -35,7 +35,7 @@ impl Findings {
         findings
     }
 
-    /// Adds errors of fields that have none yet.
+    /// Adds errors in fields that have none yet.
     pub(crate) fn with_errors(mut self, more: Vec<FieldError>) -> Self {
         let known = self.errors.iter().map(|error| error.field.clone());
         let mut fields: HashSet<_> = known.collect();
@@ -52,13 +52,13 @@ impl Findings {
         self
     }
 
-    /// The verdict on an object whose spec is new.
+    /// Returns the verdict on an object whose spec is new.
     pub(crate) fn verdict(self) -> Verdict {
         Verdict { errors: self.errors, warnings: self.warnings }
     }
 
-    /// The verdict on an object whose spec stays as it was before: it is refused for new errors only, so that what was
-    /// let in before can still be labelled, stopped and deleted.
+    /// Returns the verdict on an object whose spec is unchanged. It is refused for new errors only, so that an object
+    /// admitted earlier can still be labelled, stopped and deleted.
     pub(crate) fn verdict_after(self, before: &Self) -> Verdict {
         let before = before.errors.iter();
         let before: HashSet<_> = before.map(|error| (&*error.field, &*error.message)).collect();
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_wrong_before_is_a_warning_while_the_spec_stays() {
+    fn errors_from_before_are_warnings_while_the_spec_is_unchanged() {
         let before = findings(&["spec.a"]);
         let verdict = findings(&["spec.a", "metadata.annotations[b]"]).verdict_after(&before);
         assert_eq!(verdict.errors, [FieldError::new("metadata.annotations[b]", "wrong")]);
@@ -88,10 +88,10 @@ mod tests {
         assert_eq!(verdict.errors, []);
     }
 
-    /// A review holds tens of thousands. Compared with each other, these would take a minute.
+    /// A review may have tens of thousands of errors, and comparing each with the others would take a minute.
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "the test is about the time that it takes")]
-    fn many_errors_are_compared_soon() {
+    #[expect(clippy::disallowed_methods, reason = "the test measures elapsed time")]
+    fn many_errors_are_compared_quickly() {
         let begun = std::time::Instant::now();
         let fields = (0..100_000).map(|i| format!("spec.predictor.model.env[{i}].name"));
         let errors: Vec<_> = fields.map(|field| FieldError::new(field, "wrong")).collect();
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_cluster_can_cure_is_a_warning() {
+    fn errors_that_the_cluster_can_fix_are_warnings() {
         let missing = FieldError {
             cure: Cure::Cluster,
             ..FieldError::new("spec.predictor.model.runtime", "there is no runtime x")

@@ -1,11 +1,11 @@
-//! The chart's objects, as helm renders them.
+//! Objects of the chart as helm renders them.
 
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
-/// The objects of a kind, with these settings.
+/// Returns the chart's objects of a kind, rendered with these settings.
 pub(crate) fn rendered(kind: &str, namespace: &str, settings: &[&str]) -> Vec<Value> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let render = r#"exec "$(tests/kubernetes/bed/build.sh helm)/bin/helm" template weir charts/weir --namespace "$@""#;

@@ -1,4 +1,4 @@
-//! A connection to the API server that notes its calls, and that can die.
+//! Connection to the API server that records its calls, and that can be cut off.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use http::Request;
 use parking_lot::Mutex;
 use tower::{Layer, Service};
 
-/// Calls that are left to a client, and those that it has made. Watches do not count.
+/// Remaining calls of a client, and those that it has made. Watches do not count.
 #[derive(Clone)]
 pub(crate) struct Connection {
     left: Arc<AtomicI64>,
     calls: Arc<Mutex<Vec<String>>>,
 }
 
-/// A client's service whose calls have no answer once none are left.
+/// Service of a client whose calls get no answer once none remain.
 #[derive(Clone)]
 pub(crate) struct Mortal<S> {
     inner: S,
@@ -28,7 +28,7 @@ impl Connection {
         Self { left: Arc::new(AtomicI64::new(left)), calls: Arc::default() }
     }
 
-    /// Leaves so many calls, and begins to note them anew.
+    /// Allows this many further calls, and clears the record.
     pub(crate) fn set_left(&self, left: i64) {
         self.calls.lock().clear();
         self.left.store(left, Ordering::Relaxed);
@@ -42,12 +42,12 @@ impl Connection {
         self.calls.lock().clone()
     }
 
-    /// The calls since they were taken last.
+    /// Returns the calls since the last [`Self::take_calls`], and clears the record.
     pub(crate) fn take_calls(&self) -> Vec<String> {
         std::mem::take(&mut self.calls.lock())
     }
 
-    /// Notes a call; false when none was left.
+    /// Records a call; returns false when none remained.
     fn take<B>(&self, request: &Request<B>) -> bool {
         let uri = request.uri();
         if uri.query().is_some_and(|query| query.contains("watch=true")) {

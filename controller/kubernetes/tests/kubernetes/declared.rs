@@ -1,17 +1,17 @@
-//! Objects that the API server takes and Weir does not.
+//! Objects that the API server accepts and Weir does not.
 
 use serde_json::json;
 
 use crate::world::{ANY, World, condition};
 
 #[tokio::test]
-async fn an_object_with_an_error_keeps_its_last_good_state_and_spoils_no_other() {
+async fn an_object_with_an_error_keeps_its_last_valid_state_and_affects_no_other() {
     let world = World::new("unreadable").await;
     let _controller = world.controller(ANY).await;
     world.serve("digits", "", json!({})).await;
     world.until_rolled_out("digits", 1).await;
     let before = world.made().await;
-    // The definition leaves parts of pods to the API server, which does not know of this field.
+    // The schema leaves parts of pods unchecked, so the API server accepts the unknown field.
     let affinity = json!({"nodeAfinity": {}});
     world.serve("digits", "", json!({"affinity": affinity})).await;
     let object = world.until("digits", "refused", |object| condition(object, "Ready")["reason"] == "InvalidSpec").await;
@@ -27,10 +27,10 @@ async fn an_object_with_an_error_keeps_its_last_good_state_and_spoils_no_other()
 }
 
 #[tokio::test]
-async fn an_object_of_no_type_is_told_once_and_then_left() {
+async fn an_object_that_fits_no_type_is_reported_once_and_then_left_alone() {
     let world = World::new("untyped").await;
     let controller = world.controller(ANY).await;
-    // YAML takes a bare `y` for true, and the definition lets it pass.
+    // YAML 1.1 reads a bare `y` as true, and the schema accepts it.
     let containers = json!([{"name": "kserve-container", "image": "x"}, {"name": "other", "image": true}]);
     let mut service = crate::world::service("digits", "", json!({"containers": containers}));
     let predictor = service["spec"]["predictor"].as_object_mut().unwrap();
@@ -48,7 +48,7 @@ async fn an_object_of_no_type_is_told_once_and_then_left() {
 }
 
 #[tokio::test]
-async fn a_service_without_a_runtime_gets_one_when_it_comes() {
+async fn a_service_without_a_runtime_starts_when_one_is_added() {
     let world = World::new("no-runtime").await;
     let _controller = world.controller(ANY).await;
     let mut service = crate::world::service("onnx", "", json!({}));

@@ -1,4 +1,4 @@
-//! What people change or delete by hand of what the controller made.
+//! Drift: changes and deletions by hand of objects that the controller made.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 
 use crate::world::{ANY, World};
 
-/// Longest wait until something is put back.
+/// Timeout until a change is undone.
 const SOON: Duration = Duration::from_secs(30);
 
 const REVISION: &str = "digits-predictor-00001";
 
 #[tokio::test]
-async fn what_was_changed_or_deleted_is_put_back_and_the_rest_is_left_alone() {
+async fn changed_and_deleted_objects_are_restored() {
     let world = World::new("drift").await;
     let _controller = world.controller(ANY).await;
     world.serve("digits", "", json!({})).await;
@@ -55,7 +55,7 @@ async fn what_was_changed_or_deleted_is_put_back_and_the_rest_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_status_that_somebody_else_writes_is_written_again() {
+async fn a_status_that_another_writer_changes_is_written_again() {
     let world = World::new("drift-status").await;
     let _controller = world.controller(ANY).await;
     world.serve("digits", "", json!({})).await;
@@ -76,7 +76,7 @@ async fn a_status_that_somebody_else_writes_is_written_again() {
 }
 
 #[tokio::test]
-async fn numbers_of_replicas_and_notes_of_others_stay() {
+async fn numbers_of_replicas_and_annotations_of_others_are_kept() {
     let world = World::new("no-drift").await;
     let _controller = world.controller(ANY).await;
     world.serve("digits", "", json!({"maxReplicas": 9})).await;
@@ -90,7 +90,7 @@ async fn numbers_of_replicas_and_notes_of_others_stay() {
     assert!(deployment.metadata.annotations.unwrap().contains_key("team.example/note"));
 }
 
-/// Edits an object as `kubectl edit` does.
+/// Edits an object like `kubectl edit`.
 async fn edit<K>(api: &Api<K>, name: &str, change: Value)
 where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug,

@@ -1,4 +1,4 @@
-//! Events as the API server keeps them.
+//! Events as the API server stores them.
 
 use k8s_openapi::api::events::v1::Event as Stored;
 use kube::api::{Api, ListParams};
@@ -18,12 +18,12 @@ fn rolled_back(message: &str) -> Event {
 }
 
 #[tokio::test]
-async fn each_message_of_one_reason_is_an_event_that_counts_itself() {
+async fn each_message_of_a_reason_is_an_event_with_its_own_count() {
     let world = World::new("events").await;
     world.serve("digits", "", json!({})).await;
     let service = ServiceName::new("events", "digits").unwrap();
     let (errors, slow) = ("4.8 % of its requests failed", "its p99 latency is 16.0 ms");
-    // Another process goes on where the first has ended.
+    // A second process continues the counts of the first.
     for (process, messages) in [("first", vec![errors, slow, errors]), ("second", vec![errors])] {
         let source = world.source(process).await;
         for message in messages {

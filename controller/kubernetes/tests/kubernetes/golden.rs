@@ -1,5 +1,5 @@
-//! What the controller makes of services as people write them, compared with files that reviewers read.
-//! `UPDATE=1 make test-kube` writes them anew.
+//! Golden test of the objects that the controller makes for services as users write them. `UPDATE=1 make test-kube`
+//! writes the golden files, which reviewers read.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::world::{ANY, World, condition};
 
-/// KServe's runtimes for MLServer and Triton, with what their servers need.
+/// KServe's runtimes for MLServer and Triton, with the settings that their servers need.
 const RUNTIMES: &str = include_str!("golden/runtimes.yaml");
 
 fn file(name: &str) -> PathBuf {
@@ -31,22 +31,22 @@ fn compare(name: &str, text: &str) {
     assert_eq!(golden, text, "{name} is out of date: UPDATE=1 make test-kube writes it");
 }
 
-/// Every document of a YAML text, as JSON.
+/// Returns every document of a YAML text, as JSON.
 fn documents(text: &str) -> Vec<Value> {
     let documents = text.split("\n---\n").filter(|text| !text.trim().is_empty());
     documents.map(|text| serde_saphyr::from_str(text).unwrap()).collect()
 }
 
-/// One service of each form and field of KServe's samples.
+/// Services with every form and field of KServe's samples.
 const SERVICES: &str = include_str!("golden/services.yaml");
 
-/// Reasons of a service that is not run, of which the message says what to do.
+/// Reasons of a service that is not run; the message says what to do.
 const NOT_RUN: [&str; 4] = ["InvalidSpec", "Refused", "Denied", "Stopped"];
 
-/// Conditions that time does not change here, where no gateway runs and no claim exists.
+/// Conditions that do not change with time here, where no gateway runs and no claim exists.
 const LASTING: [&str; 3] = ["Stopped", "HostConflict", "FieldsIgnored"];
 
-/// The pods of a service's revisions.
+/// Returns the pod templates of the services' revisions by name.
 async fn pods(world: &World) -> BTreeMap<String, Value> {
     let deployments: Api<Deployment> = Api::namespaced(world.client.clone(), &world.namespace);
     let all = deployments.list(&ListParams::default()).await.unwrap();
@@ -94,7 +94,7 @@ async fn kserves_runtimes_get_the_pods_that_their_servers_need() {
 }
 
 #[tokio::test]
-async fn services_as_people_write_them_get_what_reviewers_read() {
+async fn services_of_every_form_match_the_golden_file() {
     let world = World::new("golden-services").await;
     let _controller = world.controller(ANY).await;
     for runtime in documents(RUNTIMES) {
@@ -141,7 +141,7 @@ async fn services_as_people_write_them_get_what_reviewers_read() {
     compare("services.made.yaml", &serde_saphyr::to_string(&told).unwrap());
 }
 
-/// What lasts of a service's status.
+/// Returns the parts of a service's status that do not change with time.
 fn status(object: &Value) -> Value {
     let status = &object["status"];
     let mut told = json!({
@@ -164,7 +164,7 @@ fn status(object: &Value) -> Value {
     told
 }
 
-/// A runtime for the formats that KServe's samples use.
+/// Returns a runtime for the formats that KServe's samples use.
 fn any_format() -> Value {
     let formats = ["tensorflow", "pytorch", "huggingface", "pmml", "paddle"];
     let formats = formats.map(|name| json!({"name": name, "autoSelect": true}));

@@ -1,4 +1,4 @@
-//! A controller that is killed between any two of its calls: the next makes what it would have made.
+//! Kills of a controller between any two of its calls: the next one makes what the first would have made.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,16 +9,17 @@ use tokio::sync::Semaphore;
 
 use crate::world::{ANY, World};
 
-/// Kills of a run, half of them in a rollout; `WEIR_TEST_KILLS` asks for another number. 100 is between any two calls.
+/// Number of kills in a run, half of them in a rollout. `WEIR_TEST_KILLS` sets another number; 100 kills between any
+/// two calls.
 const KILLS: i64 = 32;
 
-/// Calls of a service's first revision or of a rollout, and some more: beyond them the controller lives.
+/// Calls for a service's first revision or for a rollout, and some more: beyond them the controller survives.
 const CALLS: i64 = 50;
 
-/// Longest life of a controller that never makes so many calls.
+/// Longest life of a controller that never makes that many calls.
 const LIFE: Duration = Duration::from_secs(5);
 
-/// Stories that run at once: each has a controller and a namespace.
+/// Concurrent scenarios, each with its own controller and namespace.
 const AT_ONCE: usize = 16;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -47,13 +48,13 @@ async fn the_next_controller_makes_what_a_killed_one_would_have() {
 }
 
 fn kills() -> i64 {
-    #[expect(clippy::disallowed_methods, reason = "a longer run is asked for by the environment")]
+    #[expect(clippy::disallowed_methods, reason = "the environment may request a longer run")]
     let asked = std::env::var("WEIR_TEST_KILLS");
     asked.map_or(KILLS, |asked| asked.parse().unwrap())
 }
 
-/// Makes a service and rolls out a second revision; each time the first controller dies after so many calls. Returns
-/// what is there at the end.
+/// Makes a service and rolls out a second revision; each time the first controller is cut off after this many calls.
+/// Returns the objects that exist at the end.
 async fn story(namespace: &str, first: i64, rollout: i64) -> BTreeMap<String, String> {
     let world = World::new(namespace).await;
     for (revision, calls, more) in [(1, first, json!({})), (2, rollout, json!({"labels": {"team": "a"}}))] {
@@ -66,7 +67,7 @@ async fn story(namespace: &str, first: i64, rollout: i64) -> BTreeMap<String, St
         let _next = world.controller(ANY).await;
         world.until_rolled_out("digits", revision).await;
     }
-    // The last write of a rollout is its history's.
+    // The last write of a rollout stores its history.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let made = world.made().await;
     world.delete("digits").await;

@@ -1,4 +1,4 @@
-//! Services that KServe looked after before.
+//! Services that KServe managed before.
 
 use k8s_openapi::api::core::v1::Service;
 use kube::api::{Api, Patch, PatchParams};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::world::{ANY, World, condition, service};
 
-/// The status of a service that KServe had by Knative.
+/// Returns the status of a service that KServe managed by Knative.
 fn status_of_kserve() -> Value {
     json!({"status": {
         "deploymentMode": "Serverless",
@@ -26,7 +26,7 @@ fn status_of_kserve() -> Value {
     }})
 }
 
-/// The Service that KServe makes of a service without Knative.
+/// Returns the Service that KServe makes for an InferenceService without Knative.
 fn service_of_kserve(uid: &Value) -> Value {
     json!({
         "apiVersion": "v1",
@@ -49,7 +49,7 @@ fn service_of_kserve(uid: &Value) -> Value {
     })
 }
 
-/// Makes what KServe leaves when it is gone.
+/// Makes the objects that remain after KServe is removed.
 async fn leave(world: &World) {
     let mut left = service("digits", "", json!({}));
     left["metadata"]["finalizers"] = json!(["inferenceservice.finalizers"]);
@@ -63,7 +63,7 @@ async fn leave(world: &World) {
 }
 
 #[tokio::test]
-async fn a_service_of_kserve_is_taken_over_with_nothing_left_of_its_status() {
+async fn a_service_of_kserve_is_taken_over_without_leftovers_in_its_status() {
     let world = World::new("kserve-left").await;
     leave(&world).await;
     let _controller = world.controller(ANY).await;
@@ -85,7 +85,7 @@ async fn a_service_of_kserve_is_taken_over_with_nothing_left_of_its_status() {
 }
 
 #[tokio::test]
-async fn a_service_that_kserves_finalizer_keeps_is_gone_but_for_its_object() {
+async fn a_service_with_kserves_finalizer_is_removed_except_for_its_object() {
     let world = World::new("kserve-finalizer").await;
     leave(&world).await;
     let _controller = world.controller(ANY).await;

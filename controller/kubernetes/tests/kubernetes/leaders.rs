@@ -1,4 +1,4 @@
-//! Several controllers: one leads by the Lease, and another follows when it is gone.
+//! Several controllers: one leads by the Lease, and another takes over when the leader is gone.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -19,17 +19,17 @@ use weir_controller_kubernetes::KubernetesSource;
 use crate::api_server::config;
 use crate::world::World;
 
-/// A process that could lead.
+/// Process that may become the leader.
 struct Candidate {
     calls: Calls,
     leadership: watch::Receiver<Leadership>,
     _stop: DropGuard,
 }
 
-/// The calls of a process, which its machine can hold up.
+/// Calls of a process, which a cut network can delay.
 #[derive(Clone)]
 struct Calls {
-    /// Writes that were sent, but those to Leases, as method and path.
+    /// Writes that were sent, except those to Leases, as method and path.
     sent: Arc<Mutex<Vec<String>>>,
     network: watch::Sender<Network>,
 }
@@ -40,7 +40,7 @@ enum Network {
     Down,
 }
 
-/// A connection of a process.
+/// Connection of a process over its network.
 #[derive(Clone)]
 struct Reached<S> {
     inner: S,
@@ -73,7 +73,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let calls = self.calls.clone();
         let write = write(&request);
-        // Nothing is sent before it is polled.
+        // The request is not sent before its future is polled.
         let answer = self.inner.call(request);
         Box::pin(async move {
             let mut network = calls.network.subscribe();
@@ -84,7 +84,7 @@ where
     }
 }
 
-/// Method and path of what is to be counted.
+/// Returns method and path of a write that counts.
 fn write<B>(request: &Request<B>) -> Option<String> {
     let (method, path) = (request.method(), request.uri().path());
     let counts = method != Method::GET && !path.contains("/leases");
@@ -140,7 +140,7 @@ impl Candidate {
 }
 
 #[tokio::test]
-async fn of_two_controllers_one_writes_and_the_other_follows_an_orderly_end() {
+async fn only_the_leader_writes_and_the_standby_takes_over_after_an_orderly_end() {
     let world = World::new("leaders-orderly").await;
     let mut first = world.candidate("first").await;
     first.leads().await;
@@ -152,7 +152,7 @@ async fn of_two_controllers_one_writes_and_the_other_follows_an_orderly_end() {
     drop(first);
     let begun = tokio::time::Instant::now();
     second.leads().await;
-    // It was let go, and need not run out.
+    // The lease was released, so the standby need not wait until it expires.
     assert!(begun.elapsed() < Duration::from_secs(10));
     world.serve("digits", "", json!({"labels": {"team": "a"}})).await;
     world.until_rolled_out("digits", 2).await;
@@ -165,14 +165,14 @@ async fn of_two_controllers_one_writes_and_the_other_follows_an_orderly_end() {
 }
 
 #[tokio::test]
-async fn a_leader_that_is_cut_off_is_followed_and_writes_no_more() {
+async fn a_leader_that_is_cut_off_is_replaced_and_stops_writing() {
     let world = World::new("leaders-cut-off").await;
     let mut first = world.candidate("first").await;
     first.leads().await;
     let mut second = world.candidate("second").await;
     world.serve("digits", "", json!({})).await;
     world.until_rolled_out("digits", 1).await;
-    // Cut off in the middle of a rollout: what it had begun to write is never answered.
+    // The leader is cut off in the middle of a rollout: a write that it had begun is never answered.
     first.calls.network.send_replace(Network::Down);
     world.serve("digits", "", json!({"labels": {"team": "a"}})).await;
     second.leads().await;
@@ -180,7 +180,7 @@ async fn a_leader_that_is_cut_off_is_followed_and_writes_no_more() {
     let before = first.calls.count();
     world.until_rolled_out("digits", 2).await;
     let made = world.made().await;
-    // Back again, it does not write what it had begun, nor what has changed since.
+    // Reconnected, the former leader neither finishes that write nor writes later changes.
     first.calls.network.send_replace(Network::Up);
     world.serve("digits", "", json!({"labels": {"team": "b"}})).await;
     world.until_rolled_out("digits", 3).await;

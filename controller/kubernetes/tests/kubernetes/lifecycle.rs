@@ -1,11 +1,11 @@
-//! A service from its first object to its last.
+//! Life of a service, from its first object to its last.
 
 use serde_json::json;
 
 use crate::world::{ANY, World, condition};
 
 #[tokio::test]
-async fn a_service_is_made_rolled_out_scaled_and_gone() {
+async fn a_service_is_created_rolled_out_and_deleted() {
     let world = World::new("lifecycle").await;
     let _controller = world.controller(ANY).await;
     world.serve("digits", "", json!({})).await;
@@ -33,7 +33,7 @@ async fn a_service_is_made_rolled_out_scaled_and_gone() {
 }
 
 #[tokio::test]
-async fn stopping_keeps_the_object_and_what_it_was() {
+async fn a_stopped_service_continues_with_its_revision() {
     let world = World::new("stopping").await;
     let _controller = world.controller(ANY).await;
     world.serve("digits", "", json!({})).await;

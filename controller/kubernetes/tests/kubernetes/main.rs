@@ -1,6 +1,6 @@
-//! The controller over a real API server: `make test-kube`. Each test has a namespace of its own.
+//! The controller over a real API server, run by `make test-kube`. Each test has its own namespace.
 
-#![expect(clippy::unwrap_used, reason = "a test may end at once")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../../../../tests/kubernetes/api_server.rs"]
 mod api_server;

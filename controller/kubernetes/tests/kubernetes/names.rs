@@ -1,4 +1,4 @@
-//! Names that two want: two services, or a service and somebody else.
+//! Conflicts over names: between two services, or between a service and another owner's object.
 
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
@@ -11,7 +11,7 @@ fn services(world: &World) -> Api<Service> {
     Api::namespaced(world.client.clone(), &world.namespace)
 }
 
-/// Waits for a state of a Service.
+/// Waits for a state of a Kubernetes Service.
 async fn until(world: &World, name: &str, what: &str, is_it: impl Fn(&Service) -> bool) {
     let (services, mut last) = (services(world), None);
     let wait = async {
@@ -32,7 +32,7 @@ fn leads_to(service: &Service) -> Option<&String> {
 }
 
 #[tokio::test]
-async fn a_service_named_as_anothers_revision_takes_nothing_from_it() {
+async fn a_service_named_like_anothers_revision_does_not_affect_it() {
     let world = World::new("names-revision").await;
     let _controller = world.controller(ANY).await;
     world.serve("digits", "1", json!({})).await;
@@ -48,7 +48,7 @@ async fn a_service_named_as_anothers_revision_takes_nothing_from_it() {
     for (name, object) in &before {
         assert_eq!(after.get(name), Some(object), "{name}");
     }
-    // The other way round: a revision that would need the name of a service.
+    // The reverse case: a new revision needs the name of a service.
     world.serve("digits-predictor-00002", "1", json!({})).await;
     world.until_rolled_out("digits-predictor-00002", 1).await;
     world.serve("digits", "2", json!({})).await;
@@ -68,7 +68,7 @@ async fn a_service_named_as_anothers_revision_takes_nothing_from_it() {
 }
 
 #[tokio::test]
-async fn a_services_own_name_goes_before_what_another_makes_of_its_own() {
+async fn a_services_own_name_wins_over_anothers_alias() {
     let world = World::new("names-alias").await;
     let _controller = world.controller(ANY).await;
     world.serve("digits", "1", json!({})).await;
@@ -80,7 +80,7 @@ async fn a_services_own_name_goes_before_what_another_makes_of_its_own() {
             && service.annotations().contains_key("weir.dev/route")
     };
     until(&world, "digits-predictor", "the younger's", is_routed).await;
-    // Whatever the older does, the younger keeps its route.
+    // The younger service keeps its route, whatever the older one does.
     world.serve("digits", "2", json!({})).await;
     world.until_rolled_out("digits", 2).await;
     let alias = services(&world).get("digits-predictor").await.unwrap();

@@ -1,4 +1,4 @@
-//! Services that are deleted so that their objects stay.
+//! Services deleted with `--cascade=orphan`, so that their objects stay.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Service;
@@ -8,7 +8,8 @@ use serde_json::json;
 
 use crate::world::{ANY, World};
 
-/// The objects of the service `digits`: what tells each from a later one of its name, and the uids of its owners.
+/// Returns the objects of the service `digits`: the UID of each, which distinguishes it from a later one of its name,
+/// and the UIDs of its owners.
 async fn objects(world: &World) -> Vec<(String, Vec<String>)> {
     let deployments: Api<Deployment> = Api::namespaced(world.client.clone(), &world.namespace);
     let services: Api<Service> = Api::namespaced(world.client.clone(), &world.namespace);
@@ -30,7 +31,7 @@ fn uids(objects: &[(String, Vec<String>)]) -> Vec<&str> {
     objects.iter().map(|(uid, _)| &**uid).collect()
 }
 
-/// Waits until the controller has made another service: what was due before is done.
+/// Waits until the controller has made another service, so that everything due before is done.
 async fn after_another(world: &World, name: &str) {
     world.serve(name, "1", json!({})).await;
     world.until_rolled_out(name, 1).await;
@@ -48,7 +49,7 @@ async fn delete_as_orphan(world: &World) {
 }
 
 #[tokio::test]
-async fn orphans_serve_on_and_are_adopted_by_the_next_service_of_their_name() {
+async fn orphans_keep_serving_until_the_next_service_of_their_name_adopts_them() {
     let world = World::new("orphans").await;
     let controller = world.controller(ANY).await;
     world.serve("digits", "1", json!({})).await;
@@ -76,7 +77,7 @@ async fn orphans_serve_on_and_are_adopted_by_the_next_service_of_their_name() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_deleted_as_usual_leaves_nothing_while_no_controller_runs() {
+async fn a_service_deleted_while_no_controller_runs_leaves_nothing() {
     let world = World::new("no-orphans").await;
     let controller = world.controller(ANY).await;
     world.serve("digits", "1", json!({})).await;

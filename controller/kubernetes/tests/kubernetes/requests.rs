@@ -1,5 +1,5 @@
-//! What services cost: the requests to the API server, so that they do not grow unnoticed. The limits are some more than was
-//! counted: two reconciliations may be one, or three.
+//! Numbers of requests to the API server, so that they do not grow unnoticed. The limits are somewhat above the counted
+//! numbers, because two reconciliations may be merged into one, or split into three.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use serde_json::json;
 
 use crate::world::{ANY, Running, World};
 
-/// Time without a request after which a controller rests. Its loop turns each second.
+/// Time without a request after which a controller counts as idle; its loop runs every second.
 const REST: Duration = Duration::from_secs(3);
 
-/// The requests since they were asked for last, once the controller rests.
+/// Returns the requests since the last call, once the controller is idle.
 async fn requests(controller: &Running) -> Vec<String> {
     let mut known = controller.calls().len();
     loop {
@@ -43,7 +43,7 @@ async fn a_service_a_restart_and_a_change_cost_few_requests() {
     let made = world.made().await;
     first.kill().await;
     let next = world.controller(ANY).await;
-    // The list of what is stored.
+    // The only request lists what is stored.
     at_most(1, &requests(&next).await, "a restart");
     assert_eq!(world.made().await, made);
     let deployments: Api<Deployment> = Api::namespaced(world.client.clone(), &world.namespace);
@@ -60,9 +60,9 @@ async fn a_service_a_restart_and_a_change_cost_few_requests() {
     at_most(26, &requests(&next).await, "a rollout");
 }
 
-/// What was edited while no controller ran is put back by the next, which writes that and no more.
+/// An edit made while no controller ran is undone by the next controller, which writes nothing else.
 #[tokio::test]
-async fn a_restart_writes_what_somebody_edited_meanwhile_and_nothing_else() {
+async fn a_restart_undoes_an_edit_and_writes_nothing_else() {
     let world = World::new("requests-edited").await;
     let first = world.controller(ANY).await;
     for name in ["kept", "edited"] {

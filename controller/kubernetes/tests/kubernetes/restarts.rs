@@ -1,4 +1,4 @@
-//! A controller, and an API server, that start again.
+//! Restarts of a controller, and of an API server.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -40,7 +40,7 @@ async fn a_new_controller_lists_what_is_stored_and_loads_no_service_by_itself() 
     assert_eq!(world.made().await, before);
 }
 
-/// Kills the API server hard; the bed starts it again.
+/// Kills the API server with SIGKILL; the test bed starts it again.
 fn kill_api_server() {
     let pid = Path::new(&kubeconfig()).with_file_name("kube-apiserver.pid");
     let pid = std::fs::read_to_string(pid).unwrap();
@@ -48,7 +48,7 @@ fn kill_api_server() {
     assert!(killed.unwrap().success());
 }
 
-/// Writes a service once there is an API server to take it.
+/// Applies a service as soon as the API server accepts it.
 async fn serve(world: &World, name: &str, round: usize) {
     let more = json!({"labels": {"round": format!("r{round}")}});
     for _ in 0..600 {
@@ -60,20 +60,20 @@ async fn serve(world: &World, name: &str, round: usize) {
     panic!("{name} was never taken");
 }
 
-/// Alone on its API server, which it kills: `make test-kube` runs it by itself.
+/// Runs alone on its API server, which it kills: `make test-kube` runs it separately.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_api_server_that_restarts_under_load_loses_no_step_and_doubles_none() {
     if std::env::var_os("WEIR_TEST_RESTARTS").is_none() {
         return;
     }
     let mut world = World::new("restarted").await;
-    // Scheduler, controllers and nodes come back to an API server in their own time, in up to a minute each.
+    // Scheduler, controllers and nodes reconnect to a restarted API server in up to a minute each.
     world.limit = Duration::from_secs(240);
     let _controller = world.controller(ANY).await;
     let rounds = 4;
     for round in 1..=rounds {
         for (number, name) in names().enumerate() {
-            // In the middle of the writes of the round and of what follows from them.
+            // The kill comes in the middle of the round's writes and of their consequences.
             if round > 1 && number == 3 * (round - 1) {
                 kill_api_server();
             }
@@ -89,7 +89,7 @@ async fn an_api_server_that_restarts_under_load_loses_no_step_and_doubles_none()
     assert_eq!(made, expected);
 }
 
-/// What there is of a service after so many rollouts: the last two revisions run, all are kept.
+/// Returns the objects of a service after this many rollouts: the last two revisions run, and all are stored.
 fn objects(name: &str, rounds: usize) -> Vec<String> {
     let revision = |number: usize| format!("{name}-predictor-{number:05}");
     let kept = (1..=rounds).map(|number| format!("ControllerRevision {}", revision(number)));
@@ -100,7 +100,7 @@ fn objects(name: &str, rounds: usize) -> Vec<String> {
     kept.chain(run).chain(others).collect()
 }
 
-/// The fields of a predictor whose container asks for so many processors.
+/// Returns the fields of a predictor whose container requests this amount of CPU.
 fn with_cpu(amount: &str) -> Value {
     json!({
         "model": {
@@ -112,7 +112,7 @@ fn with_cpu(amount: &str) -> Value {
 }
 
 #[tokio::test]
-async fn another_text_of_the_same_meaning_changes_nothing_that_is_stored() {
+async fn a_text_of_the_same_meaning_changes_no_stored_object() {
     let world = World::new("same-meaning").await;
     let controller = world.controller(ANY).await;
     world.serve("digits", "", with_cpu("1")).await;
@@ -123,7 +123,7 @@ async fn another_text_of_the_same_meaning_changes_nothing_that_is_stored() {
     assert_eq!(world.made().await, before);
     controller.kill().await;
     world.serve("digits", "", with_cpu("1.0")).await;
-    // The next controller knows the revision by what is stored alone.
+    // The next controller recognises the revision by its stored form alone.
     let _next = world.controller(ANY).await;
     world.until_rolled_out("digits", 1).await;
     assert_eq!(world.made().await, before);

@@ -1,4 +1,4 @@
-//! A runtime that changes under services.
+//! Changes of a runtime that services use.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn deployments(world: &World) -> Vec<Deployment> {
     all.list(&ListParams::default()).await.unwrap().items
 }
 
-/// Deployments of second revisions.
+/// Counts the Deployments of second revisions.
 async fn second(world: &World) -> usize {
     let all = deployments(world).await;
     let second = all.iter().filter(|one| one.name_any().ends_with("-00002"));
@@ -39,13 +39,13 @@ fn reason(object: &Value) -> &str {
     complete["reason"].as_str().unwrap_or_default()
 }
 
-/// Waits until so many services wait for their turn, and the others for their pods.
+/// Waits until this many services wait for their turn, and the others for their pods.
 async fn until_waiting(world: &World, expected: usize) {
     let wait = async {
         loop {
             let mut waiting = 0;
             for name in names() {
-                // No node takes the pods of those that follow.
+                // The pods of the services that follow fit no node.
                 let object =
                     world.until(&name, "told", |object| ["WaitingForTurn", "NotStarted"].contains(&reason(object)));
                 waiting += usize::from(reason(&object.await) == "WaitingForTurn");
@@ -73,7 +73,7 @@ async fn a_changed_runtime_rolls_four_services_and_the_others_wait_until_it_work
     until_waiting(&world, SERVICES - 4).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(second(&world).await, 4, "the others wait");
-    // Another controller keeps to it.
+    // Another controller keeps the limit.
     controller.kill().await;
     let _next = world.controller(ANY).await;
     tokio::time::sleep(Duration::from_secs(3)).await;

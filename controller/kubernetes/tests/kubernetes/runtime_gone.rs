@@ -1,4 +1,4 @@
-//! A runtime that is deleted under a service.
+//! Deletion of a runtime that a service uses.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt;
@@ -13,7 +13,7 @@ fn deployments(world: &World) -> Api<Deployment> {
     Api::namespaced(world.client.clone(), &world.namespace)
 }
 
-/// Tells whether the loss is told of the newest manifest, and the predictor is as ready as before.
+/// Returns true if the status reports the loss for the newest manifest, and the predictor is as ready as before.
 fn goes_on(object: &Value) -> bool {
     object["status"]["observedGeneration"] == object["metadata"]["generation"]
         && condition(object, "RuntimeUnusable")["status"] == "True"
@@ -21,7 +21,7 @@ fn goes_on(object: &Value) -> bool {
         && condition(object, "Ready")["reason"] != "InvalidSpec"
 }
 
-/// Waits until the Deployment of the first revision is there again, as another object.
+/// Waits until the Deployment of the first revision exists again, as another object.
 async fn until_made_again(world: &World, before: &Deployment) {
     let wait = async {
         loop {
@@ -36,7 +36,7 @@ async fn until_made_again(world: &World, before: &Deployment) {
 }
 
 #[tokio::test]
-async fn a_service_serves_on_without_its_runtime_and_follows_it_when_it_is_back() {
+async fn a_service_keeps_serving_without_its_runtime_and_follows_when_it_is_back() {
     let world = World::new("runtime-gone").await;
     let controller = world.controller(ANY).await;
     world.serve("digits", "", json!({})).await;
@@ -49,7 +49,7 @@ async fn a_service_serves_on_without_its_runtime_and_follows_it_when_it_is_back(
     let runtime_name = |object: &Value| object["status"]["servingRuntimeName"].clone();
     assert_eq!(runtime_name(&told), runtime_name(&before));
     assert_eq!(world.made().await, made);
-    // The next controller knows of the runtime by what is stored alone, and keeps what runs.
+    // The next controller keeps the running revision by its stored form alone.
     controller.kill().await;
     let _next = world.controller(ANY).await;
     let deployment = deployments(&world).get(FIRST).await.unwrap();
@@ -59,7 +59,7 @@ async fn a_service_serves_on_without_its_runtime_and_follows_it_when_it_is_back(
     world.serve("digits", "", json!({"maxReplicas": 3})).await;
     world.until("digits", "with other bounds", goes_on).await;
     world.until_rolled_out("digits", 1).await;
-    // Another pod needs the runtime.
+    // A change of the pod needs the runtime.
     world.serve("digits", "", json!({"labels": {"team": "a"}})).await;
     world.until("digits", "refused", |object| condition(object, "Ready")["reason"] == "InvalidSpec").await;
     assert!(deployments(&world).get_opt(FIRST).await.unwrap().is_some());

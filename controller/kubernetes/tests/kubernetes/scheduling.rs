@@ -1,4 +1,5 @@
-//! Services on nodes with GPUs, placed by the real scheduler; what keeps them from it is told by their status, and passes.
+//! Services on nodes with GPUs, placed by the real scheduler. The status of a service reports what prevents it, and the
+//! service recovers.
 
 mod devices;
 mod limits;
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use crate::world::{World, condition};
 
 impl World {
-    /// Creates an object of the cluster, unless it is there.
+    /// Creates a cluster-scoped object, unless it exists.
     async fn make(&self, object: Value) {
         let text = |field: &str| object[field].as_str().unwrap().to_owned();
         let (version, kind) = (text("apiVersion"), text("kind"));
@@ -27,7 +28,7 @@ impl World {
         }
     }
 
-    /// The pods of the namespace with this label, as JSON.
+    /// Returns the namespace's pods with this label, as JSON.
     async fn pods(&self, label: &str) -> Vec<Value> {
         let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Pod"));
         let pods: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.namespace, &kind);
@@ -37,7 +38,7 @@ impl World {
             .collect()
     }
 
-    /// Waits until a service is not ready, with these words about it.
+    /// Waits until a service is not ready, with these words in its message.
     async fn until_told(&self, name: &str, words: &[&str]) -> Value {
         self.until(name, &words.join(", "), |object| {
             let ready = condition(object, "PredictorReady");
@@ -48,14 +49,14 @@ impl World {
     }
 }
 
-/// A service whose container asks for these resources, with further fields of its predictor.
+/// Returns a service whose container requests these resources, with further fields of its predictor.
 fn asking(name: &str, resources: &Value, more: &Value) -> Value {
     let mut service = crate::world::service(name, "", more.clone());
     service["spec"]["predictor"]["model"]["resources"] = resources.clone();
     service
 }
 
-/// The label of a service's pods.
+/// Returns the label of a service's pods.
 fn of(service: &str) -> String {
     format!("serving.kserve.io/inferenceservice={service}")
 }

@@ -1,4 +1,4 @@
-//! The webhook behind a real API server, with the chart's configuration.
+//! Webhook behind a real API server, with the chart's configuration.
 
 mod answering;
 mod certificates;
@@ -23,10 +23,10 @@ use weir_controller_kubernetes::{KubernetesSource, Webhook, webhook_certificates
 use crate::chart::rendered;
 use crate::world::{World, service};
 
-/// Longest wait for anything, on a machine that is busy with other tests.
+/// Timeout of every wait, on a machine that is busy with other tests.
 const SOON: Duration = Duration::from_secs(60);
 
-/// A webhook that answers until this is dropped.
+/// Webhook that answers until this is dropped.
 struct Answering {
     port: u16,
     _leadership: watch::Sender<Leadership>,
@@ -55,14 +55,14 @@ impl World {
         let stop = CancellationToken::new();
         let until = stop.clone();
         tokio::spawn(async move {
-            // The declaration ends with its source.
+            // Dropping the source would end the declaration.
             let _source = source;
             webhook.serve(listener, receiver, until).await;
         });
         Answering { port, _leadership: leads, _stop: stop.drop_guard() }
     }
 
-    /// Settings that lead to this namespace alone.
+    /// Returns options under which the webhook serves this namespace alone.
     fn webhook_options(&self) -> CertificateOptions {
         let name = format!("weir-webhook-{}", self.namespace);
         CertificateOptions {
@@ -82,7 +82,7 @@ impl World {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Writes the chart's configuration, for this namespace and a webhook at this port of the machine.
+    /// Applies the chart's configuration, for this namespace and a webhook on this local port.
     async fn configure_webhook(&self, port: u16) {
         let watched = format!("watchNamespace={}", self.namespace);
         // The API server may be as busy as the tests.
@@ -98,11 +98,12 @@ impl World {
         api.create(&params, &configuration).await.unwrap();
     }
 
-    /// Waits until the API server asks the webhook, and hears.
+    /// Waits until the API server calls the webhook and applies its verdict.
     async fn until_checked(&self) {
         let probe = wrong("probe");
         let mut params = PatchParams::apply("user");
-        // What it lets pass is not there the next time: of what is there, only new errors are refused.
+        // The dry run keeps an admitted probe from being stored, because for stored objects only new errors are
+        // refused.
         params.dry_run = true;
         let wait = async {
             let services = self.services();
@@ -113,7 +114,7 @@ impl World {
         tokio::time::timeout(SOON, wait).await.unwrap();
     }
 
-    /// The authorities that the API server trusts, in PEM.
+    /// Returns the authorities that the API server trusts, in PEM.
     async fn trusted(&self) -> String {
         let found = self.configurations().get(&self.webhook_options().called_by[0]).await.unwrap();
         let bundles = found.webhooks.into_iter().flatten();
@@ -121,7 +122,7 @@ impl World {
         bundles.map(|bundle| String::from_utf8(bundle.0).unwrap()).collect()
     }
 
-    /// Runs kubectl with an object; returns what it says on standard error.
+    /// Runs kubectl with an object; returns its standard error.
     fn kubectl(&self, arguments: &[&str], object: &Value) -> String {
         let mut kubectl = Command::new("kubectl");
         kubectl.args(["-n", &self.namespace, "--kubeconfig", &crate::api_server::kubeconfig()]);
@@ -136,7 +137,7 @@ impl World {
     }
 }
 
-/// A service with an error that the definitions let pass, as pods have more fields than fit them.
+/// Returns a service with an error that the schema accepts, because it leaves most of a pod unchecked.
 fn wrong(name: &str) -> Value {
     service(name, "", json!({"affinity": {"nodeAfinity": {}}}))
 }

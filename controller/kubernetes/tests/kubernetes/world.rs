@@ -1,4 +1,4 @@
-//! A namespace with a controller in it that can be killed, and what it made.
+//! Namespace with a controller in it that can be killed, and the objects that it made.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use weir_crds::{InferenceService, ServingRuntime};
 use crate::api_server::{DEADLINE as SOON, config, make_namespace};
 use crate::connection::Connection;
 
-/// Calls that a controller may make that is not to be killed.
+/// Number of calls for a controller that is not cut off.
 pub(crate) const ANY: i64 = i64::MAX;
 
-/// A namespace of the API server.
+/// Namespace of the API server.
 pub(crate) struct World {
     pub(crate) client: Client,
     pub(crate) namespace: String,
-    /// Longest wait for a state of a service.
+    /// Timeout of a wait for a service's state.
     pub(crate) limit: Duration,
 }
 
-/// A controller that runs until this is dropped, or until it dies.
+/// Controller that runs until this is dropped, or until it is cut off.
 pub(crate) struct Running {
     _stop: DropGuard,
     task: tokio::task::JoinHandle<()>,
@@ -45,19 +45,19 @@ impl World {
         world
     }
 
-    /// Starts a controller that dies after so many calls from when it is connected: from then on they have no answer.
+    /// Starts a controller whose calls get no answer after this many, counted from when it has connected.
     pub(crate) async fn controller(&self, calls: i64) -> Running {
         self.controller_with_class(calls, None).await
     }
 
-    /// Starts a controller whose pods are of this PriorityClass.
+    /// Starts a controller whose pods have this PriorityClass.
     pub(crate) async fn controller_with_class(&self, calls: i64, class: Option<&str>) -> Running {
         let connection = Connection::new(ANY);
         let builder = ClientBuilder::try_from(config().await).unwrap();
         let client = builder.with_layer(&connection).build();
         let (source, cluster) = self.connect(client, "test", class).await;
         let (source, cluster) = (Arc::new(source), Arc::new(cluster));
-        // Reports and leases in memory: the next controller need not wait for the lease of a dead one.
+        // Reports and leases are in memory, so the next controller need not wait for a dead one's lease.
         let fake = Arc::new(Fake::new(Readiness::Immediate));
         let controller = Controller::new(source, cluster.clone(), cluster, fake.clone(), fake);
         connection.set_left(calls);
@@ -65,7 +65,7 @@ impl World {
         Running { task: tokio::spawn(controller.run(stop.clone())), _stop: stop.drop_guard(), connection }
     }
 
-    /// The services of the namespace, as a process of this name sees them.
+    /// Returns the source of the namespace's services for a process of this name.
     pub(crate) async fn source(&self, process: &str) -> KubernetesSource {
         let (source, _) = self.connect(self.client.clone(), process, None).await;
         source
@@ -97,12 +97,12 @@ impl World {
         self.api(&ApiResource::erase::<InferenceService>(&()))
     }
 
-    /// Writes an object as a user does.
+    /// Applies an object like a user.
     pub(crate) async fn apply(&self, object: Value) {
         self.try_apply(object).await.unwrap();
     }
 
-    /// Writes an InferenceService, unless there is no API server.
+    /// Applies an InferenceService; fails while there is no API server.
     pub(crate) async fn try_serve(&self, name: &str, more: Value) -> Result<(), kube::Error> {
         let params = PatchParams::apply("user").force();
         let object = Patch::Apply(service(name, "", more));
@@ -110,7 +110,7 @@ impl World {
         Ok(())
     }
 
-    /// Writes an object, unless the API server refuses it.
+    /// Applies an object; the error is the API server's refusal.
     pub(crate) async fn try_apply(&self, object: Value) -> Result<(), String> {
         let text = |field: &str| object[field].as_str().unwrap().to_owned();
         let (version, kind) = (text("apiVersion"), text("kind"));
@@ -126,7 +126,7 @@ impl World {
         }
     }
 
-    /// Writes an InferenceService whose predictor has these fields beside its model at `path`.
+    /// Applies an InferenceService whose predictor has a model at `path` and these further fields.
     pub(crate) async fn serve(&self, name: &str, path: &str, more: Value) {
         self.apply(service(name, path, more)).await;
     }
@@ -136,7 +136,7 @@ impl World {
         gone.unwrap();
     }
 
-    /// Deletes the runtime that every service here has by default.
+    /// Deletes the runtime that all services here use by default.
     pub(crate) async fn delete_runtime(&self) {
         let runtimes = self.api(&ApiResource::erase::<ServingRuntime>(&()));
         let params = DeleteParams::default();
@@ -150,7 +150,7 @@ impl World {
         let mut last = Value::Null;
         let wait = async {
             loop {
-                // An API server that restarts does not answer.
+                // An API server that is restarting does not answer.
                 if let Ok(object) = services.get(name).await {
                     last = serde_json::to_value(object).unwrap();
                     if is_it(&last) {
@@ -166,7 +166,7 @@ impl World {
         last
     }
 
-    /// Waits until a service's predictor is ready as its latest generation asks, by this revision.
+    /// Waits until a service's predictor is ready for its latest generation, with this revision rolled out.
     pub(crate) async fn until_rolled_out(&self, name: &str, revision: u32) -> Value {
         let revision = format!("{name}-predictor-{revision:05}");
         self.until(name, &format!("rolled out as {revision}"), |object| {
@@ -178,7 +178,7 @@ impl World {
         .await
     }
 
-    /// Everything of Weir's in the namespace by kind and name: what a user or another controller could tell apart.
+    /// Returns everything of Weir's in the namespace by kind and name, without fields that differ between equal runs.
     pub(crate) async fn made(&self) -> BTreeMap<String, String> {
         let mut made = BTreeMap::new();
         for (group, kind) in [("", "Service"), ("apps", "Deployment"), ("apps", "ControllerRevision")] {
@@ -208,7 +208,7 @@ impl World {
 }
 
 impl Running {
-    /// Waits until it is dead, or for `limit`.
+    /// Waits until the controller is cut off, or for `limit`.
     pub(crate) async fn dies(&self, limit: Duration) {
         let dead = async {
             while !self.connection.is_dead() {
@@ -218,31 +218,31 @@ impl Running {
         let _ = tokio::time::timeout(limit, dead).await;
     }
 
-    /// The calls that it has made since it was connected, such as `GET /api/v1/services`.
+    /// Returns the calls that the controller has made since it connected, such as `GET /api/v1/services`.
     pub(crate) fn calls(&self) -> Vec<String> {
         self.connection.calls()
     }
 
-    /// The calls since they were taken last.
+    /// Returns the calls since the last call of this function.
     pub(crate) fn take_calls(&self) -> Vec<String> {
         self.connection.take_calls()
     }
 
-    /// Ends it without a last word.
+    /// Ends the controller without a clean shutdown.
     pub(crate) async fn kill(self) {
         self.task.abort();
         let _ = self.task.await;
     }
 }
 
-/// The condition of this type.
+/// Returns the condition of this type.
 pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
     let conditions = object["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
     conditions.find(|condition| condition["type"] == kind).unwrap_or(&Value::Null)
 }
 
-/// A service with a model at this path.
+/// Returns a service with a model at this path; an empty path means no model.
 pub(crate) fn service(name: &str, path: &str, more: Value) -> Value {
     let mut predictor = json!({
         "model": {"modelFormat": {"name": "pytorch"}, "storageUri": format!("file:///models/{path}")},
@@ -261,7 +261,7 @@ pub(crate) fn service(name: &str, path: &str, more: Value) -> Value {
     })
 }
 
-/// A runtime of the namespace with this image, whose pods need only what `more` says.
+/// Returns a runtime of the namespace with this image, and with the further fields of `more`.
 pub(crate) fn runtime(image: &str, more: Value) -> Value {
     let mut runtime = json!({
         "apiVersion": "serving.kserve.io/v1alpha1",
@@ -279,14 +279,14 @@ pub(crate) fn runtime(image: &str, more: Value) -> Value {
     runtime
 }
 
-/// What can be told of an object: no times, no versions, nothing that others write.
+/// Returns the comparable parts of an object, without times, versions and fields of other writers.
 fn told(object: &DynamicObject) -> Value {
     let mut owners: Vec<_> = object.owner_references().iter().map(|o| o.name.clone()).collect();
     owners.sort();
     let annotations: Vec<_> = object.annotations().keys().cloned().collect();
     let mut spec = object.data.get("spec").cloned().unwrap_or_default();
     if let Some(spec) = spec.as_object_mut() {
-        // Addresses are the API server's.
+        // The API server assigns the addresses.
         spec.retain(|field, _| !field.starts_with("clusterIP"));
     }
     json!({"labels": object.labels(), "owners": owners, "annotations": annotations, "spec": spec,

@@ -1,4 +1,4 @@
-//! The port over TLS, without an API server.
+//! Tests of the port over TLS, without an API server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use weir_controller::{Declaration, Platform};
 
 use super::*;
 
-/// A moment at which certificates are valid: in the past, as a clock may be.
+/// Time at which certificates are valid, in seconds since 1970; it is in the past, as a wrong clock may be.
 const NOW: u64 = 1_700_000_000;
 
 struct TestPort {
@@ -76,7 +76,7 @@ impl TestPort {
         connector.connect(name, tcp).await.unwrap()
     }
 
-    /// Status and body of the answer to a request.
+    /// Returns status and body of the response to a request.
     async fn ask(&self, method: Method, path: &str, body: Vec<u8>) -> (StatusCode, String) {
         let io = TokioIo::new(self.connect().await);
         let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
@@ -91,7 +91,7 @@ impl TestPort {
 }
 
 impl TestPort {
-    /// Requests that were allowed, refused, and had no verdict, as the metrics tell them.
+    /// Returns the numbers of requests that were allowed, refused, and without a verdict, by the metrics.
     fn counted(&self) -> [u64; 3] {
         let mut registry = Registry::default();
         self.metrics.register(&mut registry);
@@ -131,7 +131,7 @@ async fn is_allowed(port: &TestPort) {
 }
 
 #[tokio::test]
-async fn reviews_are_answered_and_all_else_is_refused() {
+async fn reviews_are_answered_and_other_requests_are_refused() {
     let port = TestPort::start();
     is_allowed(&port).await;
     let bad = review(&json!({"predictor": {"containers": []}}));
@@ -152,7 +152,7 @@ async fn reviews_are_answered_and_all_else_is_refused() {
 }
 
 #[tokio::test]
-async fn nested_and_large_objects_cost_little() {
+async fn nested_and_large_objects_are_cheap_to_check() {
     let port = TestPort::start();
     let deep = [vec![b'['; 1 << 16], vec![b']'; 1 << 16]].concat();
     let (status, _) = port.ask(Method::POST, PATH, deep).await;
@@ -177,10 +177,10 @@ async fn nested_and_large_objects_cost_little() {
     is_allowed(&port).await;
 }
 
-/// More clients that say nothing, or send bytes that are no TLS, than there are places: all end within the handshake's
-/// time, and reviews are answered then.
+/// More clients than connection slots that send nothing, or bytes that are not TLS: all are disconnected within the
+/// handshake's timeout, and reviews are answered then.
 #[tokio::test]
-async fn silent_clients_and_noise_hold_no_places() {
+async fn silent_clients_and_noise_keep_no_connection_slots() {
     let port = TestPort::start();
     let mut clients = Vec::new();
     for number in 0..LIMITS.per_client {
@@ -199,9 +199,9 @@ async fn silent_clients_and_noise_hold_no_places() {
     is_allowed(&port).await;
 }
 
-/// A body that is announced and does not come ends its connection within the least pace.
+/// A body that is announced and does not arrive ends its connection by the minimum rate.
 #[tokio::test]
-async fn a_body_that_stalls_is_given_up() {
+async fn a_stalled_body_ends_its_connection() {
     let port = TestPort::start();
     let mut client = port.connect().await;
     let head = format!("POST {PATH} HTTP/1.1\r\nhost: webhook\r\ncontent-length: 1000000\r\n\r\n{{");

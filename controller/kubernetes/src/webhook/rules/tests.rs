@@ -15,7 +15,7 @@ fn platform() -> Platform {
     }
 }
 
-/// A runtime of all namespaces for `pytorch`.
+/// Returns a runtime of all namespaces for `pytorch`.
 fn runtimes() -> Runtimes {
     let spec = json!({
         "supportedModelFormats": [{"name": "pytorch", "autoSelect": true}],
@@ -60,7 +60,7 @@ fn verdict(kind: &str, object: &Value, before: Option<&Value>) -> Verdict {
     rules.verdict(&request::read(review.to_string().as_bytes()).unwrap())
 }
 
-/// A declaration of one service that has the host `a-b-c.example.com`.
+/// Returns a declaration of one service with the host `a-b-c.example.com`.
 fn declaration() -> Declaration {
     let older = object("a", "b-c", model(json!({})));
     let older: DynamicObject = serde_json::from_value(older).unwrap();
@@ -76,7 +76,7 @@ fn declaration() -> Declaration {
 }
 
 #[test]
-fn a_model_that_no_pod_could_have_is_refused_with_what_to_write() {
+fn unsupported_storage_is_refused_with_what_to_write() {
     for uri in ["s3://b/m", "gs://b/m", "hf://org/model", "modelscope://m", "file://here", "pvc://claim/../x"] {
         let object = object("d", "team", model(json!({"storageUri": uri})));
         let errors = texts(&verdict("InferenceService", &object, None));
@@ -104,13 +104,13 @@ fn texts(verdict: &Verdict) -> Vec<String> {
 }
 
 #[test]
-fn a_good_service_is_allowed_without_a_word() {
+fn a_valid_service_is_allowed_without_warnings() {
     let verdict = verdict("InferenceService", &object("digits", "team", model(json!({}))), None);
     assert_eq!(verdict, Verdict::default());
 }
 
 #[test]
-fn every_error_is_told_at_once() {
+fn every_error_is_listed_at_once() {
     let mut predictor = model(json!({"resuorces": {}, "storageUri": "ftp://x"}));
     predictor["nodeSelectr"] = json!({});
     let found = verdict("InferenceService", &object("digits", "team", predictor), None);
@@ -123,7 +123,7 @@ fn every_error_is_told_at_once() {
 }
 
 #[test]
-fn what_is_missing_now_or_has_no_effect_is_a_warning() {
+fn a_missing_runtime_and_a_field_without_effect_are_warnings() {
     let mut service = object("digits", "team", model(json!({"modelFormat": {"name": "onnx"}})));
     let found = verdict("InferenceService", &service, None);
     assert_eq!(found.errors, []);
@@ -224,7 +224,7 @@ fn a_pod_that_the_api_server_would_refuse_is_refused_with_its_service() {
 }
 
 #[test]
-fn volumes_are_there_once_and_mounted_apart() {
+fn volumes_must_exist_once_and_be_mounted_at_distinct_paths() {
     let refused = |volumes: Value, mounts: Value| {
         let mut predictor = model(json!({ "volumeMounts": mounts }));
         predictor["volumes"] = volumes;
@@ -245,7 +245,7 @@ fn volumes_are_there_once_and_mounted_apart() {
 }
 
 #[test]
-fn labels_and_annotations_of_pods_have_kubernetes_syntax() {
+fn labels_and_annotations_of_pods_must_have_kubernetes_syntax() {
     let refused = |field: &str, name: &str, value: &str| {
         let mut predictor = model(json!({}));
         predictor[field] = json!({ name: value });

@@ -1,4 +1,4 @@
-//! GPUs in parts, and devices by claims.
+//! Parts of GPUs, and devices by resource claims.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::{asking, of};
 use crate::world::{ANY, World};
 
 #[tokio::test]
-async fn a_part_of_a_gpu_is_had_on_the_node_that_has_it() {
+async fn a_mig_slice_is_placed_on_the_node_that_has_it() {
     let world = World::new("scheduling-mig").await;
     let _controller = world.controller(ANY).await;
     let mig = json!({"limits": {"nvidia.com/mig-1g.10gb": "1"}});
@@ -19,7 +19,7 @@ async fn a_part_of_a_gpu_is_had_on_the_node_that_has_it() {
 }
 
 #[tokio::test]
-async fn a_device_is_had_by_a_claim_and_the_next_waits_for_it() {
+async fn a_claim_gets_a_device_and_the_next_claim_waits_for_it() {
     let world = World::new("scheduling-dra").await;
     let _controller = world.controller(ANY).await;
     let (class, driver) = ("one-gpu.scheduling-dra", "gpu.scheduling-dra.example.com");

@@ -1,4 +1,4 @@
-//! Quotas, Pod Security and hosts that others have: told, and recovered from.
+//! Quotas, Pod Security and hosts of other services: reported, and recovered from.
 
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
@@ -8,7 +8,7 @@ use super::{asking, of};
 use crate::world::{ANY, World, condition, service};
 
 #[tokio::test]
-async fn a_full_quota_of_gpus_is_told_and_passes() {
+async fn an_exhausted_gpu_quota_is_reported_until_it_is_raised() {
     let world = World::new("scheduling-quota").await;
     let _controller = world.controller(ANY).await;
     let quota = |gpus: &str| {
@@ -26,7 +26,7 @@ async fn a_full_quota_of_gpus_is_told_and_passes() {
     world.apply(asking("other", &gpu, &json!({}))).await;
     let words = ["exceeded quota: gpus", "requests.nvidia.com/gpu=1", "raise the quota"];
     world.until_told("other", &words).await;
-    // The first is as it was.
+    // The first service is unaffected.
     let object = world.services().get("digits").await.unwrap();
     let object = serde_json::to_value(object).unwrap();
     assert_eq!(condition(&object, "PredictorReady")["status"], "True");
@@ -35,7 +35,7 @@ async fn a_full_quota_of_gpus_is_told_and_passes() {
 }
 
 #[tokio::test]
-async fn what_a_restricted_namespace_refuses_is_told_and_passes_when_it_is_mended() {
+async fn a_pod_that_a_restricted_namespace_refuses_is_reported_until_it_is_fixed() {
     let world = World::new("scheduling-restricted").await;
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Namespace"));
     let namespaces: Api<DynamicObject> = Api::all_with(world.client.clone(), &kind);
@@ -55,7 +55,7 @@ async fn what_a_restricted_namespace_refuses_is_told_and_passes_when_it_is_mende
 }
 
 #[tokio::test]
-async fn a_host_that_another_has_is_told_and_given_when_it_is_free() {
+async fn a_host_of_another_service_is_reported_until_it_is_free() {
     let world = World::new("scheduling-host").await;
     let _controller = world.controller(ANY).await;
     let mut older = service("digits", "", json!({}));
@@ -63,7 +63,7 @@ async fn a_host_that_another_has_is_told_and_given_when_it_is_free() {
     older["spec"]["canary"] = json!([{"trafficPercent": 10, "predictor": canary["spec"]["predictor"]}]);
     world.apply(older).await;
     world.until_rolled_out("digits", 1).await;
-    // The canary's host is `blue-digits-…` too, and a service's own goes before it.
+    // The canary's host is `blue-digits-…` too, and a service's own host wins over it.
     world.apply(service("blue-digits", "", json!({}))).await;
     let object =
         world.until("digits", "told of the host", |object| condition(object, "HostConflict")["status"] == "True").await;

@@ -1,4 +1,4 @@
-//! Serving before training, by the chart's PriorityClasses.
+//! Priority of serving over training, by the chart's PriorityClasses.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use super::{asking, of};
 use crate::chart::rendered;
 use crate::world::{ANY, World};
 
-/// A device that only this test's node has.
+/// Device that only this test's node has.
 const DEVICE: &str = "scheduling.example.com/npu";
 
-/// A node with two devices.
+/// Returns a node with two devices.
 fn node() -> Value {
     let has = json!({"cpu": "96", "memory": "1Ti", "pods": "1000", DEVICE: "2"});
     json!({
@@ -26,7 +26,7 @@ fn node() -> Value {
     })
 }
 
-/// Training that fills the node, as a Deployment: what is evicted comes again.
+/// Returns a training job that fills the node, as a Deployment, so that evicted pods are created again.
 fn training() -> Value {
     let labels = json!({"app": "training"});
     json!({
@@ -50,7 +50,7 @@ fn training() -> Value {
     })
 }
 
-/// The names of the pods with this label that have a node.
+/// Returns the UIDs of the pods with this label that have a node.
 async fn placed(world: &World, label: &str) -> Vec<Value> {
     let pods = world.pods(label).await;
     let placed = pods.into_iter().filter(|pod| pod["spec"]["nodeName"].is_string());
@@ -74,7 +74,7 @@ async fn until_placed(world: &World, label: &str, count: usize) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_model_server_displaces_training_and_is_never_displaced_by_it() {
+async fn a_model_server_preempts_training_and_is_never_preempted_by_it() {
     let world = World::new("scheduling-priorities").await;
     for class in rendered("PriorityClass", &world.namespace, &[]) {
         world.make(class).await;
@@ -97,7 +97,7 @@ async fn a_model_server_displaces_training_and_is_never_displaced_by_it() {
     let pods = world.pods(&of("digits")).await;
     assert_eq!(pods[0]["spec"]["priority"], 1000);
     assert_eq!(pods[0]["spec"]["nodeName"], "npu-0");
-    // What was displaced comes again, asks for its place, and does not get it.
+    // The preempted pod is created again, waits for a node, and does not get one.
     until_placed(&world, "app=training", 1).await;
     let mut more = training();
     more["spec"]["replicas"] = 6.into();

@@ -1,4 +1,4 @@
-//! What people see when they apply.
+//! Answers that users see when they apply objects.
 
 use kube::api::{Api, DynamicObject};
 use serde_json::json;
@@ -10,7 +10,7 @@ use crate::world::{ANY, World, condition, service};
 use super::wrong;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_controller_would_refuse_is_refused_when_it_is_applied() {
+async fn errors_are_refused_when_objects_are_applied() {
     let world = World::new("webhook-refuses").await;
     let webhook = world.webhook(0, Leadership::Leading, world.webhook_options()).await;
     world.configure_webhook(webhook.port).await;
@@ -46,7 +46,7 @@ async fn what_the_controller_would_refuse_is_refused_when_it_is_applied() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_does_not_work_now_or_has_no_effect_is_a_warning() {
+async fn missing_runtimes_and_fields_without_effect_are_warnings() {
     let world = World::new("webhook-warns").await;
     let webhook = world.webhook(0, Leadership::Leading, world.webhook_options()).await;
     world.configure_webhook(webhook.port).await;
@@ -64,7 +64,7 @@ async fn what_does_not_work_now_or_has_no_effect_is_a_warning() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_an_answer_all_passes_and_the_condition_tells() {
+async fn without_the_webhook_objects_are_admitted_and_a_condition_reports_errors() {
     let world = World::new("webhook-absent").await;
     let _controller = world.controller(ANY).await;
     let webhook = world.webhook(0, Leadership::Leading, world.webhook_options()).await;
@@ -84,7 +84,8 @@ async fn without_an_answer_all_passes_and_the_condition_tells() {
     assert!(message.contains("spec.predictor.affinity.nodeAfinity: unknown field"), "{message}");
     let _again = world.webhook(port, Leadership::Leading, world.webhook_options()).await;
     world.until_checked().await;
-    // What is there can be labelled and stopped, and its spec not changed to another wrong one.
+    // A stored service with an error can be labelled and stopped, but its spec cannot be changed to another invalid
+    // one.
     let mut stopped = wrong("digits");
     stopped["metadata"]["annotations"] = json!({"serving.kserve.io/stop": "true"});
     stopped["metadata"]["labels"] = json!({"team": "a"});

@@ -1,4 +1,4 @@
-//! Certificates that change while the webhook is asked, and that several processes share.
+//! Certificates that rotate while the webhook is called, and that several processes share.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::world::World;
 
 use super::{SOON, wrong};
 
-/// A certificate's life: followed after 12 s, and used no longer than 6 s later, however busy the machine.
+/// Lifetime of a certificate: it is rotated after 12 s, and used at most 6 s longer, however busy the machine is.
 const LIFETIME: Duration = Duration::from_secs(18);
 
 async fn until<F: Future<Output = bool>>(what: &str, is_so: impl Fn() -> F) {
@@ -28,7 +28,7 @@ async fn until<F: Future<Output = bool>>(what: &str, is_so: impl Fn() -> F) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn certificates_follow_each_other_and_no_object_passes_unchecked() {
+async fn certificates_rotate_and_no_object_is_admitted_unchecked() {
     let world = Arc::new(World::new("webhook-rotates").await);
     let options = CertificateOptions { lifetime: LIFETIME, ..world.webhook_options() };
     let first = world.webhook(0, Leadership::Leading, options.clone()).await;
@@ -71,7 +71,7 @@ async fn certificates_follow_each_other_and_no_object_passes_unchecked() {
 }
 
 impl World {
-    /// Versions of the Secret and of the configuration.
+    /// Returns the versions of the Secret and of the configuration.
     async fn versions(&self) -> [Option<String>; 2] {
         let options = self.webhook_options();
         let secret = self.secrets().get(&options.secret.1).await.unwrap();
@@ -91,9 +91,9 @@ impl World {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_share_certificates_and_do_not_write_against_each_other() {
+async fn processes_share_certificates_without_overwriting_each_other() {
     let world = World::new("webhook-shares").await;
-    // An empty one is there, as the chart makes it; and both believe that they lead, as for a moment they may.
+    // An empty Secret exists, as in the chart. Both processes believe that they lead, which is possible for a moment.
     world.apply(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "weir-webhook"}})).await;
     let options = world.webhook_options();
     let first = world.webhook(0, Leadership::Leading, options.clone()).await;
@@ -102,8 +102,8 @@ async fn processes_share_certificates_and_do_not_write_against_each_other() {
     world.until_checked().await;
     let before = world.versions().await;
     tokio::time::sleep(Duration::from_secs(3)).await;
-    assert_eq!(world.versions().await, before, "they write against each other");
-    // The other answers with the same certificate.
+    assert_eq!(world.versions().await, before, "they overwrite each other");
+    // The other process answers with the same certificate.
     let url = format!("https://127.0.0.1:{}/validate", second.port);
     world.change_call(json!({ "url": url })).await;
     drop(first);
@@ -111,7 +111,7 @@ async fn processes_share_certificates_and_do_not_write_against_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_others_wipe_is_put_back_as_it_was() {
+async fn a_wiped_secret_and_ca_bundle_are_restored() {
     let world = World::new("webhook-wiped").await;
     let options = world.webhook_options();
     let webhook = world.webhook(0, Leadership::Leading, options.clone()).await;
