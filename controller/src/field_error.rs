@@ -38,7 +38,7 @@ pub struct ValidationErrors {
 pub struct IgnoredField {
     /// Path of the field, as in `spec.predictor.logger`.
     pub field: String,
-    /// Why the field is ignored, or what happens instead.
+    /// Reason why the field is ignored, or what happens instead.
     pub reason: String,
 }
 

@@ -108,10 +108,10 @@ fn override_runtime(metadata: &mut Value, service: &ObjectMeta) {
     for (field, of_service) in METADATA.into_iter().zip([&service.labels, &service.annotations]) {
         let of_runtime = metadata.get_mut(field).and_then(Value::as_object_mut);
         for (name, value) in of_runtime.into_iter().flatten() {
-            let told = of_service.as_ref().and_then(|map| map.get(name));
-            let told = told.filter(|_| !NOT_INHERITED.iter().any(|own| name.starts_with(own)));
-            if let Some(told) = told {
-                *value = told.as_str().into();
+            let value_of_service = of_service.as_ref().and_then(|map| map.get(name));
+            let value_of_service = value_of_service.filter(|_| !NOT_INHERITED.iter().any(|own| name.starts_with(own)));
+            if let Some(value_of_service) = value_of_service {
+                *value = value_of_service.as_str().into();
             }
         }
     }

@@ -186,8 +186,8 @@ impl Default for Strategy {
 }
 
 impl Default for Limits {
-    /// Three steps of a minute. Gateways' reports are at most a second old, and a minute at a few requests per second
-    /// suffices for a p99. One percentage point of errors and half of the p99 are within the usual noise.
+    /// Returns three steps of a minute. Gateways' reports are at most a second old, and a minute at a few requests per
+    /// second suffices for a p99. One percentage point of errors and half of the p99 are within the usual noise.
     fn default() -> Self {
         let min_duration = Self::STEP;
         Self {

@@ -153,7 +153,7 @@ impl Reluctant {
     }
 
     /// Applies every service from now on.
-    fn relent(&self) {
+    fn recover(&self) {
         self.answers.lock().clear();
     }
 }
@@ -509,7 +509,7 @@ async fn without_auto_update_a_changed_runtime_waits_for_the_manifest() {
     assert!(timeout(SOON, world.statuses.wait_for(all_ready)).await.is_ok());
     world.edit(&disabled(fleet("server:2", 2)));
     let service = |number| ServiceName::new("default", &format!("s{number}")).unwrap();
-    let told = |statuses: &Arc<Statuses>| {
+    let are_rolled_out = |statuses: &Arc<Statuses>| {
         let reason = |number| {
             let condition = statuses.get(&service(number))?.condition("RolloutComplete")?;
             condition.reason.clone()
@@ -517,7 +517,7 @@ async fn without_auto_update_a_changed_runtime_waits_for_the_manifest() {
         let both = [reason(0), reason(1)];
         both == [Some("AutoUpdateDisabled".to_owned()), Some("RolledOut".to_owned())]
     };
-    assert!(timeout(SOON, world.statuses.wait_for(told)).await.is_ok());
+    assert!(timeout(SOON, world.statuses.wait_for(are_rolled_out)).await.is_ok());
     let second = |number| service(number).revision(2).unwrap();
     let snapshot = world.cluster.snapshot();
     assert!(snapshot.revision(&second(0)).is_none() && snapshot.revision(&second(1)).is_some());
@@ -529,7 +529,7 @@ async fn without_auto_update_a_changed_runtime_waits_for_the_manifest() {
 }
 
 /// Returns the reason of `Ready`, and its message.
-fn told(status: &InferenceServiceStatus) -> (&str, &str) {
+fn ready_reason(status: &InferenceServiceStatus) -> (&str, &str) {
     let ready = status.condition(Condition::READY);
     let reason = ready.and_then(|ready| ready.reason.as_deref());
     let message = ready.and_then(|ready| ready.message.as_deref());
@@ -558,11 +558,11 @@ async fn services_without_an_answer_do_not_block_others() {
 async fn a_denied_service_is_reported_and_retried() {
     let text = manifest("a", "minReplicas: 1");
     let (mut world, cluster) = World::reluctant(&text, &["digits"], Answer::Denial);
-    let denied = world.until_status(|status| told(status).0 == "Denied").await;
-    let message = told(&denied).1;
+    let denied = world.until_status(|status| ready_reason(status).0 == "Denied").await;
+    let message = ready_reason(&denied).1;
     assert!(message.ends_with("exceeded quota: raise the quota"), "{message}");
     assert!(!is_ready(&denied));
-    cluster.relent();
+    cluster.recover();
     world.until_status(is_ready).await;
 }
 
@@ -570,21 +570,21 @@ async fn a_denied_service_is_reported_and_retried() {
 async fn an_overloaded_cluster_is_reported_and_retried() {
     let text = |path| manifest(path, "minReplicas: 1");
     let (mut world, cluster) = World::reluctant(&text("a"), &["digits"], Answer::Unavailability);
-    let is_told = |status: &InferenceServiceStatus| told(status).1.contains("too many requests");
-    let begun = world.until_status(is_told).await;
+    let reports_overload = |status: &InferenceServiceStatus| ready_reason(status).1.contains("too many requests");
+    let begun = world.until_status(reports_overload).await;
     let expected = "digits-predictor-00001 is starting; the API server is not available: too many requests: it is tried \
                     again";
-    assert_eq!(told(&begun), ("Loading", expected));
-    cluster.relent();
+    assert_eq!(ready_reason(&begun), ("Loading", expected));
+    cluster.recover();
     world.until_status(is_ready).await;
 
     cluster.answer("digits", Answer::Unavailability);
     world.edit(&text("b"));
-    let waits = world.until_status(is_told).await;
-    assert_eq!(told(&waits).0, "RollingOut");
+    let waits = world.until_status(reports_overload).await;
+    assert_eq!(ready_reason(&waits).0, "RollingOut");
     assert!(is_ready(&waits), "the serving revision keeps serving");
     assert_eq!(split(&world.cluster.snapshot()), [(1, 100)]);
-    cluster.relent();
+    cluster.recover();
     world.until_split(&[(2, 100)]).await;
-    world.until_status(|status| told(status) == ("Ready", "")).await;
+    world.until_status(|status| ready_reason(status) == ("Ready", "")).await;
 }

@@ -87,8 +87,8 @@ impl Apply for Kubernetes {
         self.wrote(service, None).await;
         self.kept.forget(service);
         let revisions = self.controller_revisions(service);
-        // The data of a ControllerRevision are immutable, and a strategic-merge patch can encode them in other bytes,
-        // which is refused.
+        // Kubernetes itself removes the owner from orphans, but the API server refuses that patch of a
+        // ControllerRevision if it encodes the immutable data in other bytes.
         for revision in of_service(&revisions, service).await?.values() {
             self.hand_over(revision, service, None).await?;
         }

@@ -162,36 +162,36 @@ impl Drift {
         let known = self.services.entry(service.clone()).or_default();
         known.written = objects.unwrap_or_default().0;
         known.writing = Writing::None;
-        self.judge(service);
+        self.update_drifted(service);
     }
 
     /// Notes an object's present state, as a watch shows it.
     pub(crate) fn see<K: Made>(&mut self, object: &K) {
-        for service in self.concerned(object) {
-            self.meet(&service, object);
-            self.judge(&service);
+        for service in self.affected_services(object) {
+            self.record(&service, object);
+            self.update_drifted(&service);
         }
     }
 
     /// Notes an object as the API server answered a write; returns its mark. The service's drift is judged when the
     /// write ends.
     pub(crate) fn note<K: Made>(&mut self, service: &ServiceName, object: &K) -> Mark {
-        for other in self.concerned(object) {
+        for other in self.affected_services(object) {
             if other != *service {
-                self.meet(&other, object);
-                self.judge(&other);
+                self.record(&other, object);
+                self.update_drifted(&other);
             }
         }
-        self.meet(service, object)
+        self.record(service, object)
     }
 
     /// Notes that an object was deleted; `object` is its last state.
     pub(crate) fn miss<K: Made>(&mut self, object: &K) {
-        for service in self.concerned(object) {
+        for service in self.affected_services(object) {
             let gone = Seen::Gone(generation(object));
             let known = self.services.entry(service.clone()).or_default();
             known.see(K::KIND, &object.name_any(), gone);
-            self.judge(&service);
+            self.update_drifted(&service);
         }
     }
 
@@ -219,19 +219,19 @@ impl Drift {
 
     /// Returns the services to which an object matters: the one that its label names, and the known ones that make an
     /// object of its name. A label can be removed, and two services can want the same name.
-    fn concerned<K: Made>(&self, object: &K) -> BTreeSet<ServiceName> {
+    fn affected_services<K: Made>(&self, object: &K) -> BTreeSet<ServiceName> {
         let named = may_be_of(object).filter(|service| self.services.contains_key(service));
         named.chain(service_of(object)).collect()
     }
 
-    fn meet<K: Made>(&mut self, service: &ServiceName, object: &K) -> Mark {
+    fn record<K: Made>(&mut self, service: &ServiceName, object: &K) -> Mark {
         let mark = Mark::of(object, service);
         let known = self.services.entry(service.clone()).or_default();
         known.see(K::KIND, &object.name_any(), Seen::There(mark.clone()));
         mark
     }
 
-    fn judge(&mut self, service: &ServiceName) {
+    fn update_drifted(&mut self, service: &ServiceName) {
         let Some(known) = self.services.get_mut(service) else {
             return;
         };

@@ -23,7 +23,7 @@ pub(crate) fn held<K: Resource + Serialize>(stored: &K, manager: &str) -> u64 {
     });
     let fields = entry.and_then(|entry| entry.fields_v1.as_ref());
     let object = serde_json::to_value(stored).unwrap_or_default();
-    digest(&fields.map_or(Value::Null, |fields| part(&object, &fields.0)))
+    digest(&fields.map_or(Value::Null, |fields| owned_part(&object, &fields.0)))
 }
 
 /// Returns the digest that [`held`] will return for an object once it is applied.
@@ -43,7 +43,7 @@ pub(crate) fn wanted(object: &Value) -> u64 {
 }
 
 /// Returns the part of a value that these fields name.
-fn part(value: &Value, fields: &Value) -> Value {
+fn owned_part(value: &Value, fields: &Value) -> Value {
     let none = Map::new();
     let fields = fields.as_object().unwrap_or(&none);
     match value {
@@ -52,14 +52,14 @@ fn part(value: &Value, fields: &Value) -> Value {
         Value::Object(map) => {
             let named = fields.iter().filter_map(|(field, below)| {
                 let name = field.strip_prefix("f:")?;
-                Some((name.to_owned(), part(map.get(name)?, below)))
+                Some((name.to_owned(), owned_part(map.get(name)?, below)))
             });
             Value::Object(named.collect())
         }
         Value::Array(items) => {
             let named = items.iter().filter_map(|item| {
-                let below = fields.iter().find(|(field, _)| is_of(field, item))?.1;
-                Some(part(item, below))
+                let below = fields.iter().find(|(field, _)| names_item(field, item))?.1;
+                Some(owned_part(item, below))
             });
             Value::Array(named.collect())
         }
@@ -68,7 +68,7 @@ fn part(value: &Value, fields: &Value) -> Value {
 }
 
 /// Returns true if a field, such as `k:{"name":"http"}`, names this item of a list.
-fn is_of(field: &str, item: &Value) -> bool {
+fn names_item(field: &str, item: &Value) -> bool {
     if let Some(value) = field.strip_prefix("v:") {
         return serde_json::from_str::<Value>(value).is_ok_and(|value| value == *item);
     }
@@ -118,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    /// Fields of a Deployment as they are applied.
+    /// Returns the fields of a Deployment as they are applied.
     fn applied() -> Value {
         json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
@@ -136,7 +136,7 @@ mod tests {
         })
     }
 
-    /// Entry of `managedFields` that the API server makes of [`applied`].
+    /// Returns the entry of `managedFields` that the API server makes of [`applied`].
     fn fields() -> Value {
         json!({
             "f:metadata": {"f:labels": {"f:app": {}}},
@@ -156,7 +156,7 @@ mod tests {
         })
     }
 
-    /// Object as it is stored, with the fields that the API server and other managers add.
+    /// Returns the object as it is stored, with the fields that the API server and other managers add.
     fn stored() -> Value {
         let mut stored = applied();
         stored["metadata"]["uid"] = "u".into();
@@ -238,7 +238,7 @@ mod tests {
 
         #[test]
         fn the_part_of_all_fields_is_the_whole(one in value()) {
-            prop_assert_eq!(part(&one, &all_fields(&one)), one);
+            prop_assert_eq!(owned_part(&one, &all_fields(&one)), one);
         }
     }
 }

@@ -450,8 +450,8 @@ impl Observed {
 }
 
 /// Returns the least number of replicas that may be desired where that number is unknown: the replicas that exist, and
-/// at least the policy's lower bound. A revision without a policy of Weir counts as having one, because no request
-/// wakes it.
+/// at least the policy's lower bound. Without a policy of Weir the number is at least one, because no request could
+/// wake the revision.
 fn least_desired(written: &WrittenRevision, replicas: &[Replica]) -> u32 {
     let counted = replicas.iter().filter(|r| r.phase.is_counted()).count();
     let least = written.scaling.as_ref().map_or(1, |s| s.policy().bound(0));
@@ -494,7 +494,7 @@ fn scaled(object: &Deployment, before: Option<&Scaled>) -> Option<Scaled> {
 }
 
 /// Returns true for a replica with a node but neither an address nor a known failure. A replica without a node has a
-/// failure, and so does a pod that cannot pull an image or fetch a model.
+/// known failure, and a pod that is pulling an image or fetching a model has an address.
 fn is_bare(replica: &Replica) -> bool {
     replica.phase == Phase::Pending && replica.failure.is_none() && replica.endpoints == Endpoints::default()
 }

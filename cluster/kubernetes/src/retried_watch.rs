@@ -59,22 +59,23 @@ pub fn retried<K: Send + 'static>(
     watch: impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
     objects: String,
 ) -> BoxStream<'static, Event<K>> {
-    let mut told = None;
-    let good =
-        watch.backoff(WatchPauses::default()).filter_map(move |event| future::ready(seen(event, &objects, &mut told)));
+    let mut last_error = None;
+    let good = watch
+        .backoff(WatchPauses::default())
+        .filter_map(move |event| future::ready(seen(event, &objects, &mut last_error)));
     good.boxed()
 }
 
-fn seen<K>(event: watcher::Result<Event<K>>, objects: &str, told: &mut Option<String>) -> Option<Event<K>> {
+fn seen<K>(event: watcher::Result<Event<K>>, objects: &str, last_error: &mut Option<String>) -> Option<Event<K>> {
     match event {
         Ok(event) => {
             if !matches!(event, Event::Init) {
-                *told = None;
+                *last_error = None;
             }
             Some(event)
         }
         Err(error) => {
-            if is_news(&error, told) {
+            if is_new_error(&error, last_error) {
                 let advice = advice(&error);
                 tracing::warn!(%objects, %error, advice, "a watch of the API server failed: it is tried again");
             }
@@ -84,9 +85,9 @@ fn seen<K>(event: watcher::Result<Event<K>>, objects: &str, told: &mut Option<St
 }
 
 /// Returns true if the error differs from the last one that was logged, and remembers it.
-fn is_news(error: &watcher::Error, told: &mut Option<String>) -> bool {
-    let last = told.replace(error.to_string());
-    last != *told
+fn is_new_error(error: &watcher::Error, last_error: &mut Option<String>) -> bool {
+    let last = last_error.replace(error.to_string());
+    last != *last_error
 }
 
 fn advice(error: &watcher::Error) -> &'static str {
@@ -116,15 +117,15 @@ mod tests {
             let status = Status::failure("no right to list pods", "Forbidden").with_code(403);
             watcher::Error::WatchError(status.boxed())
         };
-        let mut told = None;
-        assert!(is_news(&forbidden(), &mut told));
-        assert!(!is_news(&forbidden(), &mut told));
-        assert!(is_news(&watcher::Error::NoResourceVersion, &mut told));
+        let mut last_error = None;
+        assert!(is_new_error(&forbidden(), &mut last_error));
+        assert!(!is_new_error(&forbidden(), &mut last_error));
+        assert!(is_new_error(&watcher::Error::NoResourceVersion, &mut last_error));
         // A restarted watch has received nothing yet, so the same error is not logged again.
-        seen::<()>(Ok(Event::Init), "pods", &mut told);
-        assert!(!is_news(&watcher::Error::NoResourceVersion, &mut told));
-        seen(Ok(Event::Apply(())), "pods", &mut told);
-        assert!(is_news(&watcher::Error::NoResourceVersion, &mut told));
+        seen::<()>(Ok(Event::Init), "pods", &mut last_error);
+        assert!(!is_new_error(&watcher::Error::NoResourceVersion, &mut last_error));
+        seen(Ok(Event::Apply(())), "pods", &mut last_error);
+        assert!(is_new_error(&watcher::Error::NoResourceVersion, &mut last_error));
     }
 
     #[test]

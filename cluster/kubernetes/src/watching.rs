@@ -123,14 +123,14 @@ fn clock() -> BoxStream<'static, Change> {
 fn autoscalers(api: Api<HorizontalPodAutoscaler>) -> BoxStream<'static, Change> {
     let config = Config::default().timeout(WATCH_SECONDS);
     let events = watcher(api, config).backoff(WatchPauses::default());
-    let changes = events.scan(false, |is_told, event| {
+    let changes = events.scan(false, |is_logged, event| {
         let change = match event {
             Ok(event) => {
-                *is_told &= matches!(event, Event::Init);
+                *is_logged &= matches!(event, Event::Init);
                 Change::Autoscaler(event)
             }
             Err(error) => {
-                if !std::mem::replace(is_told, true) {
+                if !std::mem::replace(is_logged, true) {
                     tracing::warn!(%error, "cannot watch HorizontalPodAutoscalers: Weir's autoscaler may scale a service that another autoscaler scales too. Give Weir's ServiceAccount this right, as its chart does");
                 }
                 Change::NoAutoscalers

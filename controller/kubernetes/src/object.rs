@@ -16,7 +16,7 @@ use crate::statuses::SeenStatus;
 /// InferenceService as the watch last showed it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SeenService {
-    /// The service, as it was last readable.
+    /// Service in its last valid form.
     pub(crate) service: Arc<Service>,
     /// Reasons why the object is invalid now; None if it is valid.
     pub(crate) errors: Option<Arc<ValidationErrors>>,

@@ -45,7 +45,7 @@ impl Statuses {
     pub(crate) fn load(&mut self, service: &ServiceName) -> InferenceServiceStatus {
         // Another process may have written it since this process did.
         self.written.remove(service);
-        self.judge(service);
+        self.update_overwritten(service);
         let seen = self.seen.get(service);
         seen.map(SeenStatus::read).unwrap_or_default()
     }
@@ -61,14 +61,14 @@ impl Statuses {
                 self.written.remove(&service);
             }
         }
-        self.judge(&service);
+        self.update_overwritten(&service);
     }
 
     /// Notes a written status as the API server answered.
     pub(crate) fn wrote(&mut self, service: &ServiceName, status: &SeenStatus) {
         let written = WrittenStatus { version: status.version, digest: digest(&status.read()) };
         self.written.insert(service.clone(), written);
-        self.judge(service);
+        self.update_overwritten(service);
     }
 
     /// Returns the services whose status differs from the one that was written.
@@ -76,7 +76,7 @@ impl Statuses {
         self.overwritten.clone()
     }
 
-    fn judge(&mut self, service: &ServiceName) {
+    fn update_overwritten(&mut self, service: &ServiceName) {
         let (seen, written) = (self.seen.get(service), self.written.get(service));
         let is_overwritten = seen
             .zip(written)

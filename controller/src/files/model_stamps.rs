@@ -23,7 +23,7 @@ const PERIOD: Duration = Duration::from_secs(2);
 /// Depth of a directory at which model files lie: MODEL/VERSION/FILE.
 const DEPTH: u32 = 3;
 
-/// Most entries scanned per directory: more than a model has, and scanned within milliseconds.
+/// Most entries scanned per model: more than a model has, and scanned within milliseconds.
 const MAX_ENTRIES: usize = 10_000;
 
 /// Paths of model files with their states.

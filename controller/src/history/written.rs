@@ -181,8 +181,8 @@ impl WrittenCandidate {
         }
     }
 
-    /// Returns the share. If none was written, it is everything, and the next step lowers it to the share in the
-    /// manifest.
+    /// Returns the share. Earlier versions wrote none: then a shifting candidate counts as having everything, and the
+    /// next step lowers that to the share in the manifest.
     fn share(&self) -> CandidateShare {
         let written = self.share.map(|share| CandidateShare { percent: share.percent, target: share.target });
         written.unwrap_or(match self.stage {

@@ -41,7 +41,7 @@ fn mlserver(object: &mut ObjectMeta, model: &mut Model) {
     label(object, MODEL_CLASS, class);
 }
 
-/// Without a model, sets Triton's explicit mode, in which clients choose the models to load.
+/// Sets Triton's explicit mode if there is no model: clients then choose the models to load.
 fn triton(model: &mut Model) {
     if !has_storage(model) {
         let args = model.framework.container.args.get_or_insert_default();

@@ -28,18 +28,18 @@ pub(crate) fn trace(mut template: PodTemplateSpec, tracing: Option<&Tracing>, tr
     let named = |name: &str| pod.containers.iter().position(|one| one.name == name);
     let (serving, transformer) = (named(Workload::CONTAINER).unwrap_or(0), named(TRANSFORMER));
     if let Some(container) = pod.containers.get_mut(serving) {
-        tell(container, tracing, traced, "predictor");
+        set_variables(container, tracing, traced, "predictor");
         if traced.server == Some(ServerType::MlServer) {
             set(container, "MLSERVER_TRACING_SERVER", endpoint(tracing));
         }
     }
     if let Some(container) = transformer.and_then(|at| pod.containers.get_mut(at)) {
-        tell(container, tracing, traced, "transformer");
+        set_variables(container, tracing, traced, "transformer");
     }
     template
 }
 
-fn tell(container: &mut Container, tracing: &Tracing, traced: &Traced<'_>, component: &str) {
+fn set_variables(container: &mut Container, tracing: &Tracing, traced: &Traced<'_>, component: &str) {
     let (name, namespace) = (traced.service.name(), traced.service.namespace());
     let sampler = tracing.sampler.unwrap_or_default().label();
     let argument = tracing.sampler_arg.as_deref().unwrap_or(SAMPLER_ARG);
@@ -128,8 +128,8 @@ mod tests {
     fn a_transformer_has_its_own_name_and_without_tracing_no_variable_is_set() {
         let pod = json!({"containers": [{"name": "kserve-container"}, {"name": "transformer-container"}]});
         let containers = traced(json!({}), pod.clone(), None);
-        let told = variables(&containers[1]);
-        assert!(told.contains(&("OTEL_SERVICE_NAME", "digits-transformer")));
+        let names = variables(&containers[1]);
+        assert!(names.contains(&("OTEL_SERVICE_NAME", "digits-transformer")));
         assert_eq!(variables(&traced(Value::Null, pod, None)[0]), []);
     }
 }

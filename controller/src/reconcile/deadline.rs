@@ -8,7 +8,7 @@ use crate::error::ControllerError;
 /// Deadline of one call: a healthy API server needs less, and the next reconciliation retries.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Deadline for loading everything that is stored, which is enough at ten pages of histories per second.
+/// Deadline for loading everything that is stored: 600 pages of histories at ten per second, which is a slow rate.
 const DEADLINE_OF_ALL: Duration = Duration::from_secs(60);
 
 /// Waits for the answer to a call about every service, with its longer deadline.

@@ -42,14 +42,14 @@ fn serves_nothing(runtime: &Runtime, serving: &Container) -> bool {
         return false;
     };
     let is_same = runtime.runs_in(serving);
-    let (told, by_runtime) = (repositories(serving), repositories(own));
-    let is_told = told.len() > by_runtime.len();
+    let (paths, by_runtime) = (repositories(serving), repositories(own));
+    let has_own_path = paths.len() > by_runtime.len();
     let in_storage = |place: &&str| is_within(place, Storage::MOUNT_PATH);
     let mut mounts = serving.volume_mounts.iter().flatten();
     let is_mounted = mounts.any(|mount| {
         is_within(&mount.mount_path, Storage::MOUNT_PATH) || is_within(Storage::MOUNT_PATH, &mount.mount_path)
     });
-    is_same && !is_told && !told.is_empty() && told.iter().all(in_storage) && !is_mounted
+    is_same && !has_own_path && !paths.is_empty() && paths.iter().all(in_storage) && !is_mounted
 }
 
 /// Returns the paths that a container's arguments name as model repositories.

@@ -371,7 +371,7 @@ fn env(path: &str, container: &Container, errors: &mut ErrorList) {
     }
 }
 
-/// True for names that Kubernetes accepts. A process would read `A=B` as the variable A.
+/// True if Kubernetes accepts the name. A process would read `A=B` as the variable A.
 fn is_variable(name: &str) -> bool {
     let is_printable = |b: u8| (b' '..=b'~').contains(&b) && b != b'=';
     !name.is_empty() && name.bytes().all(is_printable)

@@ -90,9 +90,9 @@ mod tests {
                 "chart",
             ),
         ] {
-            let told = advice(message);
-            assert!(told.starts_with(message), "{told}");
-            assert!(told[message.len()..].contains(what_to_do), "{told}");
+            let advised = advice(message);
+            assert!(advised.starts_with(message), "{advised}");
+            assert!(advised[message.len()..].contains(what_to_do), "{advised}");
         }
         assert_eq!(advice("unheard of"), "unheard of");
     }

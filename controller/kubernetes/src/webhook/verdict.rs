@@ -47,8 +47,8 @@ impl Findings {
     /// Adds the fields that have no effect.
     pub(crate) fn with_ignored(mut self, ignored: &[IgnoredField]) -> Self {
         let each = ignored.iter();
-        let told = each.map(|field| format!("{} is ignored: {}", field.field, field.reason));
-        self.warnings.extend(told);
+        let sentences = each.map(|field| format!("{} is ignored: {}", field.field, field.reason));
+        self.warnings.extend(sentences);
         self
     }
 

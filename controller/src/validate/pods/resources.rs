@@ -38,7 +38,7 @@ fn negative(container: &str, resource: &str, amount: &Quantity) -> Option<String
     })
 }
 
-/// Extended resources, such as GPUs, are counted in whole units.
+/// Returns a message about a fraction of an extended resource, such as a GPU, which is counted in whole units.
 fn part_of_a_device(container: &str, resource: &str, amount: &Quantity) -> Option<String> {
     let value = quantity_value(&amount.0)?;
     let is_part = is_device(resource) && value.fract() != 0.0;

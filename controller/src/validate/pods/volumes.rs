@@ -36,6 +36,6 @@ fn of_container(container: &Container, volumes: &HashSet<&str>) -> Vec<String> {
 
 /// Returns the values that occur more than once, each of them once.
 fn twice<'a>(all: impl Iterator<Item = &'a str>) -> impl Iterator<Item = &'a str> {
-    let (mut seen, mut told) = (HashSet::new(), HashSet::new());
-    all.filter(move |one| !seen.insert(*one) && told.insert(*one))
+    let (mut seen, mut returned) = (HashSet::new(), HashSet::new());
+    all.filter(move |one| !seen.insert(*one) && returned.insert(*one))
 }

@@ -78,7 +78,7 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// Weir's runtime loads a single file whatever its name, but needs the path of the file.
+    /// Names a fetched file to Weir's runtime, which loads a single file whatever its name, but needs the file's path.
     fn name_fetched_file(&self, container: &mut Container, uri: &str) {
         if let Some(file) = weir_fetch::plain_file(uri)
             && weir_runtime::is_ours(container)
