@@ -88,7 +88,7 @@ impl Apply for Kubernetes {
         self.kept.forget(service);
         let revisions = self.controller_revisions(service);
         // Kubernetes itself removes the owner from orphans, but the API server refuses that patch of a
-        // ControllerRevision if it encodes the immutable data in other bytes.
+        // ControllerRevision if it encodes the immutable data in other bytes. So Weir removes the owner.
         for revision in of_service(&revisions, service).await?.values() {
             self.hand_over(revision, service, None).await?;
         }

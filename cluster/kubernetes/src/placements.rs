@@ -141,8 +141,7 @@ impl Placements {
     /// Counts the pods of other revisions on each node. With `only_gpus` only pods with a GPU count, since GPUs make a
     /// node expensive.
     fn others(&self, revision: &RevisionName, only_gpus: bool) -> BTreeMap<&Arc<str>, usize> {
-        let others = self.by_revision.iter().filter(|(name, _)| *name != revision);
-        let others = others.flat_map(|(_, pods)| pods.values());
+        let others = self.by_revision.iter().filter(|(name, _)| *name != revision).flat_map(|(_, pods)| pods.values());
         let mut count = BTreeMap::new();
         for other in others.filter(|other| other.has_gpu || !only_gpus) {
             if let Some(node) = &other.node {

@@ -99,8 +99,7 @@ impl ManifestFile {
     fn keep(&mut self, before: &[Manifest]) {
         let keys = self.manifests.iter().map(|manifest| ObjectKey::of(&manifest.object));
         let declared: BTreeSet<_> = keys.collect();
-        let kept = before.iter();
-        let kept = kept.filter(|manifest| !declared.contains(&ObjectKey::of(&manifest.object)));
+        let kept = before.iter().filter(|manifest| !declared.contains(&ObjectKey::of(&manifest.object)));
         self.manifests.extend(kept.cloned());
     }
 }

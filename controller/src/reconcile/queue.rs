@@ -101,8 +101,11 @@ impl Queue {
         {
             return;
         }
-        let places = self.0.iter().filter(|(_, entry)| entry.part.is_rolling(now) || entry.waits_for_turn(now));
-        let places = places.map(|(service, entry)| turns::Place { service, part: entry.part, last: entry.last_turn });
+        let places = self
+            .0
+            .iter()
+            .filter(|(_, entry)| entry.part.is_rolling(now) || entry.waits_for_turn(now))
+            .map(|(service, entry)| turns::Place { service, part: entry.part, last: entry.last_turn });
         for service in turns::next(places, now) {
             if let Some(entry) = self.0.get_mut(&service) {
                 (entry.part, entry.last_turn, entry.has_turn) = (Part::begun(now), now, true);

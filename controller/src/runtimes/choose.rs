@@ -61,8 +61,8 @@ impl Runtimes {
             let words: Vec<String> = words.into_iter().collect();
             return format!("{wanted} is served as {}", words.join(", "));
         }
-        let formats = usable().flat_map(Runtime::selectable_formats);
-        let formats: BTreeSet<&str> = formats.map(|format| &*format.name).collect();
+        let formats: BTreeSet<&str> =
+            usable().flat_map(Runtime::selectable_formats).map(|format| &*format.name).collect();
         if formats.is_empty() {
             return format!("no runtime is installed: add a ServingRuntime for {wanted}");
         }
@@ -113,8 +113,8 @@ impl Runtime {
     /// Returns the versions and protocols in which a format is served.
     fn ways(&self, name: &str) -> Vec<String> {
         let formats = self.selectable_formats().filter(|format| format.name == name);
-        let versions = formats.filter_map(|format| format.version.as_deref());
-        let versions = versions.map(|version| format!("version {version}"));
+        let versions =
+            formats.filter_map(|format| format.version.as_deref()).map(|version| format!("version {version}"));
         let protocols = self.spec.protocol_versions.iter().map(|protocol| word(*protocol));
         versions.chain(protocols.map(str::to_owned)).collect()
     }

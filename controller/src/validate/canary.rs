@@ -29,8 +29,7 @@ pub(super) fn read(context: &Context<'_>, bounds: &Scaling, errors: &mut ErrorLi
         let message = format!("{} canaries: write at most {MOST_CANARIES}", canaries.len());
         errors.add("spec.canary", message);
     }
-    let each = canaries.iter().enumerate().take(MOST_CANARIES);
-    let each = each.filter_map(|(i, canary)| {
+    let each = canaries.iter().enumerate().take(MOST_CANARIES).filter_map(|(i, canary)| {
         let mut read = one(context, i, canary, errors)?;
         read.variant.scaling = share(bounds, canary);
         Some(read)

@@ -83,10 +83,13 @@ fn parts(predictor: &Predictor) -> Vec<(String, &Container)> {
     let model = predictor.model.iter();
     let model = model.map(|model| ("model".to_owned(), &*model.framework.container));
     let pod = &predictor.pod;
-    let init = pod.init_containers.iter().flatten().enumerate();
-    let init = init.map(|(i, container)| (format!("initContainers[{i}]"), container));
-    let own = pod.containers.iter().enumerate();
-    let own = own.map(|(i, container)| (format!("containers[{i}]"), container));
+    let init = pod
+        .init_containers
+        .iter()
+        .flatten()
+        .enumerate()
+        .map(|(i, container)| (format!("initContainers[{i}]"), container));
+    let own = pod.containers.iter().enumerate().map(|(i, container)| (format!("containers[{i}]"), container));
     model.chain(init).chain(own).collect()
 }
 
@@ -110,10 +113,13 @@ fn of_pod(pod: &PodSpec) -> Option<FieldError> {
 
 /// Returns an error for each container that has the name of an earlier one.
 fn same_names(pod: &PodSpec) -> Vec<FieldError> {
-    let init = pod.init_containers.iter().flatten().enumerate();
-    let init = init.map(|(i, container)| (format!("initContainers[{i}].name"), container));
-    let own = pod.containers.iter().enumerate();
-    let own = own.map(|(i, container)| (format!("containers[{i}].name"), container));
+    let init = pod
+        .init_containers
+        .iter()
+        .flatten()
+        .enumerate()
+        .map(|(i, container)| (format!("initContainers[{i}].name"), container));
+    let own = pod.containers.iter().enumerate().map(|(i, container)| (format!("containers[{i}].name"), container));
     let (mut names, mut errors) = (HashSet::new(), Vec::new());
     for (field, container) in init.chain(own) {
         let name = &container.name;

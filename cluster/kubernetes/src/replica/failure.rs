@@ -29,8 +29,8 @@ pub(super) fn failure(pod: &Pod) -> Option<Failure> {
 }
 
 /// Returns the condition `Ready` of a pod whose node does not answer. Kubernetes then sets `Ready` to false and leaves
-/// the other conditions as the kubelet wrote them last. A pod with ready containers otherwise is not ready only for its
-/// readiness gates.
+/// the other conditions as the kubelet wrote them last. Otherwise only a readiness gate keeps a pod with ready
+/// containers from being ready.
 pub(super) fn node_not_ready(pod: &Pod) -> Option<&PodCondition> {
     let conditions = pod.status.as_ref()?.conditions.as_deref()?;
     let ready = conditions.iter().find(|c| c.type_ == "Ready")?;

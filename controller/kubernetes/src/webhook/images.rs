@@ -11,8 +11,11 @@ use weir_controller::{FieldError, Validated, Variant};
 /// in both the service and its runtime is one error.
 pub(super) fn missing_images(validated: &Validated) -> Vec<FieldError> {
     let stable = ("spec.predictor".to_owned(), &validated.predictor);
-    let canaries = validated.canaries.iter().enumerate();
-    let canaries = canaries.map(|(i, canary)| (format!("spec.canary[{i}].predictor"), &canary.variant));
+    let canaries = validated
+        .canaries
+        .iter()
+        .enumerate()
+        .map(|(i, canary)| (format!("spec.canary[{i}].predictor"), &canary.variant));
     let mut known = BTreeSet::new();
     [stable]
         .into_iter()

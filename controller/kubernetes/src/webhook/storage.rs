@@ -8,8 +8,7 @@ use weir_crds::inference_service::Predictor;
 /// Returns an error for each storage URI of a service that is not supported, with what to write instead.
 pub(super) fn storage_errors(service: &InferenceService) -> Vec<FieldError> {
     let spec = &service.spec;
-    let canaries = spec.canary.iter().enumerate();
-    let canaries = canaries.map(|(i, canary)| (format!("spec.canary[{i}]"), &canary.predictor));
+    let canaries = spec.canary.iter().enumerate().map(|(i, canary)| (format!("spec.canary[{i}]"), &canary.predictor));
     let stable = [("spec".to_owned(), &spec.predictor)];
     let predictors = stable.into_iter().chain(canaries);
     predictors.flat_map(|(path, predictor)| of_predictor(&format!("{path}.predictor"), predictor)).collect()

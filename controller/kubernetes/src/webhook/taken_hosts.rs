@@ -5,9 +5,11 @@ use weir_controller::{Declaration, Validated};
 
 /// Returns a sentence for each host of the service, or of one of its canaries, that belongs to another service.
 pub(crate) fn taken_hosts(service: &Validated, declaration: &Declaration) -> Vec<String> {
-    let others = declaration.services.values();
-    let others = others.filter_map(|declared| declared.validated());
-    let others = others.filter(|other| other.service != service.service);
+    let others = declaration
+        .services
+        .values()
+        .filter_map(|declared| declared.validated())
+        .filter(|other| other.service != service.service);
     let (own, canaries) = (&service.exposure.hosts, canary_hosts(service));
     let taken = others.flat_map(|other| {
         let is_older = age(other) < age(service);
@@ -18,8 +20,7 @@ pub(crate) fn taken_hosts(service: &Validated, declaration: &Declaration) -> Vec
         let lost = |host: &&Host| is_older && (theirs.contains(host) || !is_near && of_canaries.contains(host));
         let lost_by_canary =
             |host: &&Host| (is_older || is_near) && theirs.contains(host) || is_older && of_canaries.contains(host);
-        let taken = own.iter().filter(lost);
-        let taken = taken.chain(canaries.iter().filter(lost_by_canary));
+        let taken = own.iter().filter(lost).chain(canaries.iter().filter(lost_by_canary));
         let sentences = taken.map(|host| {
             let holder = &other.service;
             format!("metadata.name: host {host} belongs to {holder}: rename one of them")

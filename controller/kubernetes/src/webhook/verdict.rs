@@ -60,8 +60,7 @@ impl Findings {
     /// Returns the verdict on an object whose spec is unchanged. It is refused for new errors only, so that an object
     /// admitted earlier can still be labelled, stopped and deleted.
     pub(crate) fn verdict_after(self, before: &Self) -> Verdict {
-        let before = before.errors.iter();
-        let before: HashSet<_> = before.map(|error| (&*error.field, &*error.message)).collect();
+        let before: HashSet<_> = before.errors.iter().map(|error| (&*error.field, &*error.message)).collect();
         let (old, new): (Vec<_>, Vec<_>) =
             self.errors.into_iter().partition(|error| before.contains(&(&*error.field, &*error.message)));
         let mut warnings = self.warnings;

@@ -20,10 +20,11 @@ pub(in crate::validate) fn errors(metadata: &ObjectMeta) -> Vec<FieldError> {
     // Prefixes of annotations may have capitals, as in Kubernetes.
     let annotations = annotations.filter(|(name, _)| !is_name(&name.to_ascii_lowercase()));
     let annotations = annotations.map(|(name, _)| FieldError::new(format!("annotations[{name}]"), NO_NAME));
-    let keys = labels.clone().filter(|(name, _)| !is_name(name));
-    let keys = keys.map(|(name, _)| FieldError::new(format!("labels[{name}]"), NO_NAME));
-    let values = labels.filter(|(_, value)| !is_label_value(value));
-    let values = values.map(|(name, value)| {
+    let keys = labels
+        .clone()
+        .filter(|(name, _)| !is_name(name))
+        .map(|(name, _)| FieldError::new(format!("labels[{name}]"), NO_NAME));
+    let values = labels.filter(|(_, value)| !is_label_value(value)).map(|(name, value)| {
         let message = format!(
             "`{value}` is no value of a label: write letters, digits, `-`, `_` and `.`, {LONGEST} at most, with a letter \
              or digit first and last"

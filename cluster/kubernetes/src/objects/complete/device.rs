@@ -53,8 +53,11 @@ impl Gpus {
 
     /// Returns the keys of the taints on nodes with the GPUs that the pod requests.
     pub(super) fn taints(&self, pod: &PodSpec) -> Vec<String> {
-        let named = pod.containers.iter().flat_map(|c| self.names(c));
-        let named = named.map(|name| if name.starts_with("nvidia.com/") { NVIDIA } else { name });
+        let named = pod
+            .containers
+            .iter()
+            .flat_map(|c| self.names(c))
+            .map(|name| if name.starts_with("nvidia.com/") { NVIDIA } else { name });
         let has_claims = pod.resource_claims.as_ref().is_some_and(|c| !c.is_empty());
         let claimed = has_claims.then_some(NVIDIA);
         let mut keys: Vec<_> = named.chain(claimed).map(str::to_owned).collect();
