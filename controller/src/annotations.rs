@@ -12,7 +12,7 @@ use crate::field_error::FieldError;
 pub(crate) const QUEUE_DELAY_TARGET: &str = "weir.dev/queue-delay-target";
 /// Percentile of the requests that should meet the target, such as `95`.
 pub(crate) const SLO_PERCENTILE: &str = "weir.dev/slo-percentile";
-/// Idle time spent to avoid cold starts: `economy`, `balanced` or `latency`.
+/// Preference between few idle replicas and few cold starts: `economy`, `balanced` or `latency`.
 pub(crate) const ECONOMY: &str = "weir.dev/economy";
 /// Longest time of a batch in `weir-runtime`, a duration. A longer batch counts as stuck, and the runtime is restarted.
 pub(crate) const MAX_BATCH_TIME: &str = "weir.dev/max-batch-time";

@@ -27,7 +27,7 @@ pub struct Rollout {
     pub previous: Option<PreviousRevision>,
     /// Revision that is being rolled out.
     pub candidate: Option<Candidate>,
-    /// Replicas that all requests needed when a share of them last moved.
+    /// Replicas that the service's whole traffic needed when a share of it last moved between revisions.
     pub needed_replicas: u32,
     /// Way in which traffic moves to a candidate.
     pub strategy: Strategy,
@@ -272,8 +272,8 @@ impl Rollout {
         Some(moving.since.saturating_add(share::LONGEST_WAIT.as_secs()))
     }
 
-    /// Returns the replicas that all requests need, derived from both revisions. While the stable revision is held, its
-    /// replicas say nothing about its traffic, so the earlier number stands.
+    /// Returns the replicas that the service's whole traffic needs, derived from both revisions. While the stable
+    /// revision is held, its replicas say nothing about its traffic, so the earlier number stands.
     pub(crate) fn measured(&self, stable: u32, candidate: u32, now: u64) -> u32 {
         let is_held = self.holds(now).any(|hold| Some(&hold.revision) == self.stable.as_ref());
         if is_held { self.needed_replicas.max(stable) } else { share::whole(stable, candidate, self.percent()) }

@@ -32,7 +32,8 @@ impl Orphans {
         self.0.append(&mut others.0);
     }
 
-    /// True if the object of this UID was deleted that way; without a UID, if any object of the service was.
+    /// True if the object of this UID was deleted with orphaned objects; without a UID, if any object of the service
+    /// was.
     pub(crate) fn contains(&self, service: &ServiceName, uid: Option<&str>) -> bool {
         let orphaned = self.0.get(service);
         orphaned.is_some_and(|orphaned| uid.is_none_or(|uid| uid == orphaned))

@@ -15,7 +15,7 @@ pub struct WrittenHistory {
     stable: Option<u32>,
     candidate: Option<WrittenCandidate>,
     previous: Option<WrittenPrevious>,
-    /// Replicas that all requests needed when a share of them last moved.
+    /// Replicas that the service's whole traffic needed when a share of it last moved between revisions.
     #[serde(rename = "keptReplicas")]
     needed_replicas: u32,
     canaries: BTreeMap<String, u32>,

@@ -25,7 +25,7 @@ impl Window {
     /// Starts a new window if the candidate or its stage has changed, so that every request from then on counts.
     pub(super) fn follow(&mut self, rollout: &Rollout, reports: &Arc<LatestReports>) {
         if rollout.candidate.is_none() {
-            // Drops the reports, because they hold the data of every service.
+            // Without a rollout the reports are not needed. They would keep the data of every service in memory.
             *self = Self::default();
         } else if self.of != rollout.candidate {
             self.of.clone_from(&rollout.candidate);

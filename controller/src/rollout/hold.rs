@@ -118,12 +118,13 @@ impl Rollout {
     }
 }
 
-/// Replicas of both revisions if the cluster has no room for more than all requests need.
+/// Replicas of both revisions if the cluster has no room for more than the service's whole traffic needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exchange {
     /// Upper limit of the stable revision's minimum.
     pub(crate) stable: u32,
-    /// Most replicas of the stable revision while the candidate waits for their room; None for no limit.
+    /// Most replicas of the stable revision while the candidate waits for the nodes that the others occupy; None for no
+    /// limit.
     pub(crate) stable_most: Option<u32>,
     /// Upper limit of the candidate's minimum.
     pub(crate) candidate: u32,

@@ -45,7 +45,8 @@ fn too_many_errors(limits: &Limits, candidate: &Sample, stable: &Sample) -> Opti
     })
 }
 
-/// Returns why the candidate is too slow. Both p99 need enough requests: one from few requests is no measure.
+/// Returns why the candidate is too slow. Both revisions need enough requests, because a p99 of few requests means
+/// little.
 fn too_slow(limits: &Limits, candidate: &Sample, stable: &Sample) -> Option<Arc<str>> {
     let counts = |sample: &Sample| sample.requests() >= MIN_FOR_P99;
     let (p99, usual) = (candidate.p99?, stable.p99?);

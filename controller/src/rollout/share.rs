@@ -52,14 +52,14 @@ fn fair_percent(replicas: Replicas) -> u8 {
     u8::try_from((100 * own / needed).min(100)).unwrap_or(100)
 }
 
-/// Returns the replicas for a part of the requests, given in percent, when all requests need `needed`.
+/// Returns the replicas for a part of the requests, given in percent, when the service's whole traffic needs `needed`.
 pub(super) fn part(needed: u32, percent: u8) -> u32 {
     let part = (u64::from(needed) * u64::from(percent)).div_ceil(100);
     u32::try_from(part).unwrap_or(u32::MAX)
 }
 
-/// Returns the replicas that all requests need, estimated from two revisions that scale on their own traffic. Each has
-/// enough for its share, so the smaller estimate of the whole suffices.
+/// Returns the replicas that the service's whole traffic needs, estimated from two revisions that scale on their own
+/// traffic. Each has enough for its share, so the smaller estimate of the whole suffices.
 pub(super) fn whole(stable: u32, candidate: u32, percent: u8) -> u32 {
     let whole = |replicas: u32, percent: u8| {
         let whole = (u64::from(replicas) * 100).checked_div(u64::from(percent));

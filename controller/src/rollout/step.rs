@@ -128,8 +128,8 @@ fn grow(
     (with(rollout, next), is_moved.then_some(moved))
 }
 
-/// Lets the candidate use the stable revision's room if its own replicas have lacked room for a while. This holds for
-/// the rest of the rollout: otherwise the stable revision would take back the room that it frees.
+/// Lets the candidate use the stable revision's room if its own replicas have lacked room for a while. The candidate
+/// may use it for the rest of the rollout: otherwise the stable revision would take back the room that it frees.
 fn with_room(candidate: &Candidate, evidence: &Evidence, waited: Duration) -> Candidate {
     let capacity = evidence.capacity(Some(&candidate.revision));
     let waits = waited >= PLACEMENT_WAIT && !candidate.share.is_reached();

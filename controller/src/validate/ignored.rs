@@ -149,7 +149,7 @@ fn is_unread_metric(name: &str, value: &str) -> bool {
     name.strip_prefix(KNATIVE) == Some("metric") && matches!(value.trim(), "cpu" | "memory")
 }
 
-/// Returns true if an annotation is known to configure another way of scaling.
+/// Returns true if an annotation configures Knative's autoscaler or a HorizontalPodAutoscaler.
 fn is_unread(name: &str) -> bool {
     let knative = name.strip_prefix(KNATIVE);
     knative.is_some_and(|name| KNATIVE_UNREAD.contains(&name)) || HPA_ANNOTATIONS.contains(&name)

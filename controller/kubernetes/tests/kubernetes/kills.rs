@@ -1,4 +1,4 @@
-//! Kills of a controller between any two of its calls: the next one makes what the first would have made.
+//! Kills of a controller between any two of its calls: the next controller makes what the first would have made.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::world::{ANY, World};
 /// two calls.
 const KILLS: i64 = 32;
 
-/// Calls for a service's first revision or for a rollout, and some more: beyond them the controller survives.
+/// More calls than a controller makes for a service's first revision or for a rollout. A kill comes before one of them.
 const CALLS: i64 = 50;
 
-/// Longest life of a controller that never makes that many calls.
+/// Time after which a controller is killed if it makes fewer calls than its limit.
 const LIFE: Duration = Duration::from_secs(5);
 
 /// Concurrent scenarios, each with its own controller and namespace.

@@ -1,5 +1,5 @@
-//! Numbers of requests to the API server, so that they do not grow unnoticed. The limits are somewhat above the counted
-//! numbers, because two reconciliations may be merged into one, or split into three.
+//! Limits on the numbers of requests to the API server, so that these do not grow unnoticed. The limits are somewhat
+//! above the counted numbers, because two reconciliations may be merged into one, or split into three.
 
 use std::time::Duration;
 

@@ -85,7 +85,7 @@ impl World {
     /// Applies the chart's configuration, for this namespace and a webhook on this local port.
     async fn configure_webhook(&self, port: u16) {
         let watched = format!("watchNamespace={}", self.namespace);
-        // The API server may be as busy as the tests.
+        // The longest timeout, because the API server shares a busy machine with the tests.
         let settings = [watched.as_str(), "webhook.timeoutSeconds=30"];
         let mut all = rendered("ValidatingWebhookConfiguration", &self.namespace, &settings);
         let mut configuration = all.remove(0);

@@ -93,7 +93,7 @@ impl World {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_share_certificates_without_overwriting_each_other() {
     let world = World::new("webhook-shares").await;
-    // An empty Secret exists, as in the chart. Both processes believe that they lead, which is possible for a moment.
+    // An empty Secret exists, as in the chart. Both processes act as leaders, which can happen for a moment.
     world.apply(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "weir-webhook"}})).await;
     let options = world.webhook_options();
     let first = world.webhook(0, Leadership::Leading, options.clone()).await;
