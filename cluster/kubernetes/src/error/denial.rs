@@ -6,7 +6,8 @@ const ADVICE: [(&str, &str); 18] = [
     ("failed quota", "set the missing resources in the service, or give the namespace a LimitRange with defaults"),
     (
         "hostPath volumes (",
-        "remove the hostPath volume, which this namespace's PodSecurity level forbids, and put the model on a PersistentVolumeClaim",
+        "remove the hostPath volume, which this namespace's PodSecurity level forbids, and put the model on a \
+         PersistentVolumeClaim",
     ),
     ("restricted volume types (", "remove the volume of that type, which this namespace's PodSecurity level forbids"),
     ("host namespaces (", "remove hostNetwork, hostPID and hostIPC, which this namespace's PodSecurity level forbids"),
@@ -23,7 +24,7 @@ const ADVICE: [(&str, &str); 18] = [
     (
         "must be less than or equal to",
         "set both requests and limits in the service: a default request of Weir or of the namespace's LimitRange exceeds \
-        the limit",
+         the limit",
     ),
     ("denied the request", "change the service to meet that webhook's policy"),
     ("failed calling webhook", "repair or remove that webhook; Weir tries again"),
