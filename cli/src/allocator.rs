@@ -1,5 +1,5 @@
-//! The memory allocator: jemalloc. Request bodies come and go on all threads; jemalloc hands the next one the
-//! buffer that was used last, still in the processor's cache, and returns a burst's memory to the system.
+//! The memory allocator is jemalloc. All threads allocate and free request bodies; jemalloc reuses the buffer that was
+//! freed last, which is still in the processor's cache, and returns the memory of a burst to the system.
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

@@ -36,13 +36,13 @@ Examples:
   Check the files without serving them, as in CI:
     weir check -f examples/digits
 
-  Show what is served, and what its replicas have printed:
+  Show the services, and the output of their replicas:
     weir status
     weir logs digits -f
 
 Exit codes: 0 success, 1 failure, 2 wrong usage or YAML, 3 port in use.";
 
-/// Columns of help texts on a wide terminal, and where there is none.
+/// Columns of help texts on a wide terminal, and when the output is not a terminal.
 const WIDTH: usize = 100;
 
 /// Serves the models that InferenceServices declare.
@@ -58,23 +58,23 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Serve InferenceServices on this machine, without Kubernetes.
     Up(UpArgs),
-    /// Report what `weir up` would say of the files, without running anything.
+    /// Report what `weir up` would report about the files, without running anything.
     Check(CheckArgs),
     /// Show what `weir up` serves.
     Status(StatusArgs),
-    /// Show what the replicas of a service have printed.
+    /// Show the output of a service's replicas.
     Logs(LogsArgs),
     /// Send one request to a service and print the response.
     Infer(InferArgs),
-    /// Say how many GPUs requests would have taken, and how long they would have waited.
+    /// Estimate the GPUs that requests would have needed, and their time in the queue.
     Simulate(Box<SimulateArgs>),
-    /// Take requests for the InferenceServices of a Kubernetes cluster.
+    /// Route requests to the InferenceServices of a Kubernetes cluster.
     Gateway(GatewayArgs),
-    /// Make Deployments and routes of the InferenceServices of a Kubernetes cluster.
+    /// Create Deployments and routes for the InferenceServices of a Kubernetes cluster.
     Controller(ControllerArgs),
-    /// Set the number of pods of the InferenceServices of a Kubernetes cluster.
+    /// Scale the pods of the InferenceServices of a Kubernetes cluster.
     Autoscaler(AutoscalerArgs),
-    /// Fetch a model into a directory, as a pod does before its server starts.
+    /// Download a model into a directory, as a pod does before its server starts.
     Fetch(FetchArgs),
 }
 
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_of_a_long_help_are_grouped() {
+    fn flags_of_a_long_help_have_headings() {
         for command in Args::command().get_subcommands() {
             let ungrouped = command.get_opts().filter(|arg| arg.get_help_heading().is_none());
             let ungrouped = ungrouped.count();
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_below_the_flags_is_broken_once_more() {
+    fn no_line_of_the_notes_is_wider_than_the_help() {
         let top = Args::command();
         for command in top.get_subcommands().chain([&top]) {
             let notes = command.get_after_help().map(ToString::to_string);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_has_one_kind_of_input() {
+    fn infer_takes_exactly_one_kind_of_input() {
         let parse = |words: &[&str]| {
             let words = ["weir", "infer", "digits"].iter().chain(words);
             Args::try_parse_from(words)

@@ -1,15 +1,15 @@
-//! The host and port by which clients on this machine reach an address that a `weir up` listens on.
+//! Host and port by which clients on this machine reach a `weir up`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// `HOST:PORT` for URLs. The host is `localhost` where that leads to the address: certificates name it, and it is the same
-/// with and without IPv6. Any other address has to be named itself.
+/// Returns `HOST:PORT` for URLs. The host is `localhost` if that resolves to the address, because certificates name it
+/// and it works with IPv4 and IPv6. Otherwise it is the address itself.
 pub(crate) fn authority(address: SocketAddr) -> String {
     if is_localhost(address.ip()) { format!("localhost:{}", address.port()) } else { address.to_string() }
 }
 
-/// True for the two addresses of the name `localhost`, and for those that stand for every address. Other loopback
-/// addresses, as 127.0.0.2, have no name.
+/// Returns true for 127.0.0.1 and ::1, to which `localhost` resolves, and for the unspecified addresses, which include
+/// them. Other loopback addresses, such as 127.0.0.2, have no name.
 fn is_localhost(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => address == Ipv4Addr::LOCALHOST || address.is_unspecified(),
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_that_localhost_does_not_lead_to_is_named_itself() {
+    fn an_address_other_than_localhost_is_used_as_it_is() {
         for (address, expected) in [
             ("127.0.0.1:8080", "localhost:8080"),
             ("0.0.0.0:80", "localhost:80"),

@@ -1,4 +1,4 @@
-//! `weir check`: what `weir up` would say, without running anything.
+//! `weir check`: reports the errors that `weir up` would report, without running anything.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,13 +11,13 @@ use crate::exit::Exit;
 use crate::output::print_result;
 use crate::up::{Inspected, Served, Survey, survey};
 
-/// Directory of downloads in a check, of which only paths are made.
+/// Placeholder for the state directory: a check builds paths in it, but downloads nothing.
 const NO_STATE: &str = "/nonexistent";
 
-/// Prints a line for each service, and notes.
+/// Prints a line for each service, and notes below it.
 ///
 /// # Errors
-/// [`CliError::Invalid`] with every error, [`CliError::RuntimeMissing`].
+/// [`CliError::Invalid`] with every error, [`CliError::RuntimeMissing`] when weir-runtime is needed and not found.
 pub(crate) fn run(args: &CheckArgs) -> Result<Exit, CliError> {
     let what =
         Served { files: &args.files, domain: &args.domain, scheme: UrlScheme::Http, runtime: args.runtime.as_deref() };
@@ -28,8 +28,8 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Exit, CliError> {
     }
     if survey.declaration.services.is_empty() {
         let nothing =
-            "no InferenceService found in the -f paths; of a folder, its own .yaml, .yml and .json files are \
-            read, and not those of folders in it"
+            "no InferenceService found in the -f paths; in a folder, only its own .yaml, .yml and .json files are \
+            read, not those in subfolders"
                 .to_owned();
         return Err(CliError::Invalid(vec![nothing]));
     }
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// Every error of every file, and of the models that would be loaded here.
+/// Returns every error of every file, and of every model that would be loaded here.
 fn errors(survey: &Survey) -> Vec<String> {
     let mut errors = survey.errors.clone();
     for inspected in &survey.inspected {
@@ -51,7 +51,7 @@ fn errors(survey: &Survey) -> Vec<String> {
     errors
 }
 
-/// Services whose commands listen on one port, of which only the first could start.
+/// Returns an error for each service whose command listens on the port of another one; only the first could start.
 fn port_conflicts(all: &[Inspected]) -> Vec<String> {
     let mut first: BTreeMap<u16, &Inspected> = BTreeMap::new();
     let mut conflicts = Vec::new();
@@ -60,7 +60,7 @@ fn port_conflicts(all: &[Inspected]) -> Vec<String> {
             let other = *first.entry(*port).or_insert(inspected);
             if other.service.name != inspected.service.name {
                 let text = format!(
-                    "it listens on port {port}, as {} does: let one of the commands use $(PORT)",
+                    "it listens on port {port}, like {}: use $(PORT) in one of the commands",
                     other.service.name
                 );
                 conflicts.push(inspected.located(&text));

@@ -15,24 +15,24 @@ use reqwest::{RequestBuilder, Url};
 
 use crate::error::CliError;
 
-/// The largest response body in bytes: what a terminal can show is far less.
+/// Largest response body in bytes. It is far more than a terminal can show.
 const MAX_RESPONSE: usize = 256 << 20;
 
-/// A client for one server, over HTTP/1.1.
+/// HTTP/1.1 client for one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     http: reqwest::Client,
-    /// Time for a request and its whole response.
+    /// Timeout of a request, including its whole response.
     timeout: Duration,
 }
 
 impl Client {
-    /// Makes a client for the server of `url`. An `https://` server is trusted by the certificates of the PEM
-    /// file `trusted`.
+    /// Creates a client for the server of `url`. For an `https://` URL it trusts the certificates in the PEM file
+    /// `trusted`.
     ///
     /// # Errors
-    /// [`CliError::Usage`] for a URL that is none or lacks `trusted`, [`CliError::Input`] for a file without
-    /// certificates.
+    /// [`CliError::Usage`] for an invalid URL, or an `https://` URL without `trusted`; [`CliError::Input`] for a file
+    /// without certificates.
     pub(crate) fn new(url: &str, trusted: Option<&Path>, timeout: Duration) -> Result<Self, CliError> {
         let usage = |problem: &str| CliError::Usage(format!("the URL {url:?} {problem}"));
         let tls = match (url.split_once("://"), trusted) {
@@ -55,7 +55,7 @@ impl Client {
     /// Sends a GET request.
     ///
     /// # Errors
-    /// [`CliError::Server`] when there is no response, [`CliError::NoAnswer`] when there is none in time.
+    /// [`CliError::Server`] when the request fails, [`CliError::NoAnswer`] when it times out.
     pub(crate) async fn get(&self, url: &str) -> Result<Response<Bytes>, CliError> {
         self.send(url, self.http.get(url)).await
     }
@@ -63,7 +63,7 @@ impl Client {
     /// Sends a POST request.
     ///
     /// # Errors
-    /// [`CliError::Server`] when there is no response, [`CliError::NoAnswer`] when there is none in time.
+    /// [`CliError::Server`] when the request fails, [`CliError::NoAnswer`] when it times out.
     pub(crate) async fn post(&self, url: &str, headers: HeaderMap, body: Bytes) -> Result<Response<Bytes>, CliError> {
         let request = self.http.post(url).headers(headers).body(body);
         self.send(url, request).await
@@ -83,7 +83,7 @@ impl Client {
     }
 }
 
-/// True if nothing listens on the port.
+/// Returns true if the connection was refused, so nothing listens on the port.
 fn is_refused(error: &(dyn Error + 'static)) -> bool {
     let error = root_cause(error).downcast_ref::<io::Error>();
     error.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
@@ -101,7 +101,7 @@ fn nothing_listens(url: &str) -> CliError {
     CliError::NothingListens { address }
 }
 
-/// Sends the request, and reads the whole response.
+/// Sends the request and reads the whole response.
 async fn exchange(request: RequestBuilder) -> Result<Response<Bytes>, Box<dyn Error + Send + Sync>> {
     let response: Response<reqwest::Body> = request.send().await?.into();
     let (head, body) = response.into_parts();
@@ -109,7 +109,7 @@ async fn exchange(request: RequestBuilder) -> Result<Response<Bytes>, Box<dyn Er
     Ok(Response::from_parts(head, body.to_bytes()))
 }
 
-/// The innermost error, which names the cause: the libraries' own words say too little.
+/// Returns the innermost error, which names the cause. The outer errors of the HTTP libraries say too little.
 fn root_cause<'a>(mut error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
     while let Some(source) = error.source() {
         error = source;

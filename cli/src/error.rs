@@ -13,16 +13,16 @@ use crate::exit::Exit;
 /// An error that ends a command, as one sentence for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
-    /// Errors in the YAML, a line each, with file, line, column and field.
+    /// Errors in the YAML, one line each, with file, line, column and field.
     #[error("{}", .0.join("\n"))]
     Invalid(Vec<String>),
-    /// Wrong use of a flag.
+    /// Wrong value or combination of flags.
     #[error("{0}")]
     Usage(String),
     /// Another process listens on the port.
     #[error("port {} is in use by another process ({flag}). Choose another port with {flag}, or find the process with `ss -ltnp 'sport = :{}'`", .address.port(), .address.port())]
     PortTaken {
-        /// The flag that sets it.
+        /// The flag that sets the port.
         flag: &'static str,
         /// Address of the port.
         address: SocketAddr,
@@ -32,17 +32,17 @@ pub(crate) enum CliError {
     PortRefused {
         /// The flag that sets it.
         flag: &'static str,
-        /// Address of the port.
+        /// The flag that sets the port.
         address: SocketAddr,
-        /// Reason of the operating system.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// A call of the operating system failed.
+    /// An operation of the operating system failed.
     #[error("{what}: {source}")]
     Io {
-        /// Message that says what was tried.
+        /// Text that says which operation failed.
         what: String,
-        /// Reason of the operating system.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The program weir-runtime is not installed.
@@ -50,47 +50,47 @@ pub(crate) enum CliError {
     RuntimeMissing {
         /// Path of this program.
         weir: PathBuf,
-        /// A service that needs it.
+        /// A service that needs weir-runtime.
         service: String,
     },
-    /// Another process has the state directory.
+    /// Another process uses the state directory.
     #[error("the state directory {1} is in use by another `weir up`{0}: stop that one, or set another directory with --state-dir", of_process(*.holder), .state_dir.display())]
     StateTaken {
         /// The state directory in use.
         state_dir: PathBuf,
-        /// Process that uses it, if known.
+        /// Process id of the other `weir up`, if known.
         holder: Option<u32>,
     },
-    /// The state directory cannot be made or written.
+    /// The state directory cannot be created or written.
     #[error("the state directory {} is not available: {source}. Set another one with --state-dir", .state_dir.display())]
     StateUnavailable {
-        /// State directory that was tried.
+        /// The state directory in question.
         state_dir: PathBuf,
-        /// Reason of the operating system.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// No `weir up` was found.
+    /// No running `weir up` was found.
     #[error("no `weir up` runs with the state directory {}: {reason}. Start one with `weir up -f PATH`, or name the directory of another with --state-dir", .state_dir.display())]
     NotUp {
-        /// State directory that was searched.
+        /// The state directory that was searched.
         state_dir: PathBuf,
-        /// Reason that no `weir up` was found.
+        /// Clause that says why no `weir up` was found.
         reason: String,
     },
-    /// A server did not answer as it should.
+    /// A request to a server failed, or its response is not usable.
     #[error("{url}: {reason}")]
     Server {
         /// URL of the request.
         url: String,
-        /// Reason of the failure.
+        /// Clause that says what failed.
         reason: String,
     },
-    /// A server let the time for its answer pass.
+    /// A server did not answer before the timeout.
     #[error("{url}: no answer within {seconds} s")]
     NoAnswer {
         /// URL of the request.
         url: String,
-        /// The time that it had.
+        /// Timeout of the request, in seconds.
         seconds: u64,
     },
     /// Nothing listens on the port of a server.
@@ -101,32 +101,32 @@ pub(crate) enum CliError {
         /// Host and port of the server.
         address: String,
     },
-    /// A file with an input that cannot be sent.
+    /// An input file cannot be sent.
     #[error("{}: {reason}", .file.display())]
     Input {
         /// Path of the file.
         file: PathBuf,
-        /// Clause that says what is wrong with it.
+        /// Clause that says what is wrong with the file.
         reason: String,
     },
-    /// A model that could not be fetched.
+    /// A model could not be downloaded.
     #[error(transparent)]
     Fetch(#[from] FetchError),
-    /// An error of the cluster on this machine.
+    /// An error of the local cluster.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
-    /// An error while reading the YAML.
+    /// An error of the controller while it reads the YAML.
     #[error(transparent)]
     Controller(ControllerError),
 }
 
 impl CliError {
-    /// Makes an error of the operating system, with a message that says what was tried.
+    /// Creates an error for a failed operation; `what` says which one.
     pub(crate) fn io(what: impl Into<String>, source: io::Error) -> Self {
         Self::Io { what: what.into(), source }
     }
 
-    /// Outcome of a command that ends with this error.
+    /// Returns the exit code of a command that ends with this error.
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Invalid(_) | Self::Usage(_) | Self::Input { .. } | Self::Fetch(FetchError::Address { .. }) => {
@@ -148,7 +148,7 @@ impl CliError {
         }
     }
 
-    /// Text for standard error. Errors in YAML begin with their location, so that editors find it.
+    /// Returns the text for standard error. Errors in YAML begin with their location, so that editors can jump to it.
     pub(crate) fn report(&self) -> String {
         match self {
             Self::Invalid(_) => self.to_string(),
@@ -175,7 +175,7 @@ fn of_process(id: Option<u32>) -> String {
     id.map_or(String::new(), |id| format!(" (process {id})"))
 }
 
-/// What to do where a URL was given as a path, which kubectl takes.
+/// Returns advice for a URL given to `-f`, which `kubectl` accepts and `weir` does not.
 fn url_as_path(url: &Path) -> String {
     format!(
         "-f takes a file, a folder or -, not a URL: to read {0}, run `curl -fsSL {0}` and pipe it to this \
@@ -184,7 +184,7 @@ fn url_as_path(url: &Path) -> String {
     )
 }
 
-/// The error's message, followed by those of its sources.
+/// Returns the error's message followed by those of its sources.
 fn with_sources(error: &dyn std::error::Error) -> String {
     let first = error.source();
     let sources = std::iter::successors(first, |error| error.source());
@@ -194,7 +194,7 @@ fn with_sources(error: &dyn std::error::Error) -> String {
 impl From<ControllerError> for CliError {
     fn from(error: ControllerError) -> Self {
         match error {
-            // The path was given by a flag.
+            // The path came from a flag.
             ControllerError::Read { ref path, .. } if path.to_string_lossy().contains("://") => {
                 Self::Usage(url_as_path(path))
             }

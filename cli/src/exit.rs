@@ -1,17 +1,17 @@
-//! Exit codes, which scripts rely on.
+//! Exit codes; scripts rely on them.
 
 use std::process::ExitCode;
 
 /// Outcome of a command, with its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// The command ended as asked: 0.
+    /// The command succeeded: exit code 0.
     Done,
-    /// The command failed: 1.
+    /// The command failed: exit code 1.
     Failed,
-    /// The flags or the YAML are wrong: 2.
+    /// The flags or the YAML are wrong: exit code 2.
     Usage,
-    /// A port is in use: 3.
+    /// A port is in use: exit code 3.
     PortTaken,
 }
 

@@ -1,4 +1,4 @@
-//! `weir fetch`: a model into a directory.
+//! `weir fetch`: downloads a model into a directory.
 
 use std::fs;
 use std::io;
@@ -11,15 +11,15 @@ use crate::args::FetchArgs;
 use crate::error::CliError;
 use crate::exit::Exit;
 
-/// Working directory within the target: the target may be a mounted volume, and nothing beside it be writable.
+/// Working directory inside the target. The target may be a mounted volume, so nothing outside it may be writable.
 const STAGING: &str = ".weir-fetch";
 
-/// Fetches the model. What the directory held under the same names is replaced.
+/// Downloads the model. Files of the same names in the directory are replaced.
 ///
 /// # Errors
-/// [`CliError::Fetch`], and [`CliError::Io`] when the directory cannot be written.
+/// [`CliError::Fetch`] when the download fails, [`CliError::Io`] when the directory cannot be written.
 pub(crate) async fn run(args: FetchArgs) -> Result<Exit, CliError> {
-    // The first process of a container gets no signal that it does not ask for.
+    // Process 1 of a container ignores SIGTERM unless it installs a handler.
     let terminated = signal(SignalKind::terminate());
     let mut terminated = terminated.map_err(|e| CliError::io("cannot wait for signals", e))?;
     tokio::select! {
@@ -45,7 +45,7 @@ async fn fetch(args: &FetchArgs) -> Result<(), CliError> {
     fs::remove_dir_all(&staging).map_err(cannot_write(&staging))
 }
 
-/// Leaves nothing of a fetch that never began. Else what is there of it is of use to the next.
+/// Removes the staging directory of a download that never began. Otherwise its content lets the next run resume.
 fn remove_unused(staging: &Path, error: &weir_fetch::FetchError) {
     if matches!(error, weir_fetch::FetchError::Address { .. }) {
         let _ = fs::remove_dir_all(staging);

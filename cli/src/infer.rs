@@ -28,14 +28,13 @@ use request::InferRequest;
 use result::Format;
 use signature::Signature;
 
-/// URL of a `weir up` without flags.
+/// URL of a `weir up` that runs with default flags.
 const DEFAULT_URL: &str = "http://localhost:8080";
 
 /// Sends the request and prints the response.
 ///
 /// # Errors
-/// [`CliError::Input`] for an input that cannot be sent, [`CliError::Server`] for a response that is an
-/// error.
+/// [`CliError::Input`] for an input that cannot be sent, [`CliError::Server`] for an error response.
 pub(crate) async fn run(args: InferArgs) -> Result<Exit, CliError> {
     let model = Model::of(&args)?;
     let InferRequest { headers, body } = request(&args, &model).await?;
@@ -55,7 +54,7 @@ pub(crate) async fn run(args: InferArgs) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// Adds to an answer that is late where its reason stands: a gateway holds requests while no replica is ready.
+/// Adds advice to a timeout, because a gateway holds requests while no replica is ready.
 fn say_what_to_do(error: CliError) -> CliError {
     match error {
         CliError::NoAnswer { url, seconds } => CliError::Server {
@@ -72,14 +71,14 @@ fn say_what_to_do(error: CliError) -> CliError {
 /// The model behind a service, and the client that reaches it.
 struct Model {
     client: Client,
-    /// In full, without a slash at the end.
+    /// URL of the model, without a slash at the end.
     url: String,
 }
 
 impl Model {
-    /// Finds the model, which has the service's name.
+    /// Finds the model, which has the same name as the service.
     fn of(args: &InferArgs) -> Result<Self, CliError> {
-        // Other text would change the URL's path, and ask for something else.
+        // Text that is not a service name could change the URL's path and address something else.
         let service = service_name::parse(&args.service)?;
         let (gateway, certificate) = gateway(args)?;
         let path = service.path_prefix();
@@ -90,7 +89,7 @@ impl Model {
     }
 }
 
-/// URL of the gateway, and the file of certificates that it is trusted by.
+/// Returns the gateway's URL and the file of certificates to trust, if any.
 fn gateway(args: &InferArgs) -> Result<(String, Option<PathBuf>), CliError> {
     let cacert = args.cacert.clone();
     if let Some(url) = &args.url {
@@ -100,13 +99,13 @@ fn gateway(args: &InferArgs) -> Result<(String, Option<PathBuf>), CliError> {
     let state_dir = state::directory(args.state_dir.as_deref())?;
     match (AdminFile::read(&state_dir), &args.state_dir) {
         (Ok(file), _) => Ok((file.serving_url(), cacert.or(file.certificate))),
-        // A directory that is given by a flag has to have a `weir up`.
+        // A state directory set by a flag must belong to a running `weir up`.
         (Err(error), Some(_)) => Err(error),
         (Err(_), None) => Ok((DEFAULT_URL.to_owned(), cacert)),
     }
 }
 
-/// Refuses a URL without a scheme, and says how it is written.
+/// Refuses a URL without a scheme and suggests one with it.
 fn check_scheme(url: &str) -> Result<(), CliError> {
     if url.starts_with("http://") || url.starts_with("https://") {
         return Ok(());
@@ -115,7 +114,7 @@ fn check_scheme(url: &str) -> Result<(), CliError> {
     Err(CliError::Usage(format!("--url {url} needs the scheme http or https: write --url http://{address}")))
 }
 
-/// Makes the request. The model's metadata is read only where the flags leave something open.
+/// Builds the request. The model's metadata is read only if the flags do not describe the request fully.
 async fn request(args: &InferArgs, model: &Model) -> Result<InferRequest, CliError> {
     if let Some(file) = &args.json {
         return request::json(file);
@@ -133,13 +132,13 @@ async fn request(args: &InferArgs, model: &Model) -> Result<InferRequest, CliErr
     Ok(request::tensors(inputs, &outputs.unwrap_or_default()))
 }
 
-/// The image as the model's one input, with the input's name.
+/// Converts the image file to a tensor for the model's only input; also returns the input's name.
 fn image_tensor(file: &Path, signature: &Signature, range: Option<Range>) -> Result<(String, Array), CliError> {
     let invalid = |reason| request::invalid(file, reason);
     let input = ImageInput::of(signature).map_err(invalid)?;
     let image = picture::open(file).map_err(invalid)?;
     if let Some(resizing) = picture::resizing(&image, &input) {
-        // Standard output is for the response.
+        // Standard output is for the response only.
         print_note(&format!("{}: {resizing}", file.display()));
     }
     if let Some(assumption) = picture::assumed_range(&input).filter(|_| range.is_none()) {
@@ -150,7 +149,7 @@ fn image_tensor(file: &Path, signature: &Signature, range: Option<Range>) -> Res
     Ok((input.name, array))
 }
 
-/// The outputs with scores, each requested as its best classes.
+/// Requests the top `top` classes of every output that holds scores.
 fn top_classes(signature: &Signature, top: NonZeroU32) -> Result<Vec<Value>, CliError> {
     let outputs = signature.scores();
     let outputs: Vec<_> =
@@ -164,7 +163,7 @@ fn top_classes(signature: &Signature, top: NonZeroU32) -> Result<Vec<Value>, Cli
     Ok(outputs)
 }
 
-/// Status of a response that is an error, and the server's own sentence where it gave one.
+/// Returns the status and the message of an error response: its V2 `error` field, else its body.
 fn error_message(response: &Response<Bytes>) -> String {
     let value: Option<Value> = serde_json::from_slice(response.body()).ok();
     let sentence = value.as_ref().and_then(|value| value.get("error")?.as_str());
@@ -195,10 +194,10 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_service_is_refused_before_anything_is_sent() {
+    fn an_invalid_service_name_is_refused_before_anything_is_sent() {
         for wrong in ["", "team/", "a/b/c", "../digits", "digits?x", "two words"] {
             let error = model(wrong).err().unwrap().to_string();
-            let expected = "is no service, which is written NAME or NAMESPACE/NAME";
+            let expected = "is not a service name; write NAME or NAMESPACE/NAME";
             assert!(error.contains(expected), "{error}");
         }
     }

@@ -1,4 +1,4 @@
-//! `weir logs`: prints what the replicas of a service have printed.
+//! `weir logs`: prints the output of a service's replicas.
 
 mod files;
 mod reader;
@@ -18,16 +18,16 @@ use crate::state::{self, AdminFile};
 use files::LogFile;
 use reader::LogReader;
 
-/// Interval of `--follow`: short for a person, and hardly any work.
+/// Interval of `--follow`: short for a person, and cheap.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// Directory of the logs in a state directory.
+/// Folder of the logs in a state directory.
 const LOGS: &str = "logs";
 
-/// Prints the logs; with `--follow` until standard output is closed.
+/// Prints the logs. With `--follow`, keeps printing until standard output is closed.
 ///
 /// # Errors
-/// [`CliError::Usage`] for a service that has none, with the services that have some.
+/// [`CliError::Usage`] for a service without logs; it lists the services with logs.
 pub(crate) async fn run(args: LogsArgs) -> Result<Exit, CliError> {
     let service = service_name::parse(&args.service)?;
     let state_dir = state::directory(args.state_dir.as_deref())?;
@@ -43,22 +43,22 @@ pub(crate) async fn run(args: LogsArgs) -> Result<Exit, CliError> {
     loop {
         let lines = readers.lines(files::of_service(list(&folder)?, &service, since), tail);
         let lines = lines.map_err(|error| unreadable(&folder, error))?;
-        // A closed standard output ends it, as that of any filter.
+        // Like any filter, the command ends when standard output is closed.
         if print(&lines)? == Reader::Gone || !args.follow {
             return Ok(Exit::Done);
         }
-        // What comes from now on is printed whole.
+        // From now on, new lines are printed without a limit.
         tail = None;
         tokio::time::sleep(INTERVAL).await;
     }
 }
 
-/// Readers of all log files, by their paths.
+/// Readers of all log files, by path.
 #[derive(Debug, Default)]
 struct Readers(BTreeMap<PathBuf, LogReader>);
 
 impl Readers {
-    /// New lines of all files, each with its replica's name; of each the last `tail`.
+    /// Returns the new lines of all files, each with its replica's name; of each file at most the last `tail`.
     fn lines(&mut self, files: Vec<LogFile>, tail: Option<usize>) -> io::Result<Vec<String>> {
         let mut all = Vec::new();
         for file in files {
@@ -72,7 +72,7 @@ impl Readers {
     }
 }
 
-/// Time at which the `weir up` of the state directory started, if one runs.
+/// Returns the time at which the running `weir up` of the state directory started; `None` if none runs.
 fn started(state_dir: &Path) -> Option<SystemTime> {
     AdminFile::read(state_dir).ok()?;
     fs::metadata(state_dir.join(state::ADMIN_FILE)).ok()?.modified().ok()

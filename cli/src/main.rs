@@ -1,4 +1,4 @@
-//! `weir`: the platform on this machine, its client, and its processes on Kubernetes.
+//! `weir`: runs the platform on one machine, calls it as a client, and runs its processes on Kubernetes.
 //!
 //! ```text
 //!   weir up ──► gateway + controller + autoscaler over child processes ──admin port──► weir status
@@ -71,7 +71,7 @@ fn run(command: Command) -> Result<Exit, CliError> {
             Command::Fetch(args) => fetch::run(args).await,
         }
     });
-    // A thread that still blocks, in a read for instance, ends with the process.
+    // A thread that still blocks, for instance in a read, ends with the process.
     runtime.shutdown_background();
     exit
 }

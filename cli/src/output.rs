@@ -5,35 +5,36 @@ use std::io::{self, ErrorKind, Write};
 
 use crate::error::CliError;
 
-/// The reader of the standard output, as the last text found it.
+/// State of the process that reads standard output, as the last write showed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
-    /// Takes what is printed.
+    /// The reader still reads.
     Present,
-    /// Closed its end, as `head` does once it has enough.
+    /// The reader has closed its end of the pipe, as `head` does once it has enough.
     Gone,
 }
 
-/// Prints a line beside the work of a server, which goes on when standard output is closed.
+/// Prints a line while a server runs. The server goes on if standard output is closed, so a failed write is ignored.
 pub(crate) fn print(line: &str) {
     let _ = writeln!(io::stdout().lock(), "{}", plain(line));
 }
 
-/// Prints a line that the command is for.
+/// Prints a line of the command's result.
 ///
 /// # Errors
-/// [`CliError::Io`] when it cannot be written, for instance to a full disk. A reader that has left is none.
+/// [`CliError::Io`] when the line cannot be written, for instance to a full disk. A closed pipe is not an error.
 pub(crate) fn print_result(line: &str) -> Result<Reader, CliError> {
     let mut out = io::stdout().lock();
     reader(writeln!(out, "{line}").and_then(|()| out.flush()))
 }
 
-/// Prints a line for people to standard error. `eprintln` would end the process where that is closed.
+/// Prints a message for people to standard error. `eprintln!` would panic if standard error were closed.
 pub(crate) fn print_note(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", plain(line));
 }
 
-/// Text without characters that a terminal would obey: messages quote what strangers wrote, such as the names in an archive.
+/// Escapes control characters, which a terminal would execute. Messages quote untrusted text, such as names in an
+/// archive.
 pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     let is_command = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
     if !text.contains(is_command) {
@@ -50,7 +51,7 @@ pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
-/// Reads from the outcome of a write how the reader is.
+/// Returns the reader's state, given the outcome of a write.
 fn reader(written: io::Result<()>) -> Result<Reader, CliError> {
     match written {
         Ok(()) => Ok(Reader::Present),
@@ -64,14 +65,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_terminal_obeys_nothing_that_is_quoted() {
+    fn control_characters_in_messages_are_escaped() {
         assert_eq!(plain("one\n\tzwei ü"), "one\n\tzwei ü");
         let hostile = "\x1b]0;mine\x07\r\u{9b}2J";
         assert_eq!(plain(hostile), "\\u{1b}]0;mine\\u{7}\\r\\u{9b}2J");
     }
 
     #[test]
-    fn a_reader_that_left_is_no_error_and_a_full_disk_is_one() {
+    fn a_closed_pipe_is_no_error_and_a_full_disk_is_one() {
         let written = |kind: ErrorKind| reader(Err(kind.into()));
         assert_eq!(reader(Ok(())).unwrap(), Reader::Present);
         assert_eq!(written(ErrorKind::BrokenPipe).unwrap(), Reader::Gone);

@@ -1,11 +1,11 @@
-//! Certificates and keys in PEM files.
+//! Certificates and private keys in PEM files.
 
 use std::path::Path;
 
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// Reads the certificates of a PEM file, at least one.
+/// Reads all certificates of a PEM file, at least one.
 ///
 /// # Errors
 /// A clause that says what is wrong with the file.

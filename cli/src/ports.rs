@@ -1,4 +1,4 @@
-//! Binding of ports, with errors that name the flag.
+//! Binding of listening ports, with errors that name the flag.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,10 +8,10 @@ use weir_ops::socket::{self, PortUse};
 
 use crate::error::CliError;
 
-/// Binds a port; the address has the port's number if 0 was given.
+/// Binds a port and returns the bound address; port 0 is replaced by the number that the system chose.
 ///
 /// # Errors
-/// [`CliError::PortTaken`], [`CliError::PortRefused`].
+/// [`CliError::PortTaken`] when another process uses the port, [`CliError::PortRefused`] for any other reason.
 pub(crate) fn bind(flag: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), CliError> {
     let listener = socket::bind(address, PortUse::Exclusive).map_err(|source| match source.kind() {
         io::ErrorKind::AddrInUse => CliError::PortTaken { flag, address },
@@ -21,10 +21,10 @@ pub(crate) fn bind(flag: &'static str, address: SocketAddr) -> Result<(TcpListen
     Ok((listener, bound))
 }
 
-/// Another handle of a listener: what it accepts, the first does not.
+/// Duplicates a listener. Both handles share one queue, so each connection is accepted by one of them only.
 ///
 /// # Errors
-/// Those of the operating system, as when there are too many open files.
+/// An error of the operating system, for instance when too many files are open.
 pub(crate) fn share(listener: &TcpListener) -> io::Result<TcpListener> {
     let copy = socket2::SockRef::from(listener).try_clone()?;
     TcpListener::from_std(copy.into())

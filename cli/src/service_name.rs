@@ -6,26 +6,26 @@ use weir_cluster::{ServiceName, nearest};
 
 use crate::error::CliError;
 
-/// Namespace of a service that is named without one.
+/// Namespace of a service whose name is given without one.
 const DEFAULT_NAMESPACE: &str = weir_controller::DEFAULT_NAMESPACE;
 
-/// Reads NAME or NAMESPACE/NAME.
+/// Parses `NAME` or `NAMESPACE/NAME`.
 ///
 /// # Errors
-/// [`CliError::Usage`] for a text that cannot be the name of a service.
+/// [`CliError::Usage`] if the text is not a valid service name.
 pub(crate) fn parse(text: &str) -> Result<ServiceName, CliError> {
     let (namespace, name) = text.split_once('/').unwrap_or((DEFAULT_NAMESPACE, text));
     ServiceName::new(namespace, name).map_err(|error| {
-        CliError::Usage(format!("{text:?} is no service, which is written NAME or NAMESPACE/NAME: {error}"))
+        CliError::Usage(format!("{text:?} is not a service name; write NAME or NAMESPACE/NAME: {error}"))
     })
 }
 
-/// The error for a service of which nothing is known: the one that was probably meant, and those that `have` what
-/// was asked for.
+/// Returns the error for an unknown service. It suggests the most similar name and lists the known services; `have`
+/// says what the service lacks, for instance `has logs`.
 pub(crate) fn unknown(service: &ServiceName, known: &BTreeSet<ServiceName>, have: &str) -> CliError {
     let names: Vec<String> = known.iter().map(ToString::to_string).collect();
     let all = match names[..] {
-        [] => "none has".to_owned(),
+        [] => "there are no known services".to_owned(),
         [_, ..] => format!("known services: {}", names.join(", ")),
     };
     let meant = nearest(names.iter().map(String::as_str), &service.to_string());
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_with_and_without_a_namespace_are_read() {
+    fn names_with_and_without_a_namespace_are_parsed() {
         let name = |text: &str| parse(text).map(|name| name.to_string()).ok();
         assert_eq!(name("digits").as_deref(), Some("default/digits"));
         assert_eq!(name("team/digits").as_deref(), Some("team/digits"));
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_service_is_answered_by_the_nearest_and_all() {
+    fn the_error_for_an_unknown_service_suggests_the_nearest_and_lists_all() {
         let known = ["digits", "minilm"].map(|name| parse(name).unwrap());
         let error = |text: &str, known: &[ServiceName]| {
             let known = known.iter().cloned().collect();
@@ -58,6 +58,6 @@ mod tests {
             "no service default/digit has logs; did you mean default/digits? known services: default/digits, \
              default/minilm"
         );
-        assert_eq!(error("x", &[]), "no service default/x has logs; none has");
+        assert_eq!(error("x", &[]), "no service default/x has logs; there are no known services");
     }
 }

@@ -1,4 +1,4 @@
-//! `weir simulate`: how many GPUs requests would have taken, and how long they would have waited.
+//! `weir simulate`: estimates the GPUs that requests would have needed, and their time in the queue.
 
 mod json;
 mod measured;
@@ -21,26 +21,26 @@ use crate::output::{print_note, print_result};
 use money::Prices;
 use scenario::Scenario;
 
-/// What a policy did with the requests.
+/// Result of one policy with one target.
 struct Simulated {
     policy: Contender,
     target: Duration,
     score: Score,
-    /// What the GPUs cost, where a price is given.
+    /// Cost of the GPUs; `None` if no price is set.
     cost: Option<f64>,
     run: Run,
 }
 
-/// Simulates each policy with each target and prints what came of it.
+/// Simulates each policy with each target and prints the results.
 ///
 /// # Errors
 /// [`CliError::Usage`] and [`CliError::Input`] for flags and logs that cannot be used, [`CliError::Invalid`] for
-/// YAML, [`CliError::Server`] for a service that does not tell its times.
+/// invalid YAML, [`CliError::Server`] for a service that does not report its times.
 pub(crate) async fn run(args: SimulateArgs) -> Result<Exit, CliError> {
     let arrivals = arrivals(&args)?;
     let scenario = Scenario::new(&args, arrivals).await?;
     let prices = Prices::new(&args);
-    // It takes seconds, in which no other task is to be done.
+    // The simulation computes for seconds, so the thread is marked as blocked.
     let simulated = tokio::task::block_in_place(|| simulate(&args.policy, &scenario, prices));
     if let Some(path) = &args.svg {
         draw(path, &simulated)?;
@@ -51,7 +51,7 @@ pub(crate) async fn run(args: SimulateArgs) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// The times of the requests, from the log or the wave.
+/// Returns the arrival times, from the log or the wave.
 fn arrivals(args: &SimulateArgs) -> Result<Vec<Duration>, CliError> {
     let Some(path) = &args.log else {
         return waves(args);
@@ -77,7 +77,7 @@ fn arrivals(args: &SimulateArgs) -> Result<Vec<Duration>, CliError> {
     Ok(log.arrivals)
 }
 
-/// Says what of a log was left out or made up.
+/// Prints warnings about skipped lines and about times that were changed or look suspicious.
 fn warn(path: &Path, log: &RequestLog) {
     for bad in log.bad.iter().take(SHOWN) {
         print_note(&format!("warning: {}:{}: left out: {}", path.display(), bad.line, bad.problem));
@@ -87,24 +87,24 @@ fn warn(path: &Path, log: &RequestLog) {
     }
     match log.resolution {
         Resolution::Seconds => print_note(&format!(
-            "note: {}: its times are whole seconds: requests of one second are spread over it",
+            "note: {}: times are in whole seconds: requests of the same second are spread over it",
             path.display()
         )),
         Resolution::Finer => {}
     }
     if log.is_sampled() {
         print_note(&format!(
-            "warning: {}: all times are equally far apart, as those of samples are: each line counts as one request, \
-             whatever number stands beside its time",
+            "warning: {}: all times are equally far apart, like samples of a monitor: each line counts as one request, \
+             whatever its other columns say",
             path.display()
         ));
     }
 }
 
-/// Bad lines that are told one by one.
+/// Number of skipped lines that are listed one by one.
 const SHOWN: usize = 5;
 
-/// As many as a log may have.
+/// Most requests of a wave, the same number as a log may have.
 const MOST: f64 = 50e6;
 
 fn waves(args: &SimulateArgs) -> Result<Vec<Duration>, CliError> {
@@ -124,7 +124,7 @@ fn waves(args: &SimulateArgs) -> Result<Vec<Duration>, CliError> {
     Ok(arrivals)
 }
 
-/// A state is kept for each second.
+/// Longest wave. The simulation keeps a state for each second.
 const LONGEST: Duration = Duration::from_secs(60 * 24 * 3600);
 
 fn simulate(policies: &[Contender], scenario: &Scenario, prices: Prices) -> Vec<Simulated> {
@@ -150,7 +150,8 @@ fn one(policy: Contender, scenario: &Scenario, workload: &Workload) -> Run {
     world.run(&workload.arrivals, workload.until, law.as_mut())
 }
 
-/// GPU-seconds of the cheapest plan for this target when the future is known; `None` where it takes too long to find.
+/// Returns the GPU-seconds of the cheapest plan for this target with the future known; `None` if it takes too long to
+/// find.
 fn least(scenario: &Scenario, target: Duration) -> Option<f64> {
     let bins = Bins::new(&scenario.workload(target), scenario.world.starts.time);
     Frontier::new(&bins)?.gpu_seconds(scenario.scaling.quantile)

@@ -1,4 +1,4 @@
-//! The state directory, and the file in it by which `weir status` finds a `weir up`.
+//! The state directory, and the file in it by which `weir status` finds a running `weir up`.
 
 mod lock;
 
@@ -13,35 +13,35 @@ use crate::authority::authority;
 use crate::error::CliError;
 pub(crate) use lock::StateLock;
 
-/// Name of the file, which other programs rely on.
+/// Name of the file; other programs rely on it.
 pub(crate) const ADMIN_FILE: &str = "admin.json";
 
-/// State directory below the home directory, as the XDG Base Directory Specification has it.
+/// State directory below the home directory, as in the XDG Base Directory Specification.
 const BELOW_HOME: &str = ".local/state/weir";
 
-/// Content of `admin.json`, by which other commands find a `weir up`.
+/// Content of `admin.json`, by which other commands find a running `weir up`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AdminFile {
     /// Address of the admin port.
     pub(crate) admin: SocketAddr,
-    /// Address of the port for requests.
+    /// Address of the serving port.
     pub(crate) serving: SocketAddr,
-    /// Id of the process.
+    /// Process id of the `weir up`.
     pub(crate) process: u32,
-    /// File of the port's certificate; `None` if the port is not encrypted.
+    /// Certificate file of the serving port; `None` if the port is not encrypted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) certificate: Option<PathBuf>,
 }
 
-/// The state directory: as given, else the one in the user's home directory.
+/// Returns the given state directory, else the default one in the user's home directory.
 pub(crate) fn directory(given: Option<&Path>) -> Result<PathBuf, CliError> {
     let default = || std::env::home_dir().map(|home| home.join(BELOW_HOME));
     let directory = given.map(Path::to_owned).or_else(default);
     directory.ok_or_else(|| CliError::Usage("there is no home directory; set --state-dir".to_owned()))
 }
 
-/// Makes a directory that only its user may enter: logs and models lie in it. One that is there keeps its mode: it is
-/// somebody's choice.
+/// Creates a directory that only its user may enter, because it holds logs and models. An existing directory keeps its
+/// mode, which the user may have chosen.
 pub(crate) fn create_private(directory: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -51,12 +51,12 @@ pub(crate) fn create_private(directory: &Path) -> io::Result<()> {
 }
 
 impl AdminFile {
-    /// URL of the port for requests, for clients on this machine.
+    /// Returns the URL of the serving port, for clients on this machine.
     pub(crate) fn serving_url(&self) -> String {
         format!("{}://{}", self.scheme(), authority(self.serving))
     }
 
-    /// Scheme of the URLs for requests.
+    /// Returns the scheme of the serving port's URLs.
     pub(crate) fn scheme(&self) -> &'static str {
         match self.certificate {
             Some(_) => "https",
@@ -64,7 +64,7 @@ impl AdminFile {
         }
     }
 
-    /// Writes the file, whole or not at all.
+    /// Writes the file atomically: to a temporary file that is then renamed.
     pub(crate) fn write(&self, directory: &Path) -> Result<(), CliError> {
         let path = directory.join(ADMIN_FILE);
         let failed = |source| CliError::io(format!("cannot write {}", path.display()), source);
@@ -75,7 +75,7 @@ impl AdminFile {
         fs::rename(&other, &path).map_err(failed)
     }
 
-    /// Reads the file of a state directory.
+    /// Reads `admin.json` from a state directory.
     pub(crate) fn read(directory: &Path) -> Result<Self, CliError> {
         let path = directory.join(ADMIN_FILE);
         let not_up = |reason| CliError::NotUp { state_dir: directory.to_owned(), reason };
@@ -86,10 +86,10 @@ impl AdminFile {
         serde_json::from_str(&text).map_err(|error| not_up(format!("{}: {error}", path.display())))
     }
 
-    /// Removes the file, if it is still the one of this process.
+    /// Removes the file if this process still owns it.
     pub(crate) fn remove(&self, directory: &Path) {
         if Self::read(directory).is_ok_and(|found| found == *self) {
-            // A file that is left behind does no harm: `weir status` reports that its address does not answer.
+            // A file that is left behind does no harm: `weir status` reports that nothing listens on its address.
             let _ = fs::remove_file(directory.join(ADMIN_FILE));
         }
     }
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_read_as_written_and_only_our_own_is_removed() {
+    fn a_file_is_read_as_written_and_removed_only_by_its_owner() {
         let folder = tempfile::tempdir().unwrap();
         let file = |process| AdminFile {
             admin: "127.0.0.1:9090".parse().unwrap(),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_sent_to_the_address_that_is_listened_on() {
+    fn clients_get_the_address_of_the_listener() {
         let file = |serving: &str, certificate: Option<&str>| AdminFile {
             admin: "127.0.0.1:9090".parse().unwrap(),
             serving: serving.parse().unwrap(),

@@ -1,4 +1,4 @@
-//! `weir status`: prints what a `weir up` serves as a table.
+//! `weir status`: prints the services of a running `weir up` as a table.
 
 mod render;
 
@@ -15,16 +15,17 @@ use crate::state::{self, AdminFile};
 use crate::status_table::StatusTable;
 use render::Width;
 
-/// Time for the admin port, which is on this machine and answers from memory.
+/// Timeout of the admin port, which is on this machine and answers from memory.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Interval of `--watch`: reports come as often.
+/// Interval of `--watch`, the same as that of the gateway's reports.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Terminal sequence that moves the cursor to the upper left corner and clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
-/// Prints the table; [`Exit::Failed`] while a service is not ready. With `--watch` until standard output is closed.
+/// Prints the table; returns [`Exit::Failed`] if a service is not ready. With `--watch`, refreshes it until standard
+/// output is closed.
 ///
 /// # Errors
 /// [`CliError::NotUp`] when no `weir up` runs, [`CliError::Server`] when it does not answer.
@@ -51,7 +52,7 @@ pub(crate) async fn run(args: StatusArgs) -> Result<Exit, CliError> {
     }
 }
 
-/// Fetches the status, and returns it with its JSON.
+/// Fetches the status, and returns it together with its JSON.
 ///
 /// # Errors
 /// [`CliError::NotUp`] when no `weir up` runs, [`CliError::Server`] when it does not answer.
@@ -64,7 +65,7 @@ pub(crate) async fn fetch(state_dir: &Path) -> Result<(StatusTable, String), Cli
             state_dir: state_dir.to_owned(),
             reason: format!("nothing listens on its admin port {address}, so it was killed"),
         },
-        // It runs, and may be stopped or busy.
+        // Other errors mean that it runs but may be stopped or busy.
         error => error,
     })?;
     let json = String::from_utf8_lossy(response.body()).into_owned();
@@ -75,12 +76,12 @@ pub(crate) async fn fetch(state_dir: &Path) -> Result<(StatusTable, String), Cli
     Ok((table, json))
 }
 
-/// Text before each table: on a terminal a watched table replaces the one before.
+/// Returns the text before each table. On a terminal, a watched table replaces the previous one.
 fn prefix(args: &StatusArgs) -> &'static str {
     if args.watch && args.format() != OutputFormat::Json && std::io::stdout().is_terminal() { CLEAR } else { "" }
 }
 
-/// Success where every service answers, and no revision that has to run fails.
+/// Returns success if every service is ready and no revision with desired replicas fails.
 fn exit(table: &StatusTable) -> Exit {
     let are_well = table.services.iter().all(|service| {
         let mut revisions = service.revisions.iter();
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_that_runs_and_does_not_answer_is_not_called_down() {
+    async fn a_weir_up_that_does_not_answer_is_not_reported_as_down() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let folder = tempfile::tempdir().unwrap();
         let address = listener.local_addr().unwrap();

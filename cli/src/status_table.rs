@@ -1,4 +1,4 @@
-//! The admin port's `/status` page: made by `weir up`, read by `weir status`.
+//! The admin port's `/status` page, which `weir up` writes and `weir status` reads.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct StatusTable {
     /// Services in the order of namespace and name.
     pub(crate) services: Vec<ServiceRow>,
-    /// Errors of the files as they are now; objects with errors keep their last valid version.
+    /// Errors of the files in their present state; objects with errors keep their last valid version.
     pub(crate) problems: Vec<String>,
 }
 
@@ -18,15 +18,15 @@ pub(crate) struct ServiceRow {
     pub(crate) name: String,
     /// The condition `Ready`: `True`, `False` or `Unknown`.
     pub(crate) ready: String,
-    /// Reason of that condition, one word.
+    /// Reason of the `Ready` condition, one word.
     pub(crate) reason: Option<String>,
-    /// Message of that condition, a sentence.
+    /// Message of the `Ready` condition, a sentence.
     pub(crate) message: Option<String>,
-    /// URL on this machine, by the service's path.
+    /// URL on this machine, with the service's path.
     pub(crate) url: String,
-    /// URL by the service's host.
+    /// URL with the service's host name.
     pub(crate) host_url: Option<String>,
-    /// What the other fields do not show, a sentence each: fields without effect, the rollout, restarts.
+    /// Notes, a sentence each, on what the other fields do not show: ignored fields, the rollout, restarts.
     #[serde(default)]
     pub(crate) notes: Vec<String>,
     pub(crate) revisions: Vec<RevisionRow>,
@@ -40,59 +40,59 @@ pub(crate) struct RevisionRow {
     pub(crate) traffic_percent: f64,
     /// Tags by which requests name the revision.
     pub(crate) tags: Vec<String>,
-    /// Number of replicas that take requests.
+    /// Number of replicas that are ready for requests.
     pub(crate) ready: usize,
-    /// Number of replicas that there should be.
+    /// Number of desired replicas.
     pub(crate) wanted: u32,
-    /// Number of requests in the queue.
+    /// Number of requests that wait in the queue.
     pub(crate) queued: u32,
-    /// Number of requests at replicas.
+    /// Number of requests in flight at replicas.
     pub(crate) in_flight: u32,
     /// Number of requests since the gateway started.
     pub(crate) arrivals: u64,
-    /// Number of those that ended with an error of the gateway or a replica.
+    /// Number of requests that ended with an error of the gateway or of a replica.
     pub(crate) failed: u64,
-    /// Number of those that were refused for lack of capacity.
+    /// Number of requests refused for lack of capacity.
     #[serde(default)]
     pub(crate) refused: u64,
-    /// Median time that requests waited for a replica, in milliseconds, since the gateway started.
+    /// Median time in the queue, in milliseconds, since the gateway started.
     pub(crate) queue_delay_p50_ms: Option<f64>,
-    /// 99th percentile of that time, in milliseconds.
+    /// 99th percentile of the time in the queue, in milliseconds.
     pub(crate) queue_delay_p99_ms: Option<f64>,
-    /// Number of restarts of its replicas.
+    /// Number of restarts of the revision's replicas.
     #[serde(default)]
     pub(crate) restarts: u32,
-    /// Failure that keeps the revision from being ready.
+    /// Reason that the revision is not ready.
     pub(crate) failure: Option<String>,
-    /// Latest end of a replica's program that was not asked for, also once it serves again.
+    /// Latest unexpected exit of a replica's program. It stays after the replica is ready again.
     #[serde(default)]
     pub(crate) last_exit: Option<ExitRow>,
-    /// The autoscaler's reason for the number of replicas.
+    /// The autoscaler's reason for the desired number of replicas.
     pub(crate) scaled: Option<String>,
-    /// Time that nine of ten starts of a replica take at most, in milliseconds, as the autoscaler takes it.
+    /// Start time of a replica that the autoscaler assumes, in milliseconds: nine of ten starts take at most this long.
     #[serde(default)]
     pub(crate) cold_start_ms: Option<f64>,
-    /// Times that the latest starts of the service's replicas took, in milliseconds, oldest first.
+    /// Durations of the latest starts of the service's replicas, in milliseconds, oldest first.
     #[serde(default)]
     pub(crate) starts_ms: Vec<f64>,
-    /// Share of its requests that waited no longer than the policy's delay, since the autoscaler leads.
+    /// Share of requests that waited no longer than the policy's queue delay, since this autoscaler began to lead.
     #[serde(default)]
     pub(crate) attainment: Option<f64>,
-    /// Share of its replicas' time without a request, at the least.
+    /// Lower bound of the share of ready replica time without a request.
     #[serde(default)]
     pub(crate) idleness: Option<f64>,
 }
 
-/// An end of a replica's program.
+/// Exit of a replica's program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ExitRow {
     pub(crate) replica: String,
-    /// Reason of the end, one word.
+    /// Reason of the exit, one word.
     pub(crate) reason: String,
-    /// A sentence that says how the run ended.
+    /// A sentence that describes the exit.
     pub(crate) message: String,
-    /// Exit status: its code, or 128 and the number of the signal.
+    /// Exit status: the exit code, or 128 plus the number of the signal.
     pub(crate) exit_code: Option<i32>,
-    /// Time in RFC 3339, in UTC.
+    /// Time of the exit, in RFC 3339 and UTC.
     pub(crate) at: Option<String>,
 }

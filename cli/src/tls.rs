@@ -1,4 +1,4 @@
-//! The certificate of a port for requests: read at the start, and again when its files change.
+//! TLS certificate of a serving port, read at the start and reloaded when its files change.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ use rustls::{ServerConfig, version};
 use crate::error::CliError;
 use crate::pem::{certificates, private_key};
 
-/// Interval at which the files are checked. Certificates are renewed days before they expire, and one that is
-/// replaced by hand takes effect soon.
+/// Interval at which the files are checked for changes. Certificates are renewed days before they expire, so minutes
+/// would do; five seconds let a manual replacement take effect soon.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Protocols that clients may choose from, the preferred one first.
@@ -26,7 +26,7 @@ const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 pub(crate) struct KeyPair {
     certificate: PathBuf,
     key: PathBuf,
-    /// State of the files when they were first read.
+    /// Fingerprint of the files when they were first read.
     at_start: Fingerprint,
     current: ArcSwap<CertifiedKey>,
 }
@@ -34,17 +34,17 @@ pub(crate) struct KeyPair {
 /// Modification time, size and inode of both files; `None` for a file that does not exist.
 type Fingerprint = [Option<(i64, i64, u64, u64)>; 2];
 
-/// Encryption of a port for requests.
+/// TLS configuration of a serving port.
 pub(crate) struct Tls {
     pub(crate) pair: Arc<KeyPair>,
     pub(crate) config: Arc<ServerConfig>,
 }
 
 impl Tls {
-    /// Reads the files of the flags, which are set both or not at all.
+    /// Reads the files of `--tls-cert` and `--tls-key`; `None` without these flags, which require each other.
     ///
     /// # Errors
-    /// As [`KeyPair::read`].
+    /// The errors of [`KeyPair::read`], and [`CliError::Usage`] if the TLS configuration is not possible.
     pub(crate) fn read(certificate: Option<&Path>, key: Option<&Path>) -> Result<Option<Self>, CliError> {
         let (Some(certificate), Some(key)) = (certificate, key) else {
             return Ok(None);
@@ -61,7 +61,7 @@ impl KeyPair {
     /// # Errors
     /// [`CliError::Usage`] for files that cannot be read, hold no PEM, or do not belong together.
     fn read(certificate: &Path, key: &Path) -> Result<Arc<Self>, CliError> {
-        // Before the content, so that a change in between is noticed.
+        // The fingerprint is taken before the content is read, so that a change in between is noticed.
         let at_start = fingerprint(certificate, key);
         let current = load(certificate, key).map_err(CliError::Usage)?;
         Ok(Arc::new(Self {
@@ -72,10 +72,10 @@ impl KeyPair {
         }))
     }
 
-    /// The port's TLS: 1.2 and 1.3, for HTTP/2 and HTTP/1.1.
+    /// Returns the TLS configuration: versions 1.2 and 1.3, for HTTP/2 and HTTP/1.1.
     ///
     /// # Errors
-    /// When the cryptography library lacks a version.
+    /// An error if the cryptography library does not support one of the versions.
     fn config(self: &Arc<Self>) -> Result<Arc<ServerConfig>, rustls::Error> {
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider)
@@ -86,13 +86,13 @@ impl KeyPair {
         Ok(Arc::new(config))
     }
 
-    /// Path of the certificate's file.
+    /// Returns the path of the certificate file.
     pub(crate) fn certificate(&self) -> &Path {
         &self.certificate
     }
 
-    /// Reads the files again whenever they change. New connections use the new certificate; while it is not valid,
-    /// they use the last valid one.
+    /// Reloads the files whenever they change. New connections use the new certificate; if it is not valid, they use
+    /// the last valid one.
     pub(crate) async fn follow(self: Arc<Self>) {
         let mut seen = self.at_start;
         loop {
@@ -123,7 +123,7 @@ impl ResolvesServerCert for KeyPair {
     }
 }
 
-/// Loads the pair. The error is a sentence.
+/// Loads the certificate and its key. The error is a sentence.
 fn load(certificate: &Path, key: &Path) -> Result<CertifiedKey, String> {
     let chain = certificates(certificate).map_err(|reason| message("--tls-cert", certificate, &reason))?;
     let private = private_key(key).map_err(|reason| message("--tls-key", key, &reason))?;
@@ -144,7 +144,7 @@ fn message(flag: &str, file: &Path, reason: &str) -> String {
 
 fn fingerprint(certificate: &Path, key: &Path) -> Fingerprint {
     [certificate, key].map(|file| {
-        // Follows links: Kubernetes replaces a link to change a mounted secret.
+        // `metadata` follows symbolic links: Kubernetes replaces a link to update a mounted Secret.
         let found = std::fs::metadata(file).ok()?;
         Some((found.mtime(), found.mtime_nsec(), found.size(), found.ino()))
     })
@@ -156,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    /// Files of a new self-signed certificate.
+    /// Creates the files of a new self-signed certificate.
     fn made(folder: &Path) -> (PathBuf, PathBuf) {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let files = (folder.join("cert.pem"), folder.join("key.pem"));

@@ -34,13 +34,13 @@ pub(crate) use components::registry;
 use ports::Ports;
 pub(crate) use preflight::Inspected;
 
-/// File of the state directory that keeps the numbers of revisions, and when services were made.
+/// File in the state directory that stores revision numbers and creation times of services.
 const REVISIONS: &str = "revisions.json";
 
-/// Serves what the files declare until a signal ends it.
+/// Serves the declared services until a signal stops the process.
 ///
 /// # Errors
-/// [`CliError`] when it cannot start.
+/// [`CliError`] when the platform cannot start.
 pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
     install_logs(args.verbose)?;
     let state_dir = state::directory(args.state_dir.as_deref())?;
@@ -74,7 +74,7 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
     Ok(exit)
 }
 
-/// What is to be served, by the flags that `weir up` and `weir check` share.
+/// Flags that say what to serve; `weir up` and `weir check` share them.
 pub(crate) struct Served<'a> {
     pub(crate) files: &'a [PathBuf],
     pub(crate) domain: &'a str,
@@ -82,28 +82,29 @@ pub(crate) struct Served<'a> {
     pub(crate) runtime: Option<&'a Path>,
 }
 
-/// The services that the files declare, and those of them that can be served. Nothing has been started.
+/// Result of reading the files: the declared services and the predictors that can run here. Nothing has been started.
 pub(crate) struct Survey {
     files: Files,
     pub(crate) declaration: Arc<Declaration>,
     options: Options,
-    /// The predictors that can run on this machine.
+    /// Predictors that can run on this machine.
     pub(crate) inspected: Vec<Inspected>,
-    /// Every error of every file, one sentence each with its location.
+    /// Every error in every file, one sentence each, with its location.
     pub(crate) errors: Vec<String>,
 }
 
 impl Survey {
-    /// Refuses files with errors: nothing starts then.
+    /// Returns an error if any file has errors, so that nothing starts.
     fn without_errors(self) -> Result<Self, CliError> {
         if self.errors.is_empty() { Ok(self) } else { Err(CliError::Invalid(self.errors)) }
     }
 }
 
-/// Reads the files, and finds out whether each service can run on this machine.
+/// Reads the files and checks whether each service can run on this machine.
 ///
 /// # Errors
-/// [`CliError::Usage`]; [`CliError::RuntimeMissing`], or [`CliError::Invalid`] where the files have errors besides.
+/// [`CliError::Usage`] for paths that cannot be read; [`CliError::RuntimeMissing`], or [`CliError::Invalid`] if the
+/// files also have errors.
 pub(crate) fn survey(what: &Served<'_>, state_dir: &Path) -> Result<Survey, CliError> {
     let platform = Platform {
         domain: what.domain.to_owned(),
@@ -127,10 +128,10 @@ pub(crate) fn survey(what: &Served<'_>, state_dir: &Path) -> Result<Survey, CliE
     Ok(Survey { files, declaration, options, inspected, errors })
 }
 
-/// Reads the services of files, without asking whether they can run on this machine.
+/// Reads the declared services without checking whether they can run on this machine.
 ///
 /// # Errors
-/// [`CliError::Invalid`] with every error in the files, [`CliError::Usage`].
+/// [`CliError::Invalid`] with every error in the files, [`CliError::Usage`] for paths that cannot be read.
 pub(crate) fn declared(files: &[PathBuf]) -> Result<Arc<Declaration>, CliError> {
     let platform = Platform {
         domain: "example.com".to_owned(),
@@ -145,7 +146,7 @@ pub(crate) fn declared(files: &[PathBuf]) -> Result<Arc<Declaration>, CliError> 
     }
 }
 
-/// Logs warnings always, and information from `-v` on.
+/// Logs warnings always and information with `-v`; each further `-v` adds debug messages.
 fn install_logs(verbose: u8) -> Result<(), CliError> {
     let settings = Settings {
         levels: Levels { info: verbose > 0, verbose: u32::from(verbose.saturating_sub(1)), ..Levels::default() },
@@ -156,17 +157,18 @@ fn install_logs(verbose: u8) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Every error in the files: of objects that cannot be read, and of services that can.
+/// Collects every error in the files: of objects that cannot be read, and of services that are invalid.
 fn all_errors(declaration: &Declaration) -> Vec<String> {
     [declaration.problems.clone(), declaration.errors()].concat()
 }
 
 fn options(runtime: Option<PathBuf>, state_dir: &Path) -> Options {
-    // Variables that are not UTF-8 are not passed on.
+    // Environment variables that are not UTF-8 are not passed on to replicas.
     let variables = std::env::vars_os();
     let mut environment: BTreeMap<String, String> =
         variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect();
-    // A replica takes orders from the platform alone, unless its service says otherwise.
+    // Replicas refuse control calls (loading models, shared memory, trace and log settings), unless the service sets
+    // this variable.
     let control = environment.entry("WEIR_CONTROL_ROUTES".to_owned());
     control.or_insert_with(|| "closed".to_owned());
     Options {
@@ -178,7 +180,7 @@ fn options(runtime: Option<PathBuf>, state_dir: &Path) -> Options {
     }
 }
 
-/// Absolute path of the certificate of the port for requests, for clients on this machine.
+/// Returns the absolute path of the serving port's certificate, for clients on this machine.
 fn certificate_file(ports: &Ports) -> Result<Option<PathBuf>, CliError> {
     let certificate = ports.tls.as_ref().map(|tls| tls.pair.certificate());
     let absolute = certificate.map(std::path::absolute).transpose();
@@ -198,8 +200,8 @@ fn print_greeting(file: &AdminFile, services: usize) {
     ));
     if services == 0 {
         print(
-            "no InferenceService found in the -f paths; one that is added there is served at once. Of a folder, its own \
-             .yaml, .yml and .json files are read, and not those of folders in it",
+            "no InferenceService found in the -f paths; Weir serves one as soon as it is added. In a folder, only its own \
+             .yaml, .yml and .json files are read, not those in subfolders",
         );
     }
 }

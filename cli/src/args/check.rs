@@ -9,28 +9,28 @@ Examples:
   Before a commit, or in CI:
     weir check -f services/
 
-Errors of all files are reported in one pass, one a line as FILE:LINE:COLUMN: FIELD: MESSAGE: those
-that `weir up` would report, models that are missing or that weir-runtime would refuse, and services
-whose commands listen on one port. Notes name fields that are accepted and have no effect on this
-machine. No port is opened and no state directory is used, so that it runs beside a `weir up`.
+Reports the errors of all files in one pass, one per line, as FILE:LINE:COLUMN: FIELD: MESSAGE:
+those that `weir up` would report, models that are missing or that weir-runtime would refuse, and
+services whose commands listen on the same port. Notes name fields that are accepted but have no
+effect on this machine. The check opens no port and uses no state directory, so it can run while
+`weir up` runs.
 
 Exit code: 0 if everything can be served, 1 if weir-runtime is not installed, 2 if there are
 errors.";
 
-/// Reports what `weir up` would say of the files, without running anything.
+/// Reports what `weir up` would report about the files, without running anything.
 #[derive(Debug, clap::Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct CheckArgs {
-    /// File or folder with YAML of InferenceServices and ServingRuntimes, or - for the standard
-    /// input; repeatable.
+    /// File or folder with YAML of InferenceServices and ServingRuntimes, or - for standard input; repeatable.
     #[arg(short = 'f', long = "file", value_name = "PATH", required = true)]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Path of the program weir-runtime [default: the one beside weir, else the one in PATH].
+    /// Path of the program weir-runtime [default: the one in the same folder as weir, else the one in PATH].
     #[arg(long, value_name = "PATH")]
     pub(crate) runtime: Option<PathBuf>,
 
-    /// Domain of the services' hosts, which are NAME-NAMESPACE.DOMAIN.
+    /// Domain of the service hosts NAME-NAMESPACE.DOMAIN.
     #[arg(long, default_value = "example.com", value_parser = domain)]
     pub(crate) domain: String,
 }

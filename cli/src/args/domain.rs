@@ -2,13 +2,13 @@
 
 use weir_cluster::Host;
 
-/// Reads a domain, in lower case and without a last dot, as hosts are compared.
+/// Parses a domain and normalizes it to lower case without a trailing dot, the form in which hosts are compared.
 ///
 /// # Errors
-/// A clause that says what a domain is.
+/// A clause that says how to write a domain.
 pub(super) fn domain(text: &str) -> Result<String, String> {
     let host = Host::parse(text).ok().filter(|_| !text.contains(':'));
-    let host = host.ok_or("it must be a domain without scheme and port, as example.com is")?;
+    let host = host.ok_or("write a domain without scheme and port, such as example.com")?;
     Ok(host.as_str().to_owned())
 }
 

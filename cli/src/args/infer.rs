@@ -19,38 +19,37 @@ Examples:
 #[command(after_help = EXAMPLES)]
 #[command(group = clap::ArgGroup::new("input").required(true))]
 pub(crate) struct InferArgs {
-    /// Service, as NAME or NAMESPACE/NAME.
+    /// Service to call, as NAME or NAMESPACE/NAME.
     pub(crate) service: String,
 
-    /// URL of the gateway [default: that of the `weir up` with this state directory, else
-    /// http://localhost:8080].
+    /// URL of the gateway [default: the `weir up` that uses this state directory, else http://localhost:8080].
     #[arg(long)]
     pub(crate) url: Option<String>,
 
-    /// CA or server certificate to trust, in PEM, for an https:// URL [default: that of the `weir up`
-    /// with this state directory].
+    /// CA or server certificate to trust, in PEM, for an https:// URL [default: the certificate of the `weir up` that
+    /// uses this state directory].
     #[arg(long, value_name = "FILE")]
     pub(crate) cacert: Option<PathBuf>,
 
-    /// State directory of the `weir up` to use.
+    /// State directory of the `weir up` to call [default: ~/.local/state/weir].
     #[arg(long, value_name = "DIR", env = "WEIR_STATE_DIR")]
     pub(crate) state_dir: Option<PathBuf>,
 
-    /// File with a V2 inference request in JSON, or - for the standard input.
+    /// File with a V2 inference request in JSON, or - for standard input.
     #[arg(long, value_name = "FILE", group = "input")]
     pub(crate) json: Option<PathBuf>,
 
-    /// Input tensor, saved by numpy.save; repeatable. The file - is the standard input.
+    /// Input tensor, saved by numpy.save; repeatable. FILE - is standard input.
     #[arg(long, value_name = "NAME=FILE", group = "input")]
     pub(crate) npy: Vec<NamedFile>,
 
-    /// PNG or JPEG image for a model with one image input of type FP32, FP16, FP64 or UINT8. It is
-    /// converted to grey or RGB and resized to fit the model's metadata.
+    /// PNG or JPEG image, for a model whose only input is an image of type FP32, FP16, FP64 or UINT8. The image is
+    /// converted to grey or RGB and resized to fit the input.
     #[arg(long, value_name = "FILE", group = "input")]
     pub(crate) image: Option<PathBuf>,
 
-    /// Values that black and white are mapped to; or imagenet, which normalizes by ImageNet's mean and
-    /// standard deviation [default: 0,1, and 0,255 for UINT8].
+    /// Values for black and white pixels, or `imagenet` to normalize by ImageNet's mean and standard deviation
+    /// [default: 0,1; for UINT8 0,255].
     #[arg(
         long,
         value_name = "BLACK,WHITE",
@@ -59,11 +58,11 @@ pub(crate) struct InferArgs {
     )]
     pub(crate) range: Option<Range>,
 
-    /// Show the K classes with the highest scores instead of all scores.
+    /// Show only the K classes with the highest scores.
     #[arg(long, value_name = "K", conflicts_with = "json")]
     pub(crate) top: Option<NonZeroU32>,
 
-    /// Seconds to wait for the response; a sleeping service takes a while to start.
+    /// Seconds to wait for the response; a service at zero replicas needs time to start.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: u64,
 }
@@ -83,7 +82,7 @@ impl FromStr for NamedFile {
             Some((name, file)) if !name.is_empty() && !file.is_empty() => {
                 Ok(Self { name: name.to_owned(), file: file.into() })
             }
-            Some(_) | None => Err("it must be NAME=FILE, where NAME is the name of the input".to_owned()),
+            Some(_) | None => Err("write NAME=FILE, where NAME is the name of the input".to_owned()),
         }
     }
 }

@@ -10,34 +10,35 @@ use super::domain::domain;
 use super::price::price;
 
 const GATEWAY: &str = "\
-It finds the API server as kubectl does: by the pod's service account, else by KUBECONFIG. It is
-ready once it knows every route, and keeps serving what it knows while the API server is away.
-Several share the work.
+The gateway finds the API server as kubectl does: by the pod's service account, else by KUBECONFIG.
+It is ready once it knows every route. While the API server is unavailable, it keeps serving with
+the last known routes. Several gateways can share the traffic.
 
 The Helm chart runs it; see docs/kubernetes.md.";
 
 const CONTROLLER: &str = "\
-It finds the API server as kubectl does: by the pod's service account, else by KUBECONFIG. Of
-several, the one with the Lease weir-controller acts, and another follows when it is gone.
+The controller finds the API server as kubectl does: by the pod's service account, else by
+KUBECONFIG. Of several controllers, only the holder of the Lease weir-controller acts; another one
+takes over when the holder fails.
 
 The Helm chart runs it; see docs/kubernetes.md.";
 
 const AUTOSCALER: &str = "\
-It finds the API server as kubectl does: by the pod's service account, else by KUBECONFIG. Of
-several, the one with the Lease weir-autoscaler acts, and another follows when it is gone. While it
-is away replicas stay as they are.
+The autoscaler finds the API server as kubectl does: by the pod's service account, else by
+KUBECONFIG. Of several autoscalers, only the holder of the Lease weir-autoscaler acts; another one
+takes over when the holder fails. While none runs, the numbers of replicas stay as they are.
 
 The Helm chart runs it; see docs/kubernetes.md.";
 
-/// Takes requests for the InferenceServices of a Kubernetes cluster, and sends them to their pods.
+/// Routes requests to the InferenceServices of a Kubernetes cluster and balances them over their pods.
 #[derive(Debug, clap::Args)]
 #[command(after_help = GATEWAY)]
 pub(crate) struct GatewayArgs {
-    /// Port for requests, HTTP and gRPC; 0 takes a free one.
+    /// Port for requests, HTTP and gRPC; 0 chooses a free one.
     #[arg(long, default_value_t = 8080)]
     pub(crate) port: u16,
 
-    /// Certificate chain for --tls-port, in PEM. Read again when it changes.
+    /// Certificate chain for --tls-port, in PEM. The gateway reloads it when it changes.
     #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = "TLS")]
     pub(crate) tls_cert: Option<PathBuf>,
 
@@ -45,8 +46,8 @@ pub(crate) struct GatewayArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "TLS")]
     pub(crate) tls_key: Option<PathBuf>,
 
-    /// With --tls-cert, another port for requests, which speaks TLS only; 0 takes a free one. Pods of the cluster
-    /// and the other gateways keep using --port.
+    /// Additional port for requests over TLS only, opened if --tls-cert is set; 0 chooses a free one. Pods of the
+    /// cluster and other gateways keep using --port.
     #[arg(long, value_name = "PORT", default_value_t = 8443, help_heading = "TLS")]
     pub(crate) tls_port: u16,
 
@@ -57,25 +58,24 @@ pub(crate) struct GatewayArgs {
     pub(crate) process: ProcessArgs,
 }
 
-/// Makes Deployments and routes of the InferenceServices of a Kubernetes cluster, and writes their status.
+/// Creates Deployments and routes for the InferenceServices of a Kubernetes cluster, and writes their status.
 #[derive(Debug, clap::Args)]
 #[command(after_help = CONTROLLER)]
 pub(crate) struct ControllerArgs {
-    /// Scheme of the URLs for callers outside, in each status: http, or https where the gateways or a proxy before
-    /// them end TLS.
+    /// Scheme of the external URLs in each status: http, or https if the gateways or a proxy before them terminate TLS.
     #[arg(long, value_name = "SCHEME", default_value_t)]
     pub(crate) url_scheme: UrlScheme,
 
-    /// Image of this program, which fetches models in pods [default: weir, of this version].
+    /// Image of this program, which downloads models in init containers [default: the weir image of this version].
     #[arg(long, value_name = "IMAGE", env = "WEIR_IMAGE")]
     pub(crate) image: Option<String>,
 
-    /// PriorityClass of pods that name none; it must exist.
+    /// PriorityClass of pods that set none. It must exist [default: none].
     #[arg(long, value_name = "NAME", env = "WEIR_PRIORITY_CLASS")]
     pub(crate) priority_class: Option<String>,
 
-    /// Port of the webhook that refuses InferenceServices with errors when they are applied, over TLS; 0 takes a free one
-    /// [default: none].
+    /// Port of the validating webhook (TLS), which refuses InferenceServices with errors when they are applied; 0
+    /// chooses a free one [default: no webhook].
     #[arg(long, value_name = "PORT")]
     pub(crate) webhook_port: Option<u16>,
 
@@ -83,19 +83,19 @@ pub(crate) struct ControllerArgs {
     pub(crate) process: ProcessArgs,
 }
 
-/// Sets the number of pods of each InferenceService of a Kubernetes cluster, by the load that the gateways report.
+/// Scales the pods of the InferenceServices of a Kubernetes cluster by the load that the gateways report.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AUTOSCALER)]
 pub(crate) struct AutoscalerArgs {
-    /// Provides a metrics API of Kubernetes, which HorizontalPodAutoscalers read; may be repeated.
+    /// Metrics API of Kubernetes to provide, from which HorizontalPodAutoscalers read; repeatable [default: none].
     #[arg(long, value_enum, value_name = "API")]
     pub(crate) metrics_api: Vec<MetricsApi>,
 
-    /// Port of the metrics APIs, which the API server calls over TLS; 0 takes a free one.
+    /// Port of the metrics APIs, which the API server calls over TLS; 0 chooses a free one.
     #[arg(long, value_name = "PORT", default_value_t = 9443)]
     pub(crate) metrics_port: u16,
 
-    /// Price of a GPU for an hour, in any currency, for the metrics: with it they say what is spent.
+    /// Price of one GPU per hour, in any currency, exported as a metric so that dashboards can compute costs.
     #[arg(long, value_name = "PRICE", value_parser = price)]
     pub(crate) gpu_price: Option<f64>,
 
@@ -103,48 +103,48 @@ pub(crate) struct AutoscalerArgs {
     pub(crate) process: ProcessArgs,
 }
 
-/// A metrics API of Kubernetes. A cluster has one provider of each.
+/// A metrics API of Kubernetes. A cluster has only one provider of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum MetricsApi {
-    /// custom.metrics.k8s.io: metrics of pods and InferenceServices.
+    /// custom.metrics.k8s.io, with metrics of pods and InferenceServices.
     Custom,
-    /// external.metrics.k8s.io: metrics of services, chosen by label.
+    /// external.metrics.k8s.io, with metrics of services, selected by label.
     External,
 }
 
-/// Flags that all processes on Kubernetes have.
+/// Flags common to all processes on Kubernetes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ProcessArgs {
-    /// Port for /metrics, /health and /ready; 0 takes a free one.
+    /// Port for /metrics, /health and /ready; 0 chooses a free one.
     #[arg(long, value_name = "PORT", default_value_t = 9090)]
     pub(crate) admin_port: u16,
 
-    /// Address of the ports.
+    /// IP address on which all ports listen.
     #[arg(long, default_value = "0.0.0.0")]
     pub(crate) address: IpAddr,
 
-    /// Namespace of Weir itself, with its gateways' Service and its Leases.
+    /// Namespace in which Weir is installed, with the gateways' Service and Weir's Leases.
     #[arg(long, value_name = "NAME", env = "POD_NAMESPACE", default_value = "weir-system")]
     pub(crate) namespace: String,
 
-    /// Name of this process, unique among those that run: its pod's [default: the host's name].
+    /// Unique name of this process, usually its pod's name [default: the host's name].
     #[arg(long, env = "POD_NAME")]
     pub(crate) name: Option<String>,
 
-    /// The one namespace whose InferenceServices are looked after [default: all].
+    /// Only namespace whose InferenceServices are served [default: all namespaces].
     #[arg(long, value_name = "NAME")]
     pub(crate) watch_namespace: Option<String>,
 
-    /// Domain of the services' hosts, which are NAME-NAMESPACE.DOMAIN. The same for all processes: gateways send no
-    /// request for another host to a service.
+    /// Domain of the service hosts NAME-NAMESPACE.DOMAIN. Set the same for all processes: gateways route no other hosts
+    /// to services.
     #[arg(long, default_value = "example.com", value_parser = domain)]
     pub(crate) domain: String,
 
-    /// Domain of the cluster's own names.
+    /// DNS domain of the Kubernetes cluster.
     #[arg(long, value_name = "DOMAIN", default_value = "cluster.local", value_parser = domain)]
     pub(crate) cluster_domain: String,
 
-    /// Log more: -v debug messages too.
+    /// Log more: -v adds debug messages.
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }

@@ -1,4 +1,4 @@
-//! Flags with the limits of the port for requests, named as those of `weir-runtime` are.
+//! Flags that limit the serving port, named like those of `weir-runtime`.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
@@ -6,42 +6,42 @@ use std::time::Duration;
 use weir_gateway::Options;
 use weir_ops::socket::ConnectionLimits;
 
-/// Limits of the port for requests.
+/// Limits of the serving port.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct LimitArgs {
-    /// Connections to the port for requests at the same time.
+    /// Most concurrent connections to the serving port; further ones wait until one closes.
     #[arg(long, value_name = "N", default_value = "16384", help_heading = "Limits")]
     pub(crate) max_connections: NonZeroUsize,
 
-    /// Connections at the same time from one address, or from one IPv6 network of 64 bits; more are
-    /// closed [default: a quarter of --max-connections].
+    /// Most concurrent connections from one IPv4 address or one IPv6 /64 network; further ones are closed [default: a
+    /// quarter of --max-connections].
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) max_connections_per_address: Option<NonZeroUsize>,
 
-    /// Bytes of one request's body that are kept, so that it can be sent again; what is longer streams to
-    /// a replica, and is sent once.
+    /// Largest request body, in bytes, that the gateway buffers so that the request can be retried. A longer body is
+    /// streamed to a replica and cannot be retried.
     #[arg(long, value_name = "BYTES", default_value = "67108864", help_heading = "Limits")]
     pub(crate) request_buffer: NonZeroUsize,
 
-    /// Bytes that kept bodies may hold together, half of them for one revision; while others hold so
-    /// much, bodies stream. Each leaves room for 1024 of its size, or an eighth of all, so that
-    /// short ones find some beside long ones. Mirrored requests hold at most an eighth of it.
+    /// Memory in bytes for buffered request bodies; one revision may use half, mirrored requests an eighth. When it is
+    /// full, bodies are streamed and cannot be retried. Each body leaves room for 1024 of its size, or for an eighth of
+    /// the memory if that is less, so that long bodies cannot crowd out short ones.
     #[arg(long, value_name = "BYTES", default_value = "1073741824", help_heading = "Limits")]
     pub(crate) max_inflight_bytes: NonZeroUsize,
 
-    /// Time a client has for a request's head, its idle time before included; an HTTP/2 connection
-    /// without a request ends after it, too.
+    /// Time in seconds that a client has to send a request's head, including the idle time before it. An HTTP/2
+    /// connection without requests is closed after the same time.
     #[arg(long, value_name = "SECONDS", default_value = "75", help_heading = "Limits")]
     pub(crate) http_header_timeout_secs: NonZeroU32,
 
-    /// Time a request's body may stand still, or an answer that its client does not take. After so long
-    /// both must have moved 1 KiB a second.
+    /// Time in seconds for which a request's body may pause, or a client may not read its response. After that time
+    /// both must have averaged 1 KiB/s.
     #[arg(long, value_name = "SECONDS", default_value = "30", help_heading = "Limits")]
     pub(crate) http_body_timeout_secs: NonZeroU32,
 }
 
 impl LimitArgs {
-    /// Sets them in a gateway's options.
+    /// Sets these limits in a gateway's options.
     pub(crate) fn apply(self, options: &mut Options) {
         let total = self.max_connections.get();
         let per_client = self.max_connections_per_address.map(NonZeroUsize::get);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn without_flags_a_gateway_has_its_own_limits() {
+    fn without_flags_the_gateway_keeps_its_default_limits() {
         let defaults = Options::new("gateway", Scope::Cluster);
         assert_eq!(format!("{:?}", options(&[])), format!("{defaults:?}"));
     }

@@ -4,26 +4,26 @@ use std::path::PathBuf;
 
 const NOTES: &str = "\
 Examples:
-    weir logs digits                 what its replicas have printed
-    weir logs digits -f              and what they print from now on, until Ctrl-C
+    weir logs digits                 all output of its replicas
+    weir logs digits -f              the same, then new output until Ctrl-C
     weir logs team-a/digits --tail 20
 
-Each line begins with the name of its replica. A replica's log goes on over restarts and stays when
-`weir up` has ended. While a `weir up` runs, logs from before it are left out where the service has
+Each line begins with the name of its replica. A replica's log continues over restarts and remains
+after `weir up` ends. While `weir up` runs, logs of earlier runs are left out if the service has
 newer ones.";
 
-/// Shows what the replicas of a service have printed.
+/// Shows the output of a service's replicas.
 #[derive(Debug, clap::Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct LogsArgs {
     /// Service, as NAME or NAMESPACE/NAME.
     pub(crate) service: String,
 
-    /// Go on with what is printed from now on, by replicas that are started later too.
+    /// Keep printing new output, also that of replicas that start later, until Ctrl-C.
     #[arg(short, long)]
     pub(crate) follow: bool,
 
-    /// Begin with the last N lines of each replica.
+    /// Begin with the last N lines of each replica [default: all lines].
     #[arg(long, value_name = "N")]
     pub(crate) tail: Option<usize>,
 

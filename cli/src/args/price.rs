@@ -1,6 +1,6 @@
-//! Prices of GPUs.
+//! Parser for prices of GPUs.
 
-/// Reads the price of a GPU for an hour.
+/// Parses the price of a GPU per hour.
 pub(super) fn price(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok();
     let number = number.filter(|number| (0.0..=1e6).contains(number));
@@ -12,7 +12,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_price_is_a_number_that_somebody_may_pay() {
+    fn a_price_is_a_number_from_zero_to_a_million() {
         assert_eq!(price("2.50"), Ok(2.5));
         for wrong in ["-1", "NaN", "inf", "2,50", "$2", ""] {
             assert!(price(wrong).is_err(), "{wrong}");

@@ -1,15 +1,15 @@
-//! Values that an image's black and white are mapped to.
+//! Range of values that an image's pixels are mapped to.
 
 use std::str::FromStr;
 
-/// Map from a sample, 0 black to 1 white, to the number that a model takes.
+/// Mapping from a sample, 0 for black to 1 for white, to the number that the model receives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Range {
-    /// Linear between two numbers.
+    /// Linear map between two numbers.
     Between {
-        /// Number that 0 is mapped to.
+        /// Number that black is mapped to.
         black: f32,
-        /// Number that 1 is mapped to.
+        /// Number that white is mapped to.
         white: f32,
     },
     /// Normalization by ImageNet's mean and standard deviation of each channel.
@@ -17,10 +17,10 @@ pub(crate) enum Range {
 }
 
 impl Range {
-    /// Default of floating-point models.
+    /// Default for floating-point models.
     pub(crate) const UNIT: Self = Self::Between { black: 0.0, white: 1.0 };
 
-    /// Default of models that take bytes.
+    /// Default for models with UINT8 inputs.
     pub(crate) const BYTE: Self = Self::Between { black: 0.0, white: 255.0 };
 }
 
@@ -37,7 +37,7 @@ impl FromStr for Range {
         };
         let pair = text.split_once(',');
         let pair = pair.and_then(|(black, white)| Some((number(black)?, number(white)?)));
-        let (black, white) = pair.ok_or("it must be two numbers BLACK,WHITE or the word imagenet")?;
+        let (black, white) = pair.ok_or("write two numbers BLACK,WHITE or the word imagenet")?;
         Ok(Self::Between { black, white })
     }
 }

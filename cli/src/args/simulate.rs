@@ -13,118 +13,120 @@ use super::price::price;
 
 const EXAMPLES: &str = "\
 Examples:
-  What a day of your requests would cost and how long they would wait, for three targets:
+  Cost and waiting times of a day of your requests, for three targets:
     weir simulate access.log --batch-time 400ms+100ms/request --max-batch 8 --cold-start 60s \\
       --queue-delay 1s,2s,5s --gpu-price 2.50
 
-  The same beside what others do, with a picture:
+  Compare with other autoscalers, and draw a picture:
     weir simulate requests.csv --batch-time 400ms+100ms/request --cold-start 60s \\
       --policy weir,kpa-tuned,keda,fixed=5 --svg day.svg
 
-  A service as it is declared, measured where it runs, with traffic that comes and goes:
+  A declared service with measured batch times, under traffic that comes and goes:
     weir simulate -f service.yaml --url http://localhost:8080/v2/models/digits \\
       --wave square:0..40:10m
 
-  Bad days: GPUs are few, nodes come slowly and stay, starts fail, spot GPUs are taken away:
+  Bad days: few GPUs, slow nodes that linger, failing starts, reclaimed spot GPUs:
     weir simulate access.log --service-time 2s --concurrency 4 --gpus 6 --node-start 3m \\
       --node-linger 10m --failing-starts 5% --spot-gpus 2 --spot-price 0.80 --gpu-price 2.50
 
 A log is CSV with a column `time` or `timestamp` (or --time-column), an access log, or JSON lines
 with such a key; `-` is standard input. Times are RFC 3339 or seconds, milliseconds, microseconds
-or nanoseconds since 1970, or in the --time-unit. Nothing but the times is read. Requests of a log
-in whole seconds are spread over each second.
+or nanoseconds since 1970, or in the --time-unit. Only the times are read. If a log has times in
+whole seconds, its requests are spread at random over each second.
 
-Policies: weir; kpa (Knative), keda (its HTTP add-on) and ray (Ray Serve), at 0.7 of what a replica
-takes, each also with -tuned at what its service times allow; hpa on queue over compute time
-(Triton's guides); aibrix; wva (llm-d), wva-up0; dynamo, dynamo-load; fixed=5, or fixed for the
-peak.
+Policies: weir; kpa (Knative), keda (its HTTP add-on) and ray (Ray Serve), targeting 0.7 of a
+replica's concurrency, or with -tuned the highest target that its service times allow; hpa on the
+ratio of queue to compute time (Triton's guides); aibrix; wva (llm-d), wva-up0; dynamo, dynamo-load;
+fixed=5, or fixed for the peak.
 
 Exit codes: 0 success, 1 failure, 2 wrong usage, log or YAML.";
 
-/// Says how many GPUs requests would have taken, and how long they would have waited.
+/// Estimates the GPUs that requests would have needed, and their time in the queue.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 #[command(group(clap::ArgGroup::new("requests").args(["log", "wave"]).required(true)))]
 #[command(group(clap::ArgGroup::new("curve").args(["batch_time", "service_time", "url"]).required(true)))]
 pub(crate) struct SimulateArgs {
-    /// Log of requests: CSV, an access log or JSON lines; `-` is standard input.
+    /// Log of requests: CSV, an access log or JSON lines; - is standard input.
     pub(crate) log: Option<PathBuf>,
 
-    /// Requests that come by chance instead of a log: square:LOW..HIGH:PERIOD, in requests per second, or sine, ramp
-    /// or step; steady:RATE.
+    /// Random requests instead of a log, at a rate that follows a curve: square:LOW..HIGH:PERIOD, the same with sine,
+    /// ramp or step, or steady:RATE; rates in requests per second.
     #[arg(long, value_parser = wave, help_heading = "Requests")]
     pub(crate) wave: Option<Wave>,
 
-    /// How long the wave lasts.
+    /// Length of the wave.
     #[arg(long = "for", value_name = "DURATION", default_value = "1h", value_parser = duration, conflicts_with = "log", help_heading = "Requests")]
     pub(crate) length: Duration,
 
-    /// Column or key of the log that holds the time, by name, or a column by its number.
+    /// Column or key of the log that holds the time, by name, or a column by its number [default: time, timestamp or
+    /// another usual name].
     #[arg(long, value_name = "NAME", conflicts_with = "wave", help_heading = "Requests")]
     pub(crate) time_column: Option<String>,
 
-    /// Unit of times that are numbers [default: that in which each lies after 1973, and seconds for small ones].
+    /// Unit of numeric times [default: guessed from each number so that it lies after 1973; seconds if it is too small
+    /// for that].
     #[arg(long, value_name = "UNIT", conflicts_with = "wave", help_heading = "Requests")]
     pub(crate) time_unit: Option<TimeUnitArg>,
 
-    /// Lines of the log without a time that may be left out.
+    /// Most log lines without a readable time that may be skipped; more are an error.
     #[arg(long, value_name = "N", default_value_t = 100, conflicts_with = "wave", help_heading = "Requests")]
     pub(crate) max_bad_lines: usize,
 
-    /// Time of a batch, and what each request of it adds: 400ms+100ms/request.
+    /// Time of a batch, and the time that each request adds to it, such as 400ms+100ms/request.
     #[arg(long, value_name = "TIME", help_heading = "Replicas")]
     pub(crate) batch_time: Option<BatchTime>,
 
-    /// Requests in a batch at most [default: the service's containerConcurrency, or 8].
+    /// Most requests in a batch [default: the service's containerConcurrency, or 8].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), conflicts_with = "service_time", help_heading = "Replicas")]
     pub(crate) max_batch: Option<u32>,
 
-    /// Time of a request where a replica does not batch.
+    /// Time of a request, for a replica that does not batch.
     #[arg(long, value_name = "DURATION", value_parser = above_zero, help_heading = "Replicas")]
     pub(crate) service_time: Option<Duration>,
 
-    /// Requests at one replica at once where it does not batch [default: the service's containerConcurrency, or 1].
+    /// Concurrent requests of a replica that does not batch [default: the service's containerConcurrency, or 1].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), conflicts_with_all = ["batch_time", "url"], help_heading = "Replicas")]
     pub(crate) concurrency: Option<u32>,
 
-    /// Model of a running service, http://HOST:PORT/v2/models/NAME: its statistics tell the time of a batch.
+    /// URL of a running model, http://HOST:PORT/v2/models/NAME, from whose statistics the batch times are measured.
     #[arg(long, help_heading = "Replicas")]
     pub(crate) url: Option<String>,
 
-    /// PEM file with the certificates to trust for https://.
+    /// PEM file with the CA or server certificate to trust for an https:// --url.
     #[arg(long, value_name = "FILE", requires = "url", help_heading = "Replicas")]
     pub(crate) cacert: Option<PathBuf>,
 
-    /// YAML with the InferenceService whose bounds, target and annotations hold; repeatable.
+    /// YAML file or folder with an InferenceService, whose bounds, target and annotations are used; repeatable.
     #[arg(short = 'f', long = "file", value_name = "PATH", help_heading = "Policy")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Name of the service, where the files hold several.
+    /// Name of the service, needed if the files hold several.
     #[arg(long, value_name = "NAME", requires = "files", help_heading = "Policy")]
     pub(crate) service: Option<String>,
 
-    /// How long requests should wait at most; several are compared [default: the service's, or 1s].
+    /// Target for the time in the queue; several are compared [default: the service's target, or 1s].
     #[arg(long, value_name = "DURATION", value_delimiter = ',', value_parser = positive, help_heading = "Policy")]
     pub(crate) queue_delay: Vec<Duration>,
 
-    /// Percent of the requests for which that should hold [default: the service's, or 99].
+    /// Percent of the requests that should meet the target [default: the service's percentile, or 99].
     #[arg(long, value_name = "PERCENT", value_parser = percentile, help_heading = "Policy")]
     pub(crate) percentile: Option<f64>,
 
-    /// Fewest replicas, of every policy [default: the service's minReplicas, or 0].
+    /// Fewest replicas, for every policy [default: the service's minReplicas, or 0].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10_000), help_heading = "Policy")]
     pub(crate) min: Option<u32>,
 
-    /// Most replicas, of every policy [default: the service's maxReplicas, or 100].
+    /// Most replicas, for every policy [default: the service's maxReplicas, or 100].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = "Policy")]
     pub(crate) max: Option<u32>,
 
-    /// How much idle time may be spent to avoid cold starts [default: the service's, or balanced].
+    /// Idle time to spend on avoiding cold starts [default: the service's weir.dev/economy, or balanced].
     #[arg(long, help_heading = "Policy")]
     pub(crate) economy: Option<EconomyArg>,
 
-    /// How long a replica takes to start on a node that is there [default: with --url what `weir up` on this machine
-    /// has measured, else 60s].
+    /// Time that a replica takes to start on a running node [default: with --url the starts that `weir up` on this
+    /// machine measured, else 60s].
     #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Replicas")]
     pub(crate) cold_start: Option<Duration>,
 
@@ -132,51 +134,51 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "DIR", env = "WEIR_STATE_DIR", help_heading = "Replicas")]
     pub(crate) state_dir: Option<PathBuf>,
 
-    /// What decides on the number of replicas; several are compared.
+    /// Scaling policies; several are compared.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "weir", help_heading = "Policy")]
     pub(crate) policy: Vec<Contender>,
 
-    /// Percent of the starts that fail at their end and are begun anew.
+    /// Percent of the starts that fail at their end and are retried.
     #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = percent, help_heading = "Machines")]
     pub(crate) failing_starts: f64,
 
-    /// Percent of the starts that never end.
+    /// Percent of the starts that never finish.
     #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = percent, help_heading = "Machines")]
     pub(crate) endless_starts: f64,
 
-    /// Replicas that are slower than others: 10%x3 makes each tenth take three times as long.
+    /// Share and slowness of slow replicas: with 10%x3 every tenth replica takes three times as long.
     #[arg(long, value_name = "SLOW", help_heading = "Machines")]
     pub(crate) slow_replicas: Option<SlowReplicas>,
 
-    /// GPUs there are at most; a replica takes one [default: as many as are asked for].
+    /// Most GPUs; each replica takes one [default: no limit].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Machines")]
     pub(crate) gpus: Option<u32>,
 
-    /// How long a node takes to come, before a replica can start on it.
+    /// Time until a new node is up, before a replica can start on it.
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration, help_heading = "Machines")]
     pub(crate) node_start: Duration,
 
-    /// How long a node stays, and costs, after its replica left.
+    /// Time that a node stays up, and is paid for, after its replica ends.
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration, help_heading = "Machines")]
     pub(crate) node_linger: Duration,
 
-    /// Price of a GPU for an hour, in any currency.
+    /// Price of one GPU per hour, in any currency [default: costs are not shown].
     #[arg(long, value_name = "PRICE", value_parser = price, help_heading = "Prices and spot GPUs")]
     pub(crate) gpu_price: Option<f64>,
 
-    /// How many GPUs are spot GPUs, which are used first and may be taken away.
+    /// Number of GPUs that are spot GPUs, which are used first and may be reclaimed at any time.
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Prices and spot GPUs")]
     pub(crate) spot_gpus: u32,
 
-    /// Price of a spot GPU for an hour [default: that of others].
+    /// Price of one spot GPU per hour [default: --gpu-price].
     #[arg(long, value_name = "PRICE", value_parser = price, requires = "gpu_price", help_heading = "Prices and spot GPUs")]
     pub(crate) spot_price: Option<f64>,
 
-    /// How long a spot GPU stays on average.
+    /// Average time until a spot GPU is reclaimed.
     #[arg(long, value_name = "DURATION", default_value = "6h", value_parser = positive, help_heading = "Prices and spot GPUs")]
     pub(crate) spot_life: Duration,
 
-    /// Seed of the random numbers: the same seed gives the same outcome.
+    /// Seed of the random numbers; the same seed gives the same outcome.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
@@ -184,12 +186,12 @@ pub(crate) struct SimulateArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// File for a picture: arrivals, replicas wanted and ready, delay against the target, late requests.
+    /// File for a picture in SVG: arrivals, replicas wanted and ready, longest delay against the target, late requests.
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
 }
 
-/// Values of `--economy`, as of the annotation.
+/// Values of `--economy`, the same as those of the annotation `weir.dev/economy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EconomyArg {
     Economy,
@@ -207,7 +209,7 @@ impl From<EconomyArg> for Economy {
     }
 }
 
-/// Values of `--time-unit`, each the unit of a number.
+/// Values of `--time-unit`: units of numeric times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TimeUnitArg {
     S,
@@ -227,7 +229,7 @@ impl From<TimeUnitArg> for TimeUnit {
     }
 }
 
-/// Time of a batch: a fixed part and one for each request.
+/// Time of a batch: a fixed part, and a part for each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchTime {
     pub(crate) fixed: Duration,
@@ -238,7 +240,7 @@ impl FromStr for BatchTime {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is not a time of a batch: write 400ms+100ms/request");
+        let wrong = || format!("{text:?} is not a batch time: write 400ms+100ms/request");
         let part = |text: &str| parse_duration(text.trim()).ok_or_else(wrong);
         let each = |text: &str| part(text.trim().strip_suffix("/request").ok_or_else(wrong)?);
         let (fixed, each) = match text.split_once('+') {
@@ -253,7 +255,7 @@ impl FromStr for BatchTime {
     }
 }
 
-/// The share of the replicas that are slow, and how many times longer they take.
+/// Share of the replicas that are slow, and the factor by which their service times are longer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SlowReplicas {
     pub(crate) share: f64,
@@ -264,7 +266,7 @@ impl FromStr for SlowReplicas {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} does not say how many are how slow: write 10%x3");
+        let wrong = || format!("{text:?} is not a share with a factor: write 10%x3");
         let (share, factor) = text.split_once('x').ok_or_else(wrong)?;
         let factor = factor.parse().map_err(|_| wrong())?;
         let fits = (1.0..=1000.0).contains(&factor);
@@ -273,7 +275,7 @@ impl FromStr for SlowReplicas {
     }
 }
 
-/// Most requests per second of a wave: more would not fit into memory for long.
+/// Highest rate of a wave, in requests per second: at more, the arrivals would soon not fit into memory.
 const FASTEST: f64 = 100_000.0;
 
 fn wave(text: &str) -> Result<Wave, String> {
@@ -307,9 +309,9 @@ fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| format!("{text:?} is not a duration: write 500ms, 60s or 1m30s"))
 }
 
-/// Message about a time of service of which a replica would need none.
+/// Error text for a service time of zero.
 const NO_TIME: &str =
-    "is no time, in which a replica would do any number of requests: write what one takes, such as 500ms";
+    "is too short, as a replica would serve any number of requests: write the time of one, such as 500ms";
 
 fn above_zero(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
@@ -321,14 +323,14 @@ fn above_zero(text: &str) -> Result<Duration, String> {
 
 fn positive(text: &str) -> Result<Duration, String> {
     let long = duration(text)?;
-    // A bin of the least cost is as long as a request may wait.
+    // The bins of the optimal plan are as long as this delay, so it must not be zero.
     if long < Duration::from_millis(1) {
         return Err(format!("{text} is too short: write at least 1ms"));
     }
     Ok(long)
 }
 
-/// A share, from percent with or without the sign.
+/// Parses a share between 0 and 1, written in percent with or without the sign.
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>().ok();
     let number = number.filter(|number| (0.0..=100.0).contains(number));
@@ -376,15 +378,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_what_to_write() {
+    fn errors_say_what_to_write() {
         let curve = "--service-time 1s";
         for (words, hint) in [
             ("--wave square:0..40 --service-time 1s", "write square:0..40:10m"),
             ("--wave steady:-1 --service-time 1s", "write square:0..40:10m"),
             ("a.csv --batch-time 400ms+100ms", "write 400ms+100ms/request"),
             ("a.csv --service-time 1", "write 500ms, 60s"),
-            ("a.csv --service-time 0s", "write what one takes"),
-            ("a.csv --batch-time 0s+0ms/request", "write what one takes"),
+            ("a.csv --service-time 0s", "write the time of one"),
+            ("a.csv --batch-time 0s+0ms/request", "write the time of one"),
             ("a.csv --service-time 1s --policy kap", "is no policy: write weir"),
             ("a.csv --service-time 1s --failing-starts 200", "write 5%"),
             ("a.csv --service-time 1s --percentile 100", "write 99"),

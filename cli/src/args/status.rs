@@ -3,23 +3,23 @@
 use std::path::PathBuf;
 
 const NOTES: &str = "\
-Each line is a revision. READY is the service's condition; REPLICAS is ready/wanted, and 0/0 means
-that the revision sleeps until a request arrives; QUEUE DELAY is the time that requests waited for
-a replica, median and 99th percentile since the gateway started. Lines below the table say why a
-service is not ready, and note what it does not show: fields without effect here, the stage of a
-rollout or why it was rolled back, restarts of replicas. With -o wide, IN TIME is the share of
-requests that waited no longer than the service's queue delay, and IDLE the share of its replicas'
-time without a request, at the least.
+Each line is a revision. READY is the service's condition. REPLICAS is ready/desired; 0/0 means that
+the revision sleeps until a request arrives. QUEUE DELAY is the time that requests waited for a
+replica, median and 99th percentile since the gateway started. Lines below the table say why a
+service is not ready, and note fields without effect here, the stage of a rollout or why it was
+rolled back, and restarts of replicas. With -o wide, IN TIME is the share of requests that waited no
+longer than the service's queue delay, and IDLE is at least the share of replica time without a
+request.
 
 Examples:
-    weir status --watch              update it every second
+    weir status --watch              refresh it every second
     weir status -o wide              with more columns: requests, failures, restarts, idle time
-    weir status -o json              all of it, for programs
+    weir status -o json              the whole status, for programs
 
-Exit code: 0 if every service is ready and no revision that has to run fails, 1 if not, or if no
-`weir up` answers.";
+Exit codes: 0 every service is ready and no revision with desired replicas fails; 1 otherwise, or
+if no `weir up` answers.";
 
-/// Shows what `weir up` on this machine serves.
+/// Shows the services that `weir up` on this machine serves.
 #[derive(Debug, clap::Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct StatusArgs {
@@ -31,11 +31,11 @@ pub(crate) struct StatusArgs {
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]
     pub(crate) output: OutputFormat,
 
-    /// The same as -o json.
+    /// Same as -o json.
     #[arg(long, conflicts_with = "output")]
     pub(crate) json: bool,
 
-    /// Update every second until Ctrl-C.
+    /// Refresh every second until Ctrl-C.
     #[arg(long)]
     pub(crate) watch: bool,
 }
@@ -43,16 +43,16 @@ pub(crate) struct StatusArgs {
 /// Formats of the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum OutputFormat {
-    /// A table, and below it what it does not show.
+    /// A table, with messages below it.
     Table,
     /// The table with more columns.
     Wide,
-    /// Everything as JSON, for programs.
+    /// The whole status as JSON, for programs.
     Json,
 }
 
 impl StatusArgs {
-    /// The format, by either flag.
+    /// Returns the output format; `--json` takes precedence over the default of `--output`.
     pub(crate) fn format(&self) -> OutputFormat {
         if self.json { OutputFormat::Json } else { self.output }
     }

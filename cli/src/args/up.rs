@@ -24,49 +24,49 @@ A service NAME in namespace NS has three addresses, for HTTP and gRPC on one por
 
 pvc://CLAIM/path is the folder CLAIM/path beside the YAML file. A container with a `command` runs as
 that command, with the variables PORT and GRPC_PORT set and $(PORT) expanded; a command that uses
-neither has one replica.
+neither is limited to one replica.
 
 Ctrl-C, SIGTERM or closing the terminal finishes accepted requests, then stops; a second Ctrl-C or
 SIGTERM stops at once. Under nohup, closing the terminal has no effect.
 Exit codes: 0 success, 1 failure, 2 wrong usage or YAML, 3 port in use.";
 
-/// Serves InferenceServices on this machine: gateway, controller and autoscaler in this process, each
-/// replica a child process.
+/// Serves InferenceServices on this machine: gateway, controller and autoscaler run in this process, each replica is a
+/// child process.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct UpArgs {
-    /// File or folder with YAML of InferenceServices and ServingRuntimes, or - for the standard
-    /// input; repeatable. Changes take effect at once.
+    /// File or folder with YAML of InferenceServices and ServingRuntimes, or - for standard input; repeatable. Changes
+    /// take effect at once.
     #[arg(short = 'f', long = "file", value_name = "PATH", required = true)]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Port for requests, HTTP and gRPC; 0 takes a free one.
+    /// Port for requests, HTTP and gRPC; 0 chooses a free one.
     #[arg(long, default_value_t = 8080)]
     pub(crate) port: u16,
 
-    /// Port for /metrics, /health, /status and /routes; 0 takes a free one.
+    /// Port for /metrics, /health, /status and /routes; 0 chooses a free one.
     #[arg(long, value_name = "PORT", default_value_t = 9090)]
     pub(crate) admin_port: u16,
 
-    /// Address of the port for requests; 0.0.0.0 makes it reachable from other machines.
+    /// IP address of the serving port; 0.0.0.0 accepts requests from other machines.
     #[arg(long, default_value = "127.0.0.1")]
     pub(crate) address: IpAddr,
 
-    /// Address of the admin port, which tells of every service to whoever reaches it.
+    /// IP address of the admin port. The port needs no login and shows every service, so do not expose it to untrusted
+    /// networks.
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     pub(crate) admin_address: IpAddr,
 
-    /// Name that clients use for this machine beside localhost, addresses and services' hosts;
-    /// repeatable. On an address that only this machine reaches, other names in Host and Origin are
-    /// refused, since a web page could send its visitors' requests here under a name of its own.
+    /// Further host name by which clients reach this machine, besides localhost, IP addresses and service hosts;
+    /// repeatable. If --address is reachable from this machine only, requests with any other name in Host or Origin are
+    /// refused, because a web page could otherwise send requests here through its visitors' browsers.
     #[arg(long = "allowed-host", value_name = "NAME")]
     pub(crate) allowed_hosts: Vec<String>,
 
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
 
-    /// Certificate chain for the port for requests, in PEM; the port then speaks TLS only. Read again
-    /// when it changes.
+    /// Certificate chain of the serving port, in PEM; the port then speaks TLS only. Weir reloads it when it changes.
     #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = "TLS")]
     pub(crate) tls_cert: Option<PathBuf>,
 
@@ -74,20 +74,20 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "TLS")]
     pub(crate) tls_key: Option<PathBuf>,
 
-    /// Path of the program weir-runtime [default: the one beside weir, else the one in PATH].
+    /// Path of the program weir-runtime [default: the one in the same folder as weir, else the one in PATH].
     #[arg(long, value_name = "PATH")]
     pub(crate) runtime: Option<PathBuf>,
 
-    /// Directory for logs, downloaded models and admin.json, for one `weir up` at a time [default:
+    /// Directory for logs, downloaded models and admin.json; only one `weir up` can use it at a time [default:
     /// ~/.local/state/weir].
     #[arg(long, value_name = "DIR", env = "WEIR_STATE_DIR")]
     pub(crate) state_dir: Option<PathBuf>,
 
-    /// Domain of the services' hosts, which are NAME-NAMESPACE.DOMAIN.
+    /// Domain of the service hosts NAME-NAMESPACE.DOMAIN.
     #[arg(long, default_value = "example.com", value_parser = domain)]
     pub(crate) domain: String,
 
-    /// Log more: -v information, -vv debug messages too.
+    /// Log more: -v adds information, -vv debug messages.
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }

@@ -1,4 +1,4 @@
-//! Certificates that `https://` servers are trusted by.
+//! Certificates by which the client trusts `https://` servers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, Signatur
 use crate::error::CliError;
 use crate::pem::certificates;
 
-/// Verifier of servers whose certificate is one of a file or issued by one of them: with a self-signed certificate
-/// that is all there is, whatever name is in it.
+/// Verifier that accepts a server whose certificate is in a file or was issued by one in it. A self-signed certificate
+/// in the file is accepted whatever name it holds.
 #[derive(Debug)]
 struct FileVerifier {
     certificates: Vec<CertificateDer<'static>>,
-    /// Verifies servers whose certificate is issued by one of the file.
+    /// Verifier for server certificates issued by one of the file's certificates.
     issued: Arc<WebPkiServerVerifier>,
     provider: Arc<CryptoProvider>,
 }
 
-/// TLS that trusts no server, for clients that use none.
+/// Returns a TLS configuration that trusts no server, for clients that use plain HTTP.
 pub(super) fn none() -> Result<ClientConfig, CliError> {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let builder = builder.with_safe_default_protocol_versions();
@@ -31,7 +31,7 @@ pub(super) fn none() -> Result<ClientConfig, CliError> {
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// TLS that trusts the certificates of this PEM file.
+/// Returns a TLS configuration that trusts the certificates of this PEM file.
 ///
 /// # Errors
 /// [`CliError::Input`] for a file without certificates.

@@ -22,7 +22,7 @@ Generated from the programs; `--help` says the same.
     check("docs/flags.md", &page);
 }
 
-/// The flags that a manifest's arguments may have, for whoever checks them without the program.
+/// Lists the flags that a manifest's arguments may have, so that other crates can check them without the program.
 #[test]
 fn flags_of_the_runtime_are_listed() {
     let command = weir_runtime::args::command();
@@ -52,8 +52,8 @@ fn add_runtime(page: &mut String, command: &Command) {
         "
 ## `weir-runtime`
 
-Names and defaults are Triton's where Triton has the flag. Booleans may be written `true`, `on`, `1`, `false`, `off` or `0`. Of a flag
-that is given twice the last counts, unless it is repeatable.
+Names and defaults are Triton's where Triton has the flag. Booleans may be written `true`, `on`, `1`, `false`, `off` or `0`. If a flag
+is given twice, the last value counts, unless the flag is repeatable.
 ",
     );
     let mut heading = None;
@@ -67,29 +67,29 @@ that is given twice the last counts, unless it is repeatable.
     }
 }
 
-/// What the limits promise together; benches/hostile.py measures it.
+/// Memory limits that follow from the flags together; `benches/hostile.py` measures them.
 const MEMORY: &str = "
 ## Memory that clients can take
 
-Whatever clients send, `weir up`, `weir gateway` and `weir-runtime` take no more for them than
+Whatever clients send, `weir up`, `weir gateway` and `weir-runtime` use at most this much memory for them:
 
 ```text
-  2 x --max-inflight-bytes              bodies, what is decoded of them, inputs in shared memory, and answers until they are read
-+ --max-connections x 256 KiB           heads (64 KiB), what is read at once, TLS
-+ requests over HTTP/2 x 32 KiB         at most 4 x --max-connections-per-address, or 1024, of each address
-+ bytes sent and not yet looked at      at most 1 MiB a stream and 8 MiB a connection of HTTP/2, for half a minute
+  2 x --max-inflight-bytes              bodies, decoded bodies, inputs in shared memory, and responses until clients read them
++ --max-connections x 256 KiB           heads (64 KiB), read buffers, TLS
++ requests over HTTP/2 x 32 KiB         at most 4 x --max-connections-per-address, or 1024, from each address
++ received bytes not yet processed     at most 1 MiB per stream and 8 MiB per connection of HTTP/2, for half a minute
 ```
 
-Mostly it is far less: an idle connection takes some 10 KiB. [security.md](security.md#measured) has measurements.
+Usually it is far less: an idle connection uses about 10 KiB. [security.md](security.md#measured) has measurements.
 ";
 
 const HEAD: &str = "| flag | default | meaning |\n|---|---|---|\n";
 
 fn intro(title: &str) -> &'static str {
     match title {
-        "Accepted without effect" => "Flags of Triton that change nothing a user could see; each is logged once.\n\n",
+        "Accepted without effect" => "Flags of Triton that have no visible effect here; each is logged once.\n\n",
         "Refused" => {
-            "Flags of Triton that would change what a user gets, and are not honoured: an error, unless the \
+            "Flags of Triton that would change results and are not supported: an error, unless the \
              value is `false`, `0` or `off`.\n\n"
         }
         _ => "",
@@ -100,7 +100,7 @@ fn row(arg: &Arg) -> String {
     let mut value = String::new();
     let mut default = String::new();
     let mut help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-    // clap gives switches a default and choices too, which cannot be written.
+    // clap reports a default and choices for switches as well, which take no value.
     if arg.get_action().takes_values() {
         value = names(arg);
         default = defaults(arg);
@@ -113,7 +113,7 @@ fn row(arg: &Arg) -> String {
     format!("| {spellings} | {default} | {} |\n", help.replace('|', "\\|"))
 }
 
-/// The flag with its value, then its other names; of a positional argument its value.
+/// Returns the flag with its value, then its aliases; for a positional argument, the name of its value.
 fn spellings(arg: &Arg, value: &str) -> String {
     let Some(long) = arg.get_long() else {
         return format!("`{}`", value.trim());

@@ -29,11 +29,11 @@ In Prometheus' text format 0.0.4. Generated from the output of the programs. Met
 ## `weir up`
 
 `/metrics` on port 9090 (`--admin-port`): the gateway's metrics of each revision, the autoscaler's decisions, the controller, and the process
-that runs them. `weir autoscaler` has the same of the autoscaler, and with `--gpu-price` the gauge `weir_autoscaler_gpu_price`: multiplied with
-`weir_autoscaler_gpu_seconds_total / 3600` it is what was spent.
+that runs them. `weir autoscaler` has the autoscaler's metrics, and with `--gpu-price` the gauge `weir_autoscaler_gpu_price`: multiplied by
+`weir_autoscaler_gpu_seconds_total / 3600` it is the money spent.
 
 Values of `outcome`: see [mirrored requests](services.md#mirrored-requests). Values of `reason`: REASONS.
-`weir status --json` has each reason as a sentence with its numbers.
+`weir status --json` shows each reason as a sentence with its numbers.
 
 "
     .replace("REASONS", &quoted(ScaleReason::LABELS));
@@ -43,7 +43,7 @@ Values of `outcome`: see [mirrored requests](services.md#mirrored-requests). Val
 ## `weir controller`
 
 `/metrics` on port 9090 (`--admin-port`): the metrics of the controller above, those of its process, and with `--webhook-port` those of the webhook
-of this process. Values of `outcome`: `allowed`, `refused`, and `error` where there was no verdict and the object passed unasked.
+of this process. Values of `outcome`: `allowed`, `refused`, and `error` if the review failed and the object was admitted unchecked.
 
 ",
     );
@@ -69,7 +69,7 @@ Values of `reason`: REASONS. Values of `cause`: CAUSES. Values of `code`: `ok`, 
     Ok(())
 }
 
-/// Every metric of `weir up`, printed as `/metrics` prints it, with one revision.
+/// Returns every metric of `weir up` as `/metrics` prints it, for one revision.
 async fn weir_metrics() -> Result<String, Box<dyn Error>> {
     let cluster = Arc::new(Fake::new(Readiness::Manual));
     serve(&cluster).await?;
@@ -89,14 +89,14 @@ async fn weir_metrics() -> Result<String, Box<dyn Error>> {
     Ok(text)
 }
 
-/// Every metric of the webhook, printed as `/metrics` prints it.
+/// Returns every metric of the webhook as `/metrics` prints it.
 fn webhook_metrics() -> Result<String, Box<dyn Error>> {
     let mut registry = Registry::default();
     WebhookMetrics::default().register(&mut registry);
     Ok(registry::text(&registry)?)
 }
 
-/// Applies a service with one revision, which mirrors it.
+/// Applies a service with one revision, which is also its mirror.
 async fn serve(cluster: &Fake) -> Result<(), Box<dyn Error>> {
     let service = ServiceName::new("default", "digits")?;
     let revision = service.revision(1)?;
@@ -117,7 +117,7 @@ async fn serve(cluster: &Fake) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A controller without services.
+/// Creates a controller without services.
 fn controller(cluster: &Arc<Fake>) -> Result<Controller, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let platform = Platform {
@@ -161,7 +161,7 @@ impl Sources for Everything {
     }
 }
 
-/// Every metric of `weir-runtime`, printed as `/metrics` prints it.
+/// Returns every metric of `weir-runtime` as `/metrics` prints it.
 fn runtime_metrics() -> Result<String, Box<dyn Error>> {
     let mut registry = registry::with_process_metrics();
     let options = runtime::Options { histogram_latencies: true, ..runtime::Options::default() };
@@ -188,7 +188,7 @@ fn quoted<const N: usize>(words: [&str; N]) -> String {
     words.map(|word| format!("`{word}`")).join(", ")
 }
 
-/// Label names of the family's first sample, `le` aside.
+/// Returns the label names of the family's first sample, except `le`.
 fn labels(text: &str, name: &str) -> String {
     let sample = text.lines().find(|line| {
         let after = line.strip_prefix(name);

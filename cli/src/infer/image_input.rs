@@ -1,4 +1,4 @@
-//! The form in which a model takes an image, derived from its metadata.
+//! Derives from a model's metadata how the model takes an image.
 
 use std::num::{NonZeroU32, TryFromIntError};
 
@@ -53,7 +53,7 @@ pub(super) enum Rank {
 }
 
 impl ImageInput {
-    /// The model's one input. The error is a clause that says why it takes no image.
+    /// Returns the model's only input. The error is a clause that says why the model takes no image.
     pub(super) fn of(signature: &Signature) -> Result<Self, String> {
         match &*signature.inputs {
             [] => Err("the model has no input".to_owned()),
@@ -91,7 +91,7 @@ impl ImageInput {
     }
 }
 
-/// The dimensions of one image.
+/// Returns the dimensions of one image, and whether there is a batch dimension before them.
 fn dimensions(shape: &[i64]) -> Option<(Rank, [i64; 3])> {
     match *shape {
         [-1 | 1, a, b, c] => Some((Rank::Four, [a, b, c])),
@@ -100,8 +100,8 @@ fn dimensions(shape: &[i64]) -> Option<(Rank, [i64; 3])> {
     }
 }
 
-/// Layout, channels, height and width. If both the first and the last dimension could be channels, the first is,
-/// as in PyTorch.
+/// Returns layout, channels, height and width. If both the first and the last dimension could be the channels, the
+/// first one is taken, as in PyTorch.
 fn layout(sizes: [i64; 3]) -> Option<(Layout, Channels, [i64; 2])> {
     let [first, middle, last] = sizes;
     match (Channels::of(first), Channels::of(last)) {
@@ -111,7 +111,7 @@ fn layout(sizes: [i64; 3]) -> Option<(Layout, Channels, [i64; 2])> {
     }
 }
 
-/// Size in pixels, at least 1; `None` if the model takes any.
+/// Returns a size in pixels, at least 1; `None` if the model takes any.
 fn size(size: i64) -> Result<Option<u32>, TryFromIntError> {
     match size {
         -1 => Ok(None),
@@ -130,7 +130,7 @@ impl Element {
         }
     }
 
-    /// Name of the type in the V2 protocol.
+    /// Returns the type's name in the V2 protocol.
     pub(super) fn datatype(self) -> &'static str {
         match self {
             Self::Uint8 => "UINT8",
@@ -150,7 +150,7 @@ impl Channels {
         }
     }
 
-    /// Number of the channels.
+    /// Returns the number of channels.
     pub(super) fn count(self) -> usize {
         match self {
             Self::Grey => 1,

@@ -1,8 +1,8 @@
-//! Arrays that `numpy.save` wrote.
+//! Arrays saved by `numpy.save`.
 
 use npyz::{DType, NpyHeader, Order};
 
-/// NumPy's type codes, with V2's names and the bytes of an element; V2 is little-endian.
+/// NumPy's type codes, each with the V2 name and the bytes of an element; V2 is little-endian.
 const TYPES: [(&str, &str, usize); 12] = [
     ("|b1", "BOOL", 1),
     ("|u1", "UINT8", 1),
@@ -18,10 +18,10 @@ const TYPES: [(&str, &str, usize); 12] = [
     ("<f8", "FP64", 8),
 ];
 
-/// An array in V2's binary form.
+/// An array in the V2 binary format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Array {
-    /// V2's name of the element type.
+    /// V2 name of the element type.
     pub(super) datatype: &'static str,
     pub(super) shape: Vec<usize>,
     /// Elements in row-major order, little-endian.
@@ -29,12 +29,12 @@ pub(super) struct Array {
 }
 
 impl Array {
-    /// Reads the content of a file. The error is a clause that says what is wrong.
+    /// Parses the content of a file. The error is a clause that says what is wrong.
     pub(super) fn read(mut content: &[u8]) -> Result<Self, String> {
         let header = NpyHeader::from_reader(&mut content).map_err(|_| "not a file that numpy.save wrote".to_owned())?;
         let (datatype, size) = element(&header.dtype())?;
         if header.order() == Order::Fortran {
-            return Err("its columns come first; save numpy.ascontiguousarray of it instead".to_owned());
+            return Err("it is in Fortran order; save numpy.ascontiguousarray of it instead".to_owned());
         }
         let shape = header.shape().iter().map(|size| usize::try_from(*size));
         let shape: Vec<usize> = shape.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
@@ -46,15 +46,15 @@ impl Array {
     }
 }
 
-/// V2's name of an element type, and the bytes of an element.
+/// Returns the V2 name of an element type, and the bytes of an element.
 fn element(dtype: &DType) -> Result<(&'static str, usize), String> {
     let DType::Plain(code) = dtype else {
-        return Err("its elements are structures, which V2 does not have".to_owned());
+        return Err("its elements are structures, which V2 does not support".to_owned());
     };
     let code = code.to_string();
     let known = TYPES.iter().find(|(known, _, _)| *known == code);
     let (_, datatype, size) =
-        known.ok_or_else(|| format!("its elements are of type {code:?}, which V2 does not have"))?;
+        known.ok_or_else(|| format!("its elements are of type {code:?}, which V2 does not support"))?;
     Ok((datatype, *size))
 }
 
@@ -62,7 +62,7 @@ fn element(dtype: &DType) -> Result<(&'static str, usize), String> {
 pub(super) mod tests {
     use super::*;
 
-    /// A file as NumPy writes it in version 1 of the format.
+    /// Returns a file in version 1 of NumPy's format.
     pub(in super::super) fn array(code: &str, shape: &str, data: &[u8]) -> Vec<u8> {
         let header = format!("{{'descr': '{code}', 'fortran_order': False, 'shape': {shape}, }}\n");
         let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
@@ -86,7 +86,7 @@ pub(super) mod tests {
         let error = |bytes: &[u8]| Array::read(bytes).unwrap_err();
         assert_eq!(error(b"PK"), "not a file that numpy.save wrote");
         let text = error(&array("<U3", "(1,)", &[0; 12]));
-        let expected = "its elements are of type \"<U3\", which V2 does not have";
+        let expected = "its elements are of type \"<U3\", which V2 does not support";
         assert_eq!(text, expected);
         let short = error(&array("<f4", "(3,)", &[0; 8]));
         assert_eq!(short, "a FP32 array of shape [3] does not have 8 bytes");
@@ -95,7 +95,7 @@ pub(super) mod tests {
         assert!(text > 0);
         let at = columns.windows(5).position(|part| part == b"False").unwrap();
         columns.splice(at..at + 5, *b"True ");
-        assert!(error(&columns).starts_with("its columns come first"));
+        assert!(error(&columns).starts_with("it is in Fortran order"));
     }
 
     #[test]

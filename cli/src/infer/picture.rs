@@ -1,4 +1,4 @@
-//! From an image file to a tensor.
+//! Converts an image file to a tensor.
 
 use std::path::Path;
 
@@ -10,13 +10,14 @@ use super::image_input::{Channels, Element, ImageInput, Layout, Rank};
 use super::npy::Array;
 use crate::args::Range;
 
-/// The most pixels of an image: 64 megapixels, what a large camera makes, and 768 MiB as floats of three channels.
+/// Most pixels of an image: 64 megapixels, the size of a large camera's images, and 768 MiB as three channels of
+/// floats.
 const MAX_PIXELS: u64 = 64 << 20;
 
-/// Mean and deviation of ImageNet's channels, red first, as torchvision's pages give them.
+/// Mean and standard deviation of ImageNet's channels, red first, from torchvision's documentation.
 const IMAGENET: [(f32, f32); 3] = [(0.485, 0.229), (0.456, 0.224), (0.406, 0.225)];
 
-/// Reads an image file, rotated as its EXIF data says. The error is a clause that says what is wrong with it.
+/// Reads an image file and rotates it as its EXIF data says. The error is a clause that says what is wrong.
 pub(super) fn open(file: &Path) -> Result<DynamicImage, String> {
     let reader = ImageReader::open(file).and_then(ImageReader::with_guessed_format);
     let reader = reader.map_err(|error| error.to_string())?;
@@ -35,13 +36,13 @@ pub(super) fn open(file: &Path) -> Result<DynamicImage, String> {
     Ok(image)
 }
 
-/// Message about an image that is resized before it is sent; `None` if it is not.
+/// Returns a message if the image will be resized; `None` if not.
 pub(super) fn resizing(image: &DynamicImage, input: &ImageInput) -> Option<String> {
     let (from, to) = ((image.width(), image.height()), size(image, input));
     (from != to).then(|| format!("resized from {}×{} to {}×{}", from.0, from.1, to.0, to.1))
 }
 
-/// The image as the model takes it; samples are mapped to `range`.
+/// Converts the image to the tensor that the model takes; samples are mapped to `range`.
 ///
 /// # Errors
 /// A clause that says why the range does not fit the input.
@@ -67,7 +68,7 @@ pub(super) fn tensor(image: &DynamicImage, input: &ImageInput, range: Range) -> 
     Ok(Array { datatype: input.element.datatype(), shape, data })
 }
 
-/// Calls `each` with each sample and its channel in the order of `layout`; `samples` are pixel by pixel.
+/// Calls `each` with every sample and its channel, in the order of `layout`; `samples` are ordered by pixel.
 fn in_layout(layout: Layout, channels: usize, samples: &[f32], mut each: impl FnMut(usize, f32)) {
     match layout {
         Layout::Chw => {
@@ -83,7 +84,7 @@ fn in_layout(layout: Layout, channels: usize, samples: &[f32], mut each: impl Fn
     }
 }
 
-/// The range that models of this type usually take.
+/// Returns the range that models with this element type usually take.
 pub(super) fn default_range(input: &ImageInput) -> Range {
     match input.element {
         Element::Uint8 => Range::BYTE,
@@ -91,19 +92,19 @@ pub(super) fn default_range(input: &ImageInput) -> Range {
     }
 }
 
-/// A clause that says which range is assumed for a model whose type does not tell it: with another range than that of
-/// its training a model answers wrongly, and without an error. `None` for bytes, which have one range.
+/// Returns a clause about the assumed range, if the element type leaves it open. With a range other than the one of its
+/// training, a model returns wrong results without an error. `None` for UINT8, which has one usual range.
 pub(super) fn assumed_range(input: &ImageInput) -> Option<&'static str> {
     match input.element {
         Element::Uint8 => None,
         Element::Fp16 | Element::Fp32 | Element::Fp64 => Some(
-            "black is sent as 0 and white as 1; if the model was trained on other values, say which by --range, such as \
+            "black is sent as 0 and white as 1; if the model was trained on other values, set them with --range, such as \
              --range 0,255 or --range imagenet",
         ),
     }
 }
 
-/// Mean and deviation of each channel: a sample becomes `(sample - mean) / deviation`.
+/// Returns mean and deviation of each channel: a sample becomes `(sample - mean) / deviation`.
 fn scales(range: Range, input: &ImageInput) -> Result<[(f32, f32); 3], String> {
     match (range, input.channels, input.element) {
         (Range::Between { black, white }, _, _) if black == white => {
@@ -123,13 +124,13 @@ fn scales(range: Range, input: &ImageInput) -> Result<[(f32, f32); 3], String> {
     }
 }
 
-/// Width and height to send.
+/// Returns width and height of the tensor, in pixels.
 fn size(image: &DynamicImage, input: &ImageInput) -> (u32, u32) {
     let width = input.width.unwrap_or(image.width());
     (width, input.height.unwrap_or(image.height()))
 }
 
-/// The image's samples from 0 to 1, pixel by pixel.
+/// Returns the image's samples from 0 to 1, ordered by pixel.
 fn samples(image: &DynamicImage, channels: Channels, size: (u32, u32)) -> Vec<f32> {
     let resized =
         (size != (image.width(), image.height())).then(|| image.resize_exact(size.0, size.1, FilterType::Triangle));
@@ -142,7 +143,7 @@ fn samples(image: &DynamicImage, channels: Channels, size: (u32, u32)) -> Vec<f3
 
 fn encode(element: Element, value: f32, data: &mut Vec<u8>) {
     match element {
-        // A cast keeps to the type's bounds.
+        // A float cast saturates at the bounds of the type.
         Element::Uint8 => data.push(value.round() as u8),
         Element::Fp16 => data.extend(f16::from_f32(value).to_le_bytes()),
         Element::Fp32 => data.extend(value.to_le_bytes()),
@@ -160,7 +161,7 @@ mod tests {
         ImageInput { name: "image".to_owned(), element, layout, channels, height: None, width: None, rank: Rank::Three }
     }
 
-    /// An image of a red and a blue pixel.
+    /// Returns an image of a red and a blue pixel.
     fn colours() -> DynamicImage {
         let pixel = |x, _| match x {
             0 => Rgb([255, 0, 0]),
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_assumed_and_told_only_where_the_type_leaves_it_open() {
+    fn a_note_about_the_range_appears_only_if_the_type_leaves_it_open() {
         for element in [Element::Fp16, Element::Fp32, Element::Fp64] {
             let told = assumed_range(&input(element, Layout::Chw, Channels::Rgb)).unwrap();
             assert!(told.starts_with("black is sent as 0 and white as 1; "), "{told}");
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn black_and_white_become_what_is_asked_for() {
+    fn black_and_white_are_mapped_to_the_given_range() {
         let image = GrayImage::from_fn(3, 1, |x, _| Luma([[0, 51, 255][x as usize]]));
         let input = input(Element::Fp32, Layout::Chw, Channels::Grey);
         let mapped = |black, white| {
@@ -255,7 +256,7 @@ mod tests {
         let expected = floats(&Array::read(&array).unwrap());
         assert_eq!(found.len(), expected.len());
         for (found, expected) in found.iter().zip(expected) {
-            // A byte has 16 steps for each of the scan's.
+            // The PNG has 16 levels for each level of the original scan.
             assert!((found - expected).abs() <= 0.5 / 15.9, "{found} {expected}");
         }
     }
@@ -286,7 +287,7 @@ mod tests {
     fn an_image_of_too_many_pixels_is_refused_before_it_is_decoded() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("large.png");
-        // Size, depth and a checksum; that there are pixels at all is only announced.
+        // The file holds size, depth and a checksum, and announces pixels without containing any.
         let head = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x23\x28\0\0\x23\x28\x08\0\0\0\0\x48\xbe\x2d\x66\0\0\0\x01IDAT";
         std::fs::write(&file, head).unwrap();
         let error = open(&file).unwrap_err();

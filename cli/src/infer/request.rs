@@ -1,4 +1,4 @@
-//! Makes an inference request of files.
+//! Builds an inference request from files.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -11,10 +11,10 @@ use super::npy::Array;
 use crate::args::NamedFile;
 use crate::error::CliError;
 
-/// Header with the length of the JSON before the tensors' bytes: the V2 protocol's binary data extension.
+/// Header with the length of the JSON before the tensors' bytes, from the V2 binary data extension.
 const JSON_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
 
-/// Path that stands for the standard input, as in other commands.
+/// Path that means standard input, as in other commands.
 const STDIN: &str = "-";
 
 /// A V2 inference request: its body, and the headers that describe it.
@@ -24,7 +24,7 @@ pub(super) struct InferRequest {
     pub(super) body: Bytes,
 }
 
-/// A V2 request in JSON, sent as the file holds it; the server validates it.
+/// Builds a V2 request from a JSON file, unchanged; the server validates it.
 pub(super) fn json(file: &Path) -> Result<InferRequest, CliError> {
     let bytes = read(file)?;
     if let Err(error) = serde_json::from_slice::<serde::de::IgnoredAny>(&bytes) {
@@ -36,7 +36,7 @@ pub(super) fn json(file: &Path) -> Result<InferRequest, CliError> {
     })
 }
 
-/// Reads the arrays of these files.
+/// Reads the arrays of these files, each with its input's name.
 pub(super) fn arrays(files: &[NamedFile]) -> Result<Vec<(String, Array)>, CliError> {
     let each = files.iter().map(|NamedFile { name, file }| {
         let array = Array::read(&read(file)?).map_err(|reason| invalid(file, reason))?;
@@ -45,7 +45,7 @@ pub(super) fn arrays(files: &[NamedFile]) -> Result<Vec<(String, Array)>, CliErr
     each.collect()
 }
 
-/// A V2 request with these tensors, as bytes behind the JSON, for these outputs, or for all if `outputs` is empty.
+/// Builds a V2 request whose tensors follow the JSON as bytes. If `outputs` is empty, the server returns all outputs.
 pub(super) fn tensors(tensors: Vec<(String, Array)>, outputs: &[Value]) -> InferRequest {
     let mut inputs: Vec<Value> = Vec::new();
     let mut data = Vec::new();
@@ -79,7 +79,7 @@ fn read(file: &Path) -> Result<Vec<u8>, CliError> {
     read.map_err(|error| invalid(file, error.to_string()))
 }
 
-/// Error of a file that cannot be sent.
+/// Returns the error for an input file that cannot be sent.
 pub(super) fn invalid(file: &Path, reason: String) -> CliError {
     let file = if file == Path::new(STDIN) { Path::new("standard input") } else { file };
     CliError::Input { file: file.to_owned(), reason }

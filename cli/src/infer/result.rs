@@ -1,22 +1,23 @@
-//! An inference response as text.
+//! Formats an inference response as text.
 
 use bytes::Bytes;
 use http::Response;
 use serde_json::Value;
 
-/// Elements that are printed of one tensor: what fits a screen.
+/// Number of a tensor's elements that are printed: they fit a screen.
 const SHOWN: usize = 64;
 
-/// Format of the response's tensors.
+/// Format of the printed tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
-    /// Numbers or strings, printed one after another.
+    /// Numbers or strings, one after another.
     Elements,
-    /// The best classes, each a string `score:index:label`: the protocol's classification extension.
+    /// The best classes, each a string `score:index:label`, from the V2 classification extension.
     Classes,
 }
 
-/// Prints a line for each tensor, and one for each of its classes; anything but a V2 response is printed as it is.
+/// Formats a line for each tensor, and one for each of its classes. A body that is not a V2 response is returned
+/// unchanged.
 pub(super) fn text(response: &Response<Bytes>, format: Format) -> String {
     let tensor = match format {
         Format::Elements => tensor,
@@ -32,7 +33,7 @@ pub(super) fn text(response: &Response<Bytes>, format: Format) -> String {
     body + &origin(response)
 }
 
-/// A tensor as a line: `digit INT64 [1]: 7`.
+/// Formats a tensor as a line: `digit INT64 [1]: 7`.
 fn tensor(output: &Value) -> String {
     let name = output["name"].as_str().unwrap_or("?");
     let datatype = output["datatype"].as_str().unwrap_or("?");
@@ -47,7 +48,7 @@ fn tensor(output: &Value) -> String {
     format!("{name} {datatype} {shape}: {}{more}", elements.join(" "))
 }
 
-/// The classes of an output, a line each: `logits:`, then `11.9412  7  seven`.
+/// Formats the classes of an output, a line each: `logits:`, then `11.9412  7  seven`.
 fn classes(output: &Value) -> String {
     let name = output["name"].as_str().unwrap_or("?");
     let rows = output["data"].as_array().map_or(&[][..], Vec::as_slice);
@@ -59,7 +60,7 @@ fn classes(output: &Value) -> String {
     format!("{name}:{}", rows.collect::<String>())
 }
 
-/// Appends the elements in order; data may be nested as the shape is.
+/// Appends the elements in order; the data may be nested like the shape.
 fn flatten(data: &Value, into: &mut Vec<String>) {
     match data {
         Value::Array(inner) => inner.iter().for_each(|data| flatten(data, into)),
@@ -70,7 +71,7 @@ fn flatten(data: &Value, into: &mut Vec<String>) {
     }
 }
 
-/// A number with four decimal places, which is enough for a score.
+/// Formats a number with four decimal places, which is enough for a score.
 fn short(number: &serde_json::Number) -> String {
     match number.as_f64() {
         Some(value) if number.is_f64() && value.abs() >= 1e-3 => format!("{value:.4}"),
@@ -79,7 +80,7 @@ fn short(number: &serde_json::Number) -> String {
     }
 }
 
-/// The revision that answered, and the time it took.
+/// Formats the revision that answered, and the time it took.
 fn origin(response: &Response<Bytes>) -> String {
     let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
     match (header("weir-revision"), header("server-timing")) {

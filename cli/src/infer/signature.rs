@@ -1,4 +1,4 @@
-//! A model's inputs and outputs, from its metadata.
+//! A model's inputs and outputs, read from its metadata.
 
 use serde::Deserialize;
 
@@ -19,7 +19,7 @@ pub(super) struct Signature {
 pub(super) struct Tensor {
     pub(super) name: String,
     pub(super) datatype: String,
-    /// Sizes of the dimensions, the batch first if the model batches; -1 for a size that requests choose.
+    /// Sizes of the dimensions, the batch first if the model batches; -1 for a size that each request chooses.
     pub(super) shape: Vec<i64>,
 }
 
@@ -27,7 +27,7 @@ impl Signature {
     /// Reads the model's metadata.
     ///
     /// # Errors
-    /// [`CliError::Server`] for a response that is no metadata.
+    /// [`CliError::Server`] for a response that is not valid metadata.
     pub(super) async fn read(model: &Model) -> Result<Self, CliError> {
         let response = model.client.get(&model.url).await?;
         let failed = |reason| CliError::Server { url: model.url.clone(), reason };
@@ -37,7 +37,7 @@ impl Signature {
         serde_json::from_slice(response.body()).map_err(|error| failed(format!("invalid model metadata: {error}")))
     }
 
-    /// Outputs that have a score for each class: floats, several in a row.
+    /// Returns the outputs that hold scores of classes: floats, with more than one element in the last dimension.
     pub(super) fn scores(&self) -> impl Iterator<Item = &Tensor> {
         self.outputs.iter().filter(|output| {
             let several = output.shape.last().is_some_and(|classes| *classes != 1);

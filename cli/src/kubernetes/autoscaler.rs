@@ -1,4 +1,4 @@
-//! `weir autoscaler`: from the gateways' reports to numbers of pods.
+//! `weir autoscaler`: scales pods by the gateways' reports.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ports;
 
-/// Calls that KEDA keeps open: one for each ScaledObject, on one connection.
+/// Most streams on one connection: KEDA keeps one call open for each ScaledObject.
 const SCALED_OBJECTS: u32 = 4096;
 
-/// Runs until a signal ends it.
+/// Runs until a signal stops the process.
 ///
 /// # Errors
-/// [`CliError`] when it cannot start.
+/// [`CliError`] when the process cannot start.
 pub(crate) async fn run(args: AutoscalerArgs) -> Result<Exit, CliError> {
-    // It takes no requests, so nothing has to hear that it ends.
+    // The autoscaler serves no requests, so it can stop without a drain delay.
     let listener = metrics_port(&args)?;
     let process = Process::start(&args.process, Duration::ZERO)?;
     let options = connect::options(&args.process, &process.name);
@@ -56,7 +56,7 @@ pub(crate) async fn run(args: AutoscalerArgs) -> Result<Exit, CliError> {
     Ok(process.end().await)
 }
 
-/// The port of the metrics APIs, if any is to be provided.
+/// Binds the port of the metrics APIs, if any is provided.
 fn metrics_port(args: &AutoscalerArgs) -> Result<Option<TcpListener>, CliError> {
     if args.metrics_api.is_empty() {
         return Ok(None);

@@ -9,16 +9,16 @@ use weir_ops::drain::Drain;
 use crate::args::ProcessArgs;
 use crate::error::CliError;
 
-/// Time between two attempts while the API server is away.
+/// Pause between two attempts while the API server is unavailable.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
 
-/// The cluster, as this process knows it.
+/// The connected cluster and the client of its API server.
 pub(super) struct Connected {
     pub(super) client: Client,
     pub(super) cluster: Kubernetes,
 }
 
-/// Settings of the cluster, of a process with this name.
+/// Returns the cluster settings of a process with this name.
 pub(super) fn options(args: &ProcessArgs, name: &str) -> Options {
     Options {
         namespace: args.namespace.clone(),
@@ -30,7 +30,7 @@ pub(super) fn options(args: &ProcessArgs, name: &str) -> Options {
     }
 }
 
-/// Connects, however often that takes; `None` when the process drains before.
+/// Connects, and retries until it succeeds; `None` if the process begins to drain before.
 ///
 /// # Errors
 /// [`CliError::Cluster`] when no API server is configured.
@@ -41,7 +41,7 @@ pub(super) async fn connect(options: Options, drain: &Drain) -> Result<Option<Co
     Ok(connected.map(|cluster| Connected { client, cluster }))
 }
 
-/// Tries until it succeeds; `what` is for the log.
+/// Calls `attempt` until it succeeds; `what` names the target in the log.
 pub(super) async fn retried<T, F: Future<Output = Result<T, ClusterError>>>(what: &str, attempt: impl Fn() -> F) -> T {
     loop {
         match attempt().await {

@@ -1,4 +1,4 @@
-//! `weir controller`: from InferenceServices to Deployments, routes and status.
+//! `weir controller`: turns InferenceServices into Deployments, routes and statuses.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ports;
 
-/// Runs until a signal ends it.
+/// Runs until a signal stops the process.
 ///
 /// # Errors
-/// [`CliError`] when it cannot start.
+/// [`CliError`] when the process cannot start.
 pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, CliError> {
     let listener = webhook_port(&args)?;
-    // It takes no requests of models' clients, so nothing has to hear that it ends.
+    // The controller serves no inference requests, so it can stop without a drain delay.
     let process = Process::start(&args.process, Duration::ZERO)?;
     let options = options(&args, &process.name);
     let Some(connected) = connect(options, &process.drain).await? else {
@@ -57,7 +57,7 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, CliError> {
 
 fn options(args: &ControllerArgs, name: &str) -> Options {
     let common = connect::options(&args.process, name);
-    // A chart leaves a variable empty where there is nothing to name.
+    // The chart sets an empty variable if there is no value.
     let named = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
     Options {
         weir_image: named(&args.image).unwrap_or(common.weir_image),
@@ -66,7 +66,7 @@ fn options(args: &ControllerArgs, name: &str) -> Options {
     }
 }
 
-/// The port of the webhook, if there is to be one.
+/// Binds the port of the webhook, if one is set.
 fn webhook_port(args: &ControllerArgs) -> Result<Option<TcpListener>, CliError> {
     let bind = |port| {
         let address = SocketAddr::new(args.process.address, port);

@@ -1,4 +1,4 @@
-//! `weir gateway`: from requests to pods.
+//! `weir gateway`: routes requests to pods.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use crate::exit::Exit;
 use crate::ports;
 use crate::tls::Tls;
 
-/// Time for which it takes requests after SIGTERM: load balancers, other gateways and kube-proxy hear within it that it
-/// ends.
+/// Time for which the gateway still accepts requests after SIGTERM. Meanwhile load balancers, other gateways and
+/// kube-proxy learn that it ends.
 const DRAIN_DELAY: Duration = Duration::from_secs(5);
 
-/// Time for requests that were accepted before: a request may wait 55 s for a sleeping service, and then needs its own
-/// time.
+/// Time for accepted requests to finish. A request may wait 55 s for a service to start, and then needs the time of its
+/// inference.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
 
-/// Runs until a signal ends it.
+/// Runs until a signal stops the process.
 ///
 /// # Errors
-/// [`CliError`] when it cannot start.
+/// [`CliError`] when the process cannot start.
 pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
     let (ports, tls) = bind(&args)?;
     let process = Process::start(&args.process, DRAIN_DELAY)?;
@@ -65,7 +65,7 @@ pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
     Ok(if answered.is_ok() { ended } else { Exit::Failed })
 }
 
-/// Its ports: the plain one, and one over TLS where there is a certificate.
+/// Binds the plain port, and the TLS port if there is a certificate.
 fn bind(args: &GatewayArgs) -> Result<(Vec<Port>, Option<Tls>), CliError> {
     let tls = Tls::read(args.tls_cert.as_deref(), args.tls_key.as_deref())?;
     let listen = |flag, port| {
@@ -82,7 +82,8 @@ fn bind(args: &GatewayArgs) -> Result<(Vec<Port>, Option<Tls>), CliError> {
     Ok((ports, tls))
 }
 
-/// Has clients go elsewhere as soon as the drain begins: requests that come on a connection while it closes are lost.
+/// Asks clients to reconnect elsewhere as soon as the drain begins, because a request that arrives while its connection
+/// closes is lost.
 fn leave_with_drain(process: &Process, gateway: &Arc<Gateway>) {
     let (begun, gateway) = (process.drain.begun().clone(), Arc::clone(gateway));
     process.tasks.spawn(async move {
@@ -104,7 +105,7 @@ fn serve_admin(process: &Process, gateway: &Arc<Gateway>) -> Result<(), CliError
     Ok(())
 }
 
-/// Ready once it knows the routes, and until it drains.
+/// Returns a check that reports ready once the gateway knows the routes, until it drains.
 fn readiness(process: &Process, gateway: &Arc<Gateway>) -> HealthCheck {
     let (drained, gateway) = (process.until_drained(), Arc::clone(gateway));
     Arc::new(move || if gateway.is_ready() { drained() } else { Health::Starting })

@@ -1,4 +1,4 @@
-//! A process on Kubernetes: its logs, signals and admin port.
+//! Parts common to the processes on Kubernetes: logs, signals and admin port.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -18,29 +18,29 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ports;
 
-/// File with the host's name, which in a pod is the pod's.
+/// File with the host's name, which in a pod is the pod's name.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 
-/// Time for the last step of what runs: an answer of the API server that is under way.
+/// Time for running tasks to finish their last step, such as a call to the API server.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A process that has its logs, signals and admin port.
+/// A process with its logs, signals and admin port.
 pub(super) struct Process {
-    /// Unique among the processes of its kind.
+    /// Name, unique among the processes of the same kind.
     pub(super) name: String,
     pub(super) drain: Drain,
-    /// Everything that runs until the end; `stop` ends it.
+    /// Tasks that run until `stop` is cancelled.
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
     listener: TcpListener,
-    /// The admin port until the process knows the cluster.
+    /// Cancelled when the process has connected to the cluster and its final admin port takes over.
     starting: CancellationToken,
     _signals: AbortOnDropHandle<()>,
 }
 
 impl Process {
-    /// Starts it: from now on `/health` answers, and `/ready` says that it is starting. After SIGTERM it takes requests
-    /// for `delay` more.
+    /// Starts the process: `/health` answers from now on, and `/ready` reports that the process is starting. After
+    /// SIGTERM the process accepts requests for another `delay`.
     ///
     /// # Errors
     /// [`CliError::PortTaken`], [`CliError::PortRefused`], [`CliError::Io`], [`CliError::Usage`].
@@ -64,10 +64,10 @@ impl Process {
         Ok(process)
     }
 
-    /// The admin port of the process that knows the cluster.
+    /// Returns the final admin port, with the process's metrics and readiness.
     ///
     /// # Errors
-    /// [`CliError::Io`].
+    /// [`CliError::Io`] if the listener cannot be duplicated.
     pub(super) fn admin(&self, registry: Registry, ready: HealthCheck) -> Result<Admin, CliError> {
         let failed = |error| CliError::io("cannot share the admin port", error);
         let listener = ports::share(&self.listener).map_err(failed)?;
@@ -75,19 +75,19 @@ impl Process {
         Ok(Admin::new(listener, Arc::new(registry), alive).with_readiness(ready))
     }
 
-    /// Serves the admin port from now on.
+    /// Serves the final admin port in place of the one used while starting.
     pub(super) fn serve(&self, admin: Admin) {
         self.tasks.spawn(admin.serve(self.stop.clone()));
         self.starting.cancel();
     }
 
-    /// Readiness of a process that has begun to serve: until it drains.
+    /// Returns a check that reports ready until the process drains.
     pub(super) fn until_drained(&self) -> HealthCheck {
         let begun = self.drain.begun().clone();
         Arc::new(move || if begun.is_cancelled() { Health::Draining } else { Health::Serving })
     }
 
-    /// Ends everything, and waits for it.
+    /// Stops all tasks and waits for them.
     pub(super) async fn end(self) -> Exit {
         self.stop.cancel();
         self.starting.cancel();
@@ -99,7 +99,7 @@ impl Process {
     }
 }
 
-/// Logs information always, and debug messages from `-v` on.
+/// Logs information always, and debug messages with `-v`.
 fn install_logs(verbose: u8) -> Result<(), CliError> {
     let settings = Settings {
         levels: Levels { info: true, verbose: u32::from(verbose), ..Levels::default() },

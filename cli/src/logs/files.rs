@@ -7,13 +7,13 @@ use std::{fs, io};
 
 use weir_cluster::ServiceName;
 
-/// Extension of a replica's log.
+/// Extension of a replica's log file.
 const EXTENSION: &str = "log";
 
-/// What lies between a service's name and the number of a revision in the name of a replica.
+/// Text between the service's name and the revision's number in a replica's name.
 const PREDICTOR: &str = "-predictor-";
 
-/// Namespace whose replicas have no namespace in their names.
+/// Namespace that replica names leave out.
 const DEFAULT_NAMESPACE: &str = weir_controller::DEFAULT_NAMESPACE;
 
 /// The log of one replica.
@@ -22,14 +22,14 @@ pub(super) struct LogFile {
     pub(super) service: ServiceName,
     pub(super) replica: String,
     pub(super) path: PathBuf,
-    /// Time of the last line.
+    /// Time of the last write.
     pub(super) changed: SystemTime,
 }
 
-/// The logs of a folder, those that changed last at the end.
+/// Lists the logs of a folder, the most recently changed last.
 ///
 /// # Errors
-/// The folder cannot be read; one that does not exist has no logs.
+/// An error if the folder cannot be read. A folder that does not exist has no logs.
 pub(super) fn list(folder: &Path) -> io::Result<Vec<LogFile>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -42,12 +42,12 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<LogFile>> {
     Ok(files)
 }
 
-/// The services that have logs.
+/// Returns the services that have logs.
 pub(super) fn services(files: &[LogFile]) -> BTreeSet<ServiceName> {
     files.iter().map(|file| file.service.clone()).collect()
 }
 
-/// The files of one service. Those from before `since` are left out if there are newer ones.
+/// Returns the files of one service. Files last changed before `since` are left out if there are newer ones.
 pub(super) fn of_service(files: Vec<LogFile>, service: &ServiceName, since: Option<SystemTime>) -> Vec<LogFile> {
     let mut ours: Vec<_> = files.into_iter().filter(|file| file.service == *service).collect();
     let is_new = |file: &LogFile| since.is_some_and(|since| file.changed >= since);
@@ -65,7 +65,7 @@ fn log_file(path: PathBuf) -> Option<LogFile> {
     Some(LogFile { service: service_of(&replica)?, changed: fs::metadata(&path).ok()?.modified().ok()?, replica, path })
 }
 
-/// The service of a replica, which is named `[NAMESPACE.]SERVICE-predictor-NUMBER-COUNT`.
+/// Returns the service of a replica, whose name is `[NAMESPACE.]SERVICE-predictor-NUMBER-COUNT`.
 fn service_of(replica: &str) -> Option<ServiceName> {
     let (service, _) = replica.rsplit_once(PREDICTOR)?;
     let (namespace, name) = service.split_once('.').unwrap_or((DEFAULT_NAMESPACE, service));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_lead_to_their_services() {
+    fn a_replica_name_contains_its_service() {
         assert_eq!(service_of("digits-predictor-00001-0"), Some(service("default", "digits")));
         assert_eq!(service_of("team-a.digits-predictor-00012-3"), Some(service("team-a", "digits")));
         assert_eq!(service_of("x-predictor-y-predictor-00001-0"), Some(service("default", "x-predictor-y")));

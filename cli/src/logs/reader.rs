@@ -1,26 +1,26 @@
-//! One replica's log file, read by the line while it grows.
+//! Reads one replica's log file line by line while it grows.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Most bytes of a file that are read at once; `weir up` begins another after 4 MiB.
+/// Most bytes that are read from a file at once; `weir up` rotates a log after 4 MiB.
 const MAX_READ: u64 = 64 << 20;
 
-/// The log file of one replica, and how far it has been read.
+/// Reader of one replica's log file, with its position.
 #[derive(Debug)]
 pub(super) struct LogReader {
     path: PathBuf,
     read: Option<Position>,
-    /// The beginning of a line whose end is not written yet.
+    /// Beginning of a line whose end has not been written yet.
     partial: Vec<u8>,
 }
 
-/// The end of what has been read.
+/// Position up to which a file has been read.
 #[derive(Clone, Copy, Debug)]
 struct Position {
-    /// Number of the file, which becomes another when the log is rotated.
+    /// Inode of the file, which changes when the log is rotated.
     inode: u64,
     offset: u64,
 }
@@ -30,11 +30,11 @@ impl LogReader {
         Self { path, read: None, partial: Vec::new() }
     }
 
-    /// The complete lines that were added since the last call; at the first call all of them, the rotated file's
-    /// first.
+    /// Returns the complete lines that were added since the last call. The first call returns all lines, those of the
+    /// rotated file first.
     ///
     /// # Errors
-    /// The file cannot be read. One that is gone has no lines.
+    /// An error if the file cannot be read. A missing file has no lines.
     pub(super) fn lines(&mut self) -> io::Result<Vec<String>> {
         let mut bytes = std::mem::take(&mut self.partial);
         match self.read_new(&mut bytes) {
@@ -52,7 +52,7 @@ impl LogReader {
         let now = fs::metadata(&self.path)?;
         let from = match self.read {
             Some(read) if read.inode == now.ino() && read.offset <= now.len() => read.offset,
-            // Replaced by that of a new replica.
+            // The file was truncated by a new replica of the same name.
             Some(read) if read.inode == now.ino() => 0,
             Some(read) => {
                 let is_ours = fs::metadata(&rotated).is_ok_and(|old| old.ino() == read.inode);
@@ -75,7 +75,7 @@ impl LogReader {
     }
 }
 
-/// Appends a file's bytes from this offset; their number.
+/// Appends a file's bytes from this offset, and returns their number.
 fn read_from(path: &Path, offset: u64, bytes: &mut Vec<u8>) -> io::Result<u64> {
     let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(offset))?;
@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    /// A log as `weir up` writes it.
+    /// A log file, written and rotated as `weir up` does.
     struct Log {
         folder: tempfile::TempDir,
         file: File,
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_yet_has_no_lines() {
+    fn a_missing_file_has_no_lines() {
         let folder = tempfile::tempdir().unwrap();
         let mut reader = LogReader::new(folder.path().join("a.log"));
         assert_eq!(reader.lines().unwrap(), [""; 0]);
@@ -156,7 +156,7 @@ mod tests {
                         written += &text;
                     }
                     Step::Rotate => {
-                        // One rotation between two reads, as a file takes long to fill.
+                        // Only one rotation happens between two reads, because a file takes long to fill.
                         read.extend(reader.lines().unwrap());
                         log.rotate();
                     }

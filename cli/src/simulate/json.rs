@@ -1,11 +1,11 @@
-//! The outcome as JSON.
+//! Output of `weir simulate --json`.
 
 use serde_json::{Value, json};
 
 use super::scenario::Scenario;
 use super::{Simulated, least};
 
-/// The outcome, as `--json` prints it. Names stay; more may come.
+/// Returns the results as JSON. Keys stay stable; new ones may be added.
 pub(super) fn report(scenario: &Scenario, simulated: &[Simulated]) -> String {
     let least: Vec<_> = scenario
         .targets

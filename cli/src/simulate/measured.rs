@@ -1,4 +1,4 @@
-//! The service times of a model that runs, from its V2 statistics.
+//! Measures the service times of a running model from its V2 statistics.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use weir_simulation::Service;
 use crate::client::Client;
 use crate::error::CliError;
 
-/// A server that does not answer by then is not to be waited for.
+/// Timeout of each request to the model's server.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Batches of one size: their size, how many there were, and the seconds that one took.
+/// Batches of one size: the size, the number of such batches, and the mean time of one in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Measured {
     size: f64,
@@ -20,10 +20,10 @@ struct Measured {
     seconds: f64,
 }
 
-/// The service of a model: a line through the times of its batches.
+/// Fits the service times of a model: a line through the times of its batches.
 ///
 /// # Errors
-/// [`CliError::Server`] when it does not answer, or has not run batches of two sizes.
+/// [`CliError::Server`] if the server does not answer, or has not run batches of two different sizes.
 pub(super) async fn service(url: &str, trusted: Option<&Path>, most: Option<u32>) -> Result<Service, CliError> {
     let url = url.trim_end_matches('/');
     let client = Client::new(url, trusted, TIMEOUT)?;
@@ -35,7 +35,7 @@ pub(super) async fn service(url: &str, trusted: Option<&Path>, most: Option<u32>
     let fitted = fit(&batches(&statistics), most);
     fitted.ok_or_else(|| CliError::Server {
         url: url.to_owned(),
-        reason: "it has not run batches of two sizes yet, so what a larger one takes is not known: send it load, or give --batch-time".to_owned(),
+        reason: "the model has not run batches of two different sizes yet, so the time per request is unknown: send it load, or give --batch-time".to_owned(),
     })
 }
 
@@ -49,8 +49,8 @@ async fn json(client: &Client, url: &str) -> Result<Value, CliError> {
     serde_json::from_slice(response.body()).map_err(|_| reason("its answer is not JSON".to_owned()))
 }
 
-/// Requests in the largest batch that the server makes of them: of a model that does not batch it makes none, and
-/// `max_batch_size` bounds only what one request may hold.
+/// Returns the most requests that the server puts into one batch. It is 1 for a model without a batching configuration:
+/// there `max_batch_size` only limits a single request.
 fn max_batch(config: &Value) -> u32 {
     let is_set = |field| config.get(field).is_some_and(|value| !value.is_null());
     if !is_set("dynamic_batching") && !is_set("sequence_batching") {
@@ -76,7 +76,7 @@ fn measured(batch: &Value) -> Option<Measured> {
     (count > 0.0 && size > 0.0).then_some(Measured { size, count, seconds: nanos as f64 / count / 1e9 })
 }
 
-/// The line with the least squares; a model without batches needs no line.
+/// Fits a line by least squares, weighted by the number of batches. A model that does not batch needs only the mean.
 fn fit(batches: &[Measured], most: u32) -> Option<Service> {
     let weight: f64 = batches.iter().map(|batch| batch.count).sum();
     let mean =
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_model_that_batches_has_batches_of_requests() {
+    fn a_model_without_batching_has_batches_of_one_request() {
         let batching = json!({"max_batch_size": 8, "dynamic_batching": {}});
         assert_eq!(max_batch(&batching), 8);
         assert_eq!(max_batch(&json!({"max_batch_size": 8})), 1);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn one_size_tells_nothing_of_others_and_is_enough_for_one_at_a_time() {
+    fn one_batch_size_is_enough_only_for_a_model_without_batching() {
         let found = batches(&statistics(&[(1, 10, 500)]));
         assert_eq!(fit(&found, 8), None);
         let time = Duration::from_millis(500);

@@ -1,10 +1,10 @@
-//! The cost of a simulated run, from the prices of GPUs and of spot GPUs.
+//! Cost of a simulated run, from the prices of normal and spot GPUs.
 
 use weir_simulation::Run;
 
 use crate::args::SimulateArgs;
 
-/// Prices of a GPU for an hour.
+/// Prices of one GPU per hour.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prices {
     gpu: Option<f64>,
@@ -16,7 +16,7 @@ impl Prices {
         Self { gpu: args.gpu_price, spot: args.spot_price }
     }
 
-    /// The cost of a run; `None` without a price.
+    /// Returns the cost of a run; `None` if no price is set.
     pub(super) fn cost(self, run: &Run) -> Option<f64> {
         let gpu = self.gpu?;
         let spot = self.spot.unwrap_or(gpu);

@@ -1,4 +1,4 @@
-//! The service, the machines and the requests of a simulation.
+//! The service, the machines and the requests to simulate.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::args::SimulateArgs;
 use crate::error::CliError;
 use crate::up;
 
-/// The service, the machines and the requests of a simulation.
+/// The service, the machines and the requests to simulate.
 pub(super) struct Scenario {
     pub(super) arrivals: Vec<Duration>,
     pub(super) until: Duration,
     pub(super) world: World,
     pub(super) scaling: ScalingPolicy,
-    /// How long requests should wait at most, each for itself.
+    /// Targets for the time in the queue; each is simulated separately.
     pub(super) targets: Vec<Duration>,
 }
 
@@ -42,24 +42,24 @@ impl Scenario {
         Ok(Self { arrivals, until, world: world(args, service, starts(args).await?, &scaling), scaling, targets })
     }
 
-    /// The requests with one of the targets.
+    /// Returns the requests with one of the targets.
     pub(super) fn workload(&self, target: Duration) -> Workload {
         Workload { arrivals: self.arrivals.clone(), until: self.until, service: self.world.service, target }
     }
 
-    /// The policy of Weir's own law with one of the targets.
+    /// Returns the policy of Weir's own control law with one of the targets.
     pub(super) fn scaling(&self, target: Duration) -> ScalingPolicy {
         ScalingPolicy { queue_delay: target, ..self.scaling.clone() }
     }
 }
 
-/// The end of a log is that of its last minute: what is still under way then is seen to its end.
+/// Returns the end of the simulation: the end of the log's last full minute. Requests in flight then still finish.
 fn end(arrivals: &[Duration]) -> Duration {
     let last = arrivals.last().map_or(0, Duration::as_secs);
     Duration::from_secs((last / 60 + 1) * 60)
 }
 
-/// The service of the files.
+/// Returns the service that the flags choose from the files; `None` without files.
 fn declared(args: &SimulateArgs) -> Result<Option<Arc<Validated>>, CliError> {
     if args.files.is_empty() {
         return Ok(None);
@@ -101,12 +101,12 @@ fn scaling(args: &SimulateArgs, declared: Option<&Validated>) -> ScalingPolicy {
     scaling
 }
 
-/// The flags and the service each have bounds that fit; together they may not.
+/// Checks that the bounds from the flags and from the service fit together.
 fn check_bounds(args: &SimulateArgs, scaling: &ScalingPolicy) -> Result<(), CliError> {
     let ScalingPolicy { min, max, .. } = *scaling;
     if let Some(max) = max.filter(|max| *max < min) {
         return Err(CliError::Usage(format!(
-            "the fewest replicas, {min}, are more than the most, {max}: give --min and --max that fit"
+            "the minimum of {min} replicas is above the maximum of {max}: give --min and --max that fit"
         )));
     }
     let most = max.unwrap_or(World::MOST).max(min);
@@ -116,7 +116,7 @@ fn check_bounds(args: &SimulateArgs, scaling: &ScalingPolicy) -> Result<(), CliE
     });
     match fixed {
         Some(count) => Err(CliError::Usage(format!(
-            "--policy fixed={count} is more than the {most} replicas there may be: give --max {count}, or fewer"
+            "--policy fixed={count} is above the maximum of {most} replicas: give --max {count}, or fewer replicas"
         ))),
         None => Ok(()),
     }
@@ -143,7 +143,7 @@ fn world(args: &SimulateArgs, service: Service, starts: Starts, scaling: &Scalin
     world
 }
 
-/// Requests in a batch where nothing is said: a common size, whose full batch a GPU does in a fraction of a second.
+/// Default batch size: a common one, and a GPU runs a full batch of it in a fraction of a second.
 const BATCH: u32 = 8;
 
 async fn service(args: &SimulateArgs, credits: Option<u32>) -> Result<Service, CliError> {

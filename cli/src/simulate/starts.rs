@@ -1,4 +1,4 @@
-//! How long replicas take to start: as given, or as the `weir up` that serves the model has measured.
+//! Start times of replicas, from the flags or as measured by the `weir up` that serves the model.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use crate::state::{self, AdminFile};
 use crate::status;
 use crate::status_table::{RevisionRow, ServiceRow};
 
-/// The time where nothing says another: a model of some gigabytes on a node that has its image.
+/// Default start time: that of a model of some gigabytes on a node that has its image already.
 const ASSUMED: Duration = Duration::from_secs(60);
 
-/// How long replicas take to start, and how many of the starts fail.
+/// Returns the start times and the shares of starts that fail or never finish.
 ///
 /// # Errors
-/// [`CliError`] when a `weir up` serves the model and does not tell.
+/// [`CliError`] if a `weir up` serves the model but does not answer.
 pub(super) async fn starts(args: &SimulateArgs) -> Result<Starts, CliError> {
     let StartTimes { usual, latest } = match (args.cold_start, &args.url) {
         (Some(given), _) => StartTimes::all(given),
@@ -29,35 +29,35 @@ pub(super) async fn starts(args: &SimulateArgs) -> Result<Starts, CliError> {
     Ok(Starts { time: usual, measured: latest, failing: args.failing_starts, endless: args.endless_starts })
 }
 
-/// How long starts take.
+/// Start times of a service's replicas.
 #[derive(Debug, PartialEq)]
 struct StartTimes {
-    /// Time that nine of ten starts take at most.
+    /// Upper bound for nine of ten starts.
     usual: Duration,
-    /// Times of the latest starts, oldest first; empty where none was measured.
+    /// Durations of the latest starts, oldest first; empty if none was measured.
     latest: Vec<Duration>,
 }
 
 impl StartTimes {
-    /// Each takes as long.
+    /// Returns start times that are all equal.
     fn all(usual: Duration) -> Self {
         Self { usual, latest: Vec::new() }
     }
 }
 
-/// Start times as the `weir up` that serves the URL has measured them, or assumed ones where it does not say.
+/// Returns the start times that the `weir up` behind the URL measured, or the default with a note.
 async fn known(args: &SimulateArgs, url: &str) -> Result<StartTimes, CliError> {
     let state_dir = state::directory(args.state_dir.as_deref())?;
     if let Some(measured) = measured(url, &state_dir).await? {
         return Ok(measured);
     }
     print_note(&format!(
-        "note: how long a start takes is not known, 60s is assumed: give --cold-start, or --state-dir of the `weir up` that serves {url}"
+        "note: the start time is unknown, so 60s is assumed: give --cold-start, or --state-dir of the `weir up` that serves {url}"
     ));
     Ok(StartTimes::all(ASSUMED))
 }
 
-/// What the `weir up` of this state directory has measured; `None` if it does not serve the URL.
+/// Returns the start times that the `weir up` of this state directory measured; `None` if it does not serve the URL.
 async fn measured(url: &str, state_dir: &Path) -> Result<Option<StartTimes>, CliError> {
     let (Ok(file), Ok(url)) = (AdminFile::read(state_dir), Url::parse(url)) else {
         return Ok(None);
@@ -70,7 +70,7 @@ async fn measured(url: &str, state_dir: &Path) -> Result<Option<StartTimes>, Cli
     Ok(found.and_then(of_service))
 }
 
-/// Whether this is the port for requests of that `weir up`.
+/// Returns true if the URL points to the serving port of that `weir up`.
 fn is_served(url: &Url, file: &AdminFile) -> bool {
     let is_here = match url.host_str() {
         Some("localhost" | "127.0.0.1" | "[::1]") => true,
@@ -80,14 +80,14 @@ fn is_served(url: &Url, file: &AdminFile) -> bool {
     is_here && url.port_or_known_default() == Some(file.serving.port())
 }
 
-/// Whether a path is one of the service: by its namespace and name, or by the name of its model.
+/// Returns true if the path belongs to the service: by its namespace and name, or by its model's name.
 fn is_of(row: &ServiceRow, path: &str) -> bool {
     let prefix = format!("/serving/{}/{}/", row.namespace, row.name);
     let model = format!("/v2/models/{}", row.name);
     path.starts_with(&prefix) || path.trim_end_matches('/') == model
 }
 
-/// The times of the revision with most of the traffic.
+/// Returns the start times of the revision with the most traffic.
 fn of_service(row: &ServiceRow) -> Option<StartTimes> {
     let all = row.revisions.iter();
     let by_traffic = |a: &&RevisionRow, b: &&RevisionRow| a.traffic_percent.total_cmp(&b.traffic_percent);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_port_of_the_platform_is_its_own() {
+    fn only_the_serving_port_of_the_platform_matches() {
         for (url, expected) in [
             ("http://localhost:8080/v2/models/a", true),
             ("http://127.0.0.1:8080/v2/models/a", true),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn starts_are_those_of_the_revision_with_most_of_the_traffic() {
+    fn starts_come_from_the_revision_with_the_most_traffic() {
         let mut row = service();
         row.revisions = vec![revision(90, Some(1500.0), &[500.0, 1500.0]), revision(10, None, &[])];
         let [half, longest] = [500, 1500].map(Duration::from_millis);

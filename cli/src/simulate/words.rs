@@ -1,4 +1,4 @@
-//! The outcome in words.
+//! Output of `weir simulate` as text.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use weir_simulation::{Score, Service};
 use super::scenario::Scenario;
 use super::{Simulated, least};
 
-/// The outcome, line by line.
+/// Returns the results, line by line.
 pub(super) fn report(scenario: &Scenario, simulated: &[Simulated]) -> Vec<String> {
     let mut lines = vec![requests(scenario), replica(scenario), String::new()];
     lines.extend(table(simulated));
@@ -24,7 +24,7 @@ fn with_the_future_known(scenario: &Scenario, target: Duration) -> String {
     let what = format!("{} within {}", percent(scenario.scaling.quantile), time(target));
     match least(scenario, target) {
         Some(seconds) => format!("With the future known, {what} would take {:.2} GPU hours.", seconds / 3600.0),
-        None => format!("What {what} would take with the future known is too long to calculate."),
+        None => format!("With the future known, the GPU hours for {what} take too long to calculate."),
     }
 }
 
@@ -61,7 +61,7 @@ fn replica(scenario: &Scenario) -> String {
     format!("A replica does {:.1} per second, {how}, and takes {} to start.", service.capacity(), start(scenario),)
 }
 
-/// How long a start takes; where that was measured, from the shortest to the longest.
+/// Formats the start time, or the shortest and the longest if starts were measured.
 fn start(scenario: &Scenario) -> String {
     let starts = &scenario.world.starts;
     let shortest = starts.measured.iter().min().unwrap_or(&starts.time);
@@ -105,7 +105,7 @@ fn table(simulated: &[Simulated]) -> Vec<String> {
     std::iter::once(head).chain(rows).collect()
 }
 
-/// Whether a policy keeps the target, and if not, where it fails.
+/// States whether a policy keeps the target, and if not, the main reason.
 fn sentence(scenario: &Scenario, one: &Simulated) -> String {
     let wanted = scenario.scaling.quantile;
     let (policy, target) = (one.policy, time(one.target));
@@ -124,7 +124,7 @@ fn sentence(scenario: &Scenario, one: &Simulated) -> String {
     text + "."
 }
 
-/// The cheapest of those that keep their targets.
+/// Names the cheapest policy that keeps its target.
 fn choice(scenario: &Scenario, simulated: &[Simulated]) -> Option<String> {
     let price = |one: &&Simulated| one.cost.unwrap_or(one.score.gpu_seconds);
     let good = simulated.iter().filter(|one| keeps(scenario, one));
@@ -138,7 +138,7 @@ fn keeps(scenario: &Scenario, one: &Simulated) -> bool {
 }
 
 fn percent(share: f64) -> String {
-    // What is not all is not shown as all.
+    // Rounded down, so that a share below 100 % is never shown as 100 %.
     let shown = (share * 1e4).floor() / 100.0;
     format!("{shown} %")
 }
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_as_people_read_them() {
+    fn numbers_are_formatted_for_people() {
         assert_eq!(thousands(1_734_023), "1,734,023");
         assert_eq!(thousands(12), "12");
         assert_eq!(percent(0.99999), "99.99 %");

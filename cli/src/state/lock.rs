@@ -1,4 +1,4 @@
-//! Lock of a state directory: two `weir up` would overwrite each other's files.
+//! Lock of a state directory. Without it, two `weir up` would overwrite each other's files.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
@@ -6,20 +6,21 @@ use std::path::Path;
 use super::{AdminFile, create_private};
 use crate::error::CliError;
 
-/// Name of the locked file. The file stays when the process ends; the lock does not.
+/// Name of the locked file. The file remains when the process ends; the lock does not.
 const FILE: &str = "lock";
 
-/// Exclusive use of a state directory until it is dropped. The kernel releases the lock however the process ends.
+/// Exclusive use of a state directory, released on drop. The kernel also releases the lock when the process is killed.
 #[derive(Debug)]
 pub(crate) struct StateLock {
     _locked: File,
 }
 
 impl StateLock {
-    /// Locks the directory, which is made if it does not exist.
+    /// Locks the directory, and creates it if it does not exist.
     ///
     /// # Errors
-    /// [`CliError::StateTaken`] when another process has locked it, [`CliError::StateUnavailable`].
+    /// [`CliError::StateTaken`] when another process holds the lock, [`CliError::StateUnavailable`] when the directory
+    /// is not usable.
     pub(crate) fn acquire(directory: &Path) -> Result<Self, CliError> {
         let path = directory.join(FILE);
         let failed = |source| CliError::StateUnavailable { state_dir: directory.to_owned(), source };
@@ -31,7 +32,7 @@ impl StateLock {
             Ok(()) => Ok(Self { _locked: file }),
             Err(TryLockError::WouldBlock) => Err(CliError::StateTaken {
                 state_dir: directory.to_owned(),
-                // A process that has just started has not written it yet.
+                // A `weir up` that has just started may not have written the file yet.
                 holder: AdminFile::read(directory).ok().map(|file| file.process),
             }),
             Err(TryLockError::Error(error)) => Err(failed(error)),

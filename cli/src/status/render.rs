@@ -1,4 +1,4 @@
-//! The status as text: a table, and messages below it.
+//! Renders the status as a table with messages below it.
 
 use comfy_table::{Table, presets};
 
@@ -13,13 +13,13 @@ const WIDE_HEADINGS: [&str; 8] =
 /// Columns of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Width {
-    /// Those that fit a terminal.
+    /// The columns that fit a terminal.
     Narrow,
     /// All columns, however wide.
     Wide,
 }
 
-/// Prints a line for each revision, and below them why services are not ready and notes.
+/// Returns a line for each revision; below them the reasons of services that are not ready, and notes.
 pub(super) fn text(status: &StatusTable, width: Width) -> String {
     if status.services.is_empty() {
         return format!("no services are declared\n{}", messages(status));
@@ -75,7 +75,7 @@ fn wide_cells(revision: &RevisionRow) -> [String; 8] {
     ]
 }
 
-/// Rounded down, so that what is not all never looks so.
+/// Formats a share in percent, rounded down, so that less than 100 % never looks like 100 %.
 fn percent(share: Option<f64>) -> String {
     let tenths = share.map(|share| (share * 1000.0).floor() / 10.0);
     tenths.map_or("-".to_owned(), |percent| format!("{percent:.1} %"))
@@ -99,7 +99,7 @@ fn delay(revision: &RevisionRow) -> String {
     }
 }
 
-/// Reasons of services that are not ready, notes, and errors of the files.
+/// Returns the reasons of services that are not ready, the notes, and the errors of the files.
 fn messages(status: &StatusTable) -> String {
     let mut lines = Vec::new();
     for service in &status.services {
@@ -120,10 +120,10 @@ fn messages(status: &StatusTable) -> String {
     if lines.is_empty() { String::new() } else { format!("\n{}\n", lines.join("\n")) }
 }
 
-/// True if the service's message holds the failure's already; the failure begins with its reason.
+/// Returns true if the service's message already contains the failure, whose text begins with its reason word.
 fn contains(reason: Option<&String>, failure: &str) -> bool {
     let sentence = failure.split_once(": ").map_or(failure, |(_, rest)| rest);
-    // The time of an attempt stands at the end, and may be another by now.
+    // The failure ends with the time of an attempt in parentheses, which may have changed.
     let cause = sentence.rsplit_once(" (").map_or(sentence, |(cause, _)| cause);
     reason.is_some_and(|reason| reason.contains(cause))
 }
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_hold_together_with_many_services() {
+    fn columns_stay_aligned_with_many_services() {
         let named = |number: usize| {
             let mut service = service(vec![revision(&format!("s{number}-predictor-00001"))]);
             service.name = format!("s{}", "x".repeat(number));

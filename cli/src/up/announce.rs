@@ -1,4 +1,4 @@
-//! Announcement of a service that becomes ready: a command to try, and the service's other addresses.
+//! Announces each service that becomes ready, with a command to try and the service's other addresses.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,17 +16,17 @@ use super::ports::Ports;
 use crate::authority::authority;
 use crate::output::print;
 
-/// Shortest time between two prints, so that announcements are read together.
+/// Least time between two updates, so that announcements are printed together.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Folder beside a manifest in which examples keep requests.
+/// Folder beside a manifest that may hold example requests.
 const INPUTS: &str = "inputs";
 
-/// The port for requests as clients on this machine reach it.
+/// The serving port, as clients on this machine reach it.
 pub(super) struct Port {
     /// Host and port for URLs.
     authority: String,
-    /// File of its certificate; `None` if the port is not encrypted.
+    /// Certificate file of the port; `None` if the port is not encrypted.
     certificate: Option<PathBuf>,
 }
 
@@ -71,13 +71,13 @@ fn is_ready(status: &InferenceServiceStatus) -> bool {
     ready.is_some_and(|ready| ready.status == ConditionStatus::True)
 }
 
-/// Host by which the service is reached from outside, if it has one.
+/// Returns the host name by which clients outside reach the service, if any.
 fn host(status: &InferenceServiceStatus) -> Option<&str> {
     let (_, host) = status.url.as_deref()?.split_once("://")?;
     Some(host)
 }
 
-/// The service's other addresses, which work on a cluster too.
+/// Formats the service's other addresses, which also work on a cluster.
 fn other_addresses(name: &ServiceName, host: Option<&str>, port: &Port) -> String {
     let path = format!("{}{}/v2/…", port.authority, name.path_prefix());
     match host {
@@ -86,7 +86,7 @@ fn other_addresses(name: &ServiceName, host: Option<&str>, port: &Port) -> Strin
     }
 }
 
-/// A `curl` command: an inference if the manifest has requests beside it, else the model's metadata.
+/// Returns a `curl` command: an inference if there is an example request beside the manifest, else a metadata call.
 fn command(service: &Service, services: usize, port: &Port) -> String {
     let name = &service.name;
     let url = format!("{}{}", word(&port.authority), path(name));
@@ -100,7 +100,7 @@ fn command(service: &Service, services: usize, port: &Port) -> String {
     }
 }
 
-/// Path of the model: by its name in the default namespace, else by the service's path.
+/// Returns the path of the model: by its name in the default namespace, else below the service's path.
 fn path(name: &ServiceName) -> String {
     let model = format!("/v2/models/{}", name.name());
     match name.namespace() {
@@ -109,7 +109,7 @@ fn path(name: &ServiceName) -> String {
     }
 }
 
-/// The first request beside the manifest; if there are several services, one whose file name begins with the
+/// Finds the first example request beside the manifest. With several services its file name must begin with the
 /// service's name.
 fn request(service: &Service, services: usize) -> Option<PathBuf> {
     let folder = service.claims.as_ref()?.join(INPUTS);
@@ -124,21 +124,21 @@ fn request(service: &Service, services: usize) -> Option<PathBuf> {
     files.into_iter().find(|file| fits(file))
 }
 
-/// True if the file holds a V2 request; folders of inputs hold labels too.
+/// Returns true if the file holds a V2 request; the folder may also hold labels.
 fn is_request(file: &Path) -> bool {
     let text = std::fs::read(file).unwrap_or_default();
     let value: Option<serde_json::Value> = serde_json::from_slice(&text).ok();
     value.is_some_and(|value| value.get("inputs").is_some())
 }
 
-/// The path relative to the working directory, quoted for a shell.
+/// Returns the path relative to the working directory, quoted for a shell.
 fn quoted(file: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
     let text = file.strip_prefix(here).unwrap_or(file);
     word(&text.display().to_string())
 }
 
-/// The text as one word for a shell: some of them take the brackets of an IPv6 address for a pattern.
+/// Quotes the text as one word for a shell. Some shells take the brackets of an IPv6 address for a pattern.
 fn word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-:".contains(c);
     if text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn without_requests_the_command_reads_the_metadata() {
+    fn without_example_requests_the_command_reads_the_metadata() {
         let plain = command(&service("default", None), 1, &plain_port(8080));
         assert_eq!(plain, "curl -s localhost:8080/v2/models/digits");
         let other = command(&service("team", None), 1, &plain_port(80));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn brackets_of_an_address_are_kept_from_the_shell() {
+    fn brackets_of_an_ipv6_address_are_quoted() {
         let port = Port { authority: "[2001:db8::1]:80".to_owned(), certificate: None };
         let expected = "curl -s '[2001:db8::1]:80'/v2/models/digits";
         assert_eq!(command(&service("default", None), 1, &port), expected);

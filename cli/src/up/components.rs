@@ -1,4 +1,4 @@
-//! Gateway, controller and autoscaler: started, served and stopped together.
+//! Starts, serves and stops the gateway, the controller and the autoscaler together.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,24 +24,24 @@ use super::{announce, progress, service_names};
 use crate::authority::authority;
 use crate::exit::Exit;
 
-/// Name of the only gateway.
+/// Name of the gateway, the only one of a `weir up`.
 const GATEWAY: &str = "local";
 
-/// Time for requests that were accepted before the shutdown: a request may wait 55 s for a sleeping service,
-/// and then needs its own time.
+/// Time for accepted requests to finish after the shutdown began. A request may wait 55 s for a service to start, and
+/// then needs the time of its inference.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Time for the last step of controller and autoscaler.
+/// Time for the controller and the autoscaler to finish their last step.
 const CONTROL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time for replicas to end: their 30 s of grace, and 5 s for what precedes it.
+/// Time for replicas to end: 30 s of grace, and 5 s for the steps before it.
 const REPLICAS_TIMEOUT: Duration = Duration::from_secs(35);
 
-/// The platform's components, which run beside the two ports.
+/// The platform's components, without the two ports.
 pub(super) struct Components {
     cluster: Local,
     gateway: Arc<Gateway>,
-    /// Stops everything but the gateway's port, which the drain stops.
+    /// Stops everything except the serving port, which the drain closes.
     stop: CancellationToken,
     tasks: TaskTracker,
     status: Arc<StatusSources>,
@@ -71,7 +71,7 @@ impl Components {
         let registry = Arc::new(registry(&gateway, &autoscaler, &controller));
         tasks.spawn(controller.run(stop.clone()));
         tasks.spawn(autoscaler.run(stop.clone()));
-        // During the shutdown changes of replicas are expected, and not printed.
+        // The shutdown stops all replicas; these changes are not printed.
         let begun = drain.begun();
         let printing = progress::run(Directory::watch(&cluster));
         tasks.spawn(until(begun, printing));
@@ -80,8 +80,8 @@ impl Components {
         Self { cluster, gateway, stop, tasks, status: Arc::new(status), registry }
     }
 
-    /// Serves both ports until the drain; then stops the gateway, the controller and autoscaler, and the replicas,
-    /// in this order: an accepted request may still need a replica to be started.
+    /// Serves both ports until the drain, then stops the gateway, the controller and the autoscaler, and the replicas,
+    /// in this order: an accepted request may still need a replica to start.
     pub(super) async fn serve(self, ports: Ports, drain: Drain) -> Exit {
         let admin = self.admin(ports.admin, ports.admin_hosts, &drain);
         self.tasks.spawn(admin.serve(self.stop.clone()));
@@ -113,7 +113,7 @@ impl Components {
             Arc::new(move || if begun.is_cancelled() { Health::Draining } else { Health::Serving });
         let sources = Arc::clone(&self.status);
         let status: Page = Arc::new(move || {
-            // Strings, numbers and lists always fit JSON.
+            // Serializing strings, numbers and lists to JSON cannot fail.
             serde_json::to_string(&sources.table()).unwrap_or_default()
         });
         let gateway = Arc::clone(&self.gateway);
@@ -126,7 +126,7 @@ impl Components {
     }
 }
 
-/// Registry of all metrics of this process.
+/// Creates the registry of all metrics of this process.
 pub(crate) fn registry(gateway: &Arc<Gateway>, autoscaler: &Autoscaler, controller: &Controller) -> Registry {
     let mut registry = registry::with_process_metrics();
     gateway.register(&mut registry);
@@ -146,7 +146,7 @@ fn autoscaler(cluster: &Local) -> Autoscaler {
     Autoscaler::new(cluster.clone(), cluster.clone(), cluster.clone(), cluster)
 }
 
-/// Starts the gateway, a member of the cluster that follows it and reports to it.
+/// Starts the gateway, which follows the cluster's snapshots and publishes its reports there.
 fn gateway(
     cluster: &Local,
     services: watch::Receiver<Arc<BTreeSet<ServiceName>>>,
@@ -174,7 +174,7 @@ fn gateway(
     gateway
 }
 
-/// Publishes each report, until there are no more.
+/// Publishes each report until the channel closes.
 async fn publish(mut reports: watch::Receiver<Arc<Report>>, membership: Membership) {
     loop {
         let report = reports.borrow_and_update().clone();
@@ -185,7 +185,7 @@ async fn publish(mut reports: watch::Receiver<Arc<Report>>, membership: Membersh
     }
 }
 
-/// Runs the work until `stop`.
+/// Runs `work` until `stop` is cancelled.
 fn until<F>(stop: &CancellationToken, work: F) -> impl Future<Output = ()> + use<F>
 where
     F: Future<Output = ()>,

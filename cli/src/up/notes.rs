@@ -1,4 +1,4 @@
-//! What the table of services does not show: fields without effect, the stage of a rollout, restarts.
+//! Notes about a service that its table row does not show: ignored fields, the stage of a rollout, restarts.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use weir_crds::inference_service::{Condition, ConditionStatus};
 
 use crate::status_table::ExitRow;
 
-/// Conditions that are worth a note, each while it has this status, and what the note begins with.
+/// Conditions that produce a note: type, the status that counts, and the prefix of the note.
 const NOTED: [(&str, ConditionStatus, &str); 6] = [
     ("RolloutComplete", ConditionStatus::Unknown, "rollout: "),
     ("RolloutComplete", ConditionStatus::False, "rollout: "),
@@ -19,7 +19,7 @@ const NOTED: [(&str, ConditionStatus, &str); 6] = [
     ("RuntimeUnusable", ConditionStatus::True, ""),
 ];
 
-/// The notes about a service.
+/// Returns the notes about a service.
 pub(super) fn of<'a>(
     service: &ServiceName,
     status: Option<&InferenceServiceStatus>,
@@ -47,13 +47,13 @@ pub(super) fn of<'a>(
     notes
 }
 
-/// Restarts of a revision's replicas.
+/// Returns the number of restarts of a revision's replicas.
 pub(super) fn restarts(revision: &Revision) -> u32 {
     let replicas = revision.replicas.iter();
     replicas.map(|replica| replica.restarts).sum()
 }
 
-/// The latest end of a replica's program that was not asked for.
+/// Returns the latest unexpected exit of a replica's program.
 pub(super) fn last_exit(revision: &Revision) -> Option<ExitRow> {
     let replicas = revision.replicas.iter();
     let exits = replicas.filter_map(|replica| Some((replica, replica.last_exit.as_ref()?)));

@@ -1,4 +1,4 @@
-//! The two ports, bound before anything starts, so that a port in use is known at once.
+//! The two ports, bound before anything else starts, so that a port in use is reported at once.
 
 use std::net::SocketAddr;
 
@@ -10,18 +10,18 @@ use crate::error::CliError;
 use crate::ports::bind;
 use crate::tls::Tls;
 
-/// The two ports, bound and not yet served.
+/// The two ports, bound but not yet served.
 pub(super) struct Ports {
     pub(super) serving: TcpListener,
     pub(super) admin: TcpListener,
     pub(super) serving_at: SocketAddr,
     pub(super) admin_at: SocketAddr,
-    /// Encryption of the port for requests.
+    /// TLS of the serving port; `None` if it is not encrypted.
     pub(super) tls: Option<Tls>,
-    /// Hosts that each port answers to.
+    /// Host names that each port accepts.
     pub(super) serving_hosts: KnownHosts,
     pub(super) admin_hosts: KnownHosts,
-    /// Limits of the port for requests.
+    /// Limits of the serving port.
     pub(super) limits: LimitArgs,
 }
 
@@ -29,8 +29,8 @@ impl Ports {
     /// Binds both ports. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// [`CliError::PortTaken`], [`CliError::PortRefused`], [`CliError::Io`], or [`CliError::Usage`] for an invalid certificate and for one port
-    /// given twice.
+    /// [`CliError::PortTaken`], [`CliError::PortRefused`], [`CliError::Io`]; [`CliError::Usage`] for an invalid
+    /// certificate, or for the same port given to both flags.
     pub(super) fn bind(args: &UpArgs) -> Result<Self, CliError> {
         let tls = Tls::read(args.tls_cert.as_deref(), args.tls_key.as_deref())?;
         let (serving, serving_at) = bind("--port", SocketAddr::new(args.address, args.port))?;
@@ -49,7 +49,7 @@ impl Ports {
         })
     }
 
-    /// Scheme of the URLs for requests.
+    /// Returns the scheme of the serving port's URLs.
     pub(super) fn scheme(&self) -> &'static str {
         match self.tls {
             Some(_) => "https",
@@ -58,7 +58,7 @@ impl Ports {
     }
 }
 
-/// Tells a port that another process has from one that this process has itself, for requests.
+/// Returns an error that says so if the port is taken by this process itself, for its serving port.
 fn not_our_own(error: CliError, serving_at: SocketAddr) -> CliError {
     match error {
         CliError::PortTaken { address, .. } if address.port() == serving_at.port() => {

@@ -1,4 +1,4 @@
-//! Check before anything starts: services that cannot run as processes of this machine.
+//! Checks which services can run as processes of this machine, before anything starts.
 
 use std::iter::once;
 use std::sync::Arc;
@@ -7,23 +7,23 @@ use weir_cluster::{ClusterError, Workload};
 use weir_cluster_local::{Inspection, Options};
 use weir_controller::{Declaration, Service, Validated, Variant};
 
-/// Findings about a predictor that can run here.
+/// Inspection of a predictor that can run here.
 pub(crate) struct Inspected {
     pub(crate) service: Arc<Service>,
-    /// Path of the predictor in the manifest.
+    /// YAML field of the predictor in the manifest.
     field: String,
     pub(crate) inspection: Inspection,
 }
 
 impl Inspected {
-    /// A sentence about the predictor, with its location.
+    /// Returns `text` as a sentence about the predictor, with its location.
     pub(crate) fn located(&self, text: &str) -> String {
         self.service.located(&self.field, text)
     }
 }
 
-/// Inspects every service that would run. Invalid services are reported elsewhere. Also returns what cannot run here, a
-/// sentence each with its location.
+/// Inspects every service that would run; invalid services are reported elsewhere. Also returns an error for each
+/// predictor that cannot run here, a sentence with its location.
 pub(super) fn inspect(declaration: &Declaration, options: &Options) -> (Vec<Inspected>, Vec<String>) {
     let (mut inspected, mut errors) = (Vec::new(), Vec::new());
     for declared in declaration.services.values() {
@@ -41,7 +41,7 @@ pub(super) fn inspect(declaration: &Declaration, options: &Options) -> (Vec<Insp
     (inspected, errors)
 }
 
-/// The predictor and the canaries, with their fields.
+/// Returns the predictor and the canaries, each with its YAML field.
 fn variants(valid: &Validated) -> impl Iterator<Item = (String, &Variant)> {
     let canaries = valid.canaries.iter().enumerate();
     let canaries = canaries.map(|(i, canary)| {
@@ -51,14 +51,14 @@ fn variants(valid: &Validated) -> impl Iterator<Item = (String, &Variant)> {
     once(("spec.predictor".to_owned(), &valid.predictor)).chain(canaries)
 }
 
-/// Inspects one variant; the error is the reason that it cannot run here.
+/// Inspects one variant. The error is the reason that it cannot run here.
 fn of_variant(
     service: &Service,
     valid: &Validated,
     variant: &Variant,
     options: &Options,
 ) -> Result<Inspection, String> {
-    // Any number, as no revision runs yet.
+    // Any revision number does, because no revision runs yet.
     let revision = service.name.revision(1);
     let workload = Workload {
         ready_call: None,

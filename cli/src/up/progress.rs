@@ -1,4 +1,4 @@
-//! Progress of revisions, printed a line for each change.
+//! Prints the progress of revisions, a line for each change.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,32 +10,32 @@ use weir_cluster::{Destination, Phase, Revision, RevisionName, Route, ServiceNam
 use super::status::percent;
 use crate::output::print;
 
-/// Shortest time between two prints, so that changes are read together.
+/// Least time between two updates, so that changes are printed together.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// State of the revisions as last printed.
+/// Revisions and traffic as last printed.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     revisions: BTreeMap<RevisionName, Stage>,
     traffic: BTreeMap<ServiceName, String>,
-    /// The snapshot before; only what differs from it can have changed.
+    /// The previous snapshot; only revisions that differ from it are printed.
     last: Snapshot,
 }
 
-/// Progress of a revision.
+/// Stage of a revision, as it is printed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stage {
-    /// No replica runs, and none is wanted.
+    /// No replica runs, and none is desired.
     Asleep,
-    /// Its replicas wait for their model's files.
+    /// Replicas wait for the model's files.
     Fetching,
-    /// Its replicas load the model.
+    /// Replicas load the model.
     Loading,
-    /// Some of its replicas take requests.
+    /// At least one replica is ready for requests.
     Ready { ready: usize, desired: u32 },
-    /// Its last replicas finish their requests.
+    /// No replica is desired, and the last ones finish their requests.
     Stopping,
-    /// It does not become ready, for this reason.
+    /// The revision cannot become ready, for this reason.
     Failed(String),
 }
 
@@ -55,7 +55,7 @@ pub(super) async fn run(mut snapshots: watch::Receiver<Arc<Snapshot>>) {
 }
 
 impl Progress {
-    /// A line for each change since the last call.
+    /// Returns a line for each change since the last call.
     fn lines(&mut self, snapshot: &Snapshot) -> Vec<String> {
         let mut lines = Vec::new();
         let last = std::mem::replace(&mut self.last, snapshot.clone());
@@ -78,7 +78,7 @@ impl Progress {
         lines
     }
 
-    /// A line for each service whose traffic goes to other revisions than before.
+    /// Returns a line for each service whose traffic split changed.
     fn traffic_lines(&mut self, snapshot: &Snapshot) -> Vec<String> {
         let mut lines = Vec::new();
         for route in snapshot.routes.as_slice() {
@@ -126,7 +126,8 @@ impl Stage {
         }
     }
 
-    /// True if a line about the other would say nothing new: of a failure that comes back the times and numbers differ.
+    /// Returns true if printing the other stage would add nothing. Failures are compared without digits, because a
+    /// repeated failure differs only in its times and counts.
     fn reads_as(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Failed(one), Self::Failed(other)) => {

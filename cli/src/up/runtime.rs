@@ -10,14 +10,15 @@ use weir_controller::{Declaration, DeclaredService, Validated};
 
 use crate::error::CliError;
 
-/// Name of the program, and the last part of the name of its image.
+/// Name of the program, and last part of its image's name.
 const NAME: &str = "weir-runtime";
 
-/// Finds the program: as given, else the one beside `weir`, else the one in `PATH`; `None` if there is none and no
-/// service needs it.
+/// Finds the program: the given one, else the one in the folder of `weir`, else the one in `PATH`. `None` if there is
+/// none and no service needs it.
 ///
 /// # Errors
-/// [`CliError::Usage`] when the given path is no program, [`CliError::RuntimeMissing`].
+/// [`CliError::Usage`] when the given path is not a program, [`CliError::RuntimeMissing`] when none is found and a
+/// service needs it.
 pub(super) fn find(given: Option<&Path>, declaration: &Declaration) -> Result<Option<PathBuf>, CliError> {
     if let Some(path) = given {
         let usage = |reason: &str| CliError::Usage(format!("--runtime {}: {reason}", path.display()));
@@ -46,7 +47,7 @@ fn in_path() -> Option<PathBuf> {
     all.find(|path| is_program(path))
 }
 
-/// A service whose pods run weir-runtime.
+/// Returns a service whose pods run weir-runtime.
 fn needed_by(declaration: &Declaration) -> Option<String> {
     let services = declaration.services.values();
     let mut validated = services.filter_map(DeclaredService::validated);

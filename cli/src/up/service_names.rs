@@ -1,4 +1,4 @@
-//! The declared services, which the gateway waits for before it is ready.
+//! Names of the declared services; the gateway is not ready before it has routes for all of them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use weir_cluster::ServiceName;
 use weir_controller::Declaration;
 
-/// Publishes the names of the services of each declaration, until either channel closes.
+/// Publishes the service names of each declaration, until either channel closes.
 pub(super) async fn follow(
     mut declaration: watch::Receiver<Arc<Declaration>>,
     names: watch::Sender<Arc<BTreeSet<ServiceName>>>,
@@ -22,7 +22,7 @@ pub(super) async fn follow(
     }
 }
 
-/// Names of the services of a declaration.
+/// Returns the service names of a declaration.
 pub(super) fn of(declaration: &Declaration) -> Arc<BTreeSet<ServiceName>> {
     Arc::new(declaration.services.keys().cloned().collect())
 }

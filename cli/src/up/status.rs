@@ -1,4 +1,4 @@
-//! Makes the `/status` page from the state of the platform's components.
+//! Builds the `/status` page from the state of the platform's components.
 
 use std::sync::Arc;
 
@@ -14,19 +14,19 @@ use weir_crds::inference_service::{Condition, ConditionStatus};
 use super::notes;
 use crate::status_table::{RevisionRow, ServiceRow, StatusTable};
 
-/// Latest state of each component of the platform.
+/// Receivers of the latest state of each component.
 pub(super) struct StatusSources {
     pub(super) declaration: watch::Receiver<Arc<Declaration>>,
     pub(super) statuses: watch::Receiver<Arc<Statuses>>,
     pub(super) snapshots: watch::Receiver<Arc<Snapshot>>,
     pub(super) reports: watch::Receiver<Arc<LatestReports>>,
     pub(super) decisions: watch::Receiver<Arc<Decisions>>,
-    /// Base URL of the services on this machine.
+    /// Base URL of the services, for clients on this machine.
     pub(super) base_url: String,
 }
 
 impl StatusSources {
-    /// The status of all services now.
+    /// Returns the status of all services now.
     pub(super) fn table(&self) -> StatusTable {
         let declaration = self.declaration.borrow().clone();
         StatusTable {
@@ -105,7 +105,7 @@ fn activity(reports: &LatestReports, name: &RevisionName) -> Activity {
     sum
 }
 
-/// The revision's share of the requests that name no revision, in percent.
+/// Returns the revision's share of the requests that name no revision, in percent.
 pub(super) fn percent(route: &Route, revision: &RevisionName) -> f64 {
     match &route.destination {
         Destination::Nowhere(_) => 0.0,

@@ -81,7 +81,7 @@ fn errors_of_every_kind_in_every_file_are_reported_at_once() {
         ("no-command", "cannot run the image \"triton\" without Kubernetes"),
         ("onnx", "onnx.pt' is an ONNX model, not TorchScript: "),
         ("missing", "missing.pt is missing"),
-        ("second", "it listens on port 9001, as default/first does"),
+        ("second", "it listens on port 9001, like default/first"),
     ] {
         let is_reported = |line: &str| line.starts_with(&at(file)) && line.contains(text);
         assert!(message.lines().any(is_reported), "{file}: {text}: {message}");
