@@ -1,4 +1,4 @@
-//! What a revision's replicas cost and what they served.
+//! Accounting of a revision: GPU time and requests in time.
 
 use std::time::Duration;
 
@@ -6,24 +6,24 @@ use weir_cluster::ScalingPolicy;
 
 use crate::{Coverage, Sample};
 
-/// What a revision's replicas cost and what they served, since this process leads.
+/// GPU time and requests of a revision, counted since this process became the leader.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Account {
     /// Requests that reached a replica or were refused.
     pub requests: u64,
-    /// Those of them that waited no longer than the policy's delay.
+    /// Requests that waited no longer than the policy's queue delay.
     pub in_time: u64,
-    /// Time of all ready replicas together.
+    /// Total time of all ready replicas.
     pub ready_time: Duration,
-    /// The part of it in which a replica had no request, at the least: as if each request had one of its own.
+    /// Lower bound of the ready time without a request, computed as if each request occupied a replica alone.
     pub idle_time: Duration,
-    /// GPUs of each replica, parts of one included.
+    /// GPUs of each replica; a fraction of a GPU counts as one.
     pub gpus: u32,
     at: Option<Duration>,
 }
 
 impl Account {
-    /// Adds what a sample shows.
+    /// Adds the requests and the elapsed time of a sample.
     pub(crate) fn add(&mut self, policy: &ScalingPolicy, sample: &Sample, gpus: u32) {
         self.gpus = gpus;
         let (reached, late) = sample.load.lateness(policy.queue_delay);
@@ -42,26 +42,27 @@ impl Account {
         self.idle_time = self.idle_time.saturating_add(elapsed.saturating_mul(idle));
     }
 
-    /// The share of requests that waited no longer than they should, 0 to 1; `None` before the first.
+    /// Returns the share of requests that waited no longer than the queue delay, 0 to 1; `None` before the first
+    /// request.
     #[must_use]
     pub fn attainment(&self) -> Option<f64> {
         (self.requests > 0).then(|| self.in_time as f64 / self.requests as f64)
     }
 
-    /// The share of the replicas' time without a request, 0 to 1; `None` before there was any.
+    /// Returns the share of the ready time without a request, 0 to 1; `None` before any replica was ready.
     #[must_use]
     pub fn idleness(&self) -> Option<f64> {
         let all = self.ready_time.as_secs_f64();
         (all > 0.0).then(|| self.idle_time.as_secs_f64() / all)
     }
 
-    /// Time of the GPUs of all ready replicas, in seconds.
+    /// Returns the GPU time of all ready replicas, in seconds.
     #[must_use]
     pub fn gpu_seconds(&self) -> f64 {
         self.ready_time.as_secs_f64() * f64::from(self.gpus)
     }
 
-    /// The part of [`Self::gpu_seconds`] without a request.
+    /// Returns the part of [`Self::gpu_seconds`] without a request.
     #[must_use]
     pub fn idle_gpu_seconds(&self) -> f64 {
         self.idle_time.as_secs_f64() * f64::from(self.gpus)
@@ -75,7 +76,7 @@ mod tests {
     use super::*;
     use crate::{Load, Replicas};
 
-    /// A sample of so many replicas with requests at them, and waits of requests that reached one.
+    /// A sample of `ready` replicas with requests in flight, and the waits of requests that reached a replica.
     fn sample(second: u64, ready: u32, in_flight: u32, waits_ms: &[u64]) -> Sample {
         let mut load = Load::default();
         load.activity.in_flight = in_flight;
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_without_requests_are_idle_for_as_long_as_that_is_known() {
+    fn replicas_without_requests_are_idle_while_gateways_report() {
         let mut account = Account::default();
         let policy = ScalingPolicy::default();
         account.add(&policy, &sample(10, 4, 1, &[]), 2);
@@ -120,7 +121,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shares_are_shares_whatever_comes(
+        fn shares_stay_between_zero_and_one(
             samples in proptest::collection::vec((0_u64..u64::MAX / 2, any::<u32>(), any::<u32>(), 0_u64..5000), 0..9),
             gpus in any::<u32>(),
         ) {

@@ -1,4 +1,4 @@
-//! From reports and snapshots to samples. Time is an argument.
+//! Turns reports and snapshots into samples. The current time is always an argument.
 
 mod baselines;
 mod gateway_clock;

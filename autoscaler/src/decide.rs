@@ -1,4 +1,4 @@
-//! The control law: how many replicas, and why.
+//! The control law: computes the number of replicas and the reason for it.
 
 mod behavior;
 mod keep;
@@ -20,24 +20,24 @@ use weir_cluster::{RevisionName, ScalingPolicy};
 use self::keep::Keep;
 use crate::{Account, Coverage, Memory, Sample, Unplaced};
 
-/// How many replicas, and why.
+/// Number of replicas for a revision, and the reason for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// Replicas to ask for.
+    /// Desired number of replicas.
     pub replicas: u32,
-    /// The rule that set the number; printed, it is a sentence.
+    /// The rule that determined the number; `Display` prints it as a sentence.
     pub reason: Reason,
-    /// The numbers behind it.
+    /// The numbers from which the decision was calculated.
     pub terms: Terms,
-    /// Replicas that were asked for before and do not come.
+    /// Desired replicas that cannot start; `None` if there are none.
     pub unplaced: Option<Unplaced>,
-    /// How long the latest starts of the service took, oldest first.
+    /// Durations of the service's latest starts, oldest first.
     pub starts: Arc<[Duration]>,
-    /// What the revision has cost and served up to now.
+    /// GPU time and requests of the revision so far.
     pub account: Account,
 }
 
-/// The last decision on each revision. Clones share the decisions: the whole is published each second.
+/// Latest decision for each revision. The map is published every second, so each decision is shared through an `Arc`.
 pub type Decisions = BTreeMap<RevisionName, Arc<Decision>>;
 
 impl fmt::Display for Decision {
@@ -55,8 +55,8 @@ impl fmt::Display for Decision {
     }
 }
 
-/// Decides how many replicas a revision should have now. The memory is the one the last decision on
-/// the same revision gave, or a new one.
+/// Decides how many replicas a revision should have now. `memory` is the one that the previous decision for this
+/// revision returned, or a new one.
 #[must_use]
 pub fn decide(policy: &ScalingPolicy, memory: Memory, sample: &Sample) -> (Memory, Decision) {
     let mut memory = memory;
@@ -77,7 +77,7 @@ pub fn decide(policy: &ScalingPolicy, memory: Memory, sample: &Sample) -> (Memor
     (memory, decision)
 }
 
-/// The number without bounds. Each rule may raise what the rules before it say.
+/// Returns the number before behavior and bounds apply. Each rule may raise the number of the rules before it.
 fn choose(policy: &ScalingPolicy, memory: &mut Memory, sample: &Sample, terms: &Terms) -> (u32, Reason) {
     let rule = Keep::new(policy, memory, terms.cold_start);
     let choice = if is_over(policy, memory, sample) {
@@ -96,8 +96,8 @@ fn choose(policy: &ScalingPolicy, memory: &mut Memory, sample: &Sample, terms: &
     hold(policy, sample, step_down(memory, sample, choice))
 }
 
-/// Lowers the number to what may be tried where more replicas did not do more, and to the fewer that did as much once
-/// these are enough.
+/// Lowers the number where more replicas do not serve more requests: to the number that may be tried now, and once the
+/// load is small enough, to the fewer replicas that served as much.
 fn share(memory: &Memory, sample: &Sample, terms: &Terms, needed: (u32, Reason)) -> (u32, Reason) {
     let Some((tried, fewer)) = memory.sharing.limit(memory.seen) else {
         return needed;
@@ -110,8 +110,8 @@ fn share(memory: &Memory, sample: &Sample, terms: &Terms, needed: (u32, Reason))
     (most, Reason::Shared { wanted, fewer })
 }
 
-/// Raises the number to a step towards the fewer replicas that do as much: if they do not, that is seen at a step on which
-/// more are left.
+/// Lowers the number in steps towards the fewer replicas that served as much. If these turn out to be too few, that
+/// shows while more of them are left.
 fn step_down(memory: &mut Memory, sample: &Sample, choice: (u32, Reason)) -> (u32, Reason) {
     let desired = sample.replicas.desired;
     match choice {
@@ -123,13 +123,13 @@ fn step_down(memory: &mut Memory, sample: &Sample, choice: (u32, Reason)) -> (u3
     }
 }
 
-/// The part of what replicas did at most that they do without a queue of its own.
+/// Share of the fewer replicas' measured throughput up to which they serve the load without a growing queue.
 const ENOUGH: f64 = 0.8;
 
-/// Raises the number to what is kept.
+/// Raises the number to the replicas that are kept although the load does not need them.
 fn keep(memory: &mut Memory, sample: &Sample, needed: (u32, Reason), rule: &Keep<'_>) -> (u32, Reason) {
     let now = memory.seen;
-    // A replica that starts ahead of the load is not needed yet.
+    // A replica that starts ahead of the load does not count as needed yet.
     let counted = match needed.0 {
         1 if !sample.has_work() => 0,
         more => more.min(ScalingPolicy::MOST),
@@ -139,7 +139,7 @@ fn keep(memory: &mut Memory, sample: &Sample, needed: (u32, Reason), rule: &Keep
     if kept > needed.0 { (kept, keeping(memory, kept, needed.0, rule)) } else { needed }
 }
 
-/// Raises the number to what was needed at this time of each interval before, so that it is up in time.
+/// Raises the number to the replicas that were needed at regular intervals before, so that they are ready in time.
 fn expect(memory: &Memory, terms: &Terms, choice: (u32, Reason)) -> (u32, Reason) {
     let expected = memory.levels.expected(memory.seen, terms.cold_start);
     if expected > choice.0 {
@@ -150,7 +150,7 @@ fn expect(memory: &Memory, terms: &Terms, choice: (u32, Reason)) -> (u32, Reason
     }
 }
 
-/// Raises the number to what the load of this time of the day or week will need, as it did before.
+/// Raises the number to the replicas for the load at this time of the day or week, as it was before.
 fn foresee(memory: &Memory, sample: &Sample, terms: &Terms, choice: (u32, Reason)) -> (u32, Reason) {
     let rate = memory.seasons.rate(sample.at, terms.cold_start);
     let foreseen = terms.replicas_for(rate, memory);
@@ -162,8 +162,8 @@ fn foresee(memory: &Memory, sample: &Sample, terms: &Terms, choice: (u32, Reason
     }
 }
 
-/// Whether nothing has happened for the policy's retention: then everything ends, whatever the count of
-/// arrivals still holds from before.
+/// Returns true if the revision was idle for the policy's retention. All replicas then end, even if the window of
+/// arrivals still holds earlier requests.
 fn is_over(policy: &ScalingPolicy, memory: &Memory, sample: &Sample) -> bool {
     let limit = policy.retention.map(|r| r.max(policy.scale_down_delay));
     !sample.is_active() && limit.is_some_and(|limit| memory.idle() >= limit)
@@ -174,7 +174,7 @@ fn idle(memory: &Memory, rule: &Keep<'_>) -> Reason {
     Reason::Idle { time: memory.idle(), kept: first.map_or(Duration::ZERO, |(_, past)| rule.time(1, past)) }
 }
 
-/// The reason for the calculated number.
+/// Returns the reason for the calculated number.
 fn need(memory: &Memory, sample: &Sample, terms: &Terms, rule: &Keep<'_>) -> Reason {
     let waiting = sample.load.activity.queued;
     match (terms.need, terms.capacity) {
@@ -192,9 +192,8 @@ fn keeping(memory: &Memory, kept: u32, needed: u32, rule: &Keep<'_>) -> Reason {
     Reason::Kept { needed, longer }
 }
 
-/// The correction by what is measured: if the queue stays over its target although all replicas are up
-/// that should be enough, capacity is less than calculated, and one more is needed. The next follows
-/// only once this one had time to start and to help.
+/// Adds a replica if the queue stays over its target although all calculated replicas are ready: the real capacity is
+/// then lower than calculated. The next one is added only after this one had time to start and to take effect.
 fn correct(policy: &ScalingPolicy, memory: &mut Memory, sample: &Sample, terms: &Terms) -> Option<(u32, Reason)> {
     let replicas = &sample.replicas;
     let late = sample.load.is_late(policy.queue_delay, policy.quantile);
@@ -213,10 +212,10 @@ fn correct(policy: &ScalingPolicy, memory: &mut Memory, sample: &Sample, terms: 
     Some((more, Reason::Corrected { waited }))
 }
 
-/// Time after which a late queue is no accident of late reports and replicas, which are a second late each.
+/// Time after which a late queue is not explained by delayed reports and snapshots, which are a second late each.
 const SETTLED: Duration = Duration::from_secs(10);
 
-/// Raises the number to the policy's activation when a request came at zero.
+/// Raises the number to the policy's activation scale when a request came at zero replicas.
 fn wake(policy: &ScalingPolicy, sample: &Sample, needed: (u32, Reason)) -> (u32, Reason) {
     let (replicas, reason) = needed;
     if sample.replicas.desired > 0 || replicas == 0 || !sample.load.is_busy() {
@@ -227,7 +226,7 @@ fn wake(policy: &ScalingPolicy, sample: &Sample, needed: (u32, Reason)) -> (u32,
     (replicas, Reason::Woken { waiting })
 }
 
-/// Keeps replicas that the choice would end while the load is not fully known or requests wait too long.
+/// Keeps replicas that the choice would end, while the load is not fully known or requests wait too long.
 fn hold(policy: &ScalingPolicy, sample: &Sample, choice: (u32, Reason)) -> (u32, Reason) {
     let desired = sample.replicas.desired;
     if choice.0 >= desired {
@@ -248,7 +247,7 @@ fn bound(policy: &ScalingPolicy, replicas: u32, reason: Reason) -> (u32, Reason)
     let (bounded, least) = (policy.bound(replicas), policy.bound(0));
     let reason = match bounded {
         _ if bounded > replicas => Reason::Least,
-        // None of them ends later either.
+        // Replicas up to the minimum are not stopped later either.
         _ if bounded == least && matches!(reason, Reason::Kept { .. }) => Reason::Least,
         _ if bounded < replicas => Reason::Most { needed: replicas },
         _ => reason,

@@ -1,4 +1,4 @@
-//! How many replicas a revision has: from queue delay and measured capacity, down to zero and back.
+//! Autoscaler: sets the replicas of each revision from queue delay and measured capacity, down to zero and back.
 //!
 //! ```text
 //!   snapshot (watch) ─┐                ┌─ ScalingPolicy (in the snapshot), Memory
@@ -6,9 +6,9 @@
 //!   reports  (watch) ─┘
 //! ```
 //!
-//! [`decide`] is a function of values: the loop ([`Autoscaler`]) and the world of `weir-simulation` run the
-//! same one. The number of replicas follows the requests that come and what a
-//! replica was measured to do; the queue's delay is what must hold, and what corrects the rest.
+//! [`decide`] is a pure function; the loop ([`Autoscaler`]) and the simulated world of `weir-simulation` call the same
+//! one. The number of replicas follows the rate of requests and the measured capacity of a replica. The queue delay is
+//! the target that the number must meet, and it corrects errors of the calculation.
 
 mod account;
 mod collect;

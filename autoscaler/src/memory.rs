@@ -34,18 +34,19 @@ use weir_cluster::ScalingPolicy;
 use crate::economy;
 use crate::{Coverage, Sample};
 
-/// The part of the requests that may be late at which the law aims: the first start and changes of habit take the rest.
+/// Share of the allowed late requests that the law plans for. The rest is left for the first start and for changes of
+/// habit.
 const AIMED: f64 = 1.0 / 3.0;
 
-/// State of a revision between two decisions. The default remembers nothing.
+/// State of a revision between two decisions. The default is that of a new revision.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Memory {
-    /// The last sample's time; unset before the first.
+    /// Time of the last sample; `None` before the first.
     at: Option<Duration>,
-    /// Time in which every gateway reported: idleness is measured by it, so that it does not pass while
-    /// gateways are silent.
+    /// Time in which every gateway reported. Idleness is measured in it, so that no idle time passes while gateways are
+    /// silent.
     pub(crate) seen: Duration,
-    /// When, by that time, something last happened.
+    /// The value of `seen` at the last activity.
     active: Duration,
     pub(crate) arrivals: Arrivals,
     pub(crate) curve: Curve,
@@ -54,9 +55,9 @@ pub struct Memory {
     pub(crate) levels: Levels,
     pub(crate) seasons: Seasons,
     pub(crate) sharing: Sharing,
-    /// Whether at least as many replicas were up as were needed.
+    /// True if enough replicas were ready at the last decision, and the queue has recovered from the last shortage.
     pub(crate) is_enough: bool,
-    /// Whether that was ever so with a replica up.
+    /// True if `is_enough` held at least once while a replica was ready.
     has_settled: bool,
     pub(crate) price: Price,
     pub(crate) headroom: Headroom,
@@ -65,7 +66,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Advances the time and takes in the load of the sample.
+    /// Advances the time and records the load of the sample.
     pub(crate) fn observe(&mut self, policy: &ScalingPolicy, sample: &Sample) {
         let elapsed = match self.at {
             Some(at) => sample.at.saturating_sub(at),
@@ -90,16 +91,16 @@ impl Memory {
         self.learn(policy, sample, elapsed);
     }
 
-    /// Notes whether at least as many replicas are up as are needed, and the queue has recovered from a time in which
-    /// they were not.
+    /// Records whether enough replicas are ready, and the queue has recovered from the last time when they were not.
     pub(crate) fn note_enough(&mut self, policy: &ScalingPolicy, sample: &Sample, need: u32) {
         let late = sample.load.is_late(policy.queue_delay, policy.quantile);
         self.is_enough = sample.replicas.ready >= need && (self.is_enough || !late);
     }
 
-    /// Takes in how many requests were late: while enough replicas were up, it shows that there must be more headroom;
-    /// while too few were, that starts cost more than their time. Nothing helps where starts do not come, and what waits
-    /// for the first of all says nothing of those to come.
+    /// Learns from late requests. While enough replicas were ready, late requests mean that more headroom is needed;
+    /// while too few were, that a start is worth more than its own time. Nothing is learned while starts are overdue,
+    /// because more replicas would not help, and before the first replica was ready, because requests that wait for it
+    /// say nothing about later ones.
     fn learn(&mut self, policy: &ScalingPolicy, sample: &Sample, elapsed: Duration) {
         self.has_settled |= self.is_enough && sample.replicas.ready > 0;
         if sample.replicas.is_overdue() || !self.has_settled {
@@ -123,7 +124,7 @@ impl Memory {
         self.headroom.observe(&Settled { elapsed, requests, late: roomless, allowed, cold_start });
     }
 
-    /// Notes the time if there is work, or if more replicas were asked for elsewhere.
+    /// Records the time of the activity if there is work, or if something else raised the number of replicas.
     pub(crate) fn note_activity(&mut self, sample: &Sample) {
         let desired = sample.replicas.desired;
         let is_raised = self.levels.is_raised_elsewhere(desired);
@@ -133,13 +134,13 @@ impl Memory {
         }
     }
 
-    /// How long nothing has happened.
+    /// Returns the time since the last activity.
     pub(crate) fn idle(&self) -> Duration {
         self.seen.saturating_sub(self.active)
     }
 
-    /// The memory that the next revision of the same service starts with: what a replica does, and what came at which
-    /// time of the day, but not what came last.
+    /// Returns the memory with which the next revision of the service starts. It keeps the service curve and the load
+    /// by time of day, but not the latest arrivals.
     #[must_use]
     pub fn successor(&self) -> Self {
         Self { curve: self.curve.successor(), seasons: self.seasons.successor(), ..Self::default() }

@@ -1,4 +1,4 @@
-//! The autoscaler's metrics: of each revision the replicas that are desired and ready, and why.
+//! Metrics of the autoscaler for each revision: desired and ready replicas, the reason, delays and GPU time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use weir_cluster::{RevisionName, ScalingPolicy, Snapshot};
 
 use crate::{Account, Decision, Decisions};
 
-/// The metrics' sources, read when they are scraped.
+/// Sources of the metrics, read at each scrape.
 #[derive(Debug)]
 struct AutoscalerMetrics {
     decisions: watch::Receiver<Arc<Decisions>>,
@@ -32,17 +32,17 @@ pub(crate) fn register(
 }
 
 pub(crate) fn register_price(price: f64, registry: &mut Registry) {
-    let help = "Price of a GPU for an hour, as --gpu-price says";
+    let help = "Price of a GPU per hour, from --gpu-price";
     let gauge: Gauge<f64, AtomicU64> = Gauge::default();
     gauge.set(price);
     registry.register("weir_autoscaler_gpu_price", help, gauge);
 }
 
-/// Times from the arrival of the request that wakes a revision to the decision to wake it.
+/// Histogram of the time from the arrival of the request that wakes a revision to the decision to wake it.
 #[derive(Clone, Debug)]
 pub(crate) struct WakeTimes(Histogram);
 
-/// Bounds in seconds: a decision takes some milliseconds, and the next regular one comes within a second.
+/// Bounds in seconds: a decision takes a few milliseconds, and the next regular one comes within a second.
 const WAKE_BOUNDS: [f64; 11] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0];
 
 impl Default for WakeTimes {
@@ -62,7 +62,7 @@ impl WakeTimes {
     }
 }
 
-/// One revision with its last decision.
+/// One revision with its latest decision.
 struct Row<'a> {
     name: &'a RevisionName,
     decision: &'a Decision,
@@ -89,15 +89,15 @@ impl Collector for AutoscalerMetrics {
 
 fn replicas(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> Result<(), fmt::Error> {
     let gauges: [(&str, &str, fn(&Row<'_>) -> i64); 3] = [
-        ("weir_autoscaler_desired_replicas", "Replicas that the last decision asks for.", |row| {
+        ("weir_autoscaler_desired_replicas", "Desired replicas according to the latest decision.", |row| {
             row.decision.replicas.into()
         }),
-        ("weir_autoscaler_ready_replicas", "Replicas that take requests.", |row| {
+        ("weir_autoscaler_ready_replicas", "Replicas that are ready for requests.", |row| {
             i64::try_from(row.ready).unwrap_or(i64::MAX)
         }),
         (
             "weir_autoscaler_unplaced_replicas",
-            "Replicas that were asked for and do not come: no node takes them, or a quota refuses them.",
+            "Desired replicas that cannot start: no node fits them, or a quota refuses them.",
             |row| row.decision.unplaced.as_ref().map_or(0, |it| it.replicas.into()),
         ),
     ];
@@ -112,10 +112,10 @@ fn replicas(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> Result<(),
     Ok(())
 }
 
-/// One sample of each revision, which the reason names.
+/// Writes one sample for each revision, labelled with the reason of its latest decision.
 fn reasons(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> Result<(), fmt::Error> {
     let name = "weir_autoscaler_reason";
-    let help = "1 for the reason of the last decision; `weir status --json` has the sentence.";
+    let help = "1 for the reason of the latest decision; `weir status --json` shows it as a sentence.";
     let one = ConstGauge::new(1_i64);
     let mut family = encoder.encode_descriptor(name, help, None, one.metric_type())?;
     for row in rows {
@@ -128,12 +128,12 @@ fn reasons(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> Result<(), 
 
 fn delays(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> Result<(), fmt::Error> {
     let gauges: [(&str, &str, fn(&Row<'_>) -> Duration); 2] = [
-        ("weir_autoscaler_queue_delay_target", "How long requests may wait before replicas are added.", |row| {
+        ("weir_autoscaler_queue_delay_target", "Target for the time that requests wait for a replica.", |row| {
             row.policy.queue_delay
         }),
         (
             "weir_autoscaler_queue_delay",
-            "Queue delay at the last decision: the policy's quantile (p99 by default), or the wait of the oldest queued request if that is longer.",
+            "Queue delay at the latest decision: the policy's quantile (p99 by default), or the wait of the oldest queued request if that is longer.",
             |row| row.decision.terms.queue_delay,
         ),
     ];
@@ -152,12 +152,12 @@ fn requests(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> Result<(),
     let counters: [(&str, &str, fn(&Account) -> u64); 2] = [
         (
             "weir_autoscaler_requests",
-            "Requests that reached a replica or were refused, since this process leads.",
+            "Requests that reached a replica or were refused, since this process became the leader.",
             |account| account.requests,
         ),
         (
             "weir_autoscaler_requests_in_time",
-            "Those of them that waited no longer than the policy's delay: attainment is their share.",
+            "Requests that waited no longer than the policy's queue delay; their share of weir_autoscaler_requests_total is the attainment.",
             |account| account.in_time,
         ),
     ];
@@ -176,22 +176,22 @@ fn gpu_time(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> Result<(),
     let counters: [(&str, &str, fn(&Account) -> f64); 4] = [
         (
             "weir_autoscaler_replica_seconds",
-            "Time of all ready replicas together, since this process leads.",
+            "Total time of all ready replicas, since this process became the leader.",
             |account| account.ready_time.as_secs_f64(),
         ),
         (
             "weir_autoscaler_idle_replica_seconds",
-            "The part of it without a request, at the least: as if each request had a replica of its own.",
+            "Lower bound of the ready replicas' time without a request, as if each request occupied a replica alone.",
             |account| account.idle_time.as_secs_f64(),
         ),
         (
             "weir_autoscaler_gpu_seconds",
-            "Time of the GPUs of ready replicas, since this process leads; a part of a GPU counts as one.",
+            "GPU time of all ready replicas, since this process became the leader; a fraction of a GPU counts as one.",
             Account::gpu_seconds,
         ),
         (
             "weir_autoscaler_idle_gpu_seconds",
-            "The part of it without a request, at the least.",
+            "Lower bound of the ready replicas' GPU time without a request.",
             Account::idle_gpu_seconds,
         ),
     ];

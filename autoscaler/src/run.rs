@@ -1,4 +1,4 @@
-//! The loop around the control law: watches, decides each second and at once for a wake-up, asks for replicas.
+//! The loop around the control law: decides every second and at once for a wake-up, and scales the revisions.
 
 mod leader;
 mod scale_requests;
@@ -15,19 +15,19 @@ use self::leader::Leader;
 use crate::Decisions;
 use crate::metrics::{self, WakeTimes};
 
-/// The lease under which one process decides.
+/// Name of the lease whose holder decides.
 pub const LEASE: &str = "weir-autoscaler";
 
-/// Reports come each second; nothing is new before the next.
+/// Interval of decisions. Gateways report every second, so there is nothing new before.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Longest wait for the answer that the lease is free again; without it the next leader waits until it runs out.
+/// Longest wait for the release of the lease. If it fails, the next leader waits until the lease expires.
 const RELEASE_LIMIT: Duration = Duration::from_secs(2);
 
-/// Time before a lease that could not be had is asked for again.
+/// Pause before another attempt to acquire the lease.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Decides how many replicas each revision has, and asks for them.
+/// Decides how many replicas each revision should have, and scales it.
 pub struct Autoscaler {
     directory: Arc<dyn Directory>,
     reports: Arc<dyn Reports>,
@@ -38,7 +38,7 @@ pub struct Autoscaler {
 }
 
 impl Autoscaler {
-    /// An autoscaler of the revisions that have a scaling policy; it leaves others alone.
+    /// Creates an autoscaler. It scales only revisions with a scaling policy.
     #[must_use]
     pub fn new(
         directory: Arc<dyn Directory>,
@@ -49,29 +49,28 @@ impl Autoscaler {
         Self { directory, reports, scale, lease, decisions: watch::Sender::default(), wake_times: WakeTimes::default() }
     }
 
-    /// The last decisions, for status, metrics and Events; empty while another process
-    /// leads.
+    /// Returns the latest decisions, for status, metrics and Events; empty while another process leads.
     #[must_use]
     pub fn decisions(&self) -> watch::Receiver<Arc<Decisions>> {
         self.decisions.subscribe()
     }
 
-    /// Registers its metrics: of the revisions in [`Self::decisions`].
+    /// Registers the metrics of the revisions in [`Self::decisions`].
     pub fn register(&self, registry: &mut Registry) {
         metrics::register(self.decisions(), self.directory.watch(), registry);
         self.wake_times.register(registry);
     }
 
-    /// Registers the price of a GPU for an hour, by which the metrics of GPU time are money.
+    /// Registers the price of a GPU per hour as a metric, from which dashboards compute costs.
     pub fn register_price(price: f64, registry: &mut Registry) {
         metrics::register_price(price, registry);
     }
 
-    /// Runs until it is stopped: waits for the lease, leads until it is lost, and waits again.
+    /// Runs until `stop` is cancelled: waits for the lease, leads until it is lost, and waits again.
     pub async fn run(self, stop: CancellationToken) {
         while !stop.is_cancelled() {
             if let Err(error) = self.lead_once(&stop).await {
-                tracing::warn!(%error, "cannot get the autoscaler's lease: replicas stay as they are; retrying");
+                tracing::warn!(%error, "cannot acquire the autoscaler's lease, so replicas stay as they are; retrying");
                 stop.run_until_cancelled(tokio::time::sleep(RETRY_DELAY)).await;
             }
         }
@@ -94,9 +93,9 @@ impl Autoscaler {
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
-            () = held.lost() => tracing::warn!("lost the autoscaler's lease: another process leads now"),
+            () = held.lost() => tracing::warn!("lost the autoscaler's lease; another process leads now"),
             () = leader.run() => {
-                // What it watches has ended, so the process ends too.
+                // The watched channels have closed, which means that the process ends too.
                 stop.cancelled().await;
             }
         }

@@ -1,21 +1,21 @@
-//! Replicas that were asked for and do not come.
+//! Desired replicas that cannot start.
 
 use std::fmt;
 use std::sync::Arc;
 
 use weir_cluster::{FailureReason, Phase, Replica, Revision};
 
-/// Replicas that were asked for and do not come.
+/// Desired replicas that cannot start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unplaced {
-    /// Number of them; at least one.
+    /// Number of such replicas, at least one.
     pub replicas: u32,
-    /// Why they do not come, and what to do.
+    /// Reason that they cannot start, and what to do.
     pub cause: Arc<str>,
 }
 
 impl Unplaced {
-    /// Those of a revision, if it is known why they do not come.
+    /// Returns the replicas of a revision that cannot start, if the reason is known.
     pub(crate) fn of(revision: &Revision) -> Option<Self> {
         let cause = revision.unplaced.as_ref()?.message.clone();
         let coming = revision.replicas.iter();
@@ -34,8 +34,7 @@ fn is_unplaced(replica: &Replica) -> bool {
 impl fmt::Display for Unplaced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { replicas, cause } = self;
-        let verb = if *replicas == 1 { "has" } else { "have" };
-        write!(f, "{replicas} of them {verb} no place: {cause}")
+        write!(f, "{replicas} of them cannot start: {cause}")
     }
 }
 
@@ -46,7 +45,7 @@ mod tests {
 
     use super::*;
 
-    /// A revision of which so many are wanted, with replicas that are ready or that no node takes.
+    /// A revision with this number of desired replicas, some of them ready and some that no node takes.
     fn revision(desired: u32, ready: usize, pending: usize, cause: Option<&str>) -> Revision {
         let service = ServiceName::new("default", "digits").unwrap();
         let workload = Workload {
@@ -77,16 +76,16 @@ mod tests {
     }
 
     #[test]
-    fn those_without_a_node_and_those_that_are_not_made_count() {
+    fn replicas_without_a_node_and_replicas_not_created_count() {
         let full = Some("no node takes it: add a node");
         let told = Unplaced::of(&revision(4, 1, 2, full)).unwrap();
-        assert_eq!(told.to_string(), "3 of them have no place: no node takes it: add a node");
+        assert_eq!(told.to_string(), "3 of them cannot start: no node takes it: add a node");
         let one = Unplaced::of(&revision(2, 1, 0, Some("raise the quota"))).unwrap();
-        assert_eq!(one.to_string(), "1 of them has no place: raise the quota");
+        assert_eq!(one.to_string(), "1 of them cannot start: raise the quota");
     }
 
     #[test]
-    fn what_comes_or_is_not_wanted_has_a_place() {
+    fn starting_and_undesired_replicas_do_not_count() {
         assert_eq!(Unplaced::of(&revision(3, 1, 2, None)), None);
         assert_eq!(Unplaced::of(&revision(1, 1, 0, Some("old"))), None);
     }

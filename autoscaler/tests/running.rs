@@ -233,7 +233,7 @@ async fn a_request_at_zero_is_answered_before_the_next_second() {
     let (count, seconds) = platform.wake_ups();
     assert!(count == 1.0 && (0.306..0.308).contains(&seconds), "{seconds}");
     let decision = platform.decisions.borrow_and_update()[&revision].clone();
-    assert_eq!(decision.to_string(), "1 replica: 1 request waits and there was no replica");
+    assert_eq!(decision.to_string(), "1 replica: 1 request is queued and there was no replica");
     platform.end().await;
 }
 

@@ -1,4 +1,4 @@
-//! The load of one revision since the last sample of it.
+//! Load of one revision since its last sample.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,14 +7,14 @@ use weir_cluster::{Activity, Report, RevisionName};
 
 use crate::Load;
 
-/// The counts of each gateway at the last sample, by its name. They are few, and each revision has this: a list takes
-/// a third of what a map does.
+/// Counts of each gateway at the last sample, by the gateway's name. There are few gateways, and every revision has
+/// this state, so a list is used: it takes a third of the memory of a map.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Baselines {
     by_gateway: Vec<(Arc<str>, Baseline)>,
 }
 
-/// The counts of one gateway at a sample.
+/// Counts of one gateway at a sample.
 #[derive(Clone, Debug)]
 struct Baseline {
     started: u64,
@@ -23,8 +23,8 @@ struct Baseline {
 }
 
 impl Baselines {
-    /// The load since the last sample, from the reports that are fresh, which become the next baselines. The counts of
-    /// a gateway that is silent for a while are in its next report.
+    /// Returns the load since the last sample and stores the fresh reports as the new baselines. A gateway that is
+    /// silent for a while includes the missed counts in its next report.
     pub(crate) fn advance<'a>(
         &mut self,
         revision: &RevisionName,
@@ -41,7 +41,7 @@ impl Baselines {
         load
     }
 
-    /// Replaces the baseline of a gateway and returns the one before.
+    /// Replaces the baseline of a gateway and returns the previous one.
     fn replace(&mut self, gateway: &Arc<str>, now: Baseline) -> Option<Baseline> {
         let known = self.by_gateway.iter_mut().find(|(name, _)| name == gateway);
         match known {
@@ -60,8 +60,8 @@ impl Baseline {
         Self { started: report.started, age_us: report.age_us, activity: activity.unwrap_or_default() }
     }
 
-    /// Activity since an earlier baseline, and its time span. What a gateway counted before its first baseline says
-    /// nothing about now, unless the gateway is new itself.
+    /// Returns the activity since an earlier baseline, and its time span. Counts from before a gateway's first baseline
+    /// are ignored, unless the gateway itself is new, because they say nothing about the present.
     fn since(&self, before: Option<&Self>) -> (Duration, Activity) {
         let before = before.filter(|before| before.started == self.started);
         let age = Duration::from_micros(self.age_us);
@@ -112,14 +112,14 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_that_began_anew_counts_from_its_start() {
+    fn a_restarted_gateway_counts_from_its_start() {
         let mut baselines = Baselines::default();
         load(&mut baselines, &[("a", report(1, 900, 70, 0))]);
         assert_eq!(load(&mut baselines, &[("a", report(2, 1, 80, 0))]), (1, 80, 0));
     }
 
     #[test]
-    fn a_gateway_that_was_silent_tells_all_with_its_next_report() {
+    fn a_silent_gateway_catches_up_with_its_next_report() {
         let mut baselines = Baselines::default();
         load(&mut baselines, &[("a", report(1, 10, 70, 0))]);
         assert_eq!(load(&mut baselines, &[]), (0, 0, 0));

@@ -9,7 +9,7 @@ use weir_cluster::{Activity, Gateway, LatestReports, Report, RevisionName};
 use super::gateway_clock::GatewayClock;
 use crate::Coverage;
 
-/// The latest report of each gateway, and when it came.
+/// The latest report of each gateway, with its arrival time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReportCache {
     latest: BTreeMap<Arc<str>, CachedReport>,
@@ -23,7 +23,7 @@ struct CachedReport {
 }
 
 impl ReportCache {
-    /// Takes in the latest reports; one that is the same as before keeps its time.
+    /// Stores the latest reports. A report that has not changed keeps its arrival time.
     pub(crate) fn update(&mut self, reports: &LatestReports, now: Duration) {
         self.latest.retain(|name, _| reports.contains_key(name));
         for (name, report) in reports {
@@ -40,14 +40,14 @@ impl ReportCache {
         }
     }
 
-    /// The reports of the gateways that are not silent, by the gateway's name.
+    /// Returns the reports of gateways that are not silent, with the gateways' names.
     pub(crate) fn fresh(&self, now: Duration) -> impl Iterator<Item = (&Arc<str>, &Report)> {
         let is_fresh = move |cached: &CachedReport| now.saturating_sub(cached.at) <= Report::SILENT_AFTER;
         let fresh = self.latest.iter().filter(move |(_, cached)| is_fresh(cached));
         fresh.map(|(name, cached)| (name, &*cached.report))
     }
 
-    /// How much of the load is known, if these are the gateways that are up.
+    /// Returns which part of the load is known, given the gateways that are up.
     pub(crate) fn coverage(&self, up: &[Gateway], now: Duration) -> Coverage {
         let fresh: Vec<_> = self.fresh(now).map(|(name, _)| name).collect();
         let reports = |gateway: &Gateway| fresh.contains(&&gateway.name);
@@ -60,12 +60,12 @@ impl ReportCache {
         }
     }
 
-    /// Whether a request is queued for this revision at some gateway.
+    /// Returns true if a request is queued for this revision at any gateway.
     pub(crate) fn has_queued(&self, revision: &RevisionName, now: Duration) -> bool {
         self.fresh(now).any(|(_, report)| queued(report, revision).is_some())
     }
 
-    /// When the request came that has been queued longest for this revision, by our clock.
+    /// Returns the arrival time, by our clock, of the request that has been queued longest for this revision.
     pub(crate) fn first_queued(&self, revision: &RevisionName) -> Option<Duration> {
         let came = self.latest.values().filter_map(|cached| {
             let activity = queued(&cached.report, revision)?;
@@ -77,13 +77,14 @@ impl ReportCache {
 }
 
 impl CachedReport {
-    /// Whether it is this report. Most are shared, and comparing thousands of revisions each time would take long.
+    /// Returns true if this is the cached report. Most reports are shared, and comparing thousands of revisions each
+    /// time would be slow.
     fn is(&self, report: &Arc<Report>) -> bool {
         Arc::ptr_eq(&self.report, report) || self.report == *report
     }
 }
 
-/// The revision's activity in a report, if requests are queued.
+/// Returns the revision's activity in a report, if requests are queued.
 fn queued<'a>(report: &'a Report, revision: &RevisionName) -> Option<&'a Activity> {
     let activity = report.revisions.get(revision)?;
     (activity.queued > 0).then_some(activity)
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_queued_came_as_long_ago_as_it_and_its_report_waited() {
+    fn the_arrival_of_a_queued_request_includes_the_delay_of_its_report() {
         let service = ServiceName::new("default", "digits").unwrap();
         let revision = service.revision(1).unwrap();
         let queued = |second: u64, oldest_us| {
@@ -144,7 +145,7 @@ mod tests {
         let mut cache = ReportCache::default();
         cache.update(&[("a".into(), queued(50, 0))].into(), at(3));
         assert_eq!(cache.first_queued(&revision), None);
-        // Made at 4 s by our clock, when the request had waited 10 ms.
+        // The report was made at 4 s by our clock, when the request had waited 10 ms.
         let came = at(4) - Duration::from_millis(10);
         cache.update(&[("a".into(), queued(51, 10_000))].into(), at(5));
         let found = cache.first_queued(&revision).unwrap();

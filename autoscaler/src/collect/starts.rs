@@ -1,4 +1,4 @@
-//! How long replicas take to start.
+//! Measures the start times of replicas.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -9,40 +9,41 @@ use weir_cluster::{Phase, Replica, Revision};
 
 use crate::Replicas;
 
-/// Follows when each replica of one revision began to start.
+/// Tracks when each replica of one revision began to start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StartTracker {
-    /// By replica name; unset before the first observation.
+    /// State of each replica by name; `None` before the first observation.
     states: Option<BTreeMap<Arc<str>, StartState>>,
-    /// Since when each of the replicas that are desired and do not exist yet is missing, longest first: they start too.
+    /// For each desired replica that does not exist yet, the time since when it is missing, longest first. Missing
+    /// replicas count as starting.
     missing_since: Vec<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum StartState {
-    /// It was seen to begin at this time.
+    /// The replica began to start at this time.
     Began(Duration),
-    /// It was first observed at this time, and had begun before.
+    /// The replica was first observed at this time, and had begun to start before.
     BeganBefore(Duration),
-    /// It does not start: it is up, or down.
+    /// The replica is not starting: it is ready, unready or ending.
     NotStarting,
 }
 
-/// How long the latest starts of one service took.
+/// Durations of the latest starts of one service.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StartTimes {
     latest: Arc<[Duration]>,
 }
 
-/// Time assumed for a start before one was measured: a model of some hundred megabytes from a local
+/// Start time that is assumed before one was measured: a model of some hundred megabytes loads that fast from a local
 /// disk.
 const UNMEASURED: Duration = Duration::from_secs(10);
 
-/// Starts that are remembered: enough for a 0.9 quantile, few enough to follow a change of model or machine.
+/// Number of starts that are remembered: enough for a 0.9 quantile, few enough to follow a change of model or machine.
 const KEPT: usize = 32;
 
 impl StartTracker {
-    /// Takes in the revision's state at this moment.
+    /// Records the revision's state at this moment.
     pub(crate) fn observe(&mut self, revision: &Revision, times: &mut StartTimes, now: Duration) {
         let is_first = self.states.is_none();
         let before = self.states.take().unwrap_or_default();
@@ -66,8 +67,8 @@ impl StartTracker {
         self.missing_since.resize(missing(revision), now);
     }
 
-    /// When a replica that starts was asked for. What did not exist before takes the place of the one that is missing
-    /// for the shortest time, as a quota may keep others out for hours.
+    /// Returns the time at which a starting replica was requested. A new replica fills the place that has been missing
+    /// for the shortest time, because a quota may block the other places for hours.
     fn asked(&mut self, replica: &Replica, before: &BTreeMap<Arc<str>, StartState>, now: Duration) -> Duration {
         if before.contains_key(&replica.name) {
             return now;
@@ -75,7 +76,7 @@ impl StartTracker {
         self.missing_since.pop().unwrap_or(now)
     }
 
-    /// The replicas of the revision, which was observed just now.
+    /// Returns the replicas of the revision, which was observed just now.
     pub(crate) fn replicas(&self, revision: &Revision, times: &StartTimes, now: Duration) -> Replicas {
         let missing = self.missing_since.iter();
         let mut starting: Vec<_> = missing.map(|since| now.saturating_sub(*since)).collect();
@@ -93,7 +94,7 @@ impl StartTracker {
 }
 
 impl StartState {
-    /// How long it has been starting, as far as is known.
+    /// Returns the time since the start began, as far as it is known.
     fn age(self, now: Duration) -> Option<Duration> {
         match self {
             Self::Began(at) | Self::BeganBefore(at) => Some(now.saturating_sub(at)),
@@ -102,14 +103,14 @@ impl StartState {
     }
 }
 
-/// Replicas that are desired and do not exist yet.
+/// Returns the number of desired replicas that do not exist yet.
 fn missing(revision: &Revision) -> usize {
     let existing = revision.replicas.iter().filter(|r| r.phase.is_counted());
     (revision.desired as usize).saturating_sub(existing.count())
 }
 
 impl StartTimes {
-    /// Adds a start that ends now; one that was not seen to begin has no known length.
+    /// Adds a start that ends now. A start whose beginning was not observed has no known duration and is ignored.
     fn add(&mut self, state: StartState, now: Duration) {
         match state {
             StartState::Began(at) => {
@@ -121,12 +122,12 @@ impl StartTimes {
         }
     }
 
-    /// How long the latest took, oldest first.
+    /// Returns the durations of the latest starts, oldest first.
     pub(crate) fn latest(&self) -> Arc<[Duration]> {
         Arc::clone(&self.latest)
     }
 
-    /// The 0.9 quantile; unset before the first measured start.
+    /// Returns the 0.9 quantile; `None` before the first measured start.
     fn usual(&self) -> Option<Duration> {
         let mut sorted = self.latest.to_vec();
         sorted.sort_unstable();
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_that_was_seen_whole_is_measured() {
+    fn a_start_observed_from_its_beginning_is_measured() {
         let mut world = World(StartTracker::default(), StartTimes::default());
         world.look(0, &[]);
         world.look(1, &[("a", Phase::Pending)]);
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_that_had_begun_is_not() {
+    fn a_start_that_had_begun_before_is_not_measured() {
         let mut world = World(StartTracker::default(), StartTimes::default());
         let replicas = world.look(0, &[("a", Phase::Starting)]);
         assert_eq!(replicas.starting, [seconds(0)]);
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_does_not_start_until_it_does_again() {
+    fn a_failed_replica_is_not_starting_until_it_restarts() {
         let mut world = World(StartTracker::default(), StartTimes::default());
         world.look(0, &[]);
         world.look(1, &[("a", Phase::Starting)]);
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_that_a_quota_held_up_took_as_long_as_that() {
+    fn a_start_delayed_by_a_quota_includes_the_delay() {
         let mut tracker = StartTracker::default();
         let mut times = StartTimes::default();
         let mut look = |second, desired, pods: &[(&str, Phase)]| {
@@ -225,7 +226,7 @@ mod tests {
         };
         look(0, 1, &[("a", Phase::Ready)]);
         look(10, 2, &[("a", Phase::Ready)]);
-        // Another that ends and is made again waited for nothing.
+        // A replica that ends and is replaced has not waited for the quota.
         look(50, 2, &[]);
         look(51, 2, &[("c", Phase::Starting)]);
         assert_eq!(look(55, 2, &[("c", Phase::Ready)]).cold_start, seconds(5));
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_yet_starts() {
+    fn a_missing_replica_counts_as_starting() {
         let mut tracker = StartTracker::default();
         let mut times = StartTimes::default();
         let mut revision = revision(&[("a", Phase::Ready)]);

@@ -1,4 +1,4 @@
-//! Bounds on how fast the number changes, with the meaning that a HorizontalPodAutoscaler's `behavior` has.
+//! Limits how fast the number changes, like the `behavior` of a HorizontalPodAutoscaler.
 
 #[cfg(test)]
 mod tests;
@@ -10,8 +10,8 @@ use super::reason::HeldBy;
 use crate::memory::Changes;
 use crate::{Coverage, Memory, Sample};
 
-/// Holds the choice back where the policy's behavior does not let the number change so far. Bounds come first, as
-/// with a HorizontalPodAutoscaler: a number outside of them goes to the nearest at once.
+/// Limits the choice to what the policy's behavior allows. Bounds take precedence, as in a HorizontalPodAutoscaler: a
+/// current number outside of them moves to the nearest bound at once.
 pub(super) fn limit(
     policy: &ScalingPolicy,
     memory: &mut Memory,
@@ -38,7 +38,7 @@ pub(super) fn limit(
     step.limit(&mut memory.changes, choice)
 }
 
-/// One decision on a number within its bounds.
+/// One decision, with a current number within the bounds.
 #[derive(Clone, Copy)]
 struct Step<'a> {
     policy: &'a ScalingPolicy,
@@ -71,7 +71,7 @@ impl Step<'_> {
         (allowed, self.reason(wanted, held_by))
     }
 
-    /// The rules of the direction in which the number would change.
+    /// Returns the rules for the direction of the change; `None` if nothing changes or the direction has no rules.
     fn rules(&self, wanted: u32) -> Option<&ScalingRules> {
         let behavior = &self.policy.behavior;
         match wanted.cmp(&self.current) {
@@ -81,7 +81,7 @@ impl Step<'_> {
         }
     }
 
-    /// The number that window and policies allow, and which of them allows less.
+    /// Returns the number that window and policies allow, and which of the two limits it.
     fn allowed(&self, rules: &ScalingRules, changes: &Changes, wanted: u32) -> (u32, HeldBy) {
         let current = i64::from(self.current);
         let wanted = i64::from(wanted);
@@ -103,7 +103,7 @@ impl Step<'_> {
         (u32::try_from(allowed).unwrap_or(0), held_by)
     }
 
-    /// Raises the number at zero: a request there waits for no window and no period.
+    /// Raises the number at zero replicas: a request that waits there is not held back by a window or a period.
     fn wake(&self, allowed: i64, wanted: i64) -> i64 {
         match self.current {
             0 => allowed.max(wanted.min(self.policy.activation.get().into())),
@@ -111,7 +111,8 @@ impl Step<'_> {
         }
     }
 
-    /// The furthest number that the policies allow; `further` is the one of two that is further away.
+    /// Returns the number furthest from the current one that the policies allow; `further` selects the further of two
+    /// numbers.
     fn furthest(
         &self,
         rules: &ScalingRules,
@@ -135,8 +136,8 @@ impl Step<'_> {
     }
 }
 
-/// The most replicas after one period. Percentages are rounded as Kubernetes does, in floating point and up, so that one
-/// replica can become two.
+/// Returns the most replicas after one period. Percentages are computed in floating point and rounded up, as Kubernetes
+/// does, so that one replica can become two.
 fn added(start: i64, most: MostChange) -> i64 {
     match most {
         MostChange::Pods(pods) => start + i64::from(pods),
@@ -144,7 +145,8 @@ fn added(start: i64, most: MostChange) -> i64 {
     }
 }
 
-/// The fewest replicas after one period. Percentages are rounded as Kubernetes does, in floating point and down.
+/// Returns the fewest replicas after one period. Percentages are computed in floating point and rounded down, as
+/// Kubernetes does.
 fn removed(start: i64, most: MostChange) -> i64 {
     match most {
         MostChange::Pods(pods) => start - i64::from(pods),

@@ -1,4 +1,4 @@
-//! How long a replica that is not needed is kept.
+//! Computes how long an unneeded replica is kept.
 
 use std::time::Duration;
 
@@ -8,27 +8,27 @@ use crate::Memory;
 use crate::economy::{longest, starts};
 use crate::memory::Level;
 
-/// Least time that the last replica is kept where the policy sets none and a request would wait for a start: a
-/// person who tries a service by hand comes back within a minute.
+/// Least time that the last replica is kept if the policy sets none and a request would have to wait for a start. A
+/// person who tries a service by hand returns within a minute.
 const LAST_KEPT: Duration = Duration::from_secs(60);
 
-/// The longest that a replica is kept while it is not known how long gaps are, however much a start is worth, in
-/// lengths of a start.
-const UNTOLD: f64 = 5.0;
+/// Longest time that a replica is kept while the lengths of gaps are unknown, in lengths of a start, whatever a start
+/// is worth.
+const UNKNOWN_GAPS: f64 = 5.0;
 
-/// The least time for which a replica is kept, in lengths of a start.
-const LEAST: f64 = 0.25;
+/// Least time that a replica is kept, in lengths of a start.
+const LEAST_STARTS: f64 = 0.25;
 
-/// The least time for which a replica is kept, however fast starts are. Samples are a second apart, and a report may be
-/// lost: what was not needed for less than that is no gap.
-const UNSURE: Duration = Duration::from_millis(2500);
+/// Least time that a replica is kept, however fast starts are. Samples are a second apart and a report may be lost, so
+/// a shorter time without need is not a gap.
+const LEAST_TIME: Duration = Duration::from_millis(2500);
 
-/// The rule by which replicas are kept at one decision.
+/// Rule by which replicas are kept, for one decision.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Keep<'a> {
     policy: &'a ScalingPolicy,
     cold_start: Duration,
-    /// What a start is worth, in its own length.
+    /// Worth of a start, in lengths of a start.
     starts: f64,
 }
 
@@ -38,8 +38,8 @@ impl<'a> Keep<'a> {
         Self { policy, cold_start, starts }
     }
 
-    /// How long this replica (1 is the first) is kept after it was last needed. What the policy sets holds;
-    /// otherwise the time for which it would have paid to keep it in the gaps before.
+    /// Returns how long a replica (level 1 is the first) is kept after it was last needed. A time in the policy takes
+    /// precedence; otherwise it is the time that would have been cheapest over the past gaps.
     pub(super) fn time(&self, level: u32, past: &Level) -> Duration {
         let pays = self.pays(past).max(self.least());
         match (level, self.policy.retention) {
@@ -50,28 +50,30 @@ impl<'a> Keep<'a> {
         }
     }
 
-    /// The least time for which any replica is kept: a load about the boundary of two numbers would end each start
-    /// before it has ended by itself.
+    /// Returns the least time for which any replica is kept. Without it, a load near the boundary between two numbers
+    /// would stop each replica before its start has ended.
     pub(super) fn least(&self) -> Duration {
-        self.cold_start.mul_f64(LEAST).max(UNSURE)
+        self.cold_start.mul_f64(LEAST_STARTS).max(LEAST_TIME)
     }
 
-    /// Whether a request that waits for a start is still in time.
+    /// Returns true if a request that waits for a start still meets the target.
     fn fits(&self) -> bool {
         self.cold_start <= self.policy.queue_delay
     }
 
     fn pays(&self, past: &Level) -> Duration {
         if self.fits() || past.is_regular(self.cold_start) {
-            // No request waits for a start that is in time, or is ahead of it.
+            // Requests do not suffer from a start that is fast enough, or that begins ahead of them at regular
+            // intervals.
             return past.gaps().keep(self.cold_start, self.cold_start);
         }
-        // While a replica is needed for less time than a start takes, fewer requests wait for it.
+        // If a replica is needed for less time than a start takes, fewer requests wait for it, so its start is worth
+        // less.
         let needed = past.needed().as_secs_f64() / self.cold_start.as_secs_f64();
         let worth = self.worth(1.0 + (self.starts - 1.0) * needed.min(1.0));
-        // Within the window in which arrivals are counted, that fewer would do may be noise.
+        // Within the window over which arrivals are counted, a lower number may be noise.
         let first = self.worth(starts(self.policy.economy));
-        let first = first.max(self.policy.window).max(worth.min(self.worth(UNTOLD)));
+        let first = first.max(self.policy.window).max(worth.min(self.worth(UNKNOWN_GAPS)));
         past.gaps().keep(worth, first)
     }
 

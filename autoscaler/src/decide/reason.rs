@@ -1,35 +1,35 @@
-//! Reasons of a decision.
+//! Reasons for the number of replicas.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::Throughput;
 
-/// The reason for a number of replicas. Printed, it is a sentence that goes on after "4 replicas:".
+/// The reason for a number of replicas. `Display` prints a clause that continues "4 replicas: ".
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reason {
-    /// The load needs them.
+    /// The load needs this number.
     Load {
         /// Arrivals, in requests per second.
         rate: f64,
-        /// Requests per second that one replica can do.
+        /// Requests per second that one replica can serve.
         capacity: f64,
         /// Requests in the queue.
         waiting: u32,
     },
-    /// There is work, and what a replica can do was not measured yet.
+    /// There is work, but the capacity of a replica has not been measured yet.
     Unmeasured {
         /// Requests in the queue.
         waiting: u32,
     },
-    /// Requests came at zero.
+    /// Requests arrived at zero replicas.
     Woken {
         /// Requests in the queue.
         waiting: u32,
     },
-    /// No request comes or is under way.
+    /// No request arrived, is queued or is in flight.
     Idle {
-        /// How long it has been so.
+        /// Time since the last activity.
         time: Duration,
         /// Idle time after which the last replica ends.
         kept: Duration,
@@ -38,80 +38,80 @@ pub enum Reason {
     Kept {
         /// Replicas that the load needs.
         needed: u32,
-        /// How much longer the last of those above stays.
+        /// Time until the next replica ends.
         longer: Duration,
     },
-    /// The load needs fewer now, but came back at this interval before.
+    /// The load needs fewer now, but it has returned at this interval before.
     Expected {
         /// Replicas that the load needs.
         needed: u32,
     },
-    /// The load needs fewer now, but more at this time of the days or weeks before.
+    /// The load needs fewer now, but needed more at this time of the previous days or weeks.
     Foreseen {
         /// Replicas that the load needs.
         needed: u32,
-        /// The least rate at this time before, in requests per second.
+        /// Lowest rate at this time before, in requests per second.
         rate: f64,
     },
-    /// Fewer were thought enough, and are not.
+    /// The calculated number turned out to be too low.
     Corrected {
-        /// How long a request has waited.
+        /// Wait of the oldest queued request.
         waited: Duration,
     },
-    /// Fewer would do, but the queue is over its target now.
+    /// The load needs fewer, but the queue is over its target now.
     Late {
-        /// How long a request has waited.
+        /// Wait of the oldest queued request.
         waited: Duration,
     },
-    /// More are needed, but do not do more.
+    /// The load needs more, but more replicas do not serve more requests.
     Shared {
-        /// Replicas that would be needed.
+        /// Replicas that the load would need.
         wanted: u32,
-        /// The fewest that did as much.
+        /// The fewest replicas that served as much.
         fewer: Throughput,
     },
-    /// A gateway is silent, so nothing is ended.
+    /// A gateway does not report, so no replica is stopped.
     HalfBlind,
-    /// All gateways are silent, so nothing is changed.
+    /// No gateway reports, so the number stays.
     Blind,
-    /// More are needed, and the policy's behavior holds the rise back.
+    /// The load needs more, and the policy's behavior limits the rise.
     RiseHeld {
-        /// Replicas that are needed.
+        /// Replicas that the load needs.
         wanted: u32,
-        /// The rule that holds it back.
+        /// The rule that limits the rise.
         held_by: HeldBy,
     },
-    /// Fewer would do, and the policy's behavior holds the fall back.
+    /// The load needs fewer, and the policy's behavior limits the fall.
     FallHeld {
-        /// Replicas that would do.
+        /// Replicas that the load needs.
         wanted: u32,
-        /// The rule that holds it back.
+        /// The rule that limits the fall.
         held_by: HeldBy,
     },
-    /// The policy wants so many at least.
+    /// The policy's minimum applies.
     Least,
-    /// The policy allows no more.
+    /// The policy's maximum applies.
     Most {
-        /// Replicas that are needed.
+        /// Replicas that the load needs.
         needed: u32,
     },
 }
 
-/// The rule of a policy's behavior that holds a change back.
+/// The rule of a policy's behavior that limits a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeldBy {
-    /// The direction is disabled.
+    /// Changes in this direction are disabled.
     Disabled,
-    /// The change is too small.
+    /// The change is within the tolerance.
     Tolerance,
-    /// It was not wanted for this long.
+    /// The stabilization window, which is this long, still contains another number.
     Window(Duration),
-    /// As much as may has changed in this period.
+    /// The policies allow no further change in this period.
     Policies,
 }
 
 impl Reason {
-    /// Every value of [`Self::label`].
+    /// All values of [`Self::label`].
     pub const LABELS: [&'static str; 16] = [
         "Load",
         "Unmeasured",
@@ -131,7 +131,7 @@ impl Reason {
         "Most",
     ];
 
-    /// One word, for metrics and Events: one of [`Self::LABELS`].
+    /// Returns one of [`Self::LABELS`], for metrics and Events.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -159,47 +159,51 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Load { rate, capacity, waiting } => {
-                write!(f, "{rate:.1} requests come per second, one replica does {capacity:.1}, and {waiting} wait")
+                write!(
+                    f,
+                    "{rate:.1} requests arrive per second, one replica serves {capacity:.1}, {waiting} are queued"
+                )
             }
             Self::Unmeasured { waiting } => {
-                write!(f, "{}, and what a replica can do has not been measured yet", waits(waiting))
+                write!(f, "{}, and the capacity of a replica is not measured yet", queued(waiting))
             }
             Self::Woken { waiting } => {
-                write!(f, "{} and there was no replica", waits(waiting))
+                write!(f, "{} and there was no replica", queued(waiting))
             }
-            Self::Idle { time, kept } => write!(
-                f,
-                "nothing happened for {} s; the last replica is kept for {} s",
-                time.as_secs(),
-                kept.as_secs()
-            ),
+            Self::Idle { time, kept } => {
+                write!(f, "no requests for {} s; the last replica stops after {} s", time.as_secs(), kept.as_secs())
+            }
             Self::Kept { needed, longer } => {
-                write!(f, "{needed} would do, but load may return; one ends in {} s", longer.as_secs())
+                write!(f, "{needed} would be enough, but the load may return; one stops in {} s", longer.as_secs())
             }
             Self::Expected { needed } => {
-                write!(f, "{needed} would do, but load is about to come, as at regular intervals before")
+                write!(f, "{needed} would be enough now, but load is expected soon, as at regular intervals before")
             }
             Self::Foreseen { needed, rate } => foreseen(needed, rate, f),
             Self::Corrected { waited } => {
-                write!(f, "requests still wait {:.1} s although there should be enough replicas", waited.as_secs_f64())
+                write!(f, "requests wait {:.1} s despite enough replicas, so one is added", waited.as_secs_f64())
             }
             Self::Late { waited } => {
-                write!(f, "none is stopped while requests wait {:.1} s, longer than they should", waited.as_secs_f64())
+                write!(
+                    f,
+                    "no replica is stopped while requests wait {:.1} s, longer than the target",
+                    waited.as_secs_f64()
+                )
             }
             Self::Shared { wanted, fewer } => shared(wanted, fewer, f),
-            Self::HalfBlind => f.write_str("some gateway is silent, so none is stopped"),
-            Self::Blind => f.write_str("no gateway reports, so nothing is changed"),
+            Self::HalfBlind => f.write_str("a gateway does not report, so no replica is stopped"),
+            Self::Blind => f.write_str("no gateway reports, so the number stays"),
             Self::RiseHeld { wanted, held_by } => {
                 let verb = if wanted == 1 { "is" } else { "are" };
                 write!(f, "{wanted} {verb} needed, but ")?;
                 held_by.explain("autoScaling.behavior.scaleUp", "more", f)
             }
             Self::FallHeld { wanted, held_by } => {
-                write!(f, "{wanted} would do, but ")?;
+                write!(f, "{wanted} would be enough, but ")?;
                 held_by.explain("autoScaling.behavior.scaleDown", "fewer", f)
             }
-            Self::Least => f.write_str("there must not be fewer"),
-            Self::Most { needed } => write!(f, "no more are allowed; {needed} are needed"),
+            Self::Least => f.write_str("at the minimum"),
+            Self::Most { needed } => write!(f, "at the maximum; {needed} are needed"),
         }
     }
 }
@@ -208,8 +212,8 @@ impl HeldBy {
     fn explain(self, rules: &str, change: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Disabled => write!(f, "{rules} is Disabled"),
-            Self::Tolerance => write!(f, "that is within the tolerance of {rules}"),
-            Self::Window(window) => write!(f, "{rules} waits until that holds for {} s", window.as_secs()),
+            Self::Tolerance => write!(f, "the change is within the tolerance of {rules}"),
+            Self::Window(window) => write!(f, "{rules} has a stabilization window of {} s", window.as_secs()),
             Self::Policies => write!(f, "{rules} allows no {change} in this period"),
         }
     }
@@ -218,7 +222,8 @@ impl HeldBy {
 fn foreseen(needed: u32, rate: f64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(
         f,
-        "{needed} would do, but at least {rate:.1} requests come per second at this time, as on days or weeks before"
+        "{needed} would be enough now, but at least {rate:.1} requests per second are expected, as at this time of previous \
+         days or weeks"
     )
 }
 
@@ -226,14 +231,14 @@ fn shared(wanted: u32, fewer: Throughput, f: &mut fmt::Formatter<'_>) -> fmt::Re
     let Throughput { replicas, rate } = fewer;
     write!(
         f,
-        "{wanted} would be needed, but {replicas} did as much ({rate:.1} requests per second) as there are now: they seem to \
-         share a GPU or the cores of a machine, and more are tried slowly"
+        "{wanted} are needed, but {replicas} already served as much ({rate:.1} requests per second) as the present ones: they \
+         seem to share a GPU or the cores of a machine, so more are added slowly"
     )
 }
 
-fn waits(waiting: u32) -> String {
+fn queued(waiting: u32) -> String {
     match waiting {
-        1 => "1 request waits".to_owned(),
-        _ => format!("{waiting} requests wait"),
+        1 => "1 request is queued".to_owned(),
+        _ => format!("{waiting} requests are queued"),
     }
 }

@@ -7,59 +7,60 @@ use weir_cluster::{ScaleTarget, ScalingPolicy};
 use crate::economy::starts;
 use crate::{Memory, Sample};
 
-/// The numbers behind a decision: what a person needs to check it.
+/// Numbers of the calculation behind a decision, so that a person can check it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Terms {
     /// Arrivals, in requests per second.
     pub rate: f64,
-    /// Requests that a replica takes at once.
+    /// Concurrent requests of a replica.
     pub credits: f64,
-    /// Requests per second that a replica can do; unset until it was measured.
+    /// Requests per second that a replica can serve; `None` until it was measured.
     pub capacity: Option<f64>,
-    /// Replicas that would be busy all the time with the requests that come.
+    /// Replicas that the current arrivals would keep busy all the time.
     pub offered: f64,
-    /// Replicas for what the load may grow by within the time of a start, as it did before.
+    /// Replicas for the growth of the load during a start, as it grew before.
     pub growth: f64,
     /// Replicas for the irregularity of arrivals.
     pub headroom: f64,
-    /// Replicas for the requests that come, with growth and headroom.
+    /// Replicas for the current arrivals, with growth and headroom.
     pub base: f64,
-    /// Requests that will wait once every replica is up that was asked for.
+    /// Requests that will be queued when every starting replica is ready.
     pub backlog: f64,
-    /// Replicas to work the backlog off.
+    /// Replicas to work off the backlog.
     pub drain: f64,
-    /// Replicas needed now, a whole number.
+    /// Replicas needed now, rounded to a whole number.
     pub need: u32,
     /// Time that a start takes.
     pub cold_start: Duration,
-    /// How long requests wait, as [`Load::delay`](crate::Load::delay) says it.
+    /// Time that requests wait, as [`Load::delay`](crate::Load::delay) returns it.
     pub queue_delay: Duration,
 }
 
-/// The least share of the past whose growth within a start is provided for. What grows more is late for a part of one
+/// Lowest share of past growths within a start that is provided for. A load that grows more is late for a part of one
 /// start, and a replica for it would be idle the rest of the time.
 const FORESEEN: f64 = 0.8;
 
-/// The highest share: of the growth that was seen but once in a hundred starts, nothing can be said.
+/// Highest share of past growths that is provided for: nothing is known about growth that was seen only once in a
+/// hundred starts.
 const FORESEEN_MOST: f64 = 0.99;
 
-/// The most that a load is taken to grow within a start beyond the most that it was: the first minutes of a service,
-/// in which all is growth, are no habit.
+/// Limit of the expected growth within a start, relative to the highest past load. The first minutes of a service,
+/// which are all growth, are not typical.
 const BEYOND: f64 = 1.25;
 
-/// The part of a start that requests wait which come with growth nobody foresaw: some are in time, and the load often
-/// falls before the start ends.
+/// Part of a start that requests wait if the load grows beyond what was provided for. It is below 1 because some
+/// requests are still in time, and the load often falls before the start ends.
 const WAITED: f64 = 0.3;
 
-/// The most replicas with those for the backlog, for each that arrivals need. Were the backlog of starts that do not
-/// come answered by more starts, there would be no end to it. Nearly as many again work any backlog off in little more
-/// than the time in which it came; twice as many are not asked for even where chance makes the rate high.
+/// Most replicas including those for the backlog, relative to those for the arrivals. If the backlog of starts that
+/// never end were answered by more starts, there would be no end to it. Three quarters more work off any backlog in
+/// little more time than it took to build up; twice as many are not started even if the measured rate is high by chance.
 const BACKLOGGED: f64 = 1.75;
 
-/// So many batches are many for one replica.
+/// Number of full batches that counts as many for one replica.
 const MANY: f64 = 4.0;
 
-/// A twentieth of a replica is not worth one.
+/// Fraction of a replica that is ignored when rounding up.
 const SLACK: f64 = 0.05;
 
 impl Terms {
@@ -86,35 +87,35 @@ impl Terms {
         let mean = memory.arrivals.mean(policy.window);
         self.offered = self.rate / capacity;
         let grown = grown(policy, memory, mean) / capacity;
-        // Where no request comes, nothing grows.
+        // Without requests nothing grows.
         self.growth = if sample.has_work() { (grown - self.offered).max(0.0) } else { 0.0 };
         self.headroom = self.headroom_for(self.offered, memory);
         self.base = self.offered + self.growth + self.headroom;
         let delay = policy.queue_delay.as_secs_f64();
         let start = self.cold_start.as_secs_f64();
         self.backlog = self.predict(sample, capacity);
-        // A replica for work that would be done before its start has paid off is never started, so the
-        // backlog is drained over about the length of a start.
+        // A replica does not pay off if the work is done before its start has ended, so the backlog is drained over
+        // about the length of a start.
         let over = start.max(2.0 * delay);
         self.drain = (self.backlog - self.rate * delay).max(0.0) / (capacity * over);
         let most = (BACKLOGGED * self.offered - self.base).max(0.0);
         self.drain = if sample.replicas.is_overdue() { 0.0 } else { self.drain.min(most) };
     }
 
-    /// Room for irregular arrivals grows with the square root of the load, as many small variations partly
-    /// cancel out.
+    /// Returns the replicas for irregular arrivals. They grow with the square root of the load, because many small
+    /// variations partly cancel out.
     fn headroom_for(&self, offered: f64, memory: &Memory) -> f64 {
         memory.headroom.deviations() * (offered / self.credits).sqrt()
     }
 
-    /// Replicas for requests that come at this rate; none before it is known what one does.
+    /// Returns the replicas for this rate of requests; 0 before the capacity of a replica was measured.
     pub(super) fn replicas_for(&self, rate: f64, memory: &Memory) -> u32 {
         let offered = rate / self.capacity.unwrap_or(f64::INFINITY);
         whole(offered + self.headroom_for(offered, memory))
     }
 
-    /// The queue a start from now, with every replica up that is ready or starts. As these are counted, a
-    /// long start is not answered by more and more of them.
+    /// Predicts the queue one start from now, with every replica that is ready or starting. Because starting replicas
+    /// are counted, a long start does not lead to more and more of them.
     fn predict(&self, sample: &Sample, capacity: f64) -> f64 {
         let ahead = self.cold_start;
         let starting = sample.replicas.coming();
@@ -125,7 +126,7 @@ impl Terms {
         (queued + self.rate * ahead.as_secs_f64() - done).max(0.0)
     }
 
-    /// A whole number: at least one while anything is to be done, and one only then.
+    /// Rounds to a whole number: at least one while there is work, and none without work if only one would be left.
     fn needed(&self, sample: &Sample) -> u32 {
         let calculated = whole(self.base + self.drain).max(self.unmeasured(sample));
         match (sample.is_active(), calculated) {
@@ -137,9 +138,9 @@ impl Terms {
 }
 
 impl Terms {
-    /// Replicas before it is known what one does: a second once many more wait than the first will take at once, and a
-    /// third for twice as many. The queue of a first start says nothing else, and starts that do not come are no reason
-    /// for more of them.
+    /// Returns the replicas to start before the capacity of one was measured: a second one if many more requests are
+    /// queued than the first can take at once, and a third one for twice as many. The queue of a first start says no
+    /// more, and starts that do not end are no reason for further ones.
     fn unmeasured(&self, sample: &Sample) -> u32 {
         let waiting = f64::from(sample.load.activity.queued);
         let many = waiting / (MANY * self.credits);
@@ -153,15 +154,15 @@ impl Terms {
     }
 }
 
-/// The whole number of replicas that do the work of so many.
+/// Rounds a fraction of replicas up to a whole number.
 fn whole(replicas: f64) -> u32 {
     let rounded = (replicas - SLACK).ceil();
     rounded.clamp(0.0, f64::from(ScalingPolicy::MOST)) as u32
 }
 
-/// The most replicas that could be of use: one for each request that came within the window or is there, or for each
-/// part of one that a policy allows. Some hundreds at once are not yet some hundreds each second, however long each
-/// takes.
+/// Returns the most replicas that can be useful: one for each request that arrived within the window or is present, or
+/// for each part of a request if the policy's target is below 1. Some hundred requests at once do not yet mean some
+/// hundred per second, however long each takes.
 fn useful(policy: &ScalingPolicy, memory: &Memory, sample: &Sample) -> u32 {
     let activity = &sample.load.activity;
     let there = f64::from(activity.queued) + f64::from(activity.in_flight);
@@ -174,8 +175,8 @@ fn useful(policy: &ScalingPolicy, memory: &Memory, sample: &Sample) -> u32 {
     whole(requests.max(1.0) / each)
 }
 
-/// The load to provide for, in requests per second: what it usually grows to, and where starts are worth much, what it
-/// seldom grows to, up to the most it was.
+/// Returns the load to provide for, in requests per second: the usual growth and, where starts are worth much, rarer
+/// growth up to the highest past load.
 fn grown(policy: &ScalingPolicy, memory: &Memory, mean: f64) -> f64 {
     let usual = memory.growth.highest(FORESEEN, mean);
     let seldom = memory.growth.highest(foreseen(policy, memory), mean);
@@ -183,8 +184,8 @@ fn grown(policy: &ScalingPolicy, memory: &Memory, mean: f64) -> f64 {
     usual.min(BEYOND * most).max(seldom.min(most)).max(mean)
 }
 
-/// The share of the past whose growth within a start is provided for: where a start is worth much, the odds at which
-/// a replica pays that most starts will not need.
+/// Returns the share of past growths within a start that is provided for. If a start is worth much, it is the
+/// probability at which a replica pays off that most starts do not need.
 fn foreseen(policy: &ScalingPolicy, memory: &Memory) -> f64 {
     let worth = WAITED * memory.price.starts(starts(policy.economy));
     (worth / (1.0 + worth)).clamp(FORESEEN, FORESEEN_MOST)

@@ -5,7 +5,7 @@ use weir_cluster::{Activity, Histogram};
 use super::*;
 use crate::{Load, Replicas, Throughput};
 
-/// One revision whose samples a test makes second by second.
+/// A revision whose samples a test creates second by second.
 struct Revision {
     policy: ScalingPolicy,
     memory: Memory,
@@ -20,13 +20,13 @@ struct Second {
     queued: u32,
     oldest_ms: u64,
     in_flight: u32,
-    /// Requests that ended, 100 ms each.
+    /// Requests that ended, after 100 ms each.
     ended: u32,
 }
 
 const IDLE: Second = Second { arrivals: 0, queued: 0, oldest_ms: 0, in_flight: 0, ended: 0 };
 
-/// A second with 20 requests, for replicas that take one at once for 100 ms.
+/// A second with 20 requests, for replicas that serve one request at a time in 100 ms.
 const TWENTY: Second = Second { arrivals: 20, in_flight: 2, ended: 20, ..IDLE };
 
 impl Revision {
@@ -71,7 +71,8 @@ impl Revision {
         decision
     }
 
-    /// So many equal seconds, with replicas ready as soon as they are desired; the last decision.
+    /// Runs `seconds` equal seconds with replicas that are ready as soon as they are desired; returns the last
+    /// decision.
     fn run(&mut self, seconds: u32, second: Second) -> Decision {
         let mut decision = self.see(Coverage::Complete, second);
         for _ in 1..seconds {
@@ -96,7 +97,7 @@ fn to_zero(retention: u64) -> ScalingPolicy {
 fn the_last_replica_ends_after_its_retention() {
     let mut revision = Revision::new(to_zero(10), 1);
     let kept = revision.run(10, IDLE);
-    assert_eq!(kept.to_string(), "1 replica: 0 would do, but load may return; one ends in 1 s");
+    assert_eq!(kept.to_string(), "1 replica: 0 would be enough, but the load may return; one stops in 1 s");
     let ended = revision.run(1, IDLE);
     assert_eq!(ended.replicas, 0);
     assert_eq!(ended.reason.label(), "Idle");
@@ -104,28 +105,28 @@ fn the_last_replica_ends_after_its_retention() {
 }
 
 #[test]
-fn a_request_at_zero_wakes_at_once_with_the_replicas_asked_for() {
+fn a_request_at_zero_wakes_at_once_at_the_activation_scale() {
     let policy = ScalingPolicy { activation: NonZeroU32::new(3).unwrap(), ..to_zero(10) };
     let mut revision = Revision::new(policy, 0);
     let waiting = Second { arrivals: 1, queued: 1, ..IDLE };
     let woken = revision.run(1, waiting);
-    assert_eq!(woken.to_string(), "3 replicas: 1 request waits and there was no replica");
+    assert_eq!(woken.to_string(), "3 replicas: 1 request is queued and there was no replica");
     assert_eq!(revision.run(1, IDLE).replicas, 3);
 }
 
 #[test]
-fn replicas_follow_what_one_can_do() {
+fn replicas_follow_the_measured_capacity() {
     let mut revision = Revision::new(ScalingPolicy::default(), 2);
     let decision = revision.run(200, TWENTY);
-    // 20 per second at 10 per second each are two, and 0.8 × √2 for irregular arrivals.
+    // 20 requests per second at 10 per second each need 2 replicas, and 0.8 × √2 more for irregular arrivals.
     assert_eq!(decision.replicas, 4);
-    let said = "4 replicas: 20.0 requests come per second, one replica does 10.0, and 0 wait";
+    let said = "4 replicas: 20.0 requests arrive per second, one replica serves 10.0, 0 are queued";
     assert_eq!(decision.to_string(), said);
     assert_eq!(decision.terms.capacity, Some(10.0));
 }
 
 #[test]
-fn what_is_not_needed_any_more_stays_for_a_while() {
+fn unneeded_replicas_stay_for_a_while() {
     let mut revision = Revision::new(ScalingPolicy::default(), 1);
     revision.run(200, TWENTY);
     let counts: Vec<_> = (0..180).map(|_| revision.run(1, IDLE).replicas).collect();
@@ -135,28 +136,28 @@ fn what_is_not_needed_any_more_stays_for_a_while() {
 }
 
 #[test]
-fn bounds_hold_and_say_so() {
+fn bounds_limit_the_number_and_are_the_reason() {
     let policy = ScalingPolicy { min: 1, max: Some(2), ..ScalingPolicy::default() };
     let mut revision = Revision::new(policy, 0);
-    assert_eq!(revision.run(1, IDLE).to_string(), "1 replica: there must not be fewer");
+    assert_eq!(revision.run(1, IDLE).to_string(), "1 replica: at the minimum");
     let most = revision.run(200, TWENTY);
-    assert_eq!(most.to_string(), "2 replicas: no more are allowed; 4 are needed");
+    assert_eq!(most.to_string(), "2 replicas: at the maximum; 4 are needed");
 }
 
 #[test]
-fn silence_changes_nothing_and_is_no_idleness() {
+fn silence_of_all_gateways_changes_nothing_and_is_not_idleness() {
     let mut revision = Revision::new(to_zero(10), 4);
     revision.run(5, IDLE);
     for _ in 0..600 {
         let blind = revision.see(Coverage::None, IDLE);
-        assert_eq!(blind.to_string(), "4 replicas: no gateway reports, so nothing is changed");
+        assert_eq!(blind.to_string(), "4 replicas: no gateway reports, so the number stays");
     }
     assert_eq!(revision.run(5, IDLE).replicas, 4);
     assert_eq!(revision.run(1, IDLE).replicas, 0);
 }
 
 #[test]
-fn a_silent_gateway_stops_nothing_from_starting() {
+fn replicas_start_although_a_gateway_is_silent() {
     let mut revision = Revision::new(ScalingPolicy::default(), 2);
     revision.run(1, TWENTY);
     for _ in 0..10 {
@@ -171,20 +172,21 @@ fn a_silent_gateway_stops_nothing_from_starting() {
 }
 
 #[test]
-fn a_queue_over_its_target_gets_one_more_and_then_time() {
+fn a_late_queue_adds_one_replica_and_waits_for_its_effect() {
     let late = Second { queued: 1, oldest_ms: 1500, ..TWENTY };
     let mut revision = Revision::new(ScalingPolicy::default(), 4);
     assert_eq!(revision.run(10, late).replicas, 4);
     let corrected = revision.run(1, late);
-    assert_eq!(corrected.to_string(), "5 replicas: requests still wait 1.5 s although there should be enough replicas");
+    assert_eq!(corrected.to_string(), "5 replicas: requests wait 1.5 s despite enough replicas, so one is added");
     assert_eq!(revision.run(10, late).replicas, 5);
     assert_eq!(revision.run(2, late).replicas, 6);
 }
 
 #[test]
-fn a_target_for_each_replica_limits_what_it_is_counted_on_for() {
+fn a_target_per_replica_caps_the_assumed_capacity() {
     let policy = ScalingPolicy { target: Some(weir_cluster::ScaleTarget::Rps(5.0)), ..ScalingPolicy::default() };
-    // Four for 20 per second, and 0.8 × √4 for irregular arrivals; also before anything was measured.
+    // Four replicas for 20 requests per second, and 0.8 × √4 for irregular arrivals; the same before anything was
+    // measured.
     let unmeasured = Second { ended: 0, ..TWENTY };
     for second in [unmeasured, TWENTY] {
         let mut revision = Revision::new(policy.clone(), 1);
@@ -193,7 +195,7 @@ fn a_target_for_each_replica_limits_what_it_is_counted_on_for() {
 }
 
 #[test]
-fn who_wants_more_than_we_do_gets_it_for_a_while() {
+fn replicas_raised_elsewhere_stay_for_a_while() {
     let mut revision = Revision::new(ScalingPolicy::default(), 1);
     revision.run(5, IDLE);
     revision.replicas.desired = 4;
@@ -210,7 +212,7 @@ fn a_first_replica_is_not_ended_while_it_starts() {
         revision.replicas.starting = vec![Duration::from_secs(second)];
         assert_eq!(revision.see(Coverage::Complete, IDLE).replicas, 1);
     }
-    // It does not come any more.
+    // The start has stalled.
     revision.replicas.starting = vec![Duration::from_secs(61)];
     for _ in 0..3 {
         revision.see(Coverage::Complete, IDLE);
@@ -219,7 +221,7 @@ fn a_first_replica_is_not_ended_while_it_starts() {
 }
 
 #[test]
-fn work_that_waits_for_starts_is_not_answered_twice() {
+fn a_backlog_during_starts_does_not_start_more_replicas() {
     let mut revision = Revision::new(ScalingPolicy::default(), 1);
     revision.run(20, TWENTY);
     revision.replicas.cold_start = Duration::from_secs(120);
@@ -233,12 +235,12 @@ fn work_that_waits_for_starts_is_not_answered_twice() {
         revision.replicas.desired = decision.replicas;
         most = most.max(decision.replicas);
     }
-    // Two for the requests that come, some for those that will wait by then.
+    // Two replicas for the arrivals, and some for the requests queued by then.
     assert!((3..=5).contains(&most), "{most}");
 }
 
 #[test]
-fn every_reason_has_a_word_of_its_own() {
+fn every_reason_has_its_own_label() {
     let (waiting, needed, time) = (1, 1, Duration::ZERO);
     let (wanted, held_by) = (1, HeldBy::Policies);
     let all = [

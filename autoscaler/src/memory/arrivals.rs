@@ -1,63 +1,63 @@
-//! Arrivals of the last seconds, and the rate they tell.
+//! Arrivals of the last seconds, and the rate estimated from them.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::Sample;
 
-/// Arrivals by the second.
+/// Numbers of arrivals per second of time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Arrivals {
-    /// The second of the last entry, since the samples' fixed moment.
+    /// Second of the last entry, since the samples' fixed moment.
     second: u64,
-    /// One count for each second, the latest last; unset where nobody reported: that is no second without
-    /// requests. Not whole numbers: a count over several seconds is spread over them.
+    /// One count for each second, the latest last. `None` means that no gateway reported, which differs from a second
+    /// without requests. Counts are fractional, because a count over several seconds is spread over them.
     counts: VecDeque<Option<f64>>,
-    /// How much more counts vary than those of independent requests do.
+    /// Excess variation of the counts over that of independent requests.
     dispersion: Dispersion,
 }
 
-/// Variance of the counts over their mean: 1 where requests come independently of each other, more where
-/// they come in clumps.
+/// Index of dispersion: variance of the counts over their mean. It is 1 if requests arrive independently, and more if
+/// they arrive in bursts.
 #[derive(Clone, Debug, PartialEq)]
 struct Dispersion {
     estimate: f64,
-    /// Seconds since the latest block that was measured.
+    /// Seconds since the end of the last measured block.
     fresh: usize,
 }
 
-/// The shortest window: reports come each second and are a second late, so that one alone may be half of
-/// what it seems or twice that.
+/// Shortest window in seconds. Reports come every second and are up to a second late, so the count of one second alone
+/// may be half or twice the true one.
 const SHORTEST: usize = 2;
 
-/// Fewest arrivals from which a short window tells a rate: fewer are worked off before a start would help.
+/// Least arrivals from which a short window yields a rate. Fewer are served before a start would help.
 const ENOUGH: f64 = 10.0;
 
-/// The shortest window that lowers the rate: requests that come in clumps leave gaps, and there is no haste.
+/// Shortest window, in seconds, that can lower the rate. Bursts leave gaps, and there is no hurry to lower it.
 const CALM: usize = 8;
 
-/// A short window counts as far as the mean of all is more standard deviations from it than this. Five windows are
-/// looked at each second: at two, chance alone would move the rate all the time.
+/// Standard deviations by which a short window must differ from the overall mean to move the rate. Five windows are
+/// checked every second; with two deviations, chance alone would move the rate all the time.
 const SIGNIFICANT: f64 = 3.0;
 
-/// What was seen for less than this many seconds of a new service is no rate yet.
+/// Least seconds over which a mean is taken: fewer seconds of a new service do not yield a full rate.
 const KNOWN: f64 = 10.0;
 
-/// Seconds of one block of counts whose variance is measured: longer than clumps are, and several in a window.
+/// Seconds of a block of counts whose variance is measured. A block is longer than a burst, and several fit a window.
 const BLOCK: usize = 10;
 
-/// A block that differs by more than twice what is usual is a change, not chance.
+/// Limit of a block's squared deviation, in units of the usual variance. A block that deviates more than twice as far
+/// as usual is a change of the load, not chance.
 const CHANGE: f64 = 4.0;
 
-/// Fewest requests of a block, on average, from which a variance can be told.
+/// Least mean number of requests per block from which a variance is estimated.
 const FEWEST: f64 = 3.0;
 
-/// Blocks from which the variance is known to a fifth.
+/// Number of blocks over which the variance is averaged; it is then known to within a fifth.
 const BLOCKS: f64 = 50.0;
 
 impl Arrivals {
-    /// Takes in the sample's arrivals, spread over the time in which they came, and forgets what is older
-    /// than the window.
+    /// Adds the sample's arrivals, spread over the time in which they came, and drops what is older than the window.
     pub(crate) fn observe(&mut self, window: Duration, sample: &Sample) {
         self.dispersion.observe(&self.counts);
         self.advance(sample.at.as_secs(), seconds(window));
@@ -68,22 +68,23 @@ impl Arrivals {
         }
         let length = load.span.as_secs_f64().round().max(1.0);
         let each = count as f64 / length;
-        // What came before the window is forgotten at once.
+        // Arrivals from before the window are dropped at once.
         let within = length.min(self.counts.len() as f64) as usize;
         for count in self.counts.iter_mut().rev().take(within) {
             *count = Some(count.unwrap_or(0.0) + each);
         }
     }
 
-    /// Requests per second: the mean of the window.
+    /// Returns the mean rate over the window, in requests per second.
     pub(crate) fn mean(&self, window: Duration) -> f64 {
         let most = seconds(window);
         let (known, count) = self.last(most);
         count / known.max(KNOWN.min(most as f64))
     }
 
-    /// Requests per second now: the mean of the window, brought within what each shorter window vouches for, the
-    /// shortest last. So chance moves it little, and a change moves it the more the clearer it is.
+    /// Returns the current rate, in requests per second: the mean of the window, limited to the confidence interval of
+    /// each shorter window, the shortest last. Chance therefore moves the rate little, and a change moves it the more,
+    /// the clearer the change is.
     pub(crate) fn rate(&self, window: Duration) -> f64 {
         let most = seconds(window);
         let lengths = std::iter::successors(Some(SHORTEST), |length| Some(length * 2));
@@ -95,7 +96,7 @@ impl Arrivals {
                 rate = rate.min(self.bound(count, SIGNIFICANT) / known);
             }
             if count >= ENOUGH {
-                // Of a new service, what was before its first second counts as silence.
+                // For a new service, the time before its first second counts as time without requests.
                 let missing = length.saturating_sub(self.counts.len());
                 rate = rate.max(self.bound(count, -SIGNIFICANT) / (known + missing as f64));
             }
@@ -103,19 +104,19 @@ impl Arrivals {
         rate
     }
 
-    /// Requests that came within the window.
+    /// Returns the number of requests that arrived within the window.
     pub(crate) fn count(&self, window: Duration) -> f64 {
         self.last(seconds(window)).1
     }
 
-    /// The known seconds of so many latest ones, and their count.
+    /// Returns how many of the latest `seconds` are known, and the number of arrivals in them.
     fn last(&self, seconds: usize) -> (f64, f64) {
         let latest = self.counts.iter().rev().take(seconds);
         let known = latest.flatten();
         known.fold((0.0, 0.0), |(time, count), second| (time + 1.0, count + second))
     }
 
-    /// The mean from which a count is so many standard deviations.
+    /// Returns the mean for which `count` lies this many standard deviations off.
     fn bound(&self, count: f64, deviations: f64) -> f64 {
         let half = deviations.powi(2) * self.dispersion.estimate / 2.0;
         let reach = (half * (2.0 * count + half)).sqrt();
@@ -123,10 +124,10 @@ impl Arrivals {
     }
 
     fn advance(&mut self, second: u64, most: usize) {
-        // Once a clock went back, what comes is still a second after the last: it must not pile up in one second until
-        // the clock is where it was.
+        // If the clock went back, each sample still advances by a second. Otherwise the counts would pile up in one
+        // second until the clock has caught up.
         let ahead = if self.counts.is_empty() || second < self.second { 1 } else { second - self.second };
-        // After so long all is forgotten anyway; a day of silence need not be written out.
+        // Longer gaps clear the whole window, so a day of silence is not written out.
         let ahead = usize::try_from(ahead).unwrap_or(most).min(most);
         self.counts.extend(std::iter::repeat_n(None, ahead));
         self.dispersion.fresh += ahead;
@@ -137,22 +138,22 @@ impl Arrivals {
 }
 
 impl Dispersion {
-    /// Takes in the latest block once it is complete, against the mean of all.
+    /// Measures the latest block, once it is complete, against the mean of all counts.
     fn observe(&mut self, counts: &VecDeque<Option<f64>>) {
         if self.fresh < BLOCK || counts.len() < 3 * BLOCK {
             return;
         }
         self.fresh = 0;
         let Some(all) = counts.iter().copied().sum::<Option<f64>>() else {
-            return; // Not all is known.
+            return; // Some seconds are unknown.
         };
         let block = counts.iter().rev().take(BLOCK).copied().sum::<Option<f64>>();
         let block = block.unwrap_or_default();
         let share = BLOCK as f64 / counts.len() as f64;
         let mean = all * share;
-        // Of few requests nothing can be told, and silence is no chance.
+        // Few requests yield no estimate, and a block without any is not chance.
         if mean >= FEWEST && block > 0.0 {
-            // The block is a part of the mean, and as such nearer to it than by itself.
+            // The block is a part of the mean, and therefore closer to it than an independent block.
             let now = (block - mean).powi(2) / (mean * (1.0 - share));
             self.estimate += (now.min(CHANGE) - self.estimate) / BLOCKS;
             self.estimate = self.estimate.max(1.0);
@@ -166,7 +167,7 @@ impl Default for Dispersion {
     }
 }
 
-/// The whole seconds of a window: an hour at most, which is the longest that a policy may say.
+/// Returns the whole seconds of a window, at most an hour, the longest that a policy may set.
 fn seconds(window: Duration) -> usize {
     let seconds = window.as_secs().min(3600);
     usize::try_from(seconds).unwrap_or(3600).max(SHORTEST)
@@ -203,7 +204,7 @@ mod tests {
         after(seconds).rate(WINDOW)
     }
 
-    /// Each second with the arrivals of the part that it is in: (seconds, arrivals).
+    /// Returns the rate after a sequence of parts, each `(seconds, arrivals per second)`.
     fn parts(parts: &[(u64, u64)]) -> f64 {
         let seconds = parts.iter().flat_map(|(length, count)| (0..*length).map(|_| *count));
         rate((0..).zip(seconds))
@@ -216,14 +217,14 @@ mod tests {
     }
 
     #[test]
-    fn few_arrivals_are_no_rate_yet() {
+    fn few_arrivals_yield_no_full_rate() {
         assert_eq!(parts(&[(1, 6)]), 0.6);
         assert_eq!(parts(&[(59, 0), (1, 6)]), 0.1);
     }
 
     #[test]
-    fn chance_does_not_move_it() {
-        // Two deviations of a second, of two and of four.
+    fn chance_does_not_move_the_rate() {
+        // The last second, two seconds and four seconds differ by two standard deviations.
         assert_eq!(parts(&[(59, 20), (1, 29)]), 20.15);
         assert_eq!(parts(&[(58, 20), (2, 26)]), 20.2);
         assert_eq!(parts(&[(56, 20), (4, 15)]), 19.666_666_666_666_668);
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_is_forgotten() {
+    fn old_arrivals_are_forgotten() {
         assert_eq!(parts(&[(30, 100), (60, 5)]), 5.0);
         assert_eq!(rate([(0, 600), (61, 0)]), 0.0);
     }
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_of_which_nobody_told_is_not_one_without_requests() {
+    fn an_unknown_second_is_not_a_second_without_requests() {
         let mut arrivals = after((0..60).map(|second| (second, 10)));
         for second in 60..90 {
             arrivals.observe(WINDOW, &sample(second, 0, 0));
@@ -263,14 +264,14 @@ mod tests {
     }
 
     #[test]
-    fn clumps_are_no_change() {
+    fn bursts_are_no_change_of_the_rate() {
         let clumps = after((0..1200).map(|second| (second, if second % 3 == 0 { 30 } else { 0 })));
         let rate = clumps.rate(WINDOW);
         assert!((9.0..=12.0).contains(&rate), "{rate}");
     }
 
     #[test]
-    fn a_clock_that_went_back_makes_no_burst() {
+    fn a_clock_that_goes_back_creates_no_burst() {
         for back in [1, 20, 3600] {
             let mut arrivals = after((5000..5060).map(|second| (second, 10)));
             for second in 5060 - back..5200 {
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_jumps_is_borne() {
+    fn a_clock_that_jumps_does_no_harm() {
         let mut arrivals = after([(5, 10), (u64::MAX, 10), (3, 10), (0, 10)]);
         arrivals.observe(Duration::MAX, &sample(7, u64::MAX, u64::MAX));
         assert!(arrivals.rate(Duration::MAX).is_finite());

@@ -1,21 +1,21 @@
-//! What was wanted and what changed lately, as far as a policy's behavior looks back.
+//! Recent wishes and changes of the number, as far back as a policy's behavior looks.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use weir_cluster::{RatePolicy, ScalingBehavior, ScalingRules};
 
-/// What was wanted and what changed lately. Only changes that this law made count, as with a
-/// HorizontalPodAutoscaler: what others set is where the next change begins.
+/// Recent wishes and changes of the number. Only changes by this law count, as in a HorizontalPodAutoscaler; a change
+/// by others is the start of the next change.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Changes {
-    /// The number that was desired when last seen; unset before the first time.
+    /// The desired number at the last observation; `None` before the first.
     desired: Option<u32>,
-    /// The last number that was decided and not desired yet, and when.
+    /// The last decided number that is not the desired one yet, and the time of the decision.
     decided: Option<(u32, Duration)>,
-    /// The numbers wanted within the window of adding.
+    /// Wanted numbers within the window for adding.
     for_adding: Lowest,
-    /// The numbers wanted within the window of removing, negative.
+    /// Negated wanted numbers within the window for removing.
     for_removing: Lowest,
     /// Changes within the longest period, oldest first.
     made: VecDeque<Change>,
@@ -24,13 +24,13 @@ pub(crate) struct Changes {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Change {
     at: Duration,
-    /// Replicas that were added; negative for those removed.
+    /// Number of added replicas; negative for removed ones.
     by: i64,
 }
 
 impl Changes {
-    /// Takes in the number that is desired now. What is desired at first counts as wanted, so that a new leader
-    /// changes nothing that the one before would have kept.
+    /// Observes the desired number. The first one counts as wanted, so that a new leader keeps what the previous leader
+    /// would have kept.
     pub(crate) fn observe(&mut self, behavior: &ScalingBehavior, desired: u32, now: Duration) {
         let longest = periods(behavior).max().unwrap_or_default();
         while self.made.front().is_some_and(|c| is_past(c.at, longest, now)) {
@@ -43,31 +43,31 @@ impl Changes {
         }
     }
 
-    /// Notes the number that the law wants, and forgets what is older than the windows.
+    /// Records the number that the law wants, and drops what is older than the windows.
     pub(crate) fn want(&mut self, behavior: &ScalingBehavior, wanted: u32, now: Duration) {
         let wanted = i64::from(wanted);
         self.for_adding.add(now, wanted, window(behavior.up.as_ref()));
         self.for_removing.add(now, -wanted, window(behavior.down.as_ref()));
     }
 
-    /// Notes the number that was decided.
+    /// Records the decided number.
     pub(crate) fn decided(&mut self, replicas: u32, now: Duration) {
         if self.desired.is_some_and(|desired| desired != replicas) {
             self.decided = Some((replicas, now));
         }
     }
 
-    /// The least that was wanted within the window of adding.
+    /// Returns the lowest number wanted within the window for adding.
     pub(crate) fn least_wanted(&self) -> Option<i64> {
         self.for_adding.value()
     }
 
-    /// The most that was wanted within the window of removing.
+    /// Returns the highest number wanted within the window for removing.
     pub(crate) fn most_wanted(&self) -> Option<i64> {
         self.for_removing.value().map(|value| -value)
     }
 
-    /// The replicas at the beginning of the policy's period, if others changed none.
+    /// Returns the number of replicas at the beginning of the policy's period, counting only changes by this law.
     pub(crate) fn at_start(&self, policy: &RatePolicy, current: u32, now: Duration) -> i64 {
         let made = self.made.iter();
         let made = made.filter(|change| !is_past(change.at, policy.period, now));
@@ -99,10 +99,10 @@ fn is_past(at: Duration, length: Duration, now: Duration) -> bool {
     now.saturating_sub(at) >= length
 }
 
-/// The lowest number of a window that moves on. Kept are those that no later one is below, so a steady load keeps two.
+/// Sliding-window minimum. Only values that no later value is below are kept, so a steady load keeps two.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Lowest {
-    /// Times and numbers, both rising.
+    /// Times and values, both ascending.
     rising: VecDeque<(Duration, i64)>,
 }
 
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_load_is_remembered_in_a_few_numbers() {
+    fn a_steady_load_keeps_few_numbers() {
         let mut lowest = Lowest::default();
         for second in 0..10_000 {
             lowest.add(Duration::from_secs(second), 4, Duration::from_secs(3600));

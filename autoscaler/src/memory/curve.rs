@@ -1,4 +1,4 @@
-//! The measured service curve of one replica.
+//! Measured service curve of one replica.
 
 mod points;
 mod variety;
@@ -11,46 +11,46 @@ use self::points::Points;
 use self::variety::Variety;
 use crate::{Coverage, Sample};
 
-/// How long a replica takes, by how much it has at once. Where replicas report their batches, it is the time of a
-/// batch by its size; else the time of a request by how many are at the replica. The capacity that follows does
-/// not depend on how many replicas there are.
+/// Service time of a replica as a function of its load. If replicas report their batches, it is the time of a batch by
+/// its size, otherwise the time of a request by the concurrent requests. The capacity that follows does not depend on
+/// the number of replicas.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Curve {
-    /// By rows of a batch, as replicas report them.
+    /// Batch times by rows, as replicas report them.
     batches: Points,
-    /// By requests at a replica, as gateways see them.
+    /// Request times by concurrent requests, as gateways measure them.
     requests: Points,
-    /// Rows of batches and requests answered lately.
+    /// Rows of the batches and number of the requests answered recently.
     rows: f64,
     answered: f64,
-    /// How much the times of requests differ from each other.
+    /// Variation of the request times.
     variety: Variety,
-    /// How many a replica takes at once, as the gateways last said.
+    /// Concurrent requests of a replica, as the gateways last reported.
     credits: Option<f64>,
     previous: Option<Observed>,
 }
 
-/// The part of a sample that the curve keeps until the next.
+/// Part of a sample that is kept until the next one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Observed {
     ready: u32,
     in_flight: u32,
-    /// Samples before this one that had as many replicas.
+    /// Number of earlier consecutive samples with the same number of replicas.
     steady: u32,
 }
 
-/// Samples, a second apart, after which every gateway has heard of a replica that became ready or left, and we of the
-/// gateway: a report may be as late as this.
-const HEARD: u32 = Report::SILENT_AFTER.as_secs() as u32;
+/// Samples, a second apart, after which every gateway's report reflects a replica that became ready or left: a report
+/// may be that late.
+const SETTLED_SAMPLES: u32 = Report::SILENT_AFTER.as_secs() as u32;
 
-/// Requests at once before the first replica was ready and a gateway could say: a small batch.
+/// Concurrent requests that are assumed before a gateway reported: a small batch.
 const ASSUMED: f64 = 8.0;
 
-/// The rows of a request are averaged over about so many requests.
+/// Number of requests over which the rows per request are averaged.
 const AVERAGED: f64 = 1000.0;
 
 impl Curve {
-    /// Takes in what the sample measured.
+    /// Adds the measurements of the sample.
     pub(crate) fn observe(&mut self, sample: &Sample) {
         let activity = &sample.load.activity;
         let ready = sample.replicas.ready;
@@ -65,19 +65,20 @@ impl Curve {
         self.observe_credits(now, sample);
         self.observe_batches(sample);
         let Some(before) = before.filter(|last| last.ready == now.ready && now.ready > 0) else {
-            return; // The load of one replica is not known while their number changes.
+            return; // The load of one replica is unknown while the number of replicas changes.
         };
         let ready = f64::from(now.ready);
         let at_once = f64::from(before.in_flight + now.in_flight) / 2.0 / ready;
         let count = activity.service_time.count();
         if let Some(mean) = activity.service_time.mean() {
-            // A request that is there is itself at the replica.
+            // A request in flight counts itself, so there is at least one.
             let times = self.variety.times();
             self.requests.add(at_once.max(1.0), mean, count, times);
         }
     }
 
-    /// Requests that a replica takes at once; what the service declares goes before what gateways report.
+    /// Returns the concurrent requests of a replica; a number that the service declares takes precedence over the
+    /// gateways' reports.
     pub(crate) fn credits(&self, declared: Option<u32>) -> f64 {
         match declared {
             Some(credits) => f64::from(credits.max(1)),
@@ -85,7 +86,7 @@ impl Curve {
         }
     }
 
-    /// Requests per second that a replica can do, with so many at once; unset until it was measured.
+    /// Returns the requests per second that a replica can serve with this concurrency; `None` until it was measured.
     pub(crate) fn capacity(&self, at_once: f64) -> Option<f64> {
         let rows = self.rows_per_request();
         match self.batches.throughput(at_once * rows) {
@@ -94,8 +95,7 @@ impl Curve {
         }
     }
 
-    /// The curve that the next revision starts with: the same shape, of which the first measurements may make
-    /// what they are.
+    /// Returns the curve with which the next revision starts: the same shape, which its first measurements scale.
     pub(crate) fn successor(&self) -> Self {
         Self { batches: self.batches.successor(), requests: self.requests.successor(), previous: None, ..self.clone() }
     }
@@ -125,12 +125,12 @@ impl Curve {
         }
     }
 
-    /// Takes in the credits that the gateways report. For some seconds after the number of replicas changed they may
-    /// count others than we do: then it only replaces a guess.
+    /// Updates the credits from the gateways' reports. For some seconds after the number of replicas changed, the
+    /// gateways may count other replicas than the snapshot; then the reports only replace the assumed value.
     fn observe_credits(&mut self, now: Observed, sample: &Sample) {
         let (all, ready) = (sample.load.activity.credits, now.ready);
-        let counts = now.steady >= HEARD || self.credits.is_none();
-        // A gateway that is silent has a share, too.
+        let counts = now.steady >= SETTLED_SAMPLES || self.credits.is_none();
+        // A silent gateway holds a share of the credits as well.
         if counts && all > 0 && ready > 0 && sample.coverage == Coverage::Complete {
             self.credits = Some((f64::from(all) / f64::from(ready)).max(1.0));
         }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gateways_say_a_replica_takes_is_kept_over_sleep() {
+    fn reported_credits_are_kept_while_the_revision_sleeps() {
         let mut curve = Curve::default();
         let mut after = |coverage, ready, credits| {
             let activity = Activity { credits, ..Activity::default() };
@@ -163,8 +163,8 @@ mod tests {
         };
         assert_eq!(after(Coverage::Complete, 0, 0), ASSUMED);
         assert_eq!(after(Coverage::Complete, 1, 32), 32.0);
-        // The gateways have not met the second yet, or their reports are late.
-        for _ in 0..HEARD {
+        // The gateways do not know the second replica yet, or their reports are late.
+        for _ in 0..SETTLED_SAMPLES {
             assert_eq!(after(Coverage::Complete, 2, 32), 32.0);
         }
         assert_eq!(after(Coverage::Complete, 2, 48), 24.0);
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(curve.credits(Some(3)), 3.0);
     }
 
-    /// A second in which requests of so many rows each were answered, in batches of 2 and of 8 rows.
+    /// A second in which requests with this number of rows each were answered, in batches of 2 and of 8 rows.
     fn second(rows: u32) -> Activity {
         let mut activity = Activity::default();
         let mut batches = Batches::default();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_that_replicas_report_go_before_what_gateways_see() {
+    fn reported_batches_take_precedence_over_request_times() {
         let mut curve = Curve::default();
         for _ in 0..100 {
             curve.observe(&sample(Coverage::Complete, 3, second(1)));
@@ -204,7 +204,7 @@ mod tests {
         for _ in 0..100 {
             curve.observe(&sample(Coverage::Complete, 3, second(2)));
         }
-        // Four requests at once are eight rows.
+        // Four concurrent requests are eight rows.
         let capacity = curve.capacity(4.0).unwrap();
         assert!((capacity - 4.0 / 1.2).abs() < 0.01, "{capacity}");
     }

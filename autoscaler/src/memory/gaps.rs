@@ -1,22 +1,22 @@
-//! The gaps of one level: how long its replica was not needed until it was needed again.
+//! Gaps of one level: the times for which its replica was not needed before it was needed again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The latest gaps of one level, in seconds.
+/// Latest gaps of one level, in seconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Gaps {
     latest: VecDeque<f32>,
 }
 
-/// Gaps that are remembered: enough to tell a habit from chance, few enough to follow a change of habits.
+/// Number of gaps that are remembered: enough to tell a habit from chance, few enough to follow a change of habits.
 const KEPT: usize = 64;
 
-/// Fewer gaps than this are no habit.
+/// Least number of gaps that make a habit.
 const FEWEST: usize = 5;
 
 impl Gaps {
-    /// Adds a gap that ends now.
+    /// Adds a gap that ended now.
     pub(crate) fn add(&mut self, gap: Duration) {
         if self.latest.len() == KEPT {
             self.latest.pop_front();
@@ -24,8 +24,8 @@ impl Gaps {
         self.latest.push_back(gap.as_secs_f32());
     }
 
-    /// The time for which it would have been best to keep the replica in all the gaps, if a start costs as much
-    /// as `cost` of keeping. Before there are gaps to tell, `first`.
+    /// Returns the time that would have been cheapest to keep the replica over all the gaps, if a start costs as much
+    /// as keeping a replica for `cost`. Returns `first` while there are too few gaps.
     pub(crate) fn keep(&self, cost: Duration, first: Duration) -> Duration {
         if self.latest.len() < FEWEST {
             return first;
@@ -43,7 +43,7 @@ impl Gaps {
                 best = (total, gap);
             }
         }
-        // What comes back after just as long as before is still met.
+        // 5 % more, so that the same gap is covered next time.
         Duration::from_secs_f64(best.1 * 1.05)
     }
 }
@@ -62,23 +62,23 @@ mod tests {
     }
 
     #[test]
-    fn too_few_tell_nothing() {
+    fn too_few_gaps_yield_the_default() {
         assert_eq!(keep(&[60; 4], 100), 7.0);
     }
 
     #[test]
-    fn gaps_shorter_than_a_start_is_worth_are_kept_over() {
+    fn gaps_shorter_than_the_worth_of_a_start_are_covered() {
         assert_eq!(keep(&[60; 5], 100), 63.0);
         assert_eq!(keep(&[60; 5], 50), 0.0);
     }
 
     #[test]
-    fn seldom_long_ones_are_not() {
+    fn rare_long_gaps_are_not_covered() {
         assert_eq!(keep(&[20, 20, 20, 20, 20, 20, 20, 20, 900], 100), 21.0);
     }
 
     #[test]
-    fn old_ones_are_forgotten() {
+    fn old_gaps_are_forgotten() {
         let mut gaps = vec![60; KEPT];
         gaps.extend([5; KEPT]);
         assert_eq!(keep(&gaps, 100), 5.25);

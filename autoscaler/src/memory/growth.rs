@@ -1,20 +1,20 @@
-//! How much the load grows within the time of a start.
+//! Growth of the load within the time of a start.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How much higher than now the load becomes within the time of a start: what happened before, recent times
-/// most. A replica that is asked for now must do for the load of then.
+/// Distribution of how much higher the load becomes within the time of a start, weighted towards recent times. A
+/// replica that is requested now must suffice for the load at the end of its start.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Growth {
-    /// How often each ratio was seen, by its logarithm: narrow steps where it is small.
+    /// Histogram of the ratios by their logarithm, for each context; the steps are narrow for small ratios.
     seen: [[f32; STEPS]; CONTEXTS],
-    /// Mean of the load over some starts.
+    /// Mean of the load over several starts.
     mean: f64,
-    /// Since a start ago, the latest last.
+    /// Slots of the time since a start ago, the latest last.
     slots: VecDeque<Slot>,
     latest: f64,
-    /// Length of a slot, and when the latest ends.
+    /// Length of a slot, and the end of the latest one.
     slot: Duration,
     until: Duration,
 }
@@ -22,30 +22,31 @@ pub(crate) struct Growth {
 /// A part of the time of a start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Slot {
-    /// The context and the load at its beginning.
+    /// Context and load at the beginning of the slot.
     context: usize,
     load: f64,
-    /// The highest load in it.
+    /// Highest load within the slot.
     highest: f64,
 }
 
-/// A high load seldom grows as a low one does: the ratios are kept apart by how high the load is against its mean.
+/// Number of contexts, which are ranges of the load relative to its mean: a high load seldom grows as much as a low
+/// one.
 const CONTEXTS: usize = 4;
 const BOUNDS: [f64; CONTEXTS - 1] = [0.5, 0.9, 1.2];
 
 const STEPS: usize = 32;
 
-/// The highest logarithm that is told apart: five times as much.
+/// Highest logarithm of a ratio in the histogram: a growth to five times as much.
 const HIGHEST: f64 = 1.6;
 
-/// Slots of a start.
+/// Slots in the time of a start.
 const SLOTS: usize = 8;
 
-/// What was seen so many starts ago counts half.
+/// Starts after which an observation counts half.
 const FORGOTTEN: f64 = 100.0;
 
 impl Growth {
-    /// Takes in the load now.
+    /// Observes the current load.
     pub(crate) fn observe(&mut self, now: Duration, load: f64, cold_start: Duration) {
         let slot = (cold_start / SLOTS as u32).max(Duration::from_secs(1));
         if slot > self.slot * 5 / 4 || slot < self.slot * 3 / 4 {
@@ -67,8 +68,8 @@ impl Growth {
         }
     }
 
-    /// The load that this share of the past did not exceed within the time of a start, from such a load on; at
-    /// least the load itself. A lower load is not taken to grow to more than a higher does.
+    /// Returns the load that was not exceeded within the time of a start in this share of the past, beginning from
+    /// `load`; at least `load` itself. A lower load is never predicted to exceed what a higher one grows to.
     pub(crate) fn highest(&self, share: f64, load: f64) -> f64 {
         let bounds = BOUNDS.iter().map(|bound| bound * self.mean);
         let contexts = std::iter::once(0.0).chain(bounds).zip(&self.seen);
@@ -77,8 +78,8 @@ impl Growth {
         grown.fold(f64::INFINITY, f64::min).max(load)
     }
 
-    /// Ends the slot. The next one begins with the load of just before: what comes now does not change what is known
-    /// of the past, so that more of it never asks for less.
+    /// Ends the slot. The next slot begins with the load just before, so that the current load does not change the
+    /// known past: more load must never lead to a lower prediction.
     fn end_slot(&mut self) {
         if self.slots.len() > SLOTS
             && let Some(first) = self.slots.pop_front()
@@ -108,7 +109,7 @@ impl Growth {
     }
 }
 
-/// The ratio that this share of those seen did not exceed, at least 1.
+/// Returns the ratio that this share of the observed ratios did not exceed, at least 1.
 fn quantile(seen: &[f32; STEPS], share: f64) -> f64 {
     let total: f32 = seen.iter().sum();
     let rank = f64::from(total) * share;
@@ -116,7 +117,7 @@ fn quantile(seen: &[f32; STEPS], share: f64) -> f64 {
     for (index, count) in seen.iter().map(|count| f64::from(*count)).enumerate() {
         if below + count >= rank {
             let within = ((rank - below) / count.max(1e-9)).clamp(0.0, 1.0);
-            // The first holds what did not grow at all.
+            // The first step holds the times when the load did not grow.
             return if index == 0 { 1.0 } else { ratio(index as f64 - 1.0 + within) };
         }
         below += count;
@@ -124,24 +125,24 @@ fn quantile(seen: &[f32; STEPS], share: f64) -> f64 {
     ratio(STEPS as f64 - 1.0)
 }
 
-/// The ratio at the upper end of a step.
+/// Returns the ratio at the upper end of a step.
 fn ratio(step: f64) -> f64 {
     let share = step / (STEPS - 1) as f64;
     (HIGHEST * share.powi(2)).exp()
 }
 
-/// The step of a ratio, not rounded.
+/// Returns the step of a ratio, not rounded.
 fn step(ratio: f64) -> f64 {
     let share = (ratio.ln().max(0.0) / HIGHEST).sqrt();
     share * (STEPS - 1) as f64
 }
 
-/// Starts over which the mean is.
+/// Starts over which the mean is taken.
 const MEAN: f64 = 30.0;
 
 impl Default for Growth {
     fn default() -> Self {
-        // Before anything was seen: half the time nothing, and sometimes a sixth.
+        // Prior before any observation: half of the time no growth, and sometimes a sixth.
         let mut seen = [0.0; STEPS];
         seen[0] = 8.0;
         seen[step(1.05).ceil() as usize] = 4.0;
@@ -163,7 +164,7 @@ mod tests {
 
     const START: Duration = Duration::from_secs(60);
 
-    /// What may become of a load of 10 after this load of each second.
+    /// Returns the predicted highest load, from 10, after 20,000 seconds of this load.
     fn highest(load: impl Fn(u64) -> f64) -> f64 {
         let mut growth = Growth::default();
         for second in 0..20_000 {
@@ -173,21 +174,21 @@ mod tests {
     }
 
     #[test]
-    fn what_never_grew_is_not_taken_to_grow() {
+    fn a_load_that_never_grew_is_not_predicted_to_grow() {
         let highest = highest(|_| 10.0);
         assert!((10.0..10.1).contains(&highest), "{highest}");
     }
 
     #[test]
-    fn what_grew_by_a_half_in_a_start_may_again() {
-        // Up by a half in each minute, for four minutes, and down again.
+    fn a_growth_by_a_half_within_a_start_is_predicted_again() {
+        // The load grows by a half each minute, for four minutes, and then falls back.
         let wave = |second: u64| 10.0 * 1.5_f64.powf((second % 240) as f64 / 60.0);
         let highest = highest(wave);
         assert!((14.0..16.0).contains(&highest), "{highest}");
     }
 
     #[test]
-    fn a_higher_load_is_not_taken_to_grow_to_less() {
+    fn a_higher_load_is_not_predicted_to_grow_to_less() {
         let mut growth = Growth::default();
         for second in 0..20_000 {
             let load = if second % 600 < 500 { 1.0 } else { 30.0 };
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_from_nothing_says_nothing() {
+    fn a_load_that_begins_at_zero_has_no_ratio() {
         let burst = |second: u64| if second % 600 < 500 { 0.0 } else { 10.0 };
         assert!(highest(burst) < 12.0);
     }

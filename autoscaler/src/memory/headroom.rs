@@ -1,40 +1,40 @@
-//! Room for irregular arrivals, as it turned out to be enough.
+//! Headroom for irregular arrivals, learned from late requests.
 
 use std::time::Duration;
 
-/// How much more room than one standard deviation of a Poisson load replicas need, so that as many requests as
-/// the policy says are in time while none starts. It depends on how arrivals and service times vary, which nobody
-/// says: so it grows when requests are late and shrinks while none is.
+/// Headroom in standard deviations of a Poisson load, so that the policy's share of requests is in time while no
+/// replica starts. The headroom needed depends on how arrivals and service times vary, which is not known. It therefore
+/// grows when requests are late and shrinks while none are.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Headroom {
     logarithm: f64,
 }
 
-/// The requests since the last sample, all replicas being up that should be.
+/// Requests since the last sample, at a time when enough replicas were ready.
 pub(crate) struct Settled {
     pub(crate) elapsed: Duration,
     pub(crate) requests: u64,
-    /// Those that waited longer than the target.
+    /// Requests that waited longer than the target.
     pub(crate) late: u64,
-    /// The share of the requests that may.
+    /// Share of the requests that may be late.
     pub(crate) allowed: f64,
     pub(crate) cold_start: Duration,
 }
 
-/// Before anything was seen: half a deviation keeps the queue of Poisson arrivals under a second or two at batches of
-/// some tenths of a second, and requests of people come in clumps.
+/// Initial headroom. Half a deviation keeps the queue of Poisson arrivals below a second or two with batches of some
+/// tenths of a second; it is more because requests of people come in bursts.
 const FIRST: f64 = 0.8;
 
 const LEAST: f64 = 0.25;
 const MOST: f64 = 4.0;
 
-/// Without late requests the room shrinks by e in no fewer requests, and no fewer starts. Late requests come in clumps
-/// of hundreds, so that only hundreds of thousands tell how many there are in the long run.
+/// Least number of requests and of starts in which the headroom shrinks by a factor of e without late requests. Late
+/// requests come in bursts of hundreds, so only hundreds of thousands of requests show the long-term share.
 const REQUESTS: f64 = 400_000.0;
 const STARTS: f64 = 100.0;
 
 impl Headroom {
-    /// Takes in the requests since the last sample.
+    /// Learns from the requests since the last sample.
     pub(crate) fn observe(&mut self, settled: &Settled) {
         if settled.requests == 0 {
             return;
@@ -47,7 +47,7 @@ impl Headroom {
         self.logarithm = (self.logarithm + change.min(0.1)).clamp(LEAST.ln(), MOST.ln());
     }
 
-    /// The room, in standard deviations.
+    /// Returns the headroom in standard deviations.
     pub(crate) fn deviations(&self) -> f64 {
         self.logarithm.exp()
     }
@@ -63,7 +63,7 @@ impl Default for Headroom {
 mod tests {
     use super::*;
 
-    /// The room after so many minutes of 10 requests per second, of which this share was late.
+    /// Returns the headroom after this many minutes with 10 requests per second, of which this share was late.
     fn after(minutes: u32, late: f64) -> f64 {
         let mut headroom = Headroom::default();
         for _ in 0..minutes {
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn it_grows_while_more_are_late_than_may_be() {
+    fn headroom_grows_while_too_many_requests_are_late() {
         assert!((after(30, 0.01) - FIRST).abs() < 0.01);
         assert!(after(30, 0.2) > 1.5);
         assert!(after(600, 0.02) > 1.5);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_bounds() {
+    fn headroom_has_bounds() {
         assert!((after(10_000, 1.0) - MOST).abs() < 1e-9);
         assert!((after(10_000, 0.0) - LEAST).abs() < 1e-9);
     }

@@ -1,28 +1,29 @@
-//! When each number of replicas was last needed, and how long it pays to keep it.
+//! When each number of replicas was last needed, and how long to keep it.
 
 use std::time::Duration;
 
 use super::gaps::Gaps;
 use super::rhythm::Rhythm;
 
-/// For the first, the second, the third replica and so on: when it was last needed, and the gaps after which it
-/// was needed again. What needs three needs two, so no later one was needed later.
+/// One entry for the first replica, the second and so on: the time at which it was last needed, and the gaps after
+/// which it was needed again. A load that needs three replicas needs two, so these times never increase from one level
+/// to the next.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Levels {
     levels: Vec<Level>,
-    /// The most replicas that were asked for, by a decision or otherwise, and are not ended yet.
+    /// The most replicas that were requested, by a decision or by others, and that have not ended yet.
     known: u32,
 }
 
-/// One replica's past: 1 is the first.
+/// History of one replica; level 1 is the first.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Level {
     last_needed: Duration,
-    /// Since when it was needed, without a gap that counts.
+    /// Start of the time for which it has been needed, without a gap that counts.
     since: Duration,
-    /// For how long it was needed at a time, before; unset the first time.
+    /// Usual length of a time for which it is needed; `None` the first time.
     usual: Option<Duration>,
-    /// Whether it was not ended since.
+    /// True if it has not been stopped since it was last needed.
     is_kept: bool,
     gaps: Gaps,
     rhythm: Rhythm,
@@ -40,23 +41,23 @@ impl Level {
         }
     }
 
-    /// The gaps after which it was needed again.
+    /// Returns the gaps after which it was needed again.
     pub(crate) fn gaps(&self) -> &Gaps {
         &self.gaps
     }
 
-    /// For how long it is needed at a time.
+    /// Returns the usual time for which it is needed without a gap.
     pub(crate) fn needed(&self) -> Duration {
         let latest = self.last_needed.saturating_sub(self.since);
         self.usual.map_or(latest, |usual| (usual * 3 + latest) / 4)
     }
 
-    /// Whether it is needed at regular intervals.
+    /// Returns true if it is needed at regular intervals.
     pub(crate) fn is_regular(&self, cold_start: Duration) -> bool {
         self.rhythm.next(cold_start).is_some()
     }
 
-    /// Whether a start now would be in time, and not too early, for the next time it is needed.
+    /// Returns true if a start now would be ready in time, and not too early, for the next time it is needed.
     fn is_expected(&self, now: Duration, cold_start: Duration) -> bool {
         let passed = now.saturating_sub(self.since);
         let next = self.rhythm.next(cold_start);
@@ -72,18 +73,18 @@ impl Level {
     }
 }
 
-/// Levels whose gaps are learned. Those above are the load's noise in large services; they go with the last of
-/// these, and the memory of a service stays small.
+/// Number of levels whose gaps are learned. Higher levels of large services are noise of the load; they follow the last
+/// learned level, which bounds the memory per service.
 const LEARNED: usize = 64;
 
 impl Levels {
-    /// Whether more replicas are desired than was decided: they were asked for elsewhere.
+    /// Returns true if more replicas are desired than were decided, so something else raised the number.
     pub(crate) fn is_raised_elsewhere(&self, desired: u32) -> bool {
         desired > self.known
     }
 
-    /// Takes in the number of replicas that are desired. Those that were asked for elsewhere count as needed now:
-    /// there is a reason for them, and what they did before was not seen.
+    /// Adopts the desired number of replicas. Replicas that others requested count as needed now: there is a reason for
+    /// them, and their past is unknown.
     pub(crate) fn adopt(&mut self, desired: u32, now: Duration) {
         if self.is_raised_elsewhere(desired) {
             self.touch(desired, now);
@@ -91,7 +92,7 @@ impl Levels {
         self.known = desired;
     }
 
-    /// Notes that so many replicas are needed now, and the gaps that end with it; gaps below `least` tell nothing.
+    /// Records that this many replicas are needed now, and the gaps that end with it; gaps below `least` are ignored.
     pub(crate) fn set(&mut self, replicas: u32, now: Duration, least: Duration) {
         let known = self.levels.iter_mut().take(LEARNED.min(replicas as usize));
         for level in known {
@@ -103,7 +104,8 @@ impl Levels {
         self.touch(replicas, now);
     }
 
-    /// How many are kept, when each is for as long as `keep` says of it (1 is the first) and its gaps.
+    /// Returns how many replicas are kept if each is kept for the time that `keep` returns for its level (1 is the
+    /// first).
     pub(crate) fn kept(&mut self, now: Duration, keep: impl Fn(u32, &Level) -> Duration) -> u32 {
         let mut kept = 0;
         for index in (0..self.levels.len()).rev() {
@@ -121,14 +123,15 @@ impl Levels {
         kept as u32
     }
 
-    /// The most replicas that a start now would be in time for, by the intervals at which they were needed before.
+    /// Returns the most replicas for which a start now would be in time, by the intervals at which they were needed
+    /// before.
     pub(crate) fn expected(&self, now: Duration, cold_start: Duration) -> u32 {
         let learned = self.levels.iter().take(LEARNED);
         let mut expected = learned.enumerate().filter(|(_, level)| level.is_expected(now, cold_start));
         expected.next_back().map_or(0, |(index, _)| index as u32 + 1)
     }
 
-    /// For how long this replica (1 is the first) was not needed, and its past.
+    /// Returns how long this replica (1 is the first) has not been needed, and its history.
     pub(crate) fn unneeded(&self, level: u32, now: Duration) -> Option<(Duration, &Level)> {
         let index = (level as usize).checked_sub(1)?;
         let last_needed = self.levels.get(index)?.last_needed;
@@ -136,14 +139,14 @@ impl Levels {
         Some((now.saturating_sub(last_needed), past))
     }
 
-    /// Ends every replica, so that none is kept.
+    /// Marks every replica as stopped, so that none is kept.
     pub(crate) fn clear(&mut self) {
         for level in &mut self.levels {
             level.is_kept = false;
         }
     }
 
-    /// Notes the number of replicas that was decided.
+    /// Records the decided number of replicas.
     pub(crate) fn decided(&mut self, replicas: u32) {
         self.known = self.known.max(replicas);
     }
@@ -173,19 +176,19 @@ mod tests {
     }
 
     #[test]
-    fn each_replica_is_kept_from_when_it_was_needed() {
+    fn each_replica_is_kept_from_the_time_it_was_last_needed() {
         let mut levels = Levels::default();
         set(&mut levels, 3, 0);
         set(&mut levels, 2, 5);
         set(&mut levels, 1, 8);
         let mut kept = |second| levels.kept(at(second), |_, _| at(10));
         assert_eq!((kept(9), kept(10), kept(15), kept(18)), (3, 2, 1, 0));
-        // What has ended is not kept again.
+        // A stopped level is not kept again.
         assert_eq!(levels.kept(at(18), |_, _| at(100)), 0);
     }
 
     #[test]
-    fn what_others_asked_for_is_kept_and_what_we_end_is_not_taken_for_it() {
+    fn a_raise_by_others_is_kept_and_told_apart_from_a_stopping_replica() {
         let mut levels = Levels::default();
         levels.adopt(4, at(0));
         assert_eq!(levels.kept(at(9), |_, _| at(10)), 4);
@@ -208,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn each_learns_its_own_gaps() {
+    fn each_level_learns_its_own_gaps() {
         let mut levels = Levels::default();
         for cycle in 0..10 {
             set(&mut levels, 1, 100 * cycle);

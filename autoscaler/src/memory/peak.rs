@@ -1,26 +1,26 @@
-//! The highest rate that was seen, some time ago or now.
+//! Highest recent rate of requests.
 
 use std::time::Duration;
 
-/// The highest rate, in requests per second, which fades towards the rate of now: what a service never had is not
-/// provided for, however much its load once grew.
+/// Highest rate, in requests per second, decaying towards the current rate. It limits the predicted growth to what the
+/// service has had before.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Peak {
     rate: f64,
 }
 
-/// The distance to the rate of now falls to a third in so many starts.
+/// Starts in which the distance to the current rate decays by a factor of e.
 const FADES: f64 = 200.0;
 
 impl Peak {
-    /// Takes in the rate after this time.
+    /// Updates the peak with the rate after this time.
     pub(crate) fn observe(&mut self, elapsed: Duration, rate: f64, cold_start: Duration) {
         let starts = elapsed.as_secs_f64() / cold_start.as_secs_f64().max(1.0);
         let left = (self.rate - rate).max(0.0) * (-starts / FADES).exp();
         self.rate = rate + left;
     }
 
-    /// The highest rate, in requests per second.
+    /// Returns the highest rate, in requests per second.
     pub(crate) fn rate(&self) -> f64 {
         self.rate
     }
@@ -33,7 +33,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn it_rises_at_once_and_fades() {
+    fn the_peak_rises_at_once_and_decays() {
         let mut peak = Peak::default();
         peak.observe(SECOND, 30.0, 60 * SECOND);
         assert_eq!(peak.rate(), 30.0);
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_jumps_and_a_start_of_no_time_are_borne() {
+    fn clock_jumps_and_instant_starts_do_no_harm() {
         let mut peak = Peak::default();
         peak.observe(Duration::MAX, 3.0, Duration::ZERO);
         peak.observe(Duration::ZERO, 1.0, Duration::ZERO);

@@ -1,27 +1,27 @@
-//! When a level is needed again, where that comes at regular intervals.
+//! Regular intervals at which a level is needed again.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// The latest intervals between two times at which a replica began to be needed, in seconds.
+/// Latest intervals between two times at which a replica began to be needed, in seconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Rhythm {
     latest: VecDeque<f32>,
 }
 
-/// Intervals that are remembered.
+/// Number of intervals that are remembered.
 const KEPT: usize = 16;
 
-/// Fewer alike are chance.
+/// Least number of similar intervals; fewer are chance.
 const FEWEST: usize = 8;
 
-/// What is a little early is met as well: requests are seen a second after they came, and a second replica only
-/// once the first has too many.
+/// Margin around the interval. Requests are seen a second after they arrive, and a second replica is needed only once
+/// the first has too many, so an early need is covered too.
 const MARGIN: Duration = Duration::from_secs(8);
 
 impl Rhythm {
-    /// Adds an interval that ends now.
+    /// Adds an interval that ended now.
     pub(crate) fn add(&mut self, interval: Duration) {
         if self.latest.len() == KEPT {
             self.latest.pop_front();
@@ -29,9 +29,9 @@ impl Rhythm {
         self.latest.push_back(interval.as_secs_f32());
     }
 
-    /// How long after it was last begun to be needed the replica should be up for the next time, from when until when,
-    /// if the intervals before tell so: as a backtest, all of them but one in ten must lie within the range of the
-    /// others, and a replica that is up for the range must cost less than one that is up all the time.
+    /// Returns the range of times, since the replica last began to be needed, in which it should be ready for the next
+    /// time; `None` if the intervals are not regular. They count as regular if all but one in ten lie in the range, and
+    /// if keeping a replica for the range would have cost less than keeping it all the time.
     pub(crate) fn next(&self, cold_start: Duration) -> Option<RangeInclusive<Duration>> {
         if self.latest.len() < FEWEST {
             return None;
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_each_ten_minutes_comes_again() {
+    fn a_load_every_ten_minutes_is_expected_again() {
         assert_eq!(next(&[600; 8]), Some((592, 608)));
         assert_eq!(next(&[600, 602, 598, 600, 601, 600, 599, 600]), Some((590, 610)));
     }
@@ -80,9 +80,9 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_regular_nothing_is_foretold() {
+    fn irregular_intervals_predict_nothing() {
         assert_eq!(next(&[100, 700, 300, 900, 200, 600, 400, 500]), None);
-        // Too short for a start in between.
+        // The interval is too short for a start in between.
         assert_eq!(next(&[90; 16]), None);
     }
 }

@@ -1,64 +1,64 @@
-//! The load at the same time of the days and weeks before.
+//! Load at the same time of previous days and weeks.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::Sample;
 
-/// The load of the last two weeks, and whether the days and the weeks of it foretell the next.
+/// Load of the last two weeks, and how well its days and weeks predict the next ones.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Seasons {
-    /// The mean rate of each bin before the current one, in requests per second, the latest last. What is not known is
-    /// zero: it foretells nothing.
+    /// Mean rate of each bin before the current one, in requests per second, the latest last. Unknown bins are zero,
+    /// which predicts nothing.
     bins: VecDeque<f32>,
     current: Bin,
     day: Backtest,
     week: Backtest,
 }
 
-/// The bin that is being filled.
+/// The current bin, which is still being filled.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Bin {
-    /// Its number since the samples' fixed moment; unset before the first sample.
+    /// Number of the bin since the samples' fixed moment; `None` before the first sample.
     number: Option<u64>,
-    /// Seconds of it that were reported.
+    /// Seconds of the bin that were reported.
     known: f64,
     requests: f64,
 }
 
-/// The errors of forecasts up to now, of which older ones fade.
+/// Decaying sums of forecast errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Backtest {
-    /// Of a forecast that the load stays as it is.
+    /// Error of the forecast that the load stays the same.
     without: f64,
-    /// Of the same, raised to what was at this time before.
+    /// Error of the same forecast, raised to the load at this time before.
     with: f64,
 }
 
-/// Seconds of a bin: long enough for a mean, short beside the hours of a day.
+/// Seconds of a bin: long enough for a mean, short compared with the hours of a day.
 const BIN: u64 = 300;
 
-/// Bins of a day and of a week.
+/// Number of bins in a day and in a week.
 const DAY: usize = 24 * 3600 / BIN as usize;
 const WEEK: usize = 7 * DAY;
 
-/// What was only once may be chance.
+/// Number of previous periods that must agree; a single one may be chance.
 const PERIODS: usize = 2;
 
-/// Bins that are remembered.
+/// Number of bins that are remembered.
 const KEPT: usize = PERIODS * WEEK;
 
-/// Requests that wait are worth so much more than replicas that do.
-const SHORT: f64 = 4.0;
+/// Weight of a forecast that is too low: waiting requests cost this much more than idle replicas.
+const SHORTAGE: f64 = 4.0;
 
-/// A season counts while with it the forecasts of about the last day were this much better than without.
+/// A season is used while it reduces the forecast error of about the last day to this part.
 const BETTER: f64 = 0.9;
 
-/// Replicas should be up a little before their load.
+/// Time by which replicas should be ready before their load.
 const MARGIN: Duration = Duration::from_secs(10);
 
 impl Seasons {
-    /// Takes in the arrivals of the sample.
+    /// Adds the arrivals of the sample.
     pub(crate) fn observe(&mut self, sample: &Sample) {
         let number = sample.at.as_secs() / BIN;
         let before = *self.current.number.get_or_insert(number);
@@ -72,15 +72,15 @@ impl Seasons {
         }
         let span = sample.load.span.as_secs_f64();
         if span > 0.0 {
-            // Of a report over more than a bin, a bin's part.
+            // A report over more than a bin counts only with one bin's part.
             let known = span.min(BIN as f64);
             self.current.known += known;
             self.current.requests += sample.load.activity.arrivals as f64 * known / span;
         }
     }
 
-    /// The rate, in requests per second, that is about to come as at this time before: the highest from now until a
-    /// start from now would have ended. Zero where that did not prove true.
+    /// Returns the predicted rate, in requests per second: the highest at this time before, from now until a start from
+    /// now would have ended. Zero if such predictions have not proved true.
     pub(crate) fn rate(&self, now: Duration, cold_start: Duration) -> f64 {
         let within = Duration::from_secs(now.as_secs() % BIN);
         let ahead = cold_start.saturating_add(within + MARGIN).as_secs() / BIN;
@@ -92,19 +92,19 @@ impl Seasons {
         rates.unwrap_or_default()
     }
 
-    /// The period that proved true: of weeks, whose weekends differ, before that of days.
+    /// Returns the period that has proved true. The week is preferred to the day, because weekends differ.
     fn period(&self) -> Option<usize> {
         let mut seasons = [(WEEK, self.week), (DAY, self.day)].into_iter();
         let proved = seasons.find(|(period, test)| self.bins.len() >= PERIODS * period && test.is_passed());
         proved.map(|(period, _)| period)
     }
 
-    /// The same past for the next revision, which has to prove anew that it foretells its load.
+    /// Returns the same past for the next revision, whose predictions have to prove true again.
     pub(crate) fn successor(&self) -> Self {
         Self { day: Backtest::default(), week: Backtest::default(), ..self.clone() }
     }
 
-    /// What a bin (0 is the current one) had at least in the periods before, as far as there are any.
+    /// Returns the lowest rate of a bin (0 is the current one) in the previous periods that are known.
     fn forecast(&self, period: usize, bin: usize) -> Option<f64> {
         let same = (1..=PERIODS).map_while(|back| {
             let index = (self.bins.len() + bin).checked_sub(back * period)?;
@@ -152,7 +152,7 @@ impl Backtest {
 }
 
 fn error(forecast: f64, rate: f64) -> f64 {
-    if forecast < rate { SHORT * (rate - forecast) } else { forecast - rate }
+    if forecast < rate { SHORTAGE * (rate - forecast) } else { forecast - rate }
 }
 
 #[cfg(test)]
@@ -175,7 +175,7 @@ mod tests {
         });
     }
 
-    /// The rates of so many hours, each by its number, seen each minute.
+    /// Returns the seasons after this many hours, with a rate for each hour, observed every minute.
     fn seen(hours: u64, rate: impl Fn(u64) -> u64) -> Seasons {
         let mut seasons = Seasons::default();
         for minute in 0..hours * 60 {
@@ -189,13 +189,13 @@ mod tests {
         seasons.rate(now, START)
     }
 
-    /// Ten per second from nine to eleven.
+    /// Ten requests per second from nine to eleven o'clock.
     fn mornings(hour: u64) -> u64 {
         if (9..11).contains(&(hour % 24)) { 10 } else { 0 }
     }
 
     #[test]
-    fn what_came_on_two_days_is_expected_on_the_third_a_start_ahead() {
+    fn a_load_of_two_days_is_expected_on_the_third_a_start_ahead() {
         let seasons = seen(48 + 9, mornings);
         assert_eq!(at(&seasons, 48 + 9, 1), 10.0);
         let earlier = seen(48 + 8, mornings);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_ahead_is_not_an_hour_ahead() {
+    fn a_load_is_not_expected_an_hour_ahead() {
         let mut seasons = seen(48 + 8, mornings);
         for minute in 0..59 {
             observe(&mut seasons, (48 + 8) * HOUR + minute * 60 + 59, 60, 0);
@@ -213,20 +213,20 @@ mod tests {
     }
 
     #[test]
-    fn one_day_is_chance() {
+    fn one_day_predicts_nothing() {
         assert_eq!(at(&seen(24 + 9, mornings), 24 + 9, 1), 0.0);
     }
 
     #[test]
-    fn a_day_without_it_ends_the_trust() {
+    fn a_day_without_the_load_ends_the_prediction() {
         let holiday = |hour| if hour < 72 { mornings(hour) } else { 0 };
         let seasons = seen(72 + 10, holiday);
         assert_eq!(at(&seasons, 72 + 10, 1), 0.0);
     }
 
     #[test]
-    fn where_nothing_comes_again_nothing_is_foretold() {
-        // Two hours of each day, other ones each day.
+    fn a_load_without_habits_predicts_nothing() {
+        // Each day has requests in two other hours.
         let other = |hour: u64| u64::from(hour * 7 % 24 / 2 == hour / 24 * 5 % 12) * 10;
         for hour in 48..120 {
             assert_eq!(at(&seen(hour, other), hour, 1), 0.0, "{hour}");
@@ -244,14 +244,14 @@ mod tests {
     }
 
     #[test]
-    fn the_next_revision_has_to_prove_it() {
+    fn predictions_of_the_next_revision_have_to_prove_true() {
         let seasons = seen(48 + 9, mornings).successor();
         assert_eq!(at(&seasons, 48 + 9, 1), 0.0);
         assert!(!seasons.bins.is_empty());
     }
 
     #[test]
-    fn clocks_that_jump_and_endless_spans_are_borne() {
+    fn clock_jumps_and_huge_spans_do_no_harm() {
         let mut seasons = Seasons::default();
         for second in [5, u64::MAX, 3, 0] {
             observe(&mut seasons, second, u64::MAX, u64::MAX);

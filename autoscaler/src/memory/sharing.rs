@@ -1,34 +1,34 @@
-//! Whether more replicas do more: those that take turns on one GPU, or on the cores of one machine, do not.
+//! Detects replicas that share a GPU or the cores of one machine, so that more of them do not serve more requests.
 
 use std::time::Duration;
 
 use crate::{Coverage, Sample};
 
-/// What replicas did together while all were full, and how many may be tried next.
+/// Throughput of the replicas while all were full, and the number that may be tried next.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Sharing {
     count: FullCount,
-    /// The fewest that did about as much as there are now.
+    /// The fewest replicas that served about as much as the present ones.
     base: Option<Throughput>,
     limit: Option<Limit>,
-    /// Since when so many replicas do much less than the fewer did.
+    /// Number of replicas, and time since when they have served much less than the fewer ones did.
     slower: Option<(u32, Duration)>,
-    /// When the last step down to the fewer was made, and to how many.
+    /// Time and target of the last step down towards the fewer replicas.
     step: Option<(Duration, u32)>,
-    /// When, by the time in which gateways reported, replicas were last full.
+    /// Time, counted while gateways reported, at which replicas were last full.
     full: Duration,
 }
 
-/// What so many replicas did together.
+/// Measured throughput of a number of replicas.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Throughput {
-    /// Replicas that were ready.
+    /// Number of ready replicas.
     pub replicas: u32,
     /// Requests per second of all of them together.
     pub rate: f64,
 }
 
-/// What was answered while all of so many replicas were full.
+/// Requests answered while all of a number of replicas were full.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct FullCount {
     replicas: u32,
@@ -36,53 +36,54 @@ struct FullCount {
     answered: f64,
 }
 
-/// A limit while more replicas did not do more.
+/// Limit on the number while more replicas do not serve more requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Limit {
-    /// Replicas of which it is known.
+    /// Highest number of replicas known not to help.
     tried: u32,
-    /// When more may be tried.
+    /// Time at which more may be tried.
     next: Duration,
-    /// How long the wait for it is.
+    /// Length of the pause until then.
     pause: Duration,
 }
 
-/// The least from which a throughput is told: seconds, and requests.
+/// Least time in seconds and least requests from which a throughput is measured.
 const SECONDS: f64 = 10.0;
 const REQUESTS: f64 = 20.0;
 
-/// More replicas that do less than this part of what they should do nothing of their own: a model that waits for memory
-/// or for the network still does more.
+/// Part of their expected throughput that additional replicas must reach to count as useful. Replicas that wait for
+/// memory or for the network still reach it; those that only share a GPU do not.
 const GAIN: f64 = 0.25;
 
-/// Replicas that do so many times what fewer did are not told to do as much, however many they are.
+/// Throughput, relative to the fewer replicas, at which more replicas count as useful however many there are.
 const MUCH_MORE: f64 = 2.0;
 
-/// So many times as many are tried without a pause: a machine may give each GPU to so many, and the next has one of
-/// its own.
+/// Multiple of the fewer replicas that is tried without a pause. Several replicas may share each GPU of a machine, so
+/// the next one may get a GPU alone.
 const TRIED: u32 = 4;
 
-/// Replicas that take turns do about as much together as fewer did. Where they do less than this part of it, requests take
-/// longer than they did, and the fewer would do no more.
+/// Replicas that share serve about as much together as the fewer did. If they serve less than this part of it, requests
+/// take longer than before, and the fewer replicas would serve no more either.
 const AS_MUCH: f64 = 0.8;
 
-/// Requests have become longer when replicas do less for so long at least, and for so many times what an answer takes:
-/// replicas that end have their turns until then.
+/// Least time, in seconds and in answer times, for which replicas must serve less before requests count as longer.
+/// Until then, ending replicas may still share the GPU.
 const LONGER: Duration = Duration::from_secs(60);
 const ANSWERS: u32 = 3;
 
-/// The first pause, which doubles: machines may have come, and requests may be longer than they were.
+/// First pause, which doubles each time. After it more replicas are tried, because machines may have been added or
+/// requests have become longer.
 const PAUSE: Duration = Duration::from_secs(5 * 60);
 
-/// The longest pause between two tries.
+/// Longest pause between two tries.
 const LONGEST: Duration = Duration::from_secs(4 * 60 * 60);
 
-/// What was known is forgotten when no replica was full for so long.
+/// Time after which everything is forgotten if no replica was full.
 const FORGOTTEN: Duration = Duration::from_secs(10 * 60);
 
 impl Sharing {
-    /// Takes in what was answered, by the time in which gateways reported, of replicas that take so many requests at
-    /// once.
+    /// Observes the answered requests of replicas with this concurrency; `now` counts only the time in which gateways
+    /// reported.
     pub(crate) fn observe(&mut self, now: Duration, sample: &Sample, credits: f64) {
         if now.saturating_sub(self.full) > FORGOTTEN {
             *self = Self::default();
@@ -102,13 +103,14 @@ impl Sharing {
         }
     }
 
-    /// True if the replicas do much less than the fewer did: with a limit, even where no more of them are ready.
+    /// Returns true if the replicas serve much less than the fewer did; with a limit, even if no more of them are
+    /// ready.
     fn is_slower(&self, measured: Throughput) -> bool {
         let is_judged = |base: Throughput| self.limit.is_some() || measured.replicas > base.replicas;
         self.base.is_some_and(|base| is_judged(base) && measured.rate < AS_MUCH * base.rate)
     }
 
-    /// Forgets what requests that took less time taught, once so many replicas have done less for long enough.
+    /// Replaces what was learned from shorter requests, once this number of replicas has served less for long enough.
     fn note_slower(&mut self, now: Duration, measured: Throughput, sample: &Sample) {
         let since = match self.slower {
             Some((replicas, since)) if replicas == measured.replicas => since,
@@ -122,7 +124,7 @@ impl Sharing {
         }
     }
 
-    /// How many may be asked for, and the fewer that did as much; unset while there is no reason for a limit.
+    /// Returns the highest number allowed, and the fewer replicas that served as much; `None` if there is no limit.
     pub(crate) fn limit(&self, now: Duration) -> Option<(u32, Throughput)> {
         let (base, limit) = (self.base?, self.limit?);
         let more = limit.tried.saturating_add(limit.tried.div_ceil(4));
@@ -130,8 +132,8 @@ impl Sharing {
         Some((if is_tried { limit.tried } else { more }, base))
     }
 
-    /// How many of the replicas stay for now where the fewer are enough: half, and half of these a while later. Where it
-    /// is the requests that have become longer, too few are full before there are much too few.
+    /// Returns how many replicas stay for now if the fewer are enough: half, and half of these some time later. If
+    /// requests have become longer instead, this shows before there are much too few replicas.
     pub(crate) fn step_down(&mut self, now: Duration, desired: u32) -> u32 {
         match self.step {
             Some((at, most)) if now.saturating_sub(at) < LONGER => most,
@@ -146,7 +148,7 @@ impl Sharing {
     fn judge(&mut self, now: Duration, measured: Throughput) {
         let base = *self.base.get_or_insert(measured);
         if measured.replicas <= base.replicas {
-            // Replicas that end have their turns still.
+            // Ending replicas may still share the GPU.
             if self.limit.is_none() || measured.rate > base.rate {
                 self.base = Some(measured);
             }
@@ -158,7 +160,7 @@ impl Sharing {
         }
     }
 
-    /// Notes that so many do no more than fewer did.
+    /// Records that this number serves no more than fewer did.
     fn note(&mut self, now: Duration, tried: u32) {
         match self.limit {
             Some(limit) if limit.tried >= tried => {}
@@ -171,7 +173,7 @@ impl Sharing {
 }
 
 impl Throughput {
-    /// The part of what the replicas above these should do that they did.
+    /// Returns the part of the expected throughput that the additional replicas reached.
     fn gain(self, more: Self) -> f64 {
         let should = f64::from(more.replicas) / f64::from(self.replicas) - 1.0;
         (more.rate / self.rate - 1.0) / should
@@ -179,12 +181,12 @@ impl Throughput {
 }
 
 impl FullCount {
-    /// Adds a sample of replicas that were full, and returns what they do once enough is known.
+    /// Adds a sample of full replicas, and returns their throughput once enough is known.
     fn add(&mut self, sample: &Sample) -> Option<Throughput> {
         let replicas = sample.replicas.ready;
         if self.replicas != replicas {
             *self = Self { replicas, ..Self::default() };
-            return None; // Of this time, a part is that of the replicas before.
+            return None; // Part of this time belongs to the previous number of replicas.
         }
         self.seconds += sample.load.span.as_secs_f64();
         self.answered += sample.load.activity.service_time.count() as f64;
@@ -197,7 +199,7 @@ impl FullCount {
     }
 }
 
-/// Whether requests wait although each replica has all that it takes.
+/// Returns true if requests are queued although each replica is full.
 fn is_full(sample: &Sample, credits: f64) -> bool {
     let activity = &sample.load.activity;
     let places = credits * f64::from(sample.replicas.ready);
@@ -207,7 +209,7 @@ fn is_full(sample: &Sample, credits: f64) -> bool {
         && f64::from(activity.in_flight) >= FULL * places
 }
 
-/// The part of the places that full replicas have taken at least: some are between two requests.
+/// Least share of the credits in use at full replicas; a few are between two requests.
 const FULL: f64 = 0.9;
 
 #[cfg(test)]
@@ -217,7 +219,8 @@ mod tests {
     use super::*;
     use crate::{Load, Replicas};
 
-    /// Two minutes from this second on in which so many replicas that take one request at once answer so many a second.
+    /// Simulates two minutes from this second, in which `ready` full replicas with one request each answer `rate`
+    /// requests per second.
     fn full(sharing: &mut Sharing, from: u64, ready: u32, rate: u32) {
         for second in from..from + 120 {
             let mut activity = Activity { queued: 5, in_flight: ready, ..Activity::default() };
@@ -249,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_do_not_are_followed_by_few_and_then_by_none_for_a_while() {
+    fn replicas_that_do_not_help_limit_the_next_steps_and_then_pause() {
         let mut sharing = Sharing::default();
         full(&mut sharing, 0, 2, 10);
         assert_eq!(limit(&sharing, 120), None);
@@ -259,14 +262,14 @@ mod tests {
         assert_eq!(limit(&sharing, 360), Some(8));
         let (_, base) = sharing.limit(Duration::ZERO).unwrap();
         assert_eq!(base.replicas, 2);
-        // The pause after the second is twice as long.
+        // The pause after the second try is twice as long.
         full(&mut sharing, 740, 8, 11);
         assert_eq!(limit(&sharing, 840), Some(8));
         assert_eq!(limit(&sharing, 900), Some(10));
     }
 
     #[test]
-    fn a_gpu_of_its_own_ends_the_limit() {
+    fn a_replica_with_its_own_gpu_ends_the_limit() {
         let mut sharing = Sharing::default();
         full(&mut sharing, 0, 1, 10);
         full(&mut sharing, 120, 4, 10);
@@ -275,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn twice_as_much_ends_the_limit_however_many_do_it() {
+    fn twice_the_throughput_ends_the_limit() {
         let mut sharing = Sharing::default();
         full(&mut sharing, 0, 1, 10);
         full(&mut sharing, 120, 4, 10);
@@ -284,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_have_become_longer_end_the_limit() {
+    fn longer_requests_end_the_limit() {
         let mut sharing = Sharing::default();
         full(&mut sharing, 0, 2, 20);
         full(&mut sharing, 120, 4, 19);
@@ -294,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_is_forgotten_when_the_load_has_gone() {
+    fn the_limit_is_forgotten_when_the_load_has_gone() {
         let mut sharing = Sharing::default();
         full(&mut sharing, 0, 1, 10);
         full(&mut sharing, 120, 4, 10);

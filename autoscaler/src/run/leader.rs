@@ -1,4 +1,4 @@
-//! The loop of the process that leads.
+//! The decision loop of the leading process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::collect::{Baselines, ReportCache, StartTimes, StartTracker};
 use crate::metrics::WakeTimes;
 use crate::{Account, Decision, Decisions, Memory, Sample, Unplaced, decide};
 
-/// State of the process that leads. The next leader learns anew.
+/// State of the leading process. The next leader starts with none.
 pub(super) struct Leader<'a> {
     snapshots: watch::Receiver<Arc<Snapshot>>,
     reports: watch::Receiver<Arc<LatestReports>>,
@@ -23,7 +23,7 @@ pub(super) struct Leader<'a> {
     report_cache: ReportCache,
     start_times: BTreeMap<ServiceName, StartTimes>,
     tracked: BTreeMap<RevisionName, Tracked>,
-    /// The snapshot that `tracked` is in line with.
+    /// The snapshot up to which `tracked` is current.
     observed: Arc<Snapshot>,
     decisions: Decisions,
     scale_requests: ScaleRequests,
@@ -45,7 +45,7 @@ enum Event {
     Reports,
     Snapshot,
     Scaled(ScaleOutcome),
-    /// The cluster has ended.
+    /// The cluster's channels have closed.
     End,
 }
 
@@ -66,7 +66,7 @@ impl<'a> Leader<'a> {
         }
     }
 
-    /// Runs until what it watches has ended.
+    /// Runs until the watched channels close.
     pub(super) async fn run(mut self) {
         let mut ticks = tokio::time::interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -82,7 +82,7 @@ impl<'a> Leader<'a> {
             let now = self.began.elapsed();
             match event {
                 Event::Tick => self.decide_all(now),
-                // A request may be heard of before the zero at which it waits.
+                // A report of a queued request may arrive before the snapshot that shows zero replicas.
                 Event::Reports | Event::Snapshot => self.wake(now),
                 Event::Scaled(outcome) => outcome.log(),
                 Event::End => return,
@@ -90,7 +90,7 @@ impl<'a> Leader<'a> {
         }
     }
 
-    /// Takes in how far replicas have come; the times of starts are measured here.
+    /// Updates the tracked revisions from the snapshot, and measures start times.
     fn observe(&mut self, now: Duration) {
         let snapshot = self.snapshots.borrow_and_update().clone();
         let last = std::mem::replace(&mut self.observed, snapshot.clone());
@@ -103,7 +103,7 @@ impl<'a> Leader<'a> {
         }
     }
 
-    /// Drops what is known of revisions that have gone or have no scaling policy any more.
+    /// Drops the state of revisions that were removed or no longer have a scaling policy.
     fn forget_others(&mut self, snapshot: &Snapshot) {
         self.tracked.retain(|name, _| is_scaled(snapshot, name));
         self.decisions.retain(|name, _| is_scaled(snapshot, name));
@@ -125,7 +125,8 @@ impl<'a> Leader<'a> {
         }
     }
 
-    /// A new revision is taken to do what the last of its service did, until it is measured.
+    /// Returns the state of a new revision. It is assumed to perform like the service's previous one until it is
+    /// measured.
     fn newcomer(&self, service: &ServiceName) -> Tracked {
         let mut before = self.tracked.range(RevisionName::all_of(service));
         let last = before.next_back();
@@ -148,7 +149,7 @@ impl<'a> Leader<'a> {
         self.publish();
     }
 
-    /// Decides at once on revisions at zero for which a request waits.
+    /// Decides at once for revisions at zero replicas with a queued request.
     fn wake(&mut self, now: Duration) {
         self.update_reports(now);
         self.observe(now);
@@ -196,7 +197,7 @@ impl<'a> Leader<'a> {
         self.decisions.insert(name.clone(), Arc::new(decision));
     }
 
-    /// Asks the cluster for what was decided, unless it is asked already.
+    /// Requests the decided number from the cluster, unless the same request is pending.
     fn ask(&mut self, revision: &Revision, decision: &Decision) {
         let name = &revision.name;
         let waits = match revision.desired {
@@ -232,7 +233,7 @@ impl<'a> Leader<'a> {
     }
 }
 
-/// The revision of this name with its policy, if the autoscaler sets its replicas.
+/// Returns the revision of this name and its policy, if the autoscaler scales it.
 fn scaled<'a>(snapshot: &'a Snapshot, name: &RevisionName) -> Option<(&'a Revision, &'a ScalingPolicy)> {
     let revision = snapshot.revision(name)?;
     Some((revision, revision.scaling.as_deref()?))

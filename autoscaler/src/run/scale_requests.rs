@@ -1,4 +1,4 @@
-//! Requests for replicas that wait or are under way.
+//! Scale requests to the cluster that are queued or in flight.
 
 mod ended;
 
@@ -13,31 +13,31 @@ use weir_cluster::{ClusterError, RevisionName, Scale};
 
 use self::ended::{EndedRequests, Ending};
 
-/// A cluster that has not noted a number by then is asked again.
+/// Timeout of a scale request, after which it is retried.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Requests at once: at some milliseconds each, hundreds of wake-ups are through in a tenth of a second, and an API
-/// server, which serves some hundred at once, keeps room for others.
+/// Most concurrent requests. At a few milliseconds each, hundreds of wake-ups take a tenth of a second, and an API
+/// server, which serves some hundred requests at once, keeps room for other clients.
 const AT_ONCE: usize = 32;
 
-/// Requests for replicas that wait or are under way: at most one under way for each revision, so that an old number
-/// never overtakes a new one; a slow one holds up no other, and wake-ups go first.
+/// Scale requests that are queued or in flight. At most one per revision is in flight, so that an old number never
+/// overtakes a new one. A slow request holds up no other revision, and wake-ups go first.
 pub(super) struct ScaleRequests {
     scale: Arc<dyn Scale>,
-    /// Revisions that wait, in the order of their requests.
+    /// Queued revisions, in the order of their requests.
     wake_ups: VecDeque<RevisionName>,
     changes: VecDeque<RevisionName>,
-    /// The number for each of them.
+    /// Number and urgency of each queued request.
     waiting: BTreeMap<RevisionName, Waiting>,
     revisions: BTreeSet<RevisionName>,
     under_way: FuturesUnordered<BoxFuture<'static, ScaleOutcome>>,
     ended: EndedRequests,
 }
 
-/// Order of a request among others.
+/// Urgency of a scale request; the more urgent goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Urgency {
-    /// There are replicas, or nobody waits for the first.
+    /// The revision has replicas, or no request waits for the first one.
     Change,
     /// A request waits, and there is no replica.
     WakeUp,
@@ -49,7 +49,7 @@ struct Waiting {
     urgency: Urgency,
 }
 
-/// How a request for replicas ended.
+/// Outcome of a scale request.
 pub(super) struct ScaleOutcome {
     revision: RevisionName,
     replicas: u32,
@@ -69,7 +69,8 @@ impl ScaleRequests {
         }
     }
 
-    /// True if so many are asked for already, and as urgently, or were a moment ago, or another number is under way.
+    /// Returns true if a new request is unnecessary for now: the same number is queued at the same urgency, was
+    /// requested a moment ago, or any number is in flight.
     pub(super) fn has(&self, revision: &RevisionName, replicas: u32, urgency: Urgency) -> bool {
         let is_same = |waiting: &Waiting| waiting.replicas == replicas && waiting.urgency >= urgency;
         self.revisions.contains(revision)
@@ -77,7 +78,8 @@ impl ScaleRequests {
             || self.ended.has(revision, replicas, urgency)
     }
 
-    /// Asks for so many replicas. Of a revision that waits, the number changes, and it moves up if that is more urgent.
+    /// Requests this number of replicas. A queued request of the revision takes the new number, and moves up if the new
+    /// one is more urgent.
     pub(super) fn ask(&mut self, revision: &RevisionName, replicas: u32, urgency: Urgency) {
         let before = self.waiting.get(revision).map(|waiting| waiting.urgency);
         if before < Some(urgency) {
@@ -89,8 +91,7 @@ impl ScaleRequests {
         self.begin();
     }
 
-    /// Takes in that a revision is seen to have as many replicas as it should: another number that still waits is not
-    /// asked for any more.
+    /// Records that the snapshot shows the decided number, and withdraws any other queued request of the revision.
     pub(super) fn withdraw(&mut self, revision: &RevisionName, replicas: u32) {
         self.ended.shown(revision, replicas);
         if self.waiting.remove(revision).is_some() {
@@ -111,7 +112,7 @@ impl ScaleRequests {
         }
     }
 
-    /// Waits until a number is noted or refused; forever when none is asked for.
+    /// Waits until the cluster has accepted or refused a request; forever if none is in flight.
     pub(super) async fn next(&mut self) -> ScaleOutcome {
         let Some(outcome) = self.under_way.next().await else {
             return std::future::pending().await;
@@ -126,7 +127,7 @@ impl ScaleRequests {
         outcome
     }
 
-    /// Begins as many as there is room for.
+    /// Starts queued requests up to the limit.
     fn begin(&mut self) {
         while self.under_way.len() < AT_ONCE {
             let next = self.wake_ups.pop_front();
@@ -156,16 +157,16 @@ impl ScaleOutcome {
         let revision = &self.revision;
         match &self.result {
             Ok(()) => {}
-            // The revision was removed in between.
+            // The revision was removed in the meantime.
             Err(ClusterError::UnknownRevision { .. }) => {
-                tracing::debug!(%revision, "removed before it was scaled");
+                tracing::debug!(%revision, "revision was removed before it was scaled");
             }
             Err(
                 error @ (ClusterError::Unavailable { .. }
                 | ClusterError::Name { .. }
                 | ClusterError::Denied { .. }
                 | ClusterError::Refused { .. }),
-            ) => tracing::warn!(%revision, %error, "cannot scale; retrying within seconds"),
+            ) => tracing::warn!(%revision, %error, "cannot scale the revision; retrying within seconds"),
         }
     }
 }
@@ -178,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    /// A cluster that notes a number once it is let to.
+    /// A cluster that accepts a number once it has a permit.
     struct Slow {
         asked: mpsc::UnboundedSender<(RevisionName, u32)>,
         permits: Semaphore,
@@ -213,13 +214,13 @@ mod tests {
     }
 
     impl Asked {
-        /// Lets so many be noted; returns all that the cluster was asked for meanwhile.
+        /// Lets the cluster accept this many requests; returns all requests that it received meanwhile.
         async fn note(&mut self, count: usize) -> Vec<(RevisionName, u32)> {
             self.cluster.permits.add_permits(count);
             for _ in 0..count {
                 self.requests.next().await;
             }
-            // Those that began with the last are polled once more, and have asked then.
+            // Requests that started with the last one are polled once more, so that they have reached the cluster.
             let more = self.requests.next();
             let _ = tokio::time::timeout(Duration::from_millis(1), more).await;
             let mut all = Vec::new();
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_so_many_are_under_way_and_wake_ups_go_first() {
+    async fn the_requests_in_flight_are_limited_and_wake_ups_go_first() {
         let mut asked = asked();
         for number in 0..AT_ONCE * 2 {
             asked.requests.ask(&revision(number), 2, Urgency::Change);
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_waits_takes_the_last_number_and_the_highest_urgency() {
+    async fn a_queued_request_takes_the_last_number_and_the_highest_urgency() {
         let mut asked = asked();
         for number in 0..=AT_ONCE + 1 {
             asked.requests.ask(&revision(number), 2, Urgency::Change);
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_waits_and_is_not_wanted_any_more_is_never_asked_for() {
+    async fn a_withdrawn_request_is_never_sent() {
         let mut asked = asked();
         for number in 0..=AT_ONCE {
             asked.requests.ask(&revision(number), 0, Urgency::Change);
@@ -280,13 +281,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_noted_is_asked_for_again_only_if_it_is_not_shown() {
+    async fn an_accepted_number_is_requested_again_only_if_the_snapshot_does_not_show_it() {
         let (change, wake) = (Urgency::Change, Urgency::WakeUp);
         let mut asked = asked();
         let one = revision(1);
         asked.requests.ask(&one, 3, change);
         assert!(asked.requests.has(&one, 3, change) && asked.requests.has(&one, 4, change));
-        // Once it was not shown in time, it gets more of it, but for a wake-up.
+        // If the snapshot does not show it in time, the pause doubles, except for a wake-up.
         for pause in [2, 4, 8, 8] {
             asked.note(1).await;
             assert!(!asked.requests.has(&one, 4, change));

@@ -1,4 +1,4 @@
-//! What Kubernetes documents of a HorizontalPodAutoscaler's `behavior`, and what its own tests say.
+//! Tests of what Kubernetes documents about a HorizontalPodAutoscaler's `behavior`, and cases of its own tests.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use weir_cluster::{RatePolicy, ScalingBehavior};
 use super::*;
 use crate::{Load, Replicas};
 
-/// A revision whose law wants what a test says.
+/// A revision for which a test sets the number that the law wants.
 struct Revision {
     policy: ScalingPolicy,
     memory: Memory,
@@ -25,7 +25,7 @@ impl Revision {
         }
     }
 
-    /// What is decided at this second when the law wants so many; the cluster follows at once.
+    /// Returns the decision at this second if the law wants this number; the cluster follows at once.
     fn at(&mut self, second: u64, wanted: u32) -> u32 {
         let sample = Sample {
             at: Duration::from_secs(second),
@@ -40,7 +40,7 @@ impl Revision {
         self.replicas
     }
 
-    /// What is decided at these seconds when the law wants so many all the time.
+    /// Returns the decisions at these seconds if the law wants this number all the time.
     fn each<const N: usize>(&mut self, seconds: [u64; N], wanted: u32) -> [u32; N] {
         seconds.map(|second| self.at(second, wanted))
     }
@@ -67,10 +67,8 @@ fn down(rules: ScalingRules) -> ScalingBehavior {
     ScalingBehavior { up: None, down: Some(rules) }
 }
 
-/// "If there are 80 replicas and the target has to be scaled down to 10 replicas then during the first step 8 replicas
-/// will be reduced. In the next iteration when the number of replicas is 72, 10% of the pods is 7.2 but the number is
-/// rounded up to 8 ... When the number of replicas falls below 40 the first policy (Pods) is applied and 4 replicas
-/// will be reduced at a time."
+/// The example of the Kubernetes documentation: from 80 replicas towards 10, the first step removes 8. At 72 replicas,
+/// 10 % is 7.2 and is rounded up to 8. Below 40 replicas the first policy (Pods) applies and removes 4 at a time.
 #[test]
 fn the_policy_with_the_most_change_counts() {
     let policies = [rate(MostChange::Pods(4), 60), rate(MostChange::Percent(10), 60)];
@@ -96,13 +94,13 @@ fn a_direction_can_be_disabled() {
     disabled.select = PolicySelect::Disabled;
     let mut revision = Revision::new(5, down(disabled));
     assert_eq!(revision.at(0, 1), 5);
-    assert_eq!(revision.reason, "1 would do, but autoScaling.behavior.scaleDown is Disabled");
+    assert_eq!(revision.reason, "1 would be enough, but autoScaling.behavior.scaleDown is Disabled");
     assert_eq!(revision.at(4000, 0), 5);
     assert_eq!(revision.at(4001, 9), 9);
 }
 
 #[test]
-fn what_is_not_written_adds_four_or_doubles_and_removes_after_five_minutes() {
+fn the_defaults_add_four_or_double_and_remove_after_five_minutes() {
     let both = ScalingBehavior { up: Some(ScalingRules::default_up()), down: Some(ScalingRules::default_down()) };
     let mut revision = Revision::new(1, both.clone());
     assert_eq!(revision.each([0, 14, 15, 30], 50), [5, 5, 10, 20]);
@@ -116,8 +114,11 @@ fn the_highest_of_the_window_holds_a_fall_back() {
     let mut revision = Revision::new(4, down(ScalingRules::default_down()));
     assert_eq!((revision.at(0, 4), revision.at(100, 9)), (4, 9));
     assert_eq!((revision.at(101, 6), revision.at(200, 3)), (9, 9));
-    assert_eq!(revision.reason, "3 would do, but autoScaling.behavior.scaleDown waits until that holds for 300 s");
-    // The nine of second 100 are forgotten, then the six.
+    assert_eq!(
+        revision.reason,
+        "3 would be enough, but autoScaling.behavior.scaleDown has a stabilization window of 300 s"
+    );
+    // The nine of second 100 leave the window first, then the six.
     assert_eq!((revision.at(400, 3), revision.at(401, 3)), (6, 3));
 }
 
@@ -126,12 +127,12 @@ fn the_lowest_of_the_window_holds_a_rise_back() {
     let all = [rate(MostChange::Percent(1000), 15)];
     let mut revision = Revision::new(2, up(rules(60, &all)));
     assert_eq!((revision.at(0, 8), revision.at(30, 5)), (2, 2));
-    assert_eq!(revision.reason, "5 are needed, but autoScaling.behavior.scaleUp waits until that holds for 60 s");
+    assert_eq!(revision.reason, "5 are needed, but autoScaling.behavior.scaleUp has a stabilization window of 60 s");
     assert_eq!((revision.at(60, 7), revision.at(90, 7)), (5, 7));
 }
 
 #[test]
-fn what_was_removed_within_the_period_may_come_back_beyond_the_limit() {
+fn replicas_removed_within_the_period_may_return_beyond_the_limit() {
     let one = [rate(MostChange::Pods(1), 60)];
     let both =
         ScalingBehavior { up: Some(rules(0, &one)), down: Some(rules(0, &[rate(MostChange::Percent(100), 15)])) };
@@ -141,12 +142,12 @@ fn what_was_removed_within_the_period_may_come_back_beyond_the_limit() {
 }
 
 #[test]
-fn what_others_change_is_where_the_next_change_begins() {
+fn a_change_by_others_is_the_start_of_the_next_change() {
     let one = [rate(MostChange::Pods(1), 60)];
     let mut revision = Revision::new(3, up(rules(0, &one)));
     assert_eq!((revision.at(0, 20), revision.at(1, 20)), (4, 4));
     revision.replicas = 10;
-    // One was added in this period by the law itself.
+    // The law itself added one replica in this period.
     assert_eq!((revision.at(2, 20), revision.at(60, 20)), (10, 11));
 }
 
@@ -165,18 +166,21 @@ fn bounds_hold_at_once() {
 }
 
 #[test]
-fn a_change_within_the_tolerance_is_none() {
+fn a_change_within_the_tolerance_is_ignored() {
     let mut tolerant = ScalingRules::default_up();
     tolerant.tolerance = 0.1;
     let mut revision = Revision::new(20, up(tolerant.clone()));
     assert_eq!((revision.at(0, 22), revision.at(1, 23)), (20, 23));
     let mut revision = Revision::new(20, up(tolerant));
     revision.at(0, 21);
-    assert_eq!(revision.reason, "21 are needed, but that is within the tolerance of autoScaling.behavior.scaleUp");
+    assert_eq!(
+        revision.reason,
+        "21 are needed, but the change is within the tolerance of autoScaling.behavior.scaleUp"
+    );
 }
 
 #[test]
-fn a_request_at_zero_waits_for_no_rule_but_disabled() {
+fn only_disabled_holds_back_a_request_at_zero() {
     let none = [rate(MostChange::Percent(100), 1800)];
     let mut revision = Revision::new(0, up(rules(3600, &none)));
     assert_eq!((revision.at(0, 9), revision.at(1, 9)), (1, 1));
@@ -188,7 +192,7 @@ fn a_request_at_zero_waits_for_no_rule_but_disabled() {
 }
 
 #[test]
-fn huge_values_and_clocks_that_stand_still_do_no_harm() {
+fn huge_values_and_stopped_clocks_do_no_harm() {
     let huge = [rate(MostChange::Pods(u32::MAX), 1800), rate(MostChange::Percent(u32::MAX), 1)];
     let both = ScalingBehavior { up: Some(rules(0, &huge)), down: Some(rules(0, &huge)) };
     let mut revision = Revision::new(1, both);

@@ -1,66 +1,67 @@
-//! Measured times by how much a replica has at once.
+//! Measured times by the concurrency of a replica.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Times by how much a replica has at once. The time grows with it about linearly, whether the replica batches,
-/// works requests off one by one, or all at once: `fixed + each × n`.
+/// Times by the concurrency of a replica. The time grows about linearly with it, whether the replica batches, serves
+/// requests one by one or all at once: `fixed + each × n`.
 ///
-/// What is known of a full replica must not be lost while replicas are idle, and must not stay as it was when the
-/// service has become slower or faster: so all points are relative to one pace, and every measurement at a known
-/// point moves the pace, quickly, and with it all others.
+/// Measurements of a full replica must survive times with little load, and must follow a service that has become slower
+/// or faster. Therefore all points are relative to one pace: every measurement at a known point moves the pace quickly,
+/// and with it all points.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Points {
-    /// By the number at once, four buckets for each doubling.
+    /// Points by concurrency, with four buckets for each doubling.
     points: BTreeMap<i32, Point>,
-    /// Times now over the times of the points.
+    /// Present times relative to the times of the points.
     pace: f64,
-    /// Requests that the pace rests on, at most [`QUICK`].
+    /// Number of requests that determine the pace, at most [`QUICK`].
     weight: f64,
-    /// Requests measured so far.
+    /// Number of requests measured so far.
     completed: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Point {
-    /// How much was there at once.
+    /// Mean concurrency of the requests.
     at_once: f64,
-    /// Seconds that it took, at a pace of one.
+    /// Service time in seconds, at a pace of one.
     seconds: f64,
-    /// Requests that this rests on, at most [`TRUSTED`]; halved by [`FORGOTTEN`] measurements elsewhere.
+    /// Number of requests that determine the point, at most [`TRUSTED`]; halved by [`FORGOTTEN`] measurements
+    /// elsewhere.
     weight: f64,
 }
 
-/// Fewer measurements than this are no ground to start replicas on: the first request of a replica is
-/// often slow.
+/// Least measurements before replicas are calculated from them: the first request of a replica is often slow.
 const FEWEST: u64 = 3;
 
-/// The pace moves by a half when as many new requests come. Thirty average out the variety of requests that are much
-/// alike, and follow a change within seconds; of others as many more count as thirty.
+/// The pace moves halfway after this many new requests. Thirty average out the variation of similar requests, and
+/// follow a change within seconds; of dissimilar requests, more are needed.
 const QUICK: f64 = 30.0;
 
-/// A point moves by a half when as many new requests come to it: much slower than the pace, which is to take what
-/// concerns all points.
+/// A point moves halfway after this many new requests. It is much slower than the pace, which should absorb changes
+/// that concern all points.
 const TRUSTED: f64 = 6000.0;
 
-/// What one sample says counts as no more requests than this: they are of one second, and much alike.
+/// Most requests that one sample counts for: they are of the same second, and much alike.
 const ONE_SAMPLE: f64 = 20.0;
 
-/// A point weighs half as much in the line after so many measurements elsewhere: some hours of one a second.
+/// Measurements elsewhere after which a point has half its weight in the line: some hours at one per second.
 const FORGOTTEN: f64 = 10_000.0;
 
-/// Requests from which the time of a point is known well enough to tell the pace in full: the first at a new point
-/// may be of a load that is rising or falling.
+/// Requests after which a point is known well enough to move the pace in full. The first requests at a new point may
+/// belong to a load that is rising or falling.
 const SURE: f64 = 200.0;
 
-/// A replica with nearly as many at once as it takes is full. With fewer, some of its time it may have had nothing.
+/// Largest ratio of concurrencies at which a point is used directly. A replica with fewer requests may have been idle
+/// some of the time.
 const NEAR: f64 = 1.05;
 
 impl Points {
-    /// Takes in that `count` requests took this long each on average, at so much at once, where so many times more
-    /// requests are needed to tell a mean than of such that are alike.
+    /// Adds `count` requests with this mean time at this concurrency. `varied` is how many times more requests are
+    /// needed for a reliable mean than if all were alike.
     pub(super) fn add(&mut self, at_once: f64, mean: Duration, count: u64, varied: f64) {
-        // A service that takes no time at all would have a capacity without end.
+        // A service that takes no time would have infinite capacity.
         let seconds = mean.as_secs_f64().max(1e-6);
         self.completed = self.completed.saturating_add(count);
         let count = (count as f64 / varied).min(ONE_SAMPLE);
@@ -78,12 +79,12 @@ impl Points {
         point.weight = (point.weight + count).min(TRUSTED);
     }
 
-    /// What a replica does per second with so much at once; unset until it was measured.
+    /// Returns the throughput per second at this concurrency; `None` until it was measured.
     pub(super) fn throughput(&self, at_once: f64) -> Option<f64> {
         if self.completed < FEWEST {
             return None;
         }
-        // What was measured goes before any line.
+        // A measured point takes precedence over the fitted line.
         let seconds = match self.near(at_once) {
             Some(point) => point.seconds * at_once / point.at_once,
             None => {
@@ -94,14 +95,14 @@ impl Points {
         Some(at_once / (seconds * self.pace))
     }
 
-    /// The point that is so much at once, or nearly.
+    /// Returns the point closest to this concurrency, if one is close enough.
     fn near(&self, at_once: f64) -> Option<&Point> {
         let ratio = |point: &Point| (point.at_once / at_once).max(at_once / point.at_once);
         let near = self.points.values().filter(|point| ratio(point) <= NEAR);
         near.min_by(|a, b| ratio(a).total_cmp(&ratio(b)))
     }
 
-    /// The same points, whose pace the first measurements set anew.
+    /// Returns the same points, whose pace the first measurements set again.
     pub(super) fn successor(&self) -> Self {
         Self { weight: 0.0, ..self.clone() }
     }
@@ -116,13 +117,13 @@ impl Points {
     fn forget(&mut self) {
         let kept = 0.5_f64.powf(1.0 / FORGOTTEN);
         for point in self.points.values_mut() {
-            // Never all: there may be nothing better.
+            // The weight never becomes zero, because there may be no better point.
             point.weight = (point.weight * kept).max(1e-3);
         }
     }
 
-    /// The line through the points with the least squares; neither part is below zero. Points close to
-    /// each other give a flat line: what more at once would cost, they do not tell.
+    /// Fits a line by weighted least squares; neither part is negative. If the points are close to each other the line
+    /// is flat, because they do not show what more concurrency costs.
     fn line(&self) -> Option<(f64, f64)> {
         let total = |of: &dyn Fn(&Point) -> f64| -> f64 { self.points.values().map(|p| p.weight * of(p)).sum() };
         let weight = total(&|_| 1.0);
@@ -143,7 +144,7 @@ impl Points {
         Some((0.0, through_zero))
     }
 
-    /// Whether one point has twice as many at once as another: with less between them, the slope is noise.
+    /// Returns true if one point has twice the concurrency of another. With less, the slope is noise.
     fn is_wide(&self) -> bool {
         let mut points = self.points.values().map(|point| point.at_once);
         let least = points.next();
@@ -162,7 +163,7 @@ impl Default for Points {
 mod tests {
     use super::*;
 
-    /// Points of (at once, milliseconds), each measured many times.
+    /// Returns points of (concurrency, milliseconds), each measured many times.
     fn points(measured: &[(f64, u64)]) -> Points {
         let mut points = Points::default();
         for (at_once, ms) in measured {
@@ -183,35 +184,35 @@ mod tests {
     }
 
     #[test]
-    fn one_at_a_time() {
+    fn a_replica_that_serves_one_at_a_time() {
         assert_eq!(throughput(&[(1.0, 100)], 1.0), 10.0);
     }
 
     #[test]
-    fn all_at_once() {
+    fn a_replica_that_serves_all_at_once() {
         assert_eq!(throughput(&[(1.0, 100), (4.0, 100)], 8.0), 80.0);
     }
 
     #[test]
-    fn one_after_the_other_however_many_are_there() {
+    fn a_replica_that_serves_in_turn_at_any_concurrency() {
         assert_eq!(throughput(&[(1.0, 100), (4.0, 400)], 8.0), 10.0);
     }
 
     #[test]
-    fn in_batches() {
-        // 60 ms for the batch and 10 ms for each request of it.
+    fn a_replica_that_batches() {
+        // 60 ms for the batch and 10 ms for each request in it.
         assert_eq!(throughput(&[(1.0, 70), (4.0, 100)], 8.0), 57.143);
     }
 
     #[test]
-    fn a_full_replica_is_believed_rather_than_the_line() {
+    fn a_measured_full_replica_takes_precedence_over_the_line() {
         assert_eq!(throughput(&[(1.0, 10), (2.0, 10), (8.0, 400)], 8.0), 20.0);
     }
 
     #[test]
-    fn the_first_measurements_of_a_new_point_do_not_change_what_is_known_of_others() {
+    fn the_first_measurements_of_a_new_point_do_not_move_the_others() {
         let mut points = points(&[(1.0, 200), (4.0, 200)]);
-        // While the load rises requests end that began with few others; then come those that had many.
+        // While the load rises, the first requests to end had little company; later ones had much.
         add(&mut points, 64.0, 500, 1);
         add(&mut points, 64.0, 3200, 3);
         let known = points.throughput(4.0).unwrap();
@@ -226,10 +227,10 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_became_slower_is_slower_at_every_load_and_well_again_afterwards() {
+    fn a_slower_service_is_slower_at_every_load_until_it_recovers() {
         let mut points = points(&[(1.0, 70), (4.0, 100), (8.0, 140)]);
         let well = points.throughput(8.0).unwrap();
-        // Only the load of now is measured, and all is known by it.
+        // Only the present load is measured, and the pace moves all points.
         add(&mut points, 4.0, 300, 12);
         let slow = points.throughput(8.0).unwrap();
         assert!((slow * 3.0 / well - 1.0).abs() < 0.05, "{slow} for {well}");
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_successor_of_a_slow_revision_is_what_it_is_measured_to_be() {
+    fn the_successor_of_a_slow_revision_follows_its_own_measurements() {
         let mut points = points(&[(1.0, 70), (8.0, 140)]);
         let well = points.throughput(8.0).unwrap();
         add(&mut points, 8.0, 420, 100);
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_no_time_or_for_ever_has_a_throughput() {
+    fn zero_and_endless_times_have_a_throughput() {
         for time in [Duration::ZERO, Duration::MAX] {
             let mut points = Points::default();
             for at_once in [1.0, 1e9] {

@@ -1,8 +1,8 @@
-//! How much the times of a service's requests differ from each other.
+//! Variation of the times of a service's requests.
 
 use weir_cluster::Histogram;
 
-/// The first two moments of the times of the latest requests, in microseconds.
+/// First two moments of the times of the latest requests, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Variety {
     count: f64,
@@ -10,15 +10,15 @@ pub(super) struct Variety {
     squares: f64,
 }
 
-/// The moments are those of about so many requests: enough to know of what comes once in a hundred.
+/// Number of requests over which the moments are averaged: enough to notice what happens once in a hundred.
 const AVERAGED: f64 = 1000.0;
 
-/// Times whose variance is less than this part of their mean's square are much alike: batches of different sizes, or a
-/// service that has become three times slower.
+/// Squared coefficient of variation below which times count as alike, such as batches of different sizes, or a service
+/// that has become three times slower.
 const ALIKE: f64 = 0.25;
 
 impl Variety {
-    /// Takes in the times of the requests that ended since the last sample.
+    /// Adds the times of the requests that ended since the last sample.
     pub(super) fn observe(&mut self, times: &Histogram) {
         let bounds = Histogram::bounds_us().iter().zip(times.counts());
         for (us, count) in bounds.filter(|(_, count)| **count > 0) {
@@ -35,7 +35,7 @@ impl Variety {
         }
     }
 
-    /// How many times more requests than of times that are alike tell as much of the mean: at least 1.
+    /// Returns how many times more requests are needed for a reliable mean than if the times were alike; at least 1.
     pub(super) fn times(&self) -> f64 {
         if self.sum <= 0.0 {
             return 1.0;
@@ -52,7 +52,7 @@ mod tests {
 
     use super::*;
 
-    /// The variety after so many times of each of these, in milliseconds.
+    /// Returns the variety after these (count, milliseconds) times.
     fn after(times: &[(u64, u64)]) -> f64 {
         let mut variety = Variety::default();
         let mut histogram = Histogram::default();
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_are_alike_are_of_no_variety() {
+    fn similar_times_have_no_variety() {
         assert_eq!(after(&[]), 1.0);
         assert_eq!(after(&[(100, 200)]), 1.0);
         // Batches of one and of eight, and a service before and after it became three times slower.
@@ -75,13 +75,13 @@ mod tests {
     }
 
     #[test]
-    fn a_few_that_take_long_say_most_of_the_mean() {
+    fn a_few_long_times_dominate_the_mean() {
         let bimodal = after(&[(950, 100), (50, 20_000)]);
         assert!((55.0..70.0).contains(&bimodal), "{bimodal}");
     }
 
     #[test]
-    fn what_was_is_forgotten() {
+    fn old_times_are_forgotten() {
         let mut variety = Variety::default();
         let mut short = Histogram::default();
         short.record(Duration::from_millis(100));

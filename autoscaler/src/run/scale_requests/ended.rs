@@ -1,4 +1,4 @@
-//! Requests for replicas that ended, and that the snapshot does not show yet.
+//! Scale requests that have ended but whose number the snapshot does not show yet.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,27 +8,27 @@ use weir_cluster::RevisionName;
 
 use super::Urgency;
 
-/// Time that the snapshot may take to show what the cluster has noted, before it is asked for the same again.
+/// Time for the snapshot to show an accepted number, before it is requested again.
 const SHOWN_WITHIN: Duration = Duration::from_secs(2);
 
-/// Time before a number that the cluster did not note is asked for again.
+/// Pause before a number that the cluster did not accept is requested again.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Longest time before the same is asked for again: an API server that is overwhelmed or refuses gets an eighth of the
-/// requests, and one that is back is used within seconds.
+/// Longest pause. An API server that is overloaded or refuses gets an eighth of the requests, and one that has
+/// recovered is used within seconds.
 const LONGEST: Duration = Duration::from_secs(8);
 
-/// Requests that ended: the same number is not asked for again before a pause, which doubles each time. That of wake-ups
-/// does not, for somebody waits.
+/// Ended requests. The same number is requested again only after a pause, which doubles each time. The pause of
+/// wake-ups does not double, because a client's request is waiting.
 #[derive(Debug, Default)]
 pub(super) struct EndedRequests(BTreeMap<RevisionName, Ended>);
 
-/// Result of a request, as far as it matters here.
+/// Result of a scale request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// The cluster has noted the number.
+    /// The cluster accepted the number.
     Noted,
-    /// It was refused, or there was no answer in time.
+    /// The cluster refused the number, or did not answer in time.
     Failed,
 }
 
@@ -41,9 +41,10 @@ struct Ended {
 }
 
 impl EndedRequests {
-    /// Adds a request that ends now.
+    /// Adds a request that ended now.
     pub(super) fn add(&mut self, revision: &RevisionName, replicas: u32, ending: Ending) {
-        // What was not asked for again as long after its pause as that was has been given up, or its revision is gone.
+        // An entry is dropped once twice its pause has passed: the number is not wanted any more, or the revision is
+        // gone.
         self.0.retain(|_, ended| ended.age() < ended.pause * 2);
         let first_pause = match ending {
             Ending::Noted => SHOWN_WITHIN,
@@ -59,13 +60,13 @@ impl EndedRequests {
         self.0.insert(revision.clone(), ended);
     }
 
-    /// True if it is too early to ask for so many again.
+    /// Returns true if it is too early to request this number again.
     pub(super) fn has(&self, revision: &RevisionName, replicas: u32, urgency: Urgency) -> bool {
         let ended = self.0.get(revision);
         ended.is_some_and(|ended| ended.replicas == replicas && ended.age() < ended.pause(urgency))
     }
 
-    /// Forgets the request for a number that the snapshot shows.
+    /// Drops the entry once the snapshot shows its number.
     pub(super) fn shown(&mut self, revision: &RevisionName, replicas: u32) {
         let ended = self.0.get(revision);
         if ended.is_some_and(|ended| ended.replicas == replicas) {
