@@ -1,4 +1,4 @@
-//! Laws of every decision, whatever was before it.
+//! Laws that every decision obeys, whatever happened before.
 
 #[path = "laws/world.rs"]
 mod world;
@@ -10,7 +10,7 @@ use weir_autoscaler::Coverage;
 use weir_cluster::{MostChange, PolicySelect, RatePolicy, ScalingBehavior, ScalingPolicy, ScalingRules};
 use world::{Op, Revision, behavior, op, ops, policy};
 
-/// Times thirteen laws: some seconds of one core each.
+/// Cases per law; thirteen laws take some seconds of one core each.
 const CASES: u32 = 8000;
 
 proptest! {
@@ -26,7 +26,7 @@ proptest! {
     }
 
     #[test]
-    fn zero_comes_only_after_idleness(policy in policy(), ops in ops()) {
+    fn zero_is_reached_only_after_idleness(policy in policy(), ops in ops()) {
         let retention = policy.retention.unwrap_or(Duration::from_secs(60));
         let mut revision = Revision::new(policy);
         let mut idle = Duration::ZERO;
@@ -57,7 +57,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_ends_while_the_queue_is_over_its_target(policy in policy(), ops in ops(), last in op()) {
+    fn no_replica_ends_while_the_queue_is_over_its_target(policy in policy(), ops in ops(), last in op()) {
         let mut revision = Revision::new(policy.clone());
         revision.play(&ops);
         let desired = revision.desired;
@@ -67,7 +67,7 @@ proptest! {
     }
 
     #[test]
-    fn more_load_never_asks_for_less(policy in policy(), ops in ops(), last in op(), more in (0..200_u64, 0..200_u32, 0..5000_u64)) {
+    fn more_load_never_lowers_the_number(policy in policy(), ops in ops(), last in op(), more in (0..200_u64, 0..200_u32, 0..5000_u64)) {
         let mut less = Revision::new(policy);
         less.play(&ops);
         let mut greater = less.clone();
@@ -97,7 +97,7 @@ proptest! {
     fn silence_alone_never_raises_the_number(policy in policy(), ops in ops(), seconds in 1..70_u64) {
         let mut revision = Revision::new(policy);
         revision.play(&ops);
-        // What blind gateways held up is decided now.
+        // Changes that were held up while gateways were silent are decided now.
         let first = revision.step(&Op::default()).replicas;
         for _ in 0..seconds {
             let decision = revision.step(&Op::default());
@@ -109,7 +109,7 @@ proptest! {
     fn old_samples_are_forgotten(policy in policy(), ops in ops()) {
         let mut revision = Revision::new(policy.clone());
         revision.play(&ops);
-        // Four hours, which no policy keeps more than, and a minute.
+        // Eight samples, four hours and four minutes in all: no policy keeps a replica longer.
         let quiet = Op { ms: 1_830_000, ..Op::default() };
         for _ in 0..8 {
             revision.step(&quiet);
@@ -128,7 +128,7 @@ proptest! {
     }
 
     #[test]
-    fn a_late_report_says_what_its_parts_would_have(policy in policy(), each in 0..200_u64, seconds in 6..100_u64) {
+    fn a_late_report_counts_like_its_parts(policy in policy(), each in 0..200_u64, seconds in 6..100_u64) {
         let second = Op { arrivals: each, ..Op::default() };
         let mut whole = Revision::new(policy);
         for _ in 0..60 {
@@ -195,9 +195,9 @@ proptest! {
     }
 
     #[test]
-    fn starts_that_do_not_come_are_not_asked_for_again(each in 1..300_u64, seconds in 1..60_u32) {
+    fn starts_that_never_end_do_not_cause_more_starts(each in 1..300_u64, seconds in 1..60_u32) {
         let mut revision = Revision::new(ScalingPolicy::default());
-        // A replica does 40 requests per second: four at once, 100 ms each.
+        // A replica serves 40 requests per second: four at once, 100 ms each.
         let three = |queued: u32, starting_ms| Op {
             queued,
             ms: 10_000,
@@ -220,7 +220,7 @@ proptest! {
     }
 
     #[test]
-    fn no_report_is_too_wild(
+    fn extreme_reports_do_no_harm(
         policy in policy(),
         ops in ops(),
         wild in (0..=u64::from(u32::MAX), 0..=u64::MAX / 4, any::<u32>(), 0..=u64::MAX / 4_000, any::<u32>(), any::<u32>(), 0..=10_u64.pow(12)),
@@ -239,7 +239,7 @@ proptest! {
     }
 
     #[test]
-    fn numbers_are_numbers(policy in policy(), ops in ops(), credits in prop::option::of(0..9_u32)) {
+    fn all_terms_are_finite_numbers(policy in policy(), ops in ops(), credits in prop::option::of(0..9_u32)) {
         let mut revision = Revision::new(policy);
         revision.credits = credits;
         for op in &ops {

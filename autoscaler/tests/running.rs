@@ -1,4 +1,4 @@
-//! The loop over a cluster in memory, in virtual time.
+//! The autoscaler's loop over a cluster in memory, in virtual time.
 #![allow(clippy::unwrap_used, reason = "a test says where it failed")]
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -22,7 +22,7 @@ use weir_cluster::{
     Replica, Report, RevisionName, Scale, ServiceName, Workload,
 };
 
-/// Nothing here takes longer, in virtual time.
+/// Longest wait of any test, in virtual time.
 const DEADLINE: Duration = Duration::from_secs(120);
 
 struct Platform {
@@ -76,7 +76,7 @@ impl Platform {
         snapshot.revision(revision).unwrap().desired
     }
 
-    /// Waits until so many replicas are desired; returns the virtual time it took.
+    /// Waits until this number of replicas is desired; returns the elapsed virtual time.
     async fn until_desired(&self, revision: &RevisionName, replicas: u32) -> Duration {
         let began = Instant::now();
         let mut snapshots = Directory::watch(&self.fake);
@@ -87,7 +87,7 @@ impl Platform {
         began.elapsed()
     }
 
-    /// Its metrics of revisions, without their names' common beginning and the labels of the only revision.
+    /// Returns the metrics of revisions, without their common prefix and the labels of the only revision.
     fn metrics(&self) -> Vec<String> {
         let mut page = String::new();
         text::encode_registry(&mut page, &self.registry).unwrap();
@@ -97,7 +97,7 @@ impl Platform {
         samples.map(|sample| sample.replace(labels, "")).collect()
     }
 
-    /// How many wake-ups were decided, and the seconds from the arrivals of their requests, all together.
+    /// Returns the number of wake-ups, and the total seconds from the arrivals of their requests to the decisions.
     fn wake_ups(&self) -> (f64, f64) {
         let mut page = String::new();
         text::encode_registry(&mut page, &self.registry).unwrap();
@@ -116,7 +116,7 @@ impl Platform {
     }
 }
 
-/// A cluster that answers when it is let to, or never well.
+/// A cluster that answers scale requests only while it is open.
 struct Busy {
     fake: Fake,
     is_open: watch::Sender<bool>,
@@ -128,7 +128,7 @@ impl Busy {
         Arc::new(Self { fake: fake.clone(), is_open: watch::Sender::new(false), asked: Mutex::default() })
     }
 
-    /// How often so many replicas of this revision were asked for.
+    /// Returns how often this number of replicas was requested for this revision.
     fn count(&self, revision: &RevisionName, replicas: u32) -> usize {
         let asked = self.asked.lock();
         let same = |(of, number): &&(_, u32)| of == revision && *number == replicas;
@@ -146,7 +146,7 @@ impl Scale for Busy {
     }
 }
 
-/// A cluster that refuses for now.
+/// A cluster that refuses every scale request.
 #[derive(Default)]
 struct Refusing(Mutex<Vec<Instant>>);
 
@@ -158,7 +158,7 @@ impl Scale for Refusing {
     }
 }
 
-/// A gateway that reports each second.
+/// A gateway that reports every second.
 struct Reporter {
     membership: Membership,
     revision: RevisionName,
@@ -191,7 +191,7 @@ impl Reporter {
         });
     }
 
-    /// So many seconds, each with so many requests that take 100 ms and did not wait.
+    /// Reports for this many seconds, each with `arrivals` requests that take 100 ms and did not wait.
     async fn report(&mut self, seconds: u32, arrivals: u64) {
         let mut ticks = tokio::time::interval(Duration::from_secs(1));
         ticks.tick().await;
@@ -214,13 +214,13 @@ fn to_zero() -> ScalingPolicy {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_at_zero_is_answered_before_the_next_second() {
+async fn a_request_at_zero_wakes_before_the_next_tick() {
     let mut platform = Platform::start(Fake::new(Readiness::Immediate)).await;
     let revision = platform.serve(0, Some(to_zero())).await;
     let mut reporter = Reporter::new(&platform, &revision);
     reporter.report(3, 0).await;
     assert_eq!(platform.desired(&revision), 0);
-    // Between two of the loop's seconds.
+    // The time is between two ticks of the loop.
     tokio::time::advance(Duration::from_millis(300)).await;
     reporter.activity.arrivals += 1;
     reporter.activity.woken += 1;
@@ -229,7 +229,7 @@ async fn a_request_at_zero_is_answered_before_the_next_second() {
     reporter.publish();
     let took = platform.until_desired(&revision, 1).await;
     assert!(took < Duration::from_millis(10), "{took:?}");
-    // By the gateway's own clock the report is 300 ms old, and the request had waited for 7 ms then.
+    // By the gateway's clock the report is 300 ms old, and the request had waited for 7 ms when it was made.
     let (count, seconds) = platform.wake_ups();
     assert!(count == 1.0 && (0.306..0.308).contains(&seconds), "{seconds}");
     let decision = platform.decisions.borrow_and_update()[&revision].clone();
@@ -238,7 +238,7 @@ async fn a_request_at_zero_is_answered_before_the_next_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_heard_of_before_the_zero_it_waits_at_is_answered_at_once() {
+async fn a_request_reported_before_the_snapshot_shows_zero_wakes_at_once() {
     let platform = Platform::start(Fake::new(Readiness::Immediate)).await;
     let revision = platform.serve(1, Some(to_zero())).await;
     let mut reporter = Reporter::new(&platform, &revision);
@@ -256,7 +256,7 @@ async fn a_request_heard_of_before_the_zero_it_waits_at_is_answered_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_idles_goes_to_zero_and_says_why() {
+async fn an_idle_revision_goes_to_zero_with_a_reason() {
     let mut platform = Platform::start(Fake::new(Readiness::Immediate)).await;
     let revision = platform.serve(1, Some(to_zero())).await;
     let mut reporter = Reporter::new(&platform, &revision);
@@ -269,7 +269,7 @@ async fn what_idles_goes_to_zero_and_says_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn load_brings_replicas_and_its_end_takes_them() {
+async fn replicas_follow_the_load_up_and_down() {
     let platform = Platform::start(Fake::new(Readiness::Immediate)).await;
     let revision = platform.serve(1, Some(to_zero())).await;
     let mut reporter = Reporter::new(&platform, &revision);
@@ -284,7 +284,7 @@ async fn load_brings_replicas_and_its_end_takes_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_tell_the_last_decision_and_its_reason() {
+async fn metrics_show_the_latest_decision_and_its_reason() {
     let platform = Platform::start(Fake::new(Readiness::Manual)).await;
     let late = ScalingPolicy { queue_delay: Duration::from_millis(250), ..to_zero() };
     let revision = platform.serve(1, Some(late)).await;
@@ -312,7 +312,7 @@ async fn metrics_tell_the_last_decision_and_its_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_tell_what_was_in_time_and_what_was_idle() {
+async fn metrics_count_requests_in_time_and_idle_time() {
     let platform = Platform::start(Fake::new(Readiness::Immediate)).await;
     let revision = platform.serve(3, Some(to_zero())).await;
     let mut reporter = Reporter::new(&platform, &revision);
@@ -335,16 +335,16 @@ async fn metrics_tell_what_was_in_time_and_what_was_idle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gateway_that_falls_silent_ends_nothing() {
+async fn a_silent_gateway_stops_no_replica() {
     let platform = Platform::start(Fake::new(Readiness::Immediate)).await;
-    // Longer than it takes to find out that a gateway is silent.
+    // The retention is longer than it takes to detect a silent gateway.
     let policy = ScalingPolicy { retention: Some(Duration::from_secs(20)), ..to_zero() };
     let revision = platform.serve(3, Some(policy)).await;
     let mut reporter = Reporter::new(&platform, &revision);
     reporter.activity.in_flight = 1;
     reporter.report(3, 1).await;
     reporter.activity.in_flight = 0;
-    // It says the same for ten minutes: it hangs.
+    // A gateway that repeats the same report for ten minutes hangs.
     for _ in 0..600 {
         tokio::time::advance(Duration::from_secs(1)).await;
         reporter.publish();
@@ -353,7 +353,7 @@ async fn a_gateway_that_falls_silent_ends_nothing() {
     assert!(platform.desired(&revision) > 0);
     let mut decisions = platform.decisions.clone();
     let is_blind = |decisions: &Arc<Decisions>| decisions[&revision].reason.label() == "Blind";
-    // The decisions are locked while they are read, so the guard must not be kept.
+    // The decisions are locked while they are borrowed, so the guard must not be kept.
     let wait = tokio::time::timeout(DEADLINE, decisions.wait_for(is_blind));
     assert!(wait.await.is_ok());
     reporter.report(60, 0).await;
@@ -399,7 +399,7 @@ async fn a_raised_floor_is_followed_within_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn starts_are_measured_and_not_cut_short() {
+async fn starts_are_measured_and_not_interrupted() {
     let platform = Platform::start(Fake::new(Readiness::Manual)).await;
     let revision = platform.serve(0, Some(to_zero())).await;
     let mut reporter = Reporter::new(&platform, &revision);
@@ -419,7 +419,7 @@ async fn starts_are_measured_and_not_cut_short() {
         platform.fake.put(&revision, replica).unwrap();
     };
     put(Phase::Starting);
-    // The caller gives up meanwhile.
+    // The client gives up in the meantime.
     reporter.activity.queued = 0;
     reporter.report(40, 0).await;
     assert_eq!(platform.desired(&revision), 1);
@@ -433,12 +433,12 @@ async fn starts_are_measured_and_not_cut_short() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_gets_a_request_before_its_end_was_asked_for_stays() {
+async fn a_replica_with_a_new_request_stays_if_its_end_is_still_queued() {
     let fake = Fake::new(Readiness::Immediate);
     let busy = Busy::new(&fake);
     let platform = Platform::start_with(fake, busy.clone()).await;
     let mut others = Vec::new();
-    // More than are asked for at once: the last one's turn does not come before the first are answered.
+    // There are more revisions than concurrent scale requests, so the last one waits until the first are answered.
     for number in 0..40 {
         let name = format!("s{number:02}");
         others.push(platform.serve_as(&name, 1, Some(to_zero())).await);
@@ -458,7 +458,7 @@ async fn a_replica_that_gets_a_request_before_its_end_was_asked_for_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wake_up_that_is_refused_is_asked_for_each_second_and_not_with_each_report() {
+async fn a_refused_wake_up_is_retried_each_second_and_not_with_each_report() {
     let refusing = Arc::new(Refusing::default());
     let platform = Platform::start_with(Fake::new(Readiness::Immediate), refusing.clone()).await;
     let revision = platform.serve(0, Some(to_zero())).await;
@@ -476,7 +476,7 @@ async fn a_wake_up_that_is_refused_is_asked_for_each_second_and_not_with_each_re
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_number_that_is_refused_is_asked_for_less_and_less_often() {
+async fn a_refused_number_is_retried_less_and_less_often() {
     let refusing = Arc::new(Refusing::default());
     let platform = Platform::start_with(Fake::new(Readiness::Immediate), refusing.clone()).await;
     let revision = platform.serve(1, Some(to_zero())).await;
@@ -486,7 +486,7 @@ async fn a_number_that_is_refused_is_asked_for_less_and_less_often() {
     assert!((7..=12).contains(&times.len()), "{}", times.len());
     let pauses: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(pauses.is_sorted(), "{pauses:?}");
-    // Never so seldom that a cluster that is well again waits long.
+    // The pause stays short enough for a cluster that has recovered.
     assert!(pauses.last() <= Some(&Duration::from_secs(9)), "{pauses:?}");
     platform.end().await;
 }

@@ -1,8 +1,8 @@
-//! Chance that is the same in every run.
+//! Random numbers that are the same in every run.
 
 use std::time::Duration;
 
-/// SplitMix64: a few lines that give the same numbers on every machine and in every version.
+/// SplitMix64 generator. It is a few lines long, and returns the same numbers on every machine and in every version.
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(u64);
 
@@ -11,7 +11,7 @@ impl Chance {
         Self(seed)
     }
 
-    /// A number above 0 and at most 1.
+    /// Returns a uniform number above 0 and at most 1.
     pub(crate) fn next(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -21,12 +21,12 @@ impl Chance {
         ((mixed >> 11) + 1) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Whether something of this probability happens.
+    /// Returns true with this probability.
     pub(crate) fn happens(&mut self, probability: f64) -> bool {
         probability > 0.0 && self.next() <= probability
     }
 
-    /// A time until something that happens once in `mean`, whatever was before.
+    /// Returns an exponentially distributed time with this mean, as between events of a Poisson process.
     pub(crate) fn wait(&mut self, mean: Duration) -> Duration {
         let seconds = -self.next().ln() * mean.as_secs_f64();
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)

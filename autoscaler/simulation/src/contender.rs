@@ -1,4 +1,4 @@
-//! The policies that `weir simulate --policy` compares, by the names that it takes.
+//! The policies that `weir simulate --policy` compares, by name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,51 +11,51 @@ use crate::policy::{
 };
 use crate::{Service, Workload};
 
-/// A policy by its name.
+/// A policy that can be chosen by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contender {
-    /// The autoscaler's own law.
+    /// Weir's own control law.
     Weir,
-    /// Knative, at 0.7 of what a replica takes at once.
+    /// Knative's autoscaler, with a target of 0.7 of a replica's concurrency.
     Kpa,
-    /// Knative, at the critical utilization.
+    /// Knative's autoscaler, with the critical utilization as its target.
     KpaTuned,
-    /// Kubernetes' autoscaler on queue over compute time, as Triton's guides say.
+    /// Kubernetes' HPA on the ratio of queue time to compute time, as in Triton's guides.
     Hpa,
-    /// KEDA's HTTP add-on, at 0.7 of what a replica takes at once.
+    /// KEDA's HTTP add-on, with a target of 0.7 of a replica's concurrency.
     Keda,
-    /// KEDA's HTTP add-on, at the critical utilization.
+    /// KEDA's HTTP add-on, with the critical utilization as its target.
     KedaTuned,
-    /// Ray Serve, at 0.7 of what a replica takes at once.
+    /// Ray Serve, with a target of 0.7 of a replica's concurrency.
     Ray,
-    /// Ray Serve, at the critical utilization.
+    /// Ray Serve, with the critical utilization as its target.
     RayTuned,
-    /// AIBrix's APA, at 0.7 of what a replica takes at once.
+    /// AIBrix's APA, with a target of 0.7 of a replica's concurrency.
     Aibrix,
-    /// llm-d's autoscaler, as its guide for production says.
+    /// llm-d's Workload Variant Autoscaler, configured as in its production guide.
     Wva,
-    /// llm-d's autoscaler without a wait before it starts some.
+    /// llm-d's Workload Variant Autoscaler without stabilization before it scales up.
     WvaUp0,
     /// Dynamo's planner by throughput.
     Dynamo,
     /// Dynamo's planner by throughput and load.
     DynamoLoad,
-    /// As many as the busiest ten seconds need.
+    /// A fixed number of replicas, enough for the busiest ten seconds.
     FixedAtPeak,
-    /// Always as many as this says.
+    /// This fixed number of replicas.
     Fixed(u32),
 }
 
-/// A name that is no policy's.
+/// A name that no policy has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no policy: write {names}, or fixed=5", names = names())]
+#[error("{0:?} is not a policy: write {names}, or fixed=5", names = names())]
 pub struct UnknownContender(String);
 
-/// Utilization that Knative aims at where nothing else is said; the others have no default for GPUs.
+/// Default target of Knative, as a share of a replica's concurrency. The other policies have no default for GPUs.
 const UTILIZATION: f64 = 0.7;
 
 impl Contender {
-    /// Every one with a name of its own.
+    /// All policies except fixed numbers.
     pub const ALL: [Self; 14] = [
         Self::Weir,
         Self::Kpa,
@@ -92,7 +92,7 @@ impl Contender {
         }
     }
 
-    /// The policy, for this workload; Weir's own scales by `scaling`.
+    /// Returns the policy for this workload; only Weir's own law uses `scaling`.
     #[must_use]
     pub fn policy(self, workload: &Workload, scaling: &ScalingPolicy) -> Box<dyn Policy> {
         let service = &workload.service;
@@ -117,7 +117,7 @@ impl Contender {
         }
     }
 
-    /// Replicas that are ready when the first request may come: a fixed number was there before.
+    /// Returns the replicas that are ready before the first request. A fixed number is assumed to be up already.
     #[must_use]
     pub fn at_first(self, workload: &Workload) -> u32 {
         match self {
@@ -139,7 +139,7 @@ impl Contender {
         }
     }
 
-    /// Requests in flight per replica that policies by concurrency aim at.
+    /// Returns the target of policies by concurrency: requests in flight per replica.
     fn per_replica(self, service: &Service) -> f64 {
         let is_tuned = matches!(self, Self::KpaTuned | Self::KedaTuned | Self::RayTuned);
         let critical = service.critical_utilization();
@@ -186,7 +186,7 @@ mod tests {
         }
         assert_eq!("fixed=5".parse(), Ok(Contender::Fixed(5)));
         let error = "kap".parse::<Contender>().unwrap_err().to_string();
-        assert!(error.contains("\"kap\" is no policy: write weir, kpa"), "{error}");
+        assert!(error.contains("\"kap\" is not a policy: write weir, kpa"), "{error}");
         assert!("fixed=x".parse::<Contender>().is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Policies of scaling compared: the same requests, the same replicas, another number of them.
+//! Comparison of scaling policies: the same requests and the same replicas, scaled by different policies.
 //!
 //! ```text
 //!   Trace ─► Workload ─► World::run ◄─ Policy (Weir's own decide, and what others do)
@@ -7,7 +7,7 @@
 //!             Frontier      Run ─► Score
 //! ```
 //!
-//! The world is a simulation without a clock; the law in it is the one that the autoscaler runs.
+//! The world is simulated without a clock. Weir's control law in it is the function that the autoscaler runs.
 
 mod chance;
 mod chart;

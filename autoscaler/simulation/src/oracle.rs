@@ -1,4 +1,4 @@
-//! What it would cost to know the future: the least GPU time for requests that come at known times.
+//! Lower bound of the cost: the least GPU time if the arrival times of all requests are known.
 
 mod exact;
 mod levels;
@@ -10,22 +10,23 @@ pub use levels::{Demand, level_cost};
 
 use crate::Workload;
 
-/// The part of a workload that its cost depends on: requests by bins as long as one may wait, or half as long as a
-/// replica works on all that it takes at once, if that is longer: who comes meanwhile waits so long on average.
+/// The part of a workload that determines its cost: the number of requests per bin. A bin is as long as a request may
+/// wait, or half as long as a full batch takes if that is longer, because a request that arrives during a batch waits
+/// that long on average.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bins {
-    /// Requests in each bin.
+    /// Number of requests in each bin.
     pub counts: Vec<u32>,
-    /// Seconds of a bin.
+    /// Length of a bin in seconds.
     pub length: f64,
-    /// Requests that a replica can do in a bin.
+    /// Requests that a replica can serve in a bin.
     pub capacity: f64,
     /// Seconds that a start takes.
     pub cold_start: f64,
 }
 
 impl Bins {
-    /// The bins of a workload whose replicas take this long to start.
+    /// Returns the bins of a workload whose replicas take this long to start.
     #[must_use]
     pub fn new(workload: &Workload, cold_start: Duration) -> Self {
         let at_once = f64::from(workload.service.most()) / workload.service.capacity();
@@ -41,14 +42,14 @@ impl Bins {
         Self { counts, length, capacity: workload.service.capacity() * length, cold_start: cold_start.as_secs_f64() }
     }
 
-    /// Replicas that the largest bin needs.
+    /// Returns the replicas that the largest bin needs.
     #[must_use]
     pub fn peak(&self) -> u32 {
         let most = self.counts.iter().copied().max().unwrap_or_default();
         self.needed(most)
     }
 
-    /// Replicas that do so many requests in a bin.
+    /// Returns the replicas that can serve this many requests in a bin.
     fn needed(&self, count: u32) -> u32 {
         (f64::from(count) / self.capacity - 1e-9).ceil().max(0.0) as u32
     }
@@ -60,7 +61,7 @@ mod tests {
     use crate::Service;
 
     #[test]
-    fn a_target_far_below_the_time_of_a_batch_asks_for_no_replica_for_each_request() {
+    fn a_target_far_below_the_batch_time_does_not_need_a_replica_per_request() {
         let (fixed, each) = (Duration::from_millis(40), Duration::from_millis(10));
         let workload = Workload {
             arrivals: vec![Duration::ZERO, Duration::from_secs(1)],

@@ -1,4 +1,4 @@
-//! What decides how many replicas there are: the control law, and what others do.
+//! Scaling policies: Weir's control law, and reimplementations of other autoscalers.
 
 mod aibrix;
 mod dynamo;
@@ -23,19 +23,18 @@ pub use ray::RayPolicy;
 pub use weir::WeirPolicy;
 pub use wva::WvaPolicy;
 
-/// A law that says how many replicas there should be. It is asked once a second, and at once when a request
-/// comes at zero.
+/// A scaling policy. The simulation calls it once a second, and at once when a request arrives at zero replicas.
 pub trait Policy {
-    /// The number of replicas from now on.
+    /// Returns the desired number of replicas.
     fn decide(&mut self, observed: &Observed) -> u32;
 }
 
 /// One observation of a simulated revision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
-    /// The observation as the autoscaler has it.
+    /// The observation that Weir's autoscaler would receive.
     pub sample: Sample,
-    /// Requests in the queue and at replicas, averaged over the sample's span, as sidecars and buffers that
-    /// count them would say.
+    /// Requests queued and in flight, averaged over the sample's span, as sidecars or buffers that count them would
+    /// report.
     pub concurrency: f64,
 }

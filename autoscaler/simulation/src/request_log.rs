@@ -1,4 +1,4 @@
-//! When requests came, from a log that someone has.
+//! Reads the arrival times of requests from a log.
 
 mod format;
 mod lines;
@@ -18,60 +18,60 @@ use self::timestamp::Timestamp;
 /// The requests of a log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestLog {
-    /// Their times since the first, in order.
+    /// Times since the first request, in order.
     pub arrivals: Vec<Duration>,
-    /// Lines that were left out.
+    /// Lines that were skipped.
     pub bad: Vec<BadRow>,
-    /// How fine its times are.
+    /// Resolution of the log's times.
     pub resolution: Resolution,
 }
 
-/// How finely a log tells times.
+/// Resolution of a log's times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Resolution {
-    /// In whole seconds, of which some have several requests: their places within these seconds are drawn by chance.
+    /// Whole seconds, some of which have several requests; their times within these seconds are random.
     Seconds,
-    /// In parts of a second, or no second has several requests.
+    /// Finer than a second, or no second has several requests.
     #[default]
     Finer,
 }
 
-/// A line without a time that can be read.
+/// A line without a readable time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRow {
-    /// The line, the first being 1.
+    /// Number of the line, from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// Clause that says what is wrong with the line.
     pub problem: String,
 }
 
-/// How to read a log.
+/// Options for reading a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogOptions {
-    /// The column or key with the time, by name, or a column by its number; unset looks for the usual names.
+    /// Column or key with the time, by name, or a column by its number; `None` looks for the usual names.
     pub time_column: Option<String>,
-    /// The unit of times that are numbers; unset takes that in which each lies in our time, and else seconds.
+    /// Unit of numeric times; `None` guesses it from each number, as seconds if no unit yields a date after 1973.
     pub time_unit: Option<TimeUnit>,
-    /// Lines that may be left out at most.
+    /// Most lines that may be skipped.
     pub most_bad: usize,
 }
 
-/// A log that cannot be used.
+/// Error for a log that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The log could not be read to its end.
-    #[error("cannot read it: {0}")]
+    #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
-    /// There is nothing in it.
-    #[error("there is no request in it: give a log with a line for each request")]
+    /// The log contains no request.
+    #[error("it contains no request: give a log with a line for each request")]
     Empty,
-    /// No line has a time.
-    #[error("none of its lines has a time that can be read; the first is line {}: {}. Name the column or key of the time with --time-column; {TIMES}", .0.line, .0.problem)]
+    /// No line has a readable time.
+    #[error("no line has a readable time; the first is line {}: {}. Name the column or key of the time with --time-column; {TIMES}", .0.line, .0.problem)]
     NoneRead(BadRow),
-    /// The log is a compressed file, which this program unpacks.
+    /// The log is compressed; the field names a program that unpacks it.
     #[error("it is compressed: unpack it first, as in `{0} FILE | weir simulate -`")]
     Compressed(&'static str),
-    /// The log is text of two bytes a letter.
+    /// The log is UTF-16 text.
     #[error("it is UTF-16: convert it first, as in `iconv -f UTF-16 -t UTF-8 FILE | weir simulate -`")]
     WideText,
     /// The log is not text.
@@ -80,70 +80,70 @@ pub enum LogError {
     /// The log is one JSON array.
     #[error("it is one JSON array: give a line for each request, as in `jq -c '.[]' FILE | weir simulate -`")]
     JsonArray,
-    /// A JSON object takes several lines.
+    /// A JSON object spans several lines.
     #[error("it is JSON over several lines: give a line for each request, as in `jq -c . FILE | weir simulate -`")]
     JsonOverLines,
-    /// A quote is not closed.
+    /// A quoted field is not closed.
     #[error(
         "line {0}: a field begins with a quote that is not closed within the next thousand lines: close it, or double quotes within a field"
     )]
     OpenQuote(u64),
-    /// Its first line tells of no time.
+    /// The first line has no column or key that can be taken for the time.
     #[error(
-        "line {line}: no {what} is called {wanted}, and not exactly one holds a time; the {what}s are {columns}: name the one with --time-column; {TIMES}"
+        "line {line}: no {what} is called {wanted}, and the time cannot be told from the other values; the {what}s are {columns}: name the one with --time-column; {TIMES}"
     )]
     NoTime {
-        /// The line, the first being 1.
+        /// Number of the line, from 1.
         line: u64,
-        /// What it has: columns, or keys.
+        /// `column` or `key`, for the message.
         what: &'static str,
-        /// The names that were looked for.
+        /// The name that was looked for.
         wanted: String,
-        /// The columns there are.
+        /// The names of the columns or keys.
         columns: String,
     },
     /// A line is longer than any line of a log.
     #[error("line {0} is longer than 1 MiB: this is not a log with a line for each request")]
     LongLine(u64),
-    /// Too many lines were left out.
-    #[error("more than {most} lines have no time that can be read; the first is line {}: {}. Correct them, or raise --max-bad-lines", .first.line, .first.problem)]
+    /// Too many lines have no readable time.
+    #[error("more than {most} lines have no readable time; the first is line {}: {}. Correct them, or raise --max-bad-lines", .first.line, .first.problem)]
     TooManyBad {
-        /// The lines that may be left out.
+        /// Most lines that may be skipped.
         most: usize,
-        /// The first of them.
+        /// The first skipped line.
         first: BadRow,
     },
-    /// It is too long to be simulated.
+    /// The log has too many requests to be simulated.
     #[error("it has more than {MOST_REQUESTS} requests: give a part of it")]
     TooMany,
-    /// Times lie too far apart.
+    /// The log covers too many days.
     #[error(
-        "{days} days lie between its first and its last request, and {MOST_DAYS} can be simulated: give a part of it, or correct a time that is far from the others"
+        "{days} days lie between its first and its last request, but only {MOST_DAYS} can be simulated: give a part of it, or correct a time that is far from the others"
     )]
     TooLong {
-        /// The days between them.
+        /// Days between the first and the last request.
         days: u64,
     },
 }
 
-/// The times that are read, for messages.
+/// Accepted formats of times, for messages.
 const TIMES: &str = "a time is written 2026-01-31T13:55:36Z, 2026-01-31 13:55:36 or 31/Jan/2026:13:55:36 +0000, or is a number of seconds, \
      milliseconds, microseconds or nanoseconds since 1970";
 
-/// Requests that fit into the memory of any machine: each takes some tens of bytes.
+/// Most requests of a log. Each takes some tens of bytes, so they fit into the memory of any machine.
 const MOST_REQUESTS: usize = 50_000_000;
 
-/// A state is kept for each second.
+/// Most days of a log. The simulation keeps a state for each second.
 const MOST_DAYS: u64 = 60;
 
-/// Lines by which the format is told: a header, comments, and a few requests.
+/// Lines from which the format is detected: a header, comments and a few requests.
 const SAMPLE: usize = 20;
 
 impl RequestLog {
     /// Reads a log: CSV with a time column, an access log, or JSON lines with a time.
     ///
     /// # Errors
-    /// [`LogError`], which names the line.
+    /// [`LogError`], with the number of the line.
     pub fn read(reader: impl BufRead, options: &LogOptions) -> Result<Self, LogError> {
         let mut lines = Lines::new(reader);
         let (format, skipped) = Format::detect(lines.peek(SAMPLE)?, options)?;
@@ -156,8 +156,8 @@ impl RequestLog {
         Ok(Self { arrivals, bad, resolution })
     }
 
-    /// Reports whether all times are equally far apart, a second or more: those of samples are, as a monitor exports
-    /// them, and those of requests are not.
+    /// Returns true if all times are evenly spaced by a second or more. That is typical of samples exported from a
+    /// monitor, not of requests.
     #[must_use]
     pub fn is_sampled(&self) -> bool {
         let gap = |pair: &[Duration]| match pair {
@@ -171,10 +171,10 @@ impl RequestLog {
     }
 }
 
-/// Times that are not equally far apart by chance.
+/// Number of evenly spaced times that cannot be chance.
 const FEWEST_SAMPLES: usize = 10;
 
-/// The times of the rest of a log, and the lines that have none.
+/// Returns the times of the remaining lines, and the lines without one.
 fn rows(
     lines: &mut Lines<impl BufRead>,
     format: &Format,
@@ -188,7 +188,7 @@ fn rows(
         }
         match format.time(&line.text, options.time_unit) {
             Ok(time) => times.push(time),
-            // Logs that are put together have their headers and comments again and again.
+            // Concatenated logs repeat their headers and comments.
             Err(_) if line.text.starts_with('#') || header == Some(&*line.text) => {}
             Err(problem) => bad.push(BadRow { line: line.number, problem }),
         }

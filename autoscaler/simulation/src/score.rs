@@ -1,48 +1,48 @@
-//! How well and how cheaply a run served.
+//! Quality and cost of a run.
 
 use std::time::Duration;
 
 use crate::Run;
 
-/// How well and how cheaply a run served.
+/// Quality and cost of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Score {
-    /// Requests that were served, or waited too long at the end.
+    /// Requests that were served, or were still queued past their target at the end.
     pub requests: u64,
-    /// Those that waited longer than they may.
+    /// Requests that waited longer than the target.
     pub late: u64,
-    /// Those of them that came when no replica was ready.
+    /// Late requests that arrived when no replica was ready.
     pub late_at_zero: u64,
-    /// The share of them that waited no longer than they may.
+    /// Share of the requests that waited no longer than the target.
     pub attainment: f64,
-    /// The same share of the worst ten minutes.
+    /// Share of the requests in time in the worst ten minutes.
     pub worst: f64,
-    /// How long half of them waited at most.
+    /// Median time in the queue.
     pub p50: Duration,
-    /// How long 95 % of them waited at most.
+    /// 95th percentile of the time in the queue.
     pub p95: Duration,
-    /// How long 99 % of them waited at most.
+    /// 99th percentile of the time in the queue.
     pub p99: Duration,
-    /// The longest time that one waited.
+    /// Longest time in the queue.
     pub longest: Duration,
-    /// GPU time, nodes that stayed included.
+    /// GPU time in seconds, including nodes that linger.
     pub gpu_seconds: f64,
-    /// Replicas that were started.
+    /// Number of replicas that were started.
     pub starts: u32,
     /// Most GPUs in use at once.
     pub peak: u32,
-    /// The share of the replicas' time in which they did not work.
+    /// Share of the replicas' time in which they had no request.
     pub idle: f64,
 }
 
-/// Stretches of which the worst is told.
+/// Length of the stretches of which the worst is reported.
 const STRETCH: Duration = Duration::from_secs(600);
 
-/// Fewer requests than this make no share.
+/// Least requests of a stretch that counts for the worst one.
 const FEWEST: u64 = 10;
 
 impl Score {
-    /// The score of a run in which requests may wait this long.
+    /// Computes the score of a run with this target for the time in the queue.
     #[must_use]
     pub fn new(run: &Run, target: Duration) -> Self {
         let mut waits: Vec<_> = run.waits.iter().map(|w| (w.arrived, w.waited)).collect();
@@ -73,14 +73,14 @@ impl Score {
     }
 }
 
-/// Whether no replica was ready at a time.
+/// Returns true if no replica was ready at this time.
 fn is_at_zero(run: &Run, at: Duration) -> bool {
     let next = run.frames.partition_point(|frame| frame.at <= at);
     let last = next.checked_sub(1).and_then(|index| run.frames.get(index));
     last.is_none_or(|frame| frame.ready == 0)
 }
 
-/// The share in time, of all and of the worst stretch.
+/// Returns the share of requests in time, of all and of the worst stretch.
 fn shares(waits: &[(Duration, Duration)], target: Duration) -> (f64, f64) {
     let mut stretches: Vec<(u64, u64)> = Vec::new();
     for (arrived, waited) in waits {
@@ -99,7 +99,7 @@ fn shares(waits: &[(Duration, Duration)], target: Duration) -> (f64, f64) {
     }
     let enough = stretches.iter().filter(|(all, _)| *all >= FEWEST);
     let all = share(total);
-    // No better than all: stretches with too few requests count there alone.
+    // The result is never better than the overall share, because stretches with too few requests count only there.
     let worst = enough.map(|one| share(*one)).fold(all, f64::min);
     (all, worst)
 }
@@ -124,14 +124,14 @@ mod tests {
     #[test]
     fn the_worst_stretch_is_never_better_than_all_of_them() {
         let second = Duration::from_secs(1);
-        // Too few for a share of their own.
+        // Too few requests for a share of their own.
         let few: Vec<_> = waits(0, [60; 4]).collect();
         assert_eq!(shares(&few, second), (0.0, 0.0));
-        // Twelve in time in one stretch, four late in another, too few to be the worst.
+        // Twelve requests are in time in one stretch; four are late in another, too few to be the worst.
         let good = (0..3).flat_map(|_| waits(0, [0; 4]));
         let mixed: Vec<_> = good.chain(waits(1, [60; 4])).collect();
         assert_eq!(shares(&mixed, second), (0.75, 0.75));
-        // A stretch with enough of them is the worst.
+        // A stretch with enough late requests is the worst.
         let late = (0..3).flat_map(|_| waits(1, [60; 4]));
         let good = (0..3).flat_map(|_| waits(0, [0; 4]));
         let halves: Vec<_> = good.chain(late).collect();

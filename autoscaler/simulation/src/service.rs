@@ -1,30 +1,30 @@
-//! What a simulated replica does in which time.
+//! Service times of a simulated replica.
 
 use std::time::Duration;
 
 /// Service times of a replica.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Service {
-    /// Each request takes this long, however many there are, up to `most` at once.
+    /// Each request takes the same time, with up to `most` in parallel.
     Each {
         /// Time of a request.
         time: Duration,
-        /// Requests that it takes at once.
+        /// Concurrent requests of a replica.
         most: u32,
     },
-    /// When free, a replica takes all that wait, up to `most`, as one batch.
+    /// A free replica takes all queued requests, up to `most`, as one batch.
     Batched {
-        /// The time of any batch.
+        /// Fixed part of a batch's time.
         fixed: Duration,
-        /// The time that each request of it adds.
+        /// Time that each request adds to its batch.
         each: Duration,
-        /// Requests in a batch.
+        /// Most requests in a batch.
         most: u32,
     },
 }
 
 impl Service {
-    /// Requests that a replica takes at once.
+    /// Returns the concurrent requests of a replica, or the requests of a full batch.
     #[must_use]
     pub fn most(&self) -> u32 {
         match *self {
@@ -32,7 +32,7 @@ impl Service {
         }
     }
 
-    /// The time that so many take together.
+    /// Returns the time that `count` requests take together.
     #[must_use]
     pub fn time(&self, count: u32) -> Duration {
         match *self {
@@ -41,16 +41,16 @@ impl Service {
         }
     }
 
-    /// Requests per second of a replica that always has as many as it takes.
+    /// Returns the requests per second of a replica that is always full.
     #[must_use]
     pub fn capacity(&self) -> f64 {
         let most = self.most();
-        // A service that takes no time at all would have a capacity without end.
+        // A service that takes no time would have infinite capacity.
         f64::from(most) / self.time(most).as_secs_f64().max(1e-6)
     }
 
-    /// The utilization target below which a scaler by concurrency cannot scale itself into overload:
-    /// a lightly loaded replica takes `time(1)` for what takes `time(most)` at a full one.
+    /// Returns the utilization target below which a policy by concurrency cannot scale itself into overload: a lightly
+    /// loaded replica takes `time(1)` for a request that takes `time(most)` at a full one.
     #[must_use]
     pub fn critical_utilization(&self) -> f64 {
         let full = self.time(self.most()).as_secs_f64().max(1e-6);
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_that_is_worth_having_lowers_the_critical_utilization() {
+    fn a_batch_gain_lowers_the_critical_utilization() {
         let service = Service::Batched { fixed: Duration::from_millis(400), each: Duration::from_millis(100), most: 8 };
         assert!((service.capacity() - 20.0 / 3.0).abs() < 1e-9);
         assert!((service.critical_utilization() - 5.0 / 12.0).abs() < 1e-9);

@@ -1,15 +1,15 @@
-//! Traces: when requests came to real services.
+//! Traces: recorded arrival times of requests to real services.
 
 use std::path::Path;
 use std::time::Duration;
 
 use crate::chance::Chance;
 
-/// Requests by time, as a trace file tells them.
+/// Requests over time, as a trace file lists them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
     bins: Vec<Bin>,
-    /// Length of each bin; zero where every request has its own time.
+    /// Length of each bin; zero if every request has its own time.
     length: Duration,
 }
 
@@ -19,7 +19,7 @@ struct Bin {
     count: u32,
 }
 
-/// A trace that cannot be read.
+/// Error for a trace that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The file cannot be opened or read.
@@ -27,10 +27,10 @@ pub enum TraceError {
     Io {
         /// Path of the trace's file.
         path: String,
-        /// What the system says.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// The first row names no known columns.
+    /// The first row is not a known header.
     #[error("{path} begins with {found:?}: write `t_s`, or `t_s,counts_per_60s`")]
     Header {
         /// Path of the trace's file.
@@ -38,23 +38,23 @@ pub enum TraceError {
         /// The first row of the file.
         found: String,
     },
-    /// A row is not made of numbers.
-    #[error("{path}, row {row}: {found:?} is no number")]
+    /// A row contains a text that is not a number.
+    #[error("{path}, row {row}: {found:?} is not a number")]
     Number {
         /// Path of the trace's file.
         path: String,
-        /// The row, the header counted as the first.
+        /// Number of the row; the header is row 1.
         row: usize,
-        /// The text that stands there.
+        /// The text that is not a number.
         found: String,
     },
 }
 
 impl Trace {
-    /// Reads a trace file: a row for each request, or counts of bins (`autoscaler/simulation/traces`).
+    /// Reads a trace file with a row per request, or with counts per bin (`autoscaler/simulation/traces`).
     ///
     /// # Errors
-    /// When the file cannot be read, or is no trace.
+    /// [`TraceError`] if the file cannot be read or is not a trace.
     pub fn read(path: &Path) -> Result<Self, TraceError> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|source| TraceError::Io { path: name.clone(), source })?;
@@ -82,7 +82,7 @@ impl Trace {
         Ok(Self { bins, length })
     }
 
-    /// The part from one time until another, counted from its start.
+    /// Returns the part between two times, with times relative to its beginning.
     #[must_use]
     pub fn slice(&self, from: Duration, until: Duration) -> Self {
         let inside = |bin: &&Bin| (from..until).contains(&bin.at);
@@ -90,15 +90,15 @@ impl Trace {
         Self { bins: self.bins.iter().filter(inside).map(moved).collect(), length: self.length }
     }
 
-    /// The same again and again, begun anew each `period`.
+    /// Returns the trace repeated `times` times, each repetition beginning a `period` after the previous one.
     #[must_use]
     pub fn repeated(&self, times: u32, period: Duration) -> Self {
         let moved = |round: u32| self.bins.iter().map(move |bin| Bin { at: bin.at + period * round, ..*bin });
         Self { bins: (0..times).flat_map(moved).collect(), length: self.length }
     }
 
-    /// The times of the requests. Of bins, `share` of the requests come, independent of each other: a Poisson
-    /// process with the rate of the bin. Requests with their own times come as they did.
+    /// Returns the arrival times. For bins, `share` of the requests are drawn as a Poisson process with the rate of each
+    /// bin. Requests with their own times are returned unchanged.
     #[must_use]
     pub fn arrivals(&self, share: f64, seed: u64) -> Vec<Duration> {
         if self.length.is_zero() {
@@ -119,13 +119,13 @@ impl Trace {
     }
 }
 
-/// The length of bins: 60 for `,counts_per_60s`.
+/// Returns the length of the bins: 60 for `,counts_per_60s`.
 fn bin_seconds(column: &str) -> Option<u64> {
     let length = column.strip_prefix(",counts_per_")?.strip_suffix('s')?;
     length.parse().ok().filter(|seconds| *seconds > 0)
 }
 
-/// Adds the bins of a row; the error is what is no number.
+/// Adds the bins of a row. The error is the text that is not a number.
 fn add(bins: &mut Vec<Bin>, row: &str, length: Duration) -> Result<(), String> {
     let (time, counts) = match row.split_once(',') {
         Some((time, counts)) => (time, counts),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_come_when_they_came_and_again() {
+    fn a_trace_with_times_is_replayed_and_repeated() {
         let trace = Trace::parse("t", "t_s\n0.5\n3\n").unwrap();
         let twice = trace.repeated(2, Duration::from_secs(10));
         assert_eq!(seconds(&twice.arrivals(1.0, 1)), [0.5, 3.0, 10.5, 13.0]);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_counts_comes_within_each_bin() {
+    fn a_share_of_the_counts_arrives_within_each_bin() {
         let trace = Trace::parse("t", "t_s,counts_per_60s\n0,6000 0\n120,6000\n").unwrap();
         let arrivals = trace.arrivals(0.5, 7);
         assert!((5800..6200).contains(&arrivals.len()), "{}", arrivals.len());
@@ -169,10 +169,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_trace_is_refused_by_row() {
+    fn an_invalid_trace_is_refused_with_its_row() {
         let message = |text| Trace::parse("a.csv", text).unwrap_err().to_string();
-        assert_eq!(message("t_s\n1\nx\n"), "a.csv, row 3: \"x\" is no number");
-        assert_eq!(message("t_s,counts_per_1s\n0,3 -1\n"), "a.csv, row 2: \"-1\" is no number");
+        assert_eq!(message("t_s\n1\nx\n"), "a.csv, row 3: \"x\" is not a number");
+        assert_eq!(message("t_s,counts_per_1s\n0,3 -1\n"), "a.csv, row 2: \"-1\" is not a number");
         assert!(message("time\n1\n").contains("write `t_s`"));
     }
 }

@@ -1,11 +1,11 @@
-//! Requests by a rate that changes as a curve does.
+//! Random requests at a rate that follows a curve.
 
 use std::f64::consts::TAU;
 use std::time::Duration;
 
 use crate::chance::Chance;
 
-/// A rate that goes up and down between two values.
+/// A rate that varies between two values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wave {
     /// The curve that the rate follows.
@@ -14,25 +14,25 @@ pub struct Wave {
     pub low: f64,
     /// The highest rate, in requests per second.
     pub high: f64,
-    /// Time after which it comes again; of a step, when it comes.
+    /// Period of the curve; for a step, the time of the step.
     pub period: Duration,
 }
 
 /// The curve that a rate follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// The highest for half of each period, then the lowest.
+    /// The highest rate for half of each period, then the lowest.
     Square,
-    /// A sine curve that begins at the lowest.
+    /// A sine curve that begins at the lowest rate.
     Sine,
-    /// From the lowest to the highest in each period.
+    /// A linear rise from the lowest to the highest rate in each period.
     Ramp,
-    /// The lowest until the period is over, then the highest.
+    /// The lowest rate for one period, then the highest.
     Step,
 }
 
 impl Wave {
-    /// Requests per second at a time.
+    /// Returns the rate at a time, in requests per second.
     #[must_use]
     pub fn rate(&self, at: Duration) -> f64 {
         let turns = at.as_secs_f64() / self.period.as_secs_f64().max(1e-3);
@@ -48,7 +48,7 @@ impl Wave {
         self.low + part * (self.high - self.low)
     }
 
-    /// Requests that come by chance at this rate. The same seed gives the same.
+    /// Returns the arrival times of a Poisson process with this rate. The same seed gives the same times.
     #[must_use]
     pub fn arrivals(&self, until: Duration, seed: u64) -> Vec<Duration> {
         let mut chance = Chance::new(seed);
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_come_as_the_curve_says() {
+    fn the_number_of_arrivals_follows_the_curve() {
         let wave = |shape| Wave { shape, low: 10.0, high: 30.0, period: Duration::from_secs(100) };
         let count = |shape, until: u64| wave(shape).arrivals(Duration::from_secs(until), 3).len() as f64 / until as f64;
         for shape in [Shape::Square, Shape::Sine, Shape::Ramp] {

@@ -1,4 +1,4 @@
-//! The services and traces that policies are compared on.
+//! The workloads on which policies are compared.
 
 use std::fmt;
 use std::path::Path;
@@ -6,42 +6,42 @@ use std::time::Duration;
 
 use crate::{Service, Trace, TraceError};
 
-/// A service, the requests that come to it, and how long these may wait.
+/// A service, its requests, and the target for their time in the queue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// Times of the requests.
+    /// Arrival times of the requests.
     pub arrivals: Vec<Duration>,
-    /// The time at which it ends.
+    /// End of the workload.
     pub until: Duration,
-    /// What a replica does in which time.
+    /// Service times of a replica.
     pub service: Service,
-    /// How long a request may wait.
+    /// Target for the time in the queue.
     pub target: Duration,
 }
 
-/// A workload by name.
+/// A workload that is chosen by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standard {
-    /// A coding assistant in bursts: an hour, six times.
+    /// A coding assistant with bursts: an hour, repeated six times.
     AzureCode,
-    /// A chat: an hour, six times.
+    /// A chat: an hour, repeated six times.
     AzureConv,
-    /// A chat told every 3 s: an hour, six times.
+    /// A chat whose times were recorded every 3 s: an hour, repeated six times.
     Mooncake,
-    /// A day of many clients, a tenth of them.
+    /// A day of many clients, with a tenth of the requests.
     Servegen,
-    /// The day of a match, a hundredth of the requests.
+    /// The day of a World Cup match, with a hundredth of the requests.
     Worldcup61,
-    /// Five days with three matches, a hundredth of the requests.
+    /// Five days with three World Cup matches, with a hundredth of the requests.
     Worldcup57To61,
 }
 
 impl Standard {
-    /// Every one of them.
+    /// All workloads that have a name.
     pub const ALL: [Self; 6] =
         [Self::AzureCode, Self::AzureConv, Self::Mooncake, Self::Servegen, Self::Worldcup61, Self::Worldcup57To61];
 
-    /// The name that tables have.
+    /// Returns the name that result tables use.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -54,10 +54,10 @@ impl Standard {
         }
     }
 
-    /// The workload, its trace read from this folder (`autoscaler/simulation/traces`).
+    /// Loads the workload, with its trace from this folder (`autoscaler/simulation/traces`).
     ///
     /// # Errors
-    /// When the trace cannot be read.
+    /// [`TraceError`] if the trace cannot be read.
     pub fn load(self, folder: &Path) -> Result<Workload, TraceError> {
         let read = |file: &str| Trace::read(&folder.join(file));
         let hours = |trace: &Trace| trace.repeated(6, HOUR).arrivals(1.0, SEED);
@@ -75,7 +75,7 @@ impl Standard {
         Ok(Workload { arrivals, until, service: self.service(), target: self.target() })
     }
 
-    /// What a replica does: chats take twice as long, and the World Cup's larger batches.
+    /// Returns the service times: chats take twice as long, and the World Cup has larger batches.
     fn service(self) -> Service {
         let (fixed, each, most) = match self {
             Self::AzureConv | Self::Mooncake => (800, 200, 8),
@@ -85,7 +85,7 @@ impl Standard {
         Service::Batched { fixed: Duration::from_millis(fixed), each: Duration::from_millis(each), most }
     }
 
-    /// A trace told every 3 s cannot be held to less than that.
+    /// Returns the target. It must not be shorter than the 3 s in which the times of a trace were recorded.
     fn target(self) -> Duration {
         match self {
             Self::Mooncake => Duration::from_secs(4),

@@ -1,5 +1,5 @@
-//! A discrete-event simulation of one revision: one queue, late binding, replicas that take time to start on GPUs
-//! that may be few.
+//! Discrete-event simulation of one revision: one queue, late binding of requests to replicas, and replicas that take
+//! time to start on a possibly limited number of GPUs.
 
 mod estimate;
 mod gpus;
@@ -15,72 +15,72 @@ pub use run::{Frame, Run, Wait};
 use self::state::State;
 use crate::{Policy, Service};
 
-/// The simulated revision and the machines it runs on, but for the requests that come.
+/// The simulated revision and its machines, without the requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct World {
-    /// What a replica does in which time.
+    /// Service times of a replica.
     pub service: Service,
-    /// How long starts take and how they fail.
+    /// Start times, and failures of starts.
     pub starts: Starts,
-    /// The machines that replicas run on.
+    /// Machines on which replicas run.
     pub machines: Machines,
     /// Replicas that are ready at the beginning.
     pub replicas: u32,
-    /// Fewest replicas, whatever a policy asks for.
+    /// Fewest replicas; a lower number from the policy is raised to it.
     pub least: u32,
-    /// Most replicas, whatever a policy asks for.
+    /// Most replicas; a higher number from the policy is lowered to it.
     pub most: u32,
-    /// Time between decisions; a request at zero causes one at once.
+    /// Time between decisions. A request at zero replicas causes an additional one at once.
     pub period: Duration,
-    /// The share of replicas that are slow, and how many times longer these take.
+    /// Share of replicas that are slow, and the factor of their service times.
     pub slow: (f64, f64),
-    /// When every replica takes how many times longer.
+    /// Times in which every replica is slower, each with the factor.
     pub slowdowns: Vec<(Range<Duration>, f64)>,
-    /// When no gateway reports.
+    /// Times in which no gateway reports.
     pub silences: Vec<Range<Duration>>,
-    /// The same seed gives the same faults.
+    /// Seed of the random faults.
     pub seed: u64,
 }
 
-/// How long starts take and how they fail.
+/// Start times, and failures of starts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Starts {
-    /// How long a start takes once there is a GPU, as a policy takes it before it sees the first.
+    /// Time of a start once a GPU is available. A policy assumes it before the first start is measured.
     pub time: Duration,
-    /// How long each takes, where that was measured: in turn, and then anew. Where it was not, all take `time`.
+    /// Measured start times, used in turn and then again from the first. If empty, every start takes `time`.
     pub measured: Vec<Duration>,
-    /// The share of starts that fail at their end, and are begun anew on the same GPU.
+    /// Share of starts that fail at their end, and are retried on the same GPU.
     pub failing: f64,
-    /// The share of starts that never end.
+    /// Share of starts that never finish.
     pub endless: f64,
 }
 
-/// Where replicas run: nodes of one GPU each.
+/// Machines for the replicas: nodes with one GPU each.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Machines {
-    /// How many GPUs there are; unset sets no limit.
+    /// Number of GPUs; `None` sets no limit.
     pub gpus: Option<u32>,
-    /// How long a node takes to come, before a replica can start on it.
+    /// Time until a new node is up, before a replica can start on it.
     pub node_start: Duration,
-    /// How long a node stays, and is paid for, after its replica left.
+    /// Time that a node stays up, and is paid for, after its replica ended.
     pub linger: Duration,
-    /// GPUs on which all replicas take turns; unset gives each its own.
+    /// Number of GPUs that all replicas share by time-slicing; `None` gives each replica its own.
     pub time_sliced: Option<u32>,
-    /// GPUs that cost less and may be taken away.
+    /// Cheaper GPUs that may be reclaimed.
     pub spot: Option<SpotGpus>,
 }
 
-/// GPUs that cost less and may be taken away: the first that are used.
+/// Cheaper GPUs that may be reclaimed; they are used first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SpotGpus {
-    /// How many there are.
+    /// Number of spot GPUs.
     pub count: u32,
-    /// How long one stays on average.
+    /// Average time until a spot GPU is reclaimed.
     pub life: Duration,
 }
 
 impl Starts {
-    /// How long this one takes (0 is the first).
+    /// Returns the time of a start by its index (0 is the first).
     fn time_of(&self, index: usize) -> Duration {
         let turn = index.checked_rem(self.measured.len());
         turn.map_or(self.time, |turn| self.measured[turn])
@@ -88,10 +88,10 @@ impl Starts {
 }
 
 impl World {
-    /// Most replicas where nothing else is said.
+    /// Default maximum of replicas.
     pub const MOST: u32 = 100;
 
-    /// A world without faults, with machines without end.
+    /// Creates a world without faults and with unlimited machines.
     #[must_use]
     pub fn new(service: Service, cold_start: Duration) -> Self {
         Self {
@@ -109,8 +109,8 @@ impl World {
         }
     }
 
-    /// Runs the world from time zero until `until`, with requests at these times (in order) and replicas as
-    /// the policy says.
+    /// Runs the world from time zero until `until`, with these arrival times (in order) and the replicas that the
+    /// policy decides.
     pub fn run(&self, arrivals: &[Duration], until: Duration, policy: &mut dyn Policy) -> Run {
         let mut state = State::new(self, policy);
         let mut arrivals = arrivals.iter().copied().peekable();
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn measured_starts_come_in_turn_and_then_anew() {
+    fn measured_starts_are_used_in_turn_and_then_again() {
         let second = Duration::from_secs(1);
         let service = Service::Each { time: second, most: 1 };
         let mut starts = World::new(service, 9 * second).starts;

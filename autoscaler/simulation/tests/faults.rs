@@ -1,5 +1,4 @@
-//! The law where things go wrong, and where nothing does: a service that becomes slow, gateways that fall silent, GPUs
-//! that are not there, a load that does not change.
+//! The law under faults, and under a constant load: a service that becomes slow, silent gateways, missing GPUs.
 #![allow(clippy::unwrap_used, reason = "a test says where it failed")]
 
 use std::collections::VecDeque;
@@ -22,7 +21,7 @@ fn policy() -> ScalingPolicy {
     ScalingPolicy { min: 0, queue_delay: 2 * SECOND, ..ScalingPolicy::default() }
 }
 
-/// The law, and when a next revision takes its place.
+/// The law, with the time at which a new revision replaces the old one.
 struct Law {
     memory: Memory,
     replaced: Option<Duration>,
@@ -51,7 +50,7 @@ fn run_with(world: &World, arrivals: &[Duration], until: Duration, replaced: Opt
     world.run(arrivals, until, &mut law)
 }
 
-/// The law, and what becomes of each sample before it sees it.
+/// The law behind a function that changes each sample.
 struct Through<F> {
     law: Law,
     change: F,
@@ -70,7 +69,7 @@ fn run_through(world: &World, arrivals: &[Duration], change: impl FnMut(&mut Sam
     world.run(arrivals, 60 * MINUTE, &mut Through { law, change })
 }
 
-/// Numbers above 0 and at most 1, the same for the same seed.
+/// Returns a generator of numbers above 0 and at most 1, the same for the same seed.
 fn chances(seed: u64) -> impl FnMut() -> f64 {
     let mut state = seed;
     move || {
@@ -82,7 +81,7 @@ fn chances(seed: u64) -> impl FnMut() -> f64 {
     }
 }
 
-/// Independent requests that keep so many replicas busy within these times.
+/// Returns Poisson arrivals that keep `load` replicas busy between these times.
 fn wave(load: f64, from: Duration, until: Duration, seed: u64) -> Vec<Duration> {
     let mut chance = chances(seed);
     let mut at = from;
@@ -112,7 +111,7 @@ fn mean(run: &Run, from: Duration, until: Duration) -> f64 {
 }
 
 #[test]
-fn a_service_that_is_slow_for_a_while_gets_enough_and_returns_to_what_it_had() {
+fn a_service_that_is_slow_for_a_while_gets_enough_replicas_and_scales_back() {
     let slow = 40 * MINUTE..70 * MINUTE;
     let until = 130 * MINUTE;
     let world = World { slowdowns: vec![(slow.clone(), 3.0)], ..World::new(SERVICE, MINUTE) };
@@ -130,7 +129,7 @@ fn a_service_that_is_slow_for_a_while_gets_enough_and_returns_to_what_it_had() {
 }
 
 #[test]
-fn a_silence_of_all_gateways_is_no_burst() {
+fn a_silence_of_all_gateways_is_not_a_burst() {
     let silence = 40 * MINUTE..45 * MINUTE;
     let world = World { silences: vec![silence.clone()], ..World::new(SERVICE, MINUTE) };
     for seed in 1..4 {
@@ -143,13 +142,13 @@ fn a_silence_of_all_gateways_is_no_burst() {
 }
 
 #[test]
-fn what_cannot_be_placed_is_not_asked_for_again() {
+fn replicas_that_cannot_be_placed_are_not_requested_again() {
     let mut world = World::new(SERVICE, MINUTE);
     world.machines.gpus = Some(3);
     for seed in 1..4 {
         let arrivals = wave(6.0, Duration::ZERO, 30 * MINUTE, seed);
         let run = run(&world, &arrivals, 30 * MINUTE);
-        // The rate that is seen in the first minutes may be some per cent high.
+        // The rate measured in the first minutes may be a few percent too high.
         let most = most(&run, Duration::ZERO, 30 * MINUTE);
         assert!(most <= 2 * 6 + 1, "{most}");
         assert!(desired(&run, 10 * MINUTE, 30 * MINUTE).iter().all(|n| *n <= 12));
@@ -157,12 +156,12 @@ fn what_cannot_be_placed_is_not_asked_for_again() {
 }
 
 #[test]
-fn a_steady_load_is_staffed_for_what_it_is() {
+fn a_steady_load_gets_the_calculated_replicas() {
     let until = 100 * MINUTE;
     let arrivals = wave(25.0, Duration::ZERO, until, 1);
     let run = run(&World::new(SERVICE, MINUTE), &arrivals, until);
     let settled = 40 * MINUTE;
-    // Staffing by the square root of the load: 25 + 0.5 × √(25 / 8), a whole number.
+    // Square-root staffing: 25 + 0.5 × √(25 / 8), rounded to a whole number.
     let mean = mean(&run, settled, until);
     assert!(mean <= 26.0 * 1.08, "{mean}");
     let counts = desired(&run, settled, until);
@@ -174,7 +173,7 @@ fn a_steady_load_is_staffed_for_what_it_is() {
 }
 
 #[test]
-fn a_step_is_answered_within_seconds_and_not_twice() {
+fn a_step_is_followed_within_seconds_and_only_once() {
     let step = 10 * MINUTE;
     let until = 40 * MINUTE;
     let mut arrivals = wave(10.0 / CAPACITY, Duration::ZERO, step, 1);
@@ -188,8 +187,8 @@ fn a_step_is_answered_within_seconds_and_not_twice() {
 }
 
 #[test]
-fn a_start_that_fits_into_the_target_is_not_avoided_at_any_price() {
-    // A request each ten minutes, and a start of 10 s before a target of 30 s.
+fn a_start_within_the_target_is_not_avoided_at_any_price() {
+    // A request every ten minutes, with a start of 10 s and a target of 30 s.
     let arrivals: Vec<_> = (1..200).map(|index| 10 * MINUTE * index).collect();
     let until = 10 * MINUTE * 200;
     let mut law = Law { memory: Memory::default(), replaced: None };
@@ -210,35 +209,35 @@ fn a_start_that_fits_into_the_target_is_not_avoided_at_any_price() {
     let world = World::new(service, 10 * SECOND);
     let run = world.run(&arrivals, until, &mut By(&mut patient));
     assert!(run.waits.iter().all(|wait| wait.waited <= 30 * SECOND));
-    // Each costs its start and its work, and no more than as much again.
+    // Each request costs its start and its work; up to twice that is allowed.
     let least = 15 * SECOND * 199;
     assert!(run.replica_time <= 2 * least, "{:?}", run.replica_time);
 }
 
 #[test]
-fn replicas_that_share_a_gpu_are_not_answered_by_ever_more() {
+fn replicas_that_share_a_gpu_do_not_cause_ever_more_replicas() {
     let mut world = World::new(SERVICE, MINUTE);
     world.machines.time_sliced = Some(1);
     let mut arrivals = wave(0.6, Duration::ZERO, 20 * MINUTE, 1);
     arrivals.extend(wave(1.5, 20 * MINUTE, 60 * MINUTE, 2));
     arrivals.extend(wave(0.6, 60 * MINUTE, 120 * MINUTE, 3));
     let run = run(&world, &arrivals, 120 * MINUTE);
-    // More would do nothing; without a limit there are 100, the most, and an hour later still 70.
+    // More replicas would not help. Without a limit there would be 100, the maximum, and 70 an hour later.
     assert!(most(&run, Duration::ZERO, 120 * MINUTE) <= 40);
     assert!(most(&run, 118 * MINUTE, 120 * MINUTE) <= 6);
 }
 
 #[test]
-fn requests_that_become_longer_at_a_rise_are_no_shared_gpu() {
+fn longer_requests_during_a_rise_are_not_taken_for_a_shared_gpu() {
     let (rise, longer, until) = (20 * MINUTE, 21 * MINUTE, 60 * MINUTE);
     for (seed, factor) in [(1, 3.0), (2, 5.0), (3, 10.0)] {
         let world = World { slowdowns: vec![(longer..until, factor)], ..World::new(SERVICE, MINUTE) };
-        // Two replicas are full for as long as others start, and these do no more together than the two did.
+        // Two replicas are full while others start, and these together do no more than the two did.
         let mut arrivals = wave(1.0, Duration::ZERO, rise, seed);
         arrivals.extend(wave(6.0, rise, longer, seed + 10));
         arrivals.extend(wave(1.4, longer, until, seed + 20));
         let run = run(&world, &arrivals, until);
-        // It may be tried once whether fewer do as much: for twenty minutes they were two before.
+        // The law may try once whether fewer replicas do as much, because two sufficed for twenty minutes before.
         let counts = desired(&run, longer + 2 * MINUTE, until);
         let too_few = counts.iter().filter(|count| f64::from(**count) < 1.4 * factor);
         let too_few = too_few.count();
@@ -247,8 +246,8 @@ fn requests_that_become_longer_at_a_rise_are_no_shared_gpu() {
 }
 
 #[test]
-fn bursts_that_come_each_minute_are_learned_where_starts_take_a_second() {
-    // Ten seconds of five replicas' load in each minute.
+fn bursts_every_minute_are_learned_if_starts_take_a_second() {
+    // The load of five replicas for ten seconds in each minute.
     let bursts = (0..60).flat_map(|minute| {
         let start = MINUTE * minute;
         wave(5.0, start, start + 10 * SECOND, u64::from(minute))
@@ -258,19 +257,19 @@ fn bursts_that_come_each_minute_are_learned_where_starts_take_a_second() {
     let learned = run.waits.iter().filter(|wait| wait.arrived >= 30 * MINUTE);
     let waits: Vec<_> = learned.map(|wait| wait.waited).collect();
     let in_time = waits.iter().filter(|wait| **wait <= 2 * SECOND).count();
-    // With each second between two decisions taken for a gap it was 56 %.
+    // When each second between two decisions counted as a gap, it was 56 %.
     let share = in_time as f64 / waits.len() as f64;
     assert!(share >= 0.9, "{share}");
 }
 
 #[test]
-fn a_request_each_three_seconds_is_not_a_start_each_three_seconds() {
+fn a_request_every_three_seconds_does_not_cause_a_start_each_time() {
     let arrivals: Vec<_> = (1..1200).map(|index| 3 * SECOND * index).collect();
     let run = run(&World::new(SERVICE, SECOND), &arrivals, 60 * MINUTE);
     assert!(run.starts <= 3, "{} starts", run.starts);
 }
 
-/// A second of twenty replicas that take a request at once: nineteen of twenty requests take 0.1 s, one takes 20 s.
+/// A second of twenty replicas with one request each: 19 of 20 requests take 0.1 s, one takes 20 s.
 fn varied_second(second: u64, desired: u32, chance: &mut impl FnMut() -> f64) -> Sample {
     let mut activity = Activity { in_flight: 20, credits: desired, ..Activity::default() };
     for _ in 0..18 {
@@ -289,8 +288,8 @@ fn varied_second(second: u64, desired: u32, chance: &mut impl FnMut() -> f64) ->
 }
 
 #[test]
-fn a_few_requests_that_take_long_do_not_change_what_a_replica_is_thought_to_do() {
-    // One takes 1.1 s on average, so 18 in a second keep twenty busy.
+fn a_few_long_requests_do_not_change_the_measured_capacity() {
+    // A request takes 1.1 s on average, so 18 per second keep twenty replicas busy.
     let mut chance = chances(5);
     let (mut memory, mut desired, mut counts) = (Memory::default(), 25, Vec::new());
     for second in 0..3600 {
@@ -305,18 +304,18 @@ fn a_few_requests_that_take_long_do_not_change_what_a_replica_is_thought_to_do()
 }
 
 #[test]
-fn no_more_replicas_are_asked_for_than_there_are_requests() {
+fn there_are_never_more_replicas_than_requests() {
     let service = Service::Each { time: 5 * SECOND, most: 1 };
     let mut world = World::new(service, 10 * SECOND);
     world.most = 10_000;
-    // Of the first it is learned how long one takes, the second comes at once when that is known.
+    // The first wave shows how long a request takes; the second arrives at once when that is known.
     let arrivals: Vec<_> = [1, 30].iter().flat_map(|at| vec![MINUTE * *at; 360]).collect();
     let run = run(&world, &arrivals, 60 * MINUTE);
     assert!(most(&run, Duration::ZERO, 60 * MINUTE) <= 360);
 }
 
 #[test]
-fn a_clock_that_goes_back_is_no_burst() {
+fn a_clock_that_goes_back_is_not_a_burst() {
     let arrivals = wave(4.0, Duration::ZERO, 60 * MINUTE, 1);
     let world = World::new(SERVICE, MINUTE);
     let epoch = 1000 * 60 * MINUTE;
@@ -330,7 +329,7 @@ fn a_clock_that_goes_back_is_no_burst() {
 }
 
 #[test]
-fn late_reports_do_not_make_new_replicas_seem_to_take_less() {
+fn late_reports_do_not_lower_the_credits_of_new_replicas() {
     let arrivals = wave(4.0, Duration::ZERO, 60 * MINUTE, 1);
     let world = World::new(SERVICE, MINUTE);
     let mut reports: VecDeque<Load> = vec![Load::default(); 4].into();
@@ -338,7 +337,7 @@ fn late_reports_do_not_make_new_replicas_seem_to_take_less() {
         reports.push_back(std::mem::take(&mut sample.load));
         sample.load = reports.pop_front().unwrap();
     });
-    // Those that became ready four seconds ago are not in the credits of the report yet.
+    // Replicas that became ready four seconds ago are not in the credits of the report yet.
     let most = most(&run, Duration::ZERO, 60 * MINUTE);
     assert!(most <= 2 * 4 + 1, "{most}");
 }

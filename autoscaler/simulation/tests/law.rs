@@ -1,4 +1,4 @@
-//! The law in a simulated world: is the target kept, does it return to zero, does it hold still.
+//! The law in a simulated world: it keeps the target, returns to zero, and does not oscillate.
 #![allow(clippy::unwrap_used, reason = "a test says where it failed")]
 
 use std::ops::Range;
@@ -11,7 +11,7 @@ use weir_simulation::{Frame, Observed, Policy, Run, Service, Shape, Wave, World}
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// One request at a time, 100 ms each: ten per second.
+/// A world of replicas that serve one request at a time in 100 ms: ten per second.
 fn world() -> World {
     let service = Service::Each { time: Duration::from_millis(100), most: 1 };
     World::new(service, 5 * SECOND)
@@ -21,7 +21,7 @@ fn policy() -> ScalingPolicy {
     ScalingPolicy { min: 0, retention: Some(30 * SECOND), ..ScalingPolicy::default() }
 }
 
-/// The law, and what it decided.
+/// The law, with a record of its decisions.
 struct Law {
     policy: ScalingPolicy,
     memory: Memory,
@@ -39,7 +39,7 @@ impl Policy for Law {
     }
 }
 
-/// A run, and the decision of each of its frames.
+/// A run, with the decision of each frame.
 struct Record {
     run: Run,
     decisions: Vec<Decision>,
@@ -55,7 +55,7 @@ fn run_by(policy: ScalingPolicy, world: &World, arrivals: &[Duration], seconds: 
     Record { run, decisions: law.decisions }
 }
 
-/// Independent requests at this rate (per second) within these seconds.
+/// Returns Poisson arrivals at this rate (per second) within these seconds.
 fn poisson(rate: f64, seconds: Range<u32>, seed: u64) -> Vec<Duration> {
     let from = seconds.start * SECOND;
     let steady = Wave { shape: Shape::Square, low: rate, high: rate, period: SECOND };
@@ -69,12 +69,12 @@ impl Record {
         frames.filter(move |frame| (from * SECOND..until * SECOND).contains(&frame.at))
     }
 
-    /// Replicas asked for within these seconds, decision by decision.
+    /// Returns the desired replicas within these seconds, decision by decision.
     fn counts(&self, from: u32, until: u32) -> Vec<u32> {
         self.frames(from, until).map(|frame| frame.desired).collect()
     }
 
-    /// The share of the requests that came within these seconds and waited no longer than a second.
+    /// Returns the share of the requests of these seconds that waited no longer than a second.
     fn kept(&self, from: u32, until: u32) -> f64 {
         let waits = self.run.waits.iter();
         let within = waits.filter(|w| (from * SECOND..until * SECOND).contains(&w.arrived));
@@ -84,7 +84,7 @@ impl Record {
         in_time.count() as f64 / requests.len() as f64
     }
 
-    /// How often the number of replicas turned from growing to falling or back within these seconds.
+    /// Returns the number of changes between growing and shrinking within these seconds.
     fn turns(&self, from: u32, until: u32) -> usize {
         let counts = self.counts(from, until);
         let steps = counts.windows(2).map(|pair| pair[1].cmp(&pair[0]));
@@ -97,7 +97,7 @@ impl Record {
         counts.max().unwrap_or_default()
     }
 
-    /// Replicas asked for at this second.
+    /// Returns the desired replicas at this second.
     fn desired_at(&self, second: u32) -> u32 {
         let mut frames = self.run.frames.iter();
         let frame = frames.rfind(|frame| frame.at <= second * SECOND);
@@ -109,7 +109,7 @@ impl Record {
         last.is_some_and(|frame| frame.desired == 0 && frame.ready == 0)
     }
 
-    /// The changes of a run, for a failing test.
+    /// Describes the changes of a run, for a failing test.
     fn story(&self) -> String {
         let mut last = u32::MAX;
         let mut lines = String::new();
@@ -131,7 +131,7 @@ fn a_square_wave_goes_from_zero_and_back_each_time() {
     let run = run(&world(), &arrivals, 900);
     assert_eq!(run.run.waits.len(), arrivals.len());
     for start in waves {
-        // Two starts, one after the other: the first to serve at all, the others for the load.
+        // Two starts in a row are needed: the first replica, then the others for the load.
         let share = run.kept(start + 30, start + 180);
         assert!(share >= 0.99, "{share}\n{}", run.story());
         assert_eq!(run.desired_at(start + 299), 0, "{}", run.story());
@@ -154,7 +154,7 @@ fn irregular_arrivals_are_served_in_time_by_a_steady_number() {
 }
 
 #[test]
-fn five_hundred_at_zero_are_one_wake_up() {
+fn five_hundred_requests_at_zero_are_one_wake_up() {
     let arrivals = vec![10 * SECOND; 500];
     let run = run(&world(), &arrivals, 300);
     let frames = &run.run.frames;
@@ -164,15 +164,15 @@ fn five_hundred_at_zero_are_one_wake_up() {
     assert_eq!((run.run.waits.len(), run.run.waiting.len()), (500, 0));
     assert!(run.ends_at_zero(), "{}", run.story());
     assert!(run.turns(0, 300) <= 1, "{}", run.story());
-    // One replica would take 50 s for them.
+    // One replica would need 50 s for these requests.
     let slowest = run.run.waits.iter().map(|wait| wait.waited).max().unwrap();
     assert!(slowest < 20 * SECOND, "{slowest:?}\n{}", run.story());
     assert!(run.most() <= 20, "{}", run.story());
 }
 
 #[test]
-fn a_long_start_is_not_answered_by_many_replicas() {
-    // Two requests per second need one replica, however many wait until it is up.
+fn a_long_start_does_not_cause_many_replicas() {
+    // Two requests per second need one replica, however many wait until it is ready.
     let world = World::new(world().service, 120 * SECOND);
     let arrivals = poisson(2.0, 0..600, 3);
     let run = run(&world, &arrivals, 600);
@@ -181,8 +181,8 @@ fn a_long_start_is_not_answered_by_many_replicas() {
 }
 
 #[test]
-fn replicas_that_batch_are_counted_on_for_full_batches() {
-    // 80 + 8 × 10 ms for eight: 50 per second, 11 per second one by one.
+fn batching_replicas_are_assumed_to_run_full_batches() {
+    // A batch of eight takes 80 + 8 × 10 ms: 50 per second, but 11 per second one by one.
     let service = Service::Batched { fixed: Duration::from_millis(80), each: Duration::from_millis(10), most: 8 };
     let arrivals = poisson(200.0, 0..600, 4);
     let run = run(&World::new(service, 5 * SECOND), &arrivals, 900);
@@ -202,14 +202,14 @@ fn a_step_is_followed_at_once_and_left_slowly() {
     assert!(run.desired_at(290) >= 7, "{}", run.story());
     assert!(run.desired_at(599) <= 2, "{}", run.story());
     assert!(run.kept(150, 240) >= 0.99, "{}", run.story());
-    // Up, and down once. Before and after, five per second are at times one replica's load and at
-    // times a little more than that.
+    // The number rises and falls once. Before and after, five requests per second are about the load of one replica,
+    // and sometimes a little more.
     assert!(run.turns(115, 360) <= 1, "{}", run.story());
     assert!(run.run.starts <= 20, "{}", run.story());
 }
 
 #[test]
-fn what_comes_at_the_same_time_of_each_day_finds_its_replicas_on_the_third() {
+fn a_daily_load_finds_its_replicas_on_the_third_day() {
     let world = World { period: 10 * SECOND, ..World::new(world().service, 60 * SECOND) };
     let begins = |day: u32| day * 86_400 + 9 * 3600;
     let arrivals: Vec<_> =
@@ -218,7 +218,7 @@ fn what_comes_at_the_same_time_of_each_day_finds_its_replicas_on_the_third() {
     let share = |day: u32| run.kept(begins(day), begins(day) + 1800);
     assert!(share(1) < 0.97, "{}\n{}", share(1), run.story());
     assert!(share(2) >= 0.99, "{}\n{}", share(2), run.story());
-    // In time, and not long before.
+    // Replicas are ready in time, but not long before.
     let before = run.counts(begins(2) - 7200, begins(2) - 80);
     assert!(before.iter().all(|count| *count == 0), "{}", run.story());
     assert!(run.ends_at_zero(), "{}", run.story());
@@ -227,8 +227,8 @@ fn what_comes_at_the_same_time_of_each_day_finds_its_replicas_on_the_third() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Requests that come evenly end in one number of replicas. Where the count of a window stands at a
-    /// boundary it may be one more at times, but not more often than a replica is kept.
+    /// An even load settles at one number of replicas. If the count of a window lies at a boundary, one more replica
+    /// may run at times, but not more often than a replica is kept.
     #[test]
     fn a_steady_load_settles(
         per_second in 1..60_u32,

@@ -1,4 +1,4 @@
-//! A revision under any load, and policies of any kind.
+//! A revision under arbitrary load, and arbitrary policies.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use weir_cluster::{
 /// The next sample of a revision.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Op {
-    /// Milliseconds since what was seen before.
+    /// Milliseconds since the previous sample.
     pub(crate) ms: u64,
     pub(crate) coverage: Coverage,
     pub(crate) arrivals: u64,
     pub(crate) queued: u32,
     pub(crate) oldest_ms: u64,
     pub(crate) in_flight: u32,
-    /// Requests that the gateways say ready replicas take at once.
+    /// Concurrent requests of the ready replicas, as the gateways report them.
     pub(crate) credits: u32,
-    /// Requests that ended, and what each took.
+    /// Requests that ended, and the time of each.
     pub(crate) ended: u32,
     pub(crate) service_ms: u64,
-    /// Quarters of the replicas desired that are ready; the others start.
+    /// Quarters of the desired replicas that are ready; the others are starting.
     pub(crate) ready: u32,
     pub(crate) starting_ms: u64,
 }
@@ -53,7 +53,7 @@ impl Op {
         Duration::from_millis(self.ms)
     }
 
-    /// Whether there is anything to be seen of it.
+    /// Returns true if the gateways report any load.
     pub(crate) fn is_busy(&self) -> bool {
         self.coverage != Coverage::None && (self.arrivals > 0 || self.queued > 0 || self.in_flight > 0)
     }
@@ -79,16 +79,16 @@ impl Op {
     }
 }
 
-/// A revision whose cluster does what was decided.
+/// A revision whose cluster follows every decision at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Revision {
     pub(crate) policy: ScalingPolicy,
     pub(crate) memory: Memory,
     pub(crate) at: Duration,
     pub(crate) desired: u32,
-    /// Requests a replica takes at once, where that is known.
+    /// Concurrent requests of a replica, if the service declares them.
     pub(crate) credits: Option<u32>,
-    /// Replicas that are ready where there is room for no more.
+    /// Replicas that can be ready; `None` if there is room for all.
     pub(crate) placed: Option<u32>,
 }
 
@@ -135,7 +135,7 @@ impl Revision {
 }
 
 prop_compose! {
-    /// Any moment; about one in three is idle.
+    /// Any sample; about two in five are idle.
     pub(crate) fn op()(
         ms in prop_oneof![Just(1000_u64), 1..20_000_u64],
         coverage in prop_oneof![8 => Just(Coverage::Complete), 1 => Just(Coverage::Partial), 1 => Just(Coverage::None)],

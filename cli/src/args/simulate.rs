@@ -387,7 +387,7 @@ mod tests {
             ("a.csv --service-time 1", "write 500ms, 60s"),
             ("a.csv --service-time 0s", "write the time of one"),
             ("a.csv --batch-time 0s+0ms/request", "write the time of one"),
-            ("a.csv --service-time 1s --policy kap", "is no policy: write weir"),
+            ("a.csv --service-time 1s --policy kap", "is not a policy: write weir"),
             ("a.csv --service-time 1s --failing-starts 200", "write 5%"),
             ("a.csv --service-time 1s --percentile 100", "write 99"),
             ("a.csv --service-time 1s --queue-delay 0s", "at least 1ms"),

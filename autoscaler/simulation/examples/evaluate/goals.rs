@@ -1,10 +1,10 @@
-//! What is aimed at, and whether it is reached.
+//! Goals of the control law, and their results.
 
 use weir_simulation::{Contender, Standard};
 
 use super::results::Outcome;
 
-/// Something aimed at, and what came of it.
+/// A goal and its result.
 pub(crate) struct Goal {
     pub(crate) text: String,
     pub(crate) result: String,
@@ -14,11 +14,11 @@ pub(crate) struct Goal {
 /// Traces whose load changes slowly.
 const SMOOTH: [Standard; 4] = [Standard::AzureConv, Standard::Mooncake, Standard::Servegen, Standard::Worldcup61];
 
-/// Traces that one day is compared on.
+/// Traces of at most one day.
 const ONE_DAY: [Standard; 5] =
     [Standard::AzureCode, Standard::AzureConv, Standard::Mooncake, Standard::Servegen, Standard::Worldcup61];
 
-/// Every goal.
+/// Evaluates all goals.
 pub(crate) fn goals(all: &[Outcome]) -> Vec<Goal> {
     let mut goals =
         vec![smooth_attainment(all), smooth_cost(all, 60, 1.20), smooth_cost(all, 180, 1.35), bursts(all), days(all)];
@@ -77,7 +77,7 @@ fn days(all: &[Outcome]) -> Goal {
     }
 }
 
-/// No other is cheaper and keeps as many requests in time; more than 99 % is not asked for.
+/// Goal that no other policy is cheaper with at least as many requests in time; attainments above 99 % count as 99 %.
 fn cheaper(all: &[Outcome], cold_start: u64) -> Goal {
     let counted = |one: &Outcome| one.score.attainment.min(0.99);
     let mut beaten = Vec::new();

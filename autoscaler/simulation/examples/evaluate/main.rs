@@ -18,24 +18,25 @@ use results::Outcome;
 /// Compares policies on real traces.
 #[derive(Parser)]
 struct Args {
-    /// How long a replica takes to start, in seconds.
+    /// Time that a replica takes to start, in seconds; several are compared.
     #[arg(long, value_delimiter = ',', default_value = "60")]
     cold_start: Vec<u64>,
-    /// The traces, by how their names begin; all but the one of five days if not given.
+    /// Traces, by the beginning of their names; by default all but the one of five days.
     #[arg(long, value_delimiter = ',')]
     trace: Vec<String>,
-    /// The policies, by name.
+    /// Policies, by name.
     #[arg(long, value_delimiter = ',', default_value = "weir,fixed")]
     policy: Vec<Contender>,
-    /// The economy of Weir's own policy.
+    /// Economy of Weir's own policy: economy, balanced or latency.
     #[arg(long, default_value = "balanced")]
     economy: String,
-    /// Compare all on all, with starts of 10, 60 and 180 s, and write results and charts below this folder.
+    /// Compare all policies on all traces, with starts of 10, 60 and 180 s, and write results and charts below this
+    /// folder.
     #[arg(long, value_name = "ROOT")]
     write: Option<PathBuf>,
 }
 
-/// Starts that results are written for.
+/// Start times of the written results, in seconds.
 const COLD_STARTS: [u64; 3] = [10, 60, 180];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -70,7 +71,7 @@ fn economy(name: &str) -> Result<Economy, String> {
     }
 }
 
-/// One thing to be simulated.
+/// One simulation to run.
 struct Job<'a> {
     workload: &'a Workload,
     frontier: &'a Frontier,
@@ -79,7 +80,7 @@ struct Job<'a> {
     policy: Contender,
 }
 
-/// Every policy on every trace with every cold start, in this order.
+/// Simulates every policy on every trace with every start time, in this order.
 fn compare(
     traces: &[Standard],
     cold_starts: &[u64],
@@ -107,7 +108,7 @@ fn compare(
     Ok(outcomes)
 }
 
-/// Runs the jobs on all cores, and returns what came of each in their order.
+/// Runs the jobs on all cores, and returns their outcomes in order.
 fn run(jobs: Vec<Job<'_>>, economy: Economy) -> Vec<Outcome> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let next = Mutex::new(jobs.iter().enumerate());

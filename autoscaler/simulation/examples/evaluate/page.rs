@@ -1,4 +1,4 @@
-//! The results in the tree: numbers, charts, and a part of a page.
+//! Writes the results into the tree: numbers, charts, and a part of a page.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -11,11 +11,11 @@ use super::COLD_STARTS;
 use super::goals::goals;
 use super::results::Outcome;
 
-/// The part of the page between these is written anew.
+/// Markers around the generated part of the page.
 const BEGIN: &str = "<!-- results: written by `make bench-autoscaler` -->";
 const END: &str = "<!-- end of results -->";
 
-/// Writes `benches/results/autoscaler.json`, the charts, and the part of `docs/autoscaling.md`.
+/// Writes `benches/results/autoscaler.json`, the charts, and the generated part of `docs/autoscaling.md`.
 pub(crate) fn write(root: &Path, all: &[Outcome]) -> Result<(), Box<dyn Error>> {
     let rows: Vec<_> = all.iter().map(Outcome::json).collect();
     let goals = goals(all);
@@ -47,7 +47,7 @@ pub(crate) fn write(root: &Path, all: &[Outcome]) -> Result<(), Box<dyn Error>> 
     Ok(())
 }
 
-/// Policies that the charts show: of each, its better variant too, and what is far off the chart not.
+/// Returns one diagram per trace with all policies; values beyond the axes are drawn at the edge.
 fn diagrams(all: &[Outcome], cold_start: u64) -> Vec<Scatter> {
     let of = |trace: Standard| Scatter {
         title: format!("{trace}, starts of {cold_start} s"),

@@ -1,27 +1,27 @@
-//! What came of a policy on a trace.
+//! Outcome of a policy on a trace.
 
 use serde_json::{Value, json};
 use weir_simulation::{Contender, Score, Standard};
 
-/// What came of a policy on a trace.
+/// Outcome of a policy on a trace.
 pub(crate) struct Outcome {
     pub(crate) trace: Standard,
-    /// Seconds that a start takes.
+    /// Start time in seconds.
     pub(crate) cold_start: u64,
     pub(crate) policy: Contender,
     pub(crate) score: Score,
-    /// GPU time over that of the cheapest plan that keeps 99 %.
+    /// GPU time relative to the cheapest plan that keeps 99 % of the requests in time.
     pub(crate) times: f64,
-    /// The same over that of the cheapest plan that keeps as many.
+    /// GPU time relative to the cheapest plan with the same attainment.
     pub(crate) times_at_equal: f64,
 }
 
 impl Outcome {
-    /// The head of the table of rows.
+    /// Header of the table on a terminal.
     pub(crate) const HEAD: &'static str =
         "trace              L policy      in time   worst      p99      GPU-s    x99    xeq  starts  peak  idle";
 
-    /// A row of the table on a terminal.
+    /// Formats a row of the table.
     pub(crate) fn row(&self) -> String {
         let score = &self.score;
         format!(

@@ -1,4 +1,4 @@
-//! One diagram of a chart: a frame, an axis, and curves in it.
+//! One diagram of a timeline: a frame, an axis and curves.
 
 use std::fmt::Write;
 
@@ -8,9 +8,9 @@ use super::{escaped, round_up, short};
 pub(super) struct Panel {
     pub(super) top: f64,
     pub(super) title: String,
-    /// The highest value that fits.
+    /// Highest value on the axis.
     pub(super) most: f64,
-    /// Values by equal steps of time.
+    /// Number of time steps.
     pub(super) count: usize,
 }
 
@@ -30,7 +30,7 @@ impl Panel {
         }
     }
 
-    /// The frame with its title and the numbers of its axis.
+    /// Draws the frame with its title and the numbers of its axis.
     pub(super) fn frame(&self, svg: &mut String) {
         let (bottom, right) = (self.top + HEIGHT, LEFT + WIDTH);
         let _ = writeln!(
@@ -48,7 +48,7 @@ impl Panel {
         );
     }
 
-    /// A curve of steps.
+    /// Draws a step curve.
     pub(super) fn curve(&self, svg: &mut String, values: &[f64], class: &str) {
         let mut path = String::new();
         for (index, value) in values.iter().enumerate() {
@@ -61,7 +61,7 @@ impl Panel {
         let _ = writeln!(svg, "<path d=\"{path}\" class=\"{class}\"/>");
     }
 
-    /// The same with what lies below it filled.
+    /// Draws a curve with the area below it filled.
     pub(super) fn area(&self, svg: &mut String, values: &[f64], class: &str) {
         let mut path = format!("M{LEFT} {:.1}", self.y(0.0));
         for (index, value) in values.iter().enumerate() {
@@ -71,7 +71,7 @@ impl Panel {
         let _ = writeln!(svg, "<path d=\"{path}L{right:.1} {:.1}Z\" class=\"{class}\"/>", self.y(0.0));
     }
 
-    /// A level across the whole frame.
+    /// Draws a horizontal line across the frame.
     pub(super) fn level(&self, svg: &mut String, value: f64) {
         let y = self.y(value);
         let _ = writeln!(svg, "<path d=\"M{LEFT} {y:.1}h{WIDTH}\" class=\"level\"/>");

@@ -1,40 +1,40 @@
-//! Where policies lie between cheap and good.
+//! Scatter plots of policies: cost against attainment.
 
 use std::fmt::Write;
 
 use super::{escaped, short};
 
-/// One diagram: policies on one trace.
+/// One diagram, with the policies on one trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scatter {
-    /// The trace and the cold start.
+    /// Title, with the trace and the start time.
     pub title: String,
-    /// A mark for each policy.
+    /// One mark per policy.
     pub marks: Vec<Mark>,
 }
 
 /// A policy in a diagram.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
-    /// Its name, which is written beside it.
+    /// Name of the policy, written beside the mark.
     pub name: String,
-    /// GPU time over the least there is.
+    /// GPU time relative to the least possible.
     pub cost: f64,
-    /// The share of requests in time.
+    /// Share of requests in time.
     pub attainment: f64,
-    /// The colour, as SVG writes it.
+    /// Colour of the mark in SVG notation.
     pub colour: &'static str,
 }
 
 const SIDE: f64 = 300.0;
 const GAP: f64 = 70.0;
 const ACROSS: usize = 3;
-/// The dearest that fits: thirty times the least.
+/// Highest cost on the axis: thirty times the least.
 const DEAREST: f64 = 30.0;
-/// Attainments with a line: equal steps for a tenth as many late requests.
+/// Attainments with a grid line. Equal steps mean a tenth of the late requests.
 const LINES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
-/// Diagrams beside and below each other. The best place is the upper left.
+/// Draws the diagrams in rows. The best place in each is the upper left.
 #[must_use]
 pub fn scatter(diagrams: &[Scatter]) -> String {
     let rows = diagrams.len().div_ceil(ACROSS);
@@ -95,13 +95,13 @@ fn add(svg: &mut String, diagram: &Scatter, (left, top): (f64, f64)) {
     }
 }
 
-/// Pixels from the left: half the least is the left edge, in equal steps for each doubling.
+/// Returns the pixels from the left edge, which is half of the least cost; each doubling is an equal step.
 fn along(cost: f64) -> f64 {
     let part = (cost.max(0.5) / 0.5).log2() / (DEAREST / 0.5).log2();
     SIDE * part.clamp(0.0, 1.0)
 }
 
-/// Pixels from the top: equal steps for a tenth as many late requests, 99.99 % and more at the top.
+/// Returns the pixels from the top edge, which is 99.99 % and more; a tenth of the late requests is an equal step.
 fn down(attainment: f64) -> f64 {
     let late = (1.0 - attainment).clamp(1e-4, 1.0);
     SIDE * (late.log10() + 4.0) / 4.0

@@ -1,4 +1,4 @@
-//! What happened over a run: arrivals, replicas, delay and late requests.
+//! Timeline of runs: arrivals, replicas, delay and late requests.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::panel::{HEIGHT, LEFT, Panel, WIDTH};
 use crate::Run;
 
-/// Steps of time across the chart: no more than can be seen apart.
+/// Number of time steps across the chart; the eye could not separate more.
 const STEPS: usize = 410;
 
 /// Pixels from one diagram to the next.
@@ -17,8 +17,8 @@ const STYLE: &str = "text{font:12px sans-serif;fill:#333}.title{font-weight:bold
 .desired{fill:none;stroke:#006d2c;stroke-width:1.2}.delay{fill:none;stroke:#54278f}.late{fill:#de2d26;stroke:none}\
 .level{fill:none;stroke:#de2d26;stroke-dasharray:4 3}";
 
-/// A chart of runs on the same requests, each under its policy's name. Requests should wait no longer than
-/// `target`.
+/// Draws a chart of runs with the same requests, each under the name of its policy. `target` is the target for the time
+/// in the queue.
 #[must_use]
 pub fn timeline(runs: &[(String, Run)], target: Duration) -> String {
     let height = 40.0 + PITCH * (1.0 + 3.0 * runs.len() as f64);
@@ -50,7 +50,7 @@ pub fn timeline(runs: &[(String, Run)], target: Duration) -> String {
     svg
 }
 
-/// The three diagrams of one policy; the top of the last.
+/// Draws the three diagrams of one policy; returns the top of the last one.
 fn add(svg: &mut String, top: f64, name: &str, steps: &Steps, target: Duration) -> f64 {
     let title = format!("{name}: replicas wanted (line) and ready");
     let panel = Panel::new(top, &title, &[&steps.desired, &steps.ready]);
@@ -73,7 +73,7 @@ fn add(svg: &mut String, top: f64, name: &str, steps: &Steps, target: Duration) 
     top
 }
 
-/// A run in equal steps of time.
+/// A run in equal time steps.
 #[derive(Default)]
 struct Steps {
     arrivals: Vec<f64>,
@@ -134,7 +134,7 @@ mod tests {
     use crate::{FixedPolicy, Service, World};
 
     #[test]
-    fn every_policy_has_its_diagrams() {
+    fn every_policy_has_three_diagrams() {
         let service = Service::Each { time: Duration::from_secs(1), most: 1 };
         let world = World::new(service, Duration::from_secs(3));
         let arrivals: Vec<_> = (0..20).map(Duration::from_secs).collect();

@@ -1,8 +1,8 @@
-//! The least cost for each share of requests in time, by dynamic programming.
+//! Least cost for each share of requests in time, by dynamic programming.
 
 use super::Bins;
 
-/// What share of the requests in time costs at least: points from cheap to dear.
+/// Pareto frontier of cost and attainment: points from cheap to expensive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frontier {
     points: Vec<Point>,
@@ -14,26 +14,26 @@ struct Point {
     gpu_seconds: f64,
 }
 
-/// A state's least cost so far, and the requests that come too late with it.
+/// Least cost of a state so far, and the late requests on the way there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Path {
     cost: f64,
     late: f64,
 }
 
-/// Steps in which the requests are told that are left to the next bin: all of a bin's are `LEVELS - 1`.
+/// Number of levels for the requests left to the next bin; the highest level means all requests of the bin.
 const LEVELS: usize = 9;
 
-/// Prices of a late request, each twice the last: from less than its share of a full batch, at which no replica is
-/// worth starting, to more GPU-seconds than any start takes.
+/// Number of prices of a late request, each twice the previous one. They range from less than its share of a full
+/// batch, at which no replica is worth starting, to more GPU-seconds than any start takes.
 const PRICES: usize = 25;
 
-/// Steps of the dynamic program that are taken at most: some ten seconds of one core. A day in bins of a second with a
-/// hundred replicas takes 2e9.
+/// Limit on the steps of the dynamic program: some ten seconds of one core. A day in bins of a second with a hundred
+/// replicas takes 2e9.
 const MOST_STEPS: f64 = 5e9;
 
 impl Frontier {
-    /// Calculates the plans for prices from low to high; `None` where that would take too long.
+    /// Calculates the cheapest plans for increasing prices; `None` if that takes too long.
     #[must_use]
     pub fn new(bins: &Bins) -> Option<Self> {
         let spans = spans(bins);
@@ -46,8 +46,8 @@ impl Frontier {
         Some(Self { points: points.collect() })
     }
 
-    /// The GPU-seconds of the cheapest plan in which at least this share (0 to 1) of the requests is in time; `None`
-    /// where late requests cost less than being in time at any of the prices.
+    /// Returns the GPU-seconds of the cheapest plan with at least this share (0 to 1) of the requests in time; `None`
+    /// if no price makes that many requests worth serving in time.
     #[must_use]
     pub fn gpu_seconds(&self, attainment: f64) -> Option<f64> {
         let enough = self.points.iter().filter(|p| p.attainment >= attainment);
@@ -56,20 +56,21 @@ impl Frontier {
     }
 }
 
-/// A bin with requests, or all those without between two.
+/// A bin with requests, or a sequence of bins without any.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Span {
     count: u32,
-    /// Seconds that it lasts.
+    /// Length of the span in seconds.
     length: f64,
 }
 
-/// The bins in order. Of those without requests the first does what is left; the others are one: whoever keeps a
-/// replica through them keeps it through all, as ending and starting within costs more than at their ends.
+/// Returns the bins in order, with empty bins merged. The first empty bin of a sequence stays separate, because it
+/// serves requests left from the bin before. The others count as one: a replica that is kept through some of them is
+/// kept through all, because stopping and starting within costs more than at their ends.
 fn spans(bins: &Bins) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
     let mut empty = 0_u32;
-    // What is left at the end has one more bin.
+    // Requests left at the end have one more bin.
     for count in bins.counts.iter().copied().chain([0]) {
         empty = if count == 0 { empty.saturating_add(1) } else { 0 };
         match spans.last_mut() {
@@ -80,7 +81,7 @@ fn spans(bins: &Bins) -> Vec<Span> {
     spans
 }
 
-/// The plan that costs least when a late request costs `price`.
+/// Returns the cheapest plan if a late request costs `price`.
 fn cheapest(bins: &Bins, spans: &[Span], price: f64) -> Point {
     let most = bins.peak() as usize;
     let start = Path { cost: f64::INFINITY, late: 0.0 };
@@ -100,7 +101,8 @@ fn cheapest(bins: &Bins, spans: &[Span], price: f64) -> Point {
     Point { attainment: 1.0 - best.late / f64::max(total, 1.0), gpu_seconds: best.cost - price * best.late }
 }
 
-/// Any number of replicas can follow any other: each one more costs a start, and each one less nothing.
+/// Updates the states for a change of the number of replicas: each additional replica costs a start, and removing one
+/// is free.
 fn scale(states: &mut [[Path; LEVELS]], cold_start: f64) {
     for more in 1..states.len() {
         let fewer = states[more - 1];
@@ -117,7 +119,7 @@ fn scale(states: &mut [[Path; LEVELS]], cold_start: f64) {
     }
 }
 
-/// One bin: what the bin before left goes first, and is late if it is not done now.
+/// Serves one bin. Requests left from the bin before go first, and are late if they are not served now.
 fn serve(states: &mut [[Path; LEVELS]], bins: &Bins, price: f64, (before, span): (u32, Span)) {
     let Span { count, length } = span;
     let steps = (LEVELS - 1) as f64;
@@ -137,7 +139,7 @@ fn serve(states: &mut [[Path; LEVELS]], bins: &Bins, price: f64, (before, span):
             let next = (f64::from(count) - rest).max(0.0);
             path.cost += replicas as f64 * length + price * late;
             path.late += late;
-            // Rounded up, so that no plan is better than one that can be done.
+            // Rounded up, so that the result is never better than a feasible plan.
             let share = if count > 0 { next / f64::from(count) } else { 0.0 };
             let level = ((share * steps - 1e-9).ceil() as usize).min(LEVELS - 1);
             state[level] = cheaper(state[level], path);
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn all_in_time_costs_no_more_than_without_waiting() {
+    fn serving_all_in_time_costs_no_more_than_without_waiting() {
         for counts in [&[0, 25, 3, 0, 0, 0, 0, 0, 0, 7, 31, 8][..], &[5], &[0, 0]] {
             let bins = bins(counts);
             let exact = least(&bins, 1.0);
@@ -175,12 +177,12 @@ mod tests {
 
     #[test]
     fn a_request_that_can_wait_a_bin_needs_no_second_replica() {
-        // Twenty at once: two replicas for one bin, or one for two.
+        // Twenty requests at once need two replicas for one bin, or one for two.
         assert_eq!(least(&bins(&[20, 0, 0]), 1.0), 10.0 + 2.0 * 2.0);
     }
 
     #[test]
-    fn fewer_in_time_cost_less() {
+    fn fewer_requests_in_time_cost_less() {
         let bins = bins(&[40, 3, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 25]);
         let costs = [0.0, 0.5, 0.9, 0.99, 1.0].map(|share| least(&bins, share));
         assert!(costs.is_sorted(), "{costs:?}");
@@ -188,8 +190,8 @@ mod tests {
     }
 
     #[test]
-    fn bins_without_requests_take_no_time() {
-        // One bin each at both ends, two starts; as many in between as in half a year.
+    fn empty_bins_take_no_time() {
+        // One bin at each end, two starts; the bins in between, half a year, count as few.
         let mut counts = vec![0; 8_000_000];
         counts[0] = 7;
         counts[7_999_999] = 7;
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn bins_without_requests_cost_the_same_one_by_one() {
+    fn merged_empty_bins_cost_the_same() {
         for counts in [
             &[7, 0, 0, 0, 0, 7][..],
             &[0, 0, 0, 33, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 5, 0, 0, 0, 0],
@@ -215,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_take_hours_is_not_calculated() {
+    fn a_calculation_of_hours_is_not_started() {
         let few_at_a_time = Bins { capacity: 1e-6, ..bins(&[1000; 100]) };
         assert_eq!(Frontier::new(&few_at_a_time), None);
     }

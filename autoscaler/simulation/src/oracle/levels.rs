@@ -1,8 +1,8 @@
-//! The least cost without waiting, in closed form: every replica is needed or not, by itself.
+//! Least cost without waiting, in closed form: each replica is considered separately.
 
 use super::Bins;
 
-/// Replicas that each bin needs, if nothing waits beyond it.
+/// Replicas that each bin needs if no request is left to the next one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Demand(pub Vec<u32>);
 
@@ -12,9 +12,9 @@ impl From<&Bins> for Demand {
     }
 }
 
-/// The least GPU-seconds for so many replicas in each bin: any plan can be cut into levels (the first replica,
-/// the second and so on) that cost what they cost alone, and for each it is known at every gap whether it is
-/// cheaper to wait or to start again.
+/// Returns the least GPU-seconds for this number of replicas in each bin. Any plan can be split into levels (the first
+/// replica, the second and so on) whose costs are independent. For each level and each gap, it is cheaper either to
+/// keep the replica or to start it again.
 #[must_use]
 pub fn level_cost(demand: &Demand, bin: f64, cold_start: f64) -> f64 {
     let levels = demand.0.iter().copied().max().unwrap_or_default();
@@ -44,9 +44,9 @@ mod tests {
         assert_eq!(cost(&[0, 0]), 0.0);
         // A start and a bin.
         assert_eq!(cost(&[0, 1, 0]), 12.0);
-        // Two bins between them: 4 s are less than a start.
+        // A gap of two bins, 4 s, is shorter than a start.
         assert_eq!(cost(&[1, 0, 0, 1]), 18.0);
-        // Ten bins between them.
+        // A gap of ten bins.
         assert_eq!(cost(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]), 24.0);
         // The second replica is a level of its own.
         assert_eq!(cost(&[1, 2, 1]), 10.0 + 6.0 + 12.0);

@@ -5,12 +5,12 @@ use std::time::Duration;
 use super::window::{Window, allowed, is_due};
 use super::{Observed, Policy};
 
-/// AIBrix's APA by concurrency: a ratio with tolerances and rates.
+/// AIBrix's APA by concurrency: a ratio with tolerances and rate limits.
 #[derive(Clone, Debug)]
 pub struct AibrixPolicy {
     target: f64,
     resynced: Option<Duration>,
-    /// What was calculated within the cool-down.
+    /// Numbers calculated within the cool-down period.
     calculated: Window,
     desired: u32,
 }
@@ -20,7 +20,7 @@ const COOL_DOWN: Duration = Duration::from_secs(300);
 const TOLERANCE: f64 = 0.1;
 
 impl AibrixPolicy {
-    /// Its defaults, with this many requests in flight per replica.
+    /// Creates the policy with AIBrix's defaults and this target of requests in flight per replica.
     #[must_use]
     pub fn new(target: f64) -> Self {
         Self { target, resynced: None, calculated: Window::new(COOL_DOWN), desired: 1 }
@@ -34,7 +34,7 @@ impl Policy for AibrixPolicy {
         let ready = sample.replicas.ready;
         if is_due(&mut self.resynced, sample.at, RESYNC) && ready > 0 {
             let activity = &sample.load.activity;
-            // What the ready ones say now, not a mean over time.
+            // The present values of the ready pods count, not a mean over time.
             let used = f64::from(activity.queued + activity.in_flight) / f64::from(ready);
             let target = target_replicas(f64::from(self.desired), used / self.target, (2.0, 2.0));
             self.calculated.add(sample.at, f64::from(target));
@@ -46,7 +46,7 @@ impl Policy for AibrixPolicy {
     }
 }
 
-/// The number of replicas for a use of `ratio` times the target; those that start count as current.
+/// Returns the number of replicas for a use of `ratio` times the target; starting replicas count as current.
 fn target_replicas(current: f64, ratio: f64, (up, down): (f64, f64)) -> u32 {
     let wanted = (current * ratio - 1e-9).ceil();
     let replicas = if ratio > 1.0 + TOLERANCE + 1e-9 {
@@ -65,7 +65,7 @@ mod tests {
 
     /// `TestAPAAlgorithm_ComputeTargetReplicas` of `apa_test.go`: current, use, rates, wanted; the target is 30.
     #[test]
-    fn it_scales_as_its_own_tests_say() {
+    fn aibrix_scales_as_in_its_own_tests() {
         let rows = [
             (2.0, 45.0, (2.0, 2.0), 3),
             (2.0, 35.0, (2.0, 2.0), 3),

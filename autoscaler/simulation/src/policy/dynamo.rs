@@ -5,15 +5,15 @@ use std::time::Duration;
 use super::window::{Window, allowed, count, is_due};
 use super::{Observed, Policy};
 
-/// Dynamo's planner: a forecast of the next interval over what an engine was profiled to do, and, where asked
-/// for, a loop by load that adds or ends one.
+/// Dynamo's planner: a forecast of the next interval divided by the profiled throughput of an engine, and optionally a
+/// loop by load that adds or removes one engine.
 #[derive(Clone, Debug)]
 pub struct DynamoPolicy {
-    /// Requests per second of an engine within its targets.
+    /// Requests per second of an engine that meets its targets.
     engine: f64,
-    /// Seconds that a full batch takes.
+    /// Seconds of a full batch.
     batch: f64,
-    /// The delay that the loop by load holds; unset without that loop.
+    /// Delay target of the loop by load; `None` without that loop.
     by_load: Option<Duration>,
     interval_count: u64,
     planned: Option<Duration>,
@@ -26,11 +26,12 @@ pub struct DynamoPolicy {
 
 const INTERVAL: Duration = Duration::from_secs(180);
 const LOAD_INTERVAL: Duration = Duration::from_secs(5);
-/// How much of the target one fewer may use.
+/// Part of the target below which the predicted delay allows one engine fewer.
 const SENSITIVITY: f64 = 0.8;
 
 impl DynamoPolicy {
-    /// Engines of this capacity whose full batch takes this long; with a delay, its loop by load runs too.
+    /// Creates a planner for engines of this throughput whose full batch takes this long. With a delay, the loop by
+    /// load runs as well.
     #[must_use]
     pub fn new(engine: f64, batch: Duration, by_load: Option<Duration>) -> Self {
         Self {
@@ -47,7 +48,8 @@ impl DynamoPolicy {
         }
     }
 
-    /// The delay of requests at so many engines: what waits, and a queue that grows as they fill up.
+    /// Predicts the delay with this number of engines: the queued requests, and a queue that grows with the
+    /// utilization.
     fn predict(&self, queued: f64, rate: f64, engines: f64) -> f64 {
         let load = rate / (engines * self.engine);
         if load >= 1.0 {
@@ -92,7 +94,7 @@ impl Policy for DynamoPolicy {
             };
         }
         let ready = sample.replicas.ready;
-        // Nothing while it scales.
+        // The loop does nothing while the number of engines changes.
         let is_settled = ready == self.desired;
         if let Some(target) = self.by_load
             && is_due(&mut self.loaded, sample.at, LOAD_INTERVAL)
@@ -105,11 +107,11 @@ impl Policy for DynamoPolicy {
     }
 }
 
-/// Its Kalman filter of a local linear trend, with its default noise.
+/// Dynamo's Kalman filter of a local linear trend, with its default noise.
 #[derive(Clone, Debug, Default)]
 struct Trend {
     state: Option<(f64, f64)>,
-    /// Variance of the level, of both, and of the slope.
+    /// Variance of the level, covariance, and variance of the slope.
     variance: (f64, f64, f64),
     seen: u32,
 }
@@ -117,11 +119,11 @@ struct Trend {
 const LEVEL_NOISE: f64 = 1.0;
 const SLOPE_NOISE: f64 = 0.1;
 const MEASURED_NOISE: f64 = 10.0;
-/// Before it has seen this many, the last value is its forecast.
+/// Values before which the forecast is the last value.
 const FEWEST: u32 = 5;
 
 impl Trend {
-    /// Takes in a value and forecasts the next.
+    /// Adds a value and forecasts the next one.
     fn next(&mut self, value: f64) -> f64 {
         self.seen += 1;
         let Some((level, slope)) = self.state else {
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_added_over_the_target_and_ended_well_below_it() {
+    fn one_engine_is_added_above_the_target_and_removed_well_below_it() {
         let mut dynamo = DynamoPolicy::new(10.0, Duration::from_secs(1), None);
         let target = Duration::from_secs(2);
         for second in 0..30 {

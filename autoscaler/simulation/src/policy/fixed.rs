@@ -1,22 +1,22 @@
-//! A fixed number of replicas, to compare with: given, or what the busiest ten seconds need.
+//! A fixed number of replicas for comparison: a given one, or enough for the busiest ten seconds.
 
 use std::collections::BTreeMap;
 
 use super::{Observed, Policy};
 use crate::Workload;
 
-/// Always as many replicas, whatever comes.
+/// Policy with a constant number of replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedPolicy {
-    /// How many they are.
+    /// The number of replicas.
     pub replicas: u32,
 }
 
-/// Seconds over which a peak is measured: a shorter one a queue takes up.
+/// Seconds over which the peak is measured; a queue absorbs shorter peaks.
 const PEAK_SECONDS: u64 = 10;
 
 impl FixedPolicy {
-    /// As many as do what comes in the busiest ten seconds: what someone who knows the peak would reserve.
+    /// Returns the replicas that can serve the busiest ten seconds, which an operator who knows the peak would reserve.
     #[must_use]
     pub fn at_peak(workload: &Workload) -> Self {
         let mut counts = BTreeMap::<u64, u32>::new();

@@ -1,4 +1,4 @@
-//! Kubernetes' horizontal pod autoscaler (`pkg/controller/podautoscaler`), and Triton's way to use it.
+//! Kubernetes' HorizontalPodAutoscaler (`pkg/controller/podautoscaler`), and Triton's use of it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 use super::window::{Window, allowed, count, is_due};
 use super::{Observed, Policy};
 
-/// The part that every use of the autoscaler shares: how often, how fast and how late.
+/// Parts common to all uses of an HPA: sync period, rate limits and stabilization windows.
 #[derive(Clone, Debug)]
 pub(super) struct Hpa {
     least: u32,
     up: Duration,
     down: Duration,
-    /// What was calculated, by when.
+    /// Calculated numbers, with their times.
     calculated: VecDeque<(Duration, u32)>,
     synced: Option<Duration>,
 }
 
-/// Pods of a metric that is a mean over them.
+/// Number of pods over which a metric is averaged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Pods {
     pub(super) current: u32,
@@ -29,12 +29,12 @@ const DOWN: Duration = Duration::from_secs(300);
 const TOLERANCE: f64 = 0.1;
 
 impl Hpa {
-    /// Its defaults: five minutes before it ends any.
+    /// Creates an HPA with Kubernetes' defaults: a stabilization window of five minutes down.
     pub(super) fn new(least: u32) -> Self {
         Self::stabilized(least, Duration::ZERO, DOWN)
     }
 
-    /// With other stabilization windows up and down.
+    /// Creates an HPA with these stabilization windows up and down.
     pub(super) fn stabilized(least: u32, up: Duration, down: Duration) -> Self {
         Self { least, up, down, calculated: VecDeque::new(), synced: None }
     }
@@ -43,8 +43,8 @@ impl Hpa {
         is_due(&mut self.synced, now, SYNC)
     }
 
-    /// What it sets, once this number was calculated: no more than the windows and the default policies
-    /// (four more or twice as many in 15 s, all fewer at once) allow.
+    /// Returns the number to set for this calculated one, limited by the windows and by the default policies: up by
+    /// four or 100 % in 15 s, down by any number at once.
     pub(super) fn set(&mut self, now: Duration, current: u32, calculated: u32) -> u32 {
         self.calculated.push_back((now, calculated));
         let longest = self.up.max(self.down);
@@ -64,7 +64,7 @@ impl Hpa {
     }
 }
 
-/// The number for a metric whose mean over ready pods is `ratio` times its target.
+/// Returns the number for a metric whose mean over ready pods is `ratio` times its target.
 pub(super) fn by_ratio(ratio: f64, pods: Pods) -> u32 {
     let is_same = |ratio: f64| (ratio - 1.0).abs() <= TOLERANCE;
     if is_same(ratio) {
@@ -73,7 +73,7 @@ pub(super) fn by_ratio(ratio: f64, pods: Pods) -> u32 {
     if ratio < 1.0 || pods.current <= pods.ready {
         return count(ratio * f64::from(pods.ready));
     }
-    // Pods that are not ready count as having nothing to do.
+    // Pods that are not ready count as idle.
     let ratio = ratio * f64::from(pods.ready) / f64::from(pods.current);
     if is_same(ratio) || ratio < 1.0 {
         return pods.current;
@@ -81,7 +81,7 @@ pub(super) fn by_ratio(ratio: f64, pods: Pods) -> u32 {
     count(ratio * f64::from(pods.current))
 }
 
-/// The number for a metric of all pods together, with a target for each (`AverageValue`).
+/// Returns the number for a metric summed over all pods, with a target per pod (`AverageValue`).
 pub(super) fn by_total(total: f64, target: f64, current: u32) -> u32 {
     let ratio = total / (target * f64::from(current.max(1)));
     if (ratio - 1.0).abs() <= TOLERANCE {
@@ -90,7 +90,7 @@ pub(super) fn by_total(total: f64, target: f64, current: u32) -> u32 {
     count(total / target)
 }
 
-/// An autoscaler on the ratio of queue time to compute time with target 1, as Triton's guides set it up.
+/// HPA on the ratio of queue time to compute time with target 1, as in Triton's guides.
 #[derive(Clone, Debug)]
 pub struct HpaPolicy {
     hpa: Hpa,
@@ -99,11 +99,11 @@ pub struct HpaPolicy {
     desired: u32,
 }
 
-/// The window of the rates in the guides' queries.
+/// Window of the rates in the queries of the guides.
 const RATES: Duration = Duration::from_secs(60);
 
 impl HpaPolicy {
-    /// At least one replica: the autoscaler does not start from zero.
+    /// Creates the policy with at least one replica, because an HPA does not scale from zero.
     #[must_use]
     pub fn new() -> Self {
         Self { hpa: Hpa::new(1), queue: Window::new(RATES), compute: Window::new(RATES), desired: 1 }
@@ -144,7 +144,7 @@ mod tests {
     /// `TestReplicaCalcScaleUp`, `…ScaleUpUnreadyLessScale`, `…ScaleUpUnreadyNoScale`, `…ScaleDown` and
     /// `…Tolerance` of `replica_calculator_test.go`, as ratios of use to target.
     #[test]
-    fn it_scales_by_a_mean_as_its_own_tests_say() {
+    fn the_hpa_scales_by_a_mean_as_in_its_own_tests() {
         assert_eq!(by_ratio(0.5 / 0.3, pods(3, 3)), 5);
         assert_eq!(by_ratio(0.6 / 0.3, pods(3, 2)), 4);
         assert_eq!(by_ratio(1.02 / 1.0, pods(3, 3)), 3);
@@ -154,13 +154,13 @@ mod tests {
 
     /// The rows of `TestReplicaCalcScaleUpPerPodCMExternal` and `TestReplicaCalcScaleDownPerPodCMExternal`.
     #[test]
-    fn it_scales_by_a_sum_as_its_own_tests_say() {
+    fn the_hpa_scales_by_a_sum_as_in_its_own_tests() {
         assert_eq!(by_total(8600.0, 2150.0, 3), 4);
         assert_eq!(by_total(8600.0, 2867.0, 5), 3);
     }
 
     #[test]
-    fn it_doubles_at_most_and_waits_before_it_ends_any() {
+    fn the_hpa_doubles_at_most_and_waits_before_it_scales_down() {
         let mut hpa = Hpa::new(1);
         let at = Duration::from_secs;
         assert_eq!(hpa.set(at(0), 1, 50), 5);

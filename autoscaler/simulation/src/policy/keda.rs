@@ -1,4 +1,4 @@
-//! KEDA with its HTTP add-on (kedacore/http-add-on): the add-on wakes, an autoscaler does the rest.
+//! KEDA with its HTTP add-on (kedacore/http-add-on): the add-on scales from and to zero, an HPA does the rest.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ pub struct KedaPolicy {
     desired: u32,
 }
 
-/// Its `cooldownPeriod`: idle time before the last replica ends.
+/// Default of KEDA's `cooldownPeriod`: idle time before the last replica ends.
 const COOLDOWN: Duration = Duration::from_secs(300);
 
 impl KedaPolicy {
-    /// Its defaults, with this many requests in flight per replica.
+    /// Creates the policy with KEDA's defaults and this target of requests in flight per replica.
     #[must_use]
     pub fn new(target: f64) -> Self {
         Self { target, hpa: Hpa::new(1), active: Duration::ZERO, desired: 0 }

@@ -6,15 +6,15 @@ use std::time::Duration;
 use super::window::is_due;
 use super::{Observed, Policy};
 
-/// Knative's pod autoscaler by concurrency: the mean of a long window, or of a short one in panic.
+/// Knative's pod autoscaler by concurrency: the mean of a long window, or of a short one in panic mode.
 #[derive(Clone, Debug)]
 pub struct KpaPolicy {
-    /// Requests in flight per replica that it aims at.
+    /// Target of requests in flight per replica.
     target: f64,
     up_rate: f64,
     down_rate: f64,
     panic_threshold: f64,
-    /// Concurrency of each second of the window.
+    /// Concurrency in each second of the window.
     buckets: VecDeque<(u64, f64)>,
     panic: Option<Duration>,
     most_in_panic: u32,
@@ -24,11 +24,11 @@ pub struct KpaPolicy {
 
 const TICK: Duration = Duration::from_secs(2);
 const STABLE: Duration = Duration::from_secs(60);
-/// A tenth of the stable window.
+/// Seconds of the panic window: a tenth of the stable window.
 const PANIC_SECONDS: u64 = 6;
 
 impl KpaPolicy {
-    /// The defaults of its configuration, with this target per replica.
+    /// Creates the policy with Knative's defaults and this target per replica.
     #[must_use]
     pub fn new(target: f64) -> Self {
         Self {
@@ -84,7 +84,7 @@ impl KpaPolicy {
         }
     }
 
-    /// The mean of the last seconds; after idleness, of those since the first.
+    /// Returns the mean of the last seconds; after idleness, only of the seconds since the first request.
     fn average(&self, second: u64, length: u64) -> f64 {
         let Some((first, _)) = self.buckets.front() else {
             return 0.0;
@@ -100,7 +100,7 @@ impl Policy for KpaPolicy {
         let sample = &observed.sample;
         let second = sample.at.as_secs();
         let is_poke = self.desired == 0 && sample.load.activity.woken > 0;
-        // The buffer in front of a service at zero reports its first request at once, as one in flight.
+        // The activator of a service at zero reports its first request at once, as one in flight.
         let least = if is_poke { 1.0 } else { 0.0 };
         if sample.replicas.desired > 0 || observed.concurrency > 0.0 || is_poke {
             self.record(second, observed.concurrency.max(least));
@@ -128,7 +128,7 @@ mod tests {
 
     /// The rows of `TestAutoscalerScale` in `autoscaler_test.go`: target, stable, panic, ready, wanted.
     #[test]
-    fn it_scales_as_its_own_tests_say() {
+    fn the_kpa_scales_as_in_its_own_tests() {
         let rows = [
             (10.0, 0.0, 0.0, 1, 0),
             (181.0, 21.0, 26.0, 1, 1),
@@ -151,10 +151,10 @@ mod tests {
         assert_eq!(slow(10.0, 1.1, 10.0).scale((1.0, 1.0), 100, at(0)), 90);
     }
 
-    /// `TestAutoscalerUnpanicAfterSlowIncrease`, `TestAutoscalerPanicThenUnPanicScaleDown` and the two rows that
-    /// begin in panic.
+    /// `TestAutoscalerUnpanicAfterSlowIncrease`, `TestAutoscalerPanicThenUnPanicScaleDown` and the two rows that begin
+    /// in panic mode.
     #[test]
-    fn it_panics_and_stops_as_its_own_tests_say() {
+    fn the_kpa_panics_and_recovers_as_in_its_own_tests() {
         let mut one = kpa(1.0);
         assert_eq!(one.scale((11.0, 25.0), 10, at(100)), 25);
         assert_eq!(one.scale((30.0, 41.0), 40, at(130)), 41);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn after_idleness_the_mean_is_of_what_is_known() {
+    fn after_idleness_the_mean_covers_only_known_seconds() {
         let mut one = kpa(1.0);
         one.record(0, 10.0);
         assert_eq!(one.average(0, 60), 10.0);

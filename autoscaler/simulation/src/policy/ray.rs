@@ -1,20 +1,20 @@
-//! Ray Serve (ray-project/ray, `python/ray/serve/autoscaling_policy.py`).
+//! Ray Serve's autoscaler (ray-project/ray, `python/ray/serve/autoscaling_policy.py`).
 
 use std::time::Duration;
 
 use super::window::{Window, allowed, count, is_due};
 use super::{Observed, Policy};
 
-/// Ray Serve's policy by the length of the replicas' queues.
+/// Ray Serve's policy by ongoing requests.
 #[derive(Clone, Debug)]
 pub struct RayPolicy {
-    /// Its `target_ongoing_requests` per replica.
+    /// The `target_ongoing_requests` per replica.
     target: f64,
     ongoing: Window,
     /// The mean that was last pushed to the controller.
     pushed: f64,
     pushed_at: Option<Duration>,
-    /// Since when each decision was to start, or to end, some.
+    /// Time since when all decisions were to scale up, or down.
     up_since: Option<Duration>,
     down_since: Option<Duration>,
     desired: u32,
@@ -26,7 +26,7 @@ const UP_DELAY: Duration = Duration::from_secs(30);
 const DOWN_DELAY: Duration = Duration::from_secs(600);
 
 impl RayPolicy {
-    /// Its defaults, with this many requests per replica.
+    /// Creates the policy with Ray Serve's defaults and this target of ongoing requests per replica.
     #[must_use]
     pub fn new(target: f64) -> Self {
         Self {
@@ -40,7 +40,7 @@ impl RayPolicy {
         }
     }
 
-    /// One turn of its control loop.
+    /// Runs one iteration of Ray Serve's control loop.
     fn turn(&mut self, now: Duration, total: f64, running: u32) -> u32 {
         if self.desired == 0 {
             self.up_since = None;
@@ -63,7 +63,7 @@ impl RayPolicy {
             let since = *self.down_since.get_or_insert(now);
             if now >= since + DOWN_DELAY {
                 self.down_since = None;
-                // The last one has a delay of its own.
+                // The last replica has its own delay.
                 self.desired = if self.desired > 1 { wanted.max(1) } else { 0 };
             }
         } else {
@@ -80,7 +80,7 @@ impl Policy for RayPolicy {
         let activity = &sample.load.activity;
         self.ongoing.add(sample.at, observed.concurrency);
         if self.desired == 0 {
-            // What waits for a first replica is told at once.
+            // Requests that wait for a first replica are reported at once.
             self.pushed = f64::from(activity.queued);
         } else if is_due(&mut self.pushed_at, sample.at, PUSH) {
             self.pushed = self.ongoing.mean();
@@ -95,7 +95,7 @@ mod tests {
 
     /// The flow of `_run_upscale_downscale_flow` in `test_autoscaling_policy.py`.
     #[test]
-    fn it_waits_as_its_own_tests_say() {
+    fn ray_waits_as_in_its_own_tests() {
         let at = Duration::from_secs;
         let mut ray = RayPolicy::new(1.0);
         ray.desired = 1;
@@ -104,15 +104,15 @@ mod tests {
         assert_eq!(ray.turn(at(30), 5.0, 1), 5);
         assert_eq!(ray.turn(at(31), 0.0, 5), 5);
         assert_eq!(ray.turn(at(630), 0.0, 5), 5);
-        // To one first, and to none after as long again.
+        // The policy first scales to one, and to zero after the same delay again.
         assert_eq!(ray.turn(at(631), 0.0, 5), 1);
         assert_eq!(ray.turn(at(632), 0.0, 1), 1);
         assert_eq!(ray.turn(at(1231), 0.0, 1), 1);
         assert_eq!(ray.turn(at(1232), 0.0, 1), 0);
-        // From none at once; no replica is no measure.
+        // From zero the policy scales at once. Without a running replica there is no measurement.
         assert_eq!(ray.turn(at(1233), 70.0, 0), 1);
         assert_eq!(ray.turn(at(1300), 70.0, 0), 1);
-        // One decision the other way begins the wait anew.
+        // A decision in the other direction restarts the delay.
         assert_eq!(ray.turn(at(1310), 5.0, 1), 1);
         assert_eq!(ray.turn(at(1330), 0.0, 1), 1);
         assert_eq!(ray.turn(at(1340), 5.0, 1), 1);

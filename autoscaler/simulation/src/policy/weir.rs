@@ -1,11 +1,11 @@
-//! The autoscaler's own law.
+//! Weir's own control law as a policy.
 
 use weir_autoscaler::{Decision, Memory, decide};
 use weir_cluster::ScalingPolicy;
 
 use super::{Observed, Policy};
 
-/// The function that the autoscaler runs, and its memory.
+/// The function that the autoscaler runs, with its memory.
 #[derive(Clone, Debug)]
 pub struct WeirPolicy {
     scaling: ScalingPolicy,
@@ -14,13 +14,13 @@ pub struct WeirPolicy {
 }
 
 impl WeirPolicy {
-    /// The law with nothing in its memory.
+    /// Creates the law with an empty memory.
     #[must_use]
     pub fn new(scaling: ScalingPolicy) -> Self {
         Self { scaling, memory: Memory::default(), last: None }
     }
 
-    /// The last decision, with its reason.
+    /// Returns the last decision, with its reason.
     #[must_use]
     pub fn last(&self) -> Option<&Decision> {
         self.last.as_ref()

@@ -1,9 +1,9 @@
-//! A sliding window of values, of which policies take the sum, the mean or the most.
+//! A sliding window of values, with their sum, mean and maximum.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Values of the last seconds, by when they were seen.
+/// Values of the last seconds, with their times.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     length: Duration,
@@ -15,7 +15,7 @@ impl Window {
         Self { length, values: VecDeque::new() }
     }
 
-    /// Adds a value and forgets those that are older than the window.
+    /// Adds a value and drops values older than the window.
     pub(super) fn add(&mut self, at: Duration, value: f64) {
         self.values.push_back((at, value));
         let oldest = at.saturating_sub(self.length);
@@ -28,7 +28,7 @@ impl Window {
         self.values.iter().map(|(_, value)| value).sum()
     }
 
-    /// The mean of the values; zero when there are none.
+    /// Returns the mean of the values; zero without values.
     pub(super) fn mean(&self) -> f64 {
         self.sum() / self.values.len().max(1) as f64
     }
@@ -38,7 +38,7 @@ impl Window {
     }
 }
 
-/// Whether a loop of this period is to run again at this time; if so, it is noted.
+/// Returns true, and records the time, if a loop with this period is due.
 pub(super) fn is_due(last: &mut Option<Duration>, now: Duration, period: Duration) -> bool {
     let is_due = last.is_none_or(|last| now >= last + period);
     if is_due {
@@ -47,17 +47,17 @@ pub(super) fn is_due(last: &mut Option<Duration>, now: Duration, period: Duratio
     is_due
 }
 
-/// What was asked for last, as far as it was allowed: the world has a most of its own.
+/// Returns the previously decided number, limited to what the world allowed.
 pub(super) fn allowed(asked: u32, desired: u32) -> u32 {
     match desired {
-        // Nothing was asked for yet.
+        // The number has not been set yet.
         0 => asked,
         desired => asked.min(desired),
     }
 }
 
-/// A number of replicas that is not negative and no more than any number of replicas.
+/// Rounds up to a number of replicas between 0 and 1e9.
 pub(super) fn count(replicas: f64) -> u32 {
-    // A hair above a whole number is rounding.
+    // A tiny excess over a whole number is a rounding error.
     (replicas - 1e-9).ceil().clamp(0.0, 1e9) as u32
 }

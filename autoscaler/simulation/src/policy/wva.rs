@@ -7,11 +7,11 @@ use super::hpa::Hpa;
 use super::window::{Window, allowed, count, is_due};
 use super::{Observed, Policy};
 
-/// The Workload Variant Autoscaler: once a minute from what is in use and waits, acted on by an autoscaler.
-/// Requests stand for the tokens that it counts.
+/// The Workload Variant Autoscaler: decides once a minute from the used and queued tokens, and an HPA acts on it. In
+/// the simulation, requests stand for tokens.
 #[derive(Clone, Debug)]
 pub struct WvaPolicy {
-    /// Requests that a replica may have: 0.8 of what it takes at once.
+    /// Usable concurrency of a replica: 0.8 of its maximum.
     capacity: f64,
     used: Window,
     optimized: Option<Duration>,
@@ -23,14 +23,14 @@ pub struct WvaPolicy {
 
 const LOOP: Duration = Duration::from_secs(60);
 const RETENTION: Duration = Duration::from_secs(600);
-/// The share of a replica's memory that may be in use.
+/// Share of a replica's memory that may be in use.
 const USABLE: f64 = 0.8;
 const UP: f64 = 0.85;
 const DOWN: f64 = 0.70;
 
 impl WvaPolicy {
-    /// Its defaults, for replicas that take this many at once, with this stabilization before it starts some:
-    /// its guide for production says 240 s.
+    /// Creates the policy with its defaults, for replicas with this concurrency and this stabilization window up; the
+    /// guide for production sets 240 s.
     #[must_use]
     pub fn new(most: u32, up: Duration) -> Self {
         let down = Duration::from_secs(240);
@@ -74,7 +74,7 @@ impl Policy for WvaPolicy {
     }
 }
 
-/// The number for this demand: replicas that start count when more are wanted, not when fewer are.
+/// Returns the number for this demand. Starting replicas count when scaling up, but not when scaling down.
 fn optimize(demand: f64, capacity: f64, (ready, desired): (u32, u32)) -> u32 {
     let required = demand / UP - f64::from(desired) * capacity;
     if required > 0.0 {
@@ -94,8 +94,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_starts_for_demand_over_085_and_ends_below_070() {
-        // A replica holds ten.
+    fn wva_scales_up_above_085_and_down_below_070() {
+        // A replica holds ten requests.
         assert_eq!(optimize(8.5, 10.0, (1, 1)), 1);
         assert_eq!(optimize(8.6, 10.0, (1, 1)), 2);
         assert_eq!(optimize(34.0, 10.0, (1, 1)), 4);

@@ -1,4 +1,4 @@
-//! The kinds of logs, and where the time stands in each.
+//! Formats of logs, and the place of the time in each.
 
 use serde_json::Value;
 
@@ -6,26 +6,26 @@ use super::lines::{LogLine, split};
 use super::timestamp::{TimeUnit, Timestamp};
 use super::{LogError, LogOptions};
 
-/// A kind of log.
+/// Format of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// A line of columns for each request.
     Columns {
         delimiter: char,
-        /// The column of the time, the first being 0.
+        /// Index of the column with the time, from 0.
         time: usize,
-        /// Columns that it takes: a date and a time of day may be two.
+        /// Number of columns that the time spans, for instance two for a date and a time of day.
         width: usize,
-        /// The unit that the column's name tells.
+        /// Unit in the name of the column, if any.
         unit: Option<TimeUnit>,
     },
-    /// The common or combined log format and others of their kind: the time stands in brackets.
+    /// Common or combined log format and similar ones, with the time in brackets.
     Access,
-    /// A JSON object for each request; the key of its time, dots between keys.
+    /// A JSON object for each request, with the path of the time's key, joined by dots.
     Json(String),
 }
 
-/// Names that columns and keys of times have, in lower case; earlier ones go before later ones.
+/// Usual names of columns and keys with times, in lower case, preferred ones first.
 const NAMES: [&str; 24] = [
     "time",
     "timestamp",
@@ -54,7 +54,7 @@ const NAMES: [&str; 24] = [
 ];
 
 impl Format {
-    /// The format of a log by its first lines, and how many of them go before the first request.
+    /// Detects the format from the first lines, and returns it with the number of lines before the first request.
     pub(super) fn detect(sample: &[LogLine], options: &LogOptions) -> Result<(Self, usize), LogError> {
         let chosen = options.time_column.as_deref();
         let Some(first) = sample.first() else {
@@ -80,7 +80,7 @@ impl Format {
         Ok((found.format, comments + found.header))
     }
 
-    /// The delimiter of a format whose fields may be in quotes and go on in the next line.
+    /// Returns the delimiter if the format has quoted fields that may span lines.
     pub(super) fn quoting(&self) -> Option<char> {
         match self {
             Self::Columns { delimiter, .. } => Some(*delimiter).filter(|c| *c != ' '),
@@ -88,7 +88,7 @@ impl Format {
         }
     }
 
-    /// The time of a line; the error says what is wrong.
+    /// Returns the time of a line. The error says what is wrong.
     pub(super) fn time(&self, text: &str, unit: Option<TimeUnit>) -> Result<Timestamp, String> {
         match self {
             Self::Columns { delimiter, time, width, unit: named } => {
@@ -103,7 +103,7 @@ impl Format {
     }
 }
 
-/// An array of objects, over one line or several.
+/// Returns true for an array of objects, on one line or several.
 fn is_json(sample: &[LogLine]) -> bool {
     let text = sample.iter().map(|line| line.text.as_str());
     let text: String = text.take(2).collect();
@@ -115,7 +115,8 @@ fn object(text: &str) -> Option<Value> {
     value.flatten()
 }
 
-/// The key of the time: one of the usual names or the only one with a moment of our time, or a usual name with a number.
+/// Chooses the key of the time: one of the usual names or the only key that holds a date after 1973, else a usual name
+/// with a number.
 fn json_key(sample: &[LogLine], chosen: Option<&str>) -> Result<String, LogError> {
     if let Some(name) = chosen {
         return Ok(name.to_owned());
@@ -141,7 +142,7 @@ fn json_key(sample: &[LogLine], chosen: Option<&str>) -> Result<String, LogError
     Err(first.unwrap_or(LogError::Empty))
 }
 
-/// The paths and values of an object, dots between its keys.
+/// Collects the paths and values of an object, with keys joined by dots.
 fn flatten(path: &str, value: &Value, keys: &mut Vec<(String, String)>) {
     match value {
         Value::Object(fields) => {
@@ -156,10 +157,10 @@ fn flatten(path: &str, value: &Value, keys: &mut Vec<(String, String)>) {
     }
 }
 
-/// The usual names, as a message tells them.
+/// Usual names, for messages.
 const USUAL: &str = "time or timestamp";
 
-/// The index of the time, by the names and the values of a request.
+/// Chooses the index of the time from the names and values of a request.
 fn choose(names: &[String], values: &[String]) -> Option<usize> {
     let is_moment = |index: &usize| {
         let value = values.get(*index);
@@ -189,7 +190,7 @@ fn json(text: &str, name: &str, unit: Option<TimeUnit>) -> Result<Timestamp, Str
     }
 }
 
-/// The value of a key, or of keys with dots between them.
+/// Returns the value at a key, or at a path of keys joined by dots.
 fn at_path<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     let direct = value.get(name);
     direct.or_else(|| name.split('.').try_fold(value, |inner, key| inner.get(key)))
@@ -197,29 +198,29 @@ fn at_path<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
 
 fn parsed(field: &str, unit: Option<TimeUnit>) -> Result<Timestamp, String> {
     let short: String = field.chars().take(40).collect();
-    // A word may tell its name: ts=2026-01-01T00:00:00Z.
+    // A word may contain its name: `ts=2026-01-01T00:00:00Z`.
     let value = field.split_once('=').map_or(field, |(_, value)| value);
     let time = Timestamp::parse_in(unit, value.trim_matches('"'));
     time.ok_or_else(|| format!("{short:?} is not a time"))
 }
 
-/// The first time that stands in brackets.
+/// Returns the first time in brackets.
 fn bracketed(text: &str) -> Option<Timestamp> {
     let parts = text.split('[').skip(1);
     let mut inner = parts.filter_map(|part| part.split_once(']'));
     inner.find_map(|(time, _)| Timestamp::parse_moment(time))
 }
 
-/// A way to read columns, and whether a header goes before them.
+/// Detected columns, and the number of header lines.
 struct Found {
     format: Format,
     header: usize,
 }
 
-/// Delimiters of columns. A comma stands in many texts, and a blank in all: they are tried last.
+/// Delimiters of columns. Commas and blanks also occur in text, so they are tried last.
 const DELIMITERS: [char; 5] = ['\t', ';', '|', ',', ' '];
 
-/// The columns by the delimiter with which a time is found.
+/// Detects the columns with the first delimiter that yields a time.
 fn columns(rows: &[LogLine], chosen: Option<&str>) -> Result<Found, LogError> {
     let Some(first) = rows.first() else {
         return Err(LogError::Empty);
@@ -252,7 +253,7 @@ fn by_delimiter(rows: &[LogLine], delimiter: char, chosen: Option<&str>) -> Opti
         (None, true) => in_column(&first, second.as_deref())?,
         (None, false) => {
             let moments = (0..first.len()).find(|index| is_moment(&first, *index));
-            // Numbers stand in any sentence, and others than times in any column but the first.
+            // Numbers occur in any sentence, and columns other than the first often hold numbers that are not times.
             let number = || (delimiter != ' ' && width(&first, 0).is_some()).then_some(0);
             moments.or_else(number)?
         }
@@ -265,7 +266,7 @@ fn by_delimiter(rows: &[LogLine], delimiter: char, chosen: Option<&str>) -> Opti
     Some(Found { format, header })
 }
 
-/// The column of the time by the header and the first request.
+/// Returns the column of the time, from the header and the first request.
 fn in_column(header: &[String], row: Option<&[String]>) -> Option<usize> {
     let usual = || NAMES.iter().find_map(|name| by_name(header, name));
     let Some(row) = row else {
@@ -276,8 +277,8 @@ fn in_column(header: &[String], row: Option<&[String]>) -> Option<usize> {
     choose(header, &values).or_else(usual)
 }
 
-/// Columns that a time takes from this one on: one, or two where the date stands in one and the time of day in the
-/// next, or three where a stroke stands between them or the month is a word.
+/// Returns the number of columns that a time spans from this one on: one; two if the date and the time of day are
+/// separate; or three with a dash between them or a month as a word.
 fn width(row: &[String], index: usize) -> Option<usize> {
     (1..=3).find(|width| parsed(&joined(row, index, *width), None).is_ok())
 }
@@ -297,7 +298,7 @@ fn by_name(columns: &[String], name: &str) -> Option<usize> {
     columns.iter().position(|column| plain(column) == plain(name))
 }
 
-/// The same, where the name is that of a value within another.
+/// Finds a column whose path ends with this name.
 fn by_inner_name(columns: &[String], name: &str) -> Option<usize> {
     let has_name = |(_, last): (&str, &str)| plain(last) == plain(name);
     columns.iter().position(|column| column.rsplit_once('.').is_some_and(has_name))
@@ -312,7 +313,7 @@ fn by_number(columns: &[String], number: &str) -> Option<usize> {
     (index < columns.len()).then_some(index)
 }
 
-/// The first columns, as a message shows them.
+/// Lists the first columns, for a message.
 fn shown(columns: &[String]) -> String {
     let few: Vec<String> = columns.iter().take(20).map(|column| column.chars().take(40).collect()).collect();
     few.join(", ")

@@ -1,35 +1,35 @@
-//! The lines of a log, and the records of several lines that CSV makes of a field in quotes.
+//! Lines of a log, and CSV records with quoted fields that span lines.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead};
 
 use super::LogError;
 
-/// A line with its number, the first being 1.
+/// A line with its number, from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LogLine {
     pub(super) number: u64,
     pub(super) text: String,
 }
 
-/// The lines of a reader that are not empty; each ends with `\n`, `\r\n` or, as old spreadsheets write it, `\r`.
+/// Non-empty lines of a reader. A line ends with `\n`, `\r\n`, or `\r` as written by old spreadsheets.
 #[derive(Debug)]
 pub(super) struct Lines<R> {
     reader: R,
     number: u64,
-    /// A `\n` that comes next is part of the end of the line before.
+    /// True if the previous line ended with `\r`, so that a following `\n` belongs to it.
     after_return: bool,
-    /// Lines that were looked at and not taken.
+    /// Lines that were peeked at and not yet returned.
     ahead: VecDeque<LogLine>,
 }
 
-/// The longest line: a line of an access log has some hundred bytes.
+/// Longest line in bytes; a line of an access log has some hundred.
 const LONGEST: usize = 1 << 20;
 
-/// Lines of one record at most, so that a quote that nobody closes is found soon.
+/// Most lines of one record, so that an unclosed quote is detected soon.
 const MOST_LINES: usize = 1000;
 
-/// First bytes of files that are not text, and what unpacks each.
+/// Magic bytes of compressed files, with the program that unpacks each.
 const PACKED: [(&[u8], &str); 5] = [
     (b"\x1f\x8b", "zcat"),
     (b"\x28\xb5\x2f\xfd", "zstdcat"),
@@ -43,7 +43,7 @@ impl<R: BufRead> Lines<R> {
         Self { reader, number: 0, after_return: false, ahead: VecDeque::new() }
     }
 
-    /// The next lines, which are not taken: so many, or all that there are.
+    /// Returns up to `count` next lines without consuming them.
     pub(super) fn peek(&mut self, count: usize) -> Result<&[LogLine], LogError> {
         while self.ahead.len() < count
             && let Some(line) = self.read()?
@@ -53,7 +53,7 @@ impl<R: BufRead> Lines<R> {
         Ok(self.ahead.make_contiguous())
     }
 
-    /// The next line that is not empty, without blanks at its ends.
+    /// Returns the next non-empty line, trimmed.
     pub(super) fn next(&mut self) -> Result<Option<LogLine>, LogError> {
         match self.ahead.pop_front() {
             Some(line) => Ok(Some(line)),
@@ -82,7 +82,7 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// Reads up to the end of a line; `false` at the end of all.
+    /// Reads up to the end of a line; returns false at the end of the input.
     fn fill(&mut self, bytes: &mut Vec<u8>) -> Result<bool, LogError> {
         loop {
             let available = match self.reader.fill_buf() {
@@ -111,7 +111,7 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// The rest of a record that begins with this line: lines as long as a field in quotes is open.
+    /// Completes a record that begins with this line: appends lines while a quoted field is open.
     pub(super) fn complete(&mut self, line: &mut LogLine, delimiter: char) -> Result<(), LogError> {
         for _ in 0..MOST_LINES {
             if !walk(&line.text, delimiter).1 {
@@ -140,13 +140,13 @@ fn readable(first: &[u8]) -> Result<(), LogError> {
     Ok(())
 }
 
-/// The fields of a record. A field that begins with a quote ends with the next that is not doubled; a quote within a
-/// field stands for itself.
+/// Splits a record into its fields. A field that begins with a quote ends at the next quote that is not doubled; a
+/// quote inside any other field is literal.
 pub(super) fn split(text: &str, delimiter: char) -> Vec<String> {
     walk(text, delimiter).0
 }
 
-/// Quotes around a field.
+/// State of the quotes around a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Quotes {
     None,
@@ -154,7 +154,7 @@ enum Quotes {
     Closed,
 }
 
-/// The fields, and whether the last is in quotes that are not closed.
+/// Returns the fields, and true if the last one has an unclosed quote.
 fn walk(text: &str, delimiter: char) -> (Vec<String>, bool) {
     let mut fields = Vec::new();
     let mut field = String::new();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_ends_as_any_system_writes_it() {
+    fn every_kind_of_line_end_is_read() {
         for text in ["a\nb\n\nc", "a\r\nb\r\n\r\nc\r\n", "a\rb\r\rc\r"] {
             let read = lines(text.as_bytes());
             let expected = [(1, "a"), (2, "b"), (4, "c")];

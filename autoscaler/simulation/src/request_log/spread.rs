@@ -1,15 +1,15 @@
-//! Requests of one second, told apart where a log does not.
+//! Spreads requests over their second if a log has only whole seconds.
 
 use std::time::Duration;
 
 use super::Resolution;
 use crate::chance::Chance;
 
-/// Any seed: a log is the same in every run.
+/// Fixed seed, so that a log gives the same times in every run.
 const SEED: u64 = 1;
 
-/// Spreads requests, in order, over their seconds where a log tells whole seconds only, as access logs do. At the
-/// beginning of its second each would come at once with all the others, and wait for them.
+/// Spreads requests at random over their seconds if the log has whole seconds only, as access logs do. Otherwise all
+/// requests of a second would arrive together and wait for each other.
 pub(super) fn spread(arrivals: Vec<Duration>) -> (Vec<Duration>, Resolution) {
     let is_whole = arrivals.iter().all(|at| at.subsec_nanos() == 0);
     let mut pairs = arrivals.windows(2);
@@ -39,13 +39,13 @@ mod tests {
         assert!(arrivals.is_sorted());
         let together = arrivals.windows(2).filter(|pair| pair[0] == pair[1]);
         assert_eq!(together.count(), 0);
-        // Each second keeps its requests, counted from the first of them.
+        // Each second keeps its requests, counted from the first one.
         let early = arrivals.iter().filter(|at| at.as_secs() < 50).count();
         assert!((1960..=2040).contains(&early), "{early}");
     }
 
     #[test]
-    fn times_that_a_log_tells_stay() {
+    fn finer_times_are_kept() {
         let finer = [0, 0, 1500, 2000].map(Duration::from_millis).to_vec();
         assert_eq!(spread(finer.clone()), (finer, Resolution::Finer));
         let apart = [0, 1, 7].map(Duration::from_secs).to_vec();

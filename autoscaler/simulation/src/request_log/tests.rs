@@ -45,7 +45,7 @@ fn a_column_is_chosen_by_name_number_or_path() {
 }
 
 #[test]
-fn bad_lines_are_told_by_number_and_are_few() {
+fn few_bad_lines_are_skipped_and_reported_by_number() {
     let log = read("time\n1\nx\n2\n").unwrap();
     assert_eq!((log.arrivals.len(), log.bad[0].line), (2, 3));
     assert_eq!(log.bad[0].problem, "\"x\" is not a time");
@@ -55,7 +55,7 @@ fn bad_lines_are_told_by_number_and_are_few() {
 }
 
 #[test]
-fn what_is_no_log_is_refused_with_what_to_do() {
+fn a_file_that_is_not_a_log_is_refused_with_advice() {
     let message = |text: &str| read(text).unwrap_err().to_string();
     assert!(message("").contains("no request"));
     assert!(message("time\n").contains("no request"));
@@ -77,7 +77,7 @@ fn what_is_no_log_is_refused_with_what_to_do() {
     assert!(message("[\n{\"time\":1}\n]\n").contains("jq -c"));
     assert!(message("{\n  \"time\": 1\n}\n").contains("jq -c ."));
     assert!(message("time,text\n1,\"x\n2,y\n").contains("line 2: a field begins"));
-    // Numbers in sentences are no times.
+    // Numbers in sentences are not times.
     let sentence = message("INFO: 127.0.0.1:5 - \"GET / HTTP/1.1\" 200 OK\n");
     assert!(sentence.contains("no column is called time"), "{sentence}");
     let keys = message("{\"a\":1,\"took\":7}\n");
@@ -87,7 +87,7 @@ fn what_is_no_log_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn a_number_is_taken_for_a_time_only_where_it_is_the_first() {
+fn a_number_is_a_time_only_in_the_first_column() {
     let rows = [
         "[GIN] x | 200 | 1.2ms | 10.0.0.1\n",
         "10.0.0.1, -, 1/31/26, 13:55:36, W3SVC2, 4502, 163\n",
@@ -101,7 +101,7 @@ fn a_number_is_taken_for_a_time_only_where_it_is_the_first() {
 }
 
 #[test]
-fn headers_of_logs_that_are_put_together_are_no_bad_lines() {
+fn repeated_headers_of_concatenated_logs_are_not_bad_lines() {
     let day = "#Version: 1.0\n#Fields: date time\n2026-01-01 00:00:00 GET\n";
     let log = read(&day.repeat(3)).unwrap();
     assert_eq!((log.arrivals.len(), log.bad.len()), (3, 0));
@@ -110,7 +110,7 @@ fn headers_of_logs_that_are_put_together_are_no_bad_lines() {
 }
 
 #[test]
-fn samples_of_a_monitor_are_told_from_requests() {
+fn evenly_spaced_samples_of_a_monitor_are_detected() {
     let log = |at: &dyn Fn(u32) -> f64| {
         let rows: Vec<_> = (0..20).map(|row| at(row).to_string()).collect();
         read(&format!("time\n{}\n", rows.join("\n"))).unwrap()
@@ -122,9 +122,9 @@ fn samples_of_a_monitor_are_told_from_requests() {
 }
 
 #[test]
-fn a_time_is_found_beside_other_numbers_and_under_other_names() {
+fn the_time_is_found_among_other_numbers_and_under_other_names() {
     let rows = [
-        // Numbers of rows and times that something took are no times of requests.
+        // Row numbers and durations are not times of requests.
         "1,2026-01-01T00:00:00Z,a\n2,2026-01-01T00:00:01Z,b\n",
         "time,timestamp\n0.25,1767225600\n7.5,1767225601\n",
         "{\"time\":0.3,\"at\":\"2026-01-01T00:00:00Z\"}\n{\"time\":9,\"at\":\"2026-01-01T00:00:01Z\"}\n",
@@ -132,10 +132,10 @@ fn a_time_is_found_beside_other_numbers_and_under_other_names() {
         "{\"startTime\":\"2026-01-01T00:00:00Z\"}\n{\"startTime\":\"2026-01-01T00:00:01Z\"}\n",
         "{\"req\":{\"receivedAt\":1767225600000}}\n{\"req\":{\"receivedAt\":1767225601000}}\n",
         "{\"log\":{\"end\":\"2026-01-01T00:00:09Z\",\"@timestamp\":\"2026-01-01T00:00:00Z\"}}\n{\"log\":{\"@timestamp\":\"2026-01-01T00:00:01Z\"}}\n",
-        // A date and a time of day, in two columns.
+        // A date and a time of day in two columns.
         "id,date,time\n1,2026-01-01,00:00:00\n2,2026-01-01,00:00:01\n",
         "#Version: 1.0\n#Fields: date time\n2026-01-01 00:00:00 GET\n2026-01-01 00:00:01 GET\n",
-        // Words with blanks between them.
+        // Words separated by blanks.
         "https 2026-01-01T00:00:00Z app/lb 0.1 \"GET /, x\"\nhttps 2026-01-01T00:00:01Z app/lb 0.1 \"GET\"\n",
         "2026-01-01T00:00:00Z stdout F GET\n2026-01-01T00:00:01Z stdout F GET\n",
         "2026/01/01 00:00:00 [error] 1#1: *1 failed, client: 1\n2026/01/01 00:00:01 [error] 1#1: *1 failed, client: 1\n",
@@ -144,7 +144,7 @@ fn a_time_is_found_beside_other_numbers_and_under_other_names() {
         "Jan  1 00:00:00 host app[1]: GET\nJan  1 00:00:01 host app[1]: GET\n",
         "I0101 00:00:00.000000 1 http.cc:7] GET\nI0101 00:00:01.000000 1 http.cc:7] GET\n",
         "[GIN] 2026/01/01 - 00:00:00 | 200 | 1ms\n[GIN] 2026/01/01 - 00:00:01 | 200 | 1ms\n",
-        // Decimal commas, other delimiters, quotes over lines.
+        // Decimal commas, other delimiters, quoted fields over several lines.
         "time;x\n1767225600,0;1\n1767225601,0;1\n",
         "time|x\n1|1\n2|1\n",
         "time,x\r1,1\r2,1\r",
@@ -158,7 +158,7 @@ fn a_time_is_found_beside_other_numbers_and_under_other_names() {
 }
 
 #[test]
-fn a_unit_that_is_given_holds_for_small_numbers() {
+fn a_given_unit_applies_to_small_numbers() {
     let options = LogOptions { time_column: None, time_unit: Some(TimeUnit::Milliseconds), most_bad: 0 };
     let text = "{\"timestamp\":0}\n{\"timestamp\":1500}\n";
     let log = RequestLog::read(text.as_bytes(), &options).unwrap();
@@ -166,7 +166,7 @@ fn a_unit_that_is_given_holds_for_small_numbers() {
 }
 
 #[test]
-fn a_name_tells_the_unit_of_its_numbers() {
+fn the_suffix_of_a_name_sets_the_unit() {
     let columns = read_by("at_ms,x\n0,a\n1500,a\n", Some("at_ms")).unwrap();
     assert_eq!(columns.arrivals[1], Duration::from_millis(1500));
     let keys = read_by("{\"t_us\":0}\n{\"t_us\":1500}\n", Some("t_us")).unwrap();

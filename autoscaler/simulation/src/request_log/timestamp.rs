@@ -1,26 +1,26 @@
-//! Times as logs write them.
+//! Parser for the times in logs.
 
 use std::time::Duration;
 
-/// Microseconds since 1970, or since whatever a log counts from.
+/// Microseconds since 1970, or since the beginning from which a log counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Timestamp(i64);
 
-/// Unit of times that are numbers.
+/// Unit of numeric times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeUnit {
-    /// Seconds, of which a part may stand after the point.
+    /// Seconds, possibly with a fraction.
     Seconds,
-    /// Thousandths of a second.
+    /// Milliseconds, thousandths of a second.
     Milliseconds,
-    /// Millionths of a second.
+    /// Microseconds, millionths of a second.
     Microseconds,
-    /// Thousandths of a microsecond.
+    /// Nanoseconds, thousandths of a microsecond.
     Nanoseconds,
 }
 
 impl TimeUnit {
-    /// That in which the number lies between the years 1973 and 5138; of smaller ones seconds.
+    /// Returns the unit in which the number is a date between 1973 and 5138; seconds for smaller numbers.
     fn of(value: f64) -> Self {
         match value.abs() {
             size if size >= 1e17 => Self::Nanoseconds,
@@ -30,7 +30,7 @@ impl TimeUnit {
         }
     }
 
-    /// That which a name such as `started_ms` ends with.
+    /// Returns the unit in the suffix of a name such as `started_ms`.
     pub(super) fn of_name(name: &str) -> Option<Self> {
         let (_, last) = name.rsplit_once('_')?;
         match last.to_ascii_lowercase().as_str() {
@@ -54,36 +54,36 @@ impl TimeUnit {
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 impl Timestamp {
-    /// Parses seconds, milliseconds, microseconds or nanoseconds since 1970, RFC 3339 (a blank may stand for the
-    /// `T`, and no zone is UTC), or the date of an access log.
+    /// Parses a number of seconds, milliseconds, microseconds or nanoseconds since 1970, an RFC 3339 time (a blank may
+    /// replace the `T`; without a zone it is UTC), or the date of an access log.
     pub(super) fn parse(text: &str) -> Option<Self> {
         Self::parse_in(None, text)
     }
 
-    /// Parses the same, where numbers are in this unit, or in the one that their size tells.
+    /// Parses a time; numbers are in `unit`, or in the unit guessed from their size.
     pub(super) fn parse_in(unit: Option<TimeUnit>, text: &str) -> Option<Self> {
         let text = text.trim();
         number(text, unit).or_else(|| date(text)).map(Self)
     }
 
-    /// Parses a moment of our time: a date, or a number that counts from 1970. Other numbers may count anything.
+    /// Parses a date, or a number that is one after 1973. Smaller numbers may count anything.
     pub(super) fn parse_moment(text: &str) -> Option<Self> {
-        // 1973, from which on the size tells the unit.
+        // The unit can be guessed from 1973 on.
         Self::parse(text).filter(|time| time.0 >= 100_000_000_000_000)
     }
 
-    /// The time from an earlier one until this.
+    /// Returns the absolute difference between the two times.
     pub(super) fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.abs_diff(earlier.0))
     }
 }
 
-/// A number, of which a comma may begin the decimals.
+/// Parses a number; a comma may separate the decimals.
 fn number(text: &str, unit: Option<TimeUnit>) -> Option<i64> {
     let value = text.parse::<f64>().ok();
     let value = value.or_else(|| text.replacen(',', ".", 1).parse().ok())?;
     let micros = value * unit.unwrap_or_else(|| TimeUnit::of(value)).micros();
-    // About the year 5138; what is no number is not below it either.
+    // The limit is about the year 5138; NaN fails the comparison as well.
     (micros.abs() <= 1e17).then(|| micros.round() as i64)
 }
 
@@ -95,7 +95,7 @@ fn date(text: &str) -> Option<i64> {
     Some((seconds * 1e6) as i64 + (fraction * 1e6).round() as i64)
 }
 
-/// The day, in days since 1970, and the time of day that follows it.
+/// Returns the day, in days since 1970, and the following time of day.
 fn dated(text: &str) -> Option<(i64, &str)> {
     match text.split_once('/') {
         Some((day, rest)) if day.len() <= 2 => access_day(day, rest),
@@ -107,10 +107,11 @@ fn dated(text: &str) -> Option<(i64, &str)> {
     }
 }
 
-/// A year for days of which a log does not tell it. It is no leap year: a 29th of February is refused, not misplaced.
+/// Year of dates without one. It is not a leap year: 29 February is refused rather than misplaced.
 const ANY_YEAR: i64 = 2001;
 
-/// The same of journals, `Oct  9 13:55:36`, and of the logs of Kubernetes and Triton, `I1009 13:55:36.000000`.
+/// Parses dates without a year: of journals, `Oct  9 13:55:36`, and of Kubernetes' and Triton's logs, `I1009
+/// 13:55:36.000000`.
 fn yearless(text: &str) -> Option<(i64, &str)> {
     let (first, rest) = text.split_once(' ')?;
     let number = first.strip_prefix(['I', 'W', 'E', 'F']);
@@ -122,7 +123,7 @@ fn yearless(text: &str) -> Option<(i64, &str)> {
     Some((days(ANY_YEAR, month(first)?, digits(day)?)?, rest))
 }
 
-/// `10/Oct/2025:13:55:36 -0700`, cut at the first stroke.
+/// Parses `10/Oct/2025:13:55:36 -0700`, split at its first slash.
 fn access_day<'a>(day: &str, rest: &'a str) -> Option<(i64, &'a str)> {
     let (month, rest) = rest.split_once('/')?;
     let (year, rest) = rest.split_once(':')?;
@@ -135,14 +136,14 @@ fn month(name: &str) -> Option<i64> {
     Some(index as i64 + 1)
 }
 
-/// Days since 1970 of `2025-10-10` or `2025/10/10`.
+/// Returns the days since 1970 of `2025-10-10` or `2025/10/10`.
 fn civil_day(text: &str) -> Option<i64> {
     let mut parts = text.split(['-', '/']);
     let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
     days(digits(year)?, digits(month)?, digits(day)?)
 }
 
-/// Days since 1970 of a date of the Gregorian calendar.
+/// Returns the days since 1970 of a date in the Gregorian calendar.
 fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let length = match month {
@@ -154,14 +155,14 @@ fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     if !fits || !(1..=length).contains(&day) {
         return None;
     }
-    // Years begin in March, so that the leap day is their last.
+    // Years begin in March here, so that the leap day is the last day of a year.
     let year = if month <= 2 { year - 1 } else { year };
     let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
     let century = year / 100;
     Some(year * 365 + year / 4 - century + century / 4 + of_year - 719_468)
 }
 
-/// The seconds of `13:55:36`.
+/// Returns the seconds since midnight of `13:55:36`.
 fn clock(text: &str) -> Option<f64> {
     let mut parts = text.split(':');
     let (hours, minutes, seconds) = (parts.next()?, parts.next()?, parts.next()?);
@@ -170,7 +171,7 @@ fn clock(text: &str) -> Option<f64> {
     fits.then_some((hours * 3600 + minutes * 60 + seconds) as f64)
 }
 
-/// The part of a second after `.` or `,`, and what follows it.
+/// Parses a fraction of a second after `.` or `,`; returns it with the remaining text.
 fn fraction(text: &str) -> Option<(f64, &str)> {
     let Some(rest) = text.strip_prefix(['.', ',']) else {
         return Some((0.0, text));
@@ -180,8 +181,8 @@ fn fraction(text: &str) -> Option<(f64, &str)> {
     Some((format!("0.{number}").parse().ok()?, zone))
 }
 
-/// The seconds of a zone such as `Z`, `+01:00` or `-0700`; none is UTC. Behind them may stand its name, as in
-/// `+0000 UTC` or `+01:00[Europe/Paris]`.
+/// Returns the offset in seconds of a zone such as `Z`, `+01:00` or `-0700`; an empty zone is UTC. A name may follow,
+/// as in `+0000 UTC` or `+01:00[Europe/Paris]`.
 fn offset(zone: &str) -> Option<f64> {
     let bracket = zone.strip_suffix(']').and_then(|zone| zone.split_once('['));
     let zone = bracket.map_or(zone, |(zone, _)| zone);
@@ -211,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_moment_is_written_in_many_ways() {
+    fn the_same_moment_is_read_in_many_formats() {
         let ways = [
             "1767323045",
             "1767323045.0",
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_not_read_as_one() {
+    fn text_that_is_not_a_time_is_refused() {
         for text in [
             "",
             "x",

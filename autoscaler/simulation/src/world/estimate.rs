@@ -1,16 +1,16 @@
-//! How long starts take, as an autoscaler would measure it.
+//! Estimate of the start time, as an autoscaler would measure it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The latest starts of a service.
+/// Durations of the latest starts of a service.
 pub(super) struct StartEstimate {
     latest: VecDeque<Duration>,
-    /// What holds before the first.
+    /// Start time that is assumed before the first start.
     assumed: Duration,
 }
 
-/// As many as the autoscaler remembers.
+/// Number of starts that are remembered, the same as in the autoscaler.
 const KEPT: usize = 32;
 
 impl StartEstimate {
@@ -25,7 +25,7 @@ impl StartEstimate {
         self.latest.push_back(took);
     }
 
-    /// What nine of ten starts take at most.
+    /// Returns the 0.9 quantile of the start times.
     pub(super) fn time(&self) -> Duration {
         let mut sorted: Vec<_> = self.latest.iter().copied().collect();
         sorted.sort_unstable();

@@ -1,26 +1,26 @@
-//! The GPUs that replicas run on.
+//! GPUs on which simulated replicas run.
 
 use std::time::Duration;
 
 use super::Machines;
 
-/// The GPUs in use and those that stay for a while after.
+/// GPUs in use, and nodes that linger after their replica ended.
 pub(super) struct Gpus {
     machines: Machines,
     regular: u32,
     spot: u32,
-    /// When each that stays was freed, latest last.
+    /// Times at which the lingering nodes were freed, latest last.
     staying: Vec<Duration>,
-    /// Time of nodes without a replica.
+    /// Total time of nodes without a replica.
     node_time: Duration,
 }
 
-/// A GPU that a replica has.
+/// A GPU that is allocated to a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Allocated {
-    /// Since when it is paid for.
+    /// Time since when it is paid for.
     pub(super) since: Duration,
-    /// How long its node takes to come.
+    /// Time until its node is up.
     pub(super) node_start: Duration,
     pub(super) is_spot: bool,
 }
@@ -30,7 +30,7 @@ impl Gpus {
         Self { machines, regular: 0, spot: 0, staying: Vec::new(), node_time: Duration::ZERO }
     }
 
-    /// A GPU for a replica: one that stays goes before one that must come. `None` when all are in use.
+    /// Allocates a GPU for a replica, preferably on a lingering node; `None` if all are in use.
     pub(super) fn allocate(&mut self, now: Duration) -> Option<Allocated> {
         let most = self.machines.gpus.unwrap_or(u32::MAX);
         if self.used() >= most {
@@ -53,7 +53,7 @@ impl Gpus {
         Some(Allocated { since: now, node_start, is_spot })
     }
 
-    /// Takes the GPU of a replica back; its node stays for a while.
+    /// Frees the GPU of a replica; its node lingers for a while.
     pub(super) fn free(&mut self, gpu: Allocated, now: Duration) {
         self.lose(gpu);
         if !self.machines.linger.is_zero() {
@@ -61,7 +61,7 @@ impl Gpus {
         }
     }
 
-    /// The GPU is gone with its node.
+    /// Removes a GPU that was reclaimed together with its node.
     pub(super) fn lose(&mut self, gpu: Allocated) {
         if gpu.is_spot {
             self.spot -= 1;
@@ -74,7 +74,7 @@ impl Gpus {
         self.regular + self.spot
     }
 
-    /// The time of nodes that had no replica, up to now.
+    /// Returns the total time of nodes without a replica up to now.
     pub(super) fn node_time(&mut self, now: Duration) -> Duration {
         self.expire(now);
         let staying = self.staying.iter();

@@ -1,39 +1,39 @@
-//! The replicas of a simulation: which are starting, ready, busy or leaving, and which has room for a request.
+//! Replicas of a simulation: their phases, and which of them has room for a request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::gpus::Allocated;
 
-/// The replicas there are, by number; later ones have higher numbers.
+/// All replicas by number; later replicas have higher numbers.
 #[derive(Default)]
 pub(super) struct SimulatedReplicas {
     all: BTreeMap<u32, SimulatedReplica>,
-    /// Ready replicas with room, by what they work on.
+    /// Ready replicas with room, ordered by their load.
     free: BTreeSet<(u32, u32)>,
-    /// Requests that a replica has room for: of batches one.
+    /// Requests that a replica takes at once; one if it is a batch.
     most: u32,
     created: u32,
 }
 
 pub(super) struct SimulatedReplica {
     pub(super) phase: Phase,
-    /// Since when it was asked for.
+    /// Time at which the replica was requested.
     pub(super) asked: Duration,
     pub(super) gpu: Option<Allocated>,
-    /// How many times longer it takes than others.
+    /// Factor of the replica's service times.
     pub(super) factor: f64,
-    /// Requests or batches that it works on.
+    /// Requests or batches that the replica works on.
     busy: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Waits for a GPU.
+    /// The replica waits for a GPU.
     Pending,
     Starting,
     Ready,
-    /// Finishes its requests, then leaves.
+    /// The replica finishes its requests, then ends.
     Ending,
 }
 
@@ -42,7 +42,7 @@ impl SimulatedReplicas {
         Self { most, ..Self::default() }
     }
 
-    /// Adds one that waits for a GPU.
+    /// Adds a replica that waits for a GPU, and returns its number.
     pub(super) fn create(&mut self, now: Duration, factor: f64) -> u32 {
         self.created += 1;
         let replica = SimulatedReplica { phase: Phase::Pending, asked: now, gpu: None, factor, busy: 0 };
@@ -50,20 +50,20 @@ impl SimulatedReplicas {
         self.created
     }
 
-    /// How many replicas the work of all would keep busy.
+    /// Returns how many replicas the present work would keep fully busy.
     pub(super) fn working(&self) -> f64 {
         let busy: u32 = self.all.values().map(|replica| replica.busy).sum();
         f64::from(busy) / f64::from(self.most)
     }
 
-    /// The one that has waited longest for a GPU.
+    /// Returns the replica that has waited longest for a GPU.
     pub(super) fn pending(&self) -> Option<u32> {
         let mut all = self.all.iter();
         let pending = all.find(|(_, replica)| replica.phase == Phase::Pending);
         pending.map(|(number, _)| *number)
     }
 
-    /// One has got a GPU.
+    /// Assigns a GPU to a replica, which then starts.
     pub(super) fn place(&mut self, number: u32, gpu: Allocated) {
         if let Some(replica) = self.all.get_mut(&number) {
             replica.phase = Phase::Starting;
@@ -71,7 +71,7 @@ impl SimulatedReplicas {
         }
     }
 
-    /// One has started, unless it was ended before; since when it was asked for.
+    /// Marks a started replica as ready, and returns the time at which it was requested; `None` if it is ending.
     pub(super) fn ready(&mut self, number: u32) -> Option<Duration> {
         let replica = self.all.get_mut(&number)?;
         if replica.phase != Phase::Starting {
@@ -82,8 +82,8 @@ impl SimulatedReplicas {
         Some(replica.asked)
     }
 
-    /// Ends one: of those that have no GPU or start the latest, else the one with the least to do. It is
-    /// returned if it is gone at once.
+    /// Ends one replica: the latest one without a GPU, else the latest one that is starting, else the least loaded one.
+    /// Returns it if it is gone at once.
     pub(super) fn end_one(&mut self) -> Option<SimulatedReplica> {
         let stays = self.all.iter().filter(|(_, r)| r.phase != Phase::Ending);
         let order = |(number, replica): &(&u32, &SimulatedReplica)| match replica.phase {
@@ -98,7 +98,7 @@ impl SimulatedReplicas {
         self.left(number)
     }
 
-    /// The replica with the least to do takes what makes it one busier.
+    /// Assigns work to the least loaded replica; returns its number and its factor.
     pub(super) fn take(&mut self) -> Option<(u32, f64)> {
         let (_, number) = self.free.pop_first()?;
         let replica = self.all.get_mut(&number)?;
@@ -109,7 +109,7 @@ impl SimulatedReplicas {
         Some((number, replica.factor))
     }
 
-    /// A replica has finished one of what it works on. It is returned if it is gone with that.
+    /// Finishes one request or batch of a replica. Returns the replica if it is gone with that.
     pub(super) fn finish(&mut self, number: u32) -> Option<SimulatedReplica> {
         let replica = self.all.get_mut(&number)?;
         if replica.phase == Phase::Ready {
@@ -120,7 +120,7 @@ impl SimulatedReplicas {
         self.left(number)
     }
 
-    /// A replica is gone, whatever it worked on.
+    /// Removes a replica together with its work.
     pub(super) fn remove(&mut self, number: u32) -> Option<SimulatedReplica> {
         let replica = self.all.remove(&number)?;
         self.free.remove(&(replica.busy, number));
@@ -135,17 +135,17 @@ impl SimulatedReplicas {
         self.all.contains_key(&number)
     }
 
-    /// How many were ever asked for.
+    /// Returns the number of replicas that were ever requested.
     pub(super) fn created(&self) -> u32 {
         self.created
     }
 
-    /// How many are in this phase.
+    /// Returns the number of replicas in this phase.
     pub(super) fn count(&self, phase: Phase) -> u32 {
         self.iter().filter(|r| r.phase == phase).count() as u32
     }
 
-    /// How long each that is not ready yet was asked for.
+    /// Returns the time since the request for each replica that is not ready yet.
     pub(super) fn starting(&self, now: Duration) -> Vec<Duration> {
         let starting = self.iter().filter_map(|replica| match replica.phase {
             Phase::Pending | Phase::Starting => Some(now.saturating_sub(replica.asked)),

@@ -5,54 +5,54 @@ use std::time::Duration;
 /// Record of a simulation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
-    /// The time at which it ended.
+    /// End of the simulation.
     pub until: Duration,
-    /// The state after each decision.
+    /// States after each decision.
     pub frames: Vec<Frame>,
-    /// The requests that reached a replica, in that order.
+    /// Requests that reached a replica, in that order.
     pub waits: Vec<Wait>,
-    /// Arrival times of the requests that still wait at the end.
+    /// Arrival times of the requests still queued at the end.
     pub waiting: Vec<Duration>,
-    /// Replicas that were started.
+    /// Number of replicas that were started.
     pub starts: u32,
-    /// Starts that failed and were begun anew.
+    /// Number of starts that failed and were retried.
     pub failed_starts: u32,
-    /// GPUs that were taken away under a replica.
+    /// Number of GPUs that were reclaimed under a replica.
     pub reclaimed: u32,
     /// Most GPUs in use at once.
     pub peak: u32,
-    /// GPU time of all replicas together, from when each got its GPU to its end.
+    /// GPU time of all replicas, from the allocation of the GPU to the end of the replica.
     pub replica_time: Duration,
-    /// The part of it on GPUs that may be taken away.
+    /// Part of the GPU time on spot GPUs.
     pub spot_time: Duration,
-    /// GPU time of nodes that stayed although their replica had left.
+    /// GPU time of nodes that linger after their replica ended.
     pub node_time: Duration,
-    /// Time in which replicas worked, all together.
+    /// Total time in which replicas worked.
     pub busy_time: Duration,
 }
 
-/// The state after one decision.
+/// State after one decision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Frame {
     /// Time of the decision.
     pub at: Duration,
-    /// Replicas that were asked for.
+    /// Desired number of replicas.
     pub desired: u32,
-    /// Replicas that take requests.
+    /// Replicas that are ready for requests.
     pub ready: u32,
-    /// Requests that came since the last decision.
+    /// Requests that arrived since the last decision.
     pub arrivals: u64,
     /// Requests in the queue.
     pub queued: u32,
-    /// Requests at a replica.
+    /// Requests in flight at replicas.
     pub in_flight: u32,
 }
 
 /// A request that reached a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// Time of its arrival.
+    /// Time of the request's arrival.
     pub arrived: Duration,
-    /// Time that it waited.
+    /// Time in the queue.
     pub waited: Duration,
 }

@@ -1,4 +1,4 @@
-//! State of a simulation, and what each event does to it.
+//! State of a simulation, and the effect of each event.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -18,16 +18,16 @@ pub(super) struct State<'a> {
     world: &'a World,
     policy: &'a mut dyn Policy,
     now: Duration,
-    /// Events to come; a decision is always among them.
+    /// Future events, always including the next decision.
     events: BinaryHeap<Reverse<(Duration, Event)>>,
     /// Arrival times of the requests in the queue, oldest first.
     queue: VecDeque<Duration>,
-    /// Requests at replicas, by replica, where a replica can be lost under them.
+    /// Requests in flight by replica, recorded only if replicas can be lost together with them.
     at_risk: BTreeMap<u32, Vec<Wait>>,
     replicas: SimulatedReplicas,
     gpus: Gpus,
     estimate: StartEstimate,
-    /// Starts that were begun.
+    /// Number of starts that have begun.
     begun: usize,
     chance: Chance,
     desired: u32,
@@ -35,21 +35,21 @@ pub(super) struct State<'a> {
     /// Load since the last report.
     activity: Activity,
     reported: Duration,
-    /// Requests in the system times seconds, since the last report.
+    /// Requests in the system integrated over time, in request-seconds, since the last report.
     occupancy: f64,
     run: Run,
 }
 
-/// Of several at one time, earlier ones in this list come first.
+/// Events at the same time are processed in the order of this list.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// This replica has started.
     Ready(u32),
-    /// This replica has to start once more.
+    /// The start of this replica failed.
     Fail(u32),
     /// This replica has finished requests.
     Done { replica: u32, count: u32, began: Duration },
-    /// The GPU of this replica is taken away.
+    /// The GPU of this replica is reclaimed.
     Reclaim(u32),
     /// The policy decides on the number of replicas.
     Decide,
@@ -86,13 +86,13 @@ impl<'a> State<'a> {
         state
     }
 
-    /// Time of the next event.
+    /// Returns the time of the next event.
     pub(super) fn next_event(&self) -> Duration {
         let next = self.events.peek();
         next.map_or(Duration::MAX, |Reverse((at, _))| *at)
     }
 
-    /// Advances to the next event.
+    /// Processes the next event.
     pub(super) fn advance(&mut self) {
         let Some(Reverse((at, event))) = self.events.pop() else {
             return;
@@ -111,7 +111,7 @@ impl<'a> State<'a> {
         self.bind();
     }
 
-    /// Advances to the arrival of a request.
+    /// Processes the arrival of a request.
     pub(super) fn arrive(&mut self, at: Duration) {
         self.elapse(at);
         self.queue.push_back(at);
@@ -150,7 +150,7 @@ impl<'a> State<'a> {
         self.events.push(Reverse((at, event)));
     }
 
-    /// Gives requests to replicas as long as both are there.
+    /// Assigns queued requests to replicas as long as there are both.
     fn bind(&mut self) {
         while !self.queue.is_empty() {
             let Some((replica, factor)) = self.replicas.take() else {
@@ -171,7 +171,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// How many times longer a replica takes that has its GPU in turns with others.
+    /// Returns the factor by which time-slicing slows a replica down.
     fn turns(&self) -> f64 {
         let gpus = self.world.machines.time_sliced;
         gpus.map_or(1.0, |gpus| self.replicas.working() / f64::from(gpus)).max(1.0)
@@ -194,7 +194,7 @@ impl<'a> State<'a> {
 
     fn finish(&mut self, replica: u32, count: u32, began: Duration) {
         if !self.replicas.contains(replica) {
-            return; // It was lost, and its requests are in the queue again.
+            return; // The replica was lost, and its requests are queued again.
         }
         let took = self.now.saturating_sub(began);
         self.run.busy_time += took;
@@ -234,7 +234,7 @@ impl<'a> State<'a> {
             desired: self.desired,
             ready: self.replicas.count(Phase::Ready),
             starting: self.replicas.starting(self.now),
-            // As with any runtime that reports its capacity.
+            // Credits are not declared, as with any runtime that reports its capacity.
             credits: None,
             cold_start: self.estimate.time(),
         };
@@ -252,7 +252,7 @@ impl<'a> State<'a> {
         Observed { sample, concurrency }
     }
 
-    /// Takes the load since the last report.
+    /// Returns the load since the last report.
     fn report(&mut self, span: Duration, ready: u32) -> Load {
         let mut activity = std::mem::take(&mut self.activity);
         activity.queued = self.queue.len() as u32;
@@ -277,7 +277,7 @@ impl<'a> State<'a> {
         self.place();
     }
 
-    /// Asks for one replica more.
+    /// Requests one more replica.
     fn ask(&mut self) {
         let (share, factor) = self.world.slow;
         let is_slow = self.chance.happens(share);
@@ -285,7 +285,7 @@ impl<'a> State<'a> {
         self.replicas.create(self.now, factor);
     }
 
-    /// Gives GPUs to the replicas that wait for one.
+    /// Allocates GPUs to pending replicas.
     fn place(&mut self) {
         while let Some(number) = self.replicas.pending() {
             let Some(gpu) = self.gpus.allocate(self.now) else {
@@ -335,7 +335,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// A replica loses its GPU: its requests wait again, and another replica is begun for it.
+    /// Removes a replica whose GPU is reclaimed: its requests return to the queue, and another replica is requested.
     fn reclaim(&mut self, number: u32) {
         let Some(gone) = self.replicas.remove(number) else {
             return;
@@ -356,7 +356,7 @@ impl<'a> State<'a> {
         self.place();
     }
 
-    /// A replica has left its GPU.
+    /// Frees the GPU of a replica that has ended.
     fn leave(&mut self, gone: &SimulatedReplica) {
         if let Some(gpu) = gone.gpu {
             self.account(gpu);
