@@ -9,7 +9,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .open_files(["keda/externalscaler.proto"])?
         .file_descriptor_set();
     tonic_prost_build::configure()
-        // Only the tests call it, over what serves it.
+        // Only tests use the generated client, and they connect it to the server directly.
         .build_transport(false)
         .compile_fds(descriptors)?;
     Ok(())

@@ -1,4 +1,4 @@
-//! Kubernetes' metrics APIs, as an aggregated API server answers them: what a HorizontalPodAutoscaler reads.
+//! Kubernetes' metrics APIs, served as an aggregated API server; HorizontalPodAutoscalers read them.
 
 mod custom;
 mod discovery;
@@ -13,13 +13,13 @@ use kube::Client;
 
 use crate::Loads;
 
-/// Path of the API of metrics that belong to pods and services of the cluster.
+/// Path of the API for metrics that belong to pods and services of the cluster.
 pub const CUSTOM: &str = "/apis/custom.metrics.k8s.io/v1beta2";
 
-/// Path of the API of metrics that belong to no object.
+/// Path of the API for metrics that belong to no object of the cluster.
 pub const EXTERNAL: &str = "/apis/external.metrics.k8s.io/v1beta1";
 
-/// The sources that answers are made from.
+/// The loads and the client from which responses are made.
 #[derive(Clone)]
 pub struct MetricsApi {
     loads: Loads,
@@ -27,13 +27,14 @@ pub struct MetricsApi {
 }
 
 impl MetricsApi {
-    /// The APIs of these loads; the client lists the pods that a question is about.
+    /// Creates the APIs for these loads. The client lists the pods that a request selects.
     #[must_use]
     pub fn new(loads: Loads, client: Client) -> Self {
         Self { loads, client }
     }
 
-    /// The routes. Whoever serves them lets in the API server only, which has checked the caller's rights.
+    /// Returns the routes. The server must accept only the API server as its client, which has already authorized the
+    /// caller.
     pub fn router(self) -> Router {
         let pods = format!("{CUSTOM}/namespaces/{{namespace}}/pods/{{name}}/{{metric}}");
         let objects = format!("{CUSTOM}/namespaces/{{namespace}}/{{resource}}/{{name}}/{{metric}}");

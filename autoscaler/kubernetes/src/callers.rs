@@ -1,7 +1,7 @@
-//! Callers of the metrics APIs: the API server's proxy, which has checked what its caller may see.
+//! Verifies the callers of the metrics APIs: only the API server's proxy may call, which has authorized its own caller.
 //!
-//! A cluster says by which certificates its API server is known in the ConfigMap
-//! `kube-system/extension-apiserver-authentication`. Whoever else calls gets no answer, not even a handshake.
+//! The ConfigMap `kube-system/extension-apiserver-authentication` holds the CA and the names of the API server's client
+//! certificates. The TLS handshake of any other client fails.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ pub(crate) const CONFIG: (&str, &str) = ("kube-system", "extension-apiserver-aut
 const AUTHORITIES: &str = "requestheader-client-ca-file";
 const NAMES: &str = "requestheader-allowed-names";
 
-/// Lets in callers with a certificate of the cluster's proxy.
+/// TLS verifier that accepts only certificates of the cluster's proxy.
 #[derive(Debug)]
 pub(crate) struct ProxyVerifier {
     by_authority: Arc<dyn ClientCertVerifier>,
-    /// Common names of the proxy's certificates; none: any that the authorities signed.
+    /// Allowed common names of the proxy's certificates; if empty, any certificate that the CA signed is accepted.
     names: Vec<String>,
 }
 
@@ -33,10 +33,10 @@ impl ProxyVerifier {
     /// Reads the ConfigMap's data.
     ///
     /// # Errors
-    /// A sentence that says what it lacks.
+    /// A sentence that says what the ConfigMap lacks.
     pub(crate) fn read(data: &BTreeMap<String, String>) -> Result<Self, String> {
         let names = data.get(NAMES).map_or(Ok(Vec::new()), |names| {
-            serde_json::from_str(names).map_err(|error| format!("{NAMES} is no list: {error}"))
+            serde_json::from_str(names).map_err(|error| format!("{NAMES} is not a list: {error}"))
         })?;
         let authorities = data.get(AUTHORITIES).map_or("", String::as_str);
         let roots = roots(authorities).map_err(|error| format!("{AUTHORITIES}: {error}"))?;
@@ -113,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    /// An authority in PEM, and a certificate of it with this common name.
+    /// Creates a CA in PEM, and a certificate with this common name that it signed.
     fn signed(name: &str) -> (String, CertificateDer<'static>) {
         let mut authority = CertificateParams::new([]).unwrap();
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_named_of_the_authority_come_in() {
+    fn only_allowed_names_signed_by_the_ca_are_accepted() {
         let (authority, proxy) = signed("front-proxy");
         let (_, stranger) = signed("front-proxy");
         let comes_in = |names: &str, certificate: &CertificateDer<'_>| {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_without_the_layer_is_told() {
+    fn a_cluster_without_the_aggregation_layer_is_reported() {
         let told = ProxyVerifier::read(&BTreeMap::new()).unwrap_err();
         assert!(told.contains("no aggregation layer"), "{told}");
         assert!(verifier("-----BEGIN CERTIFICATE-----\nAA", "[]").is_err());

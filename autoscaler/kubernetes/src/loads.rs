@@ -1,4 +1,4 @@
-//! The loads of all services, kept up to date.
+//! Loads of all services, kept up to date.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use weir_cluster::{LatestReports, RevisionName, ServiceName, Snapshot, nearest};
 
 use crate::window::{ReportWindow, WindowedLoad};
 
-/// The loads of all services, kept up to date. Clones share them; with the last one, following ends.
+/// Loads of all services, kept up to date by a task. Clones share the task, which ends when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct Loads {
     windows: watch::Receiver<ReportWindow>,
@@ -18,24 +18,24 @@ pub struct Loads {
     _following: Arc<AbortOnDropHandle<()>>,
 }
 
-/// Why a load cannot be told.
+/// Error for a load that is not available.
 #[derive(Debug, thiserror::Error, PartialEq)]
 pub(crate) enum LoadError {
-    /// No service of this name.
+    /// There is no service of this name.
     #[error("there is no InferenceService {name:?} in namespace {namespace:?}{nearest}")]
     UnknownService {
         namespace: String,
         name: String,
-        /// `: did you mean …?`, or nothing.
+        /// The text `: did you mean …?`, or empty.
         nearest: String,
     },
-    /// No gateway has reported for long enough.
+    /// No gateway has reported for long enough yet.
     #[error("no gateway has reported the load of {0} yet: try again in a few seconds")]
     NotMeasured(String),
 }
 
 impl Loads {
-    /// Follows reports and the revisions that there are. Must be called within a tokio runtime.
+    /// Follows the reports and the existing revisions. Must be called within a tokio runtime.
     #[must_use]
     pub fn follow(reports: watch::Receiver<Arc<LatestReports>>, snapshots: watch::Receiver<Arc<Snapshot>>) -> Self {
         let began = Instant::now();
@@ -44,10 +44,10 @@ impl Loads {
         Self { windows, snapshots, began, _following: Arc::new(AbortOnDropHandle::new(following)) }
     }
 
-    /// The load of a service, all its revisions together.
+    /// Returns the load of a service, summed over its revisions.
     ///
     /// # Errors
-    /// [`LoadError`].
+    /// [`LoadError`] if the service does not exist or was not measured yet.
     pub(crate) fn of_service(&self, service: &ServiceName) -> Result<WindowedLoad, LoadError> {
         let snapshot = self.snapshots.borrow().clone();
         let revisions: Vec<_> = snapshot.revisions_of(service).map(|r| &r.name).collect();
@@ -58,22 +58,22 @@ impl Loads {
         load.ok_or_else(|| LoadError::NotMeasured(service.name().to_owned()))
     }
 
-    /// The load of a revision.
+    /// Returns the load of a revision.
     ///
     /// # Errors
-    /// [`LoadError::NotMeasured`].
+    /// [`LoadError::NotMeasured`] if no gateway has reported for long enough yet.
     pub(crate) fn of_revision(&self, revision: &RevisionName) -> Result<WindowedLoad, LoadError> {
         let load = self.load(std::iter::once(revision));
         load.ok_or_else(|| LoadError::NotMeasured(revision.to_string()))
     }
 
-    /// The services of a namespace.
+    /// Returns the services of a namespace.
     pub(crate) fn services(&self, namespace: &str) -> Vec<ServiceName> {
         let snapshot = self.snapshots.borrow().clone();
         services(&snapshot, namespace).cloned().collect()
     }
 
-    /// Waits for the next reports; `false` once there are no more.
+    /// Waits for the next reports; returns false once there are no more.
     pub(crate) async fn changed(&mut self) -> bool {
         self.windows.changed().await.is_ok()
     }

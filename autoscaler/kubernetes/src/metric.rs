@@ -1,4 +1,4 @@
-//! The metrics that are told, by name. Pure.
+//! Metrics that are provided, by name. This module is pure.
 
 use std::time::Duration;
 
@@ -9,31 +9,32 @@ use crate::window::WindowedLoad;
 /// A metric of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Metric {
-    /// Mean time that requests waited for a replica, in microseconds. Triton's counter of this name only grows; here it
-    /// is what its users make of it: the waiting time of the last half minute by the requests that waited.
+    /// Mean time that requests waited for a replica, in microseconds. Triton's counter of this name only grows; here
+    /// the value is the rate that its users derive from it: the waiting time in the last 30 s divided by the requests
+    /// that waited.
     QueueDuration,
-    /// Requests that wait for a replica now.
+    /// Number of requests queued now.
     PendingRequests,
-    /// The time within which 99 of 100 requests got a replica, in seconds.
+    /// 99th percentile of the time in the queue, in seconds.
     QueueDelay,
-    /// Requests that come each second.
+    /// Requests that arrive per second.
     Requests,
 }
 
-/// How the value of a service is divided among its pods.
+/// Division of a service's value among its pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
-    /// Each pod has the value of the service, as one queue feeds them all.
+    /// Each pod has the value of the service, because one queue feeds them all.
     Same,
-    /// The pods have equal parts of it.
+    /// Each pod has an equal part of the value.
     Equal,
 }
 
 impl Metric {
-    /// All metrics that are told.
+    /// All metrics that are provided.
     pub(crate) const ALL: [Self; 4] = [Self::QueueDuration, Self::PendingRequests, Self::QueueDelay, Self::Requests];
 
-    /// Its name, as autoscalers write it.
+    /// Returns the metric's name, as autoscalers write it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::QueueDuration => "nv_inference_queue_duration_us",
@@ -43,10 +44,10 @@ impl Metric {
         }
     }
 
-    /// The metric of this name.
+    /// Returns the metric with this name.
     ///
     /// # Errors
-    /// A sentence that names the nearest one, or all.
+    /// A sentence that suggests the most similar name, or lists all names.
     pub(crate) fn parse(name: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|metric| metric.name() == name);
         known.ok_or_else(|| {
@@ -58,7 +59,7 @@ impl Metric {
         })
     }
 
-    /// How the value of a service is divided among its pods.
+    /// Returns how the value of a service is divided among its pods.
     pub(crate) fn share(self) -> Share {
         match self {
             Self::QueueDuration | Self::QueueDelay => Share::Same,
@@ -66,7 +67,7 @@ impl Metric {
         }
     }
 
-    /// The value of a service with this load.
+    /// Returns the value for a service with this load.
     pub(crate) fn value(self, load: &WindowedLoad) -> f64 {
         match self {
             Self::QueueDuration => mean_wait_us(&load.activity),
@@ -77,9 +78,9 @@ impl Metric {
     }
 }
 
-/// Mean wait of the requests that got a replica and of those that wait still. Of the latter the longest wait is known;
-/// as they came one after the other, they have waited half of it on average. Without them a queue from which nothing
-/// is taken would count for nothing.
+/// Returns the mean wait of the requests that got a replica and of those still queued. Only the longest wait of the
+/// queued requests is known. They arrived one after the other, so on average they have waited half of it. Without them,
+/// a blocked queue would not count at all.
 fn mean_wait_us(activity: &Activity) -> f64 {
     let waiting = f64::from(activity.queued);
     let waited = activity.queue_delay.count() as f64;
@@ -88,7 +89,7 @@ fn mean_wait_us(activity: &Activity) -> f64 {
     if all > 0.0 { sum / all } else { 0.0 }
 }
 
-/// The 99th percentile, or the wait of the request that has waited longest if that is more.
+/// Returns the 99th percentile, or the wait of the oldest queued request if it is longer.
 fn delay(activity: &Activity) -> Duration {
     let percentile = activity.queue_delay.quantile(0.99).unwrap_or_default();
     percentile.max(Duration::from_micros(activity.oldest_us))
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_is_the_mean_of_those_that_waited_and_wait() {
+    fn the_mean_wait_includes_queued_requests() {
         let mean = |load: &WindowedLoad| Metric::QueueDuration.value(load);
         assert_eq!(mean(&load(&[10, 30], 0, 0)), 20_000.0);
         assert_eq!(mean(&load(&[], 0, 0)), 0.0);

@@ -1,4 +1,4 @@
-//! The port of the metrics APIs.
+//! Server of the metrics APIs on a TLS port.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,20 +16,20 @@ use weir_ops::socket::{ConnectionLimits, Pace};
 use crate::callers::{CONFIG, ProxyVerifier};
 use crate::{Loads, MetricsApi};
 
-/// Name of the port's Service and Secret, as the chart has them.
+/// Name of the port's Service and Secret in the chart.
 const NAME: &str = "weir-metrics";
 
-/// One of Kubernetes' metrics APIs. A cluster has one provider of each.
+/// One of Kubernetes' metrics APIs. A cluster has only one provider of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProvidedApi {
-    /// `custom.metrics.k8s.io`: of pods and InferenceServices.
+    /// `custom.metrics.k8s.io`, with metrics of pods and InferenceServices.
     Custom,
-    /// `external.metrics.k8s.io`: of services, chosen by label.
+    /// `external.metrics.k8s.io`, with metrics of services, selected by label.
     External,
 }
 
 impl ProvidedApi {
-    /// Name of the APIService by which the API server calls it, whoever provides it.
+    /// Returns the name of the APIService object for this API, which is the same for every provider.
     fn object(self) -> &'static str {
         match self {
             Self::Custom => "v1beta2.custom.metrics.k8s.io",
@@ -38,7 +38,7 @@ impl ProvidedApi {
     }
 }
 
-/// Limits on the connections: each API server keeps a few.
+/// Limits on the connections; each API server keeps a few.
 const LIMITS: ConnectionLimits = ConnectionLimits {
     total: 64,
     per_client: 32,
@@ -47,10 +47,10 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     pace: Pace { grace: Duration::from_secs(5), rate: 64 * 1024 },
 };
 
-/// Time before the ConfigMap that could not be read is read again.
+/// Pause before the ConfigMap is read again after a failure.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// The settings of the chart's metrics APIs, for Weir's namespace. What another provides is left alone.
+/// Returns the certificate settings of the chart's metrics APIs. APIs of another provider are left alone.
 #[must_use]
 pub fn metrics_certificates(namespace: &str, provided: &[ProvidedApi]) -> CertificateOptions {
     let objects = provided.iter().map(|api| api.object().to_owned());
@@ -60,8 +60,9 @@ pub fn metrics_certificates(namespace: &str, provided: &[ProvidedApi]) -> Certif
     }
 }
 
-/// Answers the metrics APIs on this port until `stop`. It begins once the cluster has said by which certificates its API
-/// server is known. That is read once: after its authorities have changed, the process has to be started again.
+/// Serves the metrics APIs on this port until `stop`. It begins once the ConfigMap with the CA of the API server's
+/// client certificates can be read. The ConfigMap is read only once, so the process must be restarted after that CA has
+/// changed.
 pub async fn serve_metrics(
     client: Client,
     loads: Loads,
@@ -74,7 +75,7 @@ pub async fn serve_metrics(
     };
     let resolver = Arc::<Resolver>::default();
     let rotation: Rotation<APIService> = Rotation::new(client.clone(), certificates, resolver.clone());
-    // All processes keep the certificates: whoever writes first wins.
+    // All processes rotate the certificates; the first to write wins.
     let (_, always) = watch::channel(());
     let port = TlsPort { listener, resolver, callers, limits: LIMITS };
     tokio::select! {
@@ -94,7 +95,9 @@ async fn callers(client: &Client) -> Callers {
         match read {
             Ok(verifier) => return Callers::Verified(Arc::new(verifier)),
             Err(error) => {
-                tracing::warn!("the metrics APIs wait for {namespace}/{name}, which says who may ask: {error}")
+                tracing::warn!(
+                    "the metrics APIs wait for the ConfigMap {namespace}/{name}, which says which clients may call: {error}"
+                )
             }
         }
         tokio::time::sleep(RETRY_DELAY).await;

@@ -1,4 +1,5 @@
-//! KEDA's external scaler: a gRPC service that KEDA asks, and that tells it at once when a service at zero is needed.
+//! KEDA's external scaler: a gRPC service that answers KEDA's calls, and notifies it at once when a service at zero is
+//! needed.
 
 mod push;
 #[cfg(test)]
@@ -22,22 +23,22 @@ use crate::proto::{
     ScaledObjectRef,
 };
 
-/// The beginning of its paths, for the server that hands requests to it.
+/// Prefix of the service's paths, by which a server routes requests to it.
 pub const PATH: &str = "/externalscaler.ExternalScaler/";
 
-/// The service, for a server that speaks HTTP/2.
+/// The gRPC service, for an HTTP/2 server.
 pub type ExternalScalerService = ExternalScalerServer<Scaler>;
 
-/// Bytes of the largest request: a name, a namespace, and the metadata that a person wrote.
+/// Largest request in bytes: it holds a name, a namespace, and the metadata of the trigger.
 const MAX_REQUEST: usize = 64 * 1024;
 
-/// The service that answers for these loads.
+/// Creates the service for these loads.
 #[must_use]
 pub fn external_scaler(loads: Loads) -> ExternalScalerService {
     ExternalScalerServer::new(Scaler { loads }).max_decoding_message_size(MAX_REQUEST)
 }
 
-/// The handler of KEDA's questions.
+/// Handler of KEDA's calls.
 #[derive(Debug)]
 pub struct Scaler {
     loads: Loads,
@@ -92,8 +93,8 @@ impl ExternalScaler for Scaler {
     }
 }
 
-/// Tells whether the service is needed: now, whenever that changes, and again while requests wait for a first pod. Ends
-/// with the reader. A load that cannot be told for a while changes nothing.
+/// Streams whether the service is active: now, whenever that changes, and repeatedly while requests wait for a first
+/// pod. Ends when the client closes the stream. While the load is unknown, nothing is sent.
 async fn tell(
     mut loads: Loads,
     trigger: Trigger,

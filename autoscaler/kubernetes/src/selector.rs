@@ -1,16 +1,16 @@
-//! Label selectors as people write them: `app=web,tier in (a, b),!canary`. Pure.
+//! Parser and matcher for label selectors: `app=web,tier in (a, b),!canary`. This module is pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube::core::{Expression, Selector, SelectorExt};
 
-/// Longest selector that is read: far more than names of services need.
+/// Longest selector in bytes, far more than names of services need.
 const MAX_LENGTH: usize = 4096;
 
-/// Tells if these labels fit a selector; an empty one fits all.
+/// Returns true if the labels match the selector; an empty selector matches all.
 ///
 /// # Errors
-/// A sentence that says what cannot be read.
+/// A sentence that says which part cannot be parsed.
 pub(crate) fn fits(selector: &str, labels: &BTreeMap<String, String>) -> Result<bool, String> {
     Ok(parse(selector)?.matches(labels))
 }
@@ -23,7 +23,7 @@ fn parse(selector: &str) -> Result<Selector, String> {
     parts.map(expression).collect()
 }
 
-/// The parts between commas that are not within parentheses.
+/// Splits a selector at the commas that are not within parentheses.
 fn split(selector: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_usize;
     let parts = selector.split(move |c| {
@@ -66,7 +66,7 @@ fn set(part: &str, operator: &str) -> Result<Option<(String, BTreeSet<String>)>,
     Ok(Some((token(key)?, values?)))
 }
 
-/// A key or value: what names may hold.
+/// Parses a key or a value, with the characters allowed in names.
 fn token(text: &str) -> Result<String, String> {
     let text = text.trim();
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused() {
+    fn an_invalid_selector_is_refused() {
         for selector in ["app in x", "a b", "=x", "app in (", "a>1"] {
             assert!(does_fit(selector).is_err(), "{selector}");
         }
@@ -123,12 +123,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_does_harm(text in "\\PC*") {
+        fn arbitrary_text_does_not_panic(text in "\\PC*") {
             let _ = does_fit(&text);
         }
 
         #[test]
-        fn what_is_written_is_read(key in "[a-z]{1,5}", values in prop::collection::btree_set("[a-z]{1,3}", 1..4)) {
+        fn a_formatted_selector_is_parsed(key in "[a-z]{1,5}", values in prop::collection::btree_set("[a-z]{1,3}", 1..4)) {
             for expression in [
                 Expression::In(key.clone(), values.clone()),
                 Expression::NotIn(key.clone(), values.clone()),

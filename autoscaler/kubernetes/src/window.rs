@@ -1,4 +1,4 @@
-//! The load of the last half minute, from the gateways' reports. Pure.
+//! Load of the last 30 s, from the gateways' reports. This module is pure.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -6,32 +6,33 @@ use std::time::Duration;
 
 use weir_cluster::{Activity, LatestReports, Report, RevisionName};
 
-/// Time over which load is measured: what the field's dashboards and examples take for Triton's counters. An HPA looks
-/// each 15 s, so each look shares half of its requests with the one before.
+/// Time over which load is measured: dashboards and examples use the same window for Triton's counters. An HPA reads
+/// every 15 s, so consecutive reads share half of their requests.
 pub(crate) const WINDOW: Duration = Duration::from_secs(30);
 
-/// Time between two reports that are kept: the window is longer by at most this, and a gateway has seven of them.
+/// Time between two reports that are kept. The window is longer by at most this, and each gateway has seven kept
+/// reports.
 const STEP: Duration = Duration::from_secs(5);
 
-/// The gateways' reports of the last half minute. A clone shares the reports.
+/// Reports of the gateways in the last 30 s. A clone shares the reports.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReportWindow {
     by_gateway: BTreeMap<Arc<str>, History>,
 }
 
-/// The load of a revision within the window, over all gateways.
+/// Load of a revision within the window, summed over all gateways.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct WindowedLoad {
-    /// Activity within the window, and what is so now.
+    /// Counts within the window, and the present state.
     pub(crate) activity: Activity,
-    /// Arrivals of requests per second.
+    /// Requests that arrive per second.
     pub(crate) rate: f64,
 }
 
-/// The reports of one gateway's run.
+/// Reports of one run of a gateway.
 #[derive(Clone, Debug)]
 struct History {
-    /// A step apart, oldest first.
+    /// Reports that are a step apart, oldest first.
     kept: VecDeque<Stamped>,
     latest: Stamped,
 }
@@ -43,7 +44,7 @@ struct Stamped {
 }
 
 impl ReportWindow {
-    /// Takes in the latest reports; one that is the same as before keeps its time.
+    /// Adds the latest reports; a report that has not changed keeps its time.
     pub(crate) fn observe(&mut self, reports: &LatestReports, now: Duration) {
         self.by_gateway.retain(|name, _| reports.contains_key(name));
         for (name, report) in reports {
@@ -57,7 +58,7 @@ impl ReportWindow {
         }
     }
 
-    /// The load of these revisions together; `None` while no gateway has reported for long enough to tell.
+    /// Returns the load of these revisions together; `None` while no gateway has reported for long enough.
     pub(crate) fn load<'a>(
         &self,
         revisions: impl Iterator<Item = &'a RevisionName> + Clone,
@@ -80,7 +81,7 @@ impl ReportWindow {
 }
 
 impl WindowedLoad {
-    /// Tells if a request came, waits or is answered.
+    /// Returns true if a request arrived, is queued or is in flight.
     pub(crate) fn is_active(&self) -> bool {
         let Activity { arrivals, queued, in_flight, .. } = self.activity;
         arrivals > 0 || queued > 0 || in_flight > 0
@@ -105,7 +106,7 @@ impl History {
         if last_kept.is_none_or(|at| next.at.saturating_sub(at) >= STEP) {
             self.kept.push_back(next.clone());
         }
-        // The second one reaches back far enough by itself.
+        // The first report is dropped once the second one reaches back far enough.
         let is_past = |stamped: &Stamped| next.at.saturating_sub(stamped.at) >= WINDOW;
         while self.kept.get(1).is_some_and(is_past) {
             self.kept.pop_front();
@@ -113,7 +114,8 @@ impl History {
         self.latest = next;
     }
 
-    /// Activity since the oldest report, and its span. Of a gateway that is younger than the window it is all there was.
+    /// Returns the activity since the oldest report, and its span. For a gateway younger than the window it is the
+    /// activity since its start.
     fn activity(&self, revision: &RevisionName) -> Option<(Duration, Activity)> {
         let of = |report: &Report| report.revisions.get(revision).cloned().unwrap_or_default();
         let latest = &self.latest.report;
@@ -149,7 +151,7 @@ mod tests {
         })
     }
 
-    /// Rate and queue once these reports of one gateway came, one each second.
+    /// Returns rate and queue after these reports of one gateway, one each second.
     fn after(reports: impl IntoIterator<Item = Arc<Report>>) -> Option<(f64, u32)> {
         let (mut window, mut now) = (ReportWindow::default(), Duration::ZERO);
         for report in reports {
@@ -167,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_past_is_forgotten() {
+    fn old_requests_are_forgotten() {
         let stopped = (1..200).map(|age| report(1, 1000 + age, age.min(100) * 40, 0));
         assert_eq!(after(stopped), Some((0.0, 0)));
     }
@@ -187,19 +189,19 @@ mod tests {
     }
 
     #[test]
-    fn a_young_gateway_tells_all_it_counted() {
+    fn a_young_gateway_counts_from_its_start() {
         assert_eq!(after([report(1, 2, 10, 1)]), Some((5.0, 1)));
     }
 
     #[test]
-    fn an_old_gateway_says_nothing_with_its_first_report() {
+    fn the_first_report_of_an_old_gateway_is_not_enough() {
         assert_eq!(after([report(1, 900, 10, 1)]), None);
         let two = [report(1, 900, 10, 1), report(1, 902, 30, 1)];
         assert_eq!(after(two), Some((10.0, 1)));
     }
 
     #[test]
-    fn a_gateway_that_began_anew_is_another() {
+    fn a_restarted_gateway_counts_anew() {
         let again = [report(1, 900, 10, 1), report(1, 901, 20, 1), report(2, 4, 8, 0)];
         assert_eq!(after(again), Some((2.0, 0)));
     }

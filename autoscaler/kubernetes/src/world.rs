@@ -1,4 +1,4 @@
-//! For tests: loads of services that are not there.
+//! Fixture for tests: loads of services without a cluster.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use weir_cluster::{Activity, LatestReports, Report, Revision, RevisionName, Serv
 
 use crate::Loads;
 
-/// Services of the namespace `team`, and the gateway that reports on them.
+/// Services of the namespace `team`, and a gateway that reports on them.
 pub(crate) struct World {
     pub(crate) loads: Loads,
     reports: watch::Sender<Arc<LatestReports>>,
@@ -16,7 +16,8 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// The first revisions of these services; a gateway that has run for ten seconds knows nothing of them yet.
+    /// Creates the first revisions of these services. The gateway has run for ten seconds and has not reported on them
+    /// yet.
     pub(crate) fn new(services: &[&str]) -> Self {
         let revisions = services.iter().map(|name| {
             let name = revision(name);
@@ -28,7 +29,7 @@ impl World {
         Self { loads: Loads::follow(latest, seen), reports, _snapshots: snapshots }
     }
 
-    /// The gateway reports, ten seconds after it began.
+    /// Publishes a report of the gateway, ten seconds after its start.
     pub(crate) async fn report(&self, loads: &[(&str, Activity)]) {
         let revisions = loads.iter().cloned();
         let revisions = revisions.map(|(name, load)| (revision(name), Arc::new(load)));

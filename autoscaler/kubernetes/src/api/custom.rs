@@ -23,10 +23,10 @@ use crate::quantity::quantity;
 use crate::selector::fits;
 use crate::window::WINDOW;
 
-/// Stands for all objects that the selector fits.
+/// Name that means all objects that match the selector.
 const ALL: &str = "*";
 
-/// The selectors of a question.
+/// Selectors of a request.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Selectors {
@@ -34,8 +34,8 @@ pub(super) struct Selectors {
     metric_label_selector: String,
 }
 
-/// A metric of one pod, or of all that the selector fits. Those that take no requests have no value: the HPA knows what
-/// to make of them.
+/// Returns a metric of one pod, or of all pods that match the selector. Pods that are not ready have no value; the HPA
+/// handles missing values itself.
 pub(super) async fn of_pods(
     State(api): State<MetricsApi>,
     Path((namespace, name, metric)): Path<(String, String, String)>,
@@ -63,13 +63,13 @@ pub(super) async fn of_pods(
         }));
     }
     if name != ALL && items.is_empty() {
-        let text = format!("no pod {name:?} of an InferenceService takes requests in {namespace:?}");
+        let text = format!("no pod {name:?} of an InferenceService is ready in {namespace:?}");
         return Err(Failure::NotFound(text));
     }
     Ok(Json(list(items)))
 }
 
-/// A metric of an InferenceService, or of all that the selector fits.
+/// Returns a metric of an InferenceService, or of all that match the selector.
 pub(super) async fn of_service(
     State(api): State<MetricsApi>,
     Path((namespace, resource, name, metric)): Path<(String, String, String, String)>,
@@ -77,7 +77,7 @@ pub(super) async fn of_service(
 ) -> Result<Json<Value>, Failure> {
     let metric = read(&metric, &selectors)?;
     if resource != SERVICES {
-        let text = format!("{resource:?} have no metrics here: ask for pods or {SERVICES}");
+        let text = format!("{resource:?} have no metrics here: use pods or {SERVICES}");
         return Err(Failure::NotFound(text));
     }
     let mut items = Vec::new();
@@ -94,7 +94,8 @@ pub(super) async fn of_service(
     Ok(Json(list(items)))
 }
 
-/// The services of a question: one by its name, or those that the selector fits, by the label that external metrics have.
+/// Returns the services of a request: one by name, or all that match the selector by the label that external metrics
+/// have.
 fn services(api: &MetricsApi, namespace: &str, name: &str, selectors: &Selectors) -> Result<Vec<ServiceName>, Failure> {
     if name != ALL {
         let service = ServiceName::new(namespace, name);
@@ -120,7 +121,7 @@ fn read(metric: &str, selectors: &Selectors) -> Result<Metric, Failure> {
     Metric::parse(metric).map_err(Failure::NotFound)
 }
 
-/// From the API server's cache, which costs it little: an HPA's question is as old before it is answered.
+/// Lists the pods from the API server's cache, which is cheap. An HPA polls, so the delay of the cache does not matter.
 async fn pods(api: &MetricsApi, namespace: &str, selector: &str) -> Result<Vec<Pod>, kube::Error> {
     let pods: Api<Pod> = Api::namespaced(api.client.clone(), namespace);
     let cached = ListParams::default().match_any().labels(selector);

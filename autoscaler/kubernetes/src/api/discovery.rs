@@ -1,4 +1,4 @@
-//! The lists of metrics that the APIs have.
+//! Discovery documents of the metrics APIs.
 
 use axum::Json;
 use serde_json::{Value, json};
@@ -6,23 +6,23 @@ use serde_json::{Value, json};
 use super::{CUSTOM, EXTERNAL};
 use crate::metric::Metric;
 
-/// Kinds of objects that have metrics, as resources.
+/// Resource of InferenceServices, which have metrics like pods.
 pub(super) const SERVICES: &str = "inferenceservices.serving.kserve.io";
 
-/// The metrics of pods and InferenceServices.
+/// Lists the metrics of pods and InferenceServices.
 pub(super) async fn custom() -> Json<Value> {
     let of = |resource: &str| Metric::ALL.map(|metric| format!("{resource}/{}", metric.name()));
     let names = ["pods", SERVICES].into_iter().flat_map(of);
     Json(list(CUSTOM, "MetricValueList", names))
 }
 
-/// The metrics of services by label.
+/// Lists the metrics of services by label.
 pub(super) async fn external() -> Json<Value> {
     let names = Metric::ALL.map(|metric| metric.name().to_owned());
     Json(list(EXTERNAL, "ExternalMetricValueList", names.into_iter()))
 }
 
-/// The group and version that a path is of, as objects name it.
+/// Returns the group and version in an API's path.
 pub(super) fn group_version(path: &str) -> &str {
     path.trim_start_matches("/apis/")
 }

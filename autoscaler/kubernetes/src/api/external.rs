@@ -1,4 +1,4 @@
-//! `external.metrics.k8s.io`: metrics of InferenceServices, chosen by label.
+//! `external.metrics.k8s.io`: metrics of InferenceServices, selected by label.
 
 use axum::Json;
 use axum::extract::{Path, Query, State};
@@ -15,17 +15,17 @@ use crate::quantity::quantity;
 use crate::selector::fits;
 use crate::window::WINDOW;
 
-/// Label by which a service is chosen, KServe's.
+/// KServe's label by which a service is selected.
 pub(super) const SERVICE: &str = "serving.kserve.io/inferenceservice";
 
-/// The selector of a question.
+/// Selector of a request.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Selection {
     label_selector: String,
 }
 
-/// A metric of the services of a namespace that the selector fits. An HPA adds them up.
+/// Returns a metric of the services of a namespace that match the selector. An HPA sums the values.
 pub(super) async fn of_services(
     State(api): State<MetricsApi>,
     Path((namespace, metric)): Path<(String, String)>,
@@ -49,7 +49,8 @@ pub(super) async fn of_services(
     }
     if items.is_empty() {
         let selector = &selection.label_selector;
-        let text = format!("no InferenceService in {namespace:?} fits the selector {selector:?}: write {SERVICE}=NAME");
+        let text =
+            format!("no InferenceService in {namespace:?} matches the selector {selector:?}: write {SERVICE}=NAME");
         return Err(Failure::NotFound(text));
     }
     Ok(Json(json!({

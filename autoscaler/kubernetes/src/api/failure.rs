@@ -1,4 +1,4 @@
-//! Refusals, as Kubernetes' clients read them.
+//! Error responses in the format of Kubernetes' API.
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -7,19 +7,19 @@ use serde_json::json;
 
 use crate::loads::LoadError;
 
-/// Why a question has no answer.
+/// Reason that a request fails.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    /// The question cannot be read.
+    /// The request is malformed: status 400.
     #[error("{0}")]
     Malformed(String),
-    /// There is no such thing.
+    /// The object or the metric does not exist: status 404.
     #[error("{0}")]
     NotFound(String),
-    /// The load is not known.
+    /// The load of the service is not available.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// The pods cannot be listed.
+    /// The pods cannot be listed: status 503.
     #[error("the pods cannot be listed: {0}")]
     Pods(#[from] kube::Error),
 }
@@ -55,7 +55,7 @@ impl IntoResponse for Failure {
     }
 }
 
-/// The answer to a path that the APIs do not have.
+/// Returns the response for an unknown path.
 pub(super) async fn unknown_path(uri: Uri) -> Failure {
     Failure::NotFound(format!("the metrics APIs have no path {:?}", uri.path()))
 }

@@ -9,7 +9,7 @@ use super::*;
 use crate::world::World;
 
 async fn get(world: &World, path: &str) -> (StatusCode, Value) {
-    // Nothing here asks it.
+    // The tests make no call to the API server.
     let nowhere = Config::new("https://127.0.0.1:1".parse().unwrap());
     let api = MetricsApi::new(world.loads.clone(), Client::try_from(nowhere).unwrap());
     let request = Request::get(path).body(Body::empty()).unwrap();
@@ -24,7 +24,7 @@ fn queued(queued: u32, arrivals: u64) -> Activity {
 }
 
 #[tokio::test]
-async fn an_external_metric_has_an_item_for_each_service_that_fits() {
+async fn an_external_metric_has_an_item_for_each_matching_service() {
     let world = World::new(&["digits", "echo"]);
     let loads = [("digits", queued(7, 25)), ("echo", queued(2, 0))];
     world.report(&loads).await;
@@ -56,7 +56,7 @@ async fn a_metric_of_a_service_is_its_value() {
 }
 
 #[tokio::test]
-async fn a_star_asks_for_all_services_that_the_selector_fits() {
+async fn a_star_selects_all_services_that_match_the_selector() {
     let world = World::new(&["digits", "echo"]);
     let loads = [("digits", queued(7, 25)), ("echo", queued(2, 0))];
     world.report(&loads).await;
@@ -78,7 +78,7 @@ async fn a_star_asks_for_all_services_that_the_selector_fits() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_told() {
+async fn unknown_objects_and_metrics_are_reported() {
     let world = World::new(&["digits"]);
     world.report(&[]).await;
     let of = |resource: &str, name: &str, metric: &str| format!("{CUSTOM}/namespaces/team/{resource}/{name}/{metric}");
@@ -98,7 +98,7 @@ async fn what_is_not_there_is_told() {
 }
 
 #[tokio::test]
-async fn both_apis_list_what_they_have() {
+async fn both_apis_list_their_metrics() {
     let world = World::new(&[]);
     for (path, count) in [(CUSTOM, 8), (EXTERNAL, 4)] {
         let (status, list) = get(&world, path).await;

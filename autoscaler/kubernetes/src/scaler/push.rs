@@ -1,4 +1,4 @@
-//! What KEDA is told of a service unasked, and when it is told again. Pure.
+//! Decides when to notify KEDA about a service, and when to repeat it. This module is pure.
 
 use std::time::Duration;
 
@@ -6,25 +6,26 @@ use tokio::time::Instant;
 
 use crate::window::WindowedLoad;
 
-/// Pause before KEDA is told again that requests wait for a first pod. It forgets what it could not carry out, as when
-/// the API server refused the number or its cache still shows the pod that has gone, and looks itself each 30 s only.
+/// First pause before KEDA is notified again that requests wait for a first pod. KEDA does not retry a failed
+/// activation, for instance when the API server refused the number or KEDA's cache still shows the pod that has gone,
+/// and it polls every 30 s only.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// Longest such pause: with it, one who needs minutes to start costs no more writes than KEDA's own looks.
+/// Longest pause. With it, a service that takes minutes to start causes no more writes than KEDA's own polling.
 const LONGEST_AGAIN: Duration = Duration::from_secs(30);
 
-/// What a service needs of KEDA.
+/// The need of a service for pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Need {
-    /// Nothing: it may have no pods.
+    /// The service may have no pods.
     Nothing,
-    /// At least one pod.
+    /// The service needs at least one pod.
     Pods,
-    /// A pod now: requests wait, and there is none that takes them.
+    /// Requests are queued, and no pod takes them.
     FirstPod,
 }
 
-/// What KEDA was told last of a service.
+/// The last notification about a service.
 #[derive(Debug, Default)]
 pub(super) struct Pushes {
     last: Option<Push>,
@@ -34,12 +35,12 @@ pub(super) struct Pushes {
 struct Push {
     need: Need,
     at: Instant,
-    /// Time after which it is told again, if it is to be.
+    /// Pause after which the notification is repeated, if at all.
     pause: Duration,
 }
 
 impl Pushes {
-    /// What to tell KEDA now, if anything: whether the service is needed.
+    /// Returns the notification to send now, if any: true if the service is needed.
     pub(super) fn next(&mut self, load: &WindowedLoad, now: Instant) -> Option<bool> {
         let need = Need::of(load);
         let pause = match self.last.filter(|last| last.need == need) {
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_is_told_once() {
+    fn an_unchanged_need_is_notified_once() {
         let (mut pushes, now) = (Pushes::default(), Instant::now());
         let later = now + Duration::from_secs(3600);
         for (load, told) in [(load(0, 0, 0), false), (load(1, 0, 4), true), (load(0, 0, 4), false)] {
@@ -93,14 +94,14 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_before_pods_is_no_reason_to_tell_again() {
+    fn a_queue_at_running_pods_is_not_notified_again() {
         let (mut pushes, now) = (Pushes::default(), Instant::now());
         assert_eq!(pushes.next(&load(1, 0, 4), now), Some(true));
         assert_eq!(pushes.next(&load(9, 5, 4), now + AGAIN), None);
     }
 
     #[test]
-    fn a_request_at_zero_is_told_though_the_service_was_busy_just_now() {
+    fn a_request_at_zero_is_notified_although_the_service_was_just_busy() {
         let (mut pushes, now) = (Pushes::default(), Instant::now());
         assert_eq!(pushes.next(&load(1, 0, 4), now), Some(true));
         assert_eq!(pushes.next(&load(1, 0, 0), now), None);
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_again_ever_less_often_until_a_pod_takes_requests() {
+    fn the_notification_repeats_less_and_less_often_until_a_pod_takes_requests() {
         let (mut pushes, began) = (Pushes::default(), Instant::now());
         let mut told = Vec::new();
         for second in 0..100 {

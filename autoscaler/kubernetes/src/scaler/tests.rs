@@ -19,7 +19,7 @@ fn queued(queued: u32) -> Activity {
     Activity { queued, ..Activity::default() }
 }
 
-/// Pushed answers about one service, each of which says if it is active.
+/// Stream of notifications about one service, each true if it is active.
 struct Pushed(<Scaler as ExternalScaler>::StreamIsActiveStream);
 
 impl Pushed {
@@ -36,7 +36,7 @@ impl Pushed {
 }
 
 #[tokio::test]
-async fn the_metric_is_the_services_and_the_target_the_triggers() {
+async fn the_metric_comes_from_the_service_and_the_target_from_the_trigger() {
     let world = World::new(&["digits"]);
     world.report(&[("digits", queued(7))]).await;
     let scaler = Scaler { loads: world.loads.clone() };
@@ -55,7 +55,7 @@ async fn the_metric_is_the_services_and_the_target_the_triggers() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_told() {
+async fn errors_name_the_problem() {
     let world = World::new(&["digits"]);
     let scaler = Scaler { loads: world.loads.clone() };
     let unknown = scaler.is_active(Request::new(object("digit"))).await;
@@ -68,7 +68,7 @@ async fn what_is_wrong_is_told() {
 }
 
 #[tokio::test]
-async fn a_request_at_zero_is_told_at_once_and_rest_as_well() {
+async fn a_request_at_zero_and_idleness_are_notified_at_once() {
     let world = World::new(&["digits"]);
     world.report(&[("digits", queued(0))]).await;
     let mut pushed = Pushed::of(&world, "digits").await;
@@ -79,9 +79,9 @@ async fn a_request_at_zero_is_told_at_once_and_rest_as_well() {
     assert!(!pushed.next().await);
 }
 
-/// As after `kubectl scale --replicas=0`, or where KEDA lets it sleep while a request is on its way.
+/// This happens after `kubectl scale --replicas=0`, or if KEDA scales to zero while a request is on its way.
 #[tokio::test]
-async fn a_request_at_zero_is_told_while_the_service_still_counts_as_busy() {
+async fn a_request_at_zero_is_notified_while_the_service_still_counts_as_busy() {
     let world = World::new(&["digits"]);
     let busy = Activity { arrivals: 1, credits: 4, ..Activity::default() };
     world.report(&[("digits", busy.clone())]).await;

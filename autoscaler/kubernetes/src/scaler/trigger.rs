@@ -1,4 +1,4 @@
-//! A ScaledObject's trigger, as people write it. Pure.
+//! The trigger of a ScaledObject. This module is pure.
 
 use std::collections::HashMap;
 
@@ -6,24 +6,25 @@ use weir_cluster::ServiceName;
 
 use crate::metric::Metric;
 
-/// A trigger with its defaults filled in.
+/// A trigger with defaults for missing fields.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Trigger {
     pub(super) service: ServiceName,
     pub(super) metric: Metric,
-    /// The metric's value at which the number of pods is right.
+    /// Target value of the metric, above 0.
     pub(super) target: f64,
 }
 
-/// Name of the service; the ScaledObject's own name where it is left out.
+/// Key of the service's name; the default is the ScaledObject's own name.
 const SERVICE: &str = "service";
-/// Name of the metric.
+/// Key of the metric's name; the default is the number of pending requests.
 const METRIC: &str = "metric";
-/// The target, a number.
+/// Key of the target, a number; required.
 const TARGET: &str = "target";
 
 impl Trigger {
-    /// Reads a trigger's metadata. The service is in the ScaledObject's own namespace: what others have is not its.
+    /// Reads a trigger's metadata. The service must be in the ScaledObject's own namespace, so that a trigger cannot
+    /// read the load of other namespaces.
     ///
     /// # Errors
     /// A sentence that says what to write.
@@ -58,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_a_default() {
+    fn missing_fields_have_defaults() {
         let trigger = read(&[("target", "5")]).unwrap();
         assert_eq!(trigger.service, ServiceName::new("team", "digits").unwrap());
         assert_eq!((trigger.metric, trigger.target), (Metric::PendingRequests, 5.0));
@@ -73,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told() {
+    fn invalid_metadata_is_reported() {
         let wrong: [(&[(&str, &str)], &str); 4] = [
             (&[], "metadata.target is missing"),
             (&[("target", "many")], "metadata.target: \"many\" is not a number above 0"),

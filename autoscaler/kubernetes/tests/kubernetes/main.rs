@@ -1,4 +1,4 @@
-//! A HorizontalPodAutoscaler of a real control plane, by what Weir's metrics API says.
+//! A HorizontalPodAutoscaler of a real control plane scales a service by Weir's metrics API.
 
 #![expect(clippy::unwrap_used, reason = "a test may end at once")]
 
@@ -55,7 +55,7 @@ impl World {
         Self { client, reports, _snapshots: snapshots, port, _stop: stop.drop_guard() }
     }
 
-    /// Writes an object as a user does.
+    /// Applies an object as a user does.
     async fn apply(&self, object: Value) {
         let api = self.api(&object);
         let name = object["metadata"]["name"].as_str().unwrap();
@@ -75,7 +75,7 @@ impl World {
         }
     }
 
-    /// Waits for a state of an object.
+    /// Waits until an object has a state.
     async fn until(&self, object: &Value, what: &str, is_it: impl Fn(&Value) -> bool) {
         let (api, name) = (self.api(object), object["metadata"]["name"].as_str());
         let mut last = Value::Null;
@@ -93,7 +93,7 @@ impl World {
         }
     }
 
-    /// From now on the gateway reports, anew each time, that its requests waited so long.
+    /// Reports from now on, with a new start each time, that the gateway's requests waited this long.
     fn waits(&self, wait: Duration) -> tokio::task::AbortHandle {
         let reports = self.reports.clone();
         let repeat = async move {
@@ -171,7 +171,7 @@ fn service() -> Value {
     })
 }
 
-/// What a controller writes, which this test does without.
+/// Status that a controller would write; this test runs none.
 fn status() -> Value {
     json!({
         "status": {
@@ -205,7 +205,7 @@ fn autoscaler() -> Value {
     })
 }
 
-/// The way of the API server to the port: a Service that leads to this machine.
+/// Objects by which the API server reaches the port: a Service that points to this machine, and an APIService.
 fn aggregated(port: u16) -> [Value; 2] {
     [
         json!({
