@@ -78,8 +78,8 @@ mod tests {
     #[test]
     fn replicas_without_a_node_and_replicas_not_created_count() {
         let full = Some("no node takes it: add a node");
-        let told = Unplaced::of(&revision(4, 1, 2, full)).unwrap();
-        assert_eq!(told.to_string(), "3 of them cannot start: no node takes it: add a node");
+        let several = Unplaced::of(&revision(4, 1, 2, full)).unwrap();
+        assert_eq!(several.to_string(), "3 of them cannot start: no node takes it: add a node");
         let one = Unplaced::of(&revision(2, 1, 0, Some("raise the quota"))).unwrap();
         assert_eq!(one.to_string(), "1 of them cannot start: raise the quota");
     }

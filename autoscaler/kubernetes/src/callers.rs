@@ -151,8 +151,8 @@ mod tests {
 
     #[test]
     fn a_cluster_without_the_aggregation_layer_is_reported() {
-        let told = ProxyVerifier::read(&BTreeMap::new()).unwrap_err();
-        assert!(told.contains("no aggregation layer"), "{told}");
+        let error = ProxyVerifier::read(&BTreeMap::new()).unwrap_err();
+        assert!(error.contains("no aggregation layer"), "{error}");
         assert!(verifier("-----BEGIN CERTIFICATE-----\nAA", "[]").is_err());
         assert!(verifier("", "x").is_err());
     }

@@ -60,7 +60,7 @@ impl ExternalScaler for Scaler {
     ) -> Result<Response<Self::StreamIsActiveStream>, Status> {
         let trigger = read(Some(&request.into_inner()))?;
         let (sender, answers) = tokio::sync::mpsc::channel(1);
-        tokio::spawn(tell(self.loads.clone(), trigger, sender));
+        tokio::spawn(notify(self.loads.clone(), trigger, sender));
         Ok(Response::new(Box::pin(ReceiverStream::new(answers))))
     }
 
@@ -95,7 +95,7 @@ impl ExternalScaler for Scaler {
 
 /// Streams whether the service is active: now, whenever that changes, and repeatedly while requests wait for a first
 /// pod. Ends when the client closes the stream. While the load is unknown, nothing is sent.
-async fn tell(
+async fn notify(
     mut loads: Loads,
     trigger: Trigger,
     answers: tokio::sync::mpsc::Sender<Result<IsActiveResponse, Status>>,

@@ -64,9 +64,9 @@ impl ReportWindow {
         revisions: impl Iterator<Item = &'a RevisionName> + Clone,
         now: Duration,
     ) -> Option<WindowedLoad> {
-        let is_heard = |h: &&History| now.saturating_sub(h.latest.at) <= Report::SILENT_AFTER;
+        let is_fresh = |h: &&History| now.saturating_sub(h.latest.at) <= Report::SILENT_AFTER;
         let mut total = None::<WindowedLoad>;
-        for history in self.by_gateway.values().filter(is_heard) {
+        for history in self.by_gateway.values().filter(is_fresh) {
             for revision in revisions.clone() {
                 let Some((span, activity)) = history.activity(revision) else {
                     continue;

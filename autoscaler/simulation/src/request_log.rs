@@ -90,7 +90,7 @@ pub enum LogError {
     OpenQuote(u64),
     /// The first line has no column or key that can be taken for the time.
     #[error(
-        "line {line}: no {what} is called {wanted}, and the time cannot be told from the other values; the {what}s are {columns}: name the one with --time-column; {TIMES}"
+        "line {line}: no {what} is called {wanted}, and it is unclear which one holds the time; the {what}s are {columns}: name the one with --time-column; {TIMES}"
     )]
     NoTime {
         /// Number of the line, from 1.

@@ -120,8 +120,8 @@ fn replicas_follow_the_measured_capacity() {
     let decision = revision.run(200, TWENTY);
     // 20 requests per second at 10 per second each need 2 replicas, and 0.8 × √2 more for irregular arrivals.
     assert_eq!(decision.replicas, 4);
-    let said = "4 replicas: 20.0 requests arrive per second, one replica serves 10.0, 0 are queued";
-    assert_eq!(decision.to_string(), said);
+    let expected = "4 replicas: 20.0 requests arrive per second, one replica serves 10.0, 0 are queued";
+    assert_eq!(decision.to_string(), expected);
     assert_eq!(decision.terms.capacity, Some(10.0));
 }
 

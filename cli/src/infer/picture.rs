@@ -178,8 +178,8 @@ mod tests {
     #[test]
     fn a_note_about_the_range_appears_only_if_the_type_leaves_it_open() {
         for element in [Element::Fp16, Element::Fp32, Element::Fp64] {
-            let told = assumed_range(&input(element, Layout::Chw, Channels::Rgb)).unwrap();
-            assert!(told.starts_with("black is sent as 0 and white as 1; "), "{told}");
+            let note = assumed_range(&input(element, Layout::Chw, Channels::Rgb)).unwrap();
+            assert!(note.starts_with("black is sent as 0 and white as 1; "), "{note}");
         }
         let bytes = input(Element::Uint8, Layout::Chw, Channels::Rgb);
         assert_eq!(assumed_range(&bytes), None);

@@ -1,4 +1,4 @@
-//! What service accounts have called, as the API server has noted it.
+//! Calls of service accounts, read from the API server's audit log.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::cluster::kubeconfig;
 
-/// A verb of a group's resource, such as `patch` of `apps` and `deployments/scale`.
+/// A verb on a resource of an API group, such as `patch` on `apps` and `deployments/scale`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Right {
     pub(crate) verb: String,
@@ -14,24 +14,24 @@ pub(crate) struct Right {
     pub(crate) resource: String,
 }
 
-/// The calls of an account.
+/// Calls of a service account.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
-    /// Rights that were used.
+    /// Rights that the account used.
     pub(crate) used: BTreeSet<Right>,
-    /// Calls that were forbidden.
+    /// Calls that the API server forbade.
     pub(crate) forbidden: Vec<String>,
 }
 
 impl Calls {
-    /// The calls of `system:serviceaccount:NAMESPACE:NAME`.
+    /// Reads the calls of `system:serviceaccount:NAMESPACE:NAME` from the audit log.
     pub(crate) fn of(namespace: &str, name: &str) -> Self {
         let account = format!("system:serviceaccount:{namespace}:{name}");
         let log = kubeconfig().with_file_name("audit.log");
         let log = std::fs::read_to_string(log).unwrap();
         let mut calls = Self::default();
         for line in log.lines() {
-            // The last may be half written.
+            // The last line may be incomplete.
             let event: Value = serde_json::from_str(line).unwrap_or_default();
             if event["user"]["username"] == account.as_str() {
                 calls.add(&event);
@@ -48,7 +48,7 @@ impl Calls {
             return;
         }
         if right.verb == "patch" && code == 201 {
-            // What is applied and was not there needs both rights.
+            // An apply that creates an object needs both rights.
             self.used.insert(Right { verb: "create".to_owned(), ..right.clone() });
         }
         self.used.insert(right);
@@ -65,7 +65,7 @@ fn right(event: &Value) -> Option<Right> {
     Some(Right { verb: event["verb"].as_str()?.to_owned(), group: text("apiGroup"), resource })
 }
 
-/// The rights that a rule gives.
+/// Returns the rights that a rule grants.
 pub(crate) fn rights(rule: &Value) -> Vec<Right> {
     let texts = |field: &str| -> Vec<String> { serde_json::from_value(rule[field].clone()).unwrap_or_default() };
     let mut rights = Vec::new();

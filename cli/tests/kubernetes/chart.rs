@@ -1,11 +1,11 @@
-//! The chart's objects, as helm renders them.
+//! Objects of the chart, rendered by helm.
 
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
-/// The chart's documents with these settings.
+/// Renders the chart with these settings, and returns its documents.
 pub(crate) fn rendered(namespace: &str, settings: &[&str]) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let render = r#"exec "$(tests/kubernetes/bed/build.sh helm)/bin/helm" template weir charts/weir --namespace "$@""#;
@@ -21,7 +21,7 @@ pub(crate) fn rendered(namespace: &str, settings: &[&str]) -> Vec<String> {
     text.split("\n---\n").map(str::to_owned).collect()
 }
 
-/// The documents of these kinds.
+/// Returns the documents of these kinds.
 pub(crate) fn of_kinds(documents: &[String], kinds: &[&str]) -> Vec<String> {
     let is_of = |document: &&String| {
         let kind = document.lines().find_map(|line| line.strip_prefix("kind: "));
@@ -30,13 +30,13 @@ pub(crate) fn of_kinds(documents: &[String], kinds: &[&str]) -> Vec<String> {
     documents.iter().filter(is_of).cloned().collect()
 }
 
-/// The value of a document's `metadata.name`.
+/// Returns the value of a document's `metadata.name`.
 pub(crate) fn name(document: &str) -> &str {
     let name = document.lines().find_map(|line| line.strip_prefix("  name: "));
     name.unwrap_or_default()
 }
 
-/// The rules of a role: each stands on a line of its own, as JSON.
+/// Returns the rules of a role; in the chart each rule is a line of JSON.
 pub(crate) fn rules(role: &str) -> Vec<Value> {
     let lines = role.lines().filter_map(|line| line.strip_prefix("  - {"));
     lines.map(|line| serde_json::from_str(&format!("{{{line}")).unwrap()).collect()

@@ -1,4 +1,4 @@
-//! The API server, by its kubectl.
+//! Access to the API server through kubectl.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Longest wait for anything, on a machine that is busy with other tests.
+/// Longest wait for any condition, on a machine that is busy with other tests.
 const DEADLINE: Duration = Duration::from_secs(90);
 
-/// File with the way to the API server, for somebody who may do everything.
+/// Returns the path of the administrator's kubeconfig.
 pub(crate) fn kubeconfig() -> PathBuf {
     let path = std::env::var_os("WEIR_TEST_KUBECONFIG");
     let path = path.unwrap_or_else(|| panic!("no API server to test with: run `make test-kube`"));
     path.into()
 }
 
-/// Runs kubectl, which must succeed; returns what it prints.
+/// Runs kubectl, which must succeed, and returns its standard output.
 pub(crate) fn kubectl(arguments: &[&str], input: &str) -> String {
     let mut kubectl = Command::new("kubectl");
     kubectl.arg("--kubeconfig").arg(kubeconfig()).args(arguments);
@@ -31,7 +31,7 @@ pub(crate) fn kubectl(arguments: &[&str], input: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Applies documents of YAML or JSON, each of which names its namespace.
+/// Applies YAML or JSON documents, each of which sets its namespace.
 pub(crate) fn apply(documents: &[String]) {
     let mut text = String::new();
     for document in documents {
@@ -40,13 +40,13 @@ pub(crate) fn apply(documents: &[String]) {
     kubectl(&["apply", "--server-side", "--force-conflicts", "-f", "-"], &text);
 }
 
-/// An object as JSON; null when there is none.
+/// Returns an object as JSON; null if it does not exist.
 pub(crate) fn get(namespace: &str, object: &str) -> Value {
     let text = kubectl(&["get", object, "-n", namespace, "--ignore-not-found", "-o", "json"], "");
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// Waits until it is so; `explain` says what there is instead.
+/// Waits until `is_so` returns true; `explain` describes the state if it does not.
 pub(crate) fn wait_until(what: &str, explain: impl Fn() -> String, is_so: impl Fn() -> bool) {
     let end = Instant::now() + DEADLINE;
     while !is_so() {

@@ -1,4 +1,4 @@
-//! The real `weir` on a real API server, with exactly the rights that the chart gives: `make test-kube`.
+//! Runs the real `weir` on a real API server with exactly the rights that the chart grants: `make test-kube`.
 
 #![expect(
     clippy::unwrap_used,

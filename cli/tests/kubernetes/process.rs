@@ -1,4 +1,4 @@
-//! One of Weir's processes, under the account that the chart gives it.
+//! One of Weir's processes, running under the service account of the chart.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use crate::cluster::kubectl;
 
-/// A running process and its log.
+/// A running process and the path of its log.
 pub(crate) struct Process {
     child: Child,
     log: PathBuf,
 }
 
 impl Process {
-    /// Starts `weir COMPONENT` for the services of one namespace. `folder` takes its output.
+    /// Starts `weir COMPONENT` for the services of one namespace, with its output in `folder`.
     pub(crate) fn start(component: &str, namespaces: (&str, &str), folder: &Path, more: &[&str]) -> Self {
         let kubeconfig = folder.join(format!("{component}.kubeconfig"));
         fs::write(&kubeconfig, account(component, namespaces.0).to_string()).unwrap();
@@ -36,12 +36,12 @@ impl Process {
         Self { child, log }
     }
 
-    /// Everything that it has printed so far.
+    /// Returns everything that the process has printed so far.
     pub(crate) fn output(&self) -> String {
         fs::read_to_string(&self.log).unwrap()
     }
 
-    /// Ends it in order; returns what it has printed.
+    /// Stops the process with SIGTERM, and returns everything that it printed.
     pub(crate) fn end(mut self) -> String {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, Signal::TERM).unwrap();
@@ -57,7 +57,7 @@ impl Drop for Process {
     }
 }
 
-/// A kubeconfig with nothing but the account's token.
+/// Returns a kubeconfig that holds only the account's token.
 fn account(component: &str, namespace: &str) -> Value {
     let token = kubectl(&["create", "token", &format!("weir-{component}"), "-n", namespace], "");
     let config = kubectl(&["config", "view", "--raw", "-o", "json"], "");

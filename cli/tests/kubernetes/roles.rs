@@ -1,5 +1,5 @@
-//! Everything runs with exactly the chart's Roles: a service from its first object to its last, and no call is forbidden.
-//! And no right is there that is not used.
+//! All processes run with exactly the chart's Roles. From the first object of a service to the last, no call is
+//! forbidden, and every granted right is used.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,7 +18,8 @@ const TEAM: &str = "roles-team";
 const COMPONENTS: [&str; 3] = ["controller", "gateway", "autoscaler"];
 const ROLES: [&str; 2] = ["Role", "ClusterRole"];
 
-/// The chart's rights for the services of one namespace, and the webhook's objects.
+/// Installs the chart's rights for the services of one namespace and the webhook's objects; returns the rendered
+/// documents.
 fn install() -> Vec<String> {
     for namespace in [SYSTEM, TEAM] {
         kubectl(&["create", "namespace", namespace], "");
@@ -91,11 +92,11 @@ fn until_replicas(deployment: &str, count: u64) {
     wait_until(&format!("{count} replicas of {deployment}"), || found().to_string(), || found() == count);
 }
 
-/// The revision at which the first is dropped: ten that are out of use stay.
+/// Number of the revision that causes the first one to be dropped: ten unused revisions are kept.
 const LAST: u32 = 14;
 
-/// Makes revisions until the first one's record goes.
-fn until_the_first_is_forgotten() {
+/// Creates revisions until the first one's ControllerRevision is deleted.
+fn until_the_first_revision_is_dropped() {
     for number in 3..=LAST {
         let name = format!("digits-predictor-{number:05}");
         apply(&[service(&json!({"labels": {"team": format!("t{number}")}}))]);
@@ -108,27 +109,27 @@ fn until_the_first_is_forgotten() {
     wait_until("the first is dropped", || first().to_string(), || first().is_null());
 }
 
-/// A service's whole life; returns what the processes have printed.
+/// Runs through the whole life of a service, and returns everything that the processes printed.
 fn life(folder: &Path) -> String {
     let start = |component: &str, more: &[&str]| Process::start(component, (SYSTEM, TEAM), folder, more);
     let controller = start("controller", &["--webhook-port", "0"]);
     let gateway = start("gateway", &["--port", "0"]);
     let autoscaler = start("autoscaler", &[]);
-    another_node();
+    add_second_node();
     apply(&[runtime(), service(&json!({}))]);
     until_rolled_out(1);
-    // The autoscaler raises what is below the bounds, whoever is heard.
+    // The autoscaler raises a number below the bounds even without any report.
     apply(&[service(&json!({"minReplicas": 2}))]);
     until_replicas("digits-predictor-00001", 2);
     apply(&[service(&json!({"labels": {"team": "a"}}))]);
     until_rolled_out(2);
-    until_the_first_is_forgotten();
+    until_the_first_revision_is_dropped();
     deleted_objects_come_back();
     let mut output = controller.end();
     let controller = start("controller", &["--webhook-port", "0"]);
     until_rolled_out(LAST);
     stop_and_start();
-    another_scales();
+    let_an_hpa_scale();
     refuse_twice();
     until_the_webhook_is_trusted();
     until_nothing_is_left();
@@ -138,7 +139,7 @@ fn life(folder: &Path) -> String {
     output
 }
 
-/// A manifest with an error, twice: the second Event of its message counts the first one up.
+/// Applies an invalid manifest twice: the second Event with the same message increments the count of the first.
 fn refuse_twice() {
     let wrong = service(&json!({"affinity": {"nodeAfinity": {}}}));
     let mended = service(&json!({"labels": {"team": format!("t{LAST}")}}));
@@ -176,8 +177,8 @@ fn stop_and_start() {
     until_rolled_out(LAST);
 }
 
-/// A second node for pods without GPUs: where there is one, a scale-in has no choice.
-fn another_node() {
+/// Adds a second node for pods without GPUs. With only one node, a scale-in has no choice.
+fn add_second_node() {
     let size = json!({"cpu": "1000", "memory": "10Ti", "pods": "10000"});
     apply(&[json!({
         "apiVersion": "v1", "kind": "Node",
@@ -190,8 +191,9 @@ fn another_node() {
     .to_string()]);
 }
 
-/// An HPA asks for more than the bounds of Weir's autoscaler, which lets it and takes over again when it is gone.
-fn another_scales() {
+/// An HPA sets more replicas than the bounds of Weir's autoscaler allow. Weir accepts that, and takes over again when
+/// the HPA is gone.
+fn let_an_hpa_scale() {
     let deployment = format!("digits-predictor-{LAST:05}");
     let found = || get(TEAM, &format!("deployment/{deployment}"));
     apply(&[json!({
@@ -230,7 +232,7 @@ fn until_nothing_is_left() {
     wait_until("nothing is left", left, || left().is_empty());
 }
 
-/// The rights of a component, in whichever role.
+/// Returns the rights of a component from all of its roles.
 fn granted(documents: &[String], component: &str) -> BTreeSet<Right> {
     let roles = of_kinds(documents, &ROLES);
     let own = [format!("weir-{component}"), format!("weir-{component}-services")];

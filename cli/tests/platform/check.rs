@@ -1,4 +1,4 @@
-//! `weir check`: every error of every file in one pass.
+//! `weir check` reports every error of every file in one pass.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::weir::PROGRAM;
 
-/// A manifest of a service with this predictor.
+/// Returns the manifest of a service with this predictor.
 fn service(name: &str, predictor: &str) -> String {
     format!(
         "apiVersion: serving.kserve.io/v1beta1
@@ -19,7 +19,7 @@ spec:
     )
 }
 
-/// A predictor with a model at this path.
+/// Returns a predictor with a model at this path.
 fn model(path: &Path) -> String {
     format!(
         "    model:
@@ -31,7 +31,7 @@ fn model(path: &Path) -> String {
     )
 }
 
-/// A predictor whose command always listens on this port.
+/// Returns a predictor whose command always listens on this port.
 fn fixed_port(port: u16) -> String {
     format!(
         "    containers:
@@ -43,7 +43,7 @@ fn fixed_port(port: u16) -> String {
     )
 }
 
-/// The exit code and the errors of a check of this folder; any program stands for the runtime, as none is run.
+/// Checks a folder; returns the exit code and the errors. Any program can be the runtime, because none is started.
 fn check(folder: &Path) -> (Option<i32>, String) {
     let words = ["check", "--runtime", "/bin/true", "-f"];
     let output = Command::new(PROGRAM).args(words).arg(folder).output().unwrap();

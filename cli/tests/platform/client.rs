@@ -1,4 +1,4 @@
-//! Clients that distinguish a response, a refused connection and a closed one.
+//! Clients that distinguish a response, a refused connection and a closed connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,66 +19,66 @@ use weir_protocol::grpc::proto::model_infer_request::InferInputTensor;
 
 use crate::manifest::NAME;
 
-/// The V2 call over HTTP.
+/// Path of the V2 inference call over HTTP.
 pub(crate) const INFER: &str = "/v2/models/echo/infer";
 
-/// The V2 call over gRPC.
+/// Path of the V2 inference call over gRPC.
 const MODEL_INFER: &str = "/inference.GRPCInferenceService/ModelInfer";
 
-/// Longer than a request may wait for a sleeping service.
+/// Longest wait for a response, longer than a request may wait for a service to start.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// A request that the test's replica ignores, and an echo model needs.
+/// Body of a request. The test's replica ignores it; an echo model needs it.
 const REQUEST: &str = r#"{"inputs": [{"name": "INPUT0", "datatype": "INT32", "shape": [1, 1], "data": [7]}]}"#;
 
 pub(crate) type RequestBody = UnsyncBoxBody<Bytes, io::Error>;
 
-/// The response to a request that was sent.
+/// Future of the response to a request that was sent.
 pub(crate) type PendingResponse = Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>> + Send>>;
 
-/// A response, read to its end.
+/// A response that was read completely.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
-    /// HTTP's status code; of gRPC its own, and 200 for 0.
+    /// HTTP status code; for gRPC its own status code, or 200 for 0.
     pub(crate) status: u16,
     /// Headers of the response.
     pub(crate) headers: HeaderMap,
-    /// The body; of gRPC the message.
+    /// The body; for gRPC the status message.
     pub(crate) text: String,
-    /// `Server-Timing`; of gRPC in the trailers.
+    /// The header `Server-Timing`; for gRPC it is in the trailers.
     timing: String,
 }
 
-/// Error of a request without a response.
+/// Failure of a request without a response.
 #[derive(Debug)]
 pub(crate) enum RequestError {
     /// The port does not accept connections.
     ConnectionRefused,
-    /// The connection ended before the request was sent: it may be sent over another.
+    /// The connection ended before the request was sent, so it may be sent over another one.
     NotSent,
     /// The connection ended before the response.
     ConnectionClosed(String),
 }
 
-/// One connection over HTTP/1.1, made anew where it ended between two requests.
+/// Client with one HTTP/1.1 connection, which is reopened if it ended between two requests.
 pub(crate) struct HttpClient {
     address: SocketAddr,
     sender: Option<http1::SendRequest<Full<Bytes>>>,
 }
 
-/// One connection over HTTP/2.
+/// Client with one HTTP/2 connection.
 pub(crate) struct GrpcClient {
     address: SocketAddr,
     sender: Option<http2::SendRequest<RequestBody>>,
 }
 
 impl Answer {
-    /// Name of the revision that answered.
+    /// Returns the name of the revision that answered.
     pub(crate) fn revision(&self) -> String {
         text_of(&self.headers, "weir-revision")
     }
 
-    /// Time that the request waited for a replica, in milliseconds.
+    /// Returns the time that the request waited for a replica, in milliseconds.
     pub(crate) fn queued_ms(&self) -> f64 {
         let parts = self.timing.split(", ");
         let mut queue = parts.filter_map(|part| part.strip_prefix("queue;dur="));
@@ -91,7 +91,7 @@ impl HttpClient {
         Self { address, sender: None }
     }
 
-    /// Sends an inference with these headers.
+    /// Sends an inference request with these headers.
     pub(crate) async fn infer(&mut self, headers: &[(&str, &str)]) -> Result<Answer, RequestError> {
         self.post(INFER, headers, REQUEST.into()).await
     }
@@ -114,7 +114,7 @@ impl HttpClient {
         })
     }
 
-    /// Sends a request, and returns its response once the head is there.
+    /// Sends a request, and returns the response once its head has arrived.
     pub(crate) async fn stream(&mut self, path: &str) -> Response<Incoming> {
         let request = request(path, &[]).body(Full::default()).unwrap();
         let sender = self.open().await.unwrap();
@@ -141,19 +141,19 @@ impl GrpcClient {
         Self { address, sender: None }
     }
 
-    /// Calls `ModelInfer`, routed by the model's name in the message.
+    /// Calls `ModelInfer`, which is routed by the model's name in the message.
     pub(crate) async fn infer(&mut self, headers: &[(&str, &str)]) -> Result<Answer, RequestError> {
         let sent = self.begin(headers).await?;
         Self::finish(within_deadline(sent).await).await
     }
 
-    /// Sends the call without waiting for the response.
+    /// Sends a call without waiting for the response.
     pub(crate) async fn begin(&mut self, headers: &[(&str, &str)]) -> Result<PendingResponse, RequestError> {
         let body = Full::new(message()).map_err(crate::replica::infallible);
         self.call(MODEL_INFER, headers, body.boxed_unsync()).await
     }
 
-    /// Reads the response to [`Self::begin`].
+    /// Reads the response to a call of [`Self::begin`].
     pub(crate) async fn finish(response: hyper::Result<Response<Incoming>>) -> Result<Answer, RequestError> {
         let (head, body) = response.map_err(closed)?.into_parts();
         let body = within_deadline(body.collect()).await.map_err(closed)?;
@@ -199,7 +199,7 @@ impl GrpcClient {
     }
 }
 
-/// The same inference as a gRPC message.
+/// Returns the same inference as a gRPC message.
 pub(crate) fn message() -> Bytes {
     let input = InferInputTensor {
         name: "INPUT0".to_owned(),
@@ -220,7 +220,7 @@ pub(crate) fn message() -> Bytes {
     bytes.into()
 }
 
-/// Waits for the work, up to a deadline that fails the test.
+/// Waits for a future; the test fails at the deadline.
 async fn within_deadline<F: Future>(work: F) -> F::Output {
     let done = tokio::time::timeout(DEADLINE, work).await;
     done.expect("an answer in time")
@@ -253,7 +253,7 @@ fn closed(error: hyper::Error) -> RequestError {
     if error.is_canceled() { RequestError::NotSent } else { RequestError::ConnectionClosed(format!("{error:?}")) }
 }
 
-/// Decodes the percent-encoding of gRPC's messages.
+/// Decodes the percent-encoding of gRPC status messages.
 fn percent_decoded(text: &str) -> String {
     let mut pieces = text.split('%');
     let mut out = pieces.next().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! The example with the real runtime, if that is built.
+//! The example with the real runtime, if the runtime is built.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ fn the_example_reads_a_seven() {
     assert_eq!(weir.stop().code(), Some(0), "{}", weir.output());
 }
 
-/// Path of the model server; `None`, with a message, if it is not built.
+/// Returns the path of the model server; `None`, with a message, if it is not built.
 pub(crate) fn runtime() -> Option<String> {
     let runtime = Path::new(env!("CARGO_BIN_EXE_weir")).with_file_name("weir-runtime");
     if runtime.exists() {

@@ -1,4 +1,4 @@
-//! Replicas with faults: the effect is bounded, reported, and ends with the fault.
+//! Faulty replicas: the effect is bounded, is reported, and ends with the fault.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +13,13 @@ use crate::weir::wait_until;
 
 const REPLICAS: u32 = 4;
 
-/// Requests at once of each replica.
+/// Concurrent requests of each replica.
 const CREDITS: u32 = 2;
 
-/// Time of an inference in milliseconds: long enough that mostly all clients have one in flight.
+/// Time of an inference in milliseconds, long enough that most of the time every client has a request in flight.
 const SERVICE_MS: u32 = 100;
 
-/// The deadline of every request of the load: many times what one takes, even on a busy machine.
+/// Deadline of every request, many times what a request takes even on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 fn four(shared: &SharedDir) -> Service {
@@ -27,7 +27,7 @@ fn four(shared: &SharedDir) -> Service {
     service.replicas(REPLICAS, REPLICAS).concurrency(CREDITS)
 }
 
-/// Waits until every credit is in use at once: none is lost.
+/// Waits until all credits are in use at the same time, which shows that none was lost.
 fn all_capacity_is_back(fixture: &Fixture) {
     fixture.wait_for_revision("all credits in use", 1, |revision| {
         revision["ready"] == REPLICAS && revision["in_flight"] == REPLICAS * CREDITS
@@ -35,7 +35,7 @@ fn all_capacity_is_back(fixture: &Fixture) {
 }
 
 #[test]
-fn a_frozen_replica_costs_what_it_held_and_comes_back() {
+fn a_frozen_replica_loses_only_its_own_requests_and_recovers() {
     let fixture = Fixture::ready(REPLICAS.into(), four);
     let load = Load::within(DEADLINE, fixture.weir.serving, 6, 2);
     all_capacity_is_back(&fixture);
@@ -49,7 +49,7 @@ fn a_frozen_replica_costs_what_it_held_and_comes_back() {
     signal(frozen, Signal::CONT);
     all_capacity_is_back(&fixture);
     let tally = load.end();
-    // Each of its credits loses a request each time that a deadline passes, and the one it had.
+    // Each credit of the frozen replica loses one request per deadline, and the one that was in flight.
     let most = u64::from(CREDITS) * (lasted.as_secs() / DEADLINE.as_secs() + 2);
     assert!(tally.failed.len() as u64 <= most, "{lasted:?}: {tally:?}");
     for failure in &tally.failed {
@@ -61,7 +61,7 @@ fn a_frozen_replica_costs_what_it_held_and_comes_back() {
     }
 }
 
-/// A platform with one replica that takes one request and does not answer it.
+/// Starts a platform with one replica that takes one request and does not answer it.
 fn hanging() -> Fixture {
     let fixture = Fixture::ready(1, |shared| {
         let service = Service::new("one").shared_dir(shared).replicas(1, 1);
@@ -81,7 +81,7 @@ const AT_REPLICA: &str = "s for replica echo-predictor-00001-0";
 const IN_QUEUE: &str = "s in the queue of revision default/echo-predictor-00001, 0 requests were ahead";
 
 #[test]
-fn a_deadline_says_where_the_time_went() {
+fn a_missed_deadline_names_the_place_of_the_wait() {
     let fixture = hanging();
     let address = fixture.weir.serving;
     let (mut http, mut second) = (HttpClient::new(address), HttpClient::new(address));
@@ -122,7 +122,7 @@ async fn wait_until_in_flight(fixture: &Fixture) {
 }
 
 #[test]
-fn an_invalid_response_is_retried_and_one_of_all_is_an_error() {
+fn an_invalid_response_is_retried_and_is_an_error_from_all_replicas() {
     let fixture = Fixture::ready(REPLICAS.into(), four);
     let load = Load::start(fixture.weir.serving, 6, 2);
     all_capacity_is_back(&fixture);
@@ -141,7 +141,8 @@ fn an_invalid_response_is_retried_and_one_of_all_is_an_error() {
     let runtime = runtime();
     let http = runtime.block_on(HttpClient::new(fixture.weir.serving).infer(&[])).unwrap();
     let grpc = runtime.block_on(GrpcClient::new(fixture.weir.serving).infer(&[])).unwrap();
-    // Bytes that are no HTTP may be the response to work that was done; a gRPC call that breaks off has none.
+    // A response that is not HTTP may belong to work that was done, so the gateway retries the request only once. A gRPC
+    // call that breaks off has no response, and is retried more often.
     let places = [
         (500, "returned no valid response: tried 2 times, last replica echo-"),
         (14, "did not answer: tried 4 times, last replica echo-"),
@@ -154,7 +155,7 @@ fn an_invalid_response_is_retried_and_one_of_all_is_an_error() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_is_no_answer_and_costs_no_credit() {
+fn a_truncated_response_is_an_error_and_costs_no_credit() {
     let fixture = Fixture::ready(1, |shared| Service::new("one").shared_dir(shared).replicas(1, 1).concurrency(1));
     let address = fixture.weir.serving;
     let (mut http, mut grpc) = (HttpClient::new(address), GrpcClient::new(address));
@@ -168,7 +169,7 @@ fn an_answer_that_breaks_off_is_no_answer_and_costs_no_credit() {
         assert!(broken.text.starts_with("the replica broke off its response"), "{broken:?}");
     }
     fixture.shared.clear_faults();
-    // The only credit is there, or this would wait for ever.
+    // Without its only credit the request would wait forever.
     let answer = runtime.block_on(http.infer(&[("weir-timeout", "30000")])).unwrap();
     assert_eq!(answer.status, 200, "{answer:?}");
     fixture.wait_for_revision("no request left", 1, |revision| revision["in_flight"] == 0);

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::weir::PROGRAM;
 
-/// Serves this body under every name but `/missing.zip`, to as many as ask, until the process ends.
+/// Starts a server that returns this body for every path except `/missing.zip`, until the process ends.
 fn server(body: Vec<u8>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -27,12 +27,12 @@ fn server(body: Vec<u8>) -> String {
     url
 }
 
-/// Exit code and standard error.
+/// Runs `weir fetch`; returns the exit code and standard error.
 fn fetch(uri: &str, directory: &Path) -> (Option<i32>, String) {
     let output = Command::new(PROGRAM)
         .args(["fetch", uri])
         .arg(directory)
-        // Of an image with a read-only root.
+        // In an image with a read-only root, there is no temporary directory.
         .env("TMPDIR", "/nonexistent")
         .output()
         .unwrap();
@@ -47,7 +47,7 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// A tar archive with one file in a directory.
+/// Returns a tar archive with one file in a directory.
 fn archive() -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir_all(folder.path().join("digits/1")).unwrap();
@@ -57,7 +57,7 @@ fn archive() -> Vec<u8> {
 }
 
 #[test]
-fn a_file_lies_in_the_directory_and_nothing_else_does() {
+fn only_the_file_is_in_the_directory() {
     let url = server(b"weights".to_vec());
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path().join("models");
@@ -71,7 +71,7 @@ fn a_file_lies_in_the_directory_and_nothing_else_does() {
 }
 
 #[test]
-fn an_archive_is_unpacked_over_what_an_interrupted_run_left() {
+fn an_archive_replaces_the_rest_of_an_interrupted_run() {
     let url = server(archive());
     let directory = tempfile::tempdir().unwrap();
     fs::create_dir_all(directory.path().join("digits/0")).unwrap();
@@ -82,7 +82,7 @@ fn an_archive_is_unpacked_over_what_an_interrupted_run_left() {
 }
 
 #[test]
-fn what_cannot_be_had_is_one_sentence() {
+fn a_failed_download_is_reported_in_one_sentence() {
     let url = server(Vec::new());
     let directory = tempfile::tempdir().unwrap();
     let (code, message) = fetch(&format!("{url}/missing.zip"), directory.path());

@@ -1,4 +1,4 @@
-//! A platform with one service, whose file can be edited.
+//! A platform with one service, whose manifest can be edited.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::manifest::Service;
 use crate::shared_dir::SharedDir;
 use crate::weir::Weir;
 
-/// The platform, its file, and the directory that its replicas share.
+/// The platform, the manifest, and the directory that its replicas share.
 pub(crate) struct Fixture {
     pub(crate) weir: Weir,
     pub(crate) shared: SharedDir,
@@ -20,7 +20,7 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// Starts the service; `of` takes the directory that replicas share.
+    /// Starts a service; `of` creates it, given the directory that its replicas share.
     pub(crate) fn new(of: impl FnOnce(&SharedDir) -> Service) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let shared = SharedDir::at(folder.path().join("shared"));
@@ -32,7 +32,7 @@ impl Fixture {
         Self { weir, shared, file, folder }
     }
 
-    /// Starts the service, and waits until that many replicas serve.
+    /// Starts a service, and waits until this number of replicas is ready.
     pub(crate) fn ready(replicas: u64, of: impl FnOnce(&SharedDir) -> Service) -> Self {
         let fixture = Self::new(of);
         fixture
@@ -59,7 +59,7 @@ impl Fixture {
         fs::remove_file(&self.file).unwrap();
     }
 
-    /// Waits until the condition holds for the revision of this number, from 1.
+    /// Waits until the condition holds for the revision with this number, from 1.
     pub(crate) fn wait_for_revision(&self, what: &str, number: usize, is_so: impl Fn(&Value) -> bool) -> Value {
         let name = format!("echo-predictor-{number:05}");
         let revision = |service: &Value| {
@@ -70,13 +70,13 @@ impl Fixture {
         revision(&service).unwrap()
     }
 
-    /// Waits until the gateway sends the revision of this number, from 1, that share of the requests, in percent.
+    /// Waits until the gateway sends this share of the requests, in percent, to the revision with this number, from 1.
     pub(crate) fn wait_for_traffic(&self, number: usize, percent: u64) {
         let name = format!("echo-predictor-{number:05}");
         self.weir.wait_for_share(&name, percent);
     }
 
-    /// The value of a counter or gauge without labels.
+    /// Returns the value of a counter or gauge without labels.
     pub(crate) fn metric(&self, name: &str) -> f64 {
         let (_, text) = send(self.weir.admin, "localhost", "GET", "/metrics");
         let mut lines = text.lines().filter_map(|line| line.strip_prefix(name));

@@ -4,10 +4,10 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Longer than a service needs to scale from zero.
+/// Timeout of a response, longer than a service takes to start from zero.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Sends a request, and returns the response's status and text, headers included.
+/// Sends a request, and returns the status and the text of the response, including its headers.
 pub(crate) fn send(address: SocketAddr, host: &str, method: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();

@@ -1,4 +1,4 @@
-//! Replicas are killed under load without a failed request.
+//! Replicas are killed under load, and no request fails.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::manifest::Service;
 /// Seconds of killing, unless the environment sets another number.
 const SECONDS: u64 = 12;
 
-/// Variable with another number of seconds.
+/// Environment variable with another number of seconds.
 const MORE: &str = "WEIR_TEST_KILL_SECONDS";
 
 const REPLICAS: u32 = 4;
@@ -24,17 +24,17 @@ fn killed_replicas_fail_no_request() {
     let more = std::env::var_os(MORE).map(|text| text.into_string().unwrap());
     let seconds = more.map_or(SECONDS, |text| text.parse().unwrap());
     for _ in 0..seconds {
-        // The oldest, so that each is killed in turn.
+        // The oldest replica is killed, so that each is killed in turn.
         let oldest = fixture.shared.wait_for_any().into_iter().min().unwrap();
         fixture.shared.kill(oldest);
-        // The pace of the test, not a wait for a condition.
+        // The sleep sets the pace of the test; it does not wait for a condition.
         std::thread::sleep(Duration::from_secs(1));
     }
     let tally = load.end();
     let replays = fixture.metric("weir_gateway_replays_total");
     println!("{seconds} s: {} answered, {replays} sent again", tally.total());
     assert_eq!(tally.failed, [""; 0], "{}", fixture.weir.output());
-    // Kills met requests; otherwise nothing was tested.
+    // Some kills must have hit requests; otherwise nothing was tested.
     assert!(replays > 0.0 && tally.total() > 100, "{tally:?}");
     fixture.wait_for_revision("all of them back", 1, |revision| {
         revision["ready"] == REPLICAS && revision["in_flight"] == 0

@@ -11,7 +11,7 @@ use crate::load::Load;
 use crate::manifest::{NAME, Service};
 use crate::weir::{PROGRAM, Weir};
 
-/// Clients over HTTP, by which a split is measured.
+/// Number of HTTP clients with which a split is measured.
 const CLIENTS: usize = 8;
 
 #[test]
@@ -79,7 +79,7 @@ fn canary(weir: &Weir, file: &Path) {
     Load::start(weir.serving, CLIENTS, 0).go_all_to("echo-predictor-00001");
 }
 
-/// Ready and wanted replicas of a revision.
+/// Returns the ready and the desired replicas of a revision.
 fn replicas(service: &Value, index: usize) -> (u64, u64) {
     let revision = &service["revisions"][index];
     let count = |key: &str| revision[key].as_u64().unwrap_or(u64::MAX);

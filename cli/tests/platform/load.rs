@@ -1,4 +1,4 @@
-//! Load: clients that send requests in a loop, and count the responses.
+//! Load generators: clients that send requests in a loop and count the responses.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,20 +17,20 @@ use crate::weir::wait_until;
 /// Deadline of each request.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Counts of all clients.
+/// Counts of all clients together.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// Responses with 200, by revision.
+    /// Number of responses with status 200, by revision.
     pub(crate) answered: BTreeMap<String, u64>,
-    /// Ids of those requests, in the order of the responses.
+    /// Ids of the answered requests, in the order of the responses.
     pub(crate) ids: Vec<String>,
-    /// Messages of other responses and of closed connections.
+    /// Messages of failed responses and of closed connections.
     pub(crate) failed: Vec<String>,
-    /// Clients that stopped because their connection was refused.
+    /// Number of clients that stopped because their connection was refused.
     pub(crate) refused: u64,
 }
 
-/// Clients that run in threads of their own, until they are dropped.
+/// Clients that run in their own threads until they are dropped.
 pub(crate) struct Load {
     runtime: Runtime,
     stop: CancellationToken,
@@ -52,7 +52,7 @@ enum Connection {
 }
 
 impl Load {
-    /// Starts that many clients over each protocol, each with one request at a time.
+    /// Starts this number of clients for each protocol, each sending one request at a time.
     pub(crate) fn start(address: SocketAddr, http: usize, grpc: usize) -> Self {
         Self::within(DEADLINE, address, http, grpc)
     }
@@ -81,18 +81,18 @@ impl Load {
         load
     }
 
-    /// Number of responses with 200 so far.
+    /// Returns the number of responses with status 200 so far.
     pub(crate) fn answered(&self) -> u64 {
         self.tally.lock().answered.values().sum()
     }
 
-    /// Lets every client finish its request.
+    /// Stops every client after its present request, and returns the counts.
     pub(crate) fn end(self) -> Tally {
         self.stop.cancel();
         self.wait_until_refused()
     }
 
-    /// Waits until every client has stopped because the port does not accept connections any more.
+    /// Waits until every client has stopped because the port refuses connections.
     pub(crate) fn wait_until_refused(self) -> Tally {
         self.clients.close();
         self.runtime.block_on(self.clients.wait());
@@ -100,12 +100,12 @@ impl Load {
     }
 }
 
-/// Requests by which a split is measured. Three of its twenty percent are more than three standard deviations of
-/// a random split, and the gateway's split varies less than that.
+/// Number of requests with which a split is measured. Three percent off twenty are more than three standard deviations
+/// of a random split, and the gateway's split varies less than a random one.
 const SPLIT: u64 = 2000;
 const TWENTY_PERCENT: std::ops::RangeInclusive<f64> = 17.0..=23.0;
 
-/// Requests by which it is seen that there is no split.
+/// Number of requests that show that there is no split.
 const WHOLE: u64 = 100;
 
 impl Load {
@@ -147,7 +147,7 @@ impl Client {
         }
     }
 
-    /// Counts a response; `None` once the port does not accept connections.
+    /// Counts a response; returns `None` once the port refuses connections.
     fn count(&self, id: String, answer: Result<Answer, RequestError>) -> Option<()> {
         let mut tally = self.tally.lock();
         match answer {
@@ -176,7 +176,7 @@ impl Tally {
     }
 }
 
-/// Requests at a fixed rate, independent of their responses, until it is dropped.
+/// Requests at a fixed rate, independent of the responses, until it is dropped.
 pub(crate) struct OpenLoopLoad {
     runtime: Runtime,
     stop: CancellationToken,
@@ -214,12 +214,12 @@ impl OpenLoopLoad {
         load
     }
 
-    /// Time that each request waited for a replica, in milliseconds, in the order of the responses.
+    /// Returns the time that each request waited for a replica, in milliseconds, in the order of the responses.
     pub(crate) fn waits(&self) -> Vec<f64> {
         self.got.lock().waits_ms.clone()
     }
 
-    /// Stops, waits for the requests in flight, and returns the messages of those that failed.
+    /// Stops, waits for the requests in flight, and returns the messages of failed requests.
     pub(crate) fn end(self) -> Vec<String> {
         self.stop.cancel();
         self.asked.close();
@@ -237,7 +237,7 @@ impl OpenLoopTally {
     }
 }
 
-/// A runtime of one thread for clients.
+/// Creates a runtime with one thread for clients.
 pub(crate) fn runtime() -> Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(1).enable_all().build().unwrap()

@@ -10,7 +10,7 @@ use crate::manifest::Service;
 use crate::torch::{folder_of, manifest, uri};
 use crate::weir::{PROGRAM, wait_until};
 
-/// A service whose replicas print a line, then wait.
+/// Returns a service whose replicas print two lines and then wait.
 fn talkative(line: &str) -> Service {
     let script = format!("echo {line} one; echo {line} two >&2; exec sleep 300");
     Service::new("one").replicas(1, 1).shell(&format!("{script} # $(PORT)"))
@@ -65,14 +65,14 @@ fn logs_are_followed_to_the_next_revision() {
 }
 
 fn check(file: &Path) -> (Option<i32>, String, String) {
-    // Any program will do, as none is run.
+    // Any program can be the runtime, because none is started.
     let mut command = Command::new(PROGRAM);
     command.args(["check", "--runtime", "/bin/true", "-f"]).arg(file);
     texts(&command.output().unwrap())
 }
 
 #[test]
-fn a_check_says_what_up_would_say_without_running_it() {
+fn a_check_reports_what_up_would_report_without_running_it() {
     let folder = tempfile::tempdir().unwrap();
     let model = folder_of(&folder.path().join("model"), &["model.pt"]);
     let file = folder.path().join("net.yaml");
@@ -110,7 +110,7 @@ fn make_up_takes_a_port() {
         let mut command = Command::new("make");
         command.args(["-n", "--no-print-directory", "up"]);
         command.args(words).current_dir(&root);
-        // A make that runs this test must not decide what this one prints.
+        // If `make` runs this test, its variables must not change the output of this `make`.
         command.env_remove("PORT").env_remove("ADMIN_PORT");
         command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
         texts(&command.output().unwrap()).1

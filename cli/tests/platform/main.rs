@@ -1,5 +1,4 @@
-//! The real `weir` over real child processes: the test binary itself is what containers run (see
-//! `replica`).
+//! Runs the real `weir` with real child processes. The containers run the test binary itself (see `replica`).
 
 #![expect(
     clippy::unwrap_used,

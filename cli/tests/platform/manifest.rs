@@ -1,4 +1,4 @@
-//! Manifests of services whose containers are our replica.
+//! Manifests of services whose containers are the test's replica.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,10 +9,10 @@ use serde_json::json;
 use crate::replica;
 use crate::shared_dir::SharedDir;
 
-/// Name of the service that tests use.
+/// Name of the service in most tests.
 pub(crate) const NAME: &str = "echo";
 
-/// Builder of an InferenceService's manifest.
+/// Builder for the manifest of an InferenceService.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
     name: String,
@@ -26,7 +26,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// A service that scales from 0 to 2 replicas, whose replicas answer with this label.
+    /// Returns a service that scales from 0 to 2 replicas and answers with this label.
     pub(crate) fn new(label: &str) -> Self {
         let retention = "autoscaling.knative.dev/scale-to-zero-pod-retention-period";
         let service = Self {
@@ -47,7 +47,7 @@ impl Service {
         self
     }
 
-    /// Sets the least and the most replicas.
+    /// Sets the fewest and the most replicas.
     pub(crate) fn replicas(mut self, min: u32, max: u32) -> Self {
         self.replicas = (min, max);
         self
@@ -58,7 +58,7 @@ impl Service {
         self
     }
 
-    /// Adds `spec.canary` with one entry of this label.
+    /// Adds `spec.canary` with one entry that answers with this label.
     pub(crate) fn canary_beside(mut self, label: &str, percent: u8) -> Self {
         let container = container(&Self::new(label).command, &Self::new(label).variables);
         self.beside = format!(
@@ -73,7 +73,7 @@ impl Service {
         self
     }
 
-    /// Sets the requests at once of one replica.
+    /// Sets the concurrent requests of a replica.
     pub(crate) fn concurrency(mut self, requests: u32) -> Self {
         self.concurrency = Some(requests);
         self
@@ -84,7 +84,7 @@ impl Service {
         self
     }
 
-    /// Sets the time that an inference takes, in milliseconds.
+    /// Sets the time of an inference, in milliseconds.
     pub(crate) fn service_ms(self, ms: u32) -> Self {
         self.variable(replica::SERVICE_MS, &ms.to_string())
     }
@@ -93,7 +93,7 @@ impl Service {
         self.variable(replica::SHARED_DIR, shared.path().to_str().unwrap())
     }
 
-    /// Lets inferences wait until the file `gate` exists.
+    /// Makes inferences wait until the file `gate` exists.
     pub(crate) fn gate(self, gate: &Path) -> Self {
         self.variable(replica::GATE, gate.to_str().unwrap())
     }
@@ -104,7 +104,7 @@ impl Service {
         self
     }
 
-    /// The manifest's YAML, in the block style that people write.
+    /// Returns the manifest as YAML in block style, as people write it.
     pub(crate) fn yaml(&self) -> String {
         let (min, max) = self.replicas;
         let annotations: BTreeMap<_, _> = self.annotations.iter().cloned().collect();

@@ -1,4 +1,4 @@
-//! Mistakes that everybody makes once, and what they are told.
+//! Common mistakes of users, and the messages that they get.
 
 use std::fs;
 use std::io::Write;
@@ -10,7 +10,7 @@ use crate::manifest::Service;
 use crate::torch::{manifest, model_file, uri};
 use crate::weir::{PROGRAM, Weir, wait_until};
 
-/// Runs a command that fails; its exit code and message.
+/// Runs a command that must fail; returns its exit code and message.
 fn fails(words: &[&str]) -> (Option<i32>, String) {
     let empty = tempfile::tempdir().unwrap();
     let mut command = Command::new(PROGRAM);
@@ -20,14 +20,14 @@ fn fails(words: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), message)
 }
 
-/// A port on which nothing listens.
+/// Returns a port on which nothing listens.
 fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
 
 #[test]
-fn a_model_file_in_place_of_a_manifest_comes_back_with_one() {
+fn a_model_file_given_as_a_manifest_is_answered_with_a_manifest() {
     let model = model_file().canonicalize().unwrap();
     for command in ["up", "check"] {
         let (code, message) = fails(&[command, "-f", model.to_str().unwrap()]);
@@ -37,7 +37,7 @@ fn a_model_file_in_place_of_a_manifest_comes_back_with_one() {
         let uri = format!("storageUri: \"file://{}\"", model.display());
         assert!(message.contains(&uri), "{message}");
     }
-    // What it says to save is what it takes.
+    // The manifest in the message must itself be valid.
     let (_, message) = fails(&["check", "-f", model.to_str().unwrap()]);
     let yaml = message.find("apiVersion").map(|at| &message[at..]).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -48,7 +48,7 @@ fn a_model_file_in_place_of_a_manifest_comes_back_with_one() {
 }
 
 #[test]
-fn a_file_that_is_no_text_and_a_model_of_another_format_are_named() {
+fn a_binary_file_and_a_model_of_another_format_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);
@@ -63,26 +63,26 @@ fn a_file_that_is_no_text_and_a_model_of_another_format_are_named() {
 }
 
 #[test]
-fn a_format_that_nothing_serves_is_answered_by_those_that_work() {
+fn an_unsupported_format_is_answered_with_the_supported_ones() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("service.yaml");
     let yaml = manifest("net", "file:///models/net", "");
-    let said = |yaml: String| {
+    let refusal = |yaml: String| {
         fs::write(&file, yaml).unwrap();
         let (code, message) = fails(&["check", "-f", file.to_str().unwrap()]);
         assert_eq!(code, Some(2), "{message}");
         message
     };
-    let message = said(yaml.replace("pytorch", "onnx"));
+    let message = refusal(yaml.replace("pytorch", "onnx"));
     let works = "formats that work here: echo, pytorch, torchscript, triton. Export the model to TorchScript";
     assert!(message.contains(works), "{message}");
-    let message = said(yaml.replace("name: pytorch", "name: pytorch\n        version: '9'"));
+    let message = refusal(yaml.replace("name: pytorch", "name: pytorch\n        version: '9'"));
     assert!(message.contains("pytorch is served as "), "{message}");
     assert!(message.contains("version 1, version 2"), "{message}");
 }
 
 #[test]
-fn one_port_for_both_is_no_port_of_another_process() {
+fn the_same_port_given_twice_is_not_reported_as_taken_by_another_process() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("echo.yaml");
     fs::write(&file, Service::new("one").yaml()).unwrap();
@@ -110,11 +110,11 @@ fn a_url_without_a_scheme_is_completed_and_an_empty_port_is_named() {
 }
 
 #[test]
-fn an_answer_that_is_late_is_told_where_its_reason_stands() {
+fn a_timeout_says_where_to_find_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let request = folder.path().join("request.json");
     fs::write(&request, r#"{"inputs": []}"#).unwrap();
-    // Connections are taken, and never answered.
+    // The server accepts connections and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let json = request.to_str().unwrap();
@@ -128,14 +128,14 @@ fn an_answer_that_is_late_is_told_where_its_reason_stands() {
 }
 
 #[test]
-fn an_input_that_is_missing_on_the_standard_input_is_named() {
+fn an_empty_standard_input_is_named_in_the_error() {
     let (code, message) = fails(&["infer", "digits", "--json", "-", "--url", "http://localhost"]);
     let begin = "error: standard input: not JSON: ";
     assert!(code == Some(2) && message.starts_with(begin), "{message}");
 }
 
 #[test]
-fn an_unknown_service_is_answered_by_the_nearest_and_all() {
+fn the_error_for_an_unknown_service_suggests_the_nearest_and_lists_all() {
     let fixture = Fixture::ready(1, |_| Service::new("one").replicas(1, 1));
     let request = fixture.shared.path().parent().unwrap().join("request.json");
     fs::write(&request, r#"{"inputs": []}"#).unwrap();
@@ -147,7 +147,8 @@ fn an_unknown_service_is_answered_by_the_nearest_and_all() {
 
 #[test]
 fn a_missing_library_is_a_sentence_in_the_status() {
-    // The loader's words; a program that cannot be loaded is not made on every machine.
+    // This is the message of the dynamic loader. A script prints it, because not every machine can build a program that
+    // fails to load.
     let script = "echo /opt/weir-runtime: error while loading shared libraries: libtorch_cpu.so: cannot open shared \
                   object file: No such file or directory >&2; exit 127 # $(PORT)";
     let fixture = Fixture::new(|_| Service::new("one").replicas(1, 1).shell(script));
@@ -160,7 +161,7 @@ fn a_missing_library_is_a_sentence_in_the_status() {
 }
 
 #[test]
-fn a_download_host_that_cannot_be_reached_is_named_while_it_is_tried() {
+fn an_unreachable_download_host_is_named_while_it_is_retried() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("service.yaml");
     let uri = format!("http://127.0.0.1:{}/net/model.pt", free_port());
@@ -171,8 +172,8 @@ fn a_download_host_that_cannot_be_reached_is_named_while_it_is_tried() {
         failure.is_some_and(|failure| failure.contains("(last tried at "))
     });
     let failure = service["revisions"][0]["failure"].as_str().unwrap();
-    let said = format!("{uri} could not be downloaded: the host 127.0.0.1 cannot be reached (Connection refused");
-    assert!(failure.starts_with("StorageFailed: ") && failure.contains(&said), "{failure}");
+    let expected = format!("{uri} could not be downloaded: the host 127.0.0.1 cannot be reached (Connection refused");
+    assert!(failure.starts_with("StorageFailed: ") && failure.contains(&expected), "{failure}");
     assert_eq!(service["ready"], "False", "{service:#}");
     let table = || String::from_utf8(weir.run(&["status"]).stdout).unwrap();
     wait_until("the table", || table().contains("cannot be reached"), table);
@@ -201,7 +202,7 @@ fn a_metric_that_does_not_exist_is_refused_by_name() {
 }
 
 #[test]
-fn manifests_come_by_standard_input_as_to_kubectl() {
+fn manifests_can_come_from_standard_input_as_with_kubectl() {
     let check = |yaml: &str| {
         let mut command = Command::new(PROGRAM);
         command.args(["check", "--runtime", "/bin/true", "-f", "-"]);

@@ -1,4 +1,5 @@
-//! Folders that hold no model, on the real model server: never ready, no traffic, and a sentence that says why.
+//! Folders without a model on the real model server: the service never becomes ready, gets no traffic, and reports the
+//! reason.
 
 use std::fs;
 
@@ -11,12 +12,12 @@ use crate::load;
 use crate::torch::{folder_of, manifest, uri};
 use crate::weir::Weir;
 
-/// A body that the model takes.
+/// Request body that the model accepts.
 const BODY: &str = r#"{"inputs": [
     {"name": "INPUT0", "datatype": "FP32", "shape": [1, 16], "data": [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]},
     {"name": "INPUT1", "datatype": "FP32", "shape": [1, 16], "data": [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}]}"#;
 
-/// Files of a folder, and what is said of it.
+/// Files of a folder, and the message about them.
 const CASES: [(&[&str], &str); 4] = [
     (&[], "it is empty; put a TorchScript file there as model.pt"),
     (&["a.pt", "b.pt"], "found a.pt, b.pt; give each model its own directory, such as a/model.pt"),
@@ -34,7 +35,7 @@ fn a_folder_without_a_model_is_never_ready_and_says_what_it_holds() {
     let Some(runtime) = runtime() else {
         return;
     };
-    for (files, said) in CASES {
+    for (files, expected) in CASES {
         let folder = tempfile::tempdir().unwrap();
         let model = folder_of(&folder.path().join("model"), files);
         let file = folder.path().join("service.yaml");
@@ -43,9 +44,9 @@ fn a_folder_without_a_model_is_never_ready_and_says_what_it_holds() {
         let weir = Weir::up(&file, folder.path(), &["--runtime", &runtime]);
         let service = weir.wait_for("its failure", |service| failure(service, 0).contains("exited with status 1"));
         assert_eq!(service["ready"], "False", "{service:#}");
-        assert!(failure(&service, 0).contains(said), "{service:#}");
+        assert!(failure(&service, 0).contains(expected), "{service:#}");
         let (status, text) = send(weir.serving, "localhost", "POST", "/v2/models/net/infer");
-        assert!(status == 503 && text.contains(said), "{text}");
+        assert!(status == 503 && text.contains(expected), "{text}");
     }
 }
 
@@ -81,7 +82,7 @@ fn a_rollout_to_a_folder_without_a_model_takes_no_traffic() {
 }
 
 #[test]
-fn a_service_that_does_not_have_its_own_model_fails_its_requests() {
+fn a_service_without_a_model_of_its_name_fails_its_requests() {
     let Some(runtime) = runtime() else {
         return;
     };
@@ -105,7 +106,7 @@ fn a_service_that_does_not_have_its_own_model_fails_its_requests() {
         }
     };
     load::runtime().block_on(asking);
-    // The first alone: in the others the caller asked for what nobody promised.
+    // Only the first request counts as failed; the others asked for a version, path or model that does not exist.
     weir.wait_for("its failed request", |service| {
         let revision = &service["revisions"][0];
         revision["arrivals"] == 5 && revision["failed"] == 1

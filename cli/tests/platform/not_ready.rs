@@ -36,7 +36,7 @@ fn a_service_that_is_never_ready_reports_the_reason_and_another_serves() {
     assert_eq!(send(weir.serving, "localhost", "GET", "/v2/models/broken/ready").0, 503);
     let table = || String::from_utf8(weir.run(&["status"]).stdout).unwrap();
     let is_ready = |line: &str| line.starts_with("default/echo  ") && line.contains("True");
-    // The gateway finds a ready replica by itself, before the platform reports it.
+    // The gateway's own probe may find a ready replica before the platform reports it.
     wait_until("the other's readiness", || table().lines().any(is_ready), table);
     let output = weir.run(&["status"]);
     let table = String::from_utf8(output.stdout).unwrap();
@@ -45,7 +45,7 @@ fn a_service_that_is_never_ready_reports_the_reason_and_another_serves() {
     assert!(row("default/broken  ").contains("False"), "{table}");
     assert!(row("default/echo  ").contains("True"), "{table}");
     assert!(row("default/broken: ").contains(reason), "{table}");
-    // The server as a whole is ready when each service is.
+    // The server as a whole is ready only when every service is.
     let (status, text) = send(weir.serving, "localhost", "GET", "/v2/health/ready");
     assert!(status == 503 && text.contains("\"ready\":false"), "{text}");
 }
@@ -85,7 +85,7 @@ fn a_revision_that_is_never_ready_takes_no_traffic() {
 }
 
 #[test]
-fn who_waits_for_a_service_that_is_deleted_is_reported_so() {
+fn a_request_that_waits_for_a_deleted_service_fails_with_the_reason() {
     let gate = |shared: &SharedDir| shared.path().join("gate");
     let fixture = Fixture::ready(1, |shared| {
         let service = Service::new("one").shared_dir(shared).replicas(1, 1);
@@ -103,7 +103,7 @@ fn who_waits_for_a_service_that_is_deleted_is_reported_so() {
     assert_eq!(second.status, 503, "{second:?}");
     let gone = "revision default/echo-predictor-00001 was removed";
     assert!(second.text.contains(gone), "{second:?}");
-    // The other has a replica, which ends once it is answered.
+    // The first request is at a replica, which ends only after it has answered.
     fs::write(gate(&fixture.shared), "").unwrap();
     let first = runtime.block_on(first).unwrap().unwrap();
     assert_eq!(first.status, 200, "{first:?}");

@@ -1,4 +1,4 @@
-//! What `weir status` notes below its table, and what of a rollout survives a restart.
+//! Notes below the table of `weir status`, and the state of a rollout after a restart.
 
 use std::fs;
 
@@ -50,7 +50,7 @@ fn fields_without_effect_are_noted_in_every_format() {
 }
 
 #[test]
-fn resources_that_no_manifest_has_are_not_noted() {
+fn default_resources_are_not_noted() {
     let fixture = Fixture::ready(1, |_| Service::new("one").replicas(1, 1));
     for words in [&[][..], &["-o", "json"]] {
         let text = status(&fixture.weir, words);
@@ -88,7 +88,7 @@ fn the_stage_of_a_rollout_survives_a_restart() {
     fixture.wait_for_traffic(2, 30);
     fixture.wait_for_traffic(1, 70);
     assert!(noted(&fixture), "{}", status(&fixture.weir, &[]));
-    // The first revision runs, though no manifest has it any more.
+    // The first revision runs although no manifest contains it any more.
     let mut http = HttpClient::new(fixture.weir.serving);
     let pinned = http.infer(&[("weir-revision", "echo-predictor-00001")]);
     let answer = load::runtime().block_on(pinned).unwrap();
@@ -96,7 +96,7 @@ fn the_stage_of_a_rollout_survives_a_restart() {
 }
 
 #[test]
-fn a_broken_revision_does_not_take_over_by_a_restart() {
+fn a_broken_revision_does_not_take_over_after_a_restart() {
     let mut fixture = Fixture::ready(1, |_| Service::new("one").replicas(1, 1));
     fixture.edit(&Service::new("two").replicas(1, 1).shell("echo broken $(PORT); exit 7"));
     fixture.wait_for_revision("the failure", 2, |revision| revision["failure"].is_string());
@@ -107,7 +107,7 @@ fn a_broken_revision_does_not_take_over_by_a_restart() {
     assert_eq!((answer.status, answer.revision().as_str()), (200, "echo-predictor-00001"));
 }
 
-/// The second revision holds two models, neither of which has the service's name: every inference is "not found".
+/// The second revision holds two models, neither of which has the service's name, so every inference is "not found".
 #[test]
 fn a_revision_without_the_services_model_is_rolled_back_and_stays_so() {
     let Some(runtime) = runtime() else {

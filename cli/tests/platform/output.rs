@@ -1,4 +1,4 @@
-//! Standard output and standard error that take nothing more.
+//! Standard output and standard error that cannot be written.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -8,12 +8,12 @@ use crate::fixture::Fixture;
 use crate::manifest::Service;
 use crate::weir::{PROGRAM, wait_for_exit};
 
-/// A device that is always full.
+/// Opens a device that is always full.
 fn full() -> File {
     File::options().write(true).open("/dev/full").unwrap()
 }
 
-/// Checks a valid or an invalid file; `redirect` replaces an output.
+/// Checks a manifest; `redirect` replaces an output of the command.
 fn check(yaml: &str, redirect: impl FnOnce(&mut Command)) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("echo.yaml");

@@ -1,4 +1,4 @@
-//! Ready calls through the gateway: answered at once, whatever state the service is in, without waking it.
+//! Ready calls through the gateway are answered at once, in any state of the service, and do not wake it.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::load::runtime;
 use crate::manifest::Service;
 use crate::weir::wait_until;
 
-/// Far less than a service needs to start, and a request may wait for one: 55 s.
+/// Limit for an immediate answer. It is far less than a service takes to start, for which a request may wait 55 s.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// Host and path of each ready call over HTTP.
@@ -24,7 +24,7 @@ const CALLS: [(&str, &str); 6] = [
     ("echo.default", "/v2/models/echo/versions/1/ready"),
 ];
 
-/// Sends each call; every one is answered at once. Returns status and text.
+/// Sends each call, which must be answered at once; returns the status and text of each.
 fn call_all(fixture: &Fixture) -> Vec<(u16, String)> {
     let call = |(host, path): &(&str, &str)| {
         let since = Instant::now();
@@ -35,7 +35,7 @@ fn call_all(fixture: &Fixture) -> Vec<(u16, String)> {
     CALLS.iter().map(call).collect()
 }
 
-/// The message of `ModelReady` and of `ServerReady`: field 1 is set if it is ready.
+/// Calls `ModelReady` and `ServerReady`; returns the readiness in field 1 of each message.
 fn call_grpc(fixture: &Fixture) -> [bool; 2] {
     let mut grpc = GrpcClient::new(fixture.weir.serving);
     let mut name = vec![0, 0, 0, 0, 6, 10, 4];
@@ -58,14 +58,14 @@ fn call_grpc(fixture: &Fixture) -> [bool; 2] {
 }
 
 #[test]
-fn a_sleeping_service_is_ready_and_goes_on_sleeping() {
+fn a_sleeping_service_is_ready_and_stays_asleep() {
     let fixture = Fixture::new(|_| Service::new("one").replicas(0, 1));
     let sleeps = || {
         let output = fixture.weir.output();
         output.contains("asleep until a request arrives")
     };
     wait_until("asleep", sleeps, || fixture.weir.output());
-    // The gateway follows the cluster's state a moment later.
+    // The gateway learns the state of the cluster a moment later.
     let knows = || send(fixture.weir.serving, CALLS[2].0, "GET", CALLS[2].1).0 == 200;
     wait_until("the gateway to know", knows, || fixture.weir.output());
     let loads = || fixture.weir.output().matches("00001  loading").count();
@@ -77,7 +77,7 @@ fn a_sleeping_service_is_ready_and_goes_on_sleeping() {
     let live = "/serving/default/echo/v2/health/live";
     let (status, text) = send(fixture.weir.serving, "localhost", "GET", live);
     assert!(status == 200 && text.contains("\"live\":true"), "{text}");
-    // What the calls had woken would be loading by the time that a request is answered by a replica.
+    // A service that the calls had woken would be loading by the time a replica answers a request.
     let (status, text) = send(fixture.weir.serving, "localhost", "POST", "/v2/models/echo/infer");
     assert_eq!(status, 200, "{text}");
     assert_eq!(loads(), before + 1, "{}", fixture.weir.output());
@@ -117,7 +117,7 @@ fn a_busy_service_is_ready_at_once() {
     std::thread::scope(|scope| {
         let waiting = [scope.spawn(busy), scope.spawn(busy)];
         fixture.wait_for_revision("a queue", 1, |revision| revision["queued"] == 1);
-        // The test's replica knows the server's ready call only, and takes others for inferences.
+        // The test's replica knows only the server's ready call, and treats other paths as inferences.
         for (host, path) in CALLS.iter().filter(|(_, path)| path.ends_with("health/ready")) {
             let since = Instant::now();
             let (status, text) = send(address, host, "GET", path);

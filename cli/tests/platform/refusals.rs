@@ -51,7 +51,7 @@ fn an_invalid_service_is_reported_with_its_location() {
 }
 
 #[test]
-fn a_path_that_is_not_there_is_wrong_usage() {
+fn a_missing_path_is_a_usage_error() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("none.yaml");
     let (code, message) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
@@ -59,11 +59,11 @@ fn a_path_that_is_not_there_is_wrong_usage() {
 }
 
 #[test]
-fn an_address_of_another_machine_is_reported_with_what_to_do() {
+fn an_address_of_another_machine_is_reported_with_advice() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("echo.yaml");
     fs::write(&file, Service::new("one").yaml()).unwrap();
-    // Of the block for documentation, which no machine has.
+    // The address is from the block for documentation, which no machine has.
     let address = ["--port", "0", "--address", "192.0.2.1"];
     let (code, message) = up(Path::new(PROGRAM), &file, &address);
     let begin = "error: cannot listen on 192.0.2.1:0 (--port): ";
@@ -72,7 +72,7 @@ fn an_address_of_another_machine_is_reported_with_what_to_do() {
 }
 
 #[test]
-fn a_url_in_place_of_a_path_is_told_how_to_be_read() {
+fn a_url_given_as_a_path_is_answered_with_a_command_to_read_it() {
     let process =
         Command::new(PROGRAM).args(["check", "-f", "https://models.example.com/digits.yaml"]).output().unwrap();
     let message = String::from_utf8_lossy(&process.stderr).into_owned();
@@ -98,7 +98,7 @@ fn without_a_cluster_a_process_says_how_it_finds_one() {
     let begin = "error: a Kubernetes cluster is not available: ";
     assert!(message.starts_with(begin), "{message}");
     assert!(message.contains("set KUBECONFIG to"), "{message}");
-    // Once, not again for each of the error's causes.
+    // The text appears once, not again for each cause of the error.
     assert_eq!(message.matches("kubeconfig: (").count(), 1, "{message}");
     assert_eq!(message.matches("No such file").count(), 1, "{message}");
 }
@@ -116,7 +116,7 @@ fn a_port_in_use_is_reported_with_its_flag() {
 }
 
 #[test]
-fn a_state_directory_has_one_platform_and_a_killed_one_leaves_it_free() {
+fn a_state_directory_is_locked_until_its_platform_ends_or_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("echo.yaml");
     fs::write(&file, Service::new("one").yaml()).unwrap();
@@ -156,7 +156,7 @@ fn an_image_without_a_command_is_refused_by_name() {
 }
 
 #[test]
-fn a_model_that_is_nowhere_is_refused_before_anything_runs() {
+fn a_missing_model_is_refused_before_anything_starts() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("net.yaml");
     let text = "apiVersion: serving.kserve.io/v1beta1
@@ -212,7 +212,7 @@ fn a_state_directory_that_cannot_be_made_is_reported_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("echo.yaml");
     fs::write(&file, Service::new("one").yaml()).unwrap();
-    // A file is in the way of the directory.
+    // A file stands in the place of the directory.
     fs::write(folder.path().join("state"), "").unwrap();
     let (code, message) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
     let begin = format!("error: the state directory {}/state is not available: ", folder.path().display());
@@ -224,7 +224,7 @@ fn a_state_directory_that_cannot_be_made_is_reported_with_the_reason() {
 #[test]
 fn a_missing_runtime_is_reported_before_anything_starts() {
     let folder = tempfile::tempdir().unwrap();
-    // Alone in a folder, as it looks beside itself first.
+    // The program is alone in a folder, because it looks for the runtime in its own folder first.
     let weir = folder.path().join("weir");
     if fs::hard_link(PROGRAM, &weir).is_err() {
         fs::copy(PROGRAM, &weir).unwrap();

@@ -1,4 +1,4 @@
-//! A model server in place of a container: this test binary, if an environment variable is set. It serves HTTP/1.1
+//! A model server that replaces a container: this test binary, if an environment variable is set. It serves HTTP/1.1
 //! and gRPC on one port, answers every inference with its label after its service time, and shuts down gracefully.
 
 mod config;
@@ -25,23 +25,23 @@ use config::ReplicaConfig;
 pub(crate) use config::{GATE, LABEL, SERVICE_MS, SHARED_DIR};
 use responses::ResponseBody;
 
-/// Longer than any test; a server that is left behind ends by itself.
+/// Lifetime of a server, longer than any test, after which a leftover server ends by itself.
 const LIFETIME: Duration = Duration::from_secs(300);
 
-/// Most bytes that are read before a response that is no HTTP.
+/// Most bytes that are read before a response that is not HTTP.
 const FIRST_BYTES: usize = 1024;
 
 /// First bytes of a readiness probe.
 const READINESS_PROBE: &[u8] = b"GET /v2/health/ready";
 
-/// The command that makes this binary a server.
+/// Returns the command that runs this binary as a server.
 pub(crate) fn command() -> Vec<String> {
     let this = std::env::current_exe().unwrap().display().to_string();
     let rest = ["--exact", "replica::serve", "--nocapture"];
     std::iter::once(this).chain(rest.map(str::to_owned)).collect()
 }
 
-/// Passes at once, unless the environment asks for a server.
+/// Passes at once, unless the environment configures a server.
 #[test]
 fn serve() {
     let Some(config) = ReplicaConfig::from_environment() else {
@@ -49,11 +49,11 @@ fn serve() {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let serving = async { tokio::time::timeout(LIFETIME, run(Arc::new(config))).await };
-    // The end of its lifetime is no failure.
+    // Reaching the end of the lifetime is not a failure.
     let _ = runtime.block_on(serving);
 }
 
-/// Serves until SIGTERM, then answers accepted requests.
+/// Serves until SIGTERM, then finishes accepted requests.
 async fn run(config: Arc<ReplicaConfig>) {
     let mut terminate = signal(SignalKind::terminate()).unwrap();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, config.port)).await;
@@ -86,7 +86,7 @@ async fn serve_connection(mut stream: TcpStream, config: Arc<ReplicaConfig>, sto
     let service = service_fn(move |request| answer(Arc::clone(&config), request));
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
-    // The client sees how its connection ends.
+    // An error of the connection is ignored, because the client sees it too.
     let _ = tokio::select! {
         ended = connection.as_mut() => ended,
         () = stop.cancelled() => {
@@ -96,7 +96,7 @@ async fn serve_connection(mut stream: TcpStream, config: Arc<ReplicaConfig>, sto
     };
 }
 
-/// True if the request is a readiness probe. A replica with a fault stays ready, or it would get no requests.
+/// Returns true if the request is a readiness probe. A faulty replica must stay ready, or it would get no requests.
 async fn is_readiness_probe(stream: &TcpStream) -> bool {
     let mut begin = [0; READINESS_PROBE.len()];
     // A connection that is closed at once sends no probe.
@@ -129,7 +129,7 @@ async fn answer(
     })
 }
 
-/// Turns the error that cannot happen into the one of bodies that can fail.
+/// Converts an impossible error into the error type of bodies that can fail.
 pub(crate) fn infallible(never: Infallible) -> std::io::Error {
     match never {}
 }

@@ -1,4 +1,4 @@
-//! Reports of `weir up`, and state that it keeps over a restart.
+//! Reports of `weir up`, and the state that it keeps over a restart.
 
 use std::fs;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::http::send;
 use crate::manifest::{NAME, Service};
 use crate::weir::Weir;
 
-/// Longest time for a report.
+/// Longest wait for a report.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -54,7 +54,7 @@ fn a_revision_has_the_same_name_after_a_restart() {
     assert_eq!(weir.stop().code(), Some(0), "{}", weir.output());
 }
 
-/// True if this revision gets all requests and is ready.
+/// Returns true if this revision is ready and gets all requests.
 fn serves(service: &serde_json::Value, number: u32) -> bool {
     let name = format!("{NAME}-predictor-{number:05}");
     let mut revisions = service["revisions"].as_array().unwrap().iter();

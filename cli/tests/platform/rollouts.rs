@@ -1,4 +1,4 @@
-//! One revision takes over from another.
+//! Rollouts from one revision to another.
 
 use serde_json::Value;
 
@@ -9,10 +9,10 @@ use crate::manifest::Service;
 use crate::shared_dir::SharedDir;
 use crate::weir::wait_until;
 
-/// Clients over gRPC, by which a split is measured.
+/// Number of gRPC clients with which a split is measured.
 const CLIENTS: usize = 8;
 
-/// The first revision, and the second.
+/// Names of the first and the second revision.
 const ONE: &str = "echo-predictor-00001";
 const TWO: &str = "echo-predictor-00002";
 
@@ -24,7 +24,7 @@ fn a_canary_is_split_rolled_back_and_promoted_over_grpc() {
     fixture.edit(&two.clone().canary(20));
     fixture.wait_for_traffic(2, 20);
     Load::start(address, 0, CLIENTS).splits_to(TWO);
-    // Back to the old file: that is how people roll back.
+    // Restoring the old file is how people roll back.
     fixture.edit(&Service::new("one").replicas(1, 1));
     fixture.wait_for_traffic(1, 100);
     Load::start(address, 0, CLIENTS).go_all_to(ONE);
@@ -36,7 +36,7 @@ fn a_canary_is_split_rolled_back_and_promoted_over_grpc() {
 }
 
 #[test]
-fn a_canary_beside_the_predictor_has_its_share_and_its_tag() {
+fn a_canary_in_spec_canary_has_its_share_and_its_tag() {
     let fixture = Fixture::ready(1, |_| Service::new("one").replicas(1, 1));
     let address = fixture.weir.serving;
     let one = Service::new("one").replicas(1, 1);
@@ -71,7 +71,7 @@ fn a_new_revision_takes_over_under_load_without_a_failure() {
     assert_eq!(tally.answered.len(), 3, "{:?}", tally.answered);
 }
 
-/// The first replica starts at once, and the others once the file `go` is there.
+/// Returns a service whose first replica starts at once, and the others once the file `go` exists.
 fn one_then_the_rest(service: Service, shared: &SharedDir) -> Service {
     let folder = shared.path().to_str().unwrap();
     let program = crate::replica::command().join(" ");
@@ -82,7 +82,7 @@ fn one_then_the_rest(service: Service, shared: &SharedDir) -> Service {
 }
 
 #[test]
-fn a_promotion_gives_a_ready_replica_its_part_of_the_requests() {
+fn a_promotion_balances_requests_over_replicas_as_they_become_ready() {
     let fixture = Fixture::ready(4, |_| Service::new("one").replicas(4, 4));
     let two = Service::new("two").replicas(4, 4);
     fixture.edit(&one_then_the_rest(two, &fixture.shared));
@@ -98,7 +98,7 @@ fn a_promotion_gives_a_ready_replica_its_part_of_the_requests() {
     assert_eq!(service["ready"], "True", "{service:#}");
 }
 
-/// Replicas of the first revision that take requests; none once it is gone.
+/// Returns the ready replicas of the first revision; 0 once it is gone.
 fn ready_of_the_first(service: &Value) -> u64 {
     let mut all = service["revisions"].as_array().unwrap().iter();
     let first = all.find(|revision| revision["name"] == ONE);
@@ -106,7 +106,7 @@ fn ready_of_the_first(service: &Value) -> u64 {
 }
 
 #[test]
-fn a_former_revision_says_until_when_it_is_kept() {
+fn a_former_revision_reports_until_when_it_is_kept() {
     let fixture = Fixture::ready(1, |_| Service::new("one").replicas(1, 1));
     fixture.edit(&Service::new("two").replicas(1, 1));
     fixture.wait_for_traffic(2, 100);
@@ -118,9 +118,9 @@ fn a_former_revision_says_until_when_it_is_kept() {
     assert_eq!(ready_of_the_first(service), 1, "{service:#}");
 }
 
-/// Without the annotation it would keep its replica for ten minutes, longer than the test waits.
+/// Without the annotation the former revision would keep its replica for ten minutes, longer than the test waits.
 #[test]
-fn a_rollback_window_of_nothing_frees_the_former_replica_at_once() {
+fn a_zero_rollback_window_frees_the_former_replica_at_once() {
     let service = |label| {
         let service = Service::new(label).replicas(1, 1);
         service.annotation("weir.dev/rollback-window", "0s")

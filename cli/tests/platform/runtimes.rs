@@ -1,5 +1,5 @@
-//! Processes of the real model server are killed under load without a failed request. The model echoes its input
-//! after a time in which it uses no processor, so that replicas do not compete for few cores.
+//! Processes of the real model server are killed under load, and no request fails. The model echoes its input after a
+//! delay that uses no processor, so that the replicas do not compete for few cores.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::weir::Weir;
 
 const REPLICAS: u32 = 4;
 
-/// Number of kills, one each second.
+/// Number of kills, one per second.
 const KILLS: u32 = 6;
 
 const MODEL: &str = r#"
@@ -39,7 +39,7 @@ fn killed_runtimes_fail_no_request() {
     let load = Load::start(weir.serving, 8, 4);
     for _ in 0..KILLS {
         kill_oldest(weir.id());
-        // The pace of the test, not a wait for a condition.
+        // The sleep sets the pace of the test; it does not wait for a condition.
         std::thread::sleep(Duration::from_secs(1));
     }
     let tally = load.end();
@@ -48,7 +48,7 @@ fn killed_runtimes_fail_no_request() {
     weir.wait_for("all of them again", all_serve);
 }
 
-/// A service of this model, and its manifest.
+/// Writes a service with this model; returns the path of the manifest.
 fn declare(folder: &Path) -> std::path::PathBuf {
     let model = folder.join("models/echo");
     fs::create_dir_all(model.join("1")).unwrap();

@@ -14,15 +14,15 @@ use crate::weir::wait_until;
 
 const REQUESTS: usize = 500;
 
-/// Requests that are sent at once where the order is checked: within a group it is random, as each is queued by a
-/// task of its own.
+/// Number of requests that are sent at once where the order is checked. Within a group the order is random, because
+/// each request is queued by its own task.
 const GROUP: usize = 100;
 
-/// Memory that all requests may cost, in KiB: 128 KiB each is four times what a connection's buffers hold.
+/// Memory that all requests may use, in KiB: 128 KiB each is four times what a connection's buffers hold.
 const MEMORY_KIB: u64 = REQUESTS as u64 * 128;
 
-/// A platform whose service was ready once and is at zero. The test does not wait for the service to be ready: it
-/// is for a second only, which a busy machine can miss.
+/// Starts a platform whose service was ready once and is now at zero. The test does not wait for it to be ready,
+/// because it is ready for only a second, which a busy machine can miss.
 fn asleep(of: impl FnOnce(Service, &SharedDir) -> Service) -> Fixture {
     let fixture = Fixture::new(|shared| {
         let service = Service::new("one").shared_dir(shared).replicas(0, 1);
@@ -34,10 +34,10 @@ fn asleep(of: impl FnOnce(Service, &SharedDir) -> Service) -> Fixture {
 }
 
 #[test]
-fn five_hundred_at_once_wake_it_once_and_are_answered() {
+fn five_hundred_requests_at_once_wake_the_service_once_and_are_answered() {
     let fixture = asleep(|service, _| service);
     let before = resident_kib(&fixture);
-    // Not what `weir up` printed: it may see a replica ready that it has never seen loading.
+    // The output of `weir up` is not used, because it may show a replica as ready that it never showed as loading.
     let starts = || fixture.shared.serving().len();
     assert_eq!(starts(), 1);
     let runtime = runtime();
@@ -71,7 +71,7 @@ fn requests_are_served_in_order_of_arrival() {
     assert!(groups.len() == REQUESTS && groups.is_sorted(), "{groups:?}");
 }
 
-/// Sends them over one connection, so that they arrive at once.
+/// Sends the requests over one connection, so that they arrive at once.
 async fn ask(grpc: &mut GrpcClient, ids: Range<usize>, asked: &mut JoinSet<Result<Answer, RequestError>>) {
     for id in ids {
         let sent = grpc.begin(&[("x-request-id", &id.to_string())]).await;
@@ -87,7 +87,7 @@ async fn all_answered(mut asked: JoinSet<Result<Answer, RequestError>>) {
     }
 }
 
-/// Peak memory of `weir` in KiB.
+/// Returns the peak memory of `weir` in KiB.
 fn resident_kib(fixture: &Fixture) -> u64 {
     let text = fs::read_to_string(format!("/proc/{}/status", fixture.weir.id())).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,4 +1,4 @@
-//! A directory in which replicas report their requests, and faults are injected into them.
+//! A directory in which replicas record their requests, and in which tests inject faults.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -8,14 +8,14 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::weir::wait_until;
 
-/// A fault that is injected into a replica.
+/// A fault that a test injects into a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Inferences are not answered; the replica reports that it is ready.
+    /// The replica is ready but answers no inference.
     Hang,
-    /// Responses are no HTTP.
+    /// The responses are not HTTP.
     Garbage,
-    /// Responses end in the middle of their body.
+    /// The responses end in the middle of their body.
     BreakOff,
 }
 
@@ -42,17 +42,17 @@ impl SharedDir {
         &self.0
     }
 
-    /// Records that a replica serves.
+    /// Records that a replica is serving.
     pub(crate) fn add_serving(&self, process: u32) {
         fs::write(self.0.join(format!("{process}.serves")), "").unwrap();
     }
 
-    /// Ids of the processes that serve, without those that `kill` has ended.
+    /// Returns the ids of the serving processes, except those that `kill` has ended.
     pub(crate) fn serving(&self) -> Vec<u32> {
         self.processes("serves")
     }
 
-    /// Waits until at least one replica serves.
+    /// Waits until at least one replica is serving.
     pub(crate) fn wait_for_any(&self) -> Vec<u32> {
         wait_until("a replica", || !self.serving().is_empty(), String::new);
         self.serving()
@@ -65,7 +65,7 @@ impl SharedDir {
 
     /// Injects a fault into a replica.
     pub(crate) fn inject(&self, process: u32, fault: Fault) {
-        // By a rename, as replicas read it at any moment.
+        // The file is renamed into place, because replicas may read it at any moment.
         let new = self.0.join(format!("{process}.new"));
         fs::write(&new, fault.text()).unwrap();
         fs::rename(new, self.0.join(format!("{process}.fault"))).unwrap();
@@ -90,7 +90,7 @@ impl SharedDir {
         writeln!(file.unwrap(), "{id}").unwrap();
     }
 
-    /// Ids of the requests that replicas have begun, each replica's in its order.
+    /// Returns the ids of the requests that replicas have begun, ordered within each replica.
     pub(crate) fn requests(&self) -> Vec<String> {
         let texts = self
             .processes("began")
@@ -99,7 +99,7 @@ impl SharedDir {
         texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect()
     }
 
-    /// Lets event streams send their next event.
+    /// Releases the next event of all event streams.
     pub(crate) fn release_events(&self) {
         fs::write(self.0.join("next"), "").unwrap();
     }
@@ -118,7 +118,7 @@ impl SharedDir {
     }
 }
 
-/// Sends a signal to a process that may have ended.
+/// Sends a signal to a process that may have ended already.
 pub(crate) fn signal(process: u32, signal: Signal) {
     let id = Pid::from_raw(i32::try_from(process).unwrap()).unwrap();
     let _ = kill_process(id, signal);

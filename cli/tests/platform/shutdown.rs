@@ -62,7 +62,7 @@ fn repeated_sighup_shuts_down_gracefully() {
 }
 
 #[test]
-fn signals_to_the_process_and_to_its_group_are_one() {
+fn a_signal_to_the_process_and_its_group_counts_once() {
     let mut busy = busy();
     for _ in 0..3 {
         busy.weir.terminate();
@@ -76,7 +76,7 @@ fn signals_to_the_process_and_to_its_group_are_one() {
 }
 
 #[test]
-fn a_second_signal_ends_it_at_once() {
+fn a_second_signal_stops_the_process_at_once() {
     let mut busy = busy();
     busy.weir.terminate();
     busy.weir.wait_for_drain();
@@ -99,12 +99,12 @@ fn idle_clients_do_not_delay_the_shutdown() {
             client.write_all(bytes.as_bytes()).unwrap();
             clients.push(client);
         }
-        // A response on a later connection shows that these were accepted.
+        // A response on a later connection shows that the earlier ones were accepted.
         assert!(send(address, "localhost", "GET", "/v2/health/live").0 > 0);
     }
     let began = Instant::now();
     assert_eq!(weir.stop().code(), Some(0), "{}", weir.output());
-    // A head may take 75 s, and requests that were accepted 60 s.
+    // The limits are longer: 75 s for a head, and 60 s for accepted requests.
     assert!(began.elapsed() < Duration::from_secs(20), "{}", weir.output());
 }
 
@@ -114,7 +114,7 @@ fn under_load_every_accepted_request_is_answered() {
         let service = Service::new("one").shared_dir(shared).service_ms(100);
         service.replicas(2, 2).concurrency(4)
     });
-    // More than there are credits for: some wait.
+    // There are more clients than credits, so some requests wait.
     let load = Load::start(fixture.weir.serving, 8, 4);
     wait_until("answers", || load.answered() > 50, || fixture.weir.output());
     fixture.weir.terminate();
@@ -124,8 +124,8 @@ fn under_load_every_accepted_request_is_answered() {
     let begun: BTreeSet<_> = fixture.shared.requests().into_iter().collect();
     let lost: Vec<_> = begun.difference(&answered).collect();
     assert!(lost.is_empty(), "{lost:?}: {:?}", tally.failed);
-    // A request that arrives at the moment in which its idle connection is closed is not accepted, and HTTP/1.1
-    // cannot say so. All others are answered.
+    // A request that arrives at the moment when its idle connection is closed is not accepted, and HTTP/1.1 cannot
+    // signal that. All other requests are answered.
     assert!(tally.failed.iter().all(|failed| !failed.contains(": 5")), "{tally:?}");
     assert!(tally.failed.len() <= 2, "{tally:?}");
 }

@@ -1,4 +1,4 @@
-//! Streams pass through frame by frame.
+//! Streams pass through the gateway frame by frame.
 
 use std::io;
 
@@ -23,14 +23,14 @@ fn fixture() -> Fixture {
     Fixture::ready(1, |shared| Service::new("one").shared_dir(shared).replicas(1, 1).concurrency(1))
 }
 
-/// The next piece of the body; `None` at the end.
+/// Returns the next piece of the body; `None` at the end.
 async fn piece(body: &mut Incoming) -> Option<Bytes> {
     let frame = body.frame().await?.unwrap();
     Some(frame.into_data().unwrap_or_default())
 }
 
 #[test]
-fn events_arrive_while_others_are_still_to_come() {
+fn each_event_arrives_before_the_next_is_sent() {
     let fixture = fixture();
     let reading = async {
         let mut http = HttpClient::new(fixture.weir.serving);
@@ -79,7 +79,7 @@ fn a_client_that_disconnects_frees_its_credit() {
         let mut http = HttpClient::new(fixture.weir.serving);
         let mut body = http.stream(EVENTS).await.into_body();
         assert_eq!(piece(&mut body).await.unwrap(), "data: one\n\n");
-        // The only credit is taken.
+        // The only credit is in use.
         let mut other = HttpClient::new(fixture.weir.serving);
         let late = other.infer(&[("weir-timeout", "200")]).await.unwrap();
         assert!(late.status == 504 && late.text.contains("in the queue"), "{late:?}");
@@ -92,7 +92,7 @@ fn a_client_that_disconnects_frees_its_credit() {
     fixture.wait_for_revision("no request left", 1, |revision| revision["in_flight"] == 0);
 }
 
-/// The requests in flight at each replica of the only revision, as the gateway counts them.
+/// Returns the requests in flight at each replica of the only revision, as the gateway counts them.
 fn in_flight(fixture: &Fixture) -> Vec<u64> {
     let (_, text) = send(fixture.weir.admin, "localhost", "GET", "/routes");
     let (_, body) = text.split_once("\r\n\r\n").unwrap();
@@ -110,7 +110,7 @@ fn a_scale_in_ends_the_idle_replica_and_leaves_streams_alone() {
     };
     let fixture = Fixture::ready(3, |shared| service(shared, 3));
     let runtime = runtime();
-    // The credits are one for each replica, so that the youngest has a stream as well.
+    // Each replica has one credit, so that the youngest one has a stream as well.
     let mut streams = runtime.block_on(async {
         let mut streams = Vec::new();
         for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! A platform with TLS.
+//! A platform that serves over TLS.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use crate::manifest::{NAME, Service};
 use crate::weir::{PROGRAM, Weir, wait_until};
 
-/// A new self-signed certificate in these files.
+/// Writes a new self-signed certificate into this folder; returns the paths of the certificate and the key.
 fn renew(folder: &Path) -> (PathBuf, PathBuf) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let files = (folder.join("cert.pem"), folder.join("key.pem"));
@@ -51,7 +51,7 @@ impl Encrypted {
 }
 
 #[test]
-fn clients_on_this_machine_reach_it() {
+fn clients_on_this_machine_trust_the_certificate() {
     let folder = tempfile::tempdir().unwrap();
     let mut platform = Encrypted::up(folder.path());
     let output = platform.weir.output();
@@ -92,7 +92,7 @@ fn a_new_certificate_is_used_without_a_restart() {
 }
 
 #[test]
-fn invalid_certificates_are_wrong_usage() {
+fn invalid_certificates_are_usage_errors() {
     let folder = tempfile::tempdir().unwrap();
     let other = tempfile::tempdir().unwrap();
     let file = folder.path().join("echo.yaml");

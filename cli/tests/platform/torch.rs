@@ -1,15 +1,15 @@
-//! Services of real model files, on the real model server.
+//! Services with real model files, on the real model server.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A model file with the inputs and outputs of Triton's example: sum and difference.
+/// Returns a model file with the inputs and outputs of Triton's example: sum and difference.
 pub(crate) fn model_file() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     root.join("tests/models/repository/add_sub/1/model.pt")
 }
 
-/// A folder with copies of the model file under these names.
+/// Creates a folder with copies of the model file under these names.
 pub(crate) fn folder_of(folder: &Path, files: &[&str]) -> PathBuf {
     fs::create_dir_all(folder).unwrap();
     for file in files {
@@ -20,7 +20,7 @@ pub(crate) fn folder_of(folder: &Path, files: &[&str]) -> PathBuf {
     folder.to_owned()
 }
 
-/// The manifest of a service with one replica of the model at `uri`, with these further lines in `metadata`.
+/// Returns the manifest of a service with one replica of the model at `uri`, and these further lines in `metadata`.
 pub(crate) fn manifest(name: &str, uri: &str, metadata: &str) -> String {
     format!(
         "apiVersion: serving.kserve.io/v1beta1
@@ -39,7 +39,7 @@ metadata:
     )
 }
 
-/// The `storageUri` of a path.
+/// Returns the `storageUri` of a path.
 pub(crate) fn uri(path: &Path) -> String {
     format!("file://{}", path.display())
 }

@@ -1,4 +1,4 @@
-//! Load comes and goes, and replicas with it.
+//! The load rises and falls, and the replicas follow.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use crate::load::OpenLoopLoad;
 use crate::manifest::Service;
 use crate::weir::wait_until;
 
-/// An inference takes a fifth of a second of a replica that does one at a time: five in a second.
+/// Time of an inference in milliseconds. A replica serves one at a time: five per second.
 const SERVICE_MS: u32 = 200;
 
-/// Twelve in a second are work for two replicas and a half.
+/// Interval of the requests: twelve per second keep two and a half replicas busy.
 const INTERVAL: Duration = Duration::from_millis(83);
 
-/// Longest time that requests may wait, in milliseconds.
+/// Target for the time in the queue, in milliseconds.
 const TARGET_MS: f64 = 500.0;
 
-/// Requests by which the wait is measured, once replicas are up: the last four seconds of them.
+/// Number of requests over which the wait is measured, once the replicas are ready: those of the last four seconds.
 const MEASURED: usize = 48;
 
-/// Number of waves, to see that a second goes as well as the first.
+/// Number of waves; the second one must go as well as the first.
 const WAVES: u32 = 2;
 
 #[test]
@@ -40,8 +40,8 @@ fn a_square_wave_is_followed_from_zero_and_back() {
         fixture.wait_for_revision("asleep again", 1, is_asleep);
     }
     let wake = |what: &str| fixture.metric(&format!("weir_autoscaler_wake_seconds_{what}"));
-    // One for each wave; a machine that stands still for a while may see one more. The decision takes some
-    // milliseconds: what is bounded here is that it does not wait for the next regular one.
+    // There is one wake-up for each wave; on a machine that stalls there may be one more. A decision takes a few
+    // milliseconds. The bound only ensures that it does not wait for the next regular decision.
     assert!(wake("count") >= f64::from(WAVES));
     let mean = wake("sum") / wake("count");
     assert!(mean < 0.5, "{mean} s to a decision");
@@ -57,8 +57,8 @@ fn wave(fixture: &Fixture) {
         revision["ready"].as_u64() >= Some(3) && revision["queued"] == 0
     });
     let before = load.waits().len();
-    // The rate is no more than these replicas take, so a moment in which this machine stood still passes; with
-    // too few of them the queue would only grow.
+    // The rate is no more than these replicas can serve, so a stall of the machine is recovered from. With too few
+    // replicas the queue would only grow.
     let is_within_target = || {
         let waits = load.waits().split_off(before);
         let measured = waits.rchunks_exact(MEASURED).next();

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::http;
 
-/// Longest time for anything, even on a busy machine.
+/// Longest wait for any condition, even on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(180);
 
 /// Interval at which a condition is polled.
@@ -29,12 +29,12 @@ pub(crate) struct Weir {
 }
 
 impl Weir {
-    /// Starts it on free ports, and waits until it has them. `folder` takes its state and its output.
+    /// Starts `weir up` on free ports, with its state and output in `folder`, and waits until the ports are known.
     pub(crate) fn up(files: &Path, folder: &Path, more: &[&str]) -> Self {
         let state = folder.join("state");
         let log = folder.join("output.log");
         let output = File::create(&log).unwrap();
-        // Tests under `nohup` ignore SIGHUP, and what they start would inherit that.
+        // Tests under `nohup` ignore SIGHUP, and their child processes would inherit that.
         let process = Command::new("env")
             .args(["--default-signal=HUP", PROGRAM])
             .args(["up", "--port", "0", "--admin-port", "0", "-v", "-f"])
@@ -54,7 +54,7 @@ impl Weir {
         Self { process, serving: address("serving"), admin: address("admin"), state, log }
     }
 
-    /// Everything that it has printed so far.
+    /// Returns everything that the process has printed so far.
     pub(crate) fn output(&self) -> String {
         read(&self.log)
     }
@@ -73,15 +73,15 @@ impl Weir {
         self.status()["services"][0].clone()
     }
 
-    /// Waits until the gateway sends this revision of the only service that share of its requests, in percent. The
-    /// status is the cluster's, which the gateway follows a moment later.
+    /// Waits until the gateway sends this share of the requests, in percent, to this revision of the only service. The
+    /// status shows the cluster's state, which the gateway follows a moment later.
     pub(crate) fn wait_for_share(&self, revision: &str, percent: u64) {
         let what = format!("{percent} % at {revision}");
         let is_so = || self.share_of(revision) == Some(percent);
         wait_until(&what, is_so, || self.output());
     }
 
-    /// A revision's share in percent in the gateway's routes; `None` if it has none.
+    /// Returns a revision's share in the gateway's routes, in percent; `None` if it has none.
     fn share_of(&self, revision: &str) -> Option<u64> {
         let (_, text) = http::send(self.admin, "localhost", "GET", "/routes");
         let (_, body) = text.split_once("\r\n\r\n").unwrap();
@@ -106,12 +106,12 @@ impl Weir {
         status
     }
 
-    /// The state directory it was started with.
+    /// Returns the state directory of the process.
     pub(crate) fn state(&self) -> &Path {
         &self.state
     }
 
-    /// Id of the process.
+    /// Returns the id of the process.
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }
@@ -127,7 +127,7 @@ impl Weir {
         self.signal(Signal::TERM);
     }
 
-    /// Sends SIGTERM again and again until the process has ended: a signal soon after the first is part of that.
+    /// Sends SIGTERM repeatedly until the process has ended, because a signal soon after the first counts as the same.
     pub(crate) fn terminate_until_it_ends(&mut self) -> ExitStatus {
         let deadline = Instant::now() + DEADLINE;
         loop {
@@ -165,13 +165,13 @@ impl Weir {
 
 impl Drop for Weir {
     fn drop(&mut self) {
-        // After a failed test; the replicas end with the process.
+        // This matters after a failed test; the replicas end with the process.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Waits until a process has ended; one that does not end is killed.
+/// Waits until a process has ended, and kills it at the deadline.
 pub(crate) fn wait_for_exit(process: &mut Child, explain: impl Fn() -> String) -> ExitStatus {
     let deadline = Instant::now() + DEADLINE;
     loop {

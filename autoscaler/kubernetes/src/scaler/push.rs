@@ -87,8 +87,8 @@ mod tests {
     fn an_unchanged_need_is_notified_once() {
         let (mut pushes, now) = (Pushes::default(), Instant::now());
         let later = now + Duration::from_secs(3600);
-        for (load, told) in [(load(0, 0, 0), false), (load(1, 0, 4), true), (load(0, 0, 4), false)] {
-            assert_eq!(pushes.next(&load, now), Some(told));
+        for (load, is_needed) in [(load(0, 0, 0), false), (load(1, 0, 4), true), (load(0, 0, 4), false)] {
+            assert_eq!(pushes.next(&load, now), Some(is_needed));
             assert_eq!(pushes.next(&load, later), None);
         }
     }
@@ -111,14 +111,14 @@ mod tests {
     #[test]
     fn the_notification_repeats_less_and_less_often_until_a_pod_takes_requests() {
         let (mut pushes, began) = (Pushes::default(), Instant::now());
-        let mut told = Vec::new();
+        let mut notified = Vec::new();
         for second in 0..100 {
             let now = began + Duration::from_secs(second);
             if pushes.next(&load(1, 1, 0), now) == Some(true) {
-                told.push(second);
+                notified.push(second);
             }
         }
-        assert_eq!(told, [0, 2, 6, 14, 30, 60, 90]);
+        assert_eq!(notified, [0, 2, 6, 14, 30, 60, 90]);
         let end = began + Duration::from_secs(100);
         assert_eq!(pushes.next(&load(1, 1, 4), end), Some(true));
         assert_eq!(pushes.next(&load(1, 1, 4), end + LONGEST_AGAIN), None);

@@ -1,4 +1,4 @@
-//! Configuration of a replica, from the environment.
+//! Configuration of a replica, from environment variables.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use hyper::body::Incoming;
 use super::responses::{self, ResponseBody};
 use crate::shared_dir::{Fault, SharedDir};
 
-/// Variable that makes this binary a server, with this label.
+/// Variable that makes this binary a server, and holds its label.
 pub(crate) const LABEL: &str = "WEIR_TEST_REPLICA";
 
-/// Variable with the path of a file that inferences wait for.
+/// Variable with the path of a file for which inferences wait.
 pub(crate) const GATE: &str = "WEIR_TEST_GATE";
 
-/// Variable with the time that an inference takes, in milliseconds; it uses no processor.
+/// Variable with the time of an inference, in milliseconds; it uses no processor.
 pub(crate) const SERVICE_MS: &str = "WEIR_TEST_SERVICE_MS";
 
 /// Variable with the path of the directory that replicas share with the test.
@@ -35,7 +35,7 @@ pub(super) struct ReplicaConfig {
 }
 
 impl ReplicaConfig {
-    /// Reads the environment; `None` if this process is no replica.
+    /// Reads the environment; `None` if this process is not a replica.
     pub(super) fn from_environment() -> Option<Self> {
         let text = |name| std::env::var_os(name).map(|value| value.into_string().unwrap());
         let number = |name| text(name).map(|value| value.parse::<u64>().unwrap());
@@ -48,14 +48,14 @@ impl ReplicaConfig {
         })
     }
 
-    /// Records in the shared directory that this process serves.
+    /// Records in the shared directory that this process is serving.
     pub(super) fn report_serving(&self) {
         if let Some(shared) = &self.shared {
             shared.add_serving(std::process::id());
         }
     }
 
-    /// The fault that is injected now.
+    /// Returns the fault that is injected at present.
     pub(super) fn fault(&self) -> Option<Fault> {
         self.shared.as_ref()?.fault_of(std::process::id())
     }

@@ -1,4 +1,4 @@
-//! Responses of the replica.
+//! Responses of the test's replica.
 
 use std::io;
 
@@ -20,7 +20,7 @@ pub(super) fn empty() -> Response<ResponseBody> {
     Response::new(nothing.boxed_unsync())
 }
 
-/// A V2 response with the label.
+/// Returns a V2 response with the label.
 pub(super) fn label(label: &str) -> Response<ResponseBody> {
     let text =
         format!(r#"{{"outputs": [{{"name": "label", "datatype": "BYTES", "shape": [1], "data": ["{label}"]}}]}}"#);
@@ -28,14 +28,14 @@ pub(super) fn label(label: &str) -> Response<ResponseBody> {
     typed("application/json", whole.boxed_unsync())
 }
 
-/// A unary gRPC response with the message of the request.
+/// Returns a unary gRPC response with the message of the request.
 pub(super) fn grpc(message: Bytes) -> Response<ResponseBody> {
     let end = async { Some(Ok(ok())) };
     let whole = Full::new(message).with_trailers(end).map_err(infallible);
     typed("application/grpc", whole.boxed_unsync())
 }
 
-/// A response with the frames of the request, each sent back as it arrives.
+/// Returns a response that sends back each frame of the request as it arrives.
 pub(super) fn echo_frames(mut body: Incoming) -> Response<ResponseBody> {
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
@@ -51,12 +51,12 @@ pub(super) fn echo_frames(mut body: Incoming) -> Response<ResponseBody> {
     typed("application/grpc", frames.boxed_unsync())
 }
 
-/// Server-sent events: one at once, the other when `released` returns.
+/// Returns server-sent events: one at once, the second when `released` completes.
 pub(super) fn events(released: impl Future<Output = ()> + Send + 'static) -> Response<ResponseBody> {
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
         let event = |text: &'static str| Ok(Frame::data(Bytes::from_static(text.as_bytes())));
-        // As above.
+        // The client may have closed the connection.
         let _ = sender.send(event("data: one\n\n")).await;
         released.await;
         let _ = sender.send(event("data: two\n\n")).await;
@@ -65,14 +65,14 @@ pub(super) fn events(released: impl Future<Output = ()> + Send + 'static) -> Res
     typed("text/event-stream", frames.boxed_unsync())
 }
 
-/// The same response, whose body fails after its first bytes.
+/// Returns the same response with a body that fails after its first bytes.
 pub(super) fn broken_off(answer: Response<ResponseBody>) -> Response<ResponseBody> {
     let (mut head, _) = answer.into_parts();
     head.headers.remove(header::CONTENT_LENGTH);
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
         let begin = Ok(Frame::data(Bytes::from_static(b"{")));
-        // As above.
+        // The client may have closed the connection.
         let _ = sender.send(begin).await;
         let _ = sender.send(Err(io::Error::other("broken off"))).await;
     });
