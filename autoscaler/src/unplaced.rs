@@ -18,8 +18,7 @@ impl Unplaced {
     /// Returns the replicas of a revision that cannot start, if the reason is known.
     pub(crate) fn of(revision: &Revision) -> Option<Self> {
         let cause = revision.unplaced.as_ref()?.message.clone();
-        let coming = revision.replicas.iter();
-        let coming = coming.filter(|r| r.phase.is_counted() && !is_unplaced(r));
+        let coming = revision.replicas.iter().filter(|r| r.phase.is_counted() && !is_unplaced(r));
         let coming = u32::try_from(coming.count()).unwrap_or(u32::MAX);
         let replicas = revision.desired.saturating_sub(coming);
         (replicas > 0).then_some(Self { replicas, cause })

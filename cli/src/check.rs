@@ -42,8 +42,7 @@ fn errors(survey: &Survey) -> Vec<String> {
     let mut errors = survey.errors.clone();
     for inspected in &survey.inspected {
         let inspection = &inspected.inspection;
-        let models = inspection.models.iter();
-        let models = models.flat_map(|path| weir_runtime::check_models(path));
+        let models = inspection.models.iter().flat_map(|path| weir_runtime::check_models(path));
         let all = inspection.missing.iter().cloned().chain(models);
         errors.extend(all.map(|text| inspected.located(&text)));
     }

@@ -31,8 +31,7 @@ impl World {
 
     /// Publishes a report of the gateway, ten seconds after its start.
     pub(crate) async fn report(&self, loads: &[(&str, Activity)]) {
-        let revisions = loads.iter().cloned();
-        let revisions = revisions.map(|(name, load)| (revision(name), Arc::new(load)));
+        let revisions = loads.iter().cloned().map(|(name, load)| (revision(name), Arc::new(load)));
         let report = Report { started: 1, age_us: 10_000_000, routes: 1, revisions: revisions.collect() };
         let mut seen = self.loads.clone();
         let latest: LatestReports = [("a".into(), Arc::new(report))].into();

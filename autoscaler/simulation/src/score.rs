@@ -46,12 +46,10 @@ impl Score {
     #[must_use]
     pub fn new(run: &Run, target: Duration) -> Self {
         let mut waits: Vec<_> = run.waits.iter().map(|w| (w.arrived, w.waited)).collect();
-        let waiting = run.waiting.iter();
-        let waiting = waiting.map(|arrived| (*arrived, run.until.saturating_sub(*arrived)));
+        let waiting = run.waiting.iter().map(|arrived| (*arrived, run.until.saturating_sub(*arrived)));
         waits.extend(waiting.filter(|(_, waited)| *waited > target));
         let (attainment, worst) = shares(&waits, target);
-        let late = waits.iter().filter(|(_, waited)| *waited > target);
-        let late = late.map(|(arrived, _)| arrived);
+        let late = waits.iter().filter(|(_, waited)| *waited > target).map(|(arrived, _)| arrived);
         let mut times: Vec<_> = waits.iter().map(|(_, waited)| *waited).collect();
         let mut quantile = |share: f64| quantile(&mut times, share);
         let total = run.replica_time + run.node_time;
@@ -92,8 +90,7 @@ fn shares(waits: &[(Duration, Duration)], target: Duration) -> (f64, f64) {
         stretches[index].1 += u64::from(*waited <= target);
     }
     let share = |(all, kept): (u64, u64)| kept as f64 / all.max(1) as f64;
-    let total = stretches.iter();
-    let total = total.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    let total = stretches.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     if total.0 == 0 {
         return (1.0, 1.0);
     }

@@ -69,8 +69,7 @@ impl Changes {
 
     /// Returns the number of replicas at the beginning of the policy's period, counting only changes by this law.
     pub(crate) fn at_start(&self, policy: &RatePolicy, current: u32, now: Duration) -> i64 {
-        let made = self.made.iter();
-        let made = made.filter(|change| !is_past(change.at, policy.period, now));
+        let made = self.made.iter().filter(|change| !is_past(change.at, policy.period, now));
         i64::from(current) - made.map(|change| change.by).sum::<i64>()
     }
 

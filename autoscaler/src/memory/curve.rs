@@ -71,7 +71,7 @@ impl Curve {
         let at_once = f64::from(before.in_flight + now.in_flight) / 2.0 / ready;
         let count = activity.service_time.count();
         if let Some(mean) = activity.service_time.mean() {
-            // A request in flight counts itself, so there is at least one.
+            // A request that ended was itself in flight, so the concurrency is at least one.
             let times = self.variety.times();
             self.requests.add(at_once.max(1.0), mean, count, times);
         }

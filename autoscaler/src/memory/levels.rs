@@ -19,11 +19,11 @@ pub(crate) struct Levels {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Level {
     last_needed: Duration,
-    /// Start of the time for which it has been needed, without a gap that counts.
+    /// Time since when the replica has been needed without a gap that counts.
     since: Duration,
-    /// Usual length of a time for which it is needed; `None` the first time.
+    /// Usual time for which the replica is needed without a gap; `None` before the first gap.
     usual: Option<Duration>,
-    /// True if it has not been stopped since it was last needed.
+    /// True if the replica has not been stopped since it was last needed.
     is_kept: bool,
     gaps: Gaps,
     rhythm: Rhythm,
@@ -41,23 +41,23 @@ impl Level {
         }
     }
 
-    /// Returns the gaps after which it was needed again.
+    /// Returns the gaps after which the replica was needed again.
     pub(crate) fn gaps(&self) -> &Gaps {
         &self.gaps
     }
 
-    /// Returns the usual time for which it is needed without a gap.
+    /// Returns the usual time for which the replica is needed without a gap.
     pub(crate) fn needed(&self) -> Duration {
         let latest = self.last_needed.saturating_sub(self.since);
         self.usual.map_or(latest, |usual| (usual * 3 + latest) / 4)
     }
 
-    /// Returns true if it is needed at regular intervals.
+    /// Returns true if the replica is needed at regular intervals.
     pub(crate) fn is_regular(&self, cold_start: Duration) -> bool {
         self.rhythm.next(cold_start).is_some()
     }
 
-    /// Returns true if a start now would be ready in time, and not too early, for the next time it is needed.
+    /// Returns true if a start now would be ready in time, and not too early, for the next time the replica is needed.
     fn is_expected(&self, now: Duration, cold_start: Duration) -> bool {
         let passed = now.saturating_sub(self.since);
         let next = self.rhythm.next(cold_start);

@@ -121,8 +121,7 @@ fn spellings(arg: &Arg, value: &str) -> String {
     let short = arg.get_short().map(|short| format!("-{short}"));
     let aliases = arg.get_all_aliases().unwrap_or_default();
     let aliases = aliases.iter().map(|alias| format!("--{alias}"));
-    let others = short.into_iter().chain(aliases);
-    let others: String = others.map(|other| format!(", `{other}`")).collect();
+    let others: String = short.into_iter().chain(aliases).map(|other| format!(", `{other}`")).collect();
     format!("`--{long}{value}`{others}")
 }
 

@@ -71,8 +71,7 @@ fn measured(batch: &Value) -> Option<Measured> {
     let size = batch.get("batch_size")?.as_u64()? as f64;
     let count = batch.pointer("/compute_infer/count")?.as_u64()? as f64;
     let parts = ["compute_input", "compute_infer", "compute_output"];
-    let nanos = parts.iter().filter_map(|part| batch.get(*part)?.get("ns")?.as_u64());
-    let nanos: u64 = nanos.sum();
+    let nanos: u64 = parts.iter().filter_map(|part| batch.get(*part)?.get("ns")?.as_u64()).sum();
     (count > 0.0 && size > 0.0).then_some(Measured { size, count, seconds: nanos as f64 / count / 1e9 })
 }
 

@@ -47,8 +47,7 @@ pub(super) async fn run(
     loop {
         let now = statuses.borrow_and_update().clone();
         let ready = now.iter().filter(|(_, status)| is_ready(status));
-        let new = ready.filter(|(name, _)| !announced.contains(*name));
-        let new: Vec<_> = new.map(|(name, _)| name.clone()).collect();
+        let new: Vec<_> = ready.filter(|(name, _)| !announced.contains(*name)).map(|(name, _)| name.clone()).collect();
         for name in new {
             let declaration = declaration.borrow().clone();
             if let Some(declared) = declaration.services.get(&name) {

@@ -77,7 +77,8 @@ fn days(all: &[Outcome]) -> Goal {
     }
 }
 
-/// Goal that no other policy is cheaper with at least as many requests in time; attainments above 99 % count as 99 %.
+/// Returns the goal that no policy with at least as many requests in time is cheaper; attainments above 99 % count as
+/// 99 %.
 fn cheaper(all: &[Outcome], cold_start: u64) -> Goal {
     let counted = |one: &Outcome| one.score.attainment.min(0.99);
     let mut beaten = Vec::new();

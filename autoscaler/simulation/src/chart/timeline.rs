@@ -105,8 +105,7 @@ impl Steps {
         let each = run.until.as_secs_f64().max(1.0) / count as f64;
         steps.delay = vec![0.0; count];
         steps.late = vec![0.0; count];
-        let waiting = run.waiting.iter();
-        let waiting = waiting.map(|arrived| (*arrived, run.until.saturating_sub(*arrived)));
+        let waiting = run.waiting.iter().map(|arrived| (*arrived, run.until.saturating_sub(*arrived)));
         let all = run.waits.iter().map(|wait| (wait.arrived, wait.waited));
         for (arrived, waited) in all.chain(waiting) {
             let index = index(arrived, each, count);

@@ -22,8 +22,7 @@ pub fn level_cost(demand: &Demand, bin: f64, cold_start: f64) -> f64 {
 }
 
 fn one_level(demand: &Demand, level: u32, bin: f64, cold_start: f64) -> f64 {
-    let needed = demand.0.iter().enumerate();
-    let needed = needed.filter(|(_, replicas)| **replicas >= level);
+    let needed = demand.0.iter().enumerate().filter(|(_, replicas)| **replicas >= level);
     let mut cost = 0.0;
     let mut previous: Option<usize> = None;
     for (index, _) in needed {

@@ -52,8 +52,7 @@ impl Hpa {
             self.calculated.pop_front();
         }
         let within = |window: Duration| {
-            let inside = self.calculated.iter();
-            let inside = inside.filter(move |(at, _)| *at + window >= now);
+            let inside = self.calculated.iter().filter(move |(at, _)| *at + window >= now);
             inside.map(|(_, number)| *number)
         };
         let up = within(self.up).min().unwrap_or(calculated);

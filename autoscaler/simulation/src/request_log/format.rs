@@ -73,8 +73,7 @@ impl Format {
         if chosen.is_none() && bracketed.count() * 2 > sample.len() {
             return Ok((Self::Access, 0));
         }
-        let comments = sample.iter().take_while(|line| line.text.starts_with('#'));
-        let comments = comments.count();
+        let comments = sample.iter().take_while(|line| line.text.starts_with('#')).count();
         let rows = sample.get(comments..).unwrap_or_default();
         let found = columns(rows, chosen)?;
         Ok((found.format, comments + found.header))
@@ -105,8 +104,7 @@ impl Format {
 
 /// Returns true for an array of objects, on one line or several.
 fn is_json(sample: &[LogLine]) -> bool {
-    let text = sample.iter().map(|line| line.text.as_str());
-    let text: String = text.take(2).collect();
+    let text: String = sample.iter().map(|line| line.text.as_str()).take(2).collect();
     text.trim_start_matches(['[', ' ']).starts_with('{')
 }
 
@@ -272,8 +270,7 @@ fn in_column(header: &[String], row: Option<&[String]>) -> Option<usize> {
     let Some(row) = row else {
         return usual();
     };
-    let values = (0..row.len()).map(|index| joined(row, index, width(row, index).unwrap_or(1)));
-    let values: Vec<String> = values.collect();
+    let values: Vec<String> = (0..row.len()).map(|index| joined(row, index, width(row, index).unwrap_or(1))).collect();
     choose(header, &values).or_else(usual)
 }
 

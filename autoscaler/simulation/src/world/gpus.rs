@@ -77,15 +77,13 @@ impl Gpus {
     /// Returns the total time of nodes without a replica up to now.
     pub(super) fn node_time(&mut self, now: Duration) -> Duration {
         self.expire(now);
-        let staying = self.staying.iter();
-        let staying: Duration = staying.map(|freed| now.saturating_sub(*freed)).sum();
+        let staying: Duration = self.staying.iter().map(|freed| now.saturating_sub(*freed)).sum();
         self.node_time + staying
     }
 
     fn expire(&mut self, now: Duration) {
         let linger = self.machines.linger;
-        let gone = self.staying.iter();
-        let gone = gone.take_while(|freed| **freed + linger <= now).count();
+        let gone = self.staying.iter().take_while(|freed| **freed + linger <= now).count();
         self.staying.drain(..gone);
         self.node_time += linger * gone as u32;
     }
