@@ -1,5 +1,5 @@
-//! Files generated from the programs: `docs/flags.md`, `docs/metrics.md` and the list of the runtime's flags. The command
-//! `make generate` rewrites them.
+//! Files generated from the programs: `docs/flags.md`, `docs/metrics.md` and the list of the runtime's flags.
+//! The command `make generate` rewrites them.
 
 mod flags;
 mod metrics;

@@ -97,8 +97,8 @@ impl Trace {
         Self { bins: (0..times).flat_map(moved).collect(), length: self.length }
     }
 
-    /// Returns the arrival times. For bins, `share` of the requests are drawn as a Poisson process with the rate of each
-    /// bin. Requests with their own times are returned unchanged.
+    /// Returns the arrival times. For bins, `share` of the requests are drawn as a Poisson process with the rate of
+    /// each bin. Requests with their own times are returned unchanged.
     #[must_use]
     pub fn arrivals(&self, share: f64, seed: u64) -> Vec<Duration> {
         if self.length.is_zero() {

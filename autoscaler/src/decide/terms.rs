@@ -54,7 +54,7 @@ const WAITED: f64 = 0.3;
 
 /// Most replicas including those for the backlog, relative to those for the arrivals. If the backlog of starts that
 /// never end were answered by more starts, there would be no end to it. Three quarters more work off any backlog in
-/// little more time than it took to build up; twice as many are not started even if the measured rate is high by chance.
+/// little more time than it took to build up; twice as many are not started even if the rate is high by chance.
 const BACKLOGGED: f64 = 1.75;
 
 /// Number of full batches that counts as many for one replica.

@@ -141,8 +141,8 @@ fn an_invalid_response_is_retried_and_is_an_error_from_all_replicas() {
     let runtime = runtime();
     let http = runtime.block_on(HttpClient::new(fixture.weir.serving).infer(&[])).unwrap();
     let grpc = runtime.block_on(GrpcClient::new(fixture.weir.serving).infer(&[])).unwrap();
-    // A response that is not HTTP may belong to work that was done, so the gateway retries the request only once. A gRPC
-    // call that breaks off has no response, and is retried more often.
+    // A response that is not HTTP may belong to work that was done, so the gateway retries the request only once. A
+    // gRPC call that breaks off has no response, and is retried more often.
     let places = [
         (500, "returned no valid response: tried 2 times, last replica echo-"),
         (14, "did not answer: tried 4 times, last replica echo-"),
