@@ -1,5 +1,5 @@
-//! The port for scrapers, probes and people: `/metrics`, `/health`, an index of the pages at `/`, and JSON pages and gRPC services that the
-//! owner adds. It speaks HTTP/1.1 and, by prior knowledge, HTTP/2.
+//! The admin port, for metric scrapers, probes and operators. It serves `/metrics`, `/health`, an index of the pages at
+//! `/`, and the JSON pages and gRPC services that the owner adds. It speaks HTTP/1.1 and, by prior knowledge, HTTP/2.
 
 mod access;
 mod connection;
@@ -25,9 +25,9 @@ use crate::registry::{CONTENT_TYPE, text};
 use crate::socket::{Acceptor, ConnectionLimits, HttpConnections, Pace, ReservedPlaces};
 use access::Access;
 
-/// Limits on the connections. A scraper and a few curious people need a handful of places; the rest wait in the
-/// kernel's backlog. Two common scrape intervals (15 s) pass without a request, so that a scraper's kept connection
-/// survives between scrapes. Nobody waits longer than 10 s for a scrape.
+/// Default limits on the connections. A scraper and a few operators need a handful of connections; further ones wait in
+/// the kernel's backlog. The idle timeout is two common scrape intervals (15 s), so that a scraper's keep-alive
+/// connection survives between scrapes. A stalled client holds a connection for 10 s at most.
 const LIMITS: ConnectionLimits = ConnectionLimits {
     total: 64,
     per_client: ConnectionLimits::share_of(64),
@@ -36,13 +36,13 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     pace: Pace { grace: Duration::from_secs(10), rate: 1024 },
 };
 
-/// Streams of one HTTP/2 connection where its owner sets no other number: a watch needs one.
+/// Default maximum of concurrent HTTP/2 streams per connection; a client that watches needs only one.
 const MAX_STREAMS: u32 = 16;
 
 /// Source of `/health`, called at each request.
 pub type HealthCheck = Arc<dyn Fn() -> Health + Send + Sync>;
 
-/// Decides by a request's headers whether its caller may see the metrics.
+/// Predicate on a request's headers that decides if the caller may read the metrics.
 pub type CallerCheck = Arc<dyn Fn(&HeaderMap) -> bool + Send + Sync>;
 
 /// Source of a page's JSON, called at each request.
@@ -51,13 +51,13 @@ pub type Page = Arc<dyn Fn() -> String + Send + Sync>;
 /// Health of the process, as `/health` and `/ready` report it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// The process takes requests: 200 `ok`.
+    /// The process accepts requests: 200 `ok`.
     Serving,
-    /// The process does not know yet what to do: 503 `starting`.
+    /// The process has not received its configuration yet: 503 `starting`.
     Starting,
-    /// The process ends and takes no new requests: 503 `draining`.
+    /// The process is shutting down and accepts no new requests: 503 `draining`.
     Draining,
-    /// The process does not get on with what it has: 503 `stuck`.
+    /// The process makes no progress on the requests it accepted: 503 `stuck`.
     Stuck,
 }
 
@@ -65,9 +65,9 @@ pub enum Health {
 pub struct Admin {
     listener: TcpListener,
     router: Router,
-    /// Paths of the pages, for those who ask for one that is not there.
+    /// Paths of the pages, listed in the index and in 404 responses.
     pages: Vec<&'static str>,
-    /// Beginnings of the paths of services.
+    /// Path prefixes of the services.
     services: Vec<&'static str>,
     limits: ConnectionLimits,
     max_streams: u32,
@@ -75,8 +75,8 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Serves `registry` and `health` on a listener the caller bound, so that a taken port is the
-    /// caller's to explain.
+    /// Serves `registry` and `health` on a listener that the caller has bound. The caller binds so that it can explain
+    /// a port that is already in use.
     #[must_use]
     pub fn new(listener: TcpListener, registry: Arc<Registry>, health: HealthCheck) -> Self {
         let router = Router::new()
@@ -93,7 +93,7 @@ impl Admin {
         }
     }
 
-    /// Adds `/ready`, for those who send requests; `/health` is for those who restart the process.
+    /// Adds `/ready`, which load balancers read; `/health` is for liveness probes.
     #[must_use]
     pub fn with_readiness(mut self, ready: HealthCheck) -> Self {
         self.router = self.router.route("/ready", get(async move || ready()));
@@ -101,14 +101,14 @@ impl Admin {
         self
     }
 
-    /// Serves metrics only to these callers.
+    /// Restricts `/metrics` to the callers that the predicate accepts.
     #[must_use]
     pub fn with_metrics_for(mut self, callers: CallerCheck) -> Self {
         self.access.metrics_for = Some(callers);
         self
     }
 
-    /// Answers only requests for these hosts, and none of pages of other sites.
+    /// Answers only requests for these hosts, and refuses requests that pages of other sites send.
     #[must_use]
     pub fn with_hosts(mut self, hosts: KnownHosts) -> Self {
         self.access.hosts = hosts;
@@ -122,14 +122,15 @@ impl Admin {
         self
     }
 
-    /// Allows so many HTTP/2 streams on a connection at once, for services whose callers keep one each open.
+    /// Sets the maximum of concurrent HTTP/2 streams per connection, for services whose clients keep a stream open
+    /// each.
     #[must_use]
     pub fn with_streams(mut self, streams: u32) -> Self {
         self.max_streams = streams;
         self
     }
 
-    /// Adds a JSON page.
+    /// Adds a page that returns JSON.
     #[must_use]
     pub fn with_page(mut self, path: &'static str, page: Page) -> Self {
         let json = [(header::CONTENT_TYPE, "application/json")];
@@ -138,8 +139,8 @@ impl Admin {
         self
     }
 
-    /// Adds a service for all paths that begin with `prefix`, such as `/weir.v1.Reports/` of a gRPC service. Connections
-    /// of its clients have places of their own, as many as all others have.
+    /// Adds a service for all paths that begin with `prefix`, such as `/weir.v1.Reports/` of a gRPC service.
+    /// Connections of the service's clients have a separate limit, which equals the limit of all other connections.
     #[must_use]
     pub fn with_service<S>(mut self, prefix: &'static str, service: S) -> Self
     where
@@ -158,12 +159,12 @@ impl Admin {
     /// Address that the port listens on.
     ///
     /// # Errors
-    /// When the socket does not say.
+    /// Fails if the operating system cannot return the socket's address.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop`, then gives open connections a second.
+    /// Serves until `stop` is cancelled, then closes the port and drains open connections.
     pub async fn serve(self, stop: CancellationToken) {
         let not_found = format!("not found: try {}\n", self.pages.join(", "));
         let index = index(&self.pages);
@@ -184,7 +185,7 @@ impl Admin {
     }
 }
 
-/// A page with a link to each of the others. Paths of pages are constants, so that they need no escaping.
+/// Builds a page with a link to each page. The paths are constants, so they need no escaping.
 fn index(pages: &[&str]) -> String {
     let links = pages.iter();
     let links = links.map(|page| format!("<li><a href=\"{page}\">{page}</a></li>\n"));

@@ -1,40 +1,41 @@
-//! A limit on the bytes that many requests hold together: each has a limit of its own, but many large ones
-//! at once would still be more than the machine has.
+//! A limit on the bytes that all requests hold together. Each request has a limit of its own, but many large ones at
+//! once would still exceed the machine's memory.
 //!
-//! Each leaves room for 1024 more of its size, or an eighth of the budget where that is less. However much large
-//! requests hold, and however long, small ones find room.
+//! Each permit must leave free 1024 times its own size, or an eighth of the budget if that is less. Therefore small
+//! requests are admitted however many bytes large requests hold, and however long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Semaphore;
 
-/// Requests of a permit's size for which it leaves room. Each that takes all it may takes a 1025th of what is left: a
-/// thousand of them a third, and the 4096 connections that one address has by default leave 1/55.
+/// Multiple of its own size that a permit must leave free. A permit that grows as far as it can takes 1/1025 of what is
+/// free: a thousand of them leave more than a third free, and the 4096 connections that one address has by default
+/// leave 1/55.
 const OTHERS: usize = 1024;
 
-/// The part of the budget that no permit needs to leave more of: a request may have seven eighths of it.
+/// Divisor of the budget: a permit never has to leave more than one eighth free, so one request may hold seven eighths.
 const KEPT: usize = 8;
 
-/// Bytes that all its permits may hold together. Clones share them.
+/// Budget of bytes that permits share. Clones share the same budget.
 #[derive(Clone, Debug)]
 pub struct ByteBudget(Arc<Budget>);
 
 #[derive(Debug)]
 struct Budget {
     limit: usize,
-    /// Bytes left, one permit each.
+    /// Free bytes, with one semaphore permit per byte.
     free: Semaphore,
 }
 
-/// Bytes held out of a [`ByteBudget`], given back on drop.
+/// Bytes taken from a [`ByteBudget`], returned on drop.
 #[derive(Debug)]
 pub struct BudgetPermit {
     budget: Arc<Budget>,
     bytes: AtomicUsize,
 }
 
-/// The error of a permit that may not grow, because too little would be left for others.
+/// Error of a permit that may not grow because too few bytes would stay free for other requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the memory budget of {limit} bytes is used up")]
 pub struct BudgetExhausted {
@@ -43,7 +44,7 @@ pub struct BudgetExhausted {
 }
 
 impl ByteBudget {
-    /// A budget of `limit` bytes, or of an eighth of the address space where `limit` is more.
+    /// Returns a budget of `limit` bytes, capped at one eighth of the address space.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         let limit = limit.min(Semaphore::MAX_PERMITS);
@@ -56,13 +57,13 @@ impl ByteBudget {
         BudgetPermit { budget: Arc::clone(&self.0), bytes: AtomicUsize::new(0) }
     }
 
-    /// Most bytes that all permits may hold together.
+    /// Returns the bytes that all permits may hold together.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.0.limit
     }
 
-    /// Bytes that all permits hold now.
+    /// Returns the bytes that all permits hold now.
     #[must_use]
     pub fn in_use(&self) -> usize {
         self.0.limit.saturating_sub(self.0.free.available_permits())
@@ -70,23 +71,23 @@ impl ByteBudget {
 }
 
 impl Default for ByteBudget {
-    /// A budget without a limit.
+    /// Returns a budget without a limit.
     fn default() -> Self {
         Self::new(usize::MAX)
     }
 }
 
 impl Budget {
-    /// Takes so many bytes for a permit that then holds `held`.
+    /// Takes `bytes` more for a permit that will hold `held` bytes afterwards.
     fn take(&self, bytes: usize, held: usize) -> Result<(), BudgetExhausted> {
         let limit = self.limit;
-        // Others may take more meanwhile: then a little less is left.
+        // A concurrent permit may take bytes after this check; then slightly less than the reserve stays free.
         let left = self.free.available_permits().saturating_sub(bytes);
         if left < held.saturating_mul(OTHERS).min(limit / KEPT) {
             return Err(BudgetExhausted { limit });
         }
         let mut taken = 0;
-        // The semaphore hands out no more than `u32::MAX` at once.
+        // The semaphore grants at most `u32::MAX` permits per call.
         while taken < bytes {
             let chunk = u32::try_from(bytes - taken).unwrap_or(u32::MAX);
             let Ok(permit) = self.free.try_acquire_many(chunk) else {
@@ -101,16 +102,16 @@ impl Budget {
 }
 
 impl BudgetPermit {
-    /// Bytes that it holds.
+    /// Returns the bytes that this permit holds.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Grows or shrinks to `bytes`. One task or thread at a time may call it.
+    /// Grows or shrinks the permit to `bytes`. Only one task or thread at a time may call this.
     ///
     /// # Errors
-    /// [`BudgetExhausted`] where it would leave too little for others; it then stays as it was.
+    /// [`BudgetExhausted`] if growing would leave too few bytes for other requests; the permit then keeps its size.
     pub fn resize(&self, bytes: usize) -> Result<(), BudgetExhausted> {
         let before = self.bytes();
         if bytes > before {
@@ -122,10 +123,10 @@ impl BudgetPermit {
         Ok(())
     }
 
-    /// Grows by `more` bytes. One task or thread at a time may call it.
+    /// Grows the permit by `more` bytes. Only one task or thread at a time may call this.
     ///
     /// # Errors
-    /// As [`resize`](Self::resize).
+    /// Fails like [`resize`](Self::resize).
     pub fn grow(&self, more: usize) -> Result<(), BudgetExhausted> {
         self.resize(self.bytes().saturating_add(more))
     }
@@ -196,7 +197,7 @@ mod tests {
         }
     }
 
-    /// A permit for as much of `wish` as there is room for, taken by pieces.
+    /// Returns a permit for as many of the `wish` bytes as the budget grants, taken in pieces.
     fn granted(budget: &ByteBudget, wish: usize) -> BudgetPermit {
         let permit = budget.permit();
         for piece in (0..30).rev().map(|bit| 1 << bit) {

@@ -1,7 +1,8 @@
-//! Graceful shutdown: first not ready any more, then closed to new connections, then ended by a deadline.
+//! Graceful shutdown in three steps: the process becomes not ready, then refuses new connections, then ends at a
+//! deadline.
 //!
-//! Between the first two lies a delay, because a load balancer learns of the first only after a
-//! while and still sends requests until then.
+//! A delay separates the first two steps: a load balancer takes a while to notice that the process is not ready, and
+//! sends requests until then.
 
 mod hangup;
 
@@ -15,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::exit::exit_at_once;
 
-/// Time after the first signal within which further ones belong to it. `timeout` signals its child and then its child's
-/// group, and a shell that ends signals its jobs a second time: both within milliseconds. A person's second Ctrl-C
-/// comes later.
+/// Time after the first signal within which further signals count as the same request to stop. `timeout` signals its
+/// child and then the child's process group, and a shell that exits signals its jobs a second time: both within
+/// milliseconds. A user's second Ctrl-C comes later.
 const ONE_REQUEST: Duration = Duration::from_millis(500);
 
 /// State of a graceful shutdown. Clones share it.
@@ -27,55 +28,55 @@ pub struct Drain {
     closed: CancellationToken,
 }
 
-/// Error of work that did not end within its deadline.
+/// Error of work that did not finish before the deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("requests were still in flight {0:?} after the shutdown began")]
 pub struct DeadlinePassed(pub Duration);
 
-/// Handlers of SIGTERM, SIGINT and SIGHUP, active from the moment it is made.
+/// Handlers of SIGTERM, SIGINT and SIGHUP, active from [`install`](Self::install) on.
 #[derive(Debug)]
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
-    /// A closed terminal; absent in a process that was started to ignore it.
+    /// SIGHUP, sent when the terminal closes; `None` in a process that was started with SIGHUP ignored.
     hangup: Option<Signal>,
 }
 
 impl Drain {
-    /// A shutdown that has not begun.
+    /// Returns a shutdown that has not begun.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes the process not ready; it still serves new connections.
+    /// Begins the shutdown: the process becomes not ready, but still accepts new connections.
     pub fn begin(&self) {
         self.begun.cancel();
     }
 
-    /// Refuses new connections from now on. Begins the shutdown if it had not begun.
+    /// Refuses new connections from now on. Begins the shutdown first if necessary.
     pub fn close(&self) {
         self.begun.cancel();
         self.closed.cancel();
     }
 
-    /// Token that is cancelled once the shutdown begins: readiness turns false.
+    /// Returns the token that is cancelled when the shutdown begins; readiness is false from then on.
     #[must_use]
     pub fn begun(&self) -> &CancellationToken {
         &self.begun
     }
 
-    /// Token that is cancelled once new connections are refused: listeners close.
+    /// Returns the token that is cancelled when new connections are refused; listeners then close.
     #[must_use]
     pub fn closed(&self) -> &CancellationToken {
         &self.closed
     }
 
-    /// Waits for `work`, which should end by itself once the shutdown begins; from then on it has `timeout` left,
-    /// the delay included.
+    /// Waits for `work`, which should end by itself once the shutdown begins. From then on `work` has `timeout` left,
+    /// including the delay before new connections are refused.
     ///
     /// # Errors
-    /// [`DeadlinePassed`] when it did not end; it is dropped then.
+    /// [`DeadlinePassed`] if `work` did not end in time; `work` is then dropped.
     pub async fn serve<W: Future>(&self, timeout: Duration, work: W) -> Result<W::Output, DeadlinePassed> {
         let deadline = async {
             self.begun.cancelled().await;
@@ -90,19 +91,19 @@ impl Drain {
 }
 
 impl Signals {
-    /// Catches the signals from now on; they no longer end the process by themselves. A process that was
-    /// started to ignore SIGHUP, as `nohup` does, goes on ignoring it.
+    /// Installs the signal handlers; the signals no longer end the process by themselves. A process that was started
+    /// with SIGHUP ignored, as `nohup` does, still ignores it. Needs a tokio runtime.
     ///
     /// # Errors
-    /// When the process may not install signal handlers. Needs a tokio runtime.
+    /// Fails if the operating system refuses to install a handler.
     pub fn install() -> io::Result<Self> {
         let hangup = if hangup::is_ignored() { None } else { Some(signal(SignalKind::hangup())?) };
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())?, hangup })
     }
 
-    /// Begins `drain` at the first signal and closes it `delay` later; a second signal, half a second after the first
-    /// or later, ends the process at once with exit code 1. SIGHUP never counts as the second: when a terminal closes,
-    /// shell and kernel both send it. Never returns: the owner aborts it when the process is done.
+    /// Begins `drain` at the first signal and closes it `delay` later. A second signal, at least half a second after
+    /// the first, ends the process at once with exit code 1. SIGHUP never counts as the second signal, because shell
+    /// and kernel both send it when a terminal closes. Never returns: the owner aborts it when the process is done.
     pub async fn run(mut self, drain: Drain, delay: Duration) {
         let name = self.first().await;
         tracing::info!(
@@ -145,12 +146,12 @@ impl Signals {
     }
 }
 
-/// The first signal that comes later than `pause` from now. Earlier ones are dropped, those too that are noticed late
-/// because the process was busy: they are read before the pause is over.
+/// Returns the first signal that arrives more than `pause` from now. Earlier signals are dropped, including those that
+/// a busy process reads late: pending signals are read before the pause ends.
 async fn after(pause: Duration, mut next: impl FnMut(&mut Context<'_>) -> Poll<&'static str>) -> &'static str {
     let drop_all = poll_fn(|context| {
         while let Poll::Ready(signal) = next(context) {
-            tracing::debug!(signal, "taken for a part of the first signal");
+            tracing::debug!(signal, "signal ignored: it repeats the first one");
         }
         Poll::<()>::Pending
     });

@@ -1,11 +1,11 @@
-//! The end of a process that may still have threads at work.
+//! Ends a process that may still have running threads.
 
 use std::io::Write;
 
-/// Ends the process without its exit handlers, after what is in the standard streams' buffers was written. Exit handlers
-/// tear libraries down, and a thread that runs in one of them meanwhile crashes or answers with an error of its own.
+/// Flushes the standard streams and ends the process without running exit handlers. Exit handlers tear libraries down,
+/// and a thread that still executes library code would crash or return an error meanwhile.
 pub fn exit_at_once(code: u8) -> ! {
-    // A closed stream leaves nowhere to report it.
+    // If a stream is closed, there is nowhere to report the error.
     let _ = std::io::stdout().flush();
     let _ = std::io::stderr().flush();
     signal_hook::low_level::exit(code.into())

@@ -1,32 +1,32 @@
-//! Failures that may come with every request, as lines of a log: of each cause one line a minute.
+//! Rate limit on log lines about failures that may occur with every request: one line per minute and cause.
 //!
-//! A model that fails each request would write thousands of lines a second otherwise, and bury all others.
+//! A model that fails each request would otherwise write thousands of lines a second, and bury all other lines.
 
 use std::time::{Duration, Instant};
 
-/// Shortest time between two lines of one cause: what alerts look at is as old as that, too.
+/// Shortest time between two lines of one cause. Alerts work on data that is about as old.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// The causes by which one thing, a model or a revision, has failed, and when each had its last line.
+/// Causes by which one model or one revision has failed, with the time of each cause's last line.
 #[derive(Clone, Debug, Default)]
 pub struct FailureLog {
-    /// There are as many as the program has words for causes.
+    /// Bounded, because the program has a fixed set of words for causes.
     causes: Vec<Cause>,
 }
 
-/// A cause that was written once at least.
+/// A cause that has been logged at least once.
 #[derive(Clone, Debug)]
 struct Cause {
     word: &'static str,
-    /// Time of its last line.
+    /// Time of the cause's last log line.
     written: Instant,
-    /// Failures that were left out since then.
+    /// Failures since the last line that were not logged.
     left_out: u64,
 }
 
 impl FailureLog {
-    /// Notes a failure, its cause in one word of the program's own. If a line is due for it, the number of failures
-    /// of this cause that had none since the last line.
+    /// Records a failure with its cause, a word from the program's fixed set. If a line is due, returns the number of
+    /// failures of this cause that were not logged since the last line; otherwise returns `None`.
     pub fn note(&mut self, word: &'static str, now: Instant) -> Option<u64> {
         let known = self.causes.iter_mut().find(|cause| cause.word == word);
         let Some(cause) = known else {
@@ -47,20 +47,20 @@ impl FailureLog {
 mod tests {
     use super::*;
 
-    #[expect(clippy::disallowed_methods, reason = "times are compared; tests need a first one")]
+    #[expect(clippy::disallowed_methods, reason = "the test needs a start time to compute later times from")]
     fn start() -> Instant {
         Instant::now()
     }
 
     #[test]
-    fn the_first_failure_has_a_line_and_then_one_each_minute_says_how_many_had_none() {
+    fn the_first_failure_is_logged_and_then_one_line_a_minute_counts_the_omitted_ones() {
         let (mut log, start) = (FailureLog::default(), start());
         // Two failures a second, for three minutes.
         let failures = (0..360).map(|half| (half, start + Duration::from_millis(500) * half));
         let lines = failures.filter_map(|(half, at)| Some((half / 2, log.note("model", at)?)));
         let lines: Vec<(u32, u64)> = lines.collect();
         assert_eq!(lines, [(0, 0), (60, 119), (120, 119)]);
-        // Those without a line are not forgotten, however long none comes.
+        // Failures without a line are counted until the next line, however long that takes.
         let later = start + Duration::from_secs(3600);
         assert_eq!(log.note("model", later), Some(119));
         assert_eq!(log.note("model", later + INTERVAL), Some(0));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_come_out_of_order_write_nothing_more() {
+    fn a_time_before_the_last_line_writes_no_line() {
         let (mut log, start) = (FailureLog::default(), start());
         assert_eq!(log.note("model", start + INTERVAL), Some(0));
         assert_eq!(log.note("model", start), None);

@@ -1,27 +1,27 @@
-//! Which headers a message has. A message has few: reading the names of all costs less than the hash of one.
+//! Fast lookups of a message's headers. A message has few headers, so comparing all names costs less than hashing one.
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-/// True if a message has this header.
+/// Returns true if the message has this header.
 #[must_use]
 pub fn has(headers: &HeaderMap, name: &HeaderName) -> bool {
     headers.keys().any(|other| other == name)
 }
 
-/// True if a message has one of these headers.
+/// Returns true if the message has one of these headers.
 #[must_use]
 pub fn has_any(headers: &HeaderMap, names: &[HeaderName]) -> bool {
     headers.keys().any(|name| names.contains(name))
 }
 
-/// A header's first value.
+/// Returns the first value of a header.
 #[must_use]
 pub fn first<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
-    // Most of the headers that are looked up are not there, and then none is hashed.
+    // Most lookups miss, and a miss computes no hash.
     if has(headers, name) { headers.get(name) } else { None }
 }
 
-/// True if a header comes more than once, whichever it is.
+/// Returns true if any header occurs more than once.
 #[must_use]
 pub fn repeat(headers: &HeaderMap) -> bool {
     headers.len() != headers.keys_len()

@@ -1,19 +1,19 @@
-//! HTTP/2's limits, the same for every port that serves inference and for connections to replicas.
+//! HTTP/2 limits, shared by all ports that serve inference and by connections to replicas.
 
-/// A stream's window in bytes: a common image tensor (3 × 224 × 224 FP32 is 588 KiB) arrives without a wait for
-/// `WINDOW_UPDATE`.
+/// Flow-control window of a stream in bytes. A common image tensor (3 × 224 × 224 FP32 is 588 KiB) arrives without
+/// waiting for a `WINDOW_UPDATE`.
 pub const STREAM_WINDOW: u32 = 1 << 20;
 
-/// A connection's window in bytes: eight full streams.
+/// Flow-control window of a connection in bytes: eight full streams.
 pub const CONNECTION_WINDOW: u32 = 8 * STREAM_WINDOW;
 
-/// The largest frame in bytes: a sixteenth of the work that frames of the usual 16 KiB make, and what a
-/// connection may be made to hold before it is known to be of use.
+/// Maximum frame size in bytes. Frames of this size cost a sixteenth of the work of the usual 16 KiB frames, and a
+/// client can make a connection buffer no more than this before the request is checked.
 pub const MAX_FRAME: u32 = 256 << 10;
 
-/// The longest head that a runtime takes, in bytes: the 16 KiB that the HTTP/2 library lets a gateway take, and half as much
-/// for what that adds.
+/// Maximum size in bytes of the request head that a runtime accepts: the 16 KiB that the HTTP/2 library accepts at a
+/// gateway, plus half as much for the headers that the gateway adds.
 pub const MAX_REPLICA_HEAD: u32 = 24 << 10;
 
-/// Streams of one connection at once; a client that wants more opens another connection.
+/// Maximum of concurrent streams per connection; a client that wants more opens another connection.
 pub const MAX_STREAMS: u32 = 1024;

@@ -1,7 +1,8 @@
-//! Hosts that a port answers to.
+//! Check of the hosts that a port answers to.
 //!
-//! A web page of any site can have its name resolve to this machine (DNS rebinding), and then ask a port that only this
-//! machine reaches; or simply send a form there. The browser tells: by `Host`, which is the page's, and by `Origin`.
+//! Any web page can make its name resolve to this machine (DNS rebinding) and then send requests to a port that only
+//! this machine can reach, or simply submit a form to that port. The browser reveals this by `Host`, which is the
+//! page's host, and by `Origin`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,27 +17,28 @@ use crate::header_names;
 /// Hosts that a port answers to.
 #[derive(Clone, Debug, Default)]
 pub enum KnownHosts {
-    /// Any: the port is reached by names that only others know.
+    /// Every host: clients on other machines reach the port by names that the server does not know.
     #[default]
     Any,
-    /// `localhost`, addresses, and these names.
+    /// `localhost`, IP addresses, and these names.
     Local(Arc<[String]>),
 }
 
-/// A request that names a host of somebody else.
+/// Error of a request whose host or origin is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{header} {value:?} is not of this machine, and this port answers to no other: use localhost, or the flag --allowed-host"
+    "{header} {value:?} is not a host of this machine: use localhost, or allow the host with the flag --allowed-host"
 )]
 pub struct ForeignHost {
-    /// The header that names it.
+    /// Name of the header with the refused host.
     pub header: &'static str,
-    /// Value of that header.
+    /// Value of the header with the refused host.
     pub value: String,
 }
 
 impl KnownHosts {
-    /// The hosts of a port that listens on this address: on loopback those of the machine and these names.
+    /// Returns the hosts of a port that listens on `address`: on a loopback address, the machine's own hosts and
+    /// `names`; on any other address, every host.
     #[must_use]
     pub fn of(address: IpAddr, names: &[String]) -> Self {
         if address.to_canonical().is_loopback() {
@@ -46,10 +48,11 @@ impl KnownHosts {
         }
     }
 
-    /// Checks the host that a request asks for and the site that it comes from. `is_served` tells further hosts.
+    /// Checks the host that a request is for and the site that it comes from. `is_served` returns true for further
+    /// allowed hosts.
     ///
     /// # Errors
-    /// [`ForeignHost`].
+    /// [`ForeignHost`] if the host or the origin is not allowed.
     pub fn check(&self, parts: &Parts, is_served: impl Fn(&str) -> bool) -> Result<(), ForeignHost> {
         let Self::Local(names) = self else {
             return Ok(());
@@ -69,10 +72,10 @@ impl KnownHosts {
         }
     }
 
-    /// Checks the site that a request comes from.
+    /// Checks the site that a request comes from, by its `Origin` header.
     ///
     /// # Errors
-    /// [`ForeignHost`].
+    /// [`ForeignHost`] if the origin is not allowed.
     pub fn check_origin(&self, headers: &HeaderMap) -> Result<(), ForeignHost> {
         match self {
             Self::Any => Ok(()),
@@ -88,7 +91,7 @@ fn check_origin(headers: &HeaderMap, is_ours: impl Fn(&str) -> bool) -> Result<(
     }
 }
 
-/// A header's value. What is no text is no host of ours.
+/// Returns a header's first value. A value that is not text becomes `?`, which matches no allowed host.
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let value = header_names::first(headers, name)?;
     Some(value.to_str().unwrap_or("?"))
@@ -102,13 +105,13 @@ fn foreign(header: &'static str, value: &str) -> ForeignHost {
     ForeignHost { header, value: value.to_owned() }
 }
 
-/// The host of `http://host:port`; `None` for `null` and the like.
+/// Returns the host of `http://host:port`, or `None` for other values, such as `null`.
 fn host_of_origin(origin: &str) -> Option<&str> {
     let (_, authority) = origin.split_once("://")?;
     Some(without_port(authority))
 }
 
-/// An authority's host, without a dot at its end and without brackets.
+/// Returns an authority's host without port, brackets and trailing dot.
 fn without_port(authority: &str) -> &str {
     if let Some(rest) = authority.strip_prefix('[') {
         return rest.split(']').next().unwrap_or(rest);
@@ -119,12 +122,12 @@ fn without_port(authority: &str) -> &str {
     host.strip_suffix('.').unwrap_or(host)
 }
 
-/// Last labels of names that anybody can buy, beside those of countries, which have two letters, and that of
-/// documentation.
+/// Top-level domains in which anyone can register a name, besides the two-letter country codes; `example` is reserved
+/// for documentation.
 const PUBLIC: [&str; 12] =
     ["com", "net", "org", "info", "io", "dev", "app", "xyz", "online", "site", "cloud", "example"];
 
-/// True for a name that a stranger may own.
+/// Returns true if anyone on the Internet could have registered this name.
 fn is_public(host: &str) -> bool {
     let Some((_, last)) = host.rsplit_once('.') else {
         return false;
@@ -133,8 +136,8 @@ fn is_public(host: &str) -> bool {
     is_country || PUBLIC.iter().any(|label| label.eq_ignore_ascii_case(last))
 }
 
-/// True for a request of a browser: each has one of these, whatever its page does. Other programs are led nowhere, and
-/// may use any name that is of no stranger.
+/// Returns true for a request from a browser: every browser request has one of these headers, whatever the page does.
+/// Other programs are not subject to DNS rebinding, and may use any name outside the public domains.
 fn is_of_browser(headers: &HeaderMap) -> bool {
     headers.contains_key(ACCEPT_LANGUAGE)
         || headers.contains_key(REFERER)
@@ -142,14 +145,14 @@ fn is_of_browser(headers: &HeaderMap) -> bool {
         || headers.contains_key("sec-fetch-site")
 }
 
-/// The address that a host is. Names, which most hosts are, are told by their first letter and not parsed.
+/// Parses a host that is an IP address. Most hosts are names, which the first character rules out without parsing.
 fn address(host: &str) -> Option<IpAddr> {
     let (first, is_v6) = (host.as_bytes().first(), host.as_bytes().contains(&b':'));
     let may_be = is_v6 || first.is_some_and(u8::is_ascii_digit);
     may_be.then(|| host.parse().ok())?
 }
 
-/// True for `localhost`, names below it, which browsers resolve themselves, and loopback addresses.
+/// Returns true for `localhost`, for names below it, which browsers resolve themselves, and for loopback addresses.
 fn is_local(host: &str) -> bool {
     if let Some(address) = address(host) {
         return address.to_canonical().is_loopback();
@@ -204,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_may_use_names_that_no_stranger_owns_and_browsers_not() {
+    fn programs_may_use_names_outside_public_domains_but_browsers_may_not() {
         let hosts = KnownHosts::of("127.0.0.1".parse().unwrap(), &[]);
         assert_eq!(check(&hosts, "models.tests:8080", None), Ok(()));
         assert_eq!(check(&hosts, "gpu-box", None), Ok(()));
@@ -217,13 +220,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn addresses_are_told_from_names(host in "[0-9a-f:.]{0,16}|[a-z.]{0,9}") {
+        fn addresses_are_distinguished_from_names(host in "[0-9a-f:.]{0,16}|[a-z.]{0,9}") {
             prop_assert_eq!(address(&host), host.parse().ok());
         }
     }
 
     #[test]
-    fn a_port_that_others_reach_has_names_that_only_they_know() {
+    fn a_port_that_other_machines_reach_answers_to_every_host() {
         let hosts = KnownHosts::of("0.0.0.0".parse().unwrap(), &[]);
         assert_eq!(check(&hosts, "evil.com", Some("null")), Ok(()));
     }

@@ -1,4 +1,4 @@
-//! Parts of every Weir process: logs, ports, one metrics registry, the admin port that serves it, and graceful
+//! Parts that every Weir process shares: logs, ports, the metrics registry, the admin port that serves it, and graceful
 //! shutdown.
 //!
 //! ```text

@@ -1,8 +1,9 @@
-//! The limit on open files, which every connection is one of.
+//! The limit on open files, which every connection counts against.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the limit to the most that the process may have: shells set it to 1024, for programs that use `select`.
+/// Raises the soft limit on open files to the hard limit. Shells set the soft limit to 1024 for programs that use
+/// `select`.
 pub fn raise_limit() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let most = Rlimit { current: maximum, maximum };
@@ -11,7 +12,8 @@ pub fn raise_limit() {
     }
 }
 
-/// Connections that a port may have within the limit: a quarter of it is for everything else.
+/// Returns the number of connections that a port may have: three quarters of the limit on open files. The rest is for
+/// everything else.
 pub(crate) fn connections() -> usize {
     let current = getrlimit(Resource::Nofile).current;
     let limit = current.and_then(|limit| usize::try_from(limit).ok());
@@ -23,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_is_raised_to_the_most() {
+    fn the_soft_limit_is_raised_to_the_hard_limit() {
         raise_limit();
         let limit = getrlimit(Resource::Nofile);
         assert_eq!(limit.current, limit.maximum);

@@ -1,5 +1,5 @@
-//! The process's own use of memory, processor and files, under the names Prometheus' client libraries
-//! gave them; read at each scrape.
+//! Metrics of the process's own use of memory, CPU and files, under the names that Prometheus' client libraries use.
+//! They are read at each scrape.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// Collector of the metrics that begin with `process_`.
+/// Collector of the metrics whose names begin with `process_`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Collector;
 
@@ -20,7 +20,7 @@ impl collector::Collector for Collector {
             let (name, help) = ("process_cpu_seconds", "Time on the processor");
             encode(&mut encoder, name, help, &ConstCounter::new(seconds))?;
         }
-        // The library's word for no limit is 0.
+        // The library reports 0 if there is no limit.
         let max_files = usage.max_fds.filter(|max| *max > 0);
         for (name, help, value) in [
             ("process_resident_memory_bytes", "Memory in use", usage.resident_memory_bytes),
@@ -45,7 +45,7 @@ fn encode(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, metric: &
 mod tests {
     #[cfg(target_os = "linux")]
     #[test]
-    fn this_process_is_seen() {
+    fn metrics_of_this_process_are_collected() {
         let registry = crate::registry::with_process_metrics();
         let text = crate::registry::text(&registry).unwrap();
         for name in [

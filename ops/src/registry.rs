@@ -1,8 +1,8 @@
-//! The process's one metrics registry, and its text.
+//! The process's one metrics registry, and its text format.
 //!
-//! The registry prints OpenMetrics. Scrapers that predate it (and `perf_analyzer`, which reads line by
-//! line) want Prometheus' text format 0.0.4, so [`text`] writes that: a counter's `TYPE` line
-//! carries the name its samples have, and types the older format does not know become ones it does.
+//! The library prints OpenMetrics. Older scrapers (and `perf_analyzer`, which reads line by line) need Prometheus' text
+//! format 0.0.4, so [`text`] writes that: a counter's `TYPE` line has the name of its samples, and types that 0.0.4
+//! does not know are replaced by types that it knows.
 
 use std::fmt::Write;
 
@@ -11,10 +11,10 @@ pub use prometheus_client::registry::Registry;
 /// The content type of [`text`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Prefix of Triton's names, whose counters have no `_total`.
+/// Name prefix of Triton's metrics, whose counters lack the suffix `_total`.
 const TRITON: &str = "nv_";
 
-/// A registry with the process's own metrics in it.
+/// Returns a registry that contains the process's own metrics.
 #[must_use]
 pub fn with_process_metrics() -> Registry {
     let mut registry = Registry::default();
@@ -22,10 +22,10 @@ pub fn with_process_metrics() -> Registry {
     registry
 }
 
-/// Everything registered, in Prometheus' text format.
+/// Returns all registered metrics in Prometheus' text format.
 ///
 /// # Errors
-/// When a collector fails to write its samples.
+/// Fails if a collector cannot write its samples.
 pub fn text(registry: &Registry) -> Result<String, std::fmt::Error> {
     let mut open = String::new();
     prometheus_client::encoding::text::encode_registry(&mut open, registry)?;
@@ -53,7 +53,7 @@ fn classic(open: &str) -> Result<String, std::fmt::Error> {
     Ok(out)
 }
 
-/// The suffix the family's name needs, and its type, as format 0.0.4 has them.
+/// Returns the suffix that a family's name needs in format 0.0.4, and the family's type there.
 fn classic_type<'a>(kind: &'a str, name: &str, sample: Option<&str>) -> (&'static str, &'a str) {
     match kind {
         "counter" => (counter_suffix(name, sample), "counter"),
@@ -63,7 +63,7 @@ fn classic_type<'a>(kind: &'a str, name: &str, sample: Option<&str>) -> (&'stati
     }
 }
 
-/// The end of a counter's name. A family without samples has that which they will have.
+/// Returns the suffix of a counter's name. A family without samples gets the suffix that its samples will have.
 fn counter_suffix(name: &str, sample: Option<&str>) -> &'static str {
     let after = sample.and_then(|line| line.strip_prefix(name));
     let is_bare = after.is_some_and(|after| after.starts_with(['{', ' ']));
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(text(&registry).unwrap(), expected);
     }
 
-    /// Counters of which the first may have a sample.
+    /// Counters, of which only the first can have a sample.
     #[derive(Debug)]
     struct Counters(Vec<u64>);
 

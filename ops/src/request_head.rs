@@ -1,38 +1,38 @@
-//! Refuses ambiguous requests, which the servers on their way may interpret differently (RFC 9112, 3.2 and 6.1).
+//! Refuses ambiguous requests, which proxies and servers may interpret differently (RFC 9112, 3.2 and 6.1).
 
 use http::header::{HOST, HeaderName, HeaderValue, TRANSFER_ENCODING};
 use http::{HeaderMap, header};
 
 use crate::header_names;
 
-/// A header that can be read in several ways.
+/// Error of a header that can be read in several ways.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("header {name}: {value:?} is not {expected}")]
 pub struct Ambiguous {
-    /// The name of the header, in lower case.
+    /// Name of the header, in lower case.
     pub name: &'static str,
-    /// Its values, as they were sent.
+    /// Values of the header as received, joined by commas.
     pub value: String,
-    /// The one thing it may be.
+    /// The only value or form that is accepted.
     pub expected: &'static str,
 }
 
-/// Where JSON ends in a body of the V2 protocol, and tensors begin.
+/// Header with the length of the JSON in a body of the V2 protocol; tensor data follows the JSON.
 const JSON_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
 
-/// Checks that a request has one host and one framing.
+/// Checks that a request names one host and has one framing.
 ///
 /// # Errors
-/// [`Ambiguous`].
+/// [`Ambiguous`] if the request can be read in several ways.
 pub fn check(headers: &HeaderMap) -> Result<(), Ambiguous> {
-    // Of almost all requests, no header repeats, and none has a coding.
+    // Fast path: almost all requests repeat no header and have no transfer coding.
     if !header_names::repeat(headers) && !header_names::has(headers, &TRANSFER_ENCODING) {
         return Ok(());
     }
     if headers.get_all(HOST).iter().nth(1).is_some() {
         return Err(ambiguous(headers, "host", &HOST, "one host"));
     }
-    // hyper decodes `chunked` alone: the bytes of another coding would be taken for the body's own.
+    // hyper only decodes `chunked`, so bytes in another coding would be taken for the body itself.
     if !is_chunked_alone(headers) {
         let name = "transfer-encoding";
         return Err(ambiguous(headers, name, &TRANSFER_ENCODING, "chunked alone"));
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn one_host_and_one_framing_are_read_in_one_way() {
+    fn one_host_and_one_framing_are_accepted() {
         assert_eq!(checked(&[]), Ok(()));
         assert_eq!(checked(&[("host", "a.b")]), Ok(()));
         assert_eq!(checked(&[("transfer-encoding", "Chunked")]), Ok(()));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn several_are_ambiguous() {
+    fn several_hosts_or_framings_are_ambiguous() {
         let chunked = ("transfer-encoding", "chunked");
         for lines in [
             &[("transfer-encoding", "gzip, chunked")][..],

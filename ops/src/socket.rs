@@ -1,5 +1,6 @@
-//! Ports and their connections. A port is bound before it is served, so that a taken port is known before
-//! anything starts; connections are limited in number, and end within seconds, whatever their clients do.
+//! Listening ports and their connections. A port is bound before it is served, so that a port in use is reported before
+//! anything starts. The number of connections is limited, and connections close within seconds at shutdown, whatever
+//! their clients do.
 
 mod accept;
 mod body_end;
@@ -46,31 +47,31 @@ pub use traffic::{Counted, Exchange, GRACE, Traffic};
 /// Exclusive or shared use of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortUse {
-    /// A second listener is an error.
+    /// A second listener on the port is an error.
     Exclusive,
-    /// Several listeners share the port: `SO_REUSEPORT`.
+    /// Several listeners share the port, by `SO_REUSEPORT`.
     Shared,
 }
 
-/// Linux's own default of `somaxconn`: enough for a burst of connections between two accepts.
+/// Linux's default of `somaxconn`, which is enough for a burst of connections between two accepts.
 const BACKLOG: i32 = 4096;
 
-/// A client that is gone is noticed after a minute, as long as a request may take, and a connection costs a packet each
-/// half minute.
+/// Keep-alive of accepted connections. A client that is gone is detected after a minute, the same time that a request
+/// may take. An idle connection costs one packet every half minute.
 const CLIENTS: Keepalive = Keepalive { time: Duration::from_secs(30), interval: Duration::from_secs(10), probes: 3 };
 
-/// Binds and listens. Must be called within a tokio runtime.
+/// Binds a socket and listens on it. Must be called within a tokio runtime.
 ///
 /// # Errors
-/// The operating system's, `AddrInUse` among them.
+/// Fails with the operating system's error, for example `AddrInUse`.
 pub fn bind(address: SocketAddr, port: PortUse) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // A restarted server takes its port back at once.
+    // A restarted server can bind the port at once, despite connections in TIME_WAIT.
     socket.set_reuse_address(true)?;
     if port == PortUse::Shared {
         socket.set_reuse_port(true)?;
     }
-    // Accepted connections inherit it.
+    // Accepted connections inherit the option.
     CLIENTS.set(&socket)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
@@ -78,16 +79,16 @@ pub fn bind(address: SocketAddr, port: PortUse) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// Advice for when [`bind`] fails, a sentence to follow the error; empty where the error says enough.
+/// Returns advice for an error of [`bind`], as a sentence to append to the error. The advice is empty if the error is
+/// clear by itself.
 #[must_use]
 pub fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            ". Ports below 1024 need root or the capability CAP_NET_BIND_SERVICE: choose a higher one"
+            ". Ports below 1024 need root or the capability CAP_NET_BIND_SERVICE: choose a higher port"
         }
         io::ErrorKind::AddrNotAvailable => {
-            ". No interface of this machine has the address: `ip addr` lists those that there are, and \
-             0.0.0.0 means all"
+            ". No interface of this machine has the address: `ip addr` lists the addresses, and 0.0.0.0 means all"
         }
         _ => "",
     }

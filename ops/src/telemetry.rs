@@ -1,4 +1,4 @@
-//! Logs: text or JSON, to standard error or a file, with levels that can be changed while running.
+//! Logs in text or JSON, to standard error or a file, with levels that can be changed at run time.
 
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -15,14 +15,14 @@ use tracing_subscriber::{Layer, Registry, reload};
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// For people: ISO 8601 time, level, target, message, fields.
+    /// Readable text: ISO 8601 time, level, target, message, fields.
     #[default]
     Text,
-    /// For machines: one JSON object per line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Levels that are written. Errors, warnings and information are switched one by one, as Triton does.
+/// Log levels that are written. Errors, warnings and information are switched separately, as in Triton.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Levels {
     /// Writes errors if true.
@@ -31,7 +31,8 @@ pub struct Levels {
     pub warning: bool,
     /// Writes information if true.
     pub info: bool,
-    /// 0 writes nothing more, 1 our debug events, 2 and above everything, libraries' debug events included.
+    /// Verbosity: 0 writes no debug events, 1 Weir's own debug events, 2 and above all events, including those of
+    /// libraries.
     pub verbose: u32,
 }
 
@@ -42,15 +43,15 @@ pub struct Settings {
     pub format: Format,
     /// Levels that are written.
     pub levels: Levels,
-    /// File that lines are appended to; standard error when absent.
+    /// File that lines are appended to; `None` means standard error.
     pub file: Option<PathBuf>,
 }
 
-/// Handle that changes levels while running. Clones change the same.
+/// Handle that changes the levels at run time. Clones change the same logs.
 #[derive(Clone, Debug)]
 pub struct Handle(reload::Handle<Levels, Registry>);
 
-/// Error of logs that cannot be set up or changed.
+/// Error of setting up or changing the logs.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// The log file cannot be opened.
@@ -58,21 +59,21 @@ pub enum TelemetryError {
     File {
         /// Path of the file as configured.
         path: PathBuf,
-        /// Reason of the operating system.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// The process has logs already.
+    /// The process has already set up its logs.
     #[error("logs are set up already")]
     Installed,
-    /// The subscriber is gone, so there is nothing to change.
+    /// The subscriber has been dropped, so there is nothing to change.
     #[error("logs are not set up any more")]
     Gone,
 }
 
-/// Sends the process's events to where `settings` says. Once per process.
+/// Sets up the process's logs as `settings` says. May be called once per process.
 ///
 /// # Errors
-/// [`TelemetryError`] when the file cannot be opened or logs were set up before.
+/// [`TelemetryError`] if the file cannot be opened or logs were set up before.
 pub fn install(settings: &Settings) -> Result<Handle, TelemetryError> {
     let writer = match &settings.file {
         Some(path) => append_to(path)?,
@@ -96,23 +97,24 @@ fn append_to(path: &Path) -> Result<BoxMakeWriter, TelemetryError> {
 }
 
 impl Handle {
-    /// Writes these levels from now on.
+    /// Replaces the levels that are written.
     ///
     /// # Errors
-    /// [`TelemetryError::Gone`] when the process is past its logs.
+    /// [`TelemetryError::Gone`] if the subscriber has been dropped.
     pub fn set(&self, levels: Levels) -> Result<(), TelemetryError> {
         self.0.reload(levels).map_err(|_| TelemetryError::Gone)
     }
 }
 
 impl Levels {
-    /// True if an event of that level from that module is written. Debug events of libraries are written from
-    /// verbosity 2 on, and their information from verbosity 1 on: what they call information is debug to us.
+    /// Returns true if an event of this level from this module is written. Libraries' information is written from
+    /// verbosity 1 on and their debug events from verbosity 2 on: what libraries log as information is debug output for
+    /// Weir.
     fn admit(self, level: Level, target: &str) -> bool {
         let ours = target.starts_with("weir");
         match level {
             Level::ERROR => self.error,
-            // Whoever watches tells each of its errors once, and it does each time with the whole answer.
+            // The watcher logs a warning for each error, with the whole response. Callers log each error once.
             Level::WARN if target == "kube_runtime::watcher" => self.warning && self.verbose >= 1,
             Level::WARN => self.warning,
             Level::INFO => self.info && (ours || self.verbose >= 1),
@@ -160,14 +162,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_opened_is_told_with_the_reason() {
+    fn a_file_that_cannot_be_opened_is_reported_with_the_reason() {
         let error = append_to(Path::new("/proc/none/log")).err().unwrap();
         let expected = "cannot open log file '/proc/none/log': No such file or directory (os error 2)";
         assert_eq!(error.to_string(), expected);
     }
 
     #[test]
-    fn verbosity_opens_our_events_before_those_of_libraries() {
+    fn verbosity_enables_our_events_before_those_of_libraries() {
         let one = Levels { verbose: 1, ..Levels::default() };
         assert!(one.admit(Level::DEBUG, "weir_ops") && !one.admit(Level::DEBUG, "h2"));
         let two = Levels { verbose: 2, ..Levels::default() };

@@ -7,16 +7,16 @@ use http::request::Parts;
 use super::CallerCheck;
 use crate::known_hosts::KnownHosts;
 
-/// What a request needs to be answered.
+/// Conditions that a request must meet to be answered.
 #[derive(Clone)]
 pub(super) struct Access {
     pub(super) hosts: KnownHosts,
-    /// Callers that may see the metrics; `None` is anybody.
+    /// Predicate on the callers that may read the metrics; `None` allows every caller.
     pub(super) metrics_for: Option<CallerCheck>,
 }
 
 impl Access {
-    /// The response to a request that is refused.
+    /// Returns the response that refuses the request, or `None` if the request may be answered.
     pub(super) fn refusal(&self, parts: &Parts) -> Option<Response> {
         if let Err(foreign) = self.hosts.check(parts, |_| false) {
             return Some((StatusCode::FORBIDDEN, format!("{foreign}\n")).into_response());

@@ -1,4 +1,4 @@
-//! One connection to the admin port.
+//! Serves one connection to the admin port.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -14,12 +14,12 @@ use tower_http::normalize_path::NormalizePath;
 use super::access::Access;
 use crate::socket::{HeldPlace, HttpConnections, ReservedPlaces, Stream};
 
-/// What the port's connections share.
+/// State that all connections to the port share.
 #[derive(Clone)]
 pub(super) struct Connections {
     service: NormalizePath<Router>,
     access: Access,
-    /// Beginnings of the paths of services, whose connections have places of their own.
+    /// Path prefixes of the services, whose connections are counted separately.
     services: Arc<[&'static str]>,
     reserved: ReservedPlaces,
     http: HttpConnections,
@@ -36,7 +36,7 @@ impl Connections {
         Self { service, access, services: services.into(), reserved, http }
     }
 
-    /// Serves one connection until it ends, or soon after the port closes.
+    /// Serves one connection until it ends, or until soon after the port closes.
     pub(super) async fn serve(self, stream: Stream) {
         let traffic = stream.traffic();
         let (place, peer) = (stream.place(), stream.peer());
@@ -55,11 +55,11 @@ impl Connections {
         }
     }
 
-    /// Moves the connection of a service's client to a place of its own; false if there is none left.
+    /// Moves a connection that requests a service to the reserved places. Returns false if none is free.
     fn has_place(&self, request: &Request, place: &HeldPlace, peer: Option<IpAddr>) -> bool {
         let path = request.uri().path();
         let is_service = self.services.iter().any(|begin| path.starts_with(begin));
-        // One that has left needs none.
+        // A client that has already disconnected needs no place.
         !is_service || peer.is_none_or(|peer| place.exchange(&self.reserved, peer))
     }
 
@@ -72,7 +72,7 @@ impl Connections {
     }
 }
 
-/// The response to a client of a service that has too many connections, or where all of them together have.
+/// Returns the response to a client that exceeds the limit on connections to services, its own or that of all clients.
 fn no_place() -> Response {
     let text = "too many clients watch: try again later\n";
     (StatusCode::SERVICE_UNAVAILABLE, text).into_response()

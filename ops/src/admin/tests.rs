@@ -79,7 +79,7 @@ async fn stopping_does_not_wait_for_idle_connections() {
     drop(idle);
 }
 
-/// A server whose service under `/echo/` responds with the path and HTTP version of the request.
+/// Starts a server whose service under `/echo/` responds with the path and HTTP version of the request.
 async fn start_with_service() -> (SocketAddr, CancellationToken, tokio::task::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let registry = Arc::new(crate::registry::with_process_metrics());
@@ -123,7 +123,7 @@ async fn services_and_pages_are_reached_over_both_versions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_says_too_little_is_closed() {
+async fn a_connection_that_sends_no_complete_request_is_closed() {
     let (address, _stop, _task) = start_with_service().await;
     const SETTINGS: &str = "\0\0\0\u{4}\0\0\0\0\0";
     let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -132,7 +132,7 @@ async fn a_connection_that_says_too_little_is_closed() {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(beginning.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
-        // The server's settings at most; a reset is an end, too.
+        // The server sends its settings at most. A reset ends the connection, too.
         let _ = stream.read_to_end(&mut answer).await;
     }
 }
@@ -148,7 +148,7 @@ async fn a_message_that_never_comes_ends_its_call() {
     assert!(answer.contains("broke off"), "{answer}");
 }
 
-/// A server whose service under `/read/` reads the request's body.
+/// Starts a server whose service under `/read/` reads the request's body.
 async fn start_with_reader() -> (SocketAddr, CancellationToken, tokio::task::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let registry = Arc::new(crate::registry::with_process_metrics());
@@ -189,7 +189,7 @@ async fn one_client_leaves_places_for_others() {
 }
 
 #[tokio::test]
-async fn pages_of_other_sites_see_nothing() {
+async fn requests_of_other_sites_pages_are_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let registry = Arc::new(crate::registry::with_process_metrics());
     let hosts = KnownHosts::of("127.0.0.1".parse().unwrap(), &[]);
@@ -226,7 +226,7 @@ async fn metrics_may_need_a_key() {
     task.await.unwrap();
 }
 
-/// A connection on which one call was answered, and which stays open.
+/// Opens a connection, sends one request, and returns the connection, still open, with the response.
 async fn called(address: SocketAddr, path: &str) -> (TcpStream, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -238,7 +238,7 @@ async fn called(address: SocketAddr, path: &str) -> (TcpStream, String) {
 }
 
 #[tokio::test]
-async fn clients_of_a_service_have_places_of_their_own() {
+async fn connections_to_a_service_are_limited_separately() {
     let (address, stop, task) = start_with_service().await;
     let mut held = Vec::new();
     for _ in 0..LIMITS.per_client {
@@ -246,7 +246,7 @@ async fn clients_of_a_service_have_places_of_their_own() {
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         held.push(stream);
     }
-    // They leave the places of others to them, and take no more than their own.
+    // Connections to the service leave the other connections' places free, and stay within their own limit.
     let (_, refused) = called(address, "/echo/x").await;
     assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
     assert!(ask(address, "GET /health").await.ends_with("ok\n"));

@@ -1,4 +1,4 @@
-//! Accepts connections, up to a limit.
+//! Accepts a port's connections, up to a limit.
 
 use std::io;
 use std::time::Duration;
@@ -18,18 +18,20 @@ use crate::open_files;
 pub struct Acceptor {
     listener: TcpListener,
     places: PortPlaces,
-    /// Connections of clients that have as many as they may.
+    /// Connections of clients that already have as many as their limit allows.
     waiting: Overflow<TcpStream>,
     limits: ConnectionLimits,
     stop: CancellationToken,
 }
 
-/// Long enough not to spin while there are no file descriptors, short enough that no client notices.
+/// Pause after a failed accept: long enough not to spin while no file descriptor is free, short enough that no client
+/// notices.
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Acceptor {
-    /// Accepts connections within the limits, and within that on open files: without one left, nobody could be
-    /// accepted until some client leaves. When `stop` is cancelled, silent connections end.
+    /// Returns an acceptor that keeps to the limits and to the limit on open files: if all file descriptors were in
+    /// use, no client could connect until another one leaves. When `stop` is cancelled, connections on which the client
+    /// has sent nothing end.
     #[must_use]
     pub fn new(listener: TcpListener, limits: ConnectionLimits, stop: CancellationToken) -> Self {
         Self {
@@ -41,13 +43,13 @@ impl Acceptor {
         }
     }
 
-    /// Waits for the next connection, once there is room for it; `None` once stopped. Cancel safe.
+    /// Waits for the next connection that fits the limits. Returns `None` once stopped. Cancel safe.
     pub async fn accept(&self) -> Option<Stream> {
         self.stop.run_until_cancelled(self.next()).await
     }
 
-    /// Serves each connection in a task of its own, until `stop`; then closes the port and waits until all
-    /// connections have ended. What `connection` returns must end soon after `stop` by itself.
+    /// Serves each connection in its own task until `stop`, then closes the port and waits until all connections have
+    /// ended. The futures that `connection` returns must end by themselves soon after `stop`.
     pub async fn serve<C>(self, connection: impl FnMut(Stream) -> C)
     where
         C: Future<Output: Send> + Send + 'static,
@@ -58,8 +60,8 @@ impl Acceptor {
         tasks.wait().await;
     }
 
-    /// Serves each connection in a task of its own, one of `tasks`, until `stop`; then closes the port. The
-    /// caller waits for `tasks`.
+    /// Serves each connection in its own task, spawned on `tasks`, until `stop`; then closes the port. The caller waits
+    /// for `tasks`.
     pub async fn spawn_all<C>(self, tasks: &TaskTracker, mut connection: impl FnMut(Stream) -> C)
     where
         C: Future<Output: Send> + Send + 'static,
@@ -67,13 +69,14 @@ impl Acceptor {
         while let Some(stream) = self.accept().await {
             tasks.spawn(connection(stream));
         }
-        // With its port the kernel resets them, and their clients may have sent a request.
+        // Closing the port would reset the connections in the kernel's backlog, on which clients may have sent
+        // requests.
         for stream in self.backlog() {
             tasks.spawn(connection(stream));
         }
     }
 
-    /// Accepts the connections that wait in the kernel, of clients that may have one more.
+    /// Accepts the connections in the kernel's backlog, if their clients' limits allow one more.
     fn backlog(&self) -> impl Iterator<Item = Stream> {
         let listener = SockRef::from(&self.listener);
         let waiting = std::iter::from_fn(move || listener.accept().ok());
@@ -108,7 +111,8 @@ impl Acceptor {
         }
     }
 
-    /// Accepts a connection; `None` if its client has as many as it may: it waits then, or was closed.
+    /// Accepts a connection. Returns `None` if its client already has as many as its limit allows; the connection then
+    /// waits for a place, or is closed at once.
     async fn try_accept(&self) -> io::Result<Option<(TcpStream, Place)>> {
         let place = self.places.free().await;
         let (tcp, client) = self.listener.accept().await?;

@@ -1,9 +1,9 @@
-//! Buffered sockets under HTTP/2, read and written in large pieces.
+//! Buffered sockets for HTTP/2, read and written in large pieces.
 //!
-//! The HTTP/2 library reads a frame at a time and writes each by a system call of its own, 16 KiB at most; on
-//! a busy connection that is most of a request's cost. Here its writes are buffered while the connection is polled,
-//! and flushed after each poll ([`Flushed`]); reads fill a buffer, from which the library is served. The HTTP/1.1
-//! library does all this by itself.
+//! The HTTP/2 library reads one frame at a time and writes each frame, 16 KiB at most, by its own system call; on a
+//! busy connection that is most of a request's cost. Here writes are buffered while the connection is polled and
+//! flushed after each poll ([`Flushed`]). Reads fill a buffer, from which the library reads. The HTTP/1.1 library
+//! buffers by itself.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -18,26 +18,27 @@ use tokio_util::io::poll_read_buf;
 
 use super::frame_budget::FrameBudget;
 
-/// Bytes that are buffered before they are written: eight frames. Copying them costs less than a system call each,
-/// as long as they stay in the processor's second-level cache.
+/// Bytes that are buffered before they are written: eight frames. Copying them costs less than a system call for each
+/// frame, as long as they stay in the processor's level-2 cache.
 const MAX_BUFFERED: usize = 128 << 10;
 
-/// Size of the read buffer on an idle connection, and its maximum on one whose reads fill it: sixteen frames.
+/// Size in bytes of the read buffer on an idle connection, and the largest size (sixteen frames) that it grows to when
+/// reads fill it.
 const ROOM: usize = 8 << 10;
 const MOST_ROOM: usize = 256 << 10;
 
-/// Reads of the library in one poll of its connection: of large frames it takes one at a time. How many small ones it may
-/// have is the [`FrameBudget`]'s matter. Then it is the turn of others.
+/// Reads by the library in one poll of the connection; of a large frame, each read returns one frame at most. The
+/// number of small frames is limited by the [`FrameBudget`]. After that, other tasks are polled.
 const READS_A_POLL: usize = 4;
 
-/// The end of a socket that the HTTP/2 library reads and writes.
+/// The half of a socket that the HTTP/2 library reads and writes.
 pub struct BufferedSocket<S>(Arc<Mutex<Socket<S>>>);
 
-/// The end of a socket that [`Flushed`] flushes.
+/// The half of a socket that [`Flushed`] flushes.
 pub struct SocketFlusher<S>(Arc<Mutex<Socket<S>>>);
 
 pin_project! {
-    /// A connection over a [`BufferedSocket`]; after each poll, buffered bytes are written to the socket.
+    /// A connection over a [`BufferedSocket`]. After each poll, buffered bytes are written to the socket.
     pub struct Flushed<C, S> {
         #[pin]
         connection: C,
@@ -49,18 +50,18 @@ struct Socket<S> {
     stream: S,
     input: BytesMut,
     room: usize,
-    /// Reads that are left in this poll.
+    /// Reads that the library may still do in this poll.
     reads_left: usize,
     frames: FrameBudget,
     output: BytesMut,
-    /// True if written bytes may still lie in the stream itself: TLS takes more than its socket does.
+    /// True if written bytes may still be buffered in the stream itself, as TLS does.
     held: bool,
-    /// Error after which nothing can be written any more.
+    /// Error of the last flush; once set, every read and write fails with it.
     broken: Option<io::ErrorKind>,
 }
 
 impl<S> BufferedSocket<S> {
-    /// Wraps a socket on which HTTP/2 is spoken.
+    /// Wraps a socket of an HTTP/2 connection.
     pub fn http2(stream: S) -> Self {
         let mut socket = Socket {
             stream,
@@ -76,7 +77,7 @@ impl<S> BufferedSocket<S> {
         Self(Arc::new(Mutex::new(socket)))
     }
 
-    /// Returns the end that [`Flushed::new`] takes.
+    /// Returns the half that [`Flushed::new`] takes.
     pub fn flusher(&self) -> SocketFlusher<S> {
         SocketFlusher(Arc::clone(&self.0))
     }
@@ -107,7 +108,7 @@ where
         let ended = this.connection.poll(context);
         let mut socket = this.flusher.0.lock();
         if let Poll::Ready(Err(error)) = socket.flush(context) {
-            // The connection gets the error when it reads or writes next: wake it to do so now.
+            // The connection receives the error at its next read or write, so it is woken to do one now.
             socket.broken = Some(error.kind());
             context.waker().wake_by_ref();
         }
@@ -160,7 +161,7 @@ impl<S: AsyncRead + Unpin> Socket<S> {
         let read = match poll_read_buf(Pin::new(&mut self.stream), context, &mut self.input) {
             Poll::Ready(read) => read?,
             Poll::Pending => {
-                // An idle connection holds no memory.
+                // An idle connection keeps no buffer in memory.
                 self.input = BytesMut::new();
                 return Poll::Pending;
             }
@@ -174,7 +175,7 @@ impl<S: AsyncRead + Unpin> Socket<S> {
     }
 }
 
-/// Has the connection polled again once others had their turn.
+/// Yields to other tasks, and schedules another poll of the connection.
 fn next_turn(context: &Context<'_>) -> Poll<io::Result<()>> {
     context.waker().wake_by_ref();
     Poll::Pending
@@ -264,7 +265,7 @@ mod tests {
     use super::*;
     use crate::socket::frame_budget::FRAMES_A_POLL;
 
-    /// Bytes that differ from their neighbours.
+    /// Returns bytes of which neighbours differ.
     fn pattern(length: usize) -> Vec<u8> {
         (0..length).map(|i| (i % 251) as u8).collect()
     }
@@ -313,7 +314,7 @@ mod tests {
         assert!(back == sent);
     }
 
-    /// Bytes that a connection has read after each of its first turns, and in the end.
+    /// Returns the number of bytes that a connection has read after each of its first polls, and at the end.
     async fn read_in_turns(bytes: Vec<u8>, turns: usize) -> Vec<usize> {
         let (near, mut far) = tokio::io::duplex(bytes.len());
         far.write_all(&bytes).await.unwrap();
@@ -337,7 +338,7 @@ mod tests {
             woken.await;
             read.push(*taken.lock());
         }
-        // It goes on by itself.
+        // The connection continues without being woken from outside.
         tokio::select! {
             () = work => {}
             () = async {
@@ -366,7 +367,7 @@ mod tests {
         assert_eq!(read, wanted);
     }
 
-    /// A stream that takes what it is given, and passes it on only when it is flushed.
+    /// A stream that buffers all writes, and passes them on only when it is flushed.
     struct Deep {
         stream: tokio::io::DuplexStream,
         taken: BytesMut,

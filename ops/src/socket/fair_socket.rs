@@ -1,9 +1,9 @@
-//! Sockets for ports that speak HTTP/1.1 and HTTP/2, whose connections take turns.
+//! Sockets for ports that speak HTTP/1.1 and HTTP/2; each connection yields to others after some frames.
 //!
-//! The HTTP/2 library goes on as long as there are bytes to read, so a client of a hundred thousand small frames would have
-//! a thread for itself; here each connection lets others go ahead after [some frames](super::frame_budget). HTTP/1.1 reads
-//! a request at a time, and is left alone. Ports of HTTP/2 only have [`BufferedSocket`](super::BufferedSocket), which does
-//! the same.
+//! The HTTP/2 library reads as long as there are bytes, so one client that sends a hundred thousand small frames would
+//! occupy a thread. Here each connection yields to other tasks after [some frames](super::frame_budget). HTTP/1.1 is
+//! read one request at a time and needs no such limit. Ports that only speak HTTP/2 use
+//! [`BufferedSocket`](super::BufferedSocket), which has the same limit.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -15,10 +15,10 @@ use tokio_util::io::poll_read_buf;
 
 use super::frame_budget::FrameBudget;
 
-/// How a client of HTTP/2 begins, and no request of HTTP/1.1.
+/// First bytes of an HTTP/2 connection; no HTTP/1.1 request begins with them.
 const PREFACE: &[u8] = b"PRI";
 
-/// A socket whose reader lets others go ahead after some frames of HTTP/2.
+/// A socket whose reader yields to other tasks after some HTTP/2 frames.
 #[derive(Debug)]
 pub struct FairSocket<S> {
     stream: S,
@@ -26,17 +26,17 @@ pub struct FairSocket<S> {
     frames: FrameBudget,
 }
 
-/// The protocol of a connection, by its first bytes.
+/// Protocol of a connection, detected by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spoken {
-    /// So many bytes have come, all of them the preface's.
+    /// Number of bytes received so far, all of which match the HTTP/2 preface.
     Unknown(usize),
     Http2,
     Other,
 }
 
 impl<S> FairSocket<S> {
-    /// Wraps the socket of a client that has not said anything yet.
+    /// Wraps the socket of a client that has not sent anything yet.
     pub fn new(stream: S) -> Self {
         let mut frames = FrameBudget::default();
         frames.renew();
@@ -45,7 +45,7 @@ impl<S> FairSocket<S> {
 }
 
 impl Spoken {
-    /// Returns what is known of the protocol after these bytes.
+    /// Returns the protocol as known after these bytes.
     fn after(self, bytes: &[u8]) -> Self {
         let Self::Unknown(known) = self else {
             return self;
@@ -63,7 +63,7 @@ impl Spoken {
 }
 
 impl<S: AsyncRead + Unpin> FairSocket<S> {
-    /// Reads no more than the turn may have, however small its frames.
+    /// Reads at most the bytes that are certain to stay within the turn's frames, however small the frames are.
     fn read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.frames.is_spent() {
             self.frames.renew();
@@ -125,7 +125,7 @@ mod tests {
 
     const ONE_BYTE: &[u8] = b"\0\0\x01\0\0\0\0\0\x01a";
 
-    /// Bytes that are read until the reader has to wait, when all of these have come.
+    /// Returns the number of bytes that are read before the reader yields, when all of `bytes` have arrived.
     async fn first_turn(bytes: &[u8]) -> usize {
         let mut socket = FairSocket::new(bytes);
         let mut read = 0;
@@ -150,10 +150,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn frames_of_http2_have_turns_and_http1_goes_on() {
+    async fn http2_frames_are_read_in_turns_and_http1_without_a_limit() {
         let frames = ONE_BYTE.repeat(10 * FRAMES_A_POLL);
         let begun = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frames].concat();
-        // The preface takes the place of a frame.
+        // The preface counts as one frame.
         let turn = 24 + (FRAMES_A_POLL - 1) * ONE_BYTE.len();
         assert_eq!(first_turn(&begun).await, turn);
         let other = [&b"POST / HTTP/1.1\r\n"[..], &frames].concat();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_protocol_is_known_by_its_first_bytes() {
+    fn the_protocol_is_detected_by_the_first_bytes() {
         let spoken = Spoken::Unknown(0);
         assert_eq!(spoken.after(b"PR"), Spoken::Unknown(2));
         assert_eq!(spoken.after(b"PR").after(b"I *"), Spoken::Http2);

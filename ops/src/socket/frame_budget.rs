@@ -1,59 +1,60 @@
-//! Frames of HTTP/2 that its library is given in one turn. Pure.
+//! Number of HTTP/2 frames that the library may read in one poll of a connection. Pure.
 //!
-//! What the library has to do depends on how many frames there are, and hardly on their sizes; so bytes are counted by the
-//! frames that they make.
+//! The library's work depends on the number of frames and hardly on their sizes, so the budget counts frames, by
+//! parsing the length in each frame head.
 
-/// Frames in one poll of a connection. Each takes a microsecond or two until its content is where it belongs, and a busy
-/// thread looks for new bytes after some sixty polls only: by then others have waited for some milliseconds beside clients
-/// that cut their bodies into bytes. Sixteen small requests at once are as many frames.
+/// Frames in one poll of a connection. Processing a frame takes one or two microseconds, and a busy thread of the tokio
+/// runtime checks its sockets only after about sixty polls. With clients that cut their bodies into one-byte frames,
+/// other connections therefore wait for a few milliseconds. Sixteen small requests at once make as many frames.
 pub(super) const FRAMES_A_POLL: usize = 32;
 
-/// Bytes of a frame's head, which begins with the length of what follows.
+/// Size in bytes of a frame head, which begins with the length of the frame's content.
 const HEAD: usize = 9;
 
-/// Bytes by which a client begins, and the length that they would have as a frame: larger than any that a port takes.
+/// Size in bytes of the client's connection preface, and the length that the preface would have if it were read as a
+/// frame head: larger than any frame that a port accepts.
 const PREFACE: usize = 24;
 const PREFACE_AS_LENGTH: usize = 0x50_52_49;
 
-/// Frames left in this turn, and where in a frame the connection is.
+/// Frames left in this turn, and the position within the current frame.
 #[derive(Debug, Default)]
 pub(super) struct FrameBudget {
     left: usize,
-    /// Bytes of the next head that are gone, and the length as far as they tell it.
+    /// Bytes of the current frame head that have been read, and the frame's length as far as they contain it.
     head: usize,
     length: usize,
-    /// Bytes of the present frame that are still to come behind its head.
+    /// Bytes of the current frame's content that are still to come.
     rest: usize,
 }
 
 impl FrameBudget {
-    /// Begins a turn, with all its frames.
+    /// Begins a turn with the full number of frames.
     pub(super) fn renew(&mut self) {
         self.left = FRAMES_A_POLL;
     }
 
-    /// True if the turn has had its frames, and the last is over.
+    /// Returns true if the turn's frames are used up and the last one is complete.
     pub(super) fn is_spent(&self) -> bool {
         self.left == 0 && self.head == 0 && self.rest == 0
     }
 
-    /// Bytes that this turn may have whatever they are: each further frame has a head at least.
+    /// Returns the number of bytes that surely fit in this turn: each further frame has at least a head.
     pub(super) fn least(&self) -> usize {
         let head = if self.head > 0 { HEAD - self.head } else { 0 };
         self.rest + head + self.left * HEAD
     }
 
-    /// Bytes of the present frame that are still to come.
+    /// Returns the bytes of the current frame's content that are still to come.
     pub(super) fn rest(&self) -> usize {
         self.rest
     }
 
-    /// Takes in bytes of the present frame's rest.
+    /// Counts bytes of the current frame's content as read.
     pub(super) fn pass(&mut self, bytes: usize) {
         self.rest = self.rest.saturating_sub(bytes);
     }
 
-    /// How many of these bytes this turn may have; they count as had.
+    /// Returns how many of these bytes fit in this turn, and counts them as read.
     pub(super) fn take(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         while let Some(byte) = bytes.get(at) {
@@ -71,7 +72,7 @@ impl FrameBudget {
         at
     }
 
-    /// Takes a frame off the turn if its head begins here; false if the turn has none left.
+    /// Takes one frame from the turn if a head begins here. Returns false if the turn has none left.
     fn begins_frame(&mut self) -> bool {
         if self.head == 0 {
             let Some(left) = self.left.checked_sub(1) else {
@@ -103,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    /// A frame with so many bytes behind its head.
+    /// Returns a frame with `length` bytes of content.
     fn frame(length: usize) -> Vec<u8> {
         let mut bytes = length.to_be_bytes()[5..].to_vec();
         bytes.resize(HEAD + length, 7);
@@ -134,7 +135,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_of_any_size_are_counted_alike(
+        fn the_count_does_not_depend_on_the_size_of_reads(
             lengths in prop::collection::vec(0usize..400, 1..900),
             piece in 1usize..5000,
         ) {

@@ -1,4 +1,5 @@
-//! HTTP/1.1 and HTTP/2 on the connections of a port that programs and operators call: pages, scrapes, watches, reviews.
+//! HTTP/1.1 and HTTP/2 connections of ports for programs and operators: pages, metric scrapes, watches, admission
+//! reviews.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -18,14 +19,15 @@ use tokio_util::task::TaskTracker;
 
 use super::{ConnectionLimits, FairSocket, Lifetime, StreamExecutor, TimedBody, Traffic, serve};
 
-/// The largest request head hyper lets us ask for; a scrape's is a few hundred bytes.
+/// Maximum size of a request head in bytes, the smallest limit that hyper allows. The head of a scrape has a few
+/// hundred bytes.
 const MAX_HEAD: u32 = 8192;
 
-/// Interval of HTTP/2's keep-alive pings, and time to answer one: a watcher whose machine is gone would keep its
-/// connection open otherwise.
+/// Interval of HTTP/2's keep-alive pings, and the time to answer one. Without pings, the connection of a watcher whose
+/// machine is gone would stay open.
 const PING_EVERY: Duration = Duration::from_secs(10);
 
-/// HTTP on the connections of a port, as all of them share it.
+/// Settings that all HTTP connections of a port share.
 #[derive(Clone, Debug)]
 pub struct HttpConnections {
     limits: ConnectionLimits,
@@ -35,23 +37,23 @@ pub struct HttpConnections {
 }
 
 impl HttpConnections {
-    /// Connections of at most `max_streams` HTTP/2 streams each, until `stop`.
+    /// Returns settings for connections of at most `max_streams` HTTP/2 streams each, until `stop`.
     #[must_use]
     pub fn new(limits: ConnectionLimits, max_streams: u32, stop: CancellationToken) -> Self {
         Self { limits, max_streams, streams: StreamExecutor::new(TaskTracker::new(), &limits), stop }
     }
 
-    /// Cancelled when the port closes.
+    /// Returns the token that is cancelled when the port closes.
     #[must_use]
     pub fn stop(&self) -> &CancellationToken {
         &self.stop
     }
 
-    /// Serves one connection until it ends, or soon after the port closes. Request bodies that stall are errors to those
-    /// who read them.
+    /// Serves one connection until it ends, or until soon after the port closes. Reading the body of a request fails if
+    /// the client stalls.
     ///
     /// # Errors
-    /// The connection's own: nobody but its client is concerned.
+    /// Fails with the connection's error, which only concerns its client.
     pub async fn serve<I, A, F>(
         &self,
         io: I,
@@ -75,7 +77,7 @@ impl HttpConnections {
         let lifetime = Lifetime {
             idle: self.limits.idle,
             stop: &self.stop,
-            // Scrapes and watches are asked for again.
+            // Clients repeat scrapes and watches, so no late request needs to be accepted.
             late_requests: Duration::ZERO,
         };
         let shut_down = auto::Connection::graceful_shutdown;

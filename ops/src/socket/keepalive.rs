@@ -1,4 +1,4 @@
-//! Finds peers that are gone without a word: their machine lost its power, or the network between does.
+//! Detects peers that disappear without closing the connection, for example by a power failure or a network failure.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -6,35 +6,35 @@ use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 
-/// How a connection finds that its peer is gone.
+/// TCP keep-alive settings, by which a connection detects that its peer is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
-    /// Silence after which the peer is asked whether it is there.
+    /// Time without data after which the first probe is sent.
     pub time: Duration,
-    /// Pause between such probes.
+    /// Time between two probes.
     pub interval: Duration,
-    /// Probes in a row that the peer may leave without an answer.
+    /// Number of consecutive unanswered probes after which the peer counts as gone.
     pub probes: u32,
 }
 
 impl Keepalive {
-    /// Time after which a peer counts as gone that answers no probe. One that acknowledges nothing of what was sent to
-    /// it, or takes none of it, has as long.
+    /// Returns the time after which a peer that answers no probe counts as gone. The same time applies to a peer that
+    /// acknowledges no sent data or keeps its receive window closed.
     #[must_use]
     pub fn gone_after(self) -> Duration {
         self.time + self.interval * self.probes
     }
 
-    /// Sets it for a TCP socket; what a listener accepts inherits it. A connection whose peer is gone then fails with
-    /// `TimedOut`.
+    /// Sets the options of a TCP socket; connections accepted from a listener inherit them. A connection whose peer is
+    /// gone fails with `TimedOut`.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Fails with the operating system's error.
     pub fn set(self, socket: &impl AsFd) -> io::Result<()> {
         let socket = SockRef::from(socket);
         let keepalive = TcpKeepalive::new().with_time(self.time).with_interval(self.interval).with_retries(self.probes);
         socket.set_tcp_keepalive(&keepalive)?;
-        // While something that was sent is not acknowledged, Linux sends no probes.
+        // Linux sends no keep-alive probes while sent data is unacknowledged, so TCP_USER_TIMEOUT covers that case.
         #[cfg(target_os = "linux")]
         socket.set_tcp_user_timeout(Some(self.gone_after()))?;
         Ok(())

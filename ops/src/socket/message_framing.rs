@@ -1,9 +1,9 @@
-//! Where messages end in a stream of gRPC: each has a prefix, a flag and four bytes of its length.
+//! Finds the ends of messages in a gRPC stream. Each message has a prefix: a flag byte and four bytes of length.
 
-/// Bytes before each message.
+/// Size in bytes of the prefix before each message.
 const PREFIX: u8 = 5;
 
-/// The place in a stream of messages, and how many have ended before it.
+/// Position in a stream of messages, and the number of messages before it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MessageFraming {
     position: Position,
@@ -12,9 +12,9 @@ pub struct MessageFraming {
 
 #[derive(Clone, Copy, Debug)]
 enum Position {
-    /// Bytes of the prefix that have come, and the length so far.
+    /// Number of bytes of the prefix received so far, and the length that they contain.
     Prefix { come: u8, length: u32 },
-    /// Bytes of the message that are missing.
+    /// Bytes of the message that are still to come.
     Message { missing: u32 },
 }
 
@@ -25,19 +25,19 @@ impl Default for Position {
 }
 
 impl MessageFraming {
-    /// Number of messages that have come whole.
+    /// Returns the number of messages received completely.
     #[must_use]
     pub fn ended(&self) -> u64 {
         self.ended
     }
 
-    /// True where a message has begun and not ended.
+    /// Returns true if a message has begun and not ended.
     #[must_use]
     pub fn is_within(&self) -> bool {
         !matches!(self.position, Position::Prefix { come: 0, .. })
     }
 
-    /// Goes on by these bytes of the stream.
+    /// Advances the position by these bytes of the stream.
     pub fn take(&mut self, mut data: &[u8]) {
         while let Some((&byte, rest)) = data.split_first() {
             data = match self.position {
@@ -67,7 +67,7 @@ impl MessageFraming {
         }
     }
 
-    /// So many bytes of the message are missing.
+    /// Continues with a message of which `missing` bytes are still to come; 0 ends the message.
     fn expect(&mut self, missing: u32) {
         if missing == 0 {
             self.ended += 1;
@@ -86,7 +86,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_end_of_a_message_is_found_however_it_is_cut(
+        fn ends_of_messages_are_found_whatever_the_chunk_sizes(
             lengths in prop::collection::vec(0..300_usize, 0..10),
             cuts in prop::collection::vec(1..50_usize, 0..50),
         ) {

@@ -1,32 +1,33 @@
-//! The least rate at which a client must send what it announced, and take what it asked for.
+//! Minimum rate at which a client must send a body, and read a response.
 //!
-//! A longest pause alone lets a client hold a place with a byte now and then. Here each byte buys a little time, after
-//! a grace that is enough for everything that is small. Nobody has more than a grace in hand: who sends megabytes at once
-//! and then a byte now and then would hold them for hours.
+//! A limit on pauses alone would let a client hold a connection by sending a byte now and then. Here each byte buys a
+//! little time, after a grace period that is enough for everything small. A client can save up no more than one grace
+//! period: otherwise a client that first sends megabytes could then send single bytes for hours.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A least average rate, after a grace.
+/// Minimum average rate, which applies after a grace period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Time before the rate counts.
+    /// Time before the minimum rate applies.
     pub grace: Duration,
-    /// Least bytes a second, averaged from the beginning.
+    /// Minimum rate in bytes per second, averaged from the beginning.
     pub rate: u32,
 }
 
 impl Default for Pace {
-    /// Half a minute, as long as one pause may last; then 1 KiB/s, a fifth of what a phone has at the edge of the
-    /// oldest networks in use (EDGE, some 40 kbit/s): who is slower holds a place, and is of no use to anybody.
+    /// A grace period of half a minute, the same as the longest pause; then 1 KiB/s. That is a fifth of the rate of a
+    /// phone in bad reception on the oldest network in use (EDGE, about 40 kbit/s); a slower client would hold a
+    /// connection without getting anything done.
     fn default() -> Self {
         Self { grace: Duration::from_secs(30), rate: 1024 }
     }
 }
 
 impl Pace {
-    /// The longest time in which a client has moved no more than that many bytes.
+    /// Returns the longest time that a client may take for `bytes`.
     #[must_use]
     pub fn allowance(self, bytes: u64) -> Duration {
         let rate = u64::from(self.rate.max(1));
@@ -34,34 +35,34 @@ impl Pace {
     }
 }
 
-/// An upload in progress: its longest pause, and the pace that it keeps.
+/// Tracker of an upload in progress: its longest pause and its minimum rate.
 #[derive(Clone, Copy, Debug)]
 pub struct Upload {
     idle: Duration,
     pace: Pace,
-    /// Time of the first wait: what comes at once costs no look at the clock.
+    /// Time of the first wait. An upload that arrives without a wait never reads the clock.
     begun: Option<Instant>,
     bytes: u64,
 }
 
 impl Upload {
-    /// An upload of which nothing has come.
+    /// Returns the tracker of an upload of which nothing has arrived.
     #[must_use]
     pub fn new(idle: Duration, pace: Pace) -> Self {
         Self { idle, pace, begun: None, bytes: 0 }
     }
 
-    /// Counts bytes that have come.
+    /// Counts bytes that have arrived.
     pub fn add(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }
 
-    /// Begins anew: what comes next is another message.
+    /// Starts again for the next message.
     pub fn restart(&mut self) {
         (self.begun, self.bytes) = (None, 0);
     }
 
-    /// The longest wait for more, from `now` on.
+    /// Returns the longest time to wait for more bytes, from `now` on.
     pub fn longest_wait(&mut self, now: Instant) -> Duration {
         let begun = *self.begun.get_or_insert(now);
         let elapsed = now.saturating_duration_since(begun);
@@ -83,7 +84,8 @@ mod tests {
     const PACE: Pace = Pace { grace: Duration::from_secs(30), rate: 1024 };
     const IDLE: Duration = Duration::from_secs(30);
 
-    /// Seconds until an upload is given up that gets so many bytes each so many seconds.
+    /// Returns the seconds after which an upload times out that receives `bytes` bytes every `every` seconds; `None` if
+    /// it does not.
     fn given_up_after(bytes: usize, every: u64) -> Option<u64> {
         let begin = Instant::now();
         let mut upload = Upload::new(IDLE, PACE);
@@ -108,14 +110,14 @@ mod tests {
     }
 
     #[test]
-    fn who_keeps_the_pace_has_all_time() {
+    fn an_upload_at_the_minimum_rate_never_times_out() {
         assert_eq!(given_up_after(1024, 1), None);
         assert_eq!(given_up_after(29 * 1024, 29), None);
         assert_eq!(given_up_after(1 << 20, 31), Some(30));
     }
 
     #[tokio::test]
-    async fn what_came_fast_buys_no_more_than_a_grace() {
+    async fn a_fast_start_buys_at_most_one_grace_period() {
         let begin = Instant::now();
         let mut upload = Upload::new(IDLE, PACE);
         upload.add(64 << 20);
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn another_message_has_its_own_grace() {
+    async fn each_message_has_its_own_grace_period() {
         let begin = Instant::now();
         let mut upload = Upload::new(IDLE, PACE);
         assert_eq!(upload.longest_wait(begin), IDLE);

@@ -1,5 +1,5 @@
-//! Places of a port: how many connections it has at once, how many of them are one client's, and how many streams that
-//! client has open on them.
+//! Places of a port: the permits for its connections. They limit the number of connections in total and per client, and
+//! the number of HTTP/2 streams per client.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -24,31 +24,31 @@ struct Shared {
     freed: Notify,
 }
 
-/// Connections and streams that one address has open.
+/// Open connections and HTTP/2 streams of one client.
 #[derive(Debug, Default)]
 struct ClientPlaces {
     connections: usize,
     streams: Arc<AtomicUsize>,
 }
 
-/// The HTTP/2 streams of one client. Its connections share them.
+/// HTTP/2 streams of one client, which all its connections share.
 #[derive(Clone, Debug)]
 pub(super) struct ClientStreams {
     open: Arc<AtomicUsize>,
     limit: usize,
 }
 
-/// An open stream of a client, until it is dropped.
+/// An open stream of a client; dropping it closes it.
 #[derive(Debug)]
 pub(super) struct OpenStream(Arc<AtomicUsize>);
 
-/// A place that no client holds yet.
+/// A place that has not been given to a client yet.
 #[derive(Debug)]
 pub(super) struct FreePlace {
     _permit: OwnedSemaphorePermit,
 }
 
-/// A client's place, until it is dropped.
+/// A place that a client holds; dropping it frees the place.
 #[derive(Debug)]
 pub(super) struct Place {
     places: PortPlaces,
@@ -57,11 +57,11 @@ pub(super) struct Place {
     _place: FreePlace,
 }
 
-/// What counts as one client.
+/// Identity of a client, by its IP address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Client {
     Ipv4(Ipv4Addr),
-    /// The first 64 bits: every host has as many addresses of such a network as it likes.
+    /// The first 64 bits: every host has as many addresses of its /64 network as it likes.
     Ipv6([u16; 4]),
 }
 
@@ -78,7 +78,7 @@ impl Client {
 }
 
 impl PortPlaces {
-    /// So many places, of which a client has as many as the limits say.
+    /// Returns `places` places; the limits say how many of them one client may hold.
     pub(super) fn new(places: usize, limits: &ConnectionLimits) -> Self {
         Self(Arc::new(Shared {
             free: Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS))),
@@ -89,24 +89,25 @@ impl PortPlaces {
         }))
     }
 
-    /// Waits for a place.
+    /// Waits until a place is free, and takes it.
     pub(super) async fn free(&self) -> FreePlace {
         let place = Arc::clone(&self.0.free).acquire_owned().await;
         match place {
             Ok(permit) => FreePlace { _permit: permit },
-            // Nobody closes it.
+            // Unreachable, because the semaphore is never closed.
             Err(_) => std::future::pending().await,
         }
     }
 
-    /// Gives a place to the client at that address; `None` if it holds as many as it may, or as are left for all
-    /// others: some clients together leave room for one more, too.
+    /// Gives a place to the client at `address`. Returns `None` if the client holds as many as its limit allows, or as
+    /// many as are left for all others. By the second rule, even several greedy clients together leave room for one
+    /// more client.
     pub(super) fn give(&self, place: FreePlace, address: IpAddr) -> Option<Place> {
         let client = Client::of(address);
         let left = self.0.free.available_permits();
         let mut held = self.0.held.lock();
         let own = held.entry(client).or_default();
-        // The entry of one that holds none stays for no longer than its others.
+        // A new entry without connections is never refused, so every entry that stays in the map has one.
         let count = own.connections;
         let is_over = count > 0 && (count >= self.0.per_client || count > left);
         if is_over {
@@ -118,12 +119,12 @@ impl PortPlaces {
         Some(Place { places: self.clone(), client, streams, _place: place })
     }
 
-    /// Waits until a client has given a place back since the last wait ended.
+    /// Waits until a place has been freed since the last wait ended.
     pub(super) async fn freed(&self) {
         self.0.freed.notified().await;
     }
 
-    /// A place at once, if one is free and the client at that address may have it.
+    /// Takes a place at once. Returns `None` if none is free or the client at `address` may not have it.
     pub(super) fn try_give(&self, address: IpAddr) -> Option<Place> {
         let permit = Arc::clone(&self.0.free).try_acquire_owned().ok()?;
         self.give(FreePlace { _permit: permit }, address)
@@ -131,19 +132,19 @@ impl PortPlaces {
 }
 
 impl Place {
-    /// True if it is one of these.
+    /// Returns true if this place belongs to `places`.
     pub(super) fn is_of(&self, places: &PortPlaces) -> bool {
         Arc::ptr_eq(&self.places.0, &places.0)
     }
 
-    /// The streams of the client that holds it.
+    /// Returns the streams of the client that holds this place.
     pub(super) fn streams(&self) -> ClientStreams {
         self.streams.clone()
     }
 }
 
 impl ClientStreams {
-    /// Opens one more; `None` if the client has as many as it may.
+    /// Opens one more stream. Returns `None` if the client has as many as its limit allows.
     pub(super) fn open(&self) -> Option<OpenStream> {
         let before = self.open.fetch_add(1, Ordering::Relaxed);
         let stream = OpenStream(Arc::clone(&self.open));
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_with_one_place_has_it_for_anybody() {
+    fn a_port_with_one_place_gives_it_to_any_client() {
         let places = ports(1, 0);
         assert_eq!(take_all(&places, "10.0.0.1").len(), 1);
         assert_eq!(take_all(&places, "10.0.0.2").len(), 1);

@@ -1,4 +1,4 @@
-//! Places beside those of a port's other connections, for what must get one however many connections there are.
+//! Places reserved for one kind of connection, in addition to the places of a port's other connections.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use parking_lot::Mutex;
 use super::ConnectionLimits;
 use super::places::{Place, PortPlaces};
 
-/// Places for connections of one kind, which leave those of all others to them. Clones share them.
+/// Places for one kind of connection, which thereby leave the other places free. Clones share them.
 #[derive(Clone, Debug)]
 pub struct ReservedPlaces(PortPlaces);
 
-/// The place of a connection, which may be exchanged for a reserved one. Clones share it; the connection's own end
-/// gives it back.
+/// The place of a connection, which may be exchanged for a reserved one. Clones share it; it is freed when the
+/// connection ends.
 #[derive(Clone, Debug)]
 pub struct HeldPlace(Arc<Mutex<Place>>);
 
 impl ReservedPlaces {
-    /// As many as the limits say, for all clients and for each.
+    /// Returns as many places as `limits` allow, in total and per client.
     #[must_use]
     pub fn new(limits: &ConnectionLimits) -> Self {
         Self(PortPlaces::new(limits.total, limits))
@@ -30,7 +30,8 @@ impl HeldPlace {
         Self(Arc::new(Mutex::new(place)))
     }
 
-    /// Exchanges the place for a reserved one, unless it is one already; false if there is none for this client.
+    /// Exchanges the place for a reserved one, unless it already is one. Returns false if none is available for this
+    /// client.
     #[must_use]
     pub fn exchange(&self, reserved: &ReservedPlaces, client: IpAddr) -> bool {
         let mut place = self.0.lock();

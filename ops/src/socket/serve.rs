@@ -1,4 +1,4 @@
-//! A connection's life: until it ends, is of no use, or the port closes.
+//! Serves a connection until it ends, has been idle for too long, or the port closes.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -7,27 +7,28 @@ use tokio_util::sync::CancellationToken;
 
 use super::Traffic;
 
-/// Bounds of a connection's life.
+/// Limits on a connection's lifetime.
 #[derive(Clone, Copy, Debug)]
 pub struct Lifetime<'a> {
     /// Longest time without a request.
     pub idle: Duration,
-    /// Cancelled when the port closes.
+    /// Token that is cancelled when the port closes.
     pub stop: &'a CancellationToken,
-    /// Time for which requests are taken after that: [`LATE_REQUESTS`] over HTTP/1.1; none over HTTP/2, which has frames
-    /// that lose no request.
+    /// Time after `stop` in which requests are still accepted: [`LATE_REQUESTS`] over HTTP/1.1. It is zero over HTTP/2,
+    /// whose GOAWAY frames lose no request.
     pub late_requests: Duration,
 }
 
-/// Time for which an HTTP/1.1 connection takes requests after its port has closed: those that are on their way, or lie
-/// unread on this machine, because their clients sent them before they could know. To the antipodes is half of it.
+/// Time for which an HTTP/1.1 connection accepts requests after its port has closed. These are requests that are on
+/// their way, or are unread on this machine, because their clients sent them before they could see the close. The
+/// network latency to the antipodes is half of it.
 pub const LATE_REQUESTS: Duration = Duration::from_millis(250);
 
-/// Serves a connection until it ends, has had no request for too long, or the port has closed and late requests have come;
-/// then `shut_down` begins its graceful shutdown, which [`close`] waits for.
+/// Serves a connection until it ends, has been without a request for too long, or the port has closed and late requests
+/// have arrived. In the latter two cases `shut_down` begins the graceful shutdown, and [`close`] completes it.
 ///
 /// # Errors
-/// The connection's own.
+/// Fails with the connection's error.
 pub async fn serve<C, E>(
     mut connection: Pin<&mut C>,
     shut_down: impl FnOnce(Pin<&mut C>),
@@ -52,11 +53,11 @@ pub async fn closed(stop: &CancellationToken, late_requests: Duration) {
     tokio::time::sleep(late_requests).await;
 }
 
-/// Waits for a connection whose graceful shutdown has begun: requests in flight are answered; a client that has
-/// not completed a request within seconds is not waited for. `connection` is then dropped, which closes it.
+/// Waits for a connection whose graceful shutdown has begun. Requests in flight are answered, but a client that has not
+/// completed a request within seconds is not waited for. `connection` is then dropped, which closes it.
 ///
 /// # Errors
-/// The connection's own.
+/// Fails with the connection's error.
 pub async fn close<E>(connection: impl Future<Output = Result<(), E>>, traffic: &Traffic) -> Result<(), E> {
     tokio::select! {
         ended = connection => ended,
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn late_requests_come_before_the_shutdown_begins() {
+    async fn the_shutdown_begins_after_the_time_for_late_requests() {
         for late_requests in [Duration::ZERO, LATE_REQUESTS] {
             let (traffic, stop) = (Traffic::default(), CancellationToken::new());
             stop.cancel();

@@ -1,5 +1,5 @@
-//! An accepted connection. It ends soon after its port while its client has sent nothing, and when its client no
-//! longer takes what is written to it, or too slowly.
+//! An accepted connection. It ends soon after its port closes if the client has sent nothing, and it fails if the
+//! client stops reading or reads too slowly.
 
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
@@ -18,43 +18,43 @@ use super::reserved::HeldPlace;
 use super::serve::LATE_REQUESTS;
 use super::{ConnectionLimits, Pace, Traffic};
 
-/// A TCP stream that reads as closed once the server stops and no request is on its way, as long as its client has sent
-/// nothing: until the first byte the HTTP libraries cannot tell which protocol to close gracefully, and a
-/// silent client would hold up the end. Writing to it fails when its client has taken no byte for too long, or
-/// takes them too slowly, which the HTTP libraries do not watch.
+/// A TCP stream with two additions. While its client has sent nothing, reads report the end of the stream once the
+/// server stops: until the first byte, the HTTP libraries cannot tell which protocol to close gracefully, and a silent
+/// client would delay the shutdown. Writes fail if the client has accepted no byte for too long, or accepts bytes too
+/// slowly, which the HTTP libraries do not check.
 pub struct Stream {
     tcp: TcpStream,
-    /// `None` after the first byte.
+    /// Wait for the port to close; `None` after the first byte was read.
     port_end: Option<PortEnd>,
     stall: Duration,
     pace: Pace,
-    /// The wait while bytes are to be taken.
+    /// The current wait for the client to accept bytes; `None` if it is not blocked.
     blocked: Option<Box<BlockedWrite>>,
-    /// Time of all such waits that have ended.
+    /// Total time of all such waits that have ended.
     waited: Duration,
     traffic: Arc<Traffic>,
-    /// Counts against the limit of connections until the connection ends.
+    /// Counts against the limit on connections until the connection ends.
     place: HeldPlace,
 }
 
-/// The wait for the port to close, and then for a request that is on its way.
+/// Wait for the port to close, and then for a request that is on its way.
 struct PortEnd {
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
     late_requests: Option<Pin<Box<Sleep>>>,
 }
 
-/// A wait for the client to take bytes.
+/// Wait for the client to accept bytes.
 struct BlockedWrite {
     since: Instant,
     timer: Pin<Box<Sleep>>,
 }
 
-/// Slices of at most this many bytes together are joined before they are written: that costs less than a vectored
-/// write.
+/// Slices of at most this many bytes in total are joined before they are written, because that costs less than a
+/// vectored write.
 const SMALL: usize = 8 << 10;
 
 impl Stream {
-    /// Wraps an accepted connection. Answers are small and awaited, so Nagle's algorithm is off.
+    /// Wraps an accepted connection. Nagle's algorithm is off, because clients wait for small responses.
     pub(super) fn new(tcp: TcpStream, place: Place, stop: CancellationToken, limits: &ConnectionLimits) -> Self {
         if let Err(error) = tcp.set_nodelay(true) {
             tracing::debug!(%error, "cannot set TCP_NODELAY");
@@ -71,33 +71,34 @@ impl Stream {
         }
     }
 
-    /// Traffic of this connection, for the task that drives it.
+    /// Returns the traffic counters of this connection, for the task that drives it.
     #[must_use]
     pub fn traffic(&self) -> Arc<Traffic> {
         Arc::clone(&self.traffic)
     }
 
-    /// The place of this connection, for who may exchange it.
+    /// Returns the place of this connection, which may be exchanged for a reserved one.
     #[must_use]
     pub fn place(&self) -> HeldPlace {
         self.place.clone()
     }
 
-    /// Address of the client; `None` if the connection has ended already.
+    /// Returns the client's address; `None` if the connection has already ended.
     #[must_use]
     pub fn peer(&self) -> Option<IpAddr> {
         self.tcp.peer_addr().ok().map(|address| address.ip())
     }
 
-    /// Waits for the first bytes that the client sends, up to as many as there is room for; they stay to be read.
+    /// Waits for the first bytes from the client and copies them, up to the buffer's size. They stay in the socket, to
+    /// be read later.
     ///
     /// # Errors
-    /// The connection's own.
+    /// Fails with the connection's error.
     pub async fn peek(&self, bytes: &mut [u8]) -> io::Result<usize> {
         self.tcp.peek(bytes).await
     }
 
-    /// Records the result of a write.
+    /// Updates the timers and counters after a write.
     fn after_write(&mut self, context: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         let Poll::Ready(result) = written else {
             return self.poll_blocked(context);
@@ -118,7 +119,7 @@ impl Stream {
             None => {
                 self.traffic.set_blocked();
                 let allowance = self.pace.allowance(self.traffic.written());
-                // Bytes taken fast buy a grace of slowness later, and no more: see `pace`.
+                // Bytes that were accepted fast buy at most one grace period of slowness later: see `pace`.
                 let spent = allowance.saturating_sub(self.pace.grace);
                 self.waited = self.waited.max(spent);
                 let left = allowance.saturating_sub(self.waited).min(self.stall);
@@ -161,7 +162,7 @@ impl AsyncRead for Stream {
             return Poll::Ready(Ok(()));
         }
         match &mut self.port_end {
-            // Nothing read and no error is how the end of a stream reads.
+            // A read that returns no bytes and no error reports the end of the stream.
             Some(port_end) => port_end.poll(context).map(Ok),
             None => Poll::Pending,
         }

@@ -18,15 +18,15 @@ use tokio_util::task::TaskTracker;
 use super::ConnectionLimits;
 use super::places::{ClientStreams, OpenStream};
 
-/// Result of the last poll of a stream's response body.
+/// Result of the last poll of a stream's response body, as recorded for its task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum StreamProgress {
-    /// It was not polled since the last check.
+    /// The body was not polled since the last check.
     #[default]
     NotPolled,
-    /// It had no frame yet: the client is not to blame.
+    /// The body had no frame yet, so the client is not stalling.
     Pending,
-    /// It yielded a frame, or the response began.
+    /// The body yielded a frame, or the response began.
     Yielded,
 }
 
@@ -34,17 +34,17 @@ tokio::task_local! {
     static PROGRESS: Cell<StreamProgress>;
 }
 
-/// Records progress for the stream's task. On an HTTP/1.1 connection there is no stream to watch.
+/// Records progress for the current stream's task. Does nothing on an HTTP/1.1 connection, which has no streams.
 pub(super) fn record(progress: StreamProgress) {
     let _ = PROGRESS.try_with(|cell| cell.set(progress));
 }
 
-/// True in the task of an HTTP/2 stream.
+/// Returns true in the task of an HTTP/2 stream.
 pub(super) fn is_watched() -> bool {
     PROGRESS.try_with(|_| ()).is_ok()
 }
 
-/// Spawns the stream tasks of HTTP/2 connections, and resets those whose clients stop reading.
+/// Executor that spawns the stream tasks of HTTP/2 connections, and resets streams whose clients stop reading.
 #[derive(Clone, Debug)]
 pub struct StreamExecutor {
     tasks: TaskTracker,
@@ -53,13 +53,13 @@ pub struct StreamExecutor {
 }
 
 impl StreamExecutor {
-    /// An executor that resets a stream whose client takes its frames too slowly.
+    /// Returns an executor that resets a stream whose client reads its frames too slowly.
     #[must_use]
     pub fn new(tasks: TaskTracker, limits: &ConnectionLimits) -> Self {
         Self { tasks, stall: limits.stall, client: None }
     }
 
-    /// The same for a connection of this client, which has a limit on its streams: more are reset.
+    /// Returns this executor for a connection of `client`; streams beyond the client's limit are reset.
     pub(super) fn of(&self, client: Option<ClientStreams>) -> Self {
         Self { client, ..self.clone() }
     }
@@ -84,9 +84,11 @@ where
 }
 
 pin_project! {
-    /// A stream until it ends, or its client takes too little for too long. One that is dropped is reset.
+    /// A stream's task, which ends with the stream or when its client reads too little for too long. Dropping the task
+    /// resets the stream.
     ///
-    /// By hand: an `async` block would hold the stream twice, and each task is copied as it begins and ends.
+    /// The future is written by hand, because an `async` block would store the stream twice, and each task is copied as
+    /// it begins and ends.
     struct WatchedStream<F> {
         #[pin]
         stream: F,
@@ -108,16 +110,16 @@ impl<F: Future> Future for WatchedStream<F> {
     }
 }
 
-/// The timer of a stream. It is made once, and reset with each frame.
+/// Timer of a stream, allocated once and reset with each frame.
 #[derive(Default)]
 struct StallTimer {
     timer: Option<Pin<Box<Sleep>>>,
-    /// True from a frame until the body is polled again.
+    /// True from a frame until the next poll of the body.
     runs: bool,
 }
 
 impl StallTimer {
-    /// Ready once too much time has passed since the last frame without another poll of the body.
+    /// Returns ready if the body has not been polled again for `stall` since its last frame.
     fn poll(&mut self, stall: Duration, context: &mut Context<'_>) -> Poll<()> {
         match PROGRESS.with(Cell::take) {
             StreamProgress::NotPolled => {}
@@ -128,7 +130,7 @@ impl StallTimer {
             Some(timer) if self.runs => {
                 let is_over = timer.as_mut().poll(context);
                 if is_over.is_ready() {
-                    tracing::debug!("client stopped reading a response: its stream is reset");
+                    tracing::debug!("reset a stream: the client stopped reading the response");
                 }
                 is_over
             }

@@ -16,10 +16,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 
-/// Longer than any test needs on a busy machine, and less than any of the waits that are cut short.
+/// Longer than any test needs on a busy machine, and shorter than any of the waits that the tests expect to be cut
+/// short.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// An idle time that no test reaches.
+/// Idle timeout that no test reaches.
 const LONG: Duration = Duration::from_secs(3_600);
 
 struct Server {
@@ -32,7 +33,7 @@ fn limits(stall: Duration) -> ConnectionLimits {
     ConnectionLimits { total: 10, per_client: 10, idle: LONG, stall, pace: Pace::default() }
 }
 
-/// A port, and a client that is connected to it.
+/// Starts a port and connects a client to it.
 async fn server(stall: Duration) -> Server {
     let listener = bind((Ipv4Addr::LOCALHOST, 0).into(), PortUse::Exclusive).unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -45,7 +46,7 @@ async fn poll_once<F: Future>(mut work: std::pin::Pin<&mut F>) -> Poll<F::Output
     std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await
 }
 
-/// Answers on one connection until `stop`, and then ends it.
+/// Answers requests on one connection until `stop`, and then ends it.
 async fn respond(stream: Stream, stop: CancellationToken, permission: CancellationToken) {
     let traffic = stream.traffic();
     let seen = Arc::clone(&traffic);
@@ -74,13 +75,13 @@ fn an_address_that_cannot_be_bound_has_advice() {
 }
 
 #[tokio::test]
-async fn half_a_head_does_not_hold_up_the_end() {
+async fn half_a_head_does_not_delay_the_shutdown() {
     let mut server = server(LONG).await;
     server.client.write_all(b"GET / HTTP/1.1\r\nho").await.unwrap();
     let stream = server.acceptor.accept().await.unwrap();
     let answering = respond(stream, server.stop.clone(), CancellationToken::new());
     let mut answering = std::pin::pin!(answering);
-    // Reads what there is of the head, and waits for the rest.
+    // The server reads the part of the head that has arrived, and waits for the rest.
     assert!(poll_once(answering.as_mut()).await.is_pending());
     server.stop.cancel();
     tokio::time::timeout(DEADLINE, answering).await.unwrap();
@@ -104,7 +105,7 @@ async fn a_complete_request_is_answered() {
     };
     tokio::time::timeout(DEADLINE, is_open).await.unwrap();
     server.stop.cancel();
-    // Longer than the server waits for a client without a request.
+    // Waits longer than the server waits for a client without a request.
     let early = tokio::time::timeout(GRACE * 3, server.client.readable());
     assert!(early.await.is_err());
     permission.cancel();
@@ -115,7 +116,7 @@ async fn a_complete_request_is_answered() {
 }
 
 #[tokio::test]
-async fn a_silent_connection_reads_as_closed_at_the_end() {
+async fn a_silent_connection_reads_as_closed_at_shutdown() {
     let server = server(LONG).await;
     let mut stream = server.acceptor.accept().await.unwrap();
     server.stop.cancel();
@@ -125,7 +126,7 @@ async fn a_silent_connection_reads_as_closed_at_the_end() {
 }
 
 #[tokio::test]
-async fn a_connection_that_waits_to_be_accepted_at_the_end_is_served() {
+async fn a_connection_in_the_backlog_at_shutdown_is_served() {
     let mut server = server(LONG).await;
     let head = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
     server.client.write_all(head).await.unwrap();
@@ -141,7 +142,7 @@ async fn a_connection_that_waits_to_be_accepted_at_the_end_is_served() {
 }
 
 #[tokio::test]
-async fn a_client_that_takes_nothing_is_dropped() {
+async fn a_client_that_reads_nothing_is_dropped() {
     let server = server(Duration::from_millis(200)).await;
     let mut stream = server.acceptor.accept().await.unwrap();
     let flood = async {
@@ -158,7 +159,7 @@ async fn a_client_that_takes_nothing_is_dropped() {
 
 #[tokio::test]
 async fn dead_peers_are_noticed() {
-    // What is accepted has its listener's options.
+    // Accepted connections inherit the listener's options.
     let listener = bind((Ipv4Addr::LOCALHOST, 0).into(), PortUse::Exclusive).unwrap();
     let address = listener.local_addr().unwrap();
     let (accepted, client) = tokio::join!(listener.accept(), TcpStream::connect(address));
@@ -173,7 +174,7 @@ async fn dead_peers_are_noticed() {
 }
 
 #[tokio::test]
-async fn a_client_that_takes_a_little_now_and_then_is_dropped() {
+async fn a_client_that_reads_too_slowly_is_dropped() {
     let limits = ConnectionLimits { pace: Pace { grace: Duration::from_millis(400), rate: 1 << 30 }, ..limits(LONG) };
     let listener = bind((Ipv4Addr::LOCALHOST, 0).into(), PortUse::Exclusive).unwrap();
     let address = listener.local_addr().unwrap();
@@ -198,7 +199,7 @@ async fn a_client_that_takes_a_little_now_and_then_is_dropped() {
     taking.abort();
 }
 
-/// A port on which a client may have one connection.
+/// Binds a port on which a client may have one connection.
 fn narrow_port() -> (Acceptor, std::net::SocketAddr) {
     let limits = ConnectionLimits { per_client: 1, ..limits(LONG) };
     let listener = bind((Ipv4Addr::LOCALHOST, 0).into(), PortUse::Exclusive).unwrap();
@@ -207,7 +208,7 @@ fn narrow_port() -> (Acceptor, std::net::SocketAddr) {
 }
 
 #[tokio::test]
-async fn a_next_connection_waits_until_the_end_of_the_last_is_seen() {
+async fn a_new_connection_waits_until_the_end_of_the_previous_one_is_noticed() {
     let (acceptor, address) = narrow_port();
     let first = TcpStream::connect(address).await.unwrap();
     let served = acceptor.accept().await.unwrap();
@@ -225,7 +226,7 @@ async fn a_next_connection_waits_until_the_end_of_the_last_is_seen() {
 }
 
 #[tokio::test]
-async fn one_too_many_is_closed_after_a_moment_and_those_beyond_at_once() {
+async fn one_connection_over_the_limit_waits_a_moment_and_further_ones_are_closed_at_once() {
     let (acceptor, address) = narrow_port();
     let _first = TcpStream::connect(address).await.unwrap();
     let _served = acceptor.accept().await.unwrap();

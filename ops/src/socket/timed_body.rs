@@ -1,4 +1,4 @@
-//! A request's body that fails where its client stalls, for readers that do not watch the time themselves.
+//! A request body that fails if its client stalls, for readers that set no timeouts themselves.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -11,30 +11,31 @@ use tokio::time::{Instant, Sleep};
 
 use super::{BodyEnd, MessageFraming, Upload};
 
-/// Error of a body whose client stalls or is too slow.
+/// Error of a body that the client sends too slowly or not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the body stalled for {} s, or came too slowly", .0.as_secs_f32())]
+#[error("the body stalled for {} s, or arrived too slowly", .0.as_secs_f32())]
 pub struct Stalled(pub Duration);
 
-/// A body that fails when its client stalls, is too slow or breaks off.
+/// A body that fails if its client stalls, is too slow or disconnects.
 #[derive(Debug)]
 pub struct TimedBody<B> {
     body: B,
     upload: Upload,
-    /// Of a stream of messages, between which there may be any time; without it all of the body is due.
+    /// Framing of a stream of gRPC messages, between which any time may pass; `None` applies the timeout to the whole
+    /// body.
     framing: Option<MessageFraming>,
     end: BodyEnd,
     timer: Option<(Duration, Pin<Box<Sleep>>)>,
 }
 
 impl<B> TimedBody<B> {
-    /// A body that is due as a whole.
+    /// Wraps a body to which the timeout applies as a whole.
     #[must_use]
     pub fn whole(body: B, upload: Upload) -> Self {
         Self::new(body, upload, None)
     }
 
-    /// A body of gRPC messages, each of which is due once it has begun.
+    /// Wraps a body of gRPC messages. The timeout applies to each message once it has begun.
     #[must_use]
     pub fn messages(body: B, upload: Upload) -> Self {
         Self::new(body, upload, Some(MessageFraming::default()))
@@ -44,19 +45,19 @@ impl<B> TimedBody<B> {
         Self { body, upload, framing, end: BodyEnd::default(), timer: None }
     }
 
-    /// The body, of a request whose end is told in this way.
+    /// Sets how the end of the body is recognised.
     #[must_use]
     pub fn that_ends(self, end: BodyEnd) -> Self {
         Self { end, ..self }
     }
 
-    /// Returns the body itself.
+    /// Returns the wrapped body.
     #[must_use]
     pub fn into_inner(self) -> B {
         self.body
     }
 
-    /// Counts data of the body that somebody else has read.
+    /// Counts data of the body that was read elsewhere.
     pub fn take(&mut self, data: &[u8]) {
         self.upload.add(data.len());
         if let Some(framing) = &mut self.framing {
@@ -67,7 +68,7 @@ impl<B> TimedBody<B> {
         }
     }
 
-    /// Number of messages that have come whole, where it is a stream of them.
+    /// Returns the number of messages received completely; 0 if the body is not a stream of messages.
     pub fn messages_ended(&self) -> u64 {
         self.framing.map_or(0, |framing| framing.ended())
     }
@@ -76,7 +77,7 @@ impl<B> TimedBody<B> {
         self.framing.is_none_or(|framing| framing.is_within())
     }
 
-    /// Ready once the wait has become too long.
+    /// Returns ready once the wait for the next frame has been too long.
     fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<Stalled> {
         if !self.is_due() {
             return Poll::Pending;
@@ -145,7 +146,7 @@ mod tests {
         Upload::new(Duration::from_secs(30), pace)
     }
 
-    /// A body of what is sent to it.
+    /// A body that yields what is sent to its channel.
     struct Pieces(mpsc::Receiver<Bytes>);
 
     impl Body for Pieces {
@@ -161,7 +162,8 @@ mod tests {
         }
     }
 
-    /// Seconds until a body is given up that gets each of the pieces so many seconds after the one before.
+    /// Returns the seconds after which a body fails if one of `pieces` arrives every `every` seconds; `None` if it does
+    /// not fail.
     async fn given_up_after(
         timed: impl FnOnce(Pieces, Upload) -> TimedBody<Pieces>,
         pieces: &[&'static [u8]],
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_stalls_or_crawls_is_given_up() {
+    async fn a_body_that_stalls_or_crawls_fails() {
         assert_eq!(given_up_after(TimedBody::whole, &[], 1).await, Some(30));
         let crawling: [&[u8]; 99] = [b"x"; 99];
         let after = given_up_after(TimedBody::whole, &crawling, 29).await;
@@ -199,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stream_rests_between_messages_and_not_in_one() {
+    async fn a_stream_may_pause_between_messages_but_not_within_one() {
         const MESSAGE: &[u8] = &[0, 0, 0, 0, 1, 7];
         let after = given_up_after(TimedBody::messages, &[MESSAGE; 9], 100).await;
         assert_eq!(after, None);

@@ -1,4 +1,4 @@
-//! Traffic of a connection: what tells one that is of use from one that only holds a place.
+//! Traffic of a connection, by which an idle connection is distinguished from one in use.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,34 +16,34 @@ use super::streams::{self, StreamExecutor, StreamProgress};
 /// Requests in flight and bytes read and written on one connection.
 #[derive(Debug, Default)]
 pub struct Traffic {
-    /// In the lower half the requests whose heads have arrived and whose responses have not ended; in the upper half
-    /// all that have begun.
+    /// In the lower 32 bits, the requests whose heads have arrived and whose responses have not ended; in the upper 32
+    /// bits, all requests that have begun.
     requests: AtomicU64,
     /// Bytes written so far. Only the connection's own task writes.
     written: AtomicU64,
     /// Bytes read so far. Only the connection's own task reads.
     read: AtomicU64,
-    /// True while the client takes nothing of what is written.
+    /// True while the client accepts no bytes.
     blocked: AtomicBool,
-    /// The streams of the client on all of its connections; `None` where nobody counts them.
+    /// Streams of the client on all of its connections; `None` if they are not counted.
     client: Option<ClientStreams>,
 }
 
-/// A request in flight.
+/// A request in flight; dropping it ends it.
 #[derive(Debug)]
 pub struct Exchange(Arc<Traffic>);
 
-/// A response's body that keeps its exchange open until it has been sent or dropped, and tells its stream's watch
-/// how it gets on.
+/// A response body that keeps its exchange open until it has been sent or dropped, and records its progress for the
+/// stream's watch.
 #[derive(Debug)]
 pub struct Counted<B> {
     body: B,
-    /// What is left of a frame of which an HTTP/2 stream has taken a part.
+    /// Remaining part of a frame of which an HTTP/2 stream has received the first part.
     rest: Option<Bytes>,
     _exchange: Exchange,
 }
 
-/// Traffic at one moment.
+/// Traffic counters at one moment.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     open: usize,
@@ -52,27 +52,27 @@ struct Mark {
     read: u64,
 }
 
-/// Some round trips of a slow network. At the end of the server a client has this long to complete a request or to
-/// take more of a response.
+/// Time that a client has, when the server stops, to complete a request or to read more of a response: several round
+/// trips of a slow network.
 pub const GRACE: Duration = Duration::from_secs(2);
 
-/// One more request that has begun.
+/// Increment of the upper half of `requests`.
 const BEGUN: u64 = 1 << 32;
 
-/// Bytes that a client of a response takes at least from one look to the next, beyond as many as it sends: what
-/// HTTP/2 acknowledges (pings, settings) is never longer than what it answers.
+/// Bytes that the client of a response reads at least between two checks, in addition to as many as it sends: HTTP/2's
+/// acknowledgements (of pings and settings) are never longer than the frames they answer.
 const LEAST_TAKEN: u64 = 1024;
 
-/// Looks at a connection in its longest idle time: a connection is closed at most a quarter later.
+/// Number of checks per idle timeout: an idle connection is closed at most a quarter later.
 const LOOKS: u32 = 4;
 
 impl Traffic {
-    /// The traffic of a connection of this client.
+    /// Returns the traffic counters of a connection of this client.
     pub(super) fn of(client: ClientStreams) -> Self {
         Self { client: Some(client), ..Self::default() }
     }
 
-    /// The executor for the streams of this connection: those of its client are counted.
+    /// Returns the executor for the streams of this connection, which counts them for its client.
     #[must_use]
     pub fn executor(&self, streams: &StreamExecutor) -> StreamExecutor {
         streams.of(self.client.clone())
@@ -103,19 +103,19 @@ impl Traffic {
         self.blocked.store(false, Ordering::Relaxed);
     }
 
-    /// True if the client did not take all bytes of the last write.
+    /// Returns true if the client did not accept all bytes of the last write.
     #[must_use]
     pub fn is_blocked(&self) -> bool {
         self.blocked.load(Ordering::Relaxed)
     }
 
-    /// Number of requests in flight.
+    /// Returns the number of requests in flight.
     #[must_use]
     pub fn open(&self) -> usize {
         (self.requests.load(Ordering::Relaxed) % BEGUN) as usize
     }
 
-    /// Number of bytes written so far.
+    /// Returns the number of bytes written so far.
     #[must_use]
     pub fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
@@ -130,18 +130,18 @@ impl Traffic {
         }
     }
 
-    /// Returns once the connection was of no use for `limit`, or a quarter longer: no request was in flight or began,
-    /// and its client took nothing of a response. Pings and settings are no use.
+    /// Returns once the connection has been idle for `limit`, or up to a quarter longer. Idle means that no request was
+    /// in flight or began, and the client read no part of a response. Pings and settings do not count as use.
     pub async fn unused(&self, limit: Duration) {
         self.quiet(limit / LOOKS, LOOKS, |traffic| traffic.is_blocked()).await;
     }
 
-    /// Returns when for [`GRACE`] no request was in flight and no client took any of a response.
+    /// Returns when, for [`GRACE`], no request was in flight and the client read no part of a response.
     pub(super) async fn ended(&self) {
         self.quiet(GRACE, 1, |_| false).await;
     }
 
-    /// Returns once nothing was found at so many looks in a row.
+    /// Returns after `looks` consecutive checks that found no use.
     async fn quiet(&self, pause: Duration, looks: u32, is_used: impl Fn(&Self) -> bool) {
         let (mut before, mut quiet) = (self.mark(), 0);
         while quiet < looks {
@@ -164,10 +164,10 @@ impl Mark {
 }
 
 impl Exchange {
-    /// Keeps the exchange open as long as the response's body.
+    /// Keeps the exchange open until the response's body ends.
     #[must_use]
     pub fn track<B>(self, response: Response<B>) -> Response<Counted<B>> {
-        // From here on an HTTP/2 client may leave the response lie.
+        // From here on, an HTTP/2 client may stop reading the response.
         streams::record(StreamProgress::Yielded);
         response.map(|body| Counted { body, rest: None, _exchange: self })
     }
@@ -180,8 +180,8 @@ impl Drop for Exchange {
 }
 
 impl<B: Body<Data = Bytes> + Unpin> Counted<B> {
-    /// The next frame. The HTTP/2 library holds a frame that it was given, however little its client takes: there,
-    /// large ones are given in pieces.
+    /// Returns the next frame. The HTTP/2 library holds each frame until the client has read all of it, so large frames
+    /// are passed to it in pieces.
     fn next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let frame = match self.rest.take() {
             Some(rest) => Frame::data(rest),
@@ -203,8 +203,8 @@ impl<B: Body<Data = Bytes> + Unpin> Counted<B> {
     }
 }
 
-/// The most of a response that is given to an HTTP/2 stream at once: four of the usual frames. A client that takes
-/// less in the longest stall, of half a minute, is slower than 2 KiB/s.
+/// Maximum bytes of a response that are passed to an HTTP/2 stream at once: four of the usual frames. A client that
+/// reads less than this in the longest stall, half a minute, is slower than 2 KiB/s.
 const PIECE: usize = 64 << 10;
 
 impl<B: Body<Data = Bytes> + Unpin> Body for Counted<B> {
@@ -243,7 +243,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(60);
 
-    /// Seconds until a connection counts as unused on which `event` happens each second.
+    /// Returns the seconds after which a connection counts as idle if `event` happens every second.
     async fn unused_after(event: impl Fn(&Arc<Traffic>)) -> u64 {
         let traffic = Arc::<Traffic>::default();
         let begin = Instant::now();
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn silence_and_pings_are_no_use() {
+    async fn a_connection_with_only_pings_is_idle() {
         assert_eq!(unused_after(|_| {}).await, 60);
         let ping = |traffic: &Arc<Traffic>| {
             traffic.add_read(17_000);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_and_slow_readers_are_use() {
+    async fn a_connection_with_requests_or_a_slow_reader_is_in_use() {
         assert_eq!(unused_after(|traffic| drop(traffic.begin())).await, u64::MAX);
         let taken = |traffic: &Arc<Traffic>| traffic.add_written(1_000);
         assert_eq!(unused_after(taken).await, u64::MAX);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_time_counts_from_the_last_request() {
+    async fn the_idle_time_counts_from_the_last_request() {
         let traffic = Arc::<Traffic>::default();
         let begin = Instant::now();
         let request = async {

@@ -1,7 +1,8 @@
-//! Connections of clients that have as many as they may, for the moment in which one of those may end.
+//! Connections of clients that have reached their limit, which wait briefly because another connection of the client
+//! may be about to end.
 //!
-//! A client that closes a connection and opens the next is not over its share, though the port may hear of the new one
-//! first: on a busy machine the end of a connection is seen when its task runs next.
+//! A client that closes a connection and opens the next does not exceed its limit, but the port may see the new
+//! connection first: on a busy machine, the end of a connection is noticed only when its task runs next.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,11 +13,12 @@ use tokio::time::Instant;
 use super::ConnectionLimits;
 use super::places::{Place, PortPlaces};
 
-/// The longest wait for an end that has reached this machine already: some turns of a runtime whose machine has ten
-/// times as much to do as it can.
+/// Longest wait for the end of a connection that this machine has already received: several polls of a runtime on a
+/// machine with ten times the load that it can handle.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// The most connections that wait: a file descriptor each, beside those that have places.
+/// Maximum number of connections that wait; each uses a file descriptor in addition to those of the connections with
+/// places.
 const MOST: usize = 64;
 
 /// A connection that waits for a place.
@@ -27,7 +29,7 @@ pub(super) struct Waiting<S> {
     until: Instant,
 }
 
-/// A port's connections that wait for places.
+/// The waiting connections of a port.
 #[derive(Debug)]
 pub(super) struct Overflow<S> {
     waiting: Mutex<Vec<Waiting<S>>>,
@@ -35,19 +37,20 @@ pub(super) struct Overflow<S> {
 }
 
 impl<S> Waiting<S> {
-    /// A connection of the client at that address.
+    /// Wraps a connection of the client at that address.
     pub(super) fn new(stream: S, client: IpAddr) -> Self {
         Self { stream, client, until: Instant::now() + LONGEST }
     }
 }
 
 impl<S> Overflow<S> {
-    /// Room for half of what one client may have, as many as it may close and open again at once.
+    /// Returns a queue for half the connections that one client may have, since a client may close and reopen as many
+    /// at once.
     pub(super) fn beside(limits: &ConnectionLimits) -> Self {
         Self { waiting: Mutex::default(), most: limits.per_client.div_ceil(2).min(MOST) }
     }
 
-    /// Lets a connection wait; false, and it is closed, if there is no room.
+    /// Lets a connection wait. Returns false, and closes the connection, if the queue is full.
     pub(super) fn enter(&self, connection: Waiting<S>) -> bool {
         let mut waiting = self.waiting.lock();
         let has_room = waiting.len() < self.most;
@@ -57,7 +60,8 @@ impl<S> Overflow<S> {
         has_room
     }
 
-    /// Takes the first that may have a place now, and closes those that have waited for too long.
+    /// Takes the first connection that may have a place now. If there is none, closes those that have waited for too
+    /// long.
     pub(super) fn admit(&self, places: &PortPlaces) -> Option<(S, Place)> {
         let mut waiting = self.waiting.lock();
         let admitted = waiting.iter().enumerate().find_map(|(index, one)| Some((index, places.try_give(one.client)?)));
@@ -69,7 +73,8 @@ impl<S> Overflow<S> {
         None
     }
 
-    /// Waits until one that waits may have a place, or has waited for too long; for ever if none waits. Cancel safe.
+    /// Waits until a waiting connection may get a place or has waited for too long; waits forever if there is none.
+    /// Cancel safe.
     pub(super) async fn changed(&self, places: &PortPlaces) {
         let first = self.waiting.lock().iter().map(|one| one.until).min();
         let Some(first) = first else {
