@@ -1,5 +1,5 @@
-//! Compiles `proto/` without a system protoc: messages and service for [prost] and [tonic], and
-//! the descriptors for reflection and for config.pbtxt.
+//! Compiles `proto/` without a system protoc: messages and service for [prost] and [tonic], and the descriptors for
+//! gRPC reflection and for config.pbtxt.
 //!
 //! [prost]: https://docs.rs/prost
 //! [tonic]: https://docs.rs/tonic
@@ -15,17 +15,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         .open_files(["grpc_service.proto"])?
         .file_descriptor_set();
     tonic_prost_build::configure()
-        // Callers bring a channel of their own.
+        // Clients create their own channel.
         .build_transport(false)
-        // Tensor data stays the buffer it arrived in.
+        // Tensor data stays in the buffer in which it was received.
         .bytes(".")
-        // Maps are written in a deterministic order.
+        // Maps are encoded in a deterministic order.
         .btree_map(".")
         .compile_fds(descriptors.clone())?;
     write_descriptors(descriptors)
 }
 
-/// Writes the descriptors without their comments, which clients that reflect do not need.
+/// Writes the descriptors without source comments, which reflection clients do not need.
 fn write_descriptors(mut descriptors: prost_types::FileDescriptorSet) -> Result<(), Box<dyn Error>> {
     for file in &mut descriptors.file {
         file.source_code_info = None;

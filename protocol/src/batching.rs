@@ -1,4 +1,4 @@
-//! The batch dimension of a model's tensors, where there is one.
+//! Batch dimension of a model's tensors.
 
 /// Layout of a model's tensors: with or without a batch dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The classification extension: the best classes in place of a tensor of scores.
+//! The classification extension: returns the best classes instead of a tensor of scores.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -8,17 +8,17 @@ use bytes::Bytes;
 
 use crate::{Batching, Code, Coded, DataType, Shape, ShapeError, Tensor, TensorError};
 
-/// The most scores per row, which is Triton's limit, and the most classes of all rows together: each is a string of
-/// some 20 bytes, so that a request of some megabytes would have an answer of hundreds.
+/// Maximum of scores per row, which is Triton's limit, and of classes in all rows together. Each class is a string of
+/// about 20 bytes, so without a limit a request of a few megabytes could have a response of hundreds.
 const MAX_ELEMENTS: usize = 1_000_000;
 
-/// A failure to pick an output's best classes.
+/// Error of selecting an output's best classes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClassificationError {
-    /// A datatype without an order, or one that Triton does not sort.
+    /// The datatype has no order, or Triton does not sort it.
     #[error("class result not available for output due to unsupported type '{0}'")]
     Unsupported(DataType),
-    /// More scores per row, or more classes of all rows, than the limit of a million.
+    /// There are more than a million scores per row, or more than a million classes in all rows.
     #[error("classification output tensor too large")]
     TooLarge,
     /// Impossible for a tensor made by [`Tensor::new`].
@@ -38,12 +38,13 @@ impl Coded for ClassificationError {
     }
 }
 
-/// Turns scores into a BYTES tensor of `value:index[:label]`, best first, `classes` per row. The shape
-/// is `[rows, n]` with a batch dimension and `[n]` without, where n is at most the scores of a row.
-/// Equal scores keep the order of their indices; NaN comes last. An empty label is none.
+/// Converts scores to a BYTES tensor of `value:index[:label]`, best first, `classes` per row. The shape is `[rows, n]`
+/// with a batch dimension and `[n]` without, where n is at most the number of scores in a row. Equal scores keep the
+/// order of their indices; NaN comes last. An empty label is omitted.
 ///
 /// # Errors
-/// [`ClassificationError`] for BYTES, BOOL, FP16 and BF16, and for more than a million scores per row or classes.
+/// [`ClassificationError`] for BYTES, BOOL, FP16 and BF16, and if there are more than a million scores per row or
+/// classes in all.
 pub fn classification(
     tensor: &Tensor,
     batching: Batching,
@@ -82,7 +83,7 @@ pub fn classification(
     Ok(Tensor::new(name, DataType::Bytes, shape, Bytes::from(data))?)
 }
 
-/// Scores in the widest type of their kind: widening keeps both order and text.
+/// Scores, converted to the widest type of their kind. Widening changes neither the order nor the text of a score.
 enum Scores {
     Unsigned(Vec<u64>),
     Signed(Vec<i64>),
@@ -109,7 +110,7 @@ impl Scores {
         })
     }
 
-    /// Leaves the `count` best of a row's indices in `order`, best first.
+    /// Leaves the indices of the `count` best scores of a row in `order`, best first.
     fn choose(&self, start: usize, count: usize, order: &mut Vec<usize>) {
         match self {
             Self::Unsigned(all) => best(order, count, |a, b| all[start + b].cmp(&all[start + a])),
@@ -118,14 +119,14 @@ impl Scores {
         }
     }
 
-    /// Appends `value:index[:label]` with its length.
+    /// Appends `value:index[:label]` with its length prefix.
     fn push_class(&self, start: usize, index: usize, labels: &[String], data: &mut Vec<u8>) {
         let mut text = match self {
             Self::Unsigned(all) => all[start + index].to_string(),
             Self::Signed(all) => all[start + index].to_string(),
             Self::Real(all) => format_real(all[start + index]),
         };
-        // Writing to a string cannot fail.
+        // Writing to a `String` never fails.
         let _ = write!(text, ":{index}");
         if let Some(label) = labels.get(index).filter(|label| !label.is_empty()) {
             text.push(':');
@@ -136,8 +137,8 @@ impl Scores {
     }
 }
 
-/// Leaves the `count` least of the indices, in order; equal ones by their numbers. All but these are only looked at:
-/// clients want few classes of many.
+/// Leaves the `count` first indices by `compare`, in order; equal ones are ordered by index. Only the selected indices
+/// are sorted, because clients want few classes of many.
 fn best(order: &mut Vec<usize>, count: usize, compare: impl Fn(usize, usize) -> Ordering) {
     let by = |a: &usize, b: &usize| compare(*a, *b).then(a.cmp(b));
     if count < order.len() {
@@ -158,7 +159,7 @@ fn descending(a: f64, b: f64) -> Ordering {
     }
 }
 
-/// Formats as C's `%f` does: six decimals.
+/// Formats a number with six decimals, like `%f` in C.
 fn format_real(value: f64) -> String {
     if value.is_nan() { "nan".to_owned() } else { format!("{value:.6}") }
 }

@@ -1,16 +1,17 @@
-//! Calls that control a server, or tell of more than one model: loading, shared memory, tracing, logging, and what is
-//! about all models together. Whoever may infer with a model may not do these by that alone.
+//! Paths of calls that control a server or that concern all of its models: loading, shared memory, tracing, logging,
+//! and statistics of all models. Permission to infer with a model does not include these calls.
 
 use percent_encoding::percent_decode_str;
 
-/// The V2 protocol's gRPC service, whatever package prefix it is served under.
+/// Name of the V2 protocol's gRPC service, without the package prefix.
 const GRPC_SERVICE: &str = "inference.GRPCInferenceService";
 
-/// True for the path of a call that controls a server, over HTTP or gRPC; however it is spelled that some server may
-/// understand: escaped, with doubled slashes, or with dots.
+/// Returns true for the path of a call that controls a server, over HTTP or gRPC. The path may have any spelling that
+/// some server accepts: percent-encoded, with doubled slashes, or with dot segments.
 #[must_use]
 pub fn is_control(path: &str) -> bool {
-    // By bytes, here and below: each request over HTTP passes, and searching a text for a character costs more than its few bytes are worth.
+    // Here and below, paths are searched by bytes: every HTTP request passes here, and searching a string for a `char`
+    // costs more than comparing its few bytes.
     let slash = path.bytes().rposition(|byte| byte == b'/');
     let rpc = slash.and_then(|slash| path.split_at_checked(slash));
     match rpc {
@@ -19,7 +20,7 @@ pub fn is_control(path: &str) -> bool {
     }
 }
 
-/// True for the path of a call over gRPC that is about all models of a server where its message names none.
+/// Returns true for the path of a gRPC call that concerns all models of a server if its message names no model.
 #[must_use]
 pub fn is_control_without_model(path: &str) -> bool {
     matches!(path.rsplit_once('/'), Some((service, "ModelStatistics")) if service.ends_with(GRPC_SERVICE))
@@ -34,7 +35,7 @@ fn is_control_rpc(rpc: &str) -> bool {
 
 fn is_control_path(path: &str) -> bool {
     if is_plain(path.as_bytes()) {
-        // What almost all requests are for.
+        // Fast path for almost all requests.
         if path.starts_with("/v2/models/") && path.ends_with("/infer") {
             return false;
         }
@@ -45,13 +46,13 @@ fn is_control_path(path: &str) -> bool {
     if are_control(resolved(&decoded).into_iter().map(str::as_bytes)) {
         return true;
     }
-    // A server that splits the path first keeps slashes and dots within a name.
+    // A server that splits the path before decoding keeps encoded slashes and dots within a segment.
     let names = path.split('/').filter(|segment| !segment.is_empty());
     let names: Vec<_> = names.map(|name| percent_decode_str(name).decode_utf8_lossy()).collect();
     are_control(names.iter().map(|name| name.as_bytes()))
 }
 
-/// True for a path that every server takes for the same.
+/// Returns true for a path that every server interprets in the same way.
 fn is_plain(path: &[u8]) -> bool {
     match memchr::memchr3(b'%', b'\\', b'.', path) {
         None => true,
@@ -63,7 +64,7 @@ fn has_dot_segments(path: &[u8]) -> bool {
     path.windows(2).any(|pair| pair == b"/.")
 }
 
-/// Segments of a path without dots.
+/// Returns the segments of a path after its dot segments are resolved.
 fn resolved(path: &str) -> Vec<&str> {
     let mut segments = Vec::new();
     for segment in path.split(['/', '\\']) {
@@ -93,7 +94,7 @@ fn are_control<'a>(mut segments: impl Iterator<Item = &'a [u8]>) -> bool {
     groups.iter().any(|name| is(group, name))
 }
 
-/// True for what follows `/v2/models` in `stats` and in `MODEL/…/trace/setting`.
+/// Returns true if the segments after `/v2/models` are `stats` or `MODEL/…/trace/setting`.
 fn is_about_all_or_traced<'a>(mut segments: impl Iterator<Item = &'a [u8]>) -> bool {
     let Some(model) = segments.next() else {
         return false;
@@ -159,7 +160,7 @@ mod tests {
     ];
 
     #[test]
-    fn control_is_told_from_use() {
+    fn control_paths_are_distinguished_from_inference_paths() {
         for path in CONTROL {
             assert!(is_control(path), "{path}");
         }
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn statistics_over_grpc_are_of_all_models_without_a_name() {
+    fn grpc_statistics_without_a_model_name_concern_all_models() {
         for (path, expected) in [
             ("/inference.GRPCInferenceService/ModelStatistics", true),
             ("/prefix.inference.GRPCInferenceService/ModelStatistics", true),
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn other_spellings_are_control_too() {
+    fn other_spellings_of_control_paths_are_recognised() {
         for path in [
             "/v2/repository/index/",
             "//v2//repository//index",
@@ -217,7 +218,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn escapes_hide_nothing(index in 0..CONTROL.len(), escaped in prop::collection::vec(any::<bool>(), 60)) {
+        fn escapes_do_not_hide_a_control_path(
+            index in 0..CONTROL.len(),
+            escaped in prop::collection::vec(any::<bool>(), 60),
+        ) {
             let path: String = CONTROL[index]
                 .char_indices()
                 .map(|(at, letter)| {
@@ -232,7 +236,7 @@ mod tests {
         }
 
         #[test]
-        fn every_text_is_one_or_the_other(path in ".{0,60}") {
+        fn every_text_is_accepted_without_a_panic(path in ".{0,60}") {
             let _ = is_control(&path);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The type of a tensor's elements, as V2 names them.
+/// The type of a tensor's elements, with the names of V2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DataType {
     /// Boolean: one byte, 0 or 1.
@@ -31,7 +31,7 @@ pub enum DataType {
     Fp64,
     /// bfloat16: the upper half of an `Fp32`.
     Bf16,
-    /// Byte string; on the wire each element is a little-endian `u32` length and its bytes.
+    /// Byte string. On the wire, each element is a little-endian `u32` length followed by its bytes.
     Bytes,
 }
 
@@ -54,7 +54,7 @@ impl DataType {
         Self::Bf16,
     ];
 
-    /// The name V2 uses, such as `FP32`.
+    /// Returns the V2 name, such as `FP32`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -75,13 +75,13 @@ impl DataType {
         }
     }
 
-    /// Finds the datatype of a V2 name; case matters, as in Triton.
+    /// Returns the datatype with this V2 name. Case matters, as in Triton.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|datatype| datatype.name() == name)
     }
 
-    /// Bytes per element; `None` for [`DataType::Bytes`], whose elements vary.
+    /// Returns the bytes per element; `None` for [`DataType::Bytes`], whose elements differ in size.
     #[must_use]
     pub const fn size(self) -> Option<usize> {
         match self {

@@ -1,7 +1,7 @@
 //! The V2 protocol over gRPC: generated messages and service, and their conversion to [`crate`] types.
 //!
-//! Raw tensor data stays the buffer tonic received it in. Typed contents become the same
-//! little-endian bytes, so that behind this module there is one form only.
+//! Raw tensor data stays in the buffer in which tonic received it. Typed contents are converted to the same
+//! little-endian bytes, so code outside this module sees only one form.
 
 mod contents;
 mod error;
@@ -21,7 +21,7 @@ pub use response::encode_response;
 
 use crate::{Code, Coded, shortened};
 
-/// Messages, client and server as generated from `proto/`.
+/// Messages, client and server, generated from `proto/`.
 #[allow(
     missing_docs,
     unreachable_pub,
@@ -38,17 +38,18 @@ pub mod proto {
     pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/inference.bin"));
 }
 
-/// Limit on a status' message, in bytes. It travels as metadata, of which clients take 8 KiB in all by default, and
-/// escaping makes it up to three times as long. A client that gets more sees `RESOURCE_EXHAUSTED` instead.
+/// Maximum length of a status message in bytes. The message travels as metadata, of which clients accept 8 KiB in total
+/// by default, and percent-encoding makes it up to three times as long. A client that receives more reports
+/// `RESOURCE_EXHAUSTED` instead.
 const MAX_MESSAGE: usize = 2048;
 
-/// Converts an error to a gRPC status: its code and message, without its sources.
+/// Converts an error to a gRPC status with its code and message, without its sources.
 #[must_use]
 pub fn status(error: &(impl Coded + ?Sized)) -> tonic::Status {
     status_with(error.code(), &error.to_string())
 }
 
-/// Makes a gRPC status of that message, shortened where clients would not take it.
+/// Makes a gRPC status with this message, which is shortened if clients would not accept its length.
 #[must_use]
 pub fn status_with(code: Code, message: &str) -> tonic::Status {
     tonic::Status::new(code.grpc(), shortened(message, MAX_MESSAGE))

@@ -7,43 +7,43 @@ use bytes::Bytes;
 
 use crate::{DataType, Shape, Tensor};
 
-/// A decoded inference request. Data in shared memory is not read yet, and nothing has been compared
-/// with the model's signature.
+/// A decoded inference request. Shared memory has not been read yet, and nothing has been compared with the model's
+/// signature.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InferRequest {
     /// Name of the model to run.
     pub model: String,
     /// Requested version, in decimal; empty means the newest.
     pub version: String,
-    /// The client's request id, echoed in the response; empty when there was none.
+    /// The client's request id, which the response repeats; empty if the client sent none.
     pub id: String,
-    /// Request parameters, reserved ones (`priority`, `timeout`, …) included.
+    /// Request parameters, including reserved ones (`priority`, `timeout`, …).
     pub parameters: Parameters,
-    /// The inputs in the order given.
+    /// Inputs in the order of the request.
     pub inputs: Vec<Input>,
-    /// Requested outputs in the order given; none means all.
+    /// Requested outputs in the order of the request; empty means all outputs.
     pub outputs: Vec<RequestedOutput>,
-    /// Delivery of all outputs when `outputs` is empty.
+    /// Delivery of all outputs if `outputs` is empty.
     pub default_delivery: Delivery,
 }
 
-/// An input tensor, not yet checked against its shape.
+/// An input tensor whose data has not been compared with its shape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Input {
     /// Name in the model's signature.
     pub name: String,
-    /// Type of its elements.
+    /// Datatype of the elements.
     pub datatype: DataType,
-    /// Dimensions, the batch dimension included.
+    /// Dimensions, including the batch dimension.
     pub shape: Shape,
-    /// The data, or the shared memory that holds it.
+    /// Data of the input, or the shared memory that holds it.
     pub source: Source,
 }
 
-/// The location of an input's data.
+/// Location of an input's data.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
-    /// Bytes of the request: row-major, little-endian. Their count is not yet checked against the shape.
+    /// Bytes of the request in row-major order, little-endian, not yet compared with the shape.
     Inline(Bytes),
     /// A range of a registered shared-memory region.
     Shared(SharedRange),
@@ -52,34 +52,34 @@ pub enum Source {
 /// A range of a registered shared-memory region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedRange {
-    /// Name the region is registered under.
+    /// Name under which the region is registered.
     pub region: String,
-    /// Offset from the region's start, in bytes.
+    /// Offset from the start of the region, in bytes.
     pub offset: u64,
-    /// Bytes to read or at most to write.
+    /// Bytes to read, or the maximum to write.
     pub size: u64,
 }
 
-/// An output that a request lists.
+/// An output that a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestedOutput {
     /// Name in the model's signature.
     pub name: String,
-    /// Encoding or location of its data in the response.
+    /// Encoding or location of the output's data in the response.
     pub delivery: Delivery,
-    /// Number of best classes to return instead of the tensor.
+    /// Number of best classes to return instead of the tensor; `None` returns the tensor.
     pub classes: Option<NonZeroUsize>,
 }
 
-/// The way an output's data is delivered to the client.
+/// Way in which an output's data reaches the client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Delivery {
     /// JSON numbers (HTTP only).
     #[default]
     Json,
-    /// Raw bytes: after the JSON header, or in `raw_output_contents`.
+    /// Raw bytes: after the JSON, or in `raw_output_contents`.
     Binary,
-    /// Written into a shared-memory region.
+    /// Bytes written to a shared-memory region.
     Shared(SharedRange),
 }
 
@@ -90,15 +90,15 @@ pub enum Parameter {
     Bool(bool),
     /// A signed 64-bit integer.
     Int(i64),
-    /// An unsigned integer, where it does not fit an `i64` or was sent as one.
+    /// An unsigned integer that does not fit an `i64`, or that was sent as unsigned.
     Uint(u64),
     /// A floating point number.
     Double(f64),
-    /// A string of UTF-8.
+    /// A string in UTF-8.
     String(String),
 }
 
-/// Named parameters; sorted, so that what is written is deterministic.
+/// Parameters by name, sorted so that they are encoded in a deterministic order.
 pub type Parameters = BTreeMap<String, Parameter>;
 
 /// An inference response, before it is encoded.
@@ -108,11 +108,11 @@ pub struct InferResponse {
     pub model: String,
     /// Version that ran, in decimal.
     pub version: String,
-    /// The request's id; empty when it had none.
+    /// Id of the request; empty if it had none.
     pub id: String,
     /// Parameters of the response.
     pub parameters: Parameters,
-    /// Outputs with their delivery. One delivered in shared memory has been written there already; its
-    /// tensor still gives datatype, shape and size.
+    /// Outputs with their delivery. An output in shared memory has already been written there; its tensor still
+    /// provides datatype, shape and size.
     pub outputs: Vec<(Tensor, Delivery)>,
 }

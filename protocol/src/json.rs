@@ -1,10 +1,10 @@
 //! A small pull reader and a writer for JSON text.
 //!
-//! It is our own because tensor bodies need what general parsers do not offer together. Triton's clients send
-//! and expect the bare tokens `NaN`, `Inf`, `Infinity` and their negatives; 64-bit integers must
-//! survive exactly; nesting is bounded by a limit with a fixed message; a tensor's `data` may come
-//! before its `datatype`, so its position in the text must be kept and read later; and numbers must
-//! go from the text straight into a typed buffer, with no tree and no allocation per element.
+//! Weir has its own reader because tensor bodies need several things that no general parser offers together. Triton's
+//! clients send and expect the bare tokens `NaN`, `Inf`, `Infinity` and their negatives. 64-bit integers must stay
+//! exact. Nesting has a limit with a fixed error message. A tensor's `data` may come before its `datatype`, so its
+//! position must be kept and read later. Numbers must go from the text straight into a typed buffer, without a tree and
+//! without an allocation per element.
 
 mod error;
 mod number;
@@ -20,7 +20,7 @@ pub(crate) use reader::{Kind, Mark, Reader};
 pub use spans::{RowLayout, elements, members, rows, widths};
 pub(crate) use write::{double, float, integer, string};
 
-/// Limit on the nesting of arrays and objects: Triton's.
+/// Maximum nesting of arrays and objects, the same as Triton's.
 pub(crate) const MAX_DEPTH: usize = 100;
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! The V2 (Open Inference) protocol: its types, its JSON, binary and protobuf codecs, and the one
-//! table from a cause of failure to what HTTP and gRPC say.
+//! The V2 (Open Inference) protocol: types, codecs for JSON, binary data and protobuf, and the one table that maps
+//! failure causes to HTTP and gRPC statuses.
 //!
 //! ```text
 //!   socket bytes ──► rest::decode / grpc::decode ──► InferRequest
 //!   InferResponse ──► rest::encode / grpc::encode ──► socket bytes
 //! ```
 //!
-//! Tensor data is never turned into a tree: it stays the `Bytes` it arrived as, or is parsed from
-//! JSON text straight into one typed buffer. Nothing here reads a clock, a file or a socket.
+//! Tensor data is never turned into a tree: it stays in the `Bytes` in which it arrived, or is parsed from JSON text
+//! straight into one typed buffer. Nothing here reads a clock, a file or a socket.
 
 mod batching;
 mod classification;

@@ -1,18 +1,18 @@
-//! Deadlines that clients set themselves.
+//! Blame for deadlines that clients set themselves.
 
 use std::time::Duration;
 
 use crate::Blame;
 
-/// Shortest time of a client's own whose passing counts against who did not answer in it.
+/// Shortest deadline set by a client whose passing counts against the server.
 ///
-/// A time that anybody chooses must not decide on a revision: with a millisecond, every model fails. A second is longer
-/// than nearly every model takes for a request, and what takes longer has clients that know, and ask for more. Nothing
-/// is hidden by it: a replica that hangs is found by its probes and by the age of its batch, and the service's own
-/// timeout counts, however short.
+/// A deadline that any client can choose must not decide on a revision: with one millisecond, every model fails. One
+/// second is longer than nearly every model needs for a request, and clients of slower models know that and set longer
+/// deadlines. This hides no failure: a replica that hangs is found by its probes and by the age of its batch, and the
+/// service's own timeout counts, however short it is.
 const SHORTEST_COUNTED: Duration = Duration::from_secs(1);
 
-/// Whose doing it is that an answer does not come within a client's own `time`, which it had from its whole request on.
+/// Returns the blame for a response that misses a client's own deadline of `time`, counted from the end of the request.
 #[must_use]
 pub fn blame_of_own_deadline(time: Duration) -> Blame {
     if time < SHORTEST_COUNTED { Blame::Caller } else { Blame::Server }

@@ -1,4 +1,4 @@
-//! The HTTP bodies of V2, and of V1 and the generate extension, which decode to the same requests.
+//! The HTTP bodies of V2, V1 and the generate extension, which all decode to the same requests.
 //!
 //! ```text
 //!   Bytes ──split──► JSON head ──► InferRequest ◄── blobs (slices of the same Bytes)
@@ -6,7 +6,7 @@
 //!   InferResponse ──► Encoded { JSON head, blobs }
 //! ```
 //!
-//! Everything here is pure: bytes in, values or an error with a message for the client out.
+//! All functions here are pure: they turn bytes into values, or into an error with a message for the client.
 
 mod base64_text;
 mod binary;
@@ -42,33 +42,33 @@ pub use repository::{IndexRequest, LoadRequest, UnloadRequest, decode_index, dec
 pub use request::decode_request;
 pub use response::{Encoded, encode_response};
 
-/// Name of the header that says how many bytes of a body are JSON.
+/// Name of the header with the number of bytes of JSON at the start of a body.
 pub const HEADER_LENGTH: &str = "inference-header-content-length";
 
 /// Limits on the size of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of JSON, and bytes that one JSON tensor or raw body may fill: `--http-max-input-size`.
+    /// Maximum bytes of JSON, and of one JSON tensor or raw body: `--http-max-input-size`.
     pub max_json: usize,
-    /// Limit on the inputs, and on the outputs.
+    /// Maximum number of inputs, and of outputs.
     pub max_tensors: usize,
 }
 
 impl Limits {
-    /// Triton's default of 64 MiB of JSON, and ten times the tensors of any model known to us, which
+    /// Triton's default of 64 MiB of JSON, and ten times as many tensors as any model known to us. The limit on tensors
     /// keeps a small body from causing many allocations.
     pub const DEFAULT: Self = Self { max_json: 1 << 26, max_tensors: 4096 };
 }
 
-/// The model that a body is decoded for, where the body itself has no datatypes or shapes.
+/// The model that a body is decoded for, if the body itself has no datatypes or shapes.
 #[derive(Clone, Copy, Debug)]
 pub struct TargetModel<'a> {
     /// Name of the model.
     pub model: &'a str,
-    /// Requested version; empty means the newest.
+    /// Requested version; empty means the newest one.
     pub version: &'a str,
-    /// Inputs; with [`Batching::FirstDimension`] their first dimension is the batch, -1.
+    /// Inputs of the model. With [`Batching::FirstDimension`] the first dimension of each is the batch, -1.
     pub inputs: &'a [TensorSpec],
-    /// Layout of its tensors.
+    /// Layout of the model's tensors.
     pub batching: Batching,
 }

@@ -4,18 +4,18 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
-/// Dimensions of a tensor. [`Shape::new`] proves that no dimension is negative and that their product,
-/// even in bytes of the widest element, fits in an `i64`, so that no caller checks again.
+/// Dimensions of a tensor. [`Shape::new`] checks that no dimension is negative and that their product, even in bytes of
+/// the widest element, fits in an `i64`, so no caller needs to check again.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Shape {
     dims: SmallVec<[usize; 4]>,
     elements: usize,
 }
 
-/// Dimensions that do not make a shape.
+/// Error of dimensions that do not make a shape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
-    /// A dimension below zero.
+    /// A dimension is below zero.
     #[error("shape {shape} has the negative dimension {dim}")]
     Negative {
         /// The dimensions as given.
@@ -23,36 +23,38 @@ pub enum ShapeError {
         /// The first negative dimension.
         dim: i64,
     },
-    /// More dimensions than [`Shape::MAX_DIMS`]. They are not printed: a client may send megabytes of them.
+    /// There are more dimensions than [`Shape::MAX_DIMS`]. They are not printed, because a client may send megabytes of
+    /// them.
     #[error("shape has {count} dimensions, more than {max}")]
     TooManyDims {
         /// Number of dimensions given.
         count: usize,
-        /// The limit on them.
+        /// Maximum number of dimensions, [`Shape::MAX_DIMS`].
         max: usize,
     },
-    /// A product of dimensions over [`Shape::MAX_ELEMENTS`].
+    /// The product of the dimensions exceeds [`Shape::MAX_ELEMENTS`].
     #[error("shape {shape} causes total element count to exceed maximum size of {max}")]
     TooLarge {
         /// The dimensions as given.
         shape: String,
-        /// The limit on elements, [`Shape::MAX_ELEMENTS`].
+        /// Maximum number of elements, [`Shape::MAX_ELEMENTS`].
         max: usize,
     },
 }
 
 impl Shape {
-    /// `i64::MAX` bytes of eight-byte elements: a byte size computed from a shape never overflows.
+    /// Maximum number of elements: `i64::MAX` bytes of eight-byte elements, so that a byte size computed from a shape
+    /// never overflows.
     pub const MAX_ELEMENTS: usize = (i64::MAX / 8) as usize;
 
-    /// Limit on dimensions: libtorch's own.
+    /// Maximum number of dimensions, the same as libtorch's.
     pub const MAX_DIMS: usize = 64;
 
     /// Checks the dimensions and multiplies them.
     ///
     /// # Errors
-    /// [`ShapeError`] for too many dimensions, a negative dimension or a product over [`Shape::MAX_ELEMENTS`]; a zero
-    /// elsewhere does not excuse an overflow, because a slice of the shape could still overflow.
+    /// [`ShapeError`] for too many dimensions, a negative dimension or a product over [`Shape::MAX_ELEMENTS`]. A
+    /// dimension of zero does not excuse an overflow of the others, because a slice of the shape could still overflow.
     pub fn new(dims: &[i64]) -> Result<Self, ShapeError> {
         if dims.len() > Self::MAX_DIMS {
             return Err(ShapeError::TooManyDims { count: dims.len(), max: Self::MAX_DIMS });
@@ -76,27 +78,27 @@ impl Shape {
         Ok(Self { dims: checked, elements })
     }
 
-    /// The dimensions, outermost first.
+    /// Returns the dimensions, outermost first.
     #[must_use]
     pub fn dims(&self) -> &[usize] {
         &self.dims
     }
 
-    /// The dimensions as the wire and libtorch write them.
+    /// Returns the dimensions as signed integers, as in the protocol and in libtorch.
     pub fn signed(&self) -> impl ExactSizeIterator<Item = i64> + '_ {
         self.dims.iter().map(|&dim| dim as i64)
     }
 
-    /// The product of the dimensions; 1 for a scalar.
+    /// Returns the product of the dimensions, which is 1 for a scalar.
     #[must_use]
     pub fn elements(&self) -> usize {
         self.elements
     }
 
-    /// Replaces the first dimension by `rows`, for a batch of another size.
+    /// Returns this shape with `rows` as its first dimension, for a batch of another size.
     ///
     /// # Errors
-    /// As [`Shape::new`].
+    /// Fails like [`Shape::new`].
     pub fn with_first(&self, rows: usize) -> Result<Self, ShapeError> {
         let mut dims: SmallVec<[i64; 4]> = self.signed().collect();
         if let Some(first) = dims.first_mut() {
@@ -112,7 +114,7 @@ impl fmt::Debug for Shape {
     }
 }
 
-/// Written as Triton writes shapes in its messages: `[1,16]`.
+/// Formats the shape as in Triton's messages: `[1,16]`.
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&text(&self.signed().collect::<Vec<_>>()))

@@ -1,12 +1,12 @@
-//! Messages of bounded length: they repeat what clients sent, which may be megabytes.
+//! Limits the length of messages, which repeat what clients sent and could otherwise have megabytes.
 
 use std::borrow::Cow;
 
-/// Mark in place of what is left out.
+/// Text that replaces the omitted part.
 const LEFT_OUT: &str = " … ";
 
-/// Returns a message, without its middle if it has more than `limit` bytes: it begins with what is wrong, and ends with
-/// where that is or what to do.
+/// Returns a message, without its middle if it has more than `limit` bytes. A message begins with the problem and ends
+/// with its position or with what to do, so both ends are kept.
 #[must_use]
 pub fn shortened(message: &str, limit: usize) -> Cow<'_, str> {
     if message.len() <= limit {

@@ -1,61 +1,61 @@
-//! The only file that knows how failure is spelled on the wire.
+//! The only file that maps failures to HTTP and gRPC statuses.
 
 use http::StatusCode;
 
-/// What went wrong, in the few words a client can act on. Closed on purpose.
+/// Cause of a failure, in categories that a client can act on. The set is closed on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
-    /// The request cannot be right, whatever the server's state.
+    /// The request is invalid, whatever the server's state.
     InvalidArgument,
-    /// No such model, version, region or path.
+    /// The model, version, region or path does not exist.
     NotFound,
     /// The path exists, but not with this method.
     MethodNotAllowed,
-    /// The request is larger than the server takes.
+    /// The request is larger than the server accepts.
     TooLarge,
-    /// What is to be made is there already.
+    /// The thing to be created already exists.
     AlreadyExists,
-    /// The interface is closed to callers without its key.
+    /// The interface requires a key that the caller did not send.
     Restricted,
-    /// The interface is closed to this caller, whatever it has.
+    /// The interface is closed to this caller, whatever key it has.
     Forbidden,
-    /// The model or server is not ready, or not any more; trying again later may help.
+    /// The model or server is not ready or is shutting down; trying again later may help.
     Unavailable,
-    /// The queue is full or its predicted wait too long; backing off helps.
+    /// The queue is full or the predicted wait is too long; backing off helps.
     Overloaded,
-    /// The time the caller gave has passed.
+    /// The deadline that the caller set has passed.
     DeadlineExceeded,
-    /// The caller stalled, or sent its request too slowly.
+    /// The caller stalled or sent its request too slowly.
     TooSlow,
-    /// The caller went away.
+    /// The caller disconnected or cancelled the request.
     Cancelled,
-    /// The request is compressed in a way that the server does not know.
+    /// The server does not support the compression of the request.
     UnknownCoding,
-    /// The server does not do this.
+    /// The server does not implement this call.
     Unimplemented,
     /// The model or the server failed.
     Internal,
 }
 
-/// Whose doing it is that a request did not succeed.
+/// Party that is responsible for a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
-    /// The caller's: the same request would fare no better anywhere else.
+    /// The caller: the same request would fail at every server.
     Caller,
-    /// Nobody's: there was no room for it, and nothing was done.
+    /// Load: there was no capacity for the request, and no work was done on it.
     Load,
-    /// The server's, or its model's.
+    /// The server or its model.
     Server,
 }
 
-/// An error that knows its [`Code`].
+/// An error that has a [`Code`].
 pub trait Coded: std::error::Error {
-    /// What a client may make of it.
+    /// Returns the category of the failure, for the client.
     fn code(&self) -> Code;
 }
 
 impl Code {
-    /// Every code there is.
+    /// All codes, each exactly once.
     pub const ALL: [Self; 15] = [
         Self::InvalidArgument,
         Self::NotFound,
@@ -74,11 +74,11 @@ impl Code {
         Self::Internal,
     ];
 
-    /// HTTP status of this code.
+    /// Returns the HTTP status of this code.
     #[must_use]
     pub const fn http(self) -> StatusCode {
         match self {
-            // For `Cancelled`, 499 is nobody's standard; the client that could read it is gone.
+            // `Cancelled` has no standard status (499 is not one), and the client that could read it has gone.
             Self::InvalidArgument | Self::AlreadyExists | Self::Cancelled => StatusCode::BAD_REQUEST,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
@@ -93,11 +93,11 @@ impl Code {
         }
     }
 
-    /// gRPC status of this code.
+    /// Returns the gRPC status of this code.
     #[must_use]
     pub const fn grpc(self) -> tonic::Code {
         match self {
-            // gRPC has no status of its own for a slow caller; that of a deadline would blame the server.
+            // gRPC has no status for a slow caller, and `DeadlineExceeded` would blame the server.
             Self::InvalidArgument | Self::TooSlow => tonic::Code::InvalidArgument,
             Self::NotFound => tonic::Code::NotFound,
             Self::MethodNotAllowed | Self::UnknownCoding | Self::Unimplemented => tonic::Code::Unimplemented,
@@ -111,7 +111,7 @@ impl Code {
         }
     }
 
-    /// The code nearest to a gRPC status that somebody else chose; `None` for success.
+    /// Returns the code nearest to a gRPC status from another server; `None` for success.
     #[must_use]
     pub const fn of_grpc(status: tonic::Code) -> Option<Self> {
         match status {
@@ -134,7 +134,7 @@ impl Code {
         }
     }
 
-    /// The code nearest to an HTTP status that somebody else chose; `None` for what is no error.
+    /// Returns the code nearest to an HTTP status from another server; `None` for a status that is not an error.
     #[must_use]
     pub fn of_http(status: StatusCode) -> Option<Self> {
         match status {
@@ -155,7 +155,7 @@ impl Code {
         }
     }
 
-    /// Whose doing it is.
+    /// Returns the party that is responsible for a failure with this code.
     #[must_use]
     pub const fn blame(self) -> Blame {
         match self {
@@ -175,7 +175,7 @@ impl Code {
         }
     }
 
-    /// The word for metric labels and logs.
+    /// Returns the word for metric labels and logs.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_status_of_grpc_has_somebody_to_blame_or_nobody() {
+    fn every_grpc_status_except_success_has_a_blame() {
         use tonic::Code as Grpc;
         let blame = |status| Code::of_grpc(status).map(Code::blame);
         for status in [
@@ -229,10 +229,10 @@ mod tests {
     }
 
     #[test]
-    fn a_status_of_http_is_blamed_as_the_code_that_it_spells() {
+    fn an_http_status_has_the_blame_of_its_code() {
         for code in Code::ALL {
             let blame = Code::of_http(code.http()).map(Code::blame);
-            // Over HTTP only its headers tell that 503 is a refusal.
+            // Over HTTP, 503 alone does not show a refusal; the response headers do.
             let expected = match code {
                 Code::Overloaded => Blame::Server,
                 other => other.blame(),

@@ -1,10 +1,10 @@
-//! Tensors whose bytes are known to fit their shape.
+//! Tensors whose data fits their shape.
 
 use bytes::Bytes;
 
 use crate::{DataType, Shape};
 
-/// A tensor: row-major, little-endian. [`Tensor::new`] proves that its bytes fit its shape.
+/// A tensor in row-major order, little-endian. [`Tensor::new`] checks that its data fits its shape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
     name: String,
@@ -13,57 +13,57 @@ pub struct Tensor {
     data: Bytes,
 }
 
-/// Name, datatype and shape of a tensor, as a model's signature or metadata lists them.
+/// Name, datatype and shape of a tensor, as in a model's signature or metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorSpec {
     /// Name of the input or output.
     pub name: String,
     /// Type of the elements.
     pub datatype: DataType,
-    /// Dimensions, the batch dimension included where there is one; -1 is any size.
+    /// Dimensions, including the batch dimension if there is one; -1 matches any size.
     pub shape: Vec<i64>,
 }
 
-/// Bytes that do not fit a tensor's datatype and shape.
+/// Error of data that does not fit a tensor's datatype and shape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TensorError {
-    /// A byte count other than elements times element size.
+    /// The number of bytes differs from elements times element size.
     #[error("expected {expected} bytes, got {got}")]
     Size {
-        /// Elements times the element's size.
+        /// Number of elements times the element size.
         expected: usize,
-        /// Bytes in the data.
+        /// Number of bytes in the data.
         got: usize,
     },
-    /// The data ends within a BYTES element's length.
+    /// The data ends within the length prefix of a BYTES element.
     #[error("incomplete string length indicator: expecting 4 bytes but only {left} bytes available")]
     TruncatedLength {
-        /// Bytes after the last whole element.
+        /// Bytes after the last complete element.
         left: usize,
     },
     /// The data ends within a BYTES element.
     #[error("incomplete string data: expecting string of length {length} but only {left} bytes available")]
     TruncatedString {
-        /// Bytes that the element's length prefix announces.
+        /// Length that the element's prefix announces, in bytes.
         length: usize,
         /// Bytes left after the length prefix.
         left: usize,
     },
-    /// A BYTES tensor with too few or too many elements for its shape.
+    /// A BYTES tensor has too few or too many elements for its shape.
     #[error("unexpected number of string elements: expected {expected}, got {got}")]
     Elements {
-        /// The shape's element count.
+        /// Number of elements in the shape.
         expected: usize,
-        /// Elements found, counted up to one more than expected.
+        /// Number of elements found, counted up to one more than expected.
         got: usize,
     },
 }
 
 impl Tensor {
-    /// Checks that `data` holds exactly the shape's elements.
+    /// Returns a tensor after checking that `data` contains exactly the shape's elements.
     ///
     /// # Errors
-    /// [`TensorError`] when it does not; BYTES tensors are walked element by element.
+    /// [`TensorError`] if it does not. Only BYTES tensors are checked element by element.
     pub fn new(name: String, datatype: DataType, shape: Shape, data: Bytes) -> Result<Self, TensorError> {
         match datatype.size() {
             Some(size) => check_size(shape.elements() * size, data.len())?,
@@ -72,31 +72,31 @@ impl Tensor {
         Ok(Self { name, datatype, shape, data })
     }
 
-    /// Name of the input or output.
+    /// Returns the name of the input or output.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Type of the elements.
+    /// Returns the datatype of the elements.
     #[must_use]
     pub fn datatype(&self) -> DataType {
         self.datatype
     }
 
-    /// Dimensions, with their checked product.
+    /// Returns the dimensions, with their checked product.
     #[must_use]
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// Elements: row-major, little-endian, BYTES elements with their length prefixes.
+    /// Returns the elements in row-major order, little-endian; BYTES elements have length prefixes.
     #[must_use]
     pub fn data(&self) -> &Bytes {
         &self.data
     }
 
-    /// Elements of a BYTES tensor, without their length prefixes; none for other types.
+    /// Iterates over the elements of a BYTES tensor without their length prefixes; empty for other datatypes.
     pub fn strings(&self) -> impl Iterator<Item = &[u8]> {
         let data: &[u8] = if self.datatype == DataType::Bytes { &self.data } else { &[] };
         strings(data).map_while(Result::ok)
@@ -119,7 +119,7 @@ fn check_strings(expected: usize, data: &[u8]) -> Result<(), TensorError> {
     if got == expected { Ok(()) } else { Err(TensorError::Elements { expected, got }) }
 }
 
-/// Iterates over length-prefixed elements; an `Err` ends the iteration where the data is truncated.
+/// Iterates over length-prefixed elements. An `Err` ends the iteration if the data is truncated.
 fn strings(mut rest: &[u8]) -> impl Iterator<Item = Result<&[u8], TensorError>> {
     std::iter::from_fn(move || {
         if rest.is_empty() {

@@ -1,5 +1,5 @@
-//! A fuzzer of the gRPC decoder: it accepts or refuses every mutated message, and never panics. Runs for
-//! `WEIR_FUZZ_SECONDS` (5 if unset); the seed is fixed, so that a failure is reproducible.
+//! Fuzzer of the gRPC decoder: it must accept or refuse every mutated message without a panic. Runs for
+//! `WEIR_FUZZ_SECONDS` (5 if unset). The seed is fixed, so that a failure is reproducible.
 
 #![allow(clippy::unwrap_used, reason = "a test says where it failed")]
 
@@ -12,10 +12,10 @@ use weir_protocol::grpc::proto::{InferParameter, InferTensorContents, ModelInfer
 use weir_protocol::grpc::{NameField, Peek, decode_request, peek_model_name};
 use weir_protocol::{DataType, Source, Tensor};
 
-/// Long enough to meet every branch of the decoder many times, short enough for every test run.
+/// Long enough to reach every branch of the decoder many times, short enough for every test run.
 const SECONDS: u64 = 5;
 
-/// Tags and lengths, and the ends of varints.
+/// Bytes of tags and lengths, and last bytes of varints.
 const ALPHABET: &[u8] = b"\x00\x01\x08\x0a\x12\x1a\x22\x2a\x32\x3a\x7f\x80\xff";
 
 #[test]
@@ -29,7 +29,7 @@ fn no_message_makes_the_decoder_panic() {
         };
         for input in request.inputs {
             if let Source::Inline(data) = input.source {
-                // Valid or not, this must neither overflow nor loop forever.
+                // An invalid input, too, must neither overflow nor loop forever.
                 let _ = Tensor::new(input.name, input.datatype, input.shape, data);
             }
         }
@@ -40,12 +40,12 @@ fn no_message_makes_the_decoder_panic() {
 fn no_message_makes_the_peek_panic_or_disagree() {
     let field = NameField::of("ModelInfer").unwrap();
     fuzz(&corpus(), |body| {
-        // Valid or not, this must neither overflow nor loop forever.
+        // An invalid input, too, must neither overflow nor loop forever.
         let _ = peek_model_name(field, body);
         let Ok(message) = ModelInferRequest::decode(body) else {
             return;
         };
-        // Encoded anew, because prost also accepts some fields of the wrong wire type.
+        // The message is encoded again, because prost also accepts some fields with the wrong wire type.
         let whole = message.encode_to_vec();
         match peek_model_name(field, &whole) {
             Peek::Found(name) => assert_eq!(name, message.model_name),

@@ -1,5 +1,5 @@
-//! A deterministic fuzzer of the HTTP bodies: a seeded generator mutates a corpus. Every decoder must
-//! return without panic or delay, and every decoded body must encode and decode to the same tensors.
+//! Deterministic fuzzer of the HTTP bodies: a seeded generator mutates a corpus. Every decoder must return without
+//! panic or delay, and every decoded body must encode and decode to the same tensors.
 //!
 //! Runs for `WEIR_FUZZ_SECONDS` (5 if unset); a failure prints the input that caused it.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use corpus::{Corpus, Rng};
 use targets::{FuzzTarget, TARGETS};
 
-/// Limit on the processor time for one input of a few kilobytes, which only a decoder that is not linear exceeds.
+/// Maximum CPU time for an input of a few kilobytes, which only a decoder that is not linear exceeds.
 const TOO_SLOW: Duration = Duration::from_secs(2);
 
-/// Checks that every seed decodes: mutations of one that does not would only test the first check.
+/// Checks that every seed decodes. Mutations of an invalid seed would only test the first check.
 #[test]
 fn seeds_are_accepted() {
     for target in TARGETS {
@@ -32,8 +32,8 @@ fn seeds_are_accepted() {
 #[test]
 fn every_body_is_decoded_or_refused() {
     let budget = seconds();
-    // Each target has a thread, so that it has the whole time, and that an endless loop fails the test
-    // instead of hanging it.
+    // Each target has its own thread, so that it gets the whole time and an endless loop fails the test instead of
+    // hanging it.
     let runners = TARGETS.iter().map(|target| {
         let (report, finished) = std::sync::mpsc::sync_channel(1);
         let runner = std::thread::spawn(move || {
@@ -82,7 +82,7 @@ fn run(target: &FuzzTarget, budget: Duration) -> u64 {
     runs
 }
 
-/// Time that this thread has run: on a busy machine it waits for longer than any input takes.
+/// Returns the CPU time of this thread. On a busy machine, the thread may wait longer than any input takes.
 fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)

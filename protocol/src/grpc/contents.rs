@@ -1,22 +1,22 @@
-//! Typed tensor contents, encoded as raw bytes.
+//! Converts typed tensor contents to raw bytes.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::proto::InferTensorContents;
 use crate::DataType;
 
-/// Typed contents that do not fit the input's datatype.
+/// Error of typed contents that do not fit the input's datatype.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ContentsError {
-    /// A filled field of another datatype, which is named.
+    /// A field of another datatype is filled; the value is that datatype's name.
     WrongField(&'static str),
-    /// A value that the datatype cannot hold.
+    /// The datatype cannot hold this value.
     OutOfRange(i64),
-    /// A BYTES element longer than a length prefix of 32 bits can say.
+    /// A BYTES element is too long for a 32-bit length prefix.
     ElementTooLarge,
 }
 
-/// Encodes the elements row-major and little-endian. Their count is checked later, against the shape.
+/// Encodes the elements in row-major order, little-endian. The number of elements is compared with the shape later.
 pub(super) fn encode(contents: &InferTensorContents, datatype: DataType) -> Result<Bytes, ContentsError> {
     if let Some(wrong) = wrong_field(contents, datatype) {
         return Err(ContentsError::WrongField(wrong));
@@ -34,12 +34,12 @@ pub(super) fn encode(contents: &InferTensorContents, datatype: DataType) -> Resu
         DataType::Fp32 => Ok(encode_all(&contents.fp32_contents, f32::to_le_bytes)),
         DataType::Fp64 => Ok(encode_all(&contents.fp64_contents, f64::to_le_bytes)),
         DataType::Bytes => encode_strings(&contents.bytes_contents),
-        // No field is defined for these, so none is filled: no elements.
+        // V2 defines no field for these datatypes, so there are no elements.
         DataType::Fp16 | DataType::Bf16 => Ok(Bytes::new()),
     }
 }
 
-/// Returns the first filled field of another datatype, by the datatype it is defined for.
+/// Returns the datatype of the first filled field that belongs to another datatype.
 fn wrong_field(contents: &InferTensorContents, datatype: DataType) -> Option<&'static str> {
     use DataType::{Bool, Bytes, Fp32, Fp64, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64};
     let InferTensorContents {
@@ -73,8 +73,8 @@ fn encode_all<T: Copy, const N: usize>(values: &[T], write: fn(T) -> [u8; N]) ->
     data.freeze()
 }
 
-/// Encodes values in a narrower type. Triton keeps the low bytes of a value that does not fit and
-/// computes with a wrong number; here it is an error.
+/// Encodes values in a narrower type. A value that does not fit is an error; Triton keeps its low bytes and computes
+/// with a wrong number.
 fn encode_narrowed<W, T, const N: usize>(values: &[W], write: fn(T) -> [u8; N]) -> Result<Bytes, ContentsError>
 where
     W: Copy + Into<i64>,

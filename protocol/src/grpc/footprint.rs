@@ -1,40 +1,42 @@
-//! The memory that a request message will take once decoded, from its bytes alone.
+//! Estimate of the memory that a request message takes once decoded, computed from its encoded bytes alone.
 //!
-//! A message says much in few bytes: an empty tensor takes two on the wire and hundreds in memory, a packed
-//! integer one and eight. So its tags are read before it is decoded, and what it asks for is counted. The bytes
-//! may come in any pieces; data is skipped, but for packed integers, whose ends are counted.
+//! Few encoded bytes can take much memory: an empty tensor takes two bytes on the wire and hundreds in memory, a packed
+//! integer one and eight. Therefore the message's tags are parsed before it is decoded, and the memory of each field is
+//! counted. The bytes may arrive in pieces of any size. Field data is skipped, except packed integers, whose last bytes
+//! are counted.
 
 use bytes::Bytes;
 
 use super::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use super::proto::{InferParameter, InferTensorContents, ModelInferRequest};
 
-/// Most tensors of a message: inputs, requested outputs and raw contents each. Real models have fewer than a hundred.
+/// Maximum number of tensors in a message: of inputs, of requested outputs and of raw contents each. Real models have
+/// fewer than a hundred.
 pub const MAX_TENSORS: usize = 4096;
 
-/// Most parameters of a message, those of its tensors included. Real requests have a dozen.
+/// Maximum number of parameters in a message, including those of its tensors. Real requests have about a dozen.
 pub const MAX_PARAMETERS: usize = 4096;
 
-/// The error of a message with more tensors or parameters than any model takes.
+/// Error of a message with more tensors or parameters than the limits allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TooManyParts {
-    /// More than [`MAX_TENSORS`] inputs, outputs or raw contents.
+    /// There are more than [`MAX_TENSORS`] inputs, outputs or raw contents.
     #[error("the request has more than {MAX_TENSORS} tensors")]
     Tensors,
-    /// More than [`MAX_PARAMETERS`] parameters.
+    /// There are more than [`MAX_PARAMETERS`] parameters.
     #[error("the request has more than {MAX_PARAMETERS} parameters")]
     Parameters,
 }
 
-/// An estimate that grows as the bytes of a message come.
+/// Estimate that grows as the bytes of a message arrive.
 #[derive(Clone, Debug)]
 pub struct Footprint {
     root: Message,
-    /// Length of the message; what claims to be longer is malformed.
+    /// Length of the message in bytes; a field that claims to be longer is malformed.
     length: usize,
-    /// Bytes seen since the beginning of the message.
+    /// Number of bytes read so far.
     offset: usize,
-    /// Messages that are open, the innermost last, with the offset of their ends.
+    /// Enclosing messages, the innermost last, with the offset of each message's end.
     open: Vec<(Message, usize)>,
     position: Position,
     inputs: usize,
@@ -44,18 +46,18 @@ pub struct Footprint {
     decoded: usize,
 }
 
-/// The part of the message that comes next.
+/// Kind of bytes that come next in the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Position {
     Tag(Varint),
-    /// The value of a field that is a varint.
+    /// The value of a varint field.
     Value(Varint),
     Length(u64, Varint),
-    /// Bytes that say nothing about memory.
+    /// Bytes of which only the length matters.
     Skip(usize),
-    /// Packed varints, each of which becomes an element of that many bytes.
+    /// Packed varints: the bytes that remain, and the size in memory of each element.
     Packed(usize, usize),
-    /// Not protobuf: decoding will fail here as well.
+    /// The message is not valid protobuf, so decoding will fail at the same position.
     Malformed,
 }
 
@@ -65,27 +67,27 @@ struct Varint {
     bytes: u32,
 }
 
-/// A message whose fields are read; others are skipped.
+/// A message whose fields are parsed; other messages are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Message {
-    /// The message `ModelInferRequest` itself.
+    /// A `ModelInferRequest`, as the root message.
     Infer,
     Input,
     Output,
     Contents,
-    /// The message `RepositoryModelLoadRequest` itself.
+    /// A `RepositoryModelLoadRequest`, as the root message.
     Load,
 }
 
-/// The meaning of a field for memory.
+/// Way in which a field takes memory when it is decoded.
 enum Field {
-    /// Varints, alone or packed, in elements of that many bytes.
+    /// Varints, single or packed, with the size in memory of each element.
     Varints(usize),
-    /// Numbers of a fixed size on the wire, alone or packed, as large in memory.
+    /// Numbers of a fixed size, single or packed, which is the same on the wire and in memory.
     Fixed(usize),
-    /// One string or byte string of a vector.
+    /// One string or byte string in a vector.
     Bytes,
-    /// A name or another text.
+    /// A name or other text.
     Text,
     Parameter,
     Raw,
@@ -93,26 +95,28 @@ enum Field {
     Unknown,
 }
 
-/// Wire type of strings, bytes, messages and packed numbers.
+/// Wire type of strings, byte strings, messages and packed numbers.
 const LENGTH_DELIMITED: u8 = 2;
 
-/// A vector that grows doubles, so that half of it may be spare; a tree's nodes are half full at worst.
+/// Factor for unused capacity: a vector doubles when it grows, so half of it may be unused, and the nodes of a tree are
+/// at least half full.
 const GROWTH: usize = 2;
 
-/// A vector has room for four elements at once: a shape's, and those of one kind of contents.
+/// Bytes of the smallest vectors of an input: its shape and one kind of contents, each with the initial capacity of
+/// four elements.
 const SMALLEST_VECTORS: usize = 2 * 4 * size_of::<i64>();
 
-/// A key and its parameter in a tree's node.
+/// Bytes of a key and its parameter in a node of the tree.
 const PARAMETER: usize = GROWTH * (size_of::<String>() + size_of::<InferParameter>());
 
 impl Footprint {
-    /// The estimate of a `ModelInferRequest` of `length` bytes, of which none has come yet.
+    /// Returns the estimate of a `ModelInferRequest` of `length` bytes, none of which has arrived.
     #[must_use]
     pub fn of_infer(length: usize) -> Self {
         Self::of(Message::Infer, length)
     }
 
-    /// The estimate of a `RepositoryModelLoadRequest` of `length` bytes, of which none has come yet.
+    /// Returns the estimate of a `RepositoryModelLoadRequest` of `length` bytes, none of which has arrived.
     #[must_use]
     pub fn of_load(length: usize) -> Self {
         Self::of(Message::Load, length)
@@ -133,16 +137,16 @@ impl Footprint {
         }
     }
 
-    /// Bytes of memory that the message takes so far, beside the bytes it came in.
+    /// Returns the estimated bytes of memory so far, not including the encoded bytes themselves.
     #[must_use]
     pub fn decoded_bytes(&self) -> usize {
         self.decoded
     }
 
-    /// Reads the next bytes of the message.
+    /// Parses the next bytes of the message.
     ///
     /// # Errors
-    /// [`TooManyParts`] as soon as the message has more tensors or parameters than are taken.
+    /// [`TooManyParts`] as soon as the message has more tensors or parameters than the limits allow.
     pub fn feed(&mut self, mut bytes: &[u8]) -> Result<(), TooManyParts> {
         while let Some((&byte, rest)) = bytes.split_first() {
             match self.position {
@@ -150,7 +154,8 @@ impl Footprint {
                     if let [tag @ ..0x80, length @ ..0x80, rest @ ..] = bytes
                         && tag & 7 == LENGTH_DELIMITED =>
                 {
-                    // As almost all fields are: a low number, and short. Byte by byte, each would take two steps of the machine below.
+                    // Fast path for almost all fields, which have a low number and a short length. The state machine
+                    // below would take two steps for them.
                     bytes = rest;
                     self.offset += 2;
                     self.length(u64::from(tag >> 3), u64::from(*length))?;
@@ -180,7 +185,7 @@ impl Footprint {
         Ok(())
     }
 
-    /// Takes the next byte of a varint, and what follows from the whole.
+    /// Takes the next byte of a varint, and acts on the value once it is complete.
     fn varint(&mut self, mut varint: Varint, byte: u8) -> Result<(), TooManyParts> {
         varint.value |= u64::from(byte & 0x7f) << (7 * varint.bytes).min(63);
         varint.bytes += 1;
@@ -217,13 +222,13 @@ impl Footprint {
             1 => self.advance(Position::Skip(8)),
             2 => self.position = Position::Length(field, Varint::default()),
             5 => self.advance(Position::Skip(4)),
-            // A group's fields are read as this message's, which counts too much and never too little.
+            // The fields of a group are read as fields of this message, which may count too much but never too little.
             3 | 4 => self.advance(Position::Skip(0)),
             _ => self.position = Position::Malformed,
         }
     }
 
-    /// The meaning of a field of the innermost open message.
+    /// Returns how a field of the innermost open message takes memory.
     fn field(&self, number: u64) -> Field {
         let message = self.open.last().map_or(self.root, |(message, _)| *message);
         match (message, number) {
@@ -243,7 +248,7 @@ impl Footprint {
         }
     }
 
-    /// Takes a field whose length is known now.
+    /// Starts the content of a length-delimited field.
     fn length(&mut self, field: u64, length: u64) -> Result<(), TooManyParts> {
         let end = usize::try_from(length).ok().and_then(|length| self.offset.checked_add(length));
         let outer = self.open.last().map_or(self.length, |(_, end)| *end);
@@ -291,7 +296,7 @@ impl Footprint {
         self.decoded += GROWTH * count * size;
     }
 
-    /// Goes on at `next`, or after it where nothing of it is left.
+    /// Continues with `next`, or with the following tag if nothing of `next` is left.
     fn advance(&mut self, next: Position) {
         let is_left = match next {
             Position::Skip(left) | Position::Packed(left, _) => left > 0,
@@ -313,7 +318,7 @@ fn count(counted: &mut usize, limit: usize, error: TooManyParts) -> Result<(), T
     if *counted > limit { Err(error) } else { Ok(()) }
 }
 
-/// Bytes that a decoded request holds: its tensors' data, and what it says of them.
+/// Returns the bytes of memory that a decoded request holds for its inputs: tensor data and descriptions.
 #[must_use]
 pub fn held_bytes(request: &ModelInferRequest) -> usize {
     let raw = request.raw_input_contents.iter().map(Bytes::len);

@@ -1,4 +1,4 @@
-//! Parameters, and checks of those that the protocol defines.
+//! Converts parameters, and checks those that the protocol defines.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -7,17 +7,17 @@ use super::GrpcError;
 use super::proto::{InferParameter, infer_parameter::ParameterChoice};
 use crate::{Parameter, Parameters, SharedRange};
 
-/// Parameters as the generated messages declare them.
+/// Parameters in the type that the generated messages use.
 pub(super) type ProtoParameters = BTreeMap<String, InferParameter>;
 
 const REGION: &str = "shared_memory_region";
 const OFFSET: &str = "shared_memory_offset";
 const SIZE: &str = "shared_memory_byte_size";
 const CLASSES: &str = "classification";
-/// Asks for an empty last response; the only key beginning with `triton_` that clients may send.
+/// Requests an empty last response; the only key beginning with `triton_` that clients may send.
 const EMPTY_FINAL: &str = "triton_enable_empty_final_response";
 
-/// Converts a parameter; `None` where no field is set.
+/// Converts a parameter from protobuf; `None` if no field is set.
 fn decode_parameter(given: InferParameter) -> Option<Parameter> {
     Some(match given.parameter_choice? {
         ParameterChoice::BoolParam(value) => Parameter::Bool(value),
@@ -28,7 +28,7 @@ fn decode_parameter(given: InferParameter) -> Option<Parameter> {
     })
 }
 
-/// Converts a parameter: its value goes in the field of its type.
+/// Converts a parameter to protobuf; the value is put in the field of its type.
 #[must_use]
 pub fn encode_parameter(value: Parameter) -> InferParameter {
     let choice = match value {
@@ -120,7 +120,7 @@ fn unsigned(key: &'static str, tensor: &str, given: &ProtoParameters) -> Result<
     }
 }
 
-/// Returns how many classes an output's parameters ask for, if any.
+/// Returns the number of classes that an output's parameters request, if any.
 pub(super) fn classes(given: &ProtoParameters) -> Result<Option<NonZeroUsize>, GrpcError> {
     let Some(value) = given.get(CLASSES) else {
         return Ok(None);
@@ -138,7 +138,8 @@ pub(super) fn classes(given: &ProtoParameters) -> Result<Option<NonZeroUsize>, G
     }
 }
 
-/// Encodes the range of shared memory that an output of `written` bytes lies in.
+/// Encodes the parameters of an output that was written to shared memory: the range, and the `written` bytes as its
+/// size.
 pub(super) fn encode_shared(range: SharedRange, written: usize) -> ProtoParameters {
     let int = |value| encode_parameter(Parameter::Int(value));
     let mut parameters = ProtoParameters::new();

@@ -1,4 +1,4 @@
-//! Reads the model's name in a message, without decoding the rest.
+//! Reads the model's name from an encoded message without decoding the rest.
 //!
 //! ```text
 //!   first bytes of a message ──► key, value │ key, value │ … ──► the name, or why there is none
@@ -6,35 +6,35 @@
 
 use bytes::Buf;
 
-/// Limit on the bytes of a message that are examined at once. Most encoders write names first, and a directory's name is at
-/// most 255 bytes; what is behind more is searched by [`find_model_name`].
+/// Maximum number of bytes of a message that are examined at once. Most encoders write names first, and the name of a
+/// directory has at most 255 bytes. [`find_model_name`] searches beyond this limit.
 pub const PEEK_LIMIT: usize = 4096;
 
-/// Fields of a message that are passed in search of its name: more than a request may have.
+/// Maximum number of fields that are passed in search of the name: more than a valid request may have.
 const MOST_FIELDS: usize = 1 << 15;
 
-/// Number of the field that holds the model's name in an rpc's first message.
+/// Number of the field that contains the model's name in the first message of an RPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NameField(u64);
 
 /// The result of [`peek_model_name`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peek<'a> {
-    /// Name of the model, complete.
+    /// The complete name of the model.
     Found(&'a str),
-    /// Whole fields only, none of them the name. If this was the whole message, the name is empty.
+    /// All fields are complete, and none of them is the name. If this was the whole message, the name is empty.
     Absent,
-    /// A field that the end of the bytes, or the limit, truncates.
+    /// A field is cut off by the end of the bytes, or by the limit.
     Truncated,
-    /// Not protobuf, or a name that is not UTF-8.
+    /// The bytes are not protobuf, or the name is not UTF-8.
     Malformed,
 }
 
 impl NameField {
-    /// Field with the version of the model, in `ModelInfer`.
+    /// Field of the model's version, in `ModelInfer`.
     pub const VERSION: Self = Self(2);
 
-    /// Returns the field for an rpc of `GRPCInferenceService`; `None` where no message names a model.
+    /// Returns the field for an RPC of `GRPCInferenceService`; `None` if its messages name no model.
     #[must_use]
     pub fn of(rpc: &str) -> Option<Self> {
         match rpc {
@@ -47,7 +47,7 @@ impl NameField {
     }
 }
 
-/// Searches for the model's name in the first [`PEEK_LIMIT`] bytes of a message: uncompressed, and
+/// Searches for the model's name in the first [`PEEK_LIMIT`] bytes of a message. The message must be uncompressed and
 /// without gRPC's five-byte prefix.
 #[must_use]
 pub fn peek_model_name(field: NameField, prefix: &[u8]) -> Peek<'_> {
@@ -68,9 +68,10 @@ pub fn peek_model_name(field: NameField, prefix: &[u8]) -> Peek<'_> {
     Peek::Absent
 }
 
-/// Searches a whole message for the model's name, past fields of any length: protobuf leaves their order to the encoder,
-/// and Go's is random for messages made from descriptors, as `k6` and gRPC consoles make them. Of a field that comes twice
-/// the last counts, as for servers. `None` if there is no name, or one that is longer than [`PEEK_LIMIT`] or not UTF-8.
+/// Searches a whole message for the model's name, past fields of any length. Protobuf leaves the order of fields to the
+/// encoder, and Go's order is random for messages made from descriptors, as `k6` and gRPC consoles make them. If the
+/// field occurs twice, the last one counts, as for servers. Returns `None` if there is no name, or if it is longer than
+/// [`PEEK_LIMIT`] or not UTF-8.
 #[must_use]
 pub fn find_model_name(field: NameField, mut message: impl Buf) -> Option<String> {
     let mut found = None;
@@ -87,8 +88,8 @@ pub fn find_model_name(field: NameField, mut message: impl Buf) -> Option<String
     found
 }
 
-/// The number of the next field, and the length of its value, which is still to be read; `None` where the message ends or
-/// breaks off.
+/// Reads the number of the next field and the length of its value, which is still to be read. Returns `None` at the end
+/// of the message and if the message is cut off.
 fn next_value(message: &mut impl Buf) -> Option<(u64, usize)> {
     let key = read_varint(message)?;
     let length = match key & 7 {
@@ -125,7 +126,7 @@ fn read_text(message: &mut impl Buf, length: usize) -> Option<String> {
 
 struct Field<'a> {
     number: u64,
-    /// The bytes of a length-delimited field.
+    /// Bytes of a length-delimited field; `None` for other wire types.
     text: Option<&'a [u8]>,
 }
 
@@ -148,7 +149,7 @@ fn next_field<'a>(rest: &mut &'a [u8]) -> Result<Field<'a>, FieldError> {
             Some(take(rest, length)?)
         }
         5 => take(rest, 4).map(|_| None)?,
-        // 3 and 4 are groups, which proto3 dropped; 6 and 7 are undefined.
+        // Wire types 3 and 4 are groups, which proto3 dropped; 6 and 7 are undefined.
         _ => return Err(FieldError::Malformed),
     };
     Ok(Field { number, text })
@@ -161,7 +162,7 @@ fn take<'a>(rest: &mut &'a [u8], length: u64) -> Result<&'a [u8], FieldError> {
     Ok(taken)
 }
 
-/// Reads at most ten bytes of seven bits each, lowest first.
+/// Reads a varint of at most ten bytes, with seven bits in each, lowest first.
 fn varint(rest: &mut &[u8]) -> Result<u64, FieldError> {
     let mut value = 0_u64;
     for shift in (0..70).step_by(7) {

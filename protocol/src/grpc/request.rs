@@ -10,11 +10,10 @@ use super::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTe
 use super::{GrpcError, parameters};
 use crate::{DataType, Delivery, InferRequest, Input, RequestedOutput, Shape, Source};
 
-/// Decodes a request. RawContents contents are moved, never copied.
+/// Decodes a request. Raw contents are moved, never copied.
 ///
-/// An input without shared memory and without typed contents takes the next entry of
-/// `raw_input_contents`, so inputs in shared memory use none up. Entries left over are ignored, as
-/// Triton does.
+/// An input without shared memory and without typed contents takes the next entry of `raw_input_contents`; an input in
+/// shared memory takes none. Surplus entries are ignored, as in Triton.
 ///
 /// # Errors
 /// [`GrpcError`], which names the wrong input, output or parameter.
@@ -32,11 +31,11 @@ pub fn decode_request(given: ModelInferRequest) -> Result<InferRequest, GrpcErro
     })
 }
 
-/// Decodes the version that a call names, to its decimal form; empty is the newest, and so is -1, as in
+/// Decodes the version that a call names, to its decimal form. Empty means the newest version, and so does -1, as in
 /// Triton.
 ///
 /// # Errors
-/// [`GrpcError::Version`] for text that is no number, or another negative one.
+/// [`GrpcError::Version`] if the text is not a number, or is a negative number other than -1.
 pub fn decode_version(given: &str) -> Result<String, GrpcError> {
     if given.is_empty() {
         return Ok(String::new());
@@ -48,9 +47,9 @@ pub fn decode_version(given: &str) -> Result<String, GrpcError> {
     }
 }
 
-/// The entries of `raw_input_contents` that no input has taken yet.
+/// Entries of `raw_input_contents` that no input has taken yet.
 struct RawContents {
-    /// True if the request had any.
+    /// True if the request had any entries.
     present: bool,
     rest: std::vec::IntoIter<Bytes>,
 }

@@ -7,8 +7,8 @@ use super::proto::ModelInferResponse;
 use super::proto::model_infer_response::InferOutputTensor;
 use crate::{Delivery, InferResponse, Tensor};
 
-/// Encodes a response. Data always goes to `raw_output_contents`, one entry per output, as Triton's
-/// does; the entry is empty for an output in shared memory.
+/// Encodes a response. Data always goes to `raw_output_contents`, with one entry per output, as in Triton; the entry of
+/// an output in shared memory is empty.
 #[must_use]
 pub fn encode_response(response: InferResponse) -> ModelInferResponse {
     let InferResponse { model, version, id, parameters, outputs } = response;

@@ -1,11 +1,11 @@
-//! The `grpc-timeout` header: one to eight ASCII digits and a unit.
+//! Parses and formats the `grpc-timeout` header: one to eight ASCII digits and a unit.
 
 use std::time::Duration;
 
 /// The largest number that eight digits hold.
 const MAX_AMOUNT: u128 = 99_999_999;
 
-/// A `grpc-timeout` that is not spelled as the gRPC specification asks.
+/// Error of a `grpc-timeout` that does not follow the gRPC specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected one to eight digits and a unit (H, M, S, m, u or n)")]
 pub struct TimeoutError;
@@ -28,8 +28,8 @@ pub fn parse_timeout(text: &str) -> Result<Duration, TimeoutError> {
     }
 }
 
-/// Formats a duration as the value of a `grpc-timeout` header, in the finest of the units `u`, `m`
-/// and `S` that eight digits can hold. Rounds down, so that no hop extends a deadline.
+/// Formats a duration as the value of a `grpc-timeout` header, in the finest of the units `u`, `m` and `S` in which it
+/// has at most eight digits. The value is rounded down, so that no hop extends a deadline.
 #[must_use]
 pub fn format_timeout(timeout: Duration) -> String {
     match (timeout.as_micros(), timeout.as_millis()) {
@@ -39,7 +39,7 @@ pub fn format_timeout(timeout: Duration) -> String {
     }
 }
 
-/// Parses the digits before the unit; unlike [`str::parse`], refuses a sign and a ninth digit.
+/// Parses the digits before the unit. Unlike [`str::parse`], this refuses a sign and a ninth digit.
 fn parse_amount(digits: &str) -> Result<u64, TimeoutError> {
     let is_amount = digits.len() <= 8 && digits.bytes().all(|byte| byte.is_ascii_digit());
     let amount = digits.parse().ok().filter(|_| is_amount);

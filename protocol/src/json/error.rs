@@ -2,25 +2,25 @@
 
 use std::ops::Range;
 
-/// A failure of the [`Reader`](super::Reader); the caller adds the field's name.
+/// Error of the [`Reader`](super::Reader); the caller adds the name of the field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum JsonError {
-    /// Text that is not JSON from this byte on.
+    /// The text is not JSON from this byte on.
     Syntax {
         /// One of the messages in [`rapidjson`].
         message: &'static str,
-        /// Bytes from the start of the text.
+        /// Offset in bytes from the start of the text.
         offset: usize,
     },
-    /// More than [`MAX_DEPTH`](super::MAX_DEPTH) arrays and objects within each other.
+    /// There are more than [`MAX_DEPTH`](super::MAX_DEPTH) nested arrays and objects.
     TooDeep,
-    /// A value of another type than expected.
+    /// The value has another type than expected.
     Mismatch(Expected),
-    /// A number, at these bytes of the text, that the expected type cannot hold.
+    /// The expected type cannot hold the number in these bytes of the text.
     OutOfRange(Range<usize>),
 }
 
-/// The type of value that a caller expects.
+/// Type of value that a caller expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
     Object,
@@ -35,7 +35,7 @@ pub(crate) enum Expected {
 }
 
 impl Expected {
-    /// Returns the message of Triton's JSON library.
+    /// Returns the message of Triton's JSON library for this mismatch.
     pub(crate) const fn reason(self) -> &'static str {
         match self {
             Self::Object => "attempt to access JSON non-object as object",
@@ -49,7 +49,7 @@ impl Expected {
     }
 }
 
-/// RapidJSON's messages, which users of Triton know and search for.
+/// Messages of RapidJSON, which users of Triton know and search for.
 pub(crate) mod rapidjson {
     /// A document of nothing but whitespace.
     pub(crate) const EMPTY: &str = "The document is empty.";

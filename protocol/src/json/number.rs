@@ -1,4 +1,4 @@
-//! Numbers: scanned once, converted exactly.
+//! Scans JSON numbers once and converts them exactly.
 
 use super::JsonError;
 use super::error::rapidjson;
@@ -9,42 +9,42 @@ pub(crate) struct Number<'a> {
     text: &'a [u8],
     kind: NumberKind,
     negative: bool,
-    /// The digits as an integer; exact only while `digits <= EXACT_DIGITS`.
+    /// The digits as an integer; exact only if `digits <= EXACT_DIGITS`.
     mantissa: u64,
     digits: usize,
-    /// The value is `mantissa * 10^exponent`.
+    /// Decimal exponent: the value is `mantissa * 10^exponent`.
     exponent: i32,
 }
 
 /// The notation of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NumberKind {
-    /// Digits without point and exponent.
+    /// Digits without a decimal point and exponent.
     Integer,
-    /// Digits with a point, an exponent or both.
+    /// Digits with a decimal point, an exponent, or both.
     Decimal,
     NotANumber,
     /// The word `Inf` or `Infinity`.
     Infinite,
 }
 
-/// Number of digits that always fit a `u64`.
+/// Maximum number of digits that always fit a `u64`.
 const EXACT_DIGITS: usize = 19;
 
-/// The powers of ten that an `f64` holds exactly: 5^22 < 2^53.
+/// Powers of ten that an `f64` represents exactly, because 5^22 < 2^53.
 const POWERS: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20,
     1e21, 1e22,
 ];
 
-/// Exponents beyond this are all the same to an `f64`; stopping here keeps the sums from wrapping.
+/// Exponents beyond this all overflow or underflow an `f64`; the cap keeps the sums from wrapping.
 const EXPONENT_CAP: i32 = 100_000;
 
 impl<'a> Number<'a> {
-    /// Scans the number at `at` and returns it with the position after it; `None` where none begins.
+    /// Scans the number at offset `at` and returns it with the position after it; `None` if no number begins there.
     ///
     /// # Errors
-    /// A number with digits missing or a leading zero.
+    /// Fails if digits are missing or there is a leading zero.
     #[inline(always)]
     pub(crate) fn scan(text: &'a [u8], at: usize) -> Result<Option<(Self, usize)>, JsonError> {
         let negative = text.get(at) == Some(&b'-');
@@ -56,7 +56,7 @@ impl<'a> Number<'a> {
             return non_finite(text, at, negative);
         }
         if whole > 1 && text[first] == b'0' {
-            // RapidJSON ends the number after the zero and stumbles over what follows.
+            // RapidJSON ends the number after the zero and reports an error at the next byte.
             return Err(syntax(rapidjson::VALUE, first + 1));
         }
         let mut kind = NumberKind::Integer;
@@ -70,12 +70,12 @@ impl<'a> Number<'a> {
         Ok(Some((number, end)))
     }
 
-    /// The notation it was written in.
+    /// Returns the notation in which the number was written.
     pub(crate) fn kind(&self) -> NumberKind {
         self.kind
     }
 
-    /// Converts to an unsigned integer; `None` when it is negative, too large or no integer.
+    /// Converts to an unsigned integer; `None` if the number is negative, too large or not an integer.
     #[inline(always)]
     pub(crate) fn unsigned(&self) -> Option<u64> {
         if self.kind != NumberKind::Integer || (self.negative && self.mantissa != 0) {
@@ -87,7 +87,7 @@ impl<'a> Number<'a> {
         std::str::from_utf8(self.text).ok()?.parse().ok()
     }
 
-    /// Converts to a signed integer; `None` when it does not fit or is no integer.
+    /// Converts to a signed integer; `None` if the number does not fit or is not an integer.
     #[inline(always)]
     pub(crate) fn signed(&self) -> Option<i64> {
         if self.kind != NumberKind::Integer {
@@ -102,10 +102,10 @@ impl<'a> Number<'a> {
         std::str::from_utf8(self.text).ok()?.parse().ok()
     }
 
-    /// Converts to the nearest `f64`; `None` when it is finite text beyond the type's range.
+    /// Converts to the nearest `f64`; `None` if a finite number is out of range.
     #[inline(always)]
     pub(crate) fn double(&self) -> Option<f64> {
-        // Clinger: two exactly represented operands and one correctly rounded operation.
+        // Clinger's fast path: two exactly represented operands and one correctly rounded operation.
         if self.digits <= EXACT_DIGITS
             && self.mantissa <= 1 << 53
             && let Some(value) = self.scaled()
@@ -115,7 +115,7 @@ impl<'a> Number<'a> {
         self.parse(f64::INFINITY, f64::NAN, f64::is_finite)
     }
 
-    /// Converts to the nearest `f32`; `None` when it is finite text beyond the type's range.
+    /// Converts to the nearest `f32`; `None` if a finite number is out of range.
     #[inline(always)]
     pub(crate) fn float(&self) -> Option<f32> {
         if self.digits <= EXACT_DIGITS
@@ -124,9 +124,9 @@ impl<'a> Number<'a> {
             if self.mantissa == 0 {
                 return Some(self.sign(0.0) as f32);
             }
-            // `value` carries two roundings: it is less than four units of its last place off. Only
-            // where it lies so close to the middle between two `f32` may the narrowing go the wrong
-            // way; 29 bits are dropped, their middle is 2^28.
+            // `value` was rounded twice, so its error is less than four units in the last place. Narrowing can only go
+            // wrong if `value` lies that close to the midpoint of two adjacent `f32`. Narrowing drops 29 bits, whose
+            // midpoint is 2^28.
             let dropped = value.to_bits() & ((1 << 29) - 1);
             let normal = f64::from(f32::MIN_POSITIVE)..f64::from(f32::MAX);
             if dropped.abs_diff(1 << 28) > 4 && normal.contains(&value) {
@@ -136,8 +136,8 @@ impl<'a> Number<'a> {
         self.parse(f32::INFINITY, f32::NAN, f32::is_finite)
     }
 
-    /// Computes the magnitude, with one rounding for the mantissa and one for the power; `None` where the power
-    /// is not exact or there is no number.
+    /// Computes the magnitude, with one rounding for the mantissa and one for the power. Returns `None` if the power is
+    /// not exact or the number is not finite.
     #[inline(always)]
     fn scaled(&self) -> Option<f64> {
         if matches!(self.kind, NumberKind::NotANumber | NumberKind::Infinite) {
@@ -170,7 +170,7 @@ impl<'a> Number<'a> {
     }
 }
 
-/// The digits read so far, before and after the point.
+/// Digits read so far, before and after the decimal point.
 #[derive(Default)]
 struct Digits {
     value: u64,
@@ -197,7 +197,7 @@ impl Digits {
     }
 }
 
-/// Reads eight digits at once, because tensors in JSON consist mostly of long mantissas.
+/// Reads eight digits at once, because JSON tensors consist mostly of long mantissas.
 #[inline(always)]
 fn eight_digits(text: &[u8], at: usize) -> Option<u64> {
     let chunk = text.get(at..)?.first_chunk::<8>()?;
@@ -207,14 +207,15 @@ fn eight_digits(text: &[u8], at: usize) -> Option<u64> {
     if (above | below) & 0x8080_8080_8080_8080 != 0 {
         return None;
     }
-    // Pairs, then fours, then all eight: each step multiplies the higher half and adds the lower.
+    // Digits are combined to pairs, then to fours, then to all eight: each step multiplies the more significant half
+    // and adds the other.
     let pairs = below.wrapping_mul(10).wrapping_add(below >> 8) & 0x00ff_00ff_00ff_00ff;
     let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;
     let all = fours.wrapping_mul(10_000).wrapping_add(fours >> 32);
     Some(all & 0xffff_ffff)
 }
 
-/// Reads `.digits` and `e±digits`; returns the mantissa's decimal exponent and the position after.
+/// Reads `.digits` and `e±digits`. Returns the decimal exponent of the mantissa and the position after.
 #[inline(always)]
 fn decimal(text: &[u8], at: usize, digits: &mut Digits) -> Result<(i32, usize), JsonError> {
     let mut end = at;
@@ -251,12 +252,12 @@ fn power(text: &[u8], at: usize) -> Result<(i32, usize), JsonError> {
     Ok((if negative { -power } else { power }, end))
 }
 
-/// Scans the bare words for NaN and the infinities.
+/// Scans the bare words for NaN and infinity.
 #[cold]
 fn non_finite(text: &[u8], at: usize, negative: bool) -> Result<Option<(Number<'_>, usize)>, JsonError> {
     let first = at + usize::from(negative);
     let rest = text.get(first..).unwrap_or_default();
-    // The longer word first: `Inf` begins it.
+    // The longer word is tried first, because `Inf` is its prefix.
     let words = [("NaN", NumberKind::NotANumber), ("Infinity", NumberKind::Infinite), ("Inf", NumberKind::Infinite)];
     for (word, kind) in words {
         if rest.starts_with(word.as_bytes()) {

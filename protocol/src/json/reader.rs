@@ -6,7 +6,7 @@ use super::error::{Expected, JsonError, rapidjson};
 use super::number::Number;
 use super::{MAX_DEPTH, text};
 
-/// A cursor over JSON text. Callers read the value they expect; nothing is stored.
+/// A cursor over JSON text. Callers read values of the types they expect; nothing is stored.
 ///
 /// ```text
 ///   begin_object (key value)* key=None        begin_array (element=true value)* element=false
@@ -16,7 +16,7 @@ pub(crate) struct Reader<'a> {
     pub(super) text: &'a [u8],
     pub(super) at: usize,
     pub(super) depth: usize,
-    /// True just after an object or array was entered, when no comma may come.
+    /// True directly after an object or array was entered, where no comma may come.
     entered: bool,
 }
 
@@ -27,29 +27,29 @@ pub(crate) struct Mark {
     depth: usize,
 }
 
-/// The type of a value, as its first byte shows it.
+/// Type of a value, as shown by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Object,
     Array,
     String,
-    /// A digit, a minus, or one of the words `NaN`, `Inf` and `Infinity`.
+    /// A number, which begins with a digit, a minus, or one of the words `NaN`, `Inf` and `Infinity`.
     Number,
     Bool,
     Null,
 }
 
-/// The byte order mark, which some editors and libraries write before UTF-8.
+/// Byte order mark, which some editors and libraries write before UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 impl<'a> Reader<'a> {
-    /// Starts before the first value of `text`, which may begin with a byte order mark (RFC 8259, 8.1).
+    /// Returns a reader before the first value of `text`, which may begin with a byte order mark (RFC 8259, 8.1).
     pub(crate) fn new(text: &'a [u8]) -> Self {
         let marked = text.starts_with(BYTE_ORDER_MARK);
         Self { text, at: if marked { BYTE_ORDER_MARK.len() } else { 0 }, depth: 0, entered: false }
     }
 
-    /// Starts where `mark` was taken, in the same text.
+    /// Returns a reader at the position of `mark`, which was taken in the same text.
     pub(crate) fn resume(text: &'a [u8], mark: Mark) -> Self {
         Self { text, at: mark.at, depth: mark.depth, entered: false }
     }
@@ -59,7 +59,7 @@ impl<'a> Reader<'a> {
         Mark { at: self.at, depth: self.depth }
     }
 
-    /// Returns how many objects and arrays enclose the next value.
+    /// Returns the number of objects and arrays around the next value.
     #[inline]
     pub(crate) fn depth(&self) -> usize {
         self.depth
@@ -70,7 +70,7 @@ impl<'a> Reader<'a> {
         self.text
     }
 
-    /// Returns how many bytes are unread.
+    /// Returns the number of unread bytes.
     pub(crate) fn remaining(&self) -> usize {
         self.text.len() - self.at
     }
@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the type of the next value.
+    /// Returns the type of the next value without reading it.
     pub(crate) fn kind(&mut self) -> Result<Kind, JsonError> {
         match self.next_byte() {
             Some(b'{') => Ok(Kind::Object),
@@ -109,7 +109,7 @@ impl<'a> Reader<'a> {
         self.enter()
     }
 
-    /// Reads the next member's name and stops before its value; `None` leaves the object.
+    /// Reads the next member's name and stops before its value; `None` means that the object has ended.
     pub(crate) fn key(&mut self) -> Result<Option<Cow<'a, str>>, JsonError> {
         match self.next_byte() {
             Some(b'}') => {
@@ -132,7 +132,7 @@ impl<'a> Reader<'a> {
         Ok(Some(name))
     }
 
-    /// Stops before the next element, if there is one; `false` leaves the array.
+    /// Stops before the next element. Returns `false` if the array has ended.
     #[inline(always)]
     pub(crate) fn element(&mut self) -> Result<bool, JsonError> {
         match self.next_byte() {
@@ -152,13 +152,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Checks whether the next value is an array.
+    /// Returns true if the next value is an array.
     #[inline(always)]
     pub(crate) fn at_array(&mut self) -> bool {
         self.next_byte() == Some(b'[')
     }
 
-    /// Reads a string, borrowed where it has no escapes.
+    /// Reads a string, which is borrowed if it has no escapes.
     pub(crate) fn string(&mut self) -> Result<Cow<'a, str>, JsonError> {
         self.expect(b'"', Expected::String)?;
         let (run, end) = text::run(self.text, self.at)?;
@@ -194,7 +194,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Skips `null`; `false` when something else follows.
+    /// Skips `null`. Returns `false` if the next value is something else.
     pub(crate) fn null(&mut self) -> bool {
         self.next_byte();
         let null = self.text[self.at..].starts_with(b"null");
@@ -227,7 +227,7 @@ impl<'a> Reader<'a> {
         self.convert(Expected::Signed, |number| number.signed())
     }
 
-    /// Reads an unsigned integer of fewer bits; the error has the byte range of one too large.
+    /// Reads an unsigned integer of fewer bits. If it is too large, the error contains its byte range.
     #[inline(always)]
     pub(crate) fn narrow_unsigned<T: TryFrom<u64>>(&mut self) -> Result<T, JsonError> {
         self.next_byte();
@@ -236,7 +236,7 @@ impl<'a> Reader<'a> {
         T::try_from(value).map_err(|_| JsonError::OutOfRange(start..self.at))
     }
 
-    /// Reads a signed integer of fewer bits; the error has the byte range of one too large.
+    /// Reads a signed integer of fewer bits. If it is too large, the error contains its byte range.
     #[inline(always)]
     pub(crate) fn narrow_signed<T: TryFrom<i64>>(&mut self) -> Result<T, JsonError> {
         self.next_byte();
@@ -245,7 +245,7 @@ impl<'a> Reader<'a> {
         T::try_from(value).map_err(|_| JsonError::OutOfRange(start..self.at))
     }
 
-    /// Reads a number and converts it; the error has the byte range of one that does not fit.
+    /// Reads a number and converts it. If it does not fit, the error contains its byte range.
     #[inline(always)]
     pub(crate) fn ranged<T>(&mut self, convert: impl FnOnce(&Number<'a>) -> Option<T>) -> Result<T, JsonError> {
         self.next_byte();
@@ -267,7 +267,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a string piece by piece, closing quote included.
+    /// Reads a string in pieces, including the closing quote.
     fn pieces(&mut self, mut piece: impl FnMut(&str)) -> Result<(), JsonError> {
         loop {
             let (run, end) = text::run(self.text, self.at)?;
@@ -283,7 +283,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Skips whitespace and peeks.
+    /// Skips whitespace and returns the next byte without consuming it.
     #[inline(always)]
     fn next_byte(&mut self) -> Option<u8> {
         loop {

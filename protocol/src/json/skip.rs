@@ -1,11 +1,11 @@
-//! Skips values, checked or unchecked.
+//! Skips values, with or without checking their syntax.
 
 use super::error::{Expected, JsonError, rapidjson};
 use super::reader::{Kind, Reader};
 use super::{MAX_DEPTH, text};
 
 impl Reader<'_> {
-    /// Skips a value of any type; its syntax is checked.
+    /// Skips a value of any type and checks its syntax.
     pub(crate) fn skip(&mut self) -> Result<(), JsonError> {
         let outside = self.depth;
         let mut objects: u128 = 0;
@@ -28,7 +28,7 @@ impl Reader<'_> {
                     }
                 }
             }
-            // Leave every object and array that ends here, then go on to the next value.
+            // Leave every object and array that ends here, then continue with the next value.
             loop {
                 if self.depth == outside {
                     return Ok(());
@@ -41,8 +41,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Skips an array by its brackets alone; its syntax is checked when the caller reads it later.
-    /// Other values are checked at once.
+    /// Skips an array by counting brackets only; its syntax is checked when the caller reads it later. Other values are
+    /// checked at once.
     pub(crate) fn skip_unchecked(&mut self) -> Result<(), JsonError> {
         if !self.at_array() {
             return self.skip();
@@ -67,10 +67,10 @@ impl Reader<'_> {
         Err(self.syntax(rapidjson::ARRAY))
     }
 
-    /// Returns the error for a value that is not of the expected type: broken JSON, or another type.
+    /// Returns the error for a value that is not of the expected type: either a syntax error or a type mismatch.
     #[cold]
     pub(super) fn mismatch(&mut self, expected: Expected) -> JsonError {
-        // A value that begins like the expected type but was not read as it is misspelt.
+        // A value that begins like the expected type but could not be read is misspelt.
         let misspelt = match self.kind() {
             Ok(Kind::Bool) => expected == Expected::Bool,
             Ok(Kind::Number) => expected == Expected::Number,

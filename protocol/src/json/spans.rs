@@ -1,14 +1,14 @@
-//! Byte ranges of a JSON text's members, elements and rows, for callers that move them undecoded.
+//! Byte ranges of the members, elements and rows of a JSON text, for callers that move them undecoded.
 
 use std::ops::Range;
 
 use super::reader::{Kind, Reader};
 
-/// Members of one object at most: more than any V1 or V2 object has, few enough to compare each key with
-/// all before it.
+/// Maximum number of members in one object: more than any V1 or V2 object has, and few enough to compare each key with
+/// all previous ones.
 const MAX_MEMBERS: usize = 256;
 
-/// Layout of a tensor's rows in JSON.
+/// Layout of a tensor's rows in JSON text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RowLayout {
     /// One array of all scalars, row after row.
@@ -17,8 +17,8 @@ pub enum RowLayout {
     Nested,
 }
 
-/// Returns an object's keys with the byte ranges of their values in `text`, which holds nothing else.
-/// `None` for anything but an object, for a repeated key, and for more than 256 members.
+/// Returns an object's keys with the byte ranges of their values in `text`, which contains nothing else. Returns `None`
+/// if the text is not an object, repeats a key, or has more than 256 members.
 #[must_use]
 pub fn members(text: &[u8]) -> Option<Vec<(String, Range<usize>)>> {
     let mut reader = Reader::new(text);
@@ -35,8 +35,8 @@ pub fn members(text: &[u8]) -> Option<Vec<(String, Range<usize>)>> {
     Some(members)
 }
 
-/// Returns the byte ranges of an array's elements in `text`, which holds nothing else. `None` for
-/// anything but an array, and for more than `most`: a range is eight times as long as the shortest element.
+/// Returns the byte ranges of an array's elements in `text`, which contains nothing else. Returns `None` if the text is
+/// not an array or has more than `most` elements: a range takes eight times the memory of the shortest element.
 #[must_use]
 pub fn elements(text: &[u8], most: usize) -> Option<Vec<Range<usize>>> {
     let mut reader = Reader::new(text);
@@ -52,12 +52,12 @@ pub fn elements(text: &[u8], most: usize) -> Option<Vec<Range<usize>>> {
     Some(elements)
 }
 
-/// Returns the length of the array in `text`, of its first element, and so on; nothing for anything but an array. The text is
-/// read once, however deep it is nested.
+/// Returns the length of the array in `text`, of its first element, and so on for each level; empty if the text is not
+/// an array. The text is read once, whatever the depth of its nesting.
 #[must_use]
 pub fn widths(text: &[u8]) -> Vec<usize> {
     let mut widths = Vec::new();
-    // An error ends the count early: equal texts still have equal widths, which is all that they are compared for.
+    // An error ends the count early. Equal texts still have equal widths, and callers only compare widths.
     let _ = count_widths(&mut Reader::new(text), &mut widths);
     widths
 }
@@ -85,8 +85,8 @@ fn count_widths(reader: &mut Reader<'_>, widths: &mut Vec<usize>) -> Option<()> 
     Some(())
 }
 
-/// Returns the byte ranges of a tensor's rows in `text`, which holds its array and nothing else: `rows`
-/// of them, each of `scalars` scalars, at least one. `None` where the text is no such tensor.
+/// Returns the byte ranges of a tensor's rows in `text`, which contains the tensor's array and nothing else: `rows`
+/// rows of `scalars` scalars each, where `scalars` is at least one. Returns `None` if the text is not such a tensor.
 #[must_use]
 pub fn rows(text: &[u8], rows: usize, scalars: usize) -> Option<(RowLayout, Vec<Range<usize>>)> {
     let mut reader = Reader::new(text);
@@ -142,7 +142,7 @@ impl Reader<'_> {
         Some(1)
     }
 
-    /// Skips an array and returns the count of its scalars, however they are nested.
+    /// Skips an array and returns the number of its scalars at all levels.
     fn count_scalars(&mut self) -> Option<usize> {
         let outside = self.depth();
         self.begin_array().ok()?;
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_not_whole_json_is_refused() {
+    fn text_that_is_not_one_complete_json_value_is_refused() {
         for text in ["", "{", "{}x", "[]", r#"{"a":1,"a":2}"#, r#"{"a":}"#, r#"{"a":01}"#] {
             assert_eq!(members(text.as_bytes()), None, "{text}");
         }

@@ -1,7 +1,7 @@
 use super::{JsonError, Number, Reader};
 use proptest::prelude::*;
 
-/// Skips a whole document and returns the error in its syntax, if any.
+/// Skips a whole document and returns the syntax error, if any.
 fn check(text: &str) -> Result<(), JsonError> {
     let mut reader = Reader::new(text.as_bytes());
     reader.skip()?;
@@ -139,7 +139,7 @@ fn floats_beyond_range_are_refused_and_tiny_ones_vanish() {
     assert!(scan("-NaN").double().unwrap().is_nan());
 }
 
-/// Midpoints between neighbouring `f32`, where rounding twice goes wrong.
+/// Midpoints between neighbouring `f32`, where rounding twice would be wrong.
 #[test]
 fn floats_round_once() {
     for (text, expected) in [
@@ -165,7 +165,7 @@ fn numeral() -> impl Strategy<Value = String> {
         long,
         any::<f64>().prop_filter("finite", |f| f.is_finite()).prop_map(|f| format!("{f:e}")),
         any::<f32>().prop_filter("finite", |f| f.is_finite()).prop_map(|f| f64::from(f).to_string()),
-        // Exactly between two neighbours, and one digit to each side of it.
+        // Numbers exactly between two neighbours, and one digit to either side.
         (any::<u32>(), -1_i64..=1).prop_map(|(bits, off)| {
             let low = f64::from(f32::from_bits(bits & 0x4fff_ffff | 0x2000_0000));
             let half = f64::from_bits((low.to_bits() + (1 << 28)).wrapping_add_signed(off));

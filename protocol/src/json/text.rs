@@ -1,10 +1,10 @@
-//! Finds, checks and unescapes strings.
+//! Finds, checks and unescapes JSON strings.
 
 use super::JsonError;
 use super::error::rapidjson;
 
-/// Returns the run of plain characters at `at` and its end, the next quote or backslash. The run is
-/// valid UTF-8 without control characters.
+/// Returns the run of plain characters from `at` to the next quote or backslash, and the position of its end. The run
+/// is valid UTF-8 without control characters.
 pub(super) fn run(text: &[u8], at: usize) -> Result<(&str, usize), JsonError> {
     let rest = &text[at..];
     let Some(length) = memchr::memchr2(b'"', b'\\', rest) else {
@@ -20,7 +20,7 @@ pub(super) fn run(text: &[u8], at: usize) -> Result<(&str, usize), JsonError> {
     }
 }
 
-/// Returns the position after the string whose content begins at `at`; the content is not checked.
+/// Returns the position after the string whose content begins at `at`. The content is not checked.
 pub(super) fn end(text: &[u8], mut at: usize) -> Result<usize, JsonError> {
     while let Some(rest) = text.get(at..)
         && let Some(length) = memchr::memchr2(b'"', b'\\', rest)
@@ -56,7 +56,7 @@ fn unicode(text: &[u8], at: usize) -> Result<(char, usize), JsonError> {
     if let Some(character) = char::from_u32(unit) {
         return Ok((character, at + 6));
     }
-    // A surrogate: the first half must be followed by the second.
+    // The unit is a surrogate: a high surrogate must be followed by a low one.
     let second = text.get(at + 6..at + 8) == Some(b"\\u");
     if !second || !(0xd800..0xdc00).contains(&unit) {
         return Err(syntax(rapidjson::SURROGATE, at));

@@ -1,10 +1,10 @@
-//! Appends values to a buffer of JSON text.
+//! Appends JSON values to a buffer.
 
 /// Writes a string with its quotes.
 pub(crate) fn string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let mut rest = text.as_bytes();
-    // Everything from the space up but quote and backslash is copied, UTF-8 included.
+    // All bytes except control characters, quotes and backslashes are copied, including UTF-8.
     while let Some(at) = rest.iter().position(|byte| special(*byte)) {
         out.extend_from_slice(&rest[..at]);
         escape(out, rest[at]);
@@ -41,7 +41,8 @@ pub(crate) fn integer(out: &mut Vec<u8>, value: impl itoa::Integer) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
-/// Writes the shortest text that reads back as the same `f32`; `NaN` and `±Infinity` bare, as Triton.
+/// Writes the shortest text that reads back as the same `f32`. Writes `NaN` and `±Infinity` as bare words, as Triton
+/// does.
 #[inline]
 pub(crate) fn float(out: &mut Vec<u8>, value: f32) {
     if value.is_finite() {
@@ -51,7 +52,8 @@ pub(crate) fn float(out: &mut Vec<u8>, value: f32) {
     }
 }
 
-/// Writes the shortest text that reads back as the same `f64`; `NaN` and `±Infinity` bare, as Triton.
+/// Writes the shortest text that reads back as the same `f64`. Writes `NaN` and `±Infinity` as bare words, as Triton
+/// does.
 #[inline]
 pub(crate) fn double(out: &mut Vec<u8>, value: f64) {
     if value.is_finite() {

@@ -1,4 +1,4 @@
-//! The binary extension: splits a body into its JSON and the blobs after it.
+//! The binary extension: splits a body into its JSON and the blobs that follow.
 
 use bytes::Bytes;
 
@@ -7,7 +7,7 @@ use super::{Limits, RestError};
 /// Parses the header [`HEADER_LENGTH`](super::HEADER_LENGTH); 0 means a raw body.
 ///
 /// # Errors
-/// Not a number, a number beyond 32 bits, or one that is negative or beyond the body's `body_len` bytes.
+/// Fails if the value is not a number, does not fit 32 bits, is negative, or exceeds the body's `body_len` bytes.
 pub fn parse_header_length(value: &str, body_len: usize) -> Result<usize, RestError> {
     let text = value.trim();
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -23,7 +23,7 @@ pub fn parse_header_length(value: &str, body_len: usize) -> Result<usize, RestEr
     }
 }
 
-/// Splits a body into its JSON and its blobs; without a header length all of it is JSON.
+/// Splits a body into its JSON and its blobs. Without a header length, the whole body is JSON.
 pub(super) fn split(
     mut body: Bytes,
     header_length: Option<usize>,
@@ -42,7 +42,7 @@ pub(super) fn split(
     Ok((json, Blobs { rest: body }))
 }
 
-/// The bytes after the JSON, taken in order of the inputs without copying.
+/// Bytes after the JSON, taken in the order of the inputs without copying.
 #[derive(Debug)]
 pub(super) struct Blobs {
     rest: Bytes,
@@ -62,7 +62,7 @@ impl Blobs {
         Ok(self.rest.split_to(size))
     }
 
-    /// Checks that every byte belongs to an input.
+    /// Checks that no bytes are left over.
     pub(super) fn finish(self, model: &str) -> Result<(), RestError> {
         if self.rest.is_empty() { Ok(()) } else { Err(RestError::SurplusInput { model: model.to_owned() }) }
     }

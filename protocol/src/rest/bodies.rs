@@ -1,4 +1,4 @@
-//! Response bodies of health, metadata, repository index and errors.
+//! Response bodies of health calls, metadata, the repository index and errors.
 
 use bytes::Bytes;
 
@@ -6,12 +6,12 @@ use super::response::member;
 use crate::json;
 use crate::{TensorSpec, shortened};
 
-/// The result of a health call.
+/// Result of a health call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// Live, or ready, as the call asks.
+    /// The server or model is live or ready, as the call asks.
     Up,
-    /// Not live, or not ready.
+    /// The server or model is not live or not ready.
     Down,
 }
 
@@ -35,13 +35,13 @@ pub struct ModelMetadata<'a> {
     pub versions: &'a [String],
     /// Platform, such as `pytorch_libtorch`.
     pub platform: &'a str,
-    /// Inputs, batch dimension included.
+    /// Inputs, including the batch dimension.
     pub inputs: &'a [TensorSpec],
-    /// Outputs, batch dimension included.
+    /// Outputs, including the batch dimension.
     pub outputs: &'a [TensorSpec],
 }
 
-/// An entry of the repository index; members that are `None` are left out.
+/// An entry of the repository index; members that are `None` are omitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexEntry {
     /// Name of the model.
@@ -50,17 +50,17 @@ pub struct IndexEntry {
     pub version: Option<String>,
     /// `READY`, `UNAVAILABLE`, `LOADING`, `UNLOADING` or `UNKNOWN`.
     pub state: Option<String>,
-    /// Reason for that state.
+    /// Reason for the state.
     pub reason: Option<String>,
 }
 
-/// Encodes `{"status":"alive"}`, V1's liveness, which KServe's servers have at the root.
+/// Encodes `{"status":"alive"}`, the liveness response of V1, which KServe's servers send at the root path.
 #[must_use]
 pub const fn alive() -> Bytes {
     Bytes::from_static(b"{\"status\":\"alive\"}")
 }
 
-/// Encodes `{"live":true}`. Triton sends no body; kserve's client needs this one.
+/// Encodes `{"live":true}`. Triton sends no body, but kserve's client needs this one.
 #[must_use]
 pub fn live(health: Health) -> Bytes {
     match health {
@@ -69,7 +69,7 @@ pub fn live(health: Health) -> Bytes {
     }
 }
 
-/// Encodes `{"ready":true}`. Triton sends no body; kserve's client needs this one.
+/// Encodes `{"ready":true}`. Triton sends no body, but kserve's client needs this one.
 #[must_use]
 pub fn ready(health: Health) -> Bytes {
     match health {
@@ -78,7 +78,7 @@ pub fn ready(health: Health) -> Bytes {
     }
 }
 
-/// Encodes `{"name":"…","ready":true}`, the readiness of a model.
+/// Encodes `{"name":"…","ready":true}`, the readiness response of a model.
 #[must_use]
 pub fn model_ready(name: &str, health: Health) -> Bytes {
     let mut out = vec![b'{'];
@@ -88,7 +88,7 @@ pub fn model_ready(name: &str, health: Health) -> Bytes {
     out.into()
 }
 
-/// Encodes `{"live":false,"error":"…"}`, with the reason.
+/// Encodes `{"live":false,"error":"…"}` with the reason.
 #[must_use]
 pub fn not_live(reason: &str) -> Bytes {
     let mut out = b"{\"live\":false,".to_vec();
@@ -97,7 +97,7 @@ pub fn not_live(reason: &str) -> Bytes {
     out.into()
 }
 
-/// Encodes `{"name":"…","ready":false,"error":"…"}`, with the reason; of a server without a name.
+/// Encodes `{"name":"…","ready":false,"error":"…"}` with the reason; without `name` for a server.
 #[must_use]
 pub fn not_ready(name: Option<&str>, reason: &str) -> Bytes {
     let mut out = vec![b'{'];
@@ -111,11 +111,11 @@ pub fn not_ready(name: Option<&str>, reason: &str) -> Bytes {
     out.into()
 }
 
-/// Limit on the sentence of a failure, in bytes: more than people read. It may repeat what a request of megabytes says,
-/// and is not counted as requests are while its client is slow to read it.
+/// Maximum length of an error message in bytes: more than people read. The message may repeat a part of a large
+/// request, and its memory is not counted against the budget of requests while the client is slow to read it.
 const MAX_MESSAGE: usize = 16 * 1024;
 
-/// Encodes `{"error":"…"}`, the body of every failure.
+/// Encodes `{"error":"…"}`, the body of every error response.
 #[must_use]
 pub fn error_body(message: &str) -> Bytes {
     let mut out = vec![b'{'];

@@ -5,8 +5,8 @@ use half::{bf16, f16};
 use crate::DataType;
 use crate::json::{self, JsonError, Number, Reader};
 
-/// Reads one scalar and appends it to `out`, little-endian. Inlined with a constant datatype it is as
-/// fast as a reader written for that type.
+/// Reads one scalar and appends it to `out`, little-endian. With a constant datatype, the inlined function is as fast
+/// as a reader written for that type.
 #[inline(always)]
 pub(super) fn read(reader: &mut Reader<'_>, datatype: DataType, out: &mut Vec<u8>) -> Result<(), JsonError> {
     match datatype {
@@ -28,7 +28,7 @@ pub(super) fn read(reader: &mut Reader<'_>, datatype: DataType, out: &mut Vec<u8
     Ok(())
 }
 
-/// Appends a BYTES element with its length prefix; `None` where the length does not fit.
+/// Appends a BYTES element with its length prefix; `None` if the length does not fit the prefix.
 pub(super) fn push_string(out: &mut Vec<u8>, element: &[u8]) -> Option<()> {
     let length = u32::try_from(element.len()).ok()?;
     out.extend_from_slice(&length.to_le_bytes());
@@ -48,7 +48,7 @@ fn bf16_from(number: &Number<'_>) -> Option<bf16> {
     (rounded.is_infinite() == value.is_infinite()).then_some(rounded)
 }
 
-/// Reads a string and appends it with its length prefix, which is filled in afterwards.
+/// Reads a string and appends it. The length prefix is reserved first and filled in afterwards.
 fn string(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), JsonError> {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -59,7 +59,7 @@ fn string(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), JsonError> {
     Ok(())
 }
 
-/// Writes all elements of a fixed-size datatype, commas between them.
+/// Writes all elements of a fixed-size datatype, separated by commas.
 pub(super) fn write_all(out: &mut Vec<u8>, datatype: DataType, data: &[u8]) {
     match datatype {
         DataType::Bool => each(out, data, u8::from_le_bytes, boolean),
@@ -87,7 +87,8 @@ fn each<const N: usize, T>(
     from_bytes: impl Fn([u8; N]) -> T,
     write: impl Fn(&mut Vec<u8>, T),
 ) {
-    // Eight characters for the usual number and its comma; more grows once or twice.
+    // Reserves eight characters per element, the usual length of a number and its comma. Longer elements make the
+    // buffer grow once or twice.
     out.reserve(data.len() / N * 8);
     let (elements, _) = data.as_chunks::<N>();
     for (i, element) in elements.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The generate extension: inputs and parameters as plain members of one object.
+//! The generate extension: inputs and parameters are plain members of one object.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use super::{Limits, RestError, TargetModel};
 use crate::json::{self, Reader};
 use crate::{Delivery, InferRequest, InferResponse, Input, Parameter, Shape, Source, TensorSpec};
 
-/// Decodes a generate request. A member named like an input is that input's data, a scalar or an
-/// array; `id` is the request's id, the members of `parameters` count like top-level ones, and
-/// all other members are request parameters. As in V2, null for one of these two means that it is absent.
+/// Decodes a generate request. A member with the name of an input is that input's data, a scalar or an array. `id` is
+/// the request's id, members of `parameters` count like top-level ones, and all other members are request parameters.
+/// If `id` or `parameters` is null, it counts as absent, as in V2.
 ///
 /// # Errors
-/// Not a JSON object, data of the wrong type or of a size that does not fill the input's dimensions,
-/// or invalid parameters.
+/// Fails if the body is not a JSON object, if data has the wrong type or does not fill the input's dimensions, or if
+/// parameters are invalid.
 pub fn decode_generate(target: &TargetModel<'_>, body: &[u8], limits: &Limits) -> Result<InferRequest, RestError> {
     if body.len() > limits.max_json {
         return Err(RestError::JsonTooLarge { size: body.len(), limit: limits.max_json });
@@ -42,18 +42,18 @@ pub fn decode_generate(target: &TargetModel<'_>, body: &[u8], limits: &Limits) -
     Ok(decoded)
 }
 
-/// The members read so far.
+/// Members read so far.
 struct GenerateDraft<'a> {
     target: &'a TargetModel<'a>,
     limits: &'a Limits,
     id: Option<String>,
-    /// Set when the member `parameters` has come.
+    /// Set once the member `parameters` has been read.
     has_parameters: Option<()>,
     inputs: Vec<Input>,
     parameters: RequestParameters,
 }
 
-/// The object that is being read.
+/// Object that is being read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scope {
     Request,
@@ -68,7 +68,7 @@ impl GenerateDraft<'_> {
         };
         reader.begin_object().field(object)?;
         while let Some(key) = reader.key().field(object)? {
-            // An input may be named `id` or `parameters`; then the member is the input.
+            // An input may be named `id` or `parameters`; the member is then the input.
             if let Some(spec) = self.target.inputs.iter().find(|spec| spec.name == key) {
                 let input = self.read_input(reader, spec)?;
                 self.add(input)?;
@@ -111,8 +111,8 @@ impl GenerateDraft<'_> {
     }
 }
 
-/// The shape of so many elements: what their brackets say where they are nested like the input, else as flat data
-/// fills its dimensions. Brackets that say another shape are refused, as in V2.
+/// Returns the shape of `count` elements: the nesting of the data if it matches the input's dimensions, otherwise the
+/// dimensions filled with flat data. Data nested by another shape is refused, as in V2.
 fn shape(spec: &TensorSpec, count: usize, nesting: &Nesting) -> Result<Shape, RestError> {
     if let Some(dims) = nesting.like(&spec.shape) {
         return Ok(Shape::new(&dims)?);
@@ -125,15 +125,15 @@ fn unfitting(spec: &TensorSpec) -> RestError {
     RestError::UnfittingShape { input: spec.name.clone() }
 }
 
-/// Distributes elements over an input's dimensions: the fixed ones take theirs, the innermost
-/// variable one takes what is left, other variable ones are 1.
+/// Distributes `count` elements over an input's dimensions: the innermost variable dimension takes what the fixed ones
+/// leave, and other variable dimensions are 1.
 fn fill(spec: &TensorSpec, count: usize) -> Result<Shape, RestError> {
     let error = || unfitting(spec);
     let mut left = i64::try_from(count).map_err(|_| error())?;
     for &dim in spec.shape.iter().filter(|dim| **dim >= 0) {
         match left.checked_rem(dim) {
             Some(0) => left /= dim,
-            // A dimension of zero fits zero elements only.
+            // A dimension of zero only fits zero elements.
             None if left == 0 => {}
             Some(_) | None => return Err(error()),
         }
@@ -146,12 +146,11 @@ fn fill(spec: &TensorSpec, count: usize) -> Result<Shape, RestError> {
     if shape.elements() == count { Ok(shape) } else { Err(error()) }
 }
 
-/// Encodes a generate response: outputs and response parameters as members, in order of their names;
-/// an output of one element is a scalar. An output takes the place of another member of its name: it is what was
-/// asked for.
+/// Encodes a generate response: outputs and response parameters are members, in order of their names, and an output of
+/// one element is a scalar. An output replaces any other member of its name, because the client asked for the output.
 ///
 /// # Errors
-/// FP16, BF16, and strings that are not UTF-8.
+/// Fails for FP16, BF16, and strings that are not UTF-8.
 pub fn encode_generate(response: &InferResponse) -> Result<Bytes, RestError> {
     let mut members = BTreeMap::new();
     for (key, value) in &response.parameters {
@@ -176,7 +175,7 @@ pub fn encode_generate(response: &InferResponse) -> Result<Bytes, RestError> {
     Ok(out.into())
 }
 
-/// The value of a generate response's member.
+/// Value of a member in a generate response.
 enum Member<'a> {
     Text(&'a str),
     Parameter(&'a Parameter),
@@ -202,7 +201,7 @@ impl Member<'_> {
     }
 }
 
-/// Frames one JSON document, without line breaks, as a server-sent event.
+/// Frames one JSON document without line breaks as a server-sent event.
 #[must_use]
 pub fn event(json: &[u8]) -> Bytes {
     [b"data: ", json, b"\n\n"].concat().into()

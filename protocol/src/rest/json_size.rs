@@ -1,17 +1,18 @@
-//! How large a response becomes as JSON, for who bounds memory before it is encoded.
+//! Upper bound on the size of a response as JSON, for callers that limit memory before encoding.
 
 use crate::{DataType, Delivery, InferResponse, Tensor};
 
-/// Bytes of a string's length prefix.
+/// Size in bytes of a string's length prefix.
 const LENGTH: usize = 4;
 
-/// Bytes that one byte of a string becomes at most, as in `\u0000`.
+/// Maximum number of JSON bytes for one byte of a string, as in `\u0000`.
 const ESCAPED: usize = 6;
 
-/// Brackets of a list and the comma behind it.
+/// Bytes of a list's brackets and the comma after it.
 const LIST: usize = 3;
 
-/// Most bytes that the outputs of a response take as JSON, flat or nested row by row; binary ones take none.
+/// Returns the maximum number of bytes that the outputs of a response take as JSON, flat or nested row by row. Binary
+/// outputs count as none.
 #[must_use]
 pub fn most_json_bytes(response: &InferResponse) -> usize {
     let outputs = response.outputs.iter();
@@ -29,7 +30,7 @@ fn most_bytes(tensor: &Tensor) -> usize {
     each.saturating_add(text.saturating_mul(ESCAPED)).saturating_add(most_nesting(tensor))
 }
 
-/// Brackets of a tensor that is nested by its shape, and its name in each row.
+/// Returns the bytes of the brackets of a tensor that is nested by its shape, and of its name in each row.
 fn most_nesting(tensor: &Tensor) -> usize {
     let (mut lists, mut all) = (1_usize, 0_usize);
     for dim in tensor.shape().dims() {
@@ -37,13 +38,14 @@ fn most_nesting(tensor: &Tensor) -> usize {
         lists = lists.saturating_mul(*dim);
     }
     let rows = tensor.shape().dims().first().copied().unwrap_or(1);
-    // Quotes, a colon, braces and commas.
+    // Bytes of quotes, a colon, braces and commas.
     let name = tensor.name().len() * ESCAPED + 8;
     let names = rows.saturating_mul(name);
     all.saturating_mul(LIST).saturating_add(names)
 }
 
-/// Most bytes of an element, with the comma behind it; of a string without its text, as `{"b64":""},`.
+/// Returns the maximum bytes of an element and the comma after it; for a string without its text, that is
+/// `{"b64":""},`.
 fn most_each(datatype: DataType) -> usize {
     match datatype {
         DataType::Bool | DataType::Uint16 => 6,
@@ -67,7 +69,7 @@ mod tests {
     use crate::rest::{encode_predict, encode_response};
     use crate::{Parameters, Shape};
 
-    /// The response with one output of these bytes.
+    /// Returns a response with one output of these bytes.
     fn response(datatype: DataType, dims: &[i64], data: Vec<u8>) -> InferResponse {
         let shape = Shape::new(dims).unwrap();
         let tensor = Tensor::new("y\"\u{1}".to_owned(), datatype, shape, Bytes::from(data));
@@ -80,16 +82,16 @@ mod tests {
         }
     }
 
-    /// Bytes around the elements, for one output.
+    /// Bytes around the elements of one output.
     const AROUND: usize = 200;
 
     #[test]
-    fn nothing_becomes_larger_than_foreseen() {
+    fn no_datatype_exceeds_the_bound() {
         for datatype in DataType::ALL {
             let Some(size) = datatype.size() else {
                 continue;
             };
-            // Words that begin with each byte: extremes, and long fractions.
+            // Elements that begin with each byte value, which include extremes and long fractions.
             let data = (0..=255).flat_map(|byte: u8| (0..size).map(move |i| byte.wrapping_add(7 * i as u8)));
             let response = response(datatype, &[256, 1, 1], data.collect());
             let most = most_json_bytes(&response) + AROUND;
@@ -103,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn strings_become_no_larger_than_foreseen(
+        fn strings_do_not_exceed_the_bound(
             strings in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..20), 1..20),
         ) {
             let prefixed = strings.iter().flat_map(|string| {
@@ -119,7 +121,7 @@ mod tests {
         }
 
         #[test]
-        fn numbers_become_no_larger_than_foreseen(bits in any::<u64>()) {
+        fn numbers_do_not_exceed_the_bound(bits in any::<u64>()) {
             let bytes = bits.to_le_bytes();
             let double = response(DataType::Fp64, &[1], bytes.to_vec());
             let single = response(DataType::Fp32, &[2], bytes.to_vec());

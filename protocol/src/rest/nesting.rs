@@ -1,18 +1,18 @@
-//! The shape that the brackets of nested data say.
+//! The shape given by the brackets of nested data.
 
 use smallvec::SmallVec;
 
-/// Arrays of data so far, level by level. Brackets around one element say nothing: they are as common as they are
-/// harmless.
+/// Nesting of the data read so far, level by level. Brackets around a single element are ignored when shapes are
+/// compared, because they are common and harmless.
 #[derive(Debug, Default)]
 pub(super) struct Nesting {
-    /// The arrays that are open, but for the outermost.
+    /// Open arrays, except the outermost one.
     open: SmallVec<[OpenArray; 8]>,
     /// The outermost array, until it is closed.
     root: OpenArray,
-    /// The shape of the first whole array of each level, from the outside.
+    /// True if arrays of one level differ in shape, or if an array mixes scalars and arrays.
     is_ragged: bool,
-    /// The outermost array's shape, once it is closed.
+    /// Shape of the outermost array, once it is closed.
     shape: Dims,
 }
 
@@ -21,22 +21,22 @@ type Dims = SmallVec<[usize; 8]>;
 /// An array that is not closed yet.
 #[derive(Debug, Default)]
 struct OpenArray {
-    /// Scalars before it in all.
+    /// Total number of scalars before this array.
     begin: usize,
-    /// Arrays within it that are closed, and the scalars in them.
+    /// Number of closed arrays directly within this one, and of the scalars in them.
     arrays: usize,
     nested: usize,
-    /// The shape of each array within it.
+    /// Shape of each array within this one.
     inner: Dims,
 }
 
 impl Nesting {
-    /// An array begins after so many scalars.
+    /// Opens an array that begins after `count` scalars.
     pub(super) fn open(&mut self, count: usize) {
         self.open.push(OpenArray { begin: count, ..OpenArray::default() });
     }
 
-    /// The innermost array ends after so many scalars.
+    /// Closes the innermost array, which ends after `count` scalars.
     pub(super) fn close(&mut self, count: usize) {
         let closed = self.open.pop();
         let is_root = closed.is_none();
@@ -60,7 +60,8 @@ impl Nesting {
         outer.inner = dims;
     }
 
-    /// The dimensions of data nested like `dims`, of which negative ones may have any size; `None` for other brackets.
+    /// Returns the dimensions of data that is nested like `dims`, in which negative dimensions match any size; `None`
+    /// if the data is nested differently.
     pub(super) fn like(&self, dims: &[i64]) -> Option<Vec<i64>> {
         let fits = |(size, dim): (&usize, &i64)| *dim < 0 || *size as i64 == *dim;
         let same_rank = !self.is_ragged && self.shape.len() == dims.len();
@@ -68,7 +69,7 @@ impl Nesting {
         is_like.then(|| self.shape.iter().map(|size| *size as i64).collect())
     }
 
-    /// True if data with these brackets may be that of a shape: flat, or nested like it.
+    /// Returns true if data with these brackets fits the shape `dims`: flat, or nested like it.
     pub(super) fn fits(&self, dims: &[usize]) -> bool {
         let says = |dims: &[usize]| -> Dims {
             let said = dims.iter().filter(|dim| **dim != 1);
@@ -86,7 +87,7 @@ impl Nesting {
 mod tests {
     use super::*;
 
-    /// What the brackets of a text say; each letter is a scalar.
+    /// Returns whether data with these brackets fits `dims`; each letter of `text` is a scalar.
     fn fits(text: &str, dims: &[usize]) -> bool {
         let (mut nesting, mut count, mut depth) = (Nesting::default(), 0, 0);
         for letter in text.chars() {

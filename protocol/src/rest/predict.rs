@@ -13,13 +13,13 @@ use crate::{Delivery, InferRequest};
 
 pub use self::write::encode_predict;
 
-/// Decodes a V1 request. `instances` holds rows: values of a model's only input, or objects by input
-/// name. `inputs` holds columns: the only input's tensor, or an object of tensors by input name. Shapes
-/// come from the nesting, datatypes from the model. `{"b64": "…"}` is a byte string.
+/// Decodes a V1 request. `instances` contains rows: values of the model's only input, or objects by input name.
+/// `inputs` contains columns: the tensor of the only input, or an object of tensors by input name. Shapes are taken
+/// from the nesting, datatypes from the model. `{"b64": "…"}` is a byte string.
 ///
 /// # Errors
-/// Neither or both of `instances` and `inputs`, ragged arrays, unknown input names, rows that differ in
-/// names, or values of the wrong type.
+/// Fails if the body has neither or both of `instances` and `inputs`, if arrays are ragged, if input names are unknown
+/// or differ between rows, or if values have the wrong type.
 pub fn decode_predict(target: &TargetModel<'_>, body: &[u8], limits: &Limits) -> Result<InferRequest, RestError> {
     if body.len() > limits.max_json {
         return Err(RestError::JsonTooLarge { size: body.len(), limit: limits.max_json });
@@ -29,7 +29,7 @@ pub fn decode_predict(target: &TargetModel<'_>, body: &[u8], limits: &Limits) ->
     reader.begin_object().field("request")?;
     while let Some(key) = reader.key().field("request")? {
         if key != "instances" && key != "inputs" {
-            // `signature_name` and other members of older clients have no meaning here.
+            // `signature_name` and other members that older clients send have no meaning here.
             reader.skip().field(&key)?;
             continue;
         }
@@ -49,7 +49,7 @@ pub fn decode_predict(target: &TargetModel<'_>, body: &[u8], limits: &Limits) ->
     Ok(request(target, columns.finish()?, Delivery::Json))
 }
 
-/// Makes an error of a message about a V1 body.
+/// Returns an error with a message about a V1 body.
 fn predict_error(text: impl Into<String>) -> RestError {
     RestError::Predict(text.into())
 }
@@ -59,7 +59,7 @@ fn read_instances(reader: &mut Reader<'_>, columns: &mut Columns<'_>) -> Result<
         return reader.begin_array().field("instances");
     }
     if !first_is_named(reader)? {
-        // An array of values is the only input's tensor, with one row each.
+        // An array of values is the tensor of the only input, with one row per value.
         return columns.read_only(reader, "instances");
     }
     reader.begin_array().field("instances")?;
@@ -69,7 +69,7 @@ fn read_instances(reader: &mut Reader<'_>, columns: &mut Columns<'_>) -> Result<
     Ok(())
 }
 
-/// Checks whether the first row is an object by input name. An object whose only key is `b64` is a value.
+/// Returns true if the first row is an object by input name. An object whose only key is `b64` is a value.
 fn first_is_named(reader: &Reader<'_>) -> Result<bool, RestError> {
     let mut ahead = reader.clone();
     ahead.begin_array().field("instances")?;

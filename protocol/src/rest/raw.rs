@@ -1,4 +1,4 @@
-//! Raw bodies: without JSON; the whole body is the only input's tensor.
+//! Raw bodies, which contain no JSON: the whole body is the tensor of the model's only input.
 
 use bytes::Bytes;
 
@@ -6,13 +6,13 @@ use super::elements;
 use super::{Limits, RestError, TargetModel};
 use crate::{Batching, DataType, Delivery, InferRequest, Input, Shape, Source, TensorSpec};
 
-/// Decodes a body with a header length of 0. The batch is 1, at most one further dimension
-/// may be variable, and all outputs come back binary. A BYTES input must have one element: the body is
-/// that string, without length.
+/// Decodes a body with a header length of 0. The batch size is 1, at most one further dimension may be variable, and
+/// all outputs are returned as binary data. A BYTES input must have one element: the body is that string, without a
+/// length prefix.
 ///
 /// # Errors
-/// A model with other than one input, a shape that cannot be deduced from the size, a body beyond
-/// [`Limits::max_json`].
+/// Fails if the model does not have exactly one input, if the shape cannot be deduced from the size, or if the body
+/// exceeds [`Limits::max_json`].
 pub fn decode_raw(target: &TargetModel<'_>, body: Bytes, limits: &Limits) -> Result<InferRequest, RestError> {
     let [spec] = target.inputs else {
         return Err(RestError::RawInputs { count: target.inputs.len(), model: target.model.to_owned() });
@@ -33,7 +33,7 @@ pub fn decode_raw(target: &TargetModel<'_>, body: Bytes, limits: &Limits) -> Res
     Ok(request(target, vec![input], Delivery::Binary))
 }
 
-/// Makes a request of nothing but its inputs.
+/// Returns a request with these inputs and defaults for everything else.
 pub(super) fn request(target: &TargetModel<'_>, inputs: Vec<Input>, default_delivery: Delivery) -> InferRequest {
     InferRequest {
         model: target.model.to_owned(),
@@ -56,8 +56,8 @@ fn single_row(target: &TargetModel<'_>, spec: &TensorSpec) -> Vec<i64> {
     dims
 }
 
-/// Computes the variable dimension from the count of elements. Bytes left over are found later, when
-/// every input's size is compared with its shape.
+/// Computes the variable dimension from the number of elements. Surplus bytes are detected later, when the size of
+/// every input is compared with its shape.
 fn deduce(target: &TargetModel<'_>, spec: &TensorSpec, elements: usize) -> Result<Vec<i64>, RestError> {
     let mut dims = single_row(target, spec);
     let fixed = dims.iter().filter(|dim| **dim >= 0);

@@ -4,7 +4,7 @@ use super::RestError;
 use super::error::InField;
 use super::repository::object;
 
-/// The body of `POST /v2/systemsharedmemory/region/NAME/register`.
+/// Body of `POST /v2/systemsharedmemory/region/NAME/register`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegionRequest {
     /// Name of the shared memory object.
@@ -18,7 +18,7 @@ pub struct RegionRequest {
 /// Decodes a registration.
 ///
 /// # Errors
-/// Not a JSON object, a missing `key` or `byte_size`, or members of other types.
+/// Fails if the body is not a JSON object, if `key` or `byte_size` is missing, or if a member has the wrong type.
 pub fn decode_region(body: &[u8]) -> Result<RegionRequest, RestError> {
     let (mut region_key, mut offset, mut byte_size) = (None, 0, None);
     object(body, |reader, key| {

@@ -1,4 +1,4 @@
-//! Decodes the bodies of the repository calls. All are optional; an empty body means the defaults.
+//! Decodes the bodies of the repository calls. Each body is optional; an empty one means the defaults.
 
 use std::collections::HashSet;
 
@@ -8,34 +8,34 @@ use super::error::InField;
 use super::{RestError, base64_text};
 use crate::json::{Kind, Reader};
 
-/// The body of `POST /v2/repository/index`.
+/// Body of `POST /v2/repository/index`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexRequest {
-    /// Lists only models that are ready.
+    /// True to list only models that are ready.
     pub ready: bool,
 }
 
-/// The body of `POST /v2/repository/models/NAME/load`.
+/// Body of `POST /v2/repository/models/NAME/load`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadRequest {
-    /// Configuration, as JSON text, that replaces the repository's.
+    /// Configuration as JSON text, which replaces the repository's; `None` uses the repository's.
     pub config: Option<String>,
-    /// Files that replace the repository's: path within the model's directory, such as `1/model.pt`,
-    /// and content. Paths are not checked; code that writes the files must keep them inside.
+    /// Files that replace the repository's, each with its path within the model's directory, such as `1/model.pt`, and
+    /// its content. Paths are not checked: code that writes the files must keep them inside the directory.
     pub files: Vec<(String, Bytes)>,
 }
 
-/// The body of `POST /v2/repository/models/NAME/unload`.
+/// Body of `POST /v2/repository/models/NAME/unload`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnloadRequest {
-    /// Unloads models that depend on this one, too.
+    /// True to also unload models that depend on this one.
     pub unload_dependents: bool,
 }
 
 /// Decodes an index request.
 ///
 /// # Errors
-/// Not a JSON object, or a `ready` that is no boolean.
+/// Fails if the body is not a JSON object, or `ready` is not a boolean.
 pub fn decode_index(body: &[u8]) -> Result<IndexRequest, RestError> {
     let mut request = IndexRequest::default();
     object(body, |reader, key| {
@@ -55,7 +55,7 @@ pub fn decode_index(body: &[u8]) -> Result<IndexRequest, RestError> {
 /// Decodes a load request.
 ///
 /// # Errors
-/// Not a JSON object, a parameter that is no string, an unknown parameter, or a file that is not base64.
+/// Fails if the body is not a JSON object, a parameter is not a string or not known, or a file is not base64.
 pub fn decode_load(body: &[u8]) -> Result<LoadRequest, RestError> {
     let mut request = LoadRequest::default();
     parameters(body, |reader, key| {
@@ -78,7 +78,7 @@ pub fn decode_load(body: &[u8]) -> Result<LoadRequest, RestError> {
 /// Decodes an unload request.
 ///
 /// # Errors
-/// Not a JSON object, or an `unload_dependents` that is no boolean.
+/// Fails if the body is not a JSON object, or `unload_dependents` is not a boolean.
 pub fn decode_unload(body: &[u8]) -> Result<UnloadRequest, RestError> {
     let mut request = UnloadRequest::default();
     parameters(body, |reader, key| {
@@ -107,7 +107,7 @@ fn parameters(
     })
 }
 
-/// Calls `member` for each member of a body's object; an empty body has none.
+/// Calls `member` for each member of a body's object. An empty body has no members.
 pub(super) fn object(
     body: &[u8],
     member: impl FnMut(&mut Reader<'_>, &str) -> Result<(), RestError>,
@@ -120,7 +120,7 @@ pub(super) fn object(
     reader.finish().field("request")
 }
 
-/// Calls `member` for each member of an object; a key may come once, as in requests.
+/// Calls `member` for each member of an object. A repeated key is refused, as in inference requests.
 fn members(
     reader: &mut Reader<'_>,
     object: &'static str,

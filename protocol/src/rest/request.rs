@@ -20,13 +20,13 @@ use crate::{Delivery, InferRequest, Input, RequestedOutput, Source};
 
 pub(super) use self::parameters::{RequestParameters, insert, request_parameters};
 
-/// Decodes a body of `header_length` bytes of JSON (all of it, where `None`) and the binary tensors
-/// after it. Data in JSON is parsed into a buffer per input; binary data is not copied.
+/// Decodes a body of `header_length` bytes of JSON (the whole body if `None`) and the binary tensors after it. Data in
+/// JSON is parsed into one buffer per input; binary data is not copied.
 ///
 /// Names, types, shapes and sizes are not compared with the model here.
 ///
 /// # Errors
-/// Any defect of the body itself, with Triton's message; the request is never half-decoded.
+/// Fails on any defect of the body itself, with Triton's message. A partly decoded request is never returned.
 pub fn decode_request(
     model: &str,
     version: &str,
@@ -55,7 +55,7 @@ pub fn decode_request(
     })
 }
 
-/// The JSON part of a request.
+/// The JSON part of a request, read but without its blobs.
 #[derive(Default)]
 struct Head {
     id: Option<String>,
@@ -64,8 +64,8 @@ struct Head {
     outputs: Option<Vec<OutputHead>>,
 }
 
-/// Reads the JSON part. Keys may come in any order, unknown ones are skipped, and `null` for something
-/// optional means that it is absent, as clients that serialise whole objects write it.
+/// Reads the JSON part. Keys may come in any order, unknown keys are skipped, and `null` for an optional member counts
+/// as absent, because clients that serialise whole objects write it.
 fn read_head(json: &[u8], limits: &Limits) -> Result<Head, RestError> {
     let mut reader = Reader::new(json);
     let mut head = Head::default();
@@ -95,7 +95,7 @@ fn read_head(json: &[u8], limits: &Limits) -> Result<Head, RestError> {
     Ok(head)
 }
 
-/// Reads the request's id, or null for none.
+/// Reads the request's id, where null counts as absent.
 pub(super) fn optional_string(reader: &mut Reader<'_>) -> Result<Option<String>, RestError> {
     if reader.null() {
         return Ok(None);
@@ -103,7 +103,7 @@ pub(super) fn optional_string(reader: &mut Reader<'_>) -> Result<Option<String>,
     Ok(Some(reader.string().field("id")?.into_owned()))
 }
 
-/// Stores a member's value; a second one is refused, because parsers disagree on which counts.
+/// Stores a member's value. A second one is refused, because parsers disagree on which one counts.
 pub(super) fn once<T>(
     slot: &mut Option<T>,
     key: &str,
@@ -130,7 +130,7 @@ fn list<'a, T>(
         if items.len() == limits.max_tensors {
             return Err(RestError::TooMany { list: field, limit: limits.max_tensors });
         }
-        // The error names the list, because the object has no key of its own.
+        // The error names the list, because an object in it has no key of its own.
         if reader.kind().field(field)? != Kind::Object {
             reader.begin_object().field(field)?;
         }

@@ -7,33 +7,33 @@ use super::elements;
 use crate::json;
 use crate::{DataType, Delivery, InferResponse, Parameter, Parameters, Tensor};
 
-/// An encoded response: the JSON, then the blobs. The blobs are the tensors' own bytes, so a server that
-/// writes the parts one after the other copies nothing.
+/// An encoded response: the JSON, then the blobs. The blobs share the tensors' bytes, so a server that writes the parts
+/// one after the other copies nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded {
-    /// Value of [`HEADER_LENGTH`](super::HEADER_LENGTH); `None` where no byte follows the JSON and
-    /// the body is `application/json`.
+    /// Value of [`HEADER_LENGTH`](super::HEADER_LENGTH); `None` if no byte follows the JSON, so that the body is
+    /// `application/json`.
     pub header_length: Option<usize>,
     /// JSON part of the body.
     pub json: Bytes,
-    /// Tensors that follow the JSON; none of them is empty.
+    /// Tensor data that follows the JSON; no blob is empty.
     pub blobs: Vec<Bytes>,
 }
 
 impl Encoded {
-    /// Size of the whole body, in bytes.
+    /// Returns the size of the whole body in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.json.len() + self.blobs.iter().map(Bytes::len).sum::<usize>()
     }
 
-    /// Always false: every response has JSON.
+    /// Returns false, because every response contains JSON.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Joins the parts, for callers that need one buffer; copies if there are blobs.
+    /// Joins the parts, for callers that need one buffer. This copies only if there are blobs.
     #[must_use]
     pub fn into_body(self) -> Bytes {
         if self.blobs.is_empty() {
@@ -48,11 +48,11 @@ impl Encoded {
     }
 }
 
-/// Encodes a response, each output as its delivery says. Outputs in shared memory appear with name, datatype and shape
-/// alone, as in Triton.
+/// Encodes a response, with each output as its delivery says. Outputs in shared memory only have name, datatype and
+/// shape, as in Triton.
 ///
 /// # Errors
-/// FP16 and BF16 outputs, or strings that are not UTF-8, with a delivery as JSON.
+/// Fails for FP16 and BF16 outputs, and for strings that are not UTF-8, if they are delivered as JSON.
 pub fn encode_response(response: &InferResponse) -> Result<Encoded, RestError> {
     let InferResponse { model, version, id, parameters, outputs } = response;
     let mut out = Vec::with_capacity(256);
@@ -113,15 +113,15 @@ fn write_output(
                 blobs.push(tensor.data().clone());
             }
         }
-        // The region is the client's own. Triton's C++ client looks for `binary_data_size` in any `parameters`, and
-        // fails without.
+        // The client owns the region. Parameters are omitted, because Triton's C++ client expects `binary_data_size` in
+        // any `parameters` and fails without it.
         Delivery::Shared(_) => {}
     }
     out.push(b'}');
     Ok(())
 }
 
-/// Refuses half precision, which V2 has in binary only.
+/// Refuses half precision, which V2 only supports as binary data.
 pub(super) fn refuse_half(tensor: &Tensor) -> Result<(), RestError> {
     if matches!(tensor.datatype(), DataType::Fp16 | DataType::Bf16) {
         return Err(RestError::HalfOutput { datatype: tensor.datatype(), output: tensor.name().to_owned() });
@@ -129,7 +129,7 @@ pub(super) fn refuse_half(tensor: &Tensor) -> Result<(), RestError> {
     Ok(())
 }
 
-/// Writes all elements flat, in row-major order.
+/// Writes all elements as a flat list in row-major order.
 pub(super) fn write_elements(out: &mut Vec<u8>, tensor: &Tensor) -> Result<(), RestError> {
     if tensor.datatype() != DataType::Bytes {
         elements::write_all(out, tensor.datatype(), tensor.data());

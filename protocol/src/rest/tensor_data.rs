@@ -1,4 +1,4 @@
-//! Decodes the `data` of an input: JSON text straight into one typed buffer.
+//! Decodes the `data` of an input from JSON text straight into one typed buffer.
 
 use bytes::Bytes;
 
@@ -11,9 +11,9 @@ use crate::{DataType, Shape};
 /// A decoder for the data of one input.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DataDecoder<'a> {
-    /// Name of the input, for messages.
+    /// Name of the input, for error messages.
     pub(super) name: &'a str,
-    /// Member that holds the data, for messages.
+    /// Member with the data, for error messages.
     pub(super) field: &'a str,
     /// Datatype of the elements.
     pub(super) datatype: DataType,
@@ -21,7 +21,7 @@ pub(super) struct DataDecoder<'a> {
     pub(super) max_bytes: usize,
 }
 
-/// An error among the elements. Small, because it passes through the innermost loop.
+/// Error of decoding the elements. The type is small because the innermost loop returns it.
 enum ElementsError {
     Json(JsonError),
     TooMany,
@@ -35,15 +35,15 @@ impl From<JsonError> for ElementsError {
 }
 
 impl DataDecoder<'_> {
-    /// Decodes an array of exactly as many scalars as the shape has elements. V2 lets clients send tensors flat or
-    /// nested; brackets that say another shape than the request are refused.
+    /// Decodes an array of exactly as many scalars as the shape has elements. In V2, clients may send tensors flat or
+    /// nested; data nested by another shape than the request's is refused.
     pub(super) fn decode_array(&self, reader: &mut Reader<'_>, shape: &Shape) -> Result<Bytes, RestError> {
         let elements = shape.elements();
         self.refuse_half()?;
         let size = self.datatype.size();
         self.check_size(elements.saturating_mul(size.unwrap_or(4)))?;
-        // A scalar takes at least two bytes of text, so a wrong shape reserves no more than a multiple of
-        // the body.
+        // A scalar takes at least two bytes of text, so a wrong shape reserves no more memory than a multiple of the
+        // body.
         let likely = elements.min(reader.remaining() / 2 + 1);
         let mut data = Vec::with_capacity(likely * size.unwrap_or(4));
         let nesting = &mut Nesting::default();
@@ -56,7 +56,7 @@ impl DataDecoder<'_> {
         if count == elements { Ok(data.into()) } else { Err(self.count_error()) }
     }
 
-    /// Decodes a scalar, or an array of any length, and returns the bytes with the count of scalars and their nesting.
+    /// Decodes a scalar or an array of any length. Returns the bytes, the number of scalars and their nesting.
     pub(super) fn decode_any(&self, reader: &mut Reader<'_>) -> Result<(Bytes, usize, Nesting), RestError> {
         self.refuse_half()?;
         let (mut data, mut nesting) = (Vec::new(), Nesting::default());
@@ -70,14 +70,14 @@ impl DataDecoder<'_> {
         Ok((data.into(), count, nesting))
     }
 
-    /// Decodes one scalar, for V1, where nesting matters.
+    /// Decodes one scalar, for V1, where the caller reads the nesting.
     pub(super) fn decode_scalar(&self, reader: &mut Reader<'_>, data: &mut Vec<u8>) -> Result<(), RestError> {
         elements::read(reader, self.datatype, data)
             .map_err(|error| self.rest_error(reader.text(), ElementsError::Json(error)))?;
         self.check_size(data.len())
     }
 
-    /// Selects the loop for the datatype once, not per element.
+    /// Selects the loop for the datatype once, instead of for each element.
     fn decode_elements(
         &self,
         reader: &mut Reader<'_>,
@@ -104,8 +104,8 @@ impl DataDecoder<'_> {
         }
     }
 
-    /// Decodes scalars up to the end of the array. `datatype` is a constant at each place that calls
-    /// this, so every datatype gets a loop of its own.
+    /// Decodes scalars up to the end of the array. Every caller passes a constant `datatype`, so the compiler makes one
+    /// loop per datatype.
     #[inline(always)]
     fn decode_typed(
         &self,
@@ -184,7 +184,7 @@ impl DataDecoder<'_> {
     }
 }
 
-/// The number as the client wrote it, at most 40 bytes of it.
+/// Returns the number as the client wrote it, at most the first 40 bytes.
 fn excerpt(number: &[u8]) -> String {
     let cut = number.get(..40).unwrap_or(number);
     let dots = if cut.len() < number.len() { "…" } else { "" };

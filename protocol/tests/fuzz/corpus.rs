@@ -1,4 +1,4 @@
-//! The generator of random numbers, and the corpus it mutates.
+//! A random number generator, and the corpus of inputs that it mutates.
 
 use std::collections::HashSet;
 
@@ -22,7 +22,7 @@ impl Rng {
     }
 }
 
-/// Tokens at the limits of the decoders.
+/// Tokens at the boundaries of what the decoders accept.
 const TOKENS: &[&[u8]] = &[
     b"NaN",
     b"-Infinity",
@@ -67,13 +67,13 @@ const TOKENS: &[&[u8]] = &[
     b"{\"x\":1}",
 ];
 
-/// Limit on an input, in bytes: longer ones find the same defects more slowly.
+/// Maximum length of an input in bytes: longer ones find the same defects more slowly.
 const MAX_LENGTH: usize = 4096;
 
-/// Limit on the inputs kept: more would dilute the seeds.
+/// Maximum number of inputs kept: more would dilute the seeds.
 const MAX_INPUTS: usize = 512;
 
-/// The inputs to mutate: the seeds, and each that had a new outcome.
+/// Inputs to mutate: the seeds, and each input that had a new outcome.
 pub(crate) struct Corpus {
     inputs: Vec<Vec<u8>>,
     seen: HashSet<String>,
@@ -84,7 +84,7 @@ impl Corpus {
         Self { inputs: seeds.iter().map(|seed| seed.to_vec()).collect(), seen: HashSet::new() }
     }
 
-    /// Keeps an input whose outcome is new, apart from digits.
+    /// Keeps an input whose outcome is new, ignoring digits.
     pub(crate) fn learn(&mut self, input: Vec<u8>, outcome: &str) {
         let mut kind: String = outcome.chars().filter(|c| !c.is_ascii_digit()).collect();
         kind.truncate(kind.floor_char_boundary(120));

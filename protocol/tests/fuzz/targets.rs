@@ -9,14 +9,14 @@ use weir_protocol::{
     Batching, DataType, Delivery, InferRequest, InferResponse, Parameters, Source, Tensor, TensorSpec,
 };
 
-/// A decoder under test, with its seeds.
+/// A decoder to fuzz, with its seeds.
 pub(crate) struct FuzzTarget {
     pub(crate) name: &'static str,
     pub(crate) seeds: &'static [&'static [u8]],
     pub(crate) check: fn(&[u8]) -> String,
 }
 
-/// All decoders of bytes from clients.
+/// All decoders of bytes that clients send.
 pub(crate) const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "request", seeds: REQUESTS, check: request },
     FuzzTarget { name: "binary", seeds: BINARY, check: binary },
@@ -76,14 +76,14 @@ fn request(body: &[u8]) -> String {
     let body = Bytes::copy_from_slice(body);
     let decoded = decode_request("m", "1", body.clone(), None, &limits());
     if let Ok(decoded) = &decoded {
-        // Only blobs may differ in size from what their shapes need.
+        // Only the size of blobs may differ from what their shapes need.
         let json_only = !body.windows(6).any(|window| window == b"binary" || window.contains(&b'\\'));
         round_trip(decoded, json_only);
     }
     outcome(decoded)
 }
 
-/// Takes the first byte as the count of bytes that are JSON.
+/// Decodes a body whose first byte gives the number of bytes of JSON.
 fn binary(body: &[u8]) -> String {
     let Some((length, body)) = body.split_first() else {
         return "empty".to_owned();
@@ -105,7 +105,7 @@ fn binary(body: &[u8]) -> String {
     outcome(decoded)
 }
 
-/// Encodes the decoded tensors as a response, and decodes that as a request again.
+/// Encodes the decoded tensors as a response, and decodes that as a request.
 fn round_trip(request: &InferRequest, all_fit: bool) {
     let tensors = tensors(request, all_fit);
     for delivery in [Delivery::Binary, Delivery::Json] {
@@ -122,7 +122,7 @@ fn round_trip(request: &InferRequest, all_fit: bool) {
         if delivery == Delivery::Binary {
             assert_eq!(again, tensors);
         }
-        // JSON has one true and one NaN, so there the text is compared.
+        // JSON has one true value and one NaN, so the text is compared there.
         let outputs = again.into_iter().map(|tensor| (tensor, delivery.clone()));
         assert_eq!(encode_response(&self::response(outputs.collect())).unwrap(), encoded);
     }
@@ -164,7 +164,7 @@ fn reader(document: &[u8]) -> String {
     match theirs {
         Ok(_) => assert!(!comparable || !syntax, "serde_json accepts it: {ours:?}"),
         Err(error) if error.to_string().contains("number out of range") => {}
-        // A document may close the object around it; then our error can be about a member before it.
+        // A document may close the object around it; Weir's error can then be about an earlier member.
         Err(error) => assert!(!comparable || ours.is_err(), "serde_json refuses it: {error}"),
     }
     outcome(ours)
@@ -207,7 +207,7 @@ fn predict(body: &[u8]) -> String {
     outcomes
 }
 
-/// Decodes; if the tensors can be written as rows, decodes those and compares.
+/// Decodes a body. If the tensors can be written as rows, decodes those and compares the tensors.
 fn echo_predict(body: &[u8], specs: &[TensorSpec]) -> Result<(), RestError> {
     let decoded = decode_predict(&target(specs), body, &limits())?;
     let tensors = tensors(&decoded, true);

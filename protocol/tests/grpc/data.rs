@@ -9,7 +9,7 @@ use weir_protocol::{DataType, Shape, SharedRange, Source, Tensor};
 
 use super::{input, int, map, refusal, request, text};
 
-/// The typed contents of a datatype with two elements, and their bytes.
+/// Returns typed contents of a datatype with two elements, and their raw bytes.
 fn typed(datatype: DataType) -> Option<(InferTensorContents, Vec<u8>)> {
     let mut contents = InferTensorContents::default();
     let bytes: Vec<u8> = match datatype {
@@ -117,7 +117,7 @@ fn filled(fill: fn(&mut InferTensorContents)) -> Option<InferTensorContents> {
     Some(contents)
 }
 
-/// An input whose data lies in shared memory and in the message.
+/// Returns inputs whose data is in shared memory and in the message.
 fn twice(contents: Option<InferTensorContents>) -> Vec<InferInputTensor> {
     let mut inputs = with("FP32", contents);
     inputs[0].parameters = map([("shared_memory_region", text("r")), ("shared_memory_byte_size", int(4))]);

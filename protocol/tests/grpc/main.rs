@@ -1,4 +1,4 @@
-//! The gRPC codec: every datatype both ways, every message, every field that may hold a name.
+//! Tests of the gRPC codec: every datatype in both directions, every message, and every field that may contain a name.
 
 #![allow(clippy::unwrap_used, reason = "a test says where it failed")]
 

@@ -1,4 +1,4 @@
-//! Parameters, requested outputs and the version.
+//! Tests of parameters, requested outputs and the version.
 
 use weir_protocol::grpc::decode_request;
 use weir_protocol::grpc::proto::InferParameter;

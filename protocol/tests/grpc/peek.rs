@@ -1,4 +1,4 @@
-//! The model's name, read without decoding the message.
+//! Tests of reading the model's name without decoding the message.
 
 use proptest::prelude::*;
 use prost::Message;
@@ -40,7 +40,7 @@ fn a_name_behind_long_fields_is_found() {
     let body = [long.encode_to_vec(), named].concat();
     assert_eq!(peek_model_name(field, &body), Peek::Truncated);
     assert_eq!(find_model_name(field, &body[..]).as_deref(), Some("m"));
-    // Cut off anywhere before its end, there is none.
+    // If the message is cut off anywhere before its end, no name is found.
     for end in [0, 1, 4000, body.len() - 1] {
         assert_eq!(find_model_name(field, &body[..end]), None, "{end}");
     }

@@ -1,4 +1,4 @@
-//! Responses and statuses sent to the client.
+//! Tests of the responses and statuses that clients receive.
 
 use bytes::Bytes;
 use proptest::prelude::*;

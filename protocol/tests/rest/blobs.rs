@@ -1,4 +1,4 @@
-//! The split of a body into JSON and blobs.
+//! Tests of splitting a body into JSON and blobs.
 
 use bytes::Bytes;
 use weir_protocol::rest::{Limits, decode_request, parse_header_length};
@@ -6,7 +6,7 @@ use weir_protocol::{Code, Coded};
 
 use crate::{inline_data, refused, refuses, with_input};
 
-/// Decodes JSON that announces two blobs of two and three bytes, followed by `blobs`.
+/// Decodes JSON that announces two blobs, of two and three bytes, followed by `blobs`.
 fn split(blobs: &[u8], header_length: Option<usize>) -> (Bytes, Option<usize>) {
     let input = |name: &str, size: usize| {
         format!(

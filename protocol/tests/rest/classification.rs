@@ -39,15 +39,15 @@ fn without_batch_all_elements_are_one_row() {
 }
 
 #[test]
-fn an_empty_label_is_none() {
+fn an_empty_label_is_omitted() {
     let scores = floats(&[1, 2], &[2.0, 1.0]);
     let (_, strings) = classes(&scores, Batching::FirstDimension, 2, &["", "b"]).unwrap();
     assert_eq!(strings, ["2.000000:0", "1.000000:1:b"]);
 }
 
 #[test]
-fn few_of_many_are_the_first_of_all() {
-    // Each score several times, and some that are none.
+fn the_selected_classes_are_the_first_of_a_full_sort() {
+    // Each score occurs several times, and some scores are NaN.
     let score = |i: i32| {
         if i % 97 == 0 { f32::NAN } else { (i * 7919 % 101) as f32 }
     };

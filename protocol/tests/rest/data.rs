@@ -1,4 +1,4 @@
-//! Data in JSON, and the shapes it must fill.
+//! Tests of data in JSON, and of the shapes that it must fill.
 
 use bytes::Bytes;
 use weir_protocol::rest::{Limits, decode_request};
@@ -11,7 +11,7 @@ fn bytes_of(datatype: &str, shape: &str, data: &str) -> Vec<u8> {
     inline_data(&request.inputs[0].source).to_vec()
 }
 
-/// Errors in `data` are found before and after the other members.
+/// Errors in `data` are detected before and after the other members.
 #[test]
 fn early_data_is_checked_as_well() {
     let early =
@@ -111,7 +111,7 @@ fn numbers_out_of_range_are_refused() {
     let check = |datatype: &str, value: &str| {
         let words = format!("Unable to parse 'data': {value} is out of range for {datatype} input 'x'");
         refuses_data(datatype, "[1]", &format!("[{value}]"), &words);
-        // The same where the datatype comes after the data.
+        // The result is the same if the datatype comes after the data.
         let json = with_input(&format!("\"data\":[{value}],\"name\":\"x\",\"shape\":[1],\"datatype\":\"{datatype}\""));
         refuses(&json, &words);
     };
@@ -172,7 +172,7 @@ fn shapes_are_bounded() {
 }
 
 #[test]
-fn json_tensors_are_held_to_the_limit() {
+fn json_tensors_have_a_size_limit() {
     let limits = Limits { max_json: 200, max_tensors: 2 };
     let check = |json: &str, words: &str| {
         let body = Bytes::copy_from_slice(json.as_bytes());

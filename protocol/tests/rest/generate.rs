@@ -28,7 +28,7 @@ fn members_are_inputs_or_parameters() {
 }
 
 #[test]
-fn null_is_no_id_and_no_parameters() {
+fn null_counts_as_an_absent_id_or_parameters() {
     let request = decode("{\"TEXT\":\"hi\",\"id\":null,\"parameters\":null}").unwrap();
     assert_eq!((request.id.as_str(), request.parameters.len()), ("", 0));
     assert_eq!(request.inputs.len(), 1);
@@ -44,7 +44,7 @@ fn arrays_fill_the_variable_dimensions() {
 }
 
 #[test]
-fn brackets_say_the_shape_or_are_refused() {
+fn nesting_gives_the_shape_or_is_refused() {
     let shape = |json: &str| decode(json).map(|request| request.inputs[0].shape.dims().to_vec());
     let nested = "{\"N\":[[[1,2,3],[4,5,6]],[[7,8,9],[0,1,2]]]}";
     assert_eq!(shape(nested).unwrap(), [2, 2, 3]);
@@ -75,7 +75,7 @@ fn wrong_bodies_are_refused() {
 }
 
 #[test]
-fn answers_are_flat() {
+fn responses_are_flat() {
     let outputs = vec![
         (tensor("b", DataType::Fp32, &[1, 2], &[0; 8]), Delivery::Json),
         (tensor("a", DataType::Bytes, &[1, 1], b"\x02\0\0\0hi"), Delivery::Json),
@@ -97,7 +97,7 @@ fn answers_are_flat() {
 }
 
 #[test]
-fn outputs_are_not_lost_to_members_of_their_names() {
+fn outputs_replace_members_of_the_same_name() {
     let names = ["id", "model_name", "p"];
     let outputs = names.map(|name| {
         let output = tensor(name, DataType::Int8, &[1], &[9]);

@@ -1,4 +1,4 @@
-//! The HTTP bodies: which are accepted, which are refused, and with which message.
+//! Tests of the HTTP bodies: accepted ones, refused ones, and the message of each refusal.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod blobs;
@@ -16,12 +16,12 @@ use bytes::Bytes;
 use weir_protocol::rest::{Limits, RestError, TargetModel, decode_request};
 use weir_protocol::{Batching, DataType, InferRequest, Source, TensorSpec};
 
-/// Decodes a body that is all JSON.
+/// Decodes a body that consists of JSON only.
 fn decode(json: &str) -> Result<InferRequest, RestError> {
     decode_request("m", "", Bytes::copy_from_slice(json.as_bytes()), None, &Limits::DEFAULT)
 }
 
-/// Checks that a body is refused with a message that contains `words`.
+/// Asserts that a body is refused with a message that contains `words`.
 #[track_caller]
 fn refused<T: std::fmt::Debug>(result: Result<T, RestError>, words: &str) {
     assert_eq!(result.unwrap_err().to_string(), words);
@@ -42,17 +42,17 @@ fn batching(inputs: &[TensorSpec]) -> TargetModel<'_> {
     TargetModel { model: "m", version: "", inputs, batching: Batching::FirstDimension }
 }
 
-/// A request with one input of these members.
+/// Returns a request with one input that has these members.
 fn with_input(members: &str) -> String {
     format!("{{\"inputs\":[{{{members}}}]}}")
 }
 
-/// A request whose input has this datatype, shape and data.
+/// Returns a request whose input has this datatype, shape and data.
 fn with_data(datatype: &str, shape: &str, data: &str) -> String {
     with_input(&format!("\"name\":\"x\",\"datatype\":\"{datatype}\",\"shape\":{shape},\"data\":{data}"))
 }
 
-/// A request with one good input and these members besides.
+/// Returns a request with one valid input and these further members.
 fn with_members(members: &str) -> String {
     let input = "{\"name\":\"x\",\"datatype\":\"UINT8\",\"shape\":[1],\"data\":[1]}";
     format!("{{\"inputs\":[{input}],{members}}}")

@@ -73,7 +73,7 @@ fn half_precision_is_read_as_numbers() {
 }
 
 #[test]
-fn empty_objects_are_no_rows() {
+fn empty_objects_are_not_rows() {
     refused(decode(&two(), "{\"instances\":[{},{}]}"), "'instances' must name the inputs: these are empty objects");
     let one_row = decode(&two(), "{\"instances\":[{}]}").unwrap();
     assert!(one_row.inputs.is_empty());
@@ -133,7 +133,7 @@ fn predictions_are_nested_rows() {
 }
 
 #[test]
-fn outputs_that_make_no_rows_are_refused() {
+fn outputs_that_cannot_be_rows_are_refused() {
     let check = |dims: &[i64], data: &[u8], shape: &str| {
         let first = tensor("x", DataType::Int8, &[1], &[1]);
         let odd = tensor("y", DataType::Int8, dims, data);

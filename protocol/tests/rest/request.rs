@@ -1,4 +1,4 @@
-//! The members of a request.
+//! Tests of the members of a request.
 
 use weir_protocol::{DataType, Delivery, Parameter, SharedRange, Source};
 

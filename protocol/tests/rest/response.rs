@@ -93,7 +93,7 @@ fn binary_outputs_follow_the_json() {
         r#"{"id":"i","model_name":"m","model_version":"1","parameters":{"b":false,"k":-1},"outputs":[{"name":"a","datatype":"FP16","shape":[2],"parameters":{"binary_data_size":4}},{"name":"b","datatype":"UINT8","shape":[1],"data":[7]},{"name":"c","datatype":"UINT8","shape":[1],"parameters":{"binary_data_size":1}}]}"#
     );
     assert_eq!(encoded.header_length, Some(encoded.json.len()));
-    // The tensor's own bytes, not a copy.
+    // The blob shares the tensor's bytes instead of copying them.
     assert_eq!(encoded.blobs[0].as_ptr(), a.data().as_ptr());
     let json = encoded.json.clone();
     assert_eq!(encoded.len(), json.len() + 5);

@@ -1,4 +1,4 @@
-//! Encoding and decoding returns the same tensor: for every datatype, as JSON and as bytes.
+//! Property tests: encoding and decoding return the same tensor, for every datatype, as JSON and as bytes.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use weir_protocol::{DataType, Delivery, InferRequest, Tensor};
 use crate::inline_data;
 use crate::response::{response, tensor};
 
-/// A tensor of any datatype and shape with any bits. All NaNs are the same one, as in JSON.
+/// Generates tensors of any datatype and shape with any bits. All NaNs are the same one, as in JSON.
 fn tensors() -> impl Strategy<Value = Tensor> {
     let datatype = proptest::sample::select(DataType::ALL.to_vec());
     let dims = proptest::collection::vec(0_i64..5, 0..4);
@@ -59,7 +59,7 @@ fn canonical(datatype: DataType, mut data: Vec<u8>) -> Vec<u8> {
     data
 }
 
-/// Decodes a response's body as a request, its outputs as inputs.
+/// Decodes a response's body as a request that has the outputs as inputs.
 fn echo(encoded: Encoded) -> InferRequest {
     let json = String::from_utf8(encoded.json.to_vec()).unwrap();
     let json = json.replacen("\"outputs\":[{", "\"inputs\":[{", 1);

@@ -18,8 +18,8 @@ fn input(contents: InferTensorContents) -> ModelInferRequest {
 }
 
 #[test]
-fn more_parts_than_a_model_takes_are_refused() {
-    // Fields 5, 6 and 7 (tensors) and 4 (a parameter), each empty: two bytes.
+fn too_many_tensors_or_parameters_are_refused() {
+    // Fields 5, 6 and 7 (tensors) and 4 (a parameter), each of them empty: two bytes.
     for (tag, error) in [
         (0x2a, TooManyParts::Tensors),
         (0x32, TooManyParts::Tensors),
@@ -29,14 +29,14 @@ fn more_parts_than_a_model_takes_are_refused() {
         assert!(footprint(&[tag, 0].repeat(4096)).is_ok());
         assert_eq!(footprint(&[tag, 0].repeat(4097)), Err(error));
     }
-    // Parameters of tensors count as well.
+    // The parameters of tensors count as well.
     let one = [0x2a, 4, 0x22, 0, 0x22, 0];
     assert_eq!(footprint(&one.repeat(2049)), Err(TooManyParts::Parameters));
 }
 
 #[test]
-fn lengths_that_are_only_claimed_do_not_count() {
-    // A name of 34 GB, and a tensor with one.
+fn claimed_lengths_beyond_the_message_do_not_count() {
+    // A name of 34 GB, and a tensor that contains one.
     for message in [&b"\x0a\xff\xff\xff\xff\x7f"[..], b"\x2a\x06\x0a\xff\xff\xff\xff\x7f"] {
         assert!(footprint(message).unwrap() < 2_000);
     }
@@ -50,7 +50,7 @@ fn a_load_has_a_bound_on_its_parameters() {
 }
 
 #[test]
-fn small_elements_count_as_what_they_become() {
+fn small_elements_count_with_their_decoded_size() {
     let integers = input(InferTensorContents { int64_contents: vec![1; 1000], ..Default::default() });
     let strings = input(InferTensorContents { bytes_contents: vec![Bytes::new(); 1000], ..Default::default() });
     let floats = input(InferTensorContents { fp32_contents: vec![0.5; 1000], ..Default::default() });
@@ -111,7 +111,10 @@ proptest! {
     }
 
     #[test]
-    fn pieces_count_as_the_whole(request in request(), cuts in prop::collection::vec(1..40_usize, 0..30)) {
+    fn the_estimate_does_not_depend_on_the_size_of_pieces(
+        request in request(),
+        cuts in prop::collection::vec(1..40_usize, 0..30),
+    ) {
         let bytes = request.encode_to_vec();
         let (mut pieces, mut rest) = (Footprint::of_infer(bytes.len()), &bytes[..]);
         for cut in cuts.into_iter().chain([usize::MAX]) {
@@ -123,7 +126,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn arbitrary_bytes_are_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let estimate = footprint(&bytes);
         if let (Ok(estimate), Ok(decoded)) = (estimate, ModelInferRequest::decode(&bytes[..])) {
             prop_assert!(estimate + bytes.len() >= held_bytes(&decoded));

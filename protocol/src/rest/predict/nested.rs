@@ -1,4 +1,4 @@
-//! Nested arrays, whose nesting gives the tensor's shape.
+//! Reads nested arrays, whose nesting gives the tensor's shape.
 
 use smallvec::SmallVec;
 
@@ -10,18 +10,18 @@ use super::predict_error;
 use crate::DataType;
 use crate::json::Reader;
 
-/// The shape of a tensor as far as it has been read. It is kept from row to row, so that rows of
-/// different shapes are refused.
+/// Shape of a tensor as far as it has been read. It is kept from row to row, so that rows of different shapes are
+/// refused.
 #[derive(Debug, Default)]
 pub(super) struct NestedShape {
     /// Length of the arrays at each level; `None` until one of them has ended.
     lengths: SmallVec<[Option<usize>; 8]>,
-    /// Levels above the scalars; `None` until a scalar or an empty array was read.
+    /// Number of levels above the scalars; `None` until a scalar or an empty array was read.
     rank: Option<usize>,
 }
 
 impl NestedShape {
-    /// Reads one value, scalar or arrays within arrays, and appends its scalars to `data`.
+    /// Reads one value, a scalar or nested arrays, and appends its scalars to `data`.
     pub(super) fn read(
         &mut self,
         reader: &mut Reader<'_>,
@@ -37,7 +37,7 @@ impl NestedShape {
                 self.settle_rank(counts.len(), decoder)?;
                 scalar(reader, decoder, data)?;
             }
-            // Leave the arrays that end here, then go on with the next element.
+            // Leave the arrays that end here, then continue with the next element.
             loop {
                 if counts.is_empty() {
                     return Ok(());
@@ -53,7 +53,7 @@ impl NestedShape {
         }
     }
 
-    /// Dimensions of one value.
+    /// Returns the dimensions of one value.
     pub(super) fn dims(&self) -> impl Iterator<Item = usize> + '_ {
         let rank = self.rank.unwrap_or(0);
         self.lengths.iter().take(rank).map(|length| length.unwrap_or(0))
@@ -88,7 +88,7 @@ fn ragged(decoder: &DataDecoder<'_>) -> RestError {
     predict_error(format!("input '{}' is ragged: its arrays differ in length or depth", decoder.name))
 }
 
-/// Checks whether a `{"b64": …}` follows: an object of that key alone.
+/// Returns true if the next value is `{"b64": …}`: an object with only that key.
 pub(super) fn next_is_base64(reader: &Reader<'_>) -> bool {
     let mut ahead = reader.clone();
     ahead.begin_object().is_ok()

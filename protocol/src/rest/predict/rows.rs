@@ -1,4 +1,4 @@
-//! Rows and columns of a V1 request, gathered into one buffer per input.
+//! Gathers the rows and columns of a V1 request into one buffer per input.
 
 use std::borrow::Cow;
 
@@ -10,12 +10,12 @@ use super::predict_error;
 use crate::json::Reader;
 use crate::{Input, Shape, Source, TensorSpec};
 
-/// The inputs read so far, one column each.
+/// Inputs read so far, with one column for each.
 pub(super) struct Columns<'a> {
     target: &'a TargetModel<'a>,
     limits: &'a Limits,
     columns: Vec<Column<'a>>,
-    /// Rows read; `None` unless the body has rows by input name.
+    /// Number of rows read; `None` unless the body has rows by input name.
     rows: Option<usize>,
 }
 
@@ -23,7 +23,7 @@ struct Column<'a> {
     spec: &'a TensorSpec,
     shape: NestedShape,
     data: Vec<u8>,
-    /// Rows that have this input.
+    /// Number of rows that have this input.
     rows: usize,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Columns<'a> {
         Ok(())
     }
 
-    /// Reads an object of one row's values by input name.
+    /// Reads one row: an object of values by input name.
     pub(super) fn read_row(&mut self, reader: &mut Reader<'_>) -> Result<(), RestError> {
         let row = self.rows.unwrap_or(0);
         reader.begin_object().field("instances")?;
@@ -83,11 +83,11 @@ impl<'a> Columns<'a> {
         Ok(())
     }
 
-    /// Returns the inputs in the order of the body.
+    /// Returns the inputs in the order in which the body names them.
     pub(super) fn finish(self) -> Result<Vec<Input>, RestError> {
         let rows = self.rows;
         if self.columns.is_empty() && rows.is_some_and(|rows| rows > 1) {
-            // A request without tensors is one row: the others would have no answer.
+            // A request without tensors counts as one row, so the other rows would get no response.
             return Err(predict_error("'instances' must name the inputs: these are empty objects"));
         }
         let inputs = self.columns.into_iter().map(|column| {

@@ -9,16 +9,16 @@ use super::super::elements;
 use crate::json;
 use crate::{DataType, InferResponse, Tensor};
 
-/// Limit on the arrays of a tensor without elements: a shape such as `[1000000000, 0]` has no bytes of
-/// data, but gigabytes of brackets.
+/// Maximum number of arrays in a tensor without elements: a shape such as `[1000000000, 0]` has no bytes of data, but
+/// gigabytes of brackets.
 const MAX_EMPTY_ARRAYS: usize = 1 << 16;
 
-/// Encodes a V1 response: `predictions` holds a row for each instance, nested by the output's shape.
-/// With several outputs each row is an object by output name. Half precision is written as numbers,
-/// for V1 has no binary form; strings that are not UTF-8 are written as `{"b64": "…"}`.
+/// Encodes a V1 response: `predictions` contains one row per instance, nested by the output's shape. With several
+/// outputs, each row is an object by output name. Half precision is written as numbers, because V1 has no binary form.
+/// Strings that are not UTF-8 are written as `{"b64": "…"}`.
 ///
 /// # Errors
-/// Outputs without a first dimension, or that differ in it.
+/// Fails if an output has no first dimension, or if outputs differ in it.
 pub fn encode_predict(response: &InferResponse) -> Result<Bytes, RestError> {
     let mut outputs: Vec<Rows<'_>> = Vec::with_capacity(response.outputs.len());
     for (tensor, _) in &response.outputs {
@@ -55,7 +55,7 @@ fn write_object(out: &mut Vec<u8>, outputs: &mut [Rows<'_>]) {
     out.push(b'}');
 }
 
-/// A tensor that is written row by row.
+/// A tensor to be written row by row.
 struct Rows<'a> {
     tensor: &'a Tensor,
     count: usize,
@@ -63,7 +63,7 @@ struct Rows<'a> {
     scalars: Scalars<'a>,
 }
 
-/// The elements that are not written yet.
+/// Elements that have not been written yet.
 enum Scalars<'a> {
     Fixed { datatype: DataType, size: usize, data: &'a [u8] },
     Strings(Box<dyn Iterator<Item = &'a [u8]> + 'a>),

@@ -13,7 +13,7 @@ use super::{once, shape};
 use crate::json::{Mark, Reader};
 use crate::{DataType, Shape, SharedRange};
 
-/// An input as the JSON describes it.
+/// An input as described by the JSON.
 #[derive(Debug)]
 pub(super) struct InputHead {
     pub(super) name: String,
@@ -22,18 +22,18 @@ pub(super) struct InputHead {
     pub(super) data: InputData,
 }
 
-/// The location of an input's data.
+/// Location of an input's data.
 #[derive(Debug)]
 pub(super) enum InputData {
-    /// Data of the JSON, parsed.
+    /// Parsed data from the JSON.
     Json(Bytes),
-    /// A blob after the JSON, of this many bytes.
+    /// Size in bytes of a blob after the JSON.
     Blob(u64),
     /// A range of shared memory.
     Shared(SharedRange),
 }
 
-/// The members read so far.
+/// Members read so far.
 #[derive(Default)]
 struct InputDraft<'a> {
     name: Option<Cow<'a, str>>,
@@ -47,9 +47,9 @@ struct InputDraft<'a> {
 
 /// The member `data` of an input.
 enum DataMember {
-    /// Parsed already, because name, datatype and shape came before it.
+    /// Already parsed, because name, datatype and shape came before the data.
     Parsed(Bytes),
-    /// Skipped at this position, to be parsed when datatype and shape are known.
+    /// Position at which the data was skipped, to be parsed once datatype and shape are known.
     Deferred(Mark),
 }
 
@@ -99,7 +99,7 @@ impl InputDraft<'_> {
         Ok(())
     }
 
-    /// Parses the data if its datatype and shape are known by now; otherwise keeps its position.
+    /// Parses the data if its datatype and shape are already known; otherwise keeps its position.
     fn read_data(&self, reader: &mut Reader<'_>, limits: &Limits) -> Result<DataMember, RestError> {
         if let (Some(name), Some(datatype), Some(dims)) = (&self.name, &self.datatype, &self.dims) {
             let datatype = parse_datatype(name, datatype)?;
@@ -113,7 +113,7 @@ impl InputDraft<'_> {
     }
 
     fn finish(self, text: &[u8], limits: &Limits) -> Result<InputHead, RestError> {
-        // In Triton's order: missing members are reported before a wrong source of data.
+        // Errors are in Triton's order: missing members are reported before a wrong source of data.
         let source = self.check_source();
         let name = self.name.ok_or_else(|| RestError::missing("name"))?;
         let datatype = self.datatype.ok_or_else(|| RestError::missing("datatype"))?;

@@ -8,7 +8,7 @@ use super::once;
 use crate::json::Reader;
 use crate::{Delivery, RequestedOutput, SharedRange};
 
-/// An output as the JSON describes it.
+/// An output as described by the JSON.
 #[derive(Debug, Default)]
 pub(super) struct OutputHead {
     name: String,
@@ -17,7 +17,7 @@ pub(super) struct OutputHead {
     shared: SharedParameters,
 }
 
-/// The members of `parameters` that name a range of shared memory.
+/// Members of `parameters` that name a range of shared memory.
 #[derive(Debug, Default)]
 pub(super) struct SharedParameters {
     pub(super) region: Option<String>,
@@ -75,7 +75,7 @@ impl OutputHead {
         Ok(())
     }
 
-    /// Refuses another encoding of an output in shared memory, which takes the tensor's own bytes.
+    /// Refuses another encoding of an output in shared memory, which receives the tensor's own bytes.
     fn check(&self) -> Result<(), RestError> {
         let conflict = |other| Err(RestError::OutputConflict { other });
         match (&self.shared.region, self.classes, self.binary) {
@@ -85,9 +85,9 @@ impl OutputHead {
         }
     }
 
-    /// Chooses the delivery. An output without one of its own follows the request's
-    /// `binary_data_output`, as the binary extension documents; Triton follows that parameter only where
-    /// no outputs are listed. Clients written for Triton set it on every output, so none breaks.
+    /// Chooses the delivery. An output that does not set its own follows the request's `binary_data_output`, as the
+    /// binary extension documents. Triton follows that parameter only if no outputs are listed. Clients written for
+    /// Triton set it on every output, so none of them breaks.
     pub(super) fn finish(self, default: &Delivery) -> RequestedOutput {
         let delivery = match (self.shared.range(), self.binary) {
             (Some(range), _) => Delivery::Shared(range),
@@ -101,7 +101,7 @@ impl OutputHead {
 }
 
 impl SharedParameters {
-    /// Reads the value of `key`; `false` where it is no parameter of shared memory.
+    /// Reads the value of `key`. Returns `false` if `key` is not a parameter of shared memory.
     pub(super) fn read(&mut self, key: &str, reader: &mut Reader<'_>) -> Result<bool, RestError> {
         let object = "shared memory parameters";
         match key {
@@ -122,7 +122,7 @@ impl SharedParameters {
         Ok(true)
     }
 
-    /// Returns the range, if a region is named. Missing members are 0, as in Triton.
+    /// Returns the range if a region is named. A missing offset or size is 0, as in Triton.
     pub(super) fn range(&self) -> Option<SharedRange> {
         Some(SharedRange {
             region: self.region.clone()?,

@@ -7,19 +7,19 @@ use super::super::error::InField;
 use crate::json::{Expected, JsonError, Kind, NumberKind, Reader};
 use crate::{Parameter, Parameters};
 
-/// Limit on the parameters of a request, as over gRPC: each takes many times its text.
+/// Maximum number of parameters in a request, the same as over gRPC: each takes several times the memory of its text.
 const MAX_PARAMETERS: usize = 4096;
 
 /// The parameters of a request.
 #[derive(Debug, Default)]
 pub(in super::super) struct RequestParameters {
-    /// All but `binary_data_output`, which concerns the body and not the model.
+    /// All parameters except `binary_data_output`, which concerns the body and not the model.
     pub(in super::super) values: Parameters,
     /// Value of `binary_data_output`, if given.
     pub(in super::super) binary_output: Option<bool>,
 }
 
-/// Reads the `parameters` object, or null for none.
+/// Reads the `parameters` object, where null counts as absent.
 pub(in super::super) fn request_parameters(reader: &mut Reader<'_>) -> Result<RequestParameters, RestError> {
     let mut parameters = RequestParameters::default();
     if reader.null() {
@@ -85,14 +85,14 @@ fn custom(key: &str, reader: &mut Reader<'_>) -> Result<Parameter, RestError> {
         Kind::String => Ok(Parameter::String(reader.string().field(key)?.into_owned())),
         Kind::Number => number(reader).field(key),
         Kind::Object | Kind::Array | Kind::Null => {
-            // A syntax error in the value takes precedence.
+            // A syntax error in the value takes precedence over its wrong type.
             reader.skip().field(key)?;
             Err(RestError::ParameterType { key: key.to_owned() })
         }
     }
 }
 
-/// Reads a number as the first of `i64`, `u64` and `f64` that holds it.
+/// Reads a number as the first of the types `i64`, `u64` and `f64` that can hold it.
 fn number(reader: &mut Reader<'_>) -> Result<Parameter, JsonError> {
     reader.ranged(|number| {
         if number.kind() == NumberKind::Integer {

@@ -7,10 +7,10 @@ use super::super::error::InField;
 use crate::json::Reader;
 use crate::{DataType, Shape};
 
-/// Dimensions as the client sent them, not checked.
+/// Unchecked dimensions as sent by the client.
 pub(super) type Dims = SmallVec<[u64; 4]>;
 
-/// Reads an array of dimensions, and keeps at most one more than allowed.
+/// Reads an array of dimensions, and keeps at most one more than the limit allows.
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<Dims, RestError> {
     let mut dims = Dims::new();
     reader.begin_array().field("shape")?;
@@ -23,7 +23,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Dims, RestError> {
     Ok(dims)
 }
 
-/// Multiplies the dimensions, elements first and then bytes, so that each overflow has its message.
+/// Checks the dimensions and multiplies them, elements first and then bytes, so that each overflow has its own message.
 pub(super) fn check(input: &str, datatype: DataType, dims: &[u64]) -> Result<Shape, RestError> {
     let input = || input.to_owned();
     let limit = Shape::MAX_DIMS;
