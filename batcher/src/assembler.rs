@@ -1,4 +1,4 @@
-//! The policy as a value: no clock, no channel, no task, no thread.
+//! The batching policy as a pure value, without clock, channel, task or thread.
 
 mod admission;
 mod backlog;
@@ -19,17 +19,17 @@ use entry::{Entry, Rank, later};
 use groups::Groups;
 pub use types::{Batch, Due, ExpiredItem, Id, Member, Next, Refused};
 
-/// A queue that knows which of its items should run together next.
+/// A queue that decides which of its items run together next.
 ///
-/// Items of a group leave in the order of their levels' ages (see [`Policy::ageing`]); the group
-/// whose first item is oldest goes first, unless it waits for companions and another need not. Time
-/// is an argument, and never runs backwards: an earlier one than the last counts as the last.
+/// Items of a group leave by the ages of their priority levels (see [`Policy::ageing`]). The group whose first item is
+/// oldest goes first, unless it waits for more items and another group need not. Time is an argument and never runs
+/// backwards: a time earlier than the last one counts as the last one.
 #[derive(Debug)]
 pub struct Assembler<T: Item> {
     policy: Policy,
     entries: Slab<Entry<T>>,
     groups: Groups<T::Group>,
-    /// Timeouts and deadlines of entries, soonest first.
+    /// Timeouts and deadlines of the entries, soonest first.
     timeouts: BTreeSet<(Instant, Id)>,
     backlog: Backlog,
     running: Vec<Running>,
@@ -55,7 +55,7 @@ enum Stage {
 }
 
 impl<T: Item> Assembler<T> {
-    /// An empty queue under this policy, for one device until [`Assembler::devices`] says otherwise.
+    /// Returns an empty queue with this policy, for one device until [`Assembler::devices`] sets another number.
     #[must_use]
     pub fn new(mut policy: Policy) -> Self {
         policy.max_weight = policy.max_weight.max(1);
@@ -80,8 +80,8 @@ impl<T: Item> Assembler<T> {
     /// Queues an item.
     ///
     /// # Errors
-    /// [`Refused`] gives the item back: when draining, when the queue or the level's is full, or when
-    /// the item would be late before a device is free.
+    /// [`Refused`], which gives the item back, if the queue is draining, if the queue or its priority level is full, or
+    /// if the item would be late before a device is free.
     pub fn admit(&mut self, item: T, terms: Terms, now: Instant) -> Result<Id, Refused<T>> {
         let now = self.advance(now);
         let level = self.policy.level(terms.priority);
@@ -93,8 +93,8 @@ impl<T: Item> Assembler<T> {
         Ok(id)
     }
 
-    /// Forms the batch to run on a device that is free now, or says when to ask again: at the latest
-    /// then, at once after anything else was called.
+    /// Forms the batch to run on a device that is free now, or returns when to call again: at the latest at that time,
+    /// and at once after any other method was called.
     pub fn next(&mut self, now: Instant) -> Next<T> {
         let now = self.advance(now);
         match self.ready(now) {
@@ -104,7 +104,7 @@ impl<T: Item> Assembler<T> {
         }
     }
 
-    /// The answer that [`Assembler::next`] would give, without taking a batch.
+    /// Returns when [`Assembler::next`] would have a batch, without taking one.
     pub fn due(&mut self, now: Instant) -> Due {
         let now = self.advance(now);
         match self.ready(now) {
@@ -114,8 +114,8 @@ impl<T: Item> Assembler<T> {
         }
     }
 
-    /// Time that the batch of [`Assembler::next`] would take, as measured of its group; `None` where nothing
-    /// is due or nothing was measured.
+    /// Returns the measured time of the batch that [`Assembler::next`] would return; `None` if no batch is due or its
+    /// group was never measured.
     pub fn expected(&mut self, now: Instant) -> Option<Duration> {
         let now = self.advance(now);
         match self.ready(now) {
@@ -124,7 +124,7 @@ impl<T: Item> Assembler<T> {
         }
     }
 
-    /// Takes an item out whose caller went away; `None` when it is not queued.
+    /// Removes an item whose caller has gone; `None` if the item is not queued.
     pub fn cancel(&mut self, id: Id) -> Option<T> {
         let entry = self.entries.get(id.slot)?;
         if entry.id != id {
@@ -133,80 +133,80 @@ impl<T: Item> Assembler<T> {
         self.take(id.slot).map(|entry| entry.item)
     }
 
-    /// Takes out everything whose time was over by `now`. Items that are over never run, whether or
-    /// not this is called.
+    /// Removes all items whose timeout or deadline had passed by `now`. Expired items never run, even if this is not
+    /// called.
     pub fn expire(&mut self, now: Instant) -> Vec<ExpiredItem<T>> {
         self.advance(now);
         std::mem::take(&mut self.expired)
     }
 
-    /// Time at which [`Assembler::expire`] takes the item out, if it is still queued by then.
+    /// Returns the time at which [`Assembler::expire`] removes the item, if it is still queued then.
     #[must_use]
     pub fn expires_at(&self, id: Id) -> Option<Instant> {
         let entry = self.entries.get(id.slot).filter(|entry| entry.id == id)?;
         entry.expires_at()
     }
 
-    /// Records what a batch took, at work or in a warm-up.
+    /// Records the time of a batch, in operation or in a warm-up.
     pub fn record(&mut self, group: &T::Group, weight: usize, elapsed: Duration) {
         self.groups.record(group, weight, elapsed);
     }
 
-    /// Marks a batch as ended, however it did.
+    /// Marks a batch as ended, successfully or not.
     pub fn finished(&mut self, batch: u64) {
         self.running.retain(|running| running.batch != batch);
     }
 
-    /// Sets the start of a batch that was formed ahead.
+    /// Sets the start time of a batch that was formed ahead.
     pub fn starts(&mut self, batch: u64, at: Instant, expected: Duration) {
         for running in self.running.iter_mut().filter(|running| running.batch == batch) {
             running.until = later(at, expected);
         }
     }
 
-    /// Sets the number of devices that share the work.
+    /// Sets the number of devices that share the queue.
     pub fn devices(&mut self, devices: usize) {
         self.devices = devices;
     }
 
-    /// Wait for a device of an item of that priority, admitted now: what runs, and what
-    /// is queued on its level and more urgent ones, at the measured pace. An estimate on the low
-    /// side: the item may find room in a batch that goes sooner.
+    /// Returns the predicted wait for a device, for an item of this priority that is admitted now. It counts running
+    /// batches and the items queued on the same and more urgent levels, at the measured pace. The prediction is on the
+    /// low side, because the item may fit into a batch that runs earlier.
     #[must_use]
     pub fn predicted_wait(&self, priority: u32, now: Instant) -> Duration {
         self.wait_on(self.policy.level(priority), now)
     }
 
-    /// Lets what is queued, and what comes yet, go without delay: there will be no companions to wait for.
+    /// Stops waiting for more items, for queued and future items: too few will come to make waiting useful.
     pub fn hurry(&mut self) {
         self.policy.delay = Duration::ZERO;
     }
 
-    /// Refuses everything from now on, and lets what is queued go without delay.
+    /// Refuses all further items, and lets queued items run without delay.
     pub fn drain(&mut self) {
         self.stage = Stage::Draining;
     }
 
-    /// Number of queued items.
+    /// Returns the number of queued items.
     #[must_use]
     pub fn queued(&self) -> usize {
         self.entries.len()
     }
 
-    /// Number of groups remembered for their curves.
+    /// Returns the number of groups that are remembered for their curves.
     #[must_use]
     pub fn groups(&self) -> usize {
         self.groups.len()
     }
 
-    /// Takes out everything that is queued.
+    /// Removes all queued items.
     pub fn take_all(&mut self) -> Vec<Member<T>> {
         let slots: Vec<usize> = self.entries.iter().map(|(slot, _)| slot).collect();
         let taken = slots.into_iter().filter_map(|slot| self.take(slot));
         taken.map(Entry::member).collect()
     }
 
-    /// Takes an entry out of the queue.
+    /// Removes an entry from the queue.
     fn take(&mut self, slot: usize) -> Option<Entry<T>> {
         let entry = self.detach(slot)?;
         let group = self.groups.remove(entry.group, entry.rank, entry.weight);
@@ -214,7 +214,7 @@ impl<T: Item> Assembler<T> {
         Some(entry)
     }
 
-    /// Takes an entry out of everything but its group's queue.
+    /// Removes an entry from everything except its group's queue.
     fn detach(&mut self, slot: usize) -> Option<Entry<T>> {
         let entry = self.entries.try_remove(slot)?;
         if let Some(at) = entry.next_timeout() {
@@ -224,7 +224,7 @@ impl<T: Item> Assembler<T> {
         Some(entry)
     }
 
-    /// Advances to `now`, which never runs backwards, and handles every timeout that has passed.
+    /// Advances the time to `now`, but never backwards, and handles every timeout that has passed.
     fn advance(&mut self, now: Instant) -> Instant {
         let now = self.latest.map_or(now, |latest| latest.max(now));
         self.latest = Some(now);
@@ -247,7 +247,7 @@ impl<T: Item> Assembler<T> {
         }
     }
 
-    /// Moves a late entry behind all of its level that are queued now.
+    /// Moves an entry whose timeout has passed behind all entries of its level.
     fn demote(&mut self, slot: usize, now: Instant) {
         let Some(entry) = self.entries.get_mut(slot) else {
             return;

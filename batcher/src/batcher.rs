@@ -1,4 +1,4 @@
-//! The interface for callers: submit an item, await its answer.
+//! Interface for callers, which submit items and await their answers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,8 +11,8 @@ use crate::{
     ExpiredItem, Id, InlineRun, InlineStart, Item, Observer, Policy, SubmitError, Terms, Ticket, Worker, clock,
 };
 
-/// A queue between callers and the devices that answer them. Cheap to clone; when the last clone is
-/// dropped it is closed.
+/// A queue between callers and the devices that process their items. Clones are cheap and share the queue, which closes
+/// when the last one is dropped.
 pub struct Batcher<I: Item, O: Send + 'static> {
     handle: Arc<Handle<I, O>>,
 }
@@ -24,13 +24,13 @@ impl<I: Item, O: Send + 'static> Clone for Batcher<I, O> {
     }
 }
 
-/// Closes the queue when the last [`Batcher`] goes; workers and tickets do not keep it open.
+/// Closes the queue when the last [`Batcher`] is dropped; workers and tickets do not keep it open.
 struct Handle<I: Item, O: Send + 'static> {
     shared: Arc<Shared<I, O>>,
 }
 
 impl<I: Item, O: Send + 'static> Batcher<I, O> {
-    /// An empty queue under this policy. Nothing runs before a [`Worker`] pulls.
+    /// Returns an empty queue with this policy. Nothing runs until a [`Worker`] pulls.
     #[must_use]
     pub fn new(policy: Policy, observer: Arc<dyn Observer>) -> Self {
         let shared = Arc::new(Shared::new(policy, observer));
@@ -43,12 +43,11 @@ impl<I: Item, O: Send + 'static> Batcher<I, O> {
         &self.handle.shared
     }
 
-    /// Queues an item and returns the future of its answer. Never waits. An idle worker is woken when
-    /// the ticket is first polled; see [`Ticket::wakes_worker`]. Dropping the ticket takes the item out
-    /// of the queue.
+    /// Queues an item and returns the future of its answer, without waiting. An idle worker is woken when the ticket is
+    /// first polled; see [`Ticket::wakes_worker`]. Dropping the ticket removes the item from the queue.
     ///
     /// # Errors
-    /// [`SubmitError`] at once when the queue is full or closed, or when the item would be late.
+    /// [`SubmitError`] at once if the queue is full or closed, or if the item would be late.
     pub fn submit(&self, item: I, terms: Terms) -> Result<Ticket<O>, SubmitError> {
         let shared = &self.handle.shared;
         let (reply, answer) = oneshot::channel();
@@ -67,7 +66,7 @@ impl<I: Item, O: Send + 'static> Batcher<I, O> {
         }
     }
 
-    /// The queue's part of a submission, and the items that were found to be over on the way.
+    /// Admits the item under the queue's lock. Also returns the items that have expired meanwhile.
     fn admit(
         &self,
         item: Queued<I, O>,
@@ -79,25 +78,26 @@ impl<I: Item, O: Send + 'static> Batcher<I, O> {
         let expired = state.assembler.expire(now);
         let admitted = admitted.map(|id| state.admitted(id, now, terms.deadline));
         drop(state);
-        // A refused item is dropped here, not under the lock.
+        // A refused item is dropped here, after the lock is released.
         (admitted.map_err(|refused| refused.error), expired)
     }
 
-    /// A new device's access to the queue.
+    /// Returns a worker that takes batches for a new device.
     #[must_use]
     pub fn worker(&self) -> Worker<I, O> {
         Worker::new(Arc::clone(&self.handle.shared), None)
     }
 
-    /// As [`Batcher::worker`], for a device that other threads may use while this worker sleeps: an
-    /// [`InlineRun`] on it bears that number, which no other worker of this queue may have.
+    /// Returns a worker like [`Batcher::worker`], for a device that other threads may use while this worker sleeps. An
+    /// [`InlineRun`] on the device has this number, which no other worker of the queue may have.
     #[must_use]
     pub fn inline_worker(&self, number: usize) -> Worker<I, O> {
         Worker::new(Arc::clone(&self.handle.shared), Some(number))
     }
 
-    /// Starts an inline run of the batch for which a ticket was to wake a worker, if that batch is known
-    /// to take at most `limit` and an idle worker allows inline runs. The ticket then wakes no one.
+    /// Starts an inline run of the batch for which `ticket` would wake a worker. Returns `None` unless the batch is
+    /// known to take at most `limit` and an idle worker allows inline runs. After a start, the ticket no longer wakes a
+    /// worker.
     #[must_use]
     pub fn start_inline(&self, ticket: &mut Ticket<O>, limit: Duration) -> Option<InlineRun<I, O>> {
         let shared = &self.handle.shared;
@@ -106,7 +106,7 @@ impl<I: Item, O: Send + 'static> Batcher<I, O> {
         Some(run)
     }
 
-    /// As [`Batcher::start_inline`], unless more items than one are queued.
+    /// Starts an inline run like [`Batcher::start_inline`], but only if at most one item is queued.
     #[must_use]
     pub fn start_inline_if_alone(&self, ticket: &mut Ticket<O>, limit: Duration) -> InlineStart<I, O> {
         let shared = &self.handle.shared;
@@ -122,50 +122,49 @@ impl<I: Item, O: Send + 'static> Batcher<I, O> {
         InlineStart::Started(run)
     }
 
-    /// Time that the batch to run now will take, as measured; `None` where there is none, or nothing was
-    /// measured.
+    /// Returns the measured time of the batch that would run now; `None` if there is none or it was never measured.
     #[must_use]
     pub fn expected(&self) -> Option<Duration> {
         let mut state = self.handle.shared.lock();
         state.assembler.expected(clock::now())
     }
 
-    /// Has no item wait for companions any more, those queued and those to come: call it when few will come.
+    /// Stops waiting for more items to join a batch, for queued and future items. Call this if few more will come.
     pub fn hurry(&self) {
         self.handle.shared.hurry();
     }
 
-    /// Stops admitting. Workers get what is queued, without delay, and then `None`. What is queued
-    /// while there is no worker is answered [`SubmitError::Lost`]: no one is there to run it.
+    /// Closes the queue for new items. Workers receive the queued items without delay, and then `None`. If there is no
+    /// worker, queued items are answered with [`SubmitError::Lost`], because nothing would run them.
     pub fn close(&self) {
         self.handle.shared.close();
     }
 
-    /// Answers everything that is queued [`SubmitError::Draining`], and goes on admitting: its devices are
-    /// stuck, and whoever asked may ask elsewhere.
+    /// Answers all queued items with [`SubmitError::Draining`] but still admits new ones: the devices are stuck, and
+    /// the callers may retry elsewhere.
     pub fn turn_away(&self) {
         self.handle.shared.turn_away();
     }
 
-    /// Waits until the queue is closed and everything admitted has been answered.
+    /// Waits until the queue is closed and all admitted items have been answered.
     pub async fn drained(&self) {
         self.handle.shared.drained().await;
     }
 
-    /// Number of items in the queue; those on a device are not.
+    /// Returns the number of queued items, not including those on a device.
     #[must_use]
     pub fn queued(&self) -> usize {
         self.handle.shared.lock().assembler.queued()
     }
 
-    /// Wait for a device of an item of default priority, submitted now.
+    /// Returns the predicted wait for a device, for an item of default priority that is submitted now.
     #[must_use]
     pub fn predicted_wait(&self) -> Duration {
         let state = self.handle.shared.lock();
         state.assembler.predicted_wait(0, clock::now())
     }
 
-    /// Records what a batch took outside of a [`crate::Work`], such as in a warm-up.
+    /// Records the time of a batch that ran outside of a [`crate::Work`], such as in a warm-up.
     pub fn record(&self, group: &I::Group, weight: usize, elapsed: Duration) {
         let mut state = self.handle.shared.lock();
         state.assembler.record(group, weight, elapsed);
@@ -181,7 +180,7 @@ impl<I: Item, O: Send + 'static> Drop for Handle<I, O> {
 /// An item that was queued.
 struct Admitted {
     admission: Admission,
-    /// Items in the queue, this one included.
+    /// Number of items in the queue, including this one.
     queued: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The one place that reads the clock; everything that decides has time as an argument.
+//! The only place that reads the clock; all decisions take the time as an argument.
 
 use std::time::Instant;
 

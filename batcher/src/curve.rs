@@ -1,16 +1,16 @@
-//! The measured time of batches by size, and the size worth running.
+//! Measured time of batches by size, and the choice of the best size.
 
 use std::time::Duration;
 
-/// The measured time of batches of one group, by weight: straight lines between measured weights,
-/// and hopeful beyond the largest, so that larger ones are tried.
+/// The measured time of a group's batches as a function of weight. It is linear between measured weights, and
+/// optimistic beyond the largest one, so that larger batches are tried.
 #[derive(Clone, Debug, Default)]
 pub struct Curve {
-    /// By weight, ascending, each weight once.
+    /// Measured points by ascending weight, one for each weight.
     points: Vec<Point>,
-    /// Batches kept small since the last probe.
+    /// Number of batches kept small since the last probe.
     kept_small: u32,
-    /// Probes made, to go through the sizes by turns.
+    /// Number of probes made, by which the probed sizes rotate.
     probes: usize,
 }
 
@@ -21,25 +21,28 @@ struct Point {
     samples: u32,
 }
 
-/// Enough to draw a bent line through any range of batch sizes; choosing looks at every point.
+/// Maximum number of points: enough for a curve over any range of batch sizes, and few enough to look at all of them
+/// for each choice.
 const MAX_POINTS: usize = 64;
 
-/// Of so many first samples the least counts: the first runs of a shape compile, allocate and page in.
+/// Number of first samples of which only the smallest counts, because the first runs of a shape compile, allocate and
+/// page in.
 const FIRST_SAMPLES: u32 = 3;
 
-/// An exponential average over about eight batches: settles in a second, forgets a hiccup as fast.
+/// Weight of a new sample in the exponential average over about eight batches: it settles within a second, and recovers
+/// from an outlier as fast.
 const SMOOTHING: f64 = 1.0 / 8.0;
 
-/// A sample counts as at most this many times the average, so that one pre-empted run moves it by an
-/// eighth; a device that did slow down is still believed within a few batches.
+/// Limit on a sample as a multiple of the average. A single pre-empted run then moves the average by one eighth, but a
+/// device that has really become slower is still followed within a few batches.
 const OUTLIER: f64 = 2.0;
 
-/// Beyond the largest measured weight a row is hoped to take at most this much of what it takes
-/// there: so larger batches get tried, and then measured.
+/// Assumed maximum time of a row beyond the largest measured weight, relative to the time there. The optimism makes
+/// larger batches run, so that they are measured.
 const HOPE: f64 = 0.9;
 
-/// Every so many batches that were kept small, one runs larger: a bad sample costs one more batch in
-/// 256, under half a percent, and does not rule for ever.
+/// Number of batches kept small after which one runs larger. A bad sample then costs one batch in 256, less than half a
+/// percent, and does not decide for ever.
 const PROBE_EVERY: u32 = 256;
 
 impl Curve {
@@ -58,16 +61,16 @@ impl Curve {
         }
     }
 
-    /// The estimated time of a batch of `weight`; nothing while nothing was measured.
+    /// Returns the estimated time of a batch of `weight`; `None` if nothing was measured.
     #[must_use]
     pub fn time(&self, weight: usize) -> Option<Duration> {
         let nanos = self.nanos(weight)?;
         Some(Duration::from_nanos(nanos as u64))
     }
 
-    /// The estimated time of one row in nanoseconds, in batches of up to `most` rows of the best size.
-    /// While larger batches than those measured are possible, they are taken to be no slower: a
-    /// refusal for a predicted wait must not rest on too high an estimate.
+    /// Returns the estimated time of one row in nanoseconds, in batches of the best size up to `most` rows. Batches
+    /// larger than those measured count as no slower than the largest measured one, because a refusal for a predicted
+    /// wait must not rest on too high an estimate.
     #[must_use]
     pub fn row(&self, most: usize) -> Option<f64> {
         let last = self.points.last()?;
@@ -75,22 +78,22 @@ impl Curve {
         Some(self.points.iter().map(Point::row).fold(hoped, f64::min))
     }
 
-    /// The weight up to `most` with the best estimated time per row: a larger batch is chosen only where
-    /// it is faster per row. `most` itself while nothing was measured.
+    /// Returns the weight up to `most` with the best estimated time per row. A larger batch is chosen only if it is
+    /// faster per row. Returns `most` if nothing was measured.
     #[must_use]
     pub fn choose(&self, most: usize) -> usize {
         let Some(whole) = self.nanos(most) else {
             return most;
         };
-        // Time per row has no minimum inside a straight piece, so only its ends are candidates.
+        // The time per row has no minimum within a linear piece, so only the end points are candidates.
         let measured = self.points.iter().take_while(|point| point.weight < most);
         let best = measured.min_by(|a, b| a.row().total_cmp(&b.row()));
         let whole = whole / most.max(1) as f64;
         best.filter(|best| best.row() < whole).map_or(most, |best| best.weight)
     }
 
-    /// As [`Curve::choose`], but every 256th batch that it would keep small gets another of the
-    /// larger sizes instead, to measure it again.
+    /// Chooses a weight like [`Curve::choose`], except that every 256th batch that would be kept small gets one of the
+    /// larger sizes instead, so that it is measured again.
     pub fn pick(&mut self, most: usize) -> usize {
         let chosen = self.choose(most);
         if chosen >= most {
@@ -105,7 +108,7 @@ impl Curve {
         self.larger(chosen, most)
     }
 
-    /// One of the measured weights between, or `most`, by turns.
+    /// Returns a measured weight between `chosen` and `most`, or `most` itself, in rotation.
     fn larger(&self, chosen: usize, most: usize) -> usize {
         let between = self.points.iter().map(|point| point.weight);
         let mut between = between.filter(|weight| (chosen + 1..most).contains(weight));
@@ -119,7 +122,7 @@ impl Curve {
         let Some(&above) = self.points.get(i) else {
             return Some(last.nanos + self.slope_beyond(last) * (weight - last.weight) as f64);
         };
-        // Below the least measured weight nothing says that less work would be faster.
+        // Below the smallest measured weight, nothing shows that less work would be faster.
         let Some(&below) = i.checked_sub(1).and_then(|i| self.points.get(i)) else {
             return Some(above.nanos);
         };
@@ -127,14 +130,15 @@ impl Curve {
         Some(below.nanos + (above.nanos - below.nanos) * share)
     }
 
-    /// Nanoseconds per further row: as on the last piece, but never so many that no one would try.
+    /// Returns the nanoseconds of each further row: the slope of the last piece, limited so that larger batches are
+    /// still tried.
     fn slope_beyond(&self, last: Point) -> f64 {
         let before = self.points.iter().rev().nth(1);
         let slope = before.map_or(0.0, |before| (last.nanos - before.nanos) / (last.weight - before.weight) as f64);
         slope.clamp(0.0, last.row() * HOPE)
     }
 
-    /// Forgets the point whose neighbours are nearest to each other, beyond [`MAX_POINTS`]; never an end.
+    /// Removes a point if there are more than [`MAX_POINTS`]: the inner one whose neighbours are closest to each other.
     fn thin_out(&mut self) {
         if self.points.len() <= MAX_POINTS {
             return;

@@ -1,10 +1,10 @@
-//! The forecast of when waiting work will be done.
+//! Forecasts when queued work will be done.
 
 use std::time::Duration;
 
-/// The time after which devices that are busy for another `busy[i]` each have also done `backlog`
-/// between them, working on it as soon as they are free. With no backlog that is when the first is
-/// free. No device counts as one that is free.
+/// Returns the time after which all devices have finished their current work and, together, `backlog`. Device `i` is
+/// busy for another `busy[i]`, and each works on the backlog as soon as it is free. Without backlog, this is the time
+/// until the first device is free. An empty `busy` counts as one free device.
 ///
 /// Sorts `busy`.
 #[must_use]
@@ -16,7 +16,7 @@ pub fn cleared_after(busy: &mut [Duration], backlog: Duration) -> Duration {
     let mut level = first;
     let mut left = backlog;
     for (i, &next) in busy.iter().enumerate().skip(1) {
-        // `i` devices are free by now; together they do this much until the next joins them.
+        // Here `i` devices are free; this is the work they do together until the next one joins them.
         let until_next = times(next - level, i);
         if until_next >= left {
             return level + share(left, i);

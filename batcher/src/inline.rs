@@ -1,4 +1,4 @@
-//! Batches that the thread which queued them runs itself, on the device of a worker that sleeps.
+//! Inline runs: the thread that queued a batch runs it itself, on the device of a sleeping worker.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use parking_lot::MutexGuard;
 use crate::shared::{Shared, State};
 use crate::{Item, Work, clock};
 
-/// The use of an idle [`crate::Worker`]'s device by another thread. Until it ends the worker sleeps on;
-/// then the worker is woken for what is due.
+/// The use of an idle [`crate::Worker`]'s device by another thread. The worker sleeps until the run ends; then it is
+/// woken if a batch is due.
 ///
-/// Where a batch takes less time than waking a thread, the caller that queued it runs it itself.
+/// If a batch takes less time than waking a thread, the caller that queued it runs it itself.
 pub struct InlineRun<I: Item, O: Send + 'static> {
     shared: Arc<Shared<I, O>>,
     number: usize,
@@ -22,19 +22,19 @@ pub struct InlineRun<I: Item, O: Send + 'static> {
 
 /// The outcome of [`crate::Batcher::start_inline_if_alone`].
 pub enum InlineStart<I: Item, O: Send + 'static> {
-    /// The caller runs the batch.
+    /// The run has started, and the caller runs the batch.
     Started(InlineRun<I, O>),
-    /// Other items are queued too.
+    /// Other items are queued as well.
     NotAlone {
-        /// Time that the batch to run now will take, where that was measured.
+        /// Measured time of the batch that would run now, if known.
         expected: Option<Duration>,
     },
-    /// A worker has to run it: none is idle, or the batch is not known to be short.
+    /// A worker must run the batch: no worker is idle, or the batch is not known to be short.
     Declined,
 }
 
 impl<I: Item, O: Send + 'static> InlineRun<I, O> {
-    /// Claims any idle worker's device, if there is a batch known to take at most `limit`.
+    /// Claims the device of any idle worker if there is a batch known to take at most `limit`.
     pub(crate) fn start(
         shared: &Arc<Shared<I, O>>,
         mut state: MutexGuard<'_, State<I, O>>,
@@ -46,19 +46,19 @@ impl<I: Item, O: Send + 'static> InlineRun<I, O> {
         let batch = state.assembler.next(now).batch()?;
         state.idle.pop();
         state.sleeping -= 1;
-        // A wake-up on its way would find this batch taken.
+        // A pending wake-up would find that this batch is taken.
         state.wakeup_pending = false;
         let first = Some(Work::hand_out(shared, state, batch, now));
         Some(Self { shared: Arc::clone(shared), number, limit, first, ended: false })
     }
 
-    /// The number of the worker whose device it uses.
+    /// Returns the number of the worker whose device is used.
     #[must_use]
     pub fn number(&self) -> usize {
         self.number
     }
 
-    /// The next batch, if it is known to be as short as the first had to be.
+    /// Takes the next batch if it is known to take at most the run's limit.
     pub fn pull(&mut self) -> Option<Work<I, O>> {
         if let Some(first) = self.first.take() {
             return Some(first);
@@ -71,7 +71,7 @@ impl<I: Item, O: Send + 'static> InlineRun<I, O> {
         Some(Work::hand_out(&self.shared, state, batch, now))
     }
 
-    /// Time that the next batch of this run will take; `None` where there is none.
+    /// Returns the measured time of the run's next batch; `None` if there is none.
     #[must_use]
     pub fn expected(&self) -> Option<Duration> {
         let mut state = self.shared.lock();
@@ -79,7 +79,7 @@ impl<I: Item, O: Send + 'static> InlineRun<I, O> {
         run.filter(|run| *run <= self.limit)
     }
 
-    /// Returns the run if another short batch is due, and ends it otherwise.
+    /// Returns the run if another short batch is due, otherwise ends it.
     #[must_use]
     pub fn continue_or_end(mut self) -> Option<Self> {
         if self.first.is_some() {
@@ -95,12 +95,12 @@ impl<I: Item, O: Send + 'static> InlineRun<I, O> {
         None
     }
 
-    /// Gives the device back to its worker.
+    /// Returns the device to its worker.
     fn release(&mut self, mut state: MutexGuard<'_, State<I, O>>) {
         self.ended = true;
         state.idle.push(self.number);
         state.sleeping += 1;
-        // The workers of a closed queue have to see whether they may end.
+        // The workers of a closed queue must check if they may end.
         let wake = self.shared.is_closed() || state.needs_wakeup(clock::now());
         drop(state);
         if wake {
@@ -114,7 +114,7 @@ impl<I: Item, O: Send + 'static> Drop for InlineRun<I, O> {
         if self.ended {
             return;
         }
-        // Answers before the worker may run again.
+        // The batch is answered before the worker may run again.
         drop(self.first.take());
         let shared = Arc::clone(&self.shared);
         self.release(shared.lock());
@@ -142,7 +142,7 @@ mod tests {
         fn group(&self) {}
     }
 
-    /// From submission to the answer, in the order of a server's calls.
+    /// Submits an item and awaits its answer, with the same calls as a server.
     async fn lone_request(batcher: &Batcher<Row, u8>) {
         let mut ticket = batcher.submit(Row, Terms::default()).unwrap();
         assert!(ticket.wakes_worker());

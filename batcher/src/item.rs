@@ -1,28 +1,28 @@
-//! The items that are batched, and the terms they are submitted on.
+//! Items that are batched, and the terms on which they are submitted.
 
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-/// Something that can share a batch with others of its group.
+/// A value that can share a batch with others of its group.
 pub trait Item: Send + 'static {
-    /// The property that items of one batch have in common, such as their shapes.
+    /// Property that all items of a batch have in common, such as their shapes.
     type Group: Clone + Eq + Hash + Debug + Send + 'static;
 
-    /// Rows that it adds to a batch; 0 counts as 1.
+    /// Returns the number of rows that the item adds to a batch; 0 counts as 1.
     fn weight(&self) -> usize;
 
-    /// The group it belongs to.
+    /// Returns the group of the item.
     fn group(&self) -> Self::Group;
 }
 
-/// The terms on which one item is submitted.
+/// Terms on which an item is submitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// The priority level, 1 the most urgent; 0 and levels that do not exist mean the policy's default.
+    /// Priority level, of which 1 is the most urgent; 0 and levels that do not exist mean the policy's default.
     pub priority: u32,
-    /// Longest time in the queue, where the policy lets callers set it; zero sets none.
+    /// Maximum time in the queue, if the policy lets callers set it; `None` and zero set no timeout.
     pub timeout: Option<Duration>,
-    /// Time from which an answer is of no use, wherever the item is by then.
+    /// Time after which an answer is useless, whether the item is queued or running.
     pub deadline: Option<Instant>,
 }

@@ -1,14 +1,14 @@
-//! Gathers single items into batches under a policy. Knows no tensor and no metric.
+//! Gathers single items into batches under a policy. The crate knows neither tensors nor metrics.
 //!
 //! ```text
 //!   submit ──► Batcher ──admit──► Assembler ──next──► Worker::pull ──► Work ──answer──► Ticket
 //!              (a mutex)          (a value: no clock)  (a device's thread)             (a future)
 //! ```
 //!
-//! An [`InlineRun`] lets the caller run a short batch itself while the device's own thread sleeps.
+//! With an [`InlineRun`], the caller runs a short batch itself while the device's own thread sleeps.
 //!
-//! A batch is formed when a device takes it, never before: whatever arrived while the device was
-//! busy is in it. [`Assembler`] decides and is pure; [`Batcher`] lends it a clock and threads.
+//! A batch is formed when a device takes it, never before, so it contains everything that arrived while the device was
+//! busy. [`Assembler`] decides and is pure; [`Batcher`] adds a clock and threads.
 
 mod assembler;
 mod batcher;

@@ -4,33 +4,33 @@ use std::time::Duration;
 
 use crate::SubmitError;
 
-/// A receiver of the batcher's events. Called outside the batcher's lock, from the thread where it happened; what it
-/// does delays that thread.
+/// Receiver of the batcher's events. It is called outside the batcher's lock, on the thread of the event, which it
+/// delays.
 pub trait Observer: Send + Sync + 'static {
-    /// An item was queued; `_queued` items are now.
+    /// Records that an item was queued; `_queued` items are in the queue now.
     fn admitted(&self, _queued: usize) {}
-    /// An item was refused on submission.
+    /// Records that an item was refused on submission.
     fn refused(&self, _error: &SubmitError) {}
-    /// An item's time was over: [`SubmitError::Expired`] or [`SubmitError::DeadlineExceeded`].
+    /// Records that an item expired: [`SubmitError::Expired`] or [`SubmitError::DeadlineExceeded`].
     fn expired(&self, _error: &SubmitError) {}
-    /// A queued item's caller went away.
+    /// Records that the caller of a queued item has gone.
     fn cancelled(&self) {}
-    /// A device took a batch.
+    /// Records that a device took a batch.
     fn formed(&self, _batch: &BatchStats) {}
 }
 
 /// Size and wait of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchStats {
-    /// Rows of its items together.
+    /// Total rows of the items.
     pub weight: usize,
-    /// Number of its items.
+    /// Number of items in the batch.
     pub items: usize,
-    /// Wait of the item that came first.
+    /// Wait of the item that arrived first.
     pub oldest_wait: Duration,
-    /// Items that stay in the queue.
+    /// Number of items that stay in the queue.
     pub queued: usize,
 }
 
-/// An observer that ignores all events.
+/// Observer that ignores all events.
 impl Observer for () {}

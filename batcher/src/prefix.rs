@@ -1,31 +1,31 @@
-//! The number of a queue's first items that make the next batch.
+//! Decides how many of a queue's first items make the next batch.
 
 /// Limits of the next batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rule<'a> {
-    /// The largest weight worth running now.
+    /// Maximum weight worth running now.
     pub(crate) limit: usize,
-    /// Sizes that go at once, ascending.
+    /// Sizes that run at once, ascending.
     pub(crate) preferred: &'a [usize],
     pub(crate) delay: QueueDelay,
 }
 
-/// The state of Triton's `max_queue_delay_microseconds` for a group.
+/// State of Triton's `max_queue_delay_microseconds` for a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueueDelay {
-    /// No item has waited its whole delay: only a preferred or full batch goes.
+    /// No item has waited for its whole delay: only a preferred or full batch runs.
     Running,
-    /// There is none: something goes, a preferred size if there is one.
+    /// The policy has no delay: a batch runs, of a preferred size if possible.
     None,
-    /// An item has waited its whole delay: all goes that fits.
+    /// An item has waited for its whole delay: everything that fits runs.
     Over,
 }
 
-/// Number of the items with these weights, in order, to run now; `None` to wait. The first is
-/// always among them, so that an item over the limit runs alone instead of never.
+/// Returns the number of items with these weights, in order, to run now; `None` means to wait. The first item is always
+/// included, so that an item over the limit runs alone instead of never.
 ///
-/// This is Triton's rule: the longest prefix of a preferred size, or else the last one before the
-/// largest preferred size would be passed.
+/// This is Triton's rule: the longest prefix of a preferred size, otherwise the last one before the largest preferred
+/// size would be exceeded.
 pub(crate) fn batch_prefix(weights: impl Iterator<Item = usize>, rule: &Rule<'_>) -> Option<usize> {
     let largest = rule.preferred.last().copied().unwrap_or(usize::MAX);
     let (mut count, mut total) = (0_usize, 0_usize);

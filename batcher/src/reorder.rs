@@ -1,11 +1,11 @@
-//! Releases values in the order of their positions, whatever order they come in.
+//! Releases values in the order of their positions, whatever order they arrive in.
 
 use std::collections::VecDeque;
 
-/// A buffer of values by position 0, 1, 2, …; each position is either filled once or skipped once.
+/// A buffer of values with the positions 0, 1, 2, …; each position is either filled once or skipped once.
 #[derive(Debug)]
 pub struct ReorderBuffer<T> {
-    /// The position at the front of `slots`.
+    /// Position of the front of `slots`.
     first: u64,
     slots: VecDeque<Slot<T>>,
 }
@@ -24,17 +24,17 @@ impl<T> Default for ReorderBuffer<T> {
 }
 
 impl<T> ReorderBuffer<T> {
-    /// Fills a position and returns what may leave now, in order.
+    /// Fills a position and returns the values that may leave now, in order.
     pub fn fill(&mut self, position: u64, value: T) -> Vec<T> {
         self.set(position, Slot::Filled(value))
     }
 
-    /// Marks a position as empty for ever, and returns what may leave now, in order.
+    /// Marks a position as permanently empty, and returns the values that may leave now, in order.
     pub fn skip(&mut self, position: u64) -> Vec<T> {
         self.set(position, Slot::Skipped)
     }
 
-    /// Number of values held back.
+    /// Returns the number of values that are held back.
     #[must_use]
     pub fn held(&self) -> usize {
         let held = |slot: &&Slot<T>| matches!(slot, Slot::Filled(_));
@@ -43,7 +43,7 @@ impl<T> ReorderBuffer<T> {
 
     fn set(&mut self, position: u64, slot: Slot<T>) -> Vec<T> {
         let Some(i) = position.checked_sub(self.first) else {
-            return Vec::new(); // set before
+            return Vec::new(); // already filled or skipped
         };
         let i = i as usize;
         while self.slots.len() <= i {

@@ -1,4 +1,4 @@
-//! The queue's state, shared by callers, tickets and workers.
+//! State of the queue, shared by callers, tickets and workers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -12,14 +12,14 @@ use crate::{Assembler, Due, ExpiredItem, Id, Item, Member, Observer, Ordering, P
 
 pub(crate) struct Shared<I: Item, O: Send + 'static> {
     state: Mutex<State<I, O>>,
-    /// Signals a batch that is due, or that the queue closed.
+    /// Signals that a batch is due, or that the queue has closed.
     pub(crate) due: Condvar,
     pub(crate) observer: Arc<dyn Observer>,
-    /// Holds answers back for earlier ones. They are sent under its lock, or they could pass each other.
+    /// Holds answers back until earlier ones are sent. Answers are sent under its lock, so that none overtakes another.
     reorder: Option<Mutex<ReorderBuffer<Answer<O>>>>,
-    /// Changed under the lock, read without it.
+    /// True once the queue is closed. It is changed under the state's lock and read without it.
     closed: AtomicBool,
-    /// Items handed out whose answers have not been sent; raised under the lock, lowered without it.
+    /// Number of items handed out whose answers have not been sent; raised under the state's lock, lowered without it.
     unanswered: AtomicUsize,
     drained: Notify,
     #[cfg(test)]
@@ -28,19 +28,19 @@ pub(crate) struct Shared<I: Item, O: Send + 'static> {
 
 pub(crate) struct State<I: Item, O: Send + 'static> {
     pub(crate) assembler: Assembler<Queued<I, O>>,
-    /// Workers that exist, sleeping or not.
+    /// Number of workers, sleeping or not.
     pub(crate) workers: usize,
-    /// Workers that wait for a batch, those woken and not yet running included.
+    /// Number of workers that wait for a batch, including those that were woken and do not run yet.
     pub(crate) sleeping: usize,
     /// Numbers of the sleeping workers whose devices are free for inline runs.
     pub(crate) idle: Vec<usize>,
-    /// A woken worker has not taken the lock yet; it will see all that came since.
+    /// True if a woken worker has not taken the lock yet; that worker will see everything that was queued since.
     pub(crate) wakeup_pending: bool,
     /// Time at which the sleeping worker with a timeout wakes up.
     pub(crate) wakes_at: Option<Instant>,
 }
 
-/// An item and the way back to its caller.
+/// An item and the channel for its answer.
 pub(crate) struct Queued<I, O> {
     pub(crate) item: I,
     pub(crate) reply: Reply<O>,
@@ -63,7 +63,7 @@ impl<I: Item, O: Send + 'static> Item for Queued<I, O> {
 }
 
 impl<I: Item, O: Send + 'static> State<I, O> {
-    /// Whether a sleeping worker has to be woken for what is due; if so, notes the wake-up as pending.
+    /// Returns true if a sleeping worker must be woken for a due batch, and then marks the wake-up as pending.
     pub(crate) fn needs_wakeup(&mut self, now: Instant) -> bool {
         if self.sleeping == 0 || self.wakeup_pending {
             return false;
@@ -111,7 +111,7 @@ impl<I: Item, O: Send + 'static> Shared<I, O> {
         self.state.lock()
     }
 
-    /// Number of times the state was locked so far.
+    /// Returns how often the state was locked so far.
     #[cfg(test)]
     pub(crate) fn locks(&self) -> usize {
         self.locks.load(SeqCst)
@@ -121,19 +121,19 @@ impl<I: Item, O: Send + 'static> Shared<I, O> {
         self.closed.load(SeqCst)
     }
 
-    /// Counts items as handed out. Called under the lock.
+    /// Counts items as handed out. Must be called under the lock.
     pub(crate) fn handed_out(&self, items: usize) {
         self.unanswered.fetch_add(items, SeqCst);
     }
 
-    /// Counts items as answered, once their answers have been sent: the end of the drain may end the
+    /// Counts items as answered. Must be called after their answers were sent, because the end of the drain may end the
     /// runtime that the answers need.
     pub(crate) fn answered(&self, items: usize) {
         self.unanswered.fetch_sub(items, SeqCst);
         self.notify_if_drained();
     }
 
-    /// Sends answers, in the policy's order.
+    /// Sends answers in the policy's order.
     pub(crate) fn send(&self, answers: impl Iterator<Item = (Id, Answer<O>)>) {
         let Some(reorder) = &self.reorder else {
             answers.for_each(|(_, answer)| send(answer));
@@ -146,7 +146,7 @@ impl<I: Item, O: Send + 'static> Shared<I, O> {
         }
     }
 
-    /// Answers items whose time is over.
+    /// Sends the errors of expired items.
     pub(crate) fn send_expired(&self, expired: Vec<ExpiredItem<Queued<I, O>>>) {
         if expired.is_empty() {
             return;
@@ -159,7 +159,7 @@ impl<I: Item, O: Send + 'static> Shared<I, O> {
         self.notify_if_drained();
     }
 
-    /// Lets later answers pass an item that gets none in its turn.
+    /// Lets later answers pass an item that gets no answer in its turn.
     fn skip(&self, id: Id) {
         if let Some(reorder) = &self.reorder {
             let mut reorder = reorder.lock();
@@ -167,7 +167,7 @@ impl<I: Item, O: Send + 'static> Shared<I, O> {
         }
     }
 
-    /// Lets what is queued, and what comes yet, go without delay.
+    /// Lets queued and future items run without delay.
     pub(crate) fn hurry(&self) {
         self.lock().assembler.hurry();
         self.due.notify_all();
@@ -181,14 +181,14 @@ impl<I: Item, O: Send + 'static> Shared<I, O> {
         self.fail_unserved(state);
     }
 
-    /// Answers what is queued if the queue is closed and has no worker left.
+    /// Answers the queued items if the queue is closed and has no worker left.
     pub(crate) fn fail_unserved(&self, mut state: MutexGuard<'_, State<I, O>>) {
         let unserved = if self.is_closed() && state.workers == 0 { state.assembler.take_all() } else { Vec::new() };
         drop(state);
         self.fail(unserved, &SubmitError::Lost);
     }
 
-    /// Answers what is queued, and goes on admitting.
+    /// Refuses the queued items, but still admits new ones.
     pub(crate) fn turn_away(&self) {
         let queued = self.lock().assembler.take_all();
         self.fail(queued, &SubmitError::Draining);
@@ -202,7 +202,7 @@ impl<I: Item, O: Send + 'static> Shared<I, O> {
         self.notify_if_drained();
     }
 
-    /// Waits until the queue is closed and everything admitted has been answered.
+    /// Waits until the queue is closed and all admitted items have been answered.
     pub(crate) async fn drained(&self) {
         loop {
             let notified = self.drained.notified();
@@ -213,7 +213,7 @@ impl<I: Item, O: Send + 'static> Shared<I, O> {
         }
     }
 
-    /// Takes the lock only when the queue is closed: closing it checks too.
+    /// Takes the lock only if the queue is closed; closing the queue makes the same check.
     fn notify_if_drained(&self) {
         if self.is_closed() && self.is_drained() {
             self.drained.notify_waiters();
@@ -221,7 +221,7 @@ impl<I: Item, O: Send + 'static> Shared<I, O> {
     }
 
     fn is_drained(&self) -> bool {
-        // All three at one moment: an item may come between them, and the queue close.
+        // All three are read under one lock, because an item may be queued and the queue closed between them.
         let state = self.lock();
         self.is_closed() && state.assembler.queued() == 0 && self.unanswered.load(SeqCst) == 0
     }
@@ -252,6 +252,6 @@ impl<I: Item, O: Send + 'static> TicketQueue for Shared<I, O> {
 }
 
 fn send<O>((reply, answer): Answer<O>) {
-    // A caller that went away meanwhile wants no answer.
+    // A caller that has gone does not need the answer.
     let _ = reply.send(answer);
 }

@@ -11,40 +11,40 @@ use tokio::time::{Sleep, sleep_until};
 
 use crate::{Id, SubmitError, clock};
 
-/// The future of an item's answer. It ends when its item's time is over, whether or not a device is free.
-/// Dropping it takes the item out of the queue; the answer of one that a device has already is lost.
+/// The future of an item's answer. It ends when the item expires, whether or not a device is free. Dropping the ticket
+/// removes the item from the queue; if a device already has the item, its answer is discarded.
 ///
-/// Polling one whose item has a timeout or deadline needs a tokio runtime with its timer.
+/// Polling the ticket of an item with a timeout or deadline needs a tokio runtime with its timer.
 #[must_use = "dropping a ticket cancels its item"]
 pub struct Ticket<O> {
     queue: Arc<dyn TicketQueue>,
     answer: oneshot::Receiver<Result<O, SubmitError>>,
     admission: Admission,
-    /// Made on the first poll that has to wait for it: most items have no timeout.
+    /// Timer for the expiry, created by the first poll that needs it, because most items have no timeout.
     timer: Option<Pin<Box<Sleep>>>,
     answered: bool,
 }
 
-/// The ticket's view of its queue, without the type of the items.
+/// Interface of the queue for tickets, independent of the type of the items.
 pub(crate) trait TicketQueue: Send + Sync {
-    /// Answers every item whose time is over.
+    /// Answers every expired item.
     fn expire(&self, now: Instant);
     /// Wakes an idle worker.
     fn wake(&self);
-    /// Takes an item out whose caller went away.
+    /// Removes an item whose caller has gone.
     fn cancel(&self, id: Id);
-    /// Counts an item that was too late on its device.
+    /// Counts an item whose deadline passed on its device.
     fn late(&self, error: &SubmitError);
 }
 
-/// A ticket's item in the queue.
+/// Facts about a ticket's item in the queue.
 pub(crate) struct Admission {
     pub(crate) id: Id,
     pub(crate) submitted: Instant,
-    /// Time of the next check whether it has expired.
+    /// Time of the next check for expiry.
     pub(crate) expires_at: Option<Instant>,
     pub(crate) deadline: Option<Instant>,
-    /// An idle worker is still to be woken for it: by the first poll, or the drop.
+    /// True if an idle worker must still be woken for the item: by the first poll, or by the drop.
     pub(crate) wakes_worker: bool,
 }
 
@@ -57,14 +57,14 @@ impl<O> Ticket<O> {
         Self { queue, answer, admission, timer: None, answered: false }
     }
 
-    /// Whether polling it will wake an idle worker. A caller with more to submit at the same moment does
-    /// that first, so that one batch takes it all.
+    /// Returns true if polling the ticket will wake an idle worker. A caller with more items to submit now should
+    /// submit them first, so that one batch takes them all.
     #[must_use]
     pub fn wakes_worker(&self) -> bool {
         self.admission.wakes_worker
     }
 
-    /// Leaves the waking to an inline run, which takes the batch.
+    /// Leaves the batch to an inline run, so that no worker is woken for it.
     pub(crate) fn cancel_wakeup(&mut self) {
         self.admission.wakes_worker = false;
     }
@@ -80,7 +80,7 @@ impl<O> Ticket<O> {
         polled.map(|answer| answer.unwrap_or(Err(SubmitError::Lost)))
     }
 
-    /// Ready when the next time limit is over; never where there is none.
+    /// Returns ready when the next time limit has passed; never if there is none.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(end) = self.admission.expires_at else {
             return Poll::Pending;
@@ -89,8 +89,8 @@ impl<O> Ticket<O> {
         timer.as_mut().poll(cx)
     }
 
-    /// Expires what is over, its item perhaps among it. An item on a device has no timeout any more, but
-    /// still its deadline.
+    /// Expires all items that are over, which may include this one. An item on a device no longer has a timeout, but
+    /// still has its deadline.
     fn expire(&mut self) -> Option<SubmitError> {
         let now = clock::now();
         self.queue.expire(now);

@@ -8,8 +8,8 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::shared::{Queued, Reply, Shared, State};
 use crate::{Batch, BatchStats, Id, Item, SubmitError, clock};
 
-/// A batch that was taken, to be answered. Dropped unanswered, such as by a panic, it answers each
-/// of its items [`SubmitError::Lost`].
+/// A batch taken from the queue, to be answered. If it is dropped without an answer, for example by a panic, each of
+/// its items is answered with [`SubmitError::Lost`].
 pub struct Work<I: Item, O: Send + 'static> {
     shared: Arc<Shared<I, O>>,
     group: I::Group,
@@ -23,7 +23,7 @@ pub struct Work<I: Item, O: Send + 'static> {
     is_reported: bool,
 }
 
-/// The callers that wait for a batch's answers, in the order of its items; none once they have them.
+/// Callers that wait for a batch's answers, in the order of its items; empty once they are answered.
 type Callers<O> = Mutex<Vec<(Id, Reply<O>)>>;
 
 /// The callers of a batch that may never end, to be answered from another thread.
@@ -33,8 +33,8 @@ pub struct Recall<I: Item, O: Send + 'static> {
 }
 
 impl<I: Item, O: Send + 'static> Recall<I, O> {
-    /// Answers every caller that still waits, in place of the batch; what that answers later is lost.
-    /// Returns their number.
+    /// Answers every caller that still waits, instead of the batch, whose own answers are then discarded. Returns the
+    /// number of these callers.
     pub fn answer(&self, answer: impl Fn() -> O) -> usize {
         let callers = std::mem::take(&mut *self.callers.lock());
         let count = callers.len();
@@ -46,7 +46,7 @@ impl<I: Item, O: Send + 'static> Recall<I, O> {
 }
 
 impl<I: Item, O: Send + 'static> Work<I, O> {
-    /// Hands a batch out, and wakes another worker for what stays behind.
+    /// Hands a batch out, and wakes another worker if a further batch is due.
     pub(crate) fn hand_out(
         shared: &Arc<Shared<I, O>>,
         mut state: MutexGuard<'_, State<I, O>>,
@@ -94,82 +94,82 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
         }
     }
 
-    /// The way to its callers, for whoever watches that it ends.
+    /// Returns a handle to the batch's callers, for a thread that watches if the batch ends.
     #[must_use]
     pub fn recall(&self) -> Recall<I, O> {
         Recall { shared: Arc::clone(&self.shared), callers: Arc::clone(&self.callers) }
     }
 
-    /// Postpones its start to `free_at`, until when its device is busy.
+    /// Postpones the start of the batch to `free_at`, until which its device is busy.
     pub(crate) fn starts(&self, free_at: Instant) {
         let start = free_at.max(self.started);
         let mut state = self.shared.lock();
         state.assembler.starts(self.number, start, self.expected);
     }
 
-    /// The items in their order; none after [`Work::take_items`].
+    /// Returns the items in order; empty after [`Work::take_items`].
     #[must_use]
     pub fn items(&self) -> &[I] {
         &self.items
     }
 
-    /// Moves the items out, in their order.
+    /// Moves the items out in order.
     #[must_use]
     pub fn take_items(&mut self) -> Vec<I> {
         std::mem::take(&mut self.items)
     }
 
-    /// Number of items to answer.
+    /// Returns the number of items to answer.
     #[must_use]
     pub fn count(&self) -> usize {
         self.arrivals.len()
     }
 
-    /// The sum of its items' weights.
+    /// Returns the total weight of the items.
     #[must_use]
     pub fn weight(&self) -> usize {
         self.weight
     }
 
-    /// The group of all its items.
+    /// Returns the group of all items.
     #[must_use]
     pub fn group(&self) -> &I::Group {
         &self.group
     }
 
-    /// Time that its device is expected to take; zero where nothing is known.
+    /// Returns the expected time on the device; zero if it is unknown.
     #[must_use]
     pub fn expected(&self) -> Duration {
         self.expected
     }
 
-    /// Time at which the batch was formed.
+    /// Returns the time at which the batch was formed.
     #[must_use]
     pub fn started(&self) -> Instant {
         self.started
     }
 
-    /// Time of each item's admission, in their order.
+    /// Returns the admission time of each item, in order.
     pub fn arrivals(&self) -> impl ExactSizeIterator<Item = Instant> + '_ {
         self.arrivals.iter().copied()
     }
 
-    /// Whether the caller of that item still waits for an answer.
+    /// Returns true if the caller of the item with this index still waits for an answer.
     #[must_use]
     pub fn is_wanted(&self, item: usize) -> bool {
         let callers = self.callers.lock();
         callers.get(item).is_some_and(|(_, reply)| !reply.is_closed())
     }
 
-    /// Answers the items, in their order, and records the time since [`Work::started`] as what such a
-    /// batch takes. Items without an answer are [`SubmitError::Lost`].
+    /// Answers the items in order, and records the time since [`Work::started`] as the time of such a batch. Items
+    /// without an answer get [`SubmitError::Lost`].
     pub fn answer(self, answers: Vec<O>) {
         let elapsed = clock::now().saturating_duration_since(self.started);
         self.answer_after(answers, Some(elapsed));
     }
 
-    /// As [`Work::answer`], with the time that the device took; `None` where it says nothing of other
-    /// batches, because this one failed.
+    /// Answers the items like [`Work::answer`], and records `elapsed` as the time on the device. `None` records
+    /// nothing, for a failed batch, whose time says nothing about others.
     pub fn answer_after(mut self, answers: Vec<O>, elapsed: Option<Duration>) {
         self.finish(answers, elapsed);
     }
@@ -185,7 +185,7 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
         self.shared.answered(count);
     }
 
-    /// Reports its end, before the answers leave: the next request then meets a free device.
+    /// Reports the end of the batch before its answers are sent, so that the next request finds a free device.
     fn report(&mut self, elapsed: Option<Duration>) {
         self.is_reported = true;
         let mut state = self.shared.lock();

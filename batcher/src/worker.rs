@@ -1,4 +1,4 @@
-//! A device's access to the queue.
+//! Takes batches from the queue for a device.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,15 +8,16 @@ use parking_lot::MutexGuard;
 use crate::shared::{Shared, State};
 use crate::{Item, Next, Work, clock};
 
-/// Takes batches for one device, on that device's thread.
+/// Takes batches for one device, on the thread of that device.
 pub struct Worker<I: Item, O: Send + 'static> {
     shared: Arc<Shared<I, O>>,
-    /// The number under which inline runs use its device; `None` where they may not.
+    /// Number under which inline runs use the device; `None` if they may not.
     number: Option<usize>,
 }
 
-/// Time to form the batch that is to start on a device at `free_at`, if making it ready takes
-/// `prepare`: as late as it can be without the device waiting, so that it holds all that came by then.
+/// Returns the time at which to form the batch that is to start on a device at `free_at`, if preparing it takes
+/// `prepare`. This is as late as possible without making the device wait, so that the batch contains everything that
+/// arrived by then.
 #[must_use]
 pub fn form_at(now: Instant, free_at: Instant, prepare: Duration) -> Instant {
     let latest = free_at.checked_sub(prepare);
@@ -33,16 +34,15 @@ impl<I: Item, O: Send + 'static> Worker<I, O> {
         Self { shared, number }
     }
 
-    /// Blocks the thread until a batch is due, and takes it. `None` when the queue is closed and empty.
-    /// Call it when the device is free: the batch is formed at the moment it is taken.
+    /// Blocks the thread until a batch is due, and takes it. Returns `None` if the queue is closed and empty. Call this
+    /// when the device is free, because the batch is formed at the moment it is taken.
     pub fn pull(&mut self) -> Option<Work<I, O>> {
         self.wait(self.shared.lock())
     }
 
-    /// As [`Worker::pull`], for a device that is still busy until about `free_at` and needs a batch
-    /// `prepare` before it can start it: blocks until then at least. Call it with one unanswered
-    /// [`Work`] at most: one batch prepared ahead keeps the device busy, more would only be formed
-    /// early and so be smaller.
+    /// Takes a batch like [`Worker::pull`], for a device that is busy until about `free_at` and needs a batch `prepare`
+    /// before it can start it. Blocks at least until then. Call this with at most one unanswered [`Work`]: one batch
+    /// prepared ahead keeps the device busy, and more would only be formed too early and so be smaller.
     pub fn pull_ahead(&mut self, free_at: Instant, prepare: Duration) -> Option<Work<I, O>> {
         let now = clock::now();
         std::thread::sleep(form_at(now, free_at, prepare) - now);
@@ -68,7 +68,7 @@ impl<I: Item, O: Send + 'static> Worker<I, O> {
                 Next::WaitUntil(at) => Pause::SleepUntil(at),
             };
             if !expired.is_empty() {
-                // Items may come while the lock is open: look again before sleeping.
+                // Items may be queued while the lock is released, so the queue is checked again before sleeping.
                 MutexGuard::unlocked(&mut state, || self.shared.send_expired(expired));
                 continue;
             }
@@ -80,7 +80,7 @@ impl<I: Item, O: Send + 'static> Worker<I, O> {
         }
     }
 
-    /// Sleeps until woken. Only one worker also wakes at `until`: more would find nothing.
+    /// Sleeps until woken. Only one worker also wakes at `until`, because others would find nothing to do.
     fn sleep(&self, state: &mut MutexGuard<'_, State<I, O>>, until: Option<Instant>) {
         let until = until.filter(|at| state.wakes_at.is_none_or(|wakes_at| *at < wakes_at));
         state.sleeping += 1;
@@ -99,8 +99,8 @@ impl<I: Item, O: Send + 'static> Worker<I, O> {
         state.sleeping -= 1;
     }
 
-    /// Sleeps on while an inline run uses its device. What it was woken for goes to another worker, or is
-    /// looked for when that run ends.
+    /// Keeps sleeping while an inline run uses the device. A batch for which this worker was woken goes to another
+    /// worker, or is taken when the inline run ends.
     fn reclaim(&self, state: &mut MutexGuard<'_, State<I, O>>, number: usize) {
         loop {
             if let Some(at) = state.idle.iter().position(|idle| *idle == number) {
@@ -116,7 +116,7 @@ impl<I: Item, O: Send + 'static> Worker<I, O> {
     }
 }
 
-/// The next step of a worker without a batch.
+/// Next step of a worker without a batch.
 enum Pause {
     SleepUntil(Instant),
     Sleep,

@@ -28,10 +28,10 @@ impl Item for Job {
     }
 }
 
-/// Items of this group are known to be short.
+/// Group of items that are known to be short.
 const SHORT: u8 = 0;
 
-/// Runs at work now, and the most there ever were at once.
+/// Number of concurrent runs now, and its maximum so far.
 #[derive(Default)]
 struct Busy {
     now: AtomicUsize,
@@ -70,7 +70,7 @@ impl Fixture {
         self.batcher.submit(job, Terms::default()).expect("has room")
     }
 
-    /// Submits until a worker is idle and its device free for an inline run.
+    /// Submits items until a worker is idle, so that an inline run can start on its device.
     async fn start_inline(&self) -> (InlineRun<Job, usize>, Ticket<usize>) {
         loop {
             let mut ticket = self.submit(7, SHORT);
@@ -102,7 +102,7 @@ fn device(batcher: &Batcher<Job, usize>, busy: &Arc<Busy>, number: usize) -> Joi
     })
 }
 
-/// Fails the test instead of hanging it.
+/// Fails the test after a minute instead of hanging.
 async fn within<T>(what: impl Future<Output = T>) -> T {
     let limit = Duration::from_secs(60);
     let Ok(done) = tokio::time::timeout(limit, what).await else {
@@ -112,7 +112,7 @@ async fn within<T>(what: impl Future<Output = T>) -> T {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn each_gets_its_own_answer_and_no_device_is_used_twice_at_once() {
+async fn each_caller_gets_its_own_answer_and_no_device_runs_two_batches_at_once() {
     let fixture = Arc::new(Fixture::new(2));
     let inline = Arc::new(AtomicUsize::new(0));
     let submitters = (0..8_usize).map(|submitter| {
@@ -120,7 +120,7 @@ async fn each_gets_its_own_answer_and_no_device_is_used_twice_at_once() {
         tokio::spawn(async move {
             for i in 0..2_000 {
                 let number = submitter * 2_000 + i;
-                // Every eighth is of a group that was not measured, and is left to the workers.
+                // Every eighth item is of a group that was not measured, and is left to the workers.
                 let mut ticket = fixture.submit(number, u8::from(i % 8 == 0));
                 if let Some(mut run) = fixture.batcher.start_inline(&mut ticket, LIMIT) {
                     assert!(!ticket.wakes_worker());
@@ -143,7 +143,7 @@ async fn each_gets_its_own_answer_and_no_device_is_used_twice_at_once() {
 }
 
 #[tokio::test]
-async fn what_was_not_measured_is_left_to_its_worker() {
+async fn a_batch_of_an_unmeasured_group_is_left_to_its_worker() {
     let fixture = Fixture::new(1);
     let mut ticket = fixture.submit(3, SHORT + 1);
     assert!(fixture.batcher.start_inline(&mut ticket, LIMIT).is_none());
@@ -152,7 +152,7 @@ async fn what_was_not_measured_is_left_to_its_worker() {
 }
 
 #[tokio::test]
-async fn what_came_during_an_inline_run_and_is_not_short_is_left_to_the_worker() {
+async fn a_long_batch_that_arrives_during_an_inline_run_is_left_to_the_worker() {
     let fixture = Fixture::new(1);
     let (mut run, first) = fixture.start_inline().await;
     let work = run.pull().expect("was taken");

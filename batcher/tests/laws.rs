@@ -1,4 +1,4 @@
-//! Laws that hold of every queue, whatever is done to it: 21 laws, 10 000 cases each.
+//! Laws that hold for every queue after any operations: 21 laws with 10 000 cases each.
 
 #[path = "laws/world.rs"]
 mod world;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use weir_batcher::{Curve, Next, ReorderBuffer, SubmitError, TimeoutAction, cleared_after, form_at};
 use world::{End, Op, World, at, calm, millis, ops, policy};
 
-/// Times twenty-one laws; a quarter of a minute of one core.
+/// Cases per law; all twenty-one laws take a quarter of a minute on one core.
 const CASES: u32 = 10_000;
 
 proptest! {
@@ -83,7 +83,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_expected_is_due_and_takes_that_long(policy in policy(), ops in ops()) {
+    fn the_expected_time_is_that_of_the_batch_due_now(policy in policy(), ops in ops()) {
         let mut world = World::new(policy);
         for op in &ops {
             world.step(op);
@@ -116,7 +116,7 @@ proptest! {
             world.now = until - at(0);
             match world.ask() {
                 Next::Run(batch) => world.note(batch),
-                // The item to run was over, or fell behind.
+                // The item that was to run has expired, or was moved back.
                 Next::WaitUntil(next) => prop_assert!(next > until),
                 Next::Idle => prop_assert!(before > 0),
             }
@@ -124,7 +124,7 @@ proptest! {
     }
 
     #[test]
-    fn a_forgotten_item_never_runs(policy in policy(), ops in ops()) {
+    fn a_cancelled_item_never_runs(policy in policy(), ops in ops()) {
         let mut world = World::new(policy);
         world.play(&ops);
         let victims: Vec<usize> = world.queued().map(|thing| thing.number).step_by(2).collect();
@@ -138,7 +138,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_over_never_runs_and_nothing_else_expires(policy in policy(), ops in ops()) {
+    fn an_expired_item_never_runs_and_no_other_item_expires(policy in policy(), ops in ops()) {
         let mut world = World::new(policy);
         world.play(&ops);
         world.drain();
@@ -218,7 +218,7 @@ proptest! {
     }
 
     #[test]
-    fn what_goes_before_its_delay_is_full_or_preferred(policy in policy(), ops in ops()) {
+    fn a_batch_that_runs_before_its_delay_is_full_or_of_a_preferred_size(policy in policy(), ops in ops()) {
         let (delay, most) = (policy.delay, policy.max_weight);
         let largest = policy.preferred.iter().max().copied();
         let preferred = policy.preferred.clone();
@@ -239,7 +239,7 @@ proptest! {
     }
 
     #[test]
-    fn queues_keep_to_their_sizes(policy in policy(), ops in ops()) {
+    fn queues_never_exceed_their_limits(policy in policy(), ops in ops()) {
         let mut world = World::new(policy.clone());
         for op in &ops {
             world.step(op);
@@ -265,7 +265,7 @@ proptest! {
         prop_assert!((1..=most).contains(&chosen));
         let row = |weight: usize| Some(curve.time(weight)?.as_secs_f64() / weight as f64);
         for smaller in 1..chosen {
-            // Times are whole nanoseconds; the choice is not.
+            // Times are whole nanoseconds, but the choice is computed with fractions.
             prop_assert!(row(smaller).is_none_or(|smaller| smaller + 2e-9 >= row(chosen).unwrap_or(0.0)));
         }
     }
@@ -300,18 +300,18 @@ proptest! {
             world.step(op);
             let levels = (0..=3).map(|level| world.assembler.predicted_wait(level, at(world.now)));
             let waits: Vec<_> = levels.collect();
-            // Both of one moment, and nothing but the queue changed.
+            // Both predictions are for the same moment, and only the queue has changed.
             if matches!(op, Op::Admit(_)) && world.assembler.queued() > length && !before.is_empty() {
                 prop_assert!(waits.iter().zip(&before).all(|(now, then)| now >= then));
             }
-            // Level 0 is the default one, which need not be the first.
+            // Level 0 means the default level, which need not be the first.
             prop_assert!(waits[1..].is_sorted());
             before = waits;
         }
     }
 
     #[test]
-    fn a_backlog_is_cleared_when_free_devices_have_had_the_time_for_it(
+    fn a_backlog_is_cleared_when_the_free_devices_had_enough_time(
         mut busy in prop::collection::vec(0..5_000_u64, 1..8),
         backlog in 0..50_000_u64,
     ) {

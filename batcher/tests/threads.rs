@@ -1,4 +1,4 @@
-//! The batcher with real threads: each item answered exactly once, whatever happens beside it.
+//! The batcher with real threads: each item is answered exactly once, whatever happens concurrently.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -56,7 +56,7 @@ fn job(number: usize) -> Job {
     Job { number, weight: 1 + number % 3, group: (number % 2) as u8 }
 }
 
-/// A device that answers each item with its number.
+/// Starts a device thread that answers each item with its number.
 fn device(mut worker: Worker<Job, usize>) -> JoinHandle<usize> {
     thread::spawn(move || {
         let mut batches = 0;
@@ -77,7 +77,7 @@ fn run(mut work: Work<Job, usize>) {
     work.answer(jobs.into_iter().map(|job| job.number).collect());
 }
 
-/// Fails the test instead of hanging it.
+/// Fails the test after a minute instead of hanging.
 async fn within<T>(what: impl Future<Output = T>) -> T {
     let limit = Duration::from_secs(60);
     let Ok(done) = tokio::time::timeout(limit, what).await else {
@@ -118,7 +118,7 @@ async fn each_of_many_submitters_gets_its_own_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn cancelled_items_and_the_rest_add_up() {
+async fn cancelled_expired_and_run_items_add_up() {
     let (batcher, counts) = batcher(Policy::new(8));
     let submitters = (0..4).map(|submitter| {
         let batcher = batcher.clone();
@@ -154,7 +154,7 @@ async fn cancelled_items_and_the_rest_add_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_drain_answers_what_is_queued_and_refuses_the_rest() {
+async fn a_drain_answers_queued_items_and_refuses_new_ones() {
     let (batcher, _) = batcher(Policy { delay: Duration::from_secs(3600), ..Policy::new(8) });
     let tickets: Vec<_> =
         (0..100).map(|number| batcher.submit(job(number), Terms::default()).expect("has room")).collect();
@@ -170,7 +170,7 @@ async fn a_drain_answers_what_is_queued_and_refuses_the_rest() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_hurries_waits_for_no_companions() {
+async fn after_hurry_no_item_waits_for_more_items() {
     let (batcher, _) = batcher(Policy { delay: Duration::from_secs(3600), ..Policy::new(8) });
     let device = device(batcher.worker());
     let submit = |number| {
@@ -180,7 +180,7 @@ async fn who_hurries_waits_for_no_companions() {
     let queued = tokio::spawn(submit(0));
     batcher.hurry();
     assert_eq!(within(queued).await.expect("does not panic"), Ok(0));
-    assert_eq!(within(submit(3)).await, Ok(3), "those that come later too");
+    assert_eq!(within(submit(3)).await, Ok(3), "items that are submitted later run at once, too");
     batcher.close();
     device.join().expect("ends");
 }
@@ -223,7 +223,7 @@ async fn items_without_an_answer_are_lost() {
 }
 
 #[tokio::test]
-async fn times_end_while_the_only_device_is_busy() {
+async fn items_expire_while_the_only_device_is_busy() {
     let (batcher, counts) = batcher(Policy::new(1));
     let mut worker = batcher.worker();
     let soon = Duration::from_millis(5);
@@ -242,7 +242,7 @@ async fn times_end_while_the_only_device_is_busy() {
 }
 
 #[tokio::test]
-async fn a_timeout_says_nothing_of_a_running_item() {
+async fn a_timeout_does_not_apply_to_a_running_item() {
     let (batcher, _) = batcher(Policy::new(1));
     let mut worker = batcher.worker();
     let timed = Terms { timeout: Some(Duration::from_millis(2)), ..Terms::default() };

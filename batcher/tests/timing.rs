@@ -1,4 +1,4 @@
-//! The timing of batches: Triton's settings with Triton's meaning.
+//! Timing of batches: Triton's settings with Triton's meaning.
 
 #[path = "support/queue.rs"]
 mod queue;
@@ -35,7 +35,7 @@ fn another_size_waits_out_the_delay() {
 }
 
 #[test]
-fn what_would_pass_the_largest_preferred_size_is_cut_before() {
+fn a_batch_ends_before_the_largest_preferred_size_would_be_exceeded() {
     check(patient(&[4]), &[3, 3], &[3], &[3]);
     check(patient(&[6]), &[7], &[7], &[]);
 }
@@ -53,7 +53,7 @@ fn without_preferred_sizes_only_a_full_batch_goes_at_once() {
 }
 
 #[test]
-fn without_delay_preferred_sizes_cut_what_there_is() {
+fn without_delay_preferred_sizes_limit_the_batch() {
     let policy = Policy { delay: millis(0), ..patient(&[4]) };
     check(policy, &[1; 10], &[4, 4, 2], &[]);
 }
@@ -64,7 +64,7 @@ fn an_item_over_the_limit_runs_alone() {
 }
 
 #[test]
-fn the_queue_says_when_to_come_back() {
+fn the_queue_returns_when_to_call_again() {
     let mut queue = Queue::new(patient(&[]));
     assert_eq!(queue.assembler.due(at(0)), Due::Never);
     queue.one(3);
@@ -183,7 +183,7 @@ impl Item for Shape {
 }
 
 #[test]
-fn an_endless_stream_of_shapes_is_not_all_remembered() {
+fn the_number_of_remembered_shapes_is_limited() {
     let mut assembler = Assembler::new(Policy::new(4));
     for shape in 0..100_000 {
         assert!(assembler.admit(Shape(shape), Terms::default(), at(0)).is_ok());
@@ -194,7 +194,7 @@ fn an_endless_stream_of_shapes_is_not_all_remembered() {
 }
 
 #[test]
-fn an_item_is_forgotten_once() {
+fn an_item_is_cancelled_only_once() {
     let mut queue = Queue::new(Policy::new(4));
     let id = queue.one(0);
     assert!(queue.assembler.cancel(id).is_some_and(|rows: Rows| rows.rows == 1));

@@ -1,5 +1,5 @@
-//! The weaknesses of Triton's dynamic batcher, one by one, and that this one does not have them. What
-//! is shown is what runs with what, never how fast.
+//! Weaknesses of Triton's dynamic batcher, one by one, with a test that Weir's batcher does not have them. The tests
+//! assert which items run together, never how fast.
 
 #[path = "support/queue.rs"]
 mod queue;
@@ -9,8 +9,8 @@ use std::sync::Arc;
 use queue::{Queue, Rows, at, millis};
 use weir_batcher::{Batcher, Bound, Policy, QueuePolicy, SubmitError, Terms, TimeoutAction, form_at};
 
-/// Weakness 1. A batcher thread between callers and devices, woken for each request. Here the device's own
-/// thread forms the batch: sixteen submissions are one pull, with no other thread in the process.
+/// Weakness 1: a batcher thread between callers and devices, woken for each request. Here the device's own thread forms
+/// the batch: sixteen submissions are one pull, without any other thread in the process.
 #[tokio::test]
 async fn w01_no_thread_stands_between_callers_and_devices() {
     let batcher: Batcher<Rows, usize> = Batcher::new(Policy::new(16), Arc::new(()));
@@ -25,8 +25,9 @@ async fn w01_no_thread_stands_between_callers_and_devices() {
     }
 }
 
-/// Weakness 2. Batches bound before a device can take them: two per instance, small, while more arrive. Here
-/// the batch has all that came until the device was free, and the next one all since.
+/// Weakness 2: batches are formed before a device can take them, two per instance, and stay small while more items
+/// arrive. Here the batch contains everything that arrived until the device was free, and the next batch everything
+/// since.
 #[test]
 fn w02_batches_are_bound_when_a_device_takes_them() {
     let mut queue = Queue::new(Policy::new(8));
@@ -40,8 +41,8 @@ fn w02_batches_are_bound_when_a_device_takes_them() {
     assert_eq!(queue.sizes(9), [8]);
 }
 
-/// Weakness 3. Any queue policy turns the preparing ahead off. Here what runs with what, and when a batch
-/// ahead is formed, do not depend on the policy of the queue.
+/// Weakness 3: any queue policy disables preparing batches ahead. Here the items that run together, and the time at
+/// which a batch ahead is formed, do not depend on the queue policy.
 #[test]
 fn w03_queue_policies_do_not_cost_pipelining() {
     let mut strict = Policy::new(4);
@@ -57,13 +58,14 @@ fn w03_queue_policies_do_not_cost_pipelining() {
         sizes
     });
     assert_eq!(sizes[0], sizes[1]);
-    // A busy device's next batch is formed before it is free, by what preparing takes, whatever rules.
+    // The next batch of a busy device is formed earlier than the device is free by the time of preparing, whatever the
+    // policy.
     assert_eq!(form_at(at(0), at(50), millis(10)), at(40));
 }
 
-/// Weakness 4. A counter of idle instances drifts, and throughput with it. Here there is no such counter: after
-/// ten thousand rounds with timeouts and cancellations batches are as large as in the first, and an
-/// idle queue predicts no wait.
+/// Weakness 4: a counter of idle instances drifts, and lowers the throughput. Here there is no such counter: after ten
+/// thousand rounds with timeouts and cancellations, batches are as large as in the first round, and an idle queue
+/// predicts no wait.
 #[test]
 fn w04_nothing_drifts() {
     let mut policy = Policy::new(4);
@@ -84,10 +86,10 @@ fn w04_nothing_drifts() {
     assert_eq!(queue.order(100_000), []);
 }
 
-/// Weakness 5. Timeouts are looked at every 500 ms while instances are busy, and late requests may still run.
-/// Here an item is over at the moment it is, with no device asking, and never runs after.
+/// Weakness 5: timeouts are checked every 500 ms while instances are busy, and late requests may still run. Here an
+/// item expires at its exact time, without any device pulling, and never runs afterwards.
 #[test]
-fn w05_timeouts_are_seen_when_they_pass() {
+fn w05_timeouts_take_effect_when_they_pass() {
     let mut queue = Queue::new(Policy::new(1));
     let timed = Terms { timeout: Some(millis(7)), ..Terms::default() };
     let id = queue.with(timed, 0).expect("has room");
@@ -98,8 +100,8 @@ fn w05_timeouts_are_seen_when_they_pass() {
     assert!(queue.run(17).is_none(), "it is over when the device is free");
 }
 
-/// Weakness 6. A lone request on an idle device waits the whole delay that batching needs. Here batches come of
-/// the device being busy: the lone one runs at once, the crowd together.
+/// Weakness 6: a lone request on an idle device waits for the whole delay that batching needs. Here batches form while
+/// the device is busy: a lone request runs at once, and many requests run together.
 #[test]
 fn w06_batching_needs_no_delay() {
     let mut queue = Queue::new(Policy::new(32));
@@ -111,8 +113,8 @@ fn w06_batching_needs_no_delay() {
     assert_eq!(queue.sizes(10), [20]);
 }
 
-/// Weakness 7. A change of shape ends a batch, so that mixed traffic is not batched. Here each shape gathers on
-/// its own, and a full one does not wait behind another's delay.
+/// Weakness 7: a change of shape ends a batch, so mixed traffic is not batched. Here each shape has its own queue, and
+/// a full batch does not wait behind another shape's delay.
 #[test]
 fn w07_shapes_do_not_split_each_others_batches() {
     let mut queue = Queue::new(Policy::new(8));
@@ -132,8 +134,8 @@ fn w07_shapes_do_not_split_each_others_batches() {
     assert_eq!(queue.run(100).map(|batch| batch.group), Some("a"));
 }
 
-/// Weakness 8. Queues are unbounded by default, and limited in requests, whatever those cost. Here there is
-/// always a bound, and a request that would be late is refused at once: by the work before it, not by the count.
+/// Weakness 8: queues are unbounded by default, and bounded only in requests, whatever their cost. Here there is always
+/// a bound. A request that would be late is refused at once, by the work queued before it and not by its number.
 #[test]
 fn w08_admission_counts_time() {
     let bounded = Policy { max_queued: 3, ..Policy::new(8) };
@@ -157,7 +159,8 @@ fn w08_admission_counts_time() {
     let error = |allowed, bound| SubmitError::PredictedWait { predicted, allowed, bound };
     let refused = queue.with(Terms::default(), 0);
     assert_eq!(refused, Err(error(allowed, Bound::Policy)));
-    // A caller that could wait longer than the policy allows has time to try elsewhere; one that could not has none.
+    // A caller that could wait longer than the policy allows has time to retry elsewhere; a caller whose own limit is
+    // exceeded has not.
     for (timeout, allowed, bound) in [
         (millis(50), millis(20), Bound::Policy),
         (millis(20), millis(20), Bound::Item),
@@ -168,8 +171,8 @@ fn w08_admission_counts_time() {
     }
 }
 
-/// Weakness 9. Urgent requests starve the rest. Here a patient one runs, with urgent ones coming for ever, as
-/// soon as they came later than it by the ageing.
+/// Weakness 9: urgent requests starve the others. Here a less urgent item runs, even if urgent items never stop
+/// arriving, as soon as they arrive later than it by more than the ageing time.
 #[test]
 fn w09_no_level_starves() {
     let policy = Policy { levels: 2, default_level: 1, ageing: millis(50), ..Policy::new(1) };
@@ -184,14 +187,14 @@ fn w09_no_level_starves() {
             ran_at = ran_at.or(Some(ms));
         }
     }
-    // At 50 the urgent one of then counts as having come as early, and the patient one was first.
+    // At 50 ms, the urgent item of that time has the same effective arrival, and the less urgent item was queued first.
     assert_eq!(ran_at, Some(50));
 }
 
-/// Weakness 10. A merge that fails leaves the next batch marked as running, so that it cannot grow. Here what
-/// does not fit stays in the queue like anything else, and grows.
+/// Weakness 10: a failed merge leaves the next batch marked as running, so that it cannot grow. Here an item that does
+/// not fit stays in the queue like any other, and its batch can grow.
 #[test]
-fn w10_what_did_not_fit_can_still_grow() {
+fn w10_a_batch_of_items_that_did_not_fit_can_still_grow() {
     let mut queue = Queue::new(Policy::new(8));
     queue.rows(6, 0);
     queue.rows(4, 0);
@@ -200,9 +203,9 @@ fn w10_what_did_not_fit_can_still_grow() {
     assert_eq!(queue.run(1).map(|batch| batch.weight), Some(8));
 }
 
-/// Weakness 11. The largest batch is taken for the best. Here measured times decide: with a model that does 36
-/// rows a second in eights and 25 in thirty-twos, thirty-two waiting rows run as four eights; the
-/// large size is tried again now and then; and where large is better, it is large.
+/// Weakness 11: the largest batch is assumed to be the best. Here measured times decide. With a model that runs 36 rows
+/// a second in batches of eight and 25 in batches of thirty-two, thirty-two queued rows run as four batches of eight.
+/// The large size is tried again now and then, and is chosen when it is faster.
 #[test]
 fn w11_the_batch_size_is_chosen() {
     let mut queue = Queue::new(Policy::new(32));
@@ -226,8 +229,8 @@ fn w11_the_batch_size_is_chosen() {
     assert_eq!(queue.sizes(0), [32]);
 }
 
-/// Weakness 12. Without dynamic batching there are no limits, no timeouts, no priorities. Here a model that does
-/// not batch has a queue like any other.
+/// Weakness 12: without dynamic batching there are no limits, timeouts or priorities. Here a model that does not batch
+/// has the same queue as any other.
 #[test]
 fn w12_models_that_do_not_batch_have_limits_too() {
     let mut policy = Policy { levels: 2, default_level: 2, ..Policy::new(1) };

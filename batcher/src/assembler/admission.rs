@@ -1,4 +1,4 @@
-//! Admission: whether an item is queued, and at which rank.
+//! Admission: decides if an item is queued, and at which rank.
 
 use std::time::{Duration, Instant};
 
@@ -8,17 +8,17 @@ use crate::forecast::cleared_after;
 use crate::{Bound, Item, SubmitError, Terms, TimeoutAction};
 
 impl<T: Item> Assembler<T> {
-    /// Wait for a device of an item of that level.
+    /// Returns the predicted wait for a device of an item of this level.
     pub(super) fn wait_on(&self, level: u32, now: Instant) -> Duration {
         let left = |running: &Running| running.until.saturating_duration_since(now);
         let mut busy: Vec<Duration> = self.running.iter().map(left).collect();
-        // A device with a batch prepared counts once, by the later one.
+        // A device with a prepared batch counts once, with the later of its two end times.
         busy.sort_unstable_by(|a, b| b.cmp(a));
         busy.resize(self.devices.max(1), Duration::ZERO);
         cleared_after(&mut busy, self.backlog.up_to(level))
     }
 
-    /// The reason not to queue the item, if there is one.
+    /// Returns the reason not to queue the item, if there is one.
     pub(super) fn refusal(&self, level: u32, terms: &Terms, now: Instant) -> Option<SubmitError> {
         if self.stage == Stage::Draining {
             return Some(SubmitError::Draining);
@@ -35,7 +35,7 @@ impl<T: Item> Assembler<T> {
         self.predicted_refusal(level, terms, now)
     }
 
-    /// The refusal of an item that would wait too long.
+    /// Returns the refusal of an item that would wait too long.
     fn predicted_refusal(&self, level: u32, terms: &Terms, now: Instant) -> Option<SubmitError> {
         let own = self.own_limit(level, terms, now);
         let limits = [own, self.policy_limit(level)];
@@ -48,18 +48,18 @@ impl<T: Item> Assembler<T> {
         (predicted > allowed).then_some(SubmitError::PredictedWait { predicted, allowed, bound })
     }
 
-    /// Longest wait that the item itself allows; `None` for any.
+    /// Returns the longest wait that the item itself allows; `None` allows any.
     fn own_limit(&self, level: u32, terms: &Terms, now: Instant) -> Option<Duration> {
         let rules = self.policy.queue_policy(level);
         let timeout = match rules.timeout_action {
             TimeoutAction::Reject => rules.own_timeout(terms.timeout),
-            TimeoutAction::Delay => None, // late is not lost
+            TimeoutAction::Delay => None, // a late item still runs
         };
         let deadline = terms.deadline.map(|deadline| deadline - now);
         [timeout, deadline].into_iter().flatten().min()
     }
 
-    /// Longest wait that the policy allows an item of that level; `None` for any.
+    /// Returns the longest wait that the policy allows an item of this level; `None` allows any.
     fn policy_limit(&self, level: u32) -> Option<Duration> {
         let rules = self.policy.queue_policy(level);
         let timeout = match rules.timeout_action {
@@ -70,7 +70,7 @@ impl<T: Item> Assembler<T> {
         limits.into_iter().flatten().min()
     }
 
-    /// Queues the item, unconditionally.
+    /// Queues the item unconditionally.
     pub(super) fn insert(&mut self, item: T, level: u32, terms: &Terms, now: Instant) -> Id {
         let group = self.groups.find(&item.group());
         let entry = self.entry(item, group, level, (terms, now));

@@ -1,9 +1,9 @@
-//! Queued items and their cost, by level.
+//! Number and cost of queued items by priority level.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Counts and estimated device time of the levels that have items.
+/// Counts and estimated device times of the levels that have items.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     levels: BTreeMap<u32, Level>,
@@ -38,7 +38,7 @@ impl Backlog {
         self.levels.get(&level).map_or(0, |level| level.queued)
     }
 
-    /// The device time that a level's items and all more urgent ones take.
+    /// Returns the device time of all items of this and more urgent levels.
     pub(super) fn up_to(&self, level: u32) -> Duration {
         let costs = self.levels.range(..=level).map(|(_, level)| level.cost);
         Duration::from_nanos(costs.sum())

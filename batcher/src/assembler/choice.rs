@@ -1,4 +1,4 @@
-//! The choice of the next batch, and of its time.
+//! Chooses the next batch and the time at which it runs.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,14 @@ use crate::prefix::{QueueDelay, Rule, batch_prefix};
 
 /// Readiness of a batch for a free device.
 pub(super) enum Ready {
-    /// Now, one of the group at that index.
+    /// A batch can run now; the value is the index of its group.
     Batch(usize),
     At(Instant),
     Never,
 }
 
 impl<T: Item> Assembler<T> {
-    /// Time and group of the next batch for a free device.
+    /// Returns when the next batch for a free device is ready, and its group.
     pub(super) fn ready(&self, now: Instant) -> Ready {
         let Some(first) = self.groups.first() else {
             return Ready::Never;
@@ -36,7 +36,7 @@ impl<T: Item> Assembler<T> {
         soonest.map_or(Ready::Never, Ready::At)
     }
 
-    /// Takes the next batch of a group out of the queue.
+    /// Removes the next batch of a group from the queue.
     pub(super) fn form(&mut self, index: usize, now: Instant) -> Batch<T> {
         let count = self.count(index, now);
         let (weight, members) = self.take_first(index, count);
@@ -51,7 +51,7 @@ impl<T: Item> Assembler<T> {
         }
     }
 
-    /// Time that a group's next batch will take, as measured; `None` if it never was.
+    /// Returns the measured time of a group's next batch; `None` if the group was never measured.
     pub(super) fn measured(&self, index: usize, now: Instant) -> Option<Duration> {
         let group = self.groups.get(index);
         let most = group.curve.choose(self.policy.max_weight.min(group.weight));
@@ -61,7 +61,7 @@ impl<T: Item> Assembler<T> {
         group.curve.time(weight)
     }
 
-    /// Takes the first `count` items of a group out of the queue.
+    /// Removes the first `count` items of a group from the queue.
     fn take_first(&mut self, index: usize, count: usize) -> (usize, Vec<Member<T>>) {
         let slots = self.groups.pop(index, count);
         let mut weight = 0;
@@ -79,7 +79,7 @@ impl<T: Item> Assembler<T> {
         (weight, members)
     }
 
-    /// Numbers a batch that will be done at `until`.
+    /// Assigns a number to a batch that is expected to end at `until`.
     fn run(&mut self, until: Instant) -> u64 {
         self.batches += 1;
         let batch = self.batches;
@@ -87,7 +87,7 @@ impl<T: Item> Assembler<T> {
         batch
     }
 
-    /// Number of a group's items that are due; at least one, whatever the rules.
+    /// Returns the number of a group's items that are due, which is at least one in any case.
     fn count(&mut self, index: usize, now: Instant) -> usize {
         let delay = self.delay(self.groups.get(index), now);
         let group = self.groups.get_mut(index);
@@ -96,8 +96,8 @@ impl<T: Item> Assembler<T> {
         count.unwrap_or(1)
     }
 
-    /// Whether a batch need not wait for companions: it has the best size of all, not only the best of
-    /// what is there.
+    /// Returns true if a batch need not wait for more items, because it already has the best size of all possible
+    /// sizes, not only of those that the queued items allow.
     fn is_worth_running(&self, group: &Group<T::Group>) -> bool {
         let limit = group.curve.choose(self.policy.max_weight);
         self.prefix(group, limit, QueueDelay::Running).is_some()
@@ -120,7 +120,7 @@ impl<T: Item> Assembler<T> {
         if self.overdue_at(group).is_none_or(|at| at <= now) { QueueDelay::Over } else { QueueDelay::Running }
     }
 
-    /// Time at which the oldest item has waited its whole delay.
+    /// Returns the time at which the oldest item has waited for its whole delay.
     fn overdue_at(&self, group: &Group<T::Group>) -> Option<Instant> {
         group.oldest().map(|oldest| later(oldest, self.policy.delay))
     }

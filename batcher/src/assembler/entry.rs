@@ -1,11 +1,11 @@
-//! A queued item and its rank among others.
+//! A queued item and its rank.
 
 use std::time::{Duration, Instant};
 
 use super::{ExpiredItem, Id, Member};
 use crate::{SubmitError, TimeoutAction};
 
-/// An item's position in its queue: when it counts as having come, and the order among those of one moment.
+/// An item's position in its queue: its effective time of arrival, and a sequence number for items of the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
     at: Instant,
@@ -13,7 +13,7 @@ pub(super) struct Rank {
 }
 
 impl Rank {
-    /// The rank of an item that comes now, `below` levels under the first.
+    /// Returns the rank of an item that arrives now on the level that is `below` levels under the first one.
     pub(super) fn new(now: Instant, ageing: Duration, below: u32, ranked: &mut u64) -> Self {
         *ranked += 1;
         let behind = ageing.min(YEAR).saturating_mul(below);
@@ -22,10 +22,11 @@ impl Rank {
     }
 }
 
-/// Longer than any process waits; times the highest level it still fits the clock.
+/// Maximum delay: longer than any process waits, and short enough that the clock can represent it times the highest
+/// level.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// `at + by`; where the clock ends before that, a year later.
+/// Returns `at + by`, or a year after `at` if the clock cannot represent the sum.
 pub(super) fn later(at: Instant, by: Duration) -> Instant {
     at.checked_add(by).unwrap_or_else(|| at + YEAR)
 }
@@ -38,23 +39,23 @@ pub(super) struct Entry<T> {
     pub(super) group: usize,
     pub(super) level: u32,
     pub(super) weight: usize,
-    /// Estimated nanoseconds of a device, as of admission.
+    /// Estimated device time in nanoseconds, at the time of admission.
     pub(super) cost: u64,
     pub(super) arrived: Instant,
     pub(super) timeout: Option<Instant>,
-    /// The timeout's length, if it is the item's own.
+    /// Length of the timeout if the item set it; `None` if the policy did.
     pub(super) own_timeout: Option<Duration>,
     pub(super) action: TimeoutAction,
     pub(super) deadline: Option<Instant>,
 }
 
 impl<T> Entry<T> {
-    /// Its timeout or deadline, whichever passes first.
+    /// Returns the item's timeout or deadline, whichever passes first.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.timeout.into_iter().chain(self.deadline).min()
     }
 
-    /// Time at which it is taken out of the queue unanswered.
+    /// Returns the time at which the item is removed from the queue without running.
     pub(super) fn expires_at(&self) -> Option<Instant> {
         let timeout = match self.action {
             TimeoutAction::Reject => self.timeout,
@@ -63,7 +64,7 @@ impl<T> Entry<T> {
         timeout.into_iter().chain(self.deadline).min()
     }
 
-    /// Cause of its expiry, if its time is over by `now`.
+    /// Returns the cause of the item's expiry, if it has expired by `now`.
     pub(super) fn expiry(&self, now: Instant) -> Option<SubmitError> {
         let passed = |at: Instant| at <= now;
         if self.deadline.is_some_and(passed) {

@@ -9,42 +9,43 @@ use slab::Slab;
 use super::entry::Rank;
 use crate::Curve;
 
-/// Groups with items, and the last so many without, whose curves may be of use again. A curve and
-/// its key take a few hundred bytes; a model sees more shapes than this only when each is new.
+/// Maximum number of groups, not counting excess groups with items: groups without items are kept because their curves
+/// may be needed again. A curve and its key take a few hundred bytes. A model has more shapes than this only if every
+/// request has a new one.
 const REMEMBERED: usize = 1024;
 
-/// The pace of groups without a measurement follows the last eight batches or so.
+/// Weight of a new sample in the pace of unmeasured groups, which is averaged over about eight batches.
 const SMOOTHING: f64 = 1.0 / 8.0;
 
 #[derive(Debug)]
 pub(super) struct Groups<G> {
     by_key: HashMap<G, usize>,
     groups: Slab<Group<G>>,
-    /// The front of each group's queue that is not empty.
+    /// First rank of each group's queue that is not empty.
     fronts: BTreeSet<(Rank, usize)>,
-    /// Count of look-ups, from which each group has the time of its last use.
+    /// Number of look-ups, by which the last use of each group is recorded.
     uses: u64,
-    /// Nanoseconds a row takes in batches of any group.
+    /// Average time of a row in nanoseconds, over the batches of all groups.
     pace: Option<f64>,
-    /// The largest batch, in rows.
+    /// Maximum batch size in rows.
     most: usize,
 }
 
 #[derive(Debug)]
 pub(super) struct Group<G> {
     pub(super) key: G,
-    /// Slots of the items, in their order.
+    /// Slots of the items, in order of their ranks.
     pub(super) queue: BTreeMap<Rank, usize>,
-    /// Arrival of each item by admission number; kept only under a queue delay, which counts from it.
+    /// Arrival time of each item by admission number; kept only if the policy has a queue delay, which counts from it.
     pub(super) arrivals: BTreeMap<u64, Instant>,
-    /// The sum of weights in `queue`.
+    /// Total weight of the items in `queue`.
     pub(super) weight: usize,
     pub(super) curve: Curve,
     used: u64,
 }
 
 impl<G> Groups<G> {
-    /// No groups, whose batches will have `most` rows at most.
+    /// Returns an empty set of groups, whose batches have at most `most` rows.
     pub(super) fn new(most: usize) -> Self {
         Self { most, by_key: HashMap::new(), groups: Slab::new(), fronts: BTreeSet::new(), uses: 0, pace: None }
     }
@@ -61,7 +62,7 @@ impl<G> Group<G> {
 }
 
 impl<G: Clone + Eq + Hash> Groups<G> {
-    /// The group of that key, made if it is not remembered.
+    /// Returns the index of the group with this key, which is created if it is not known.
     pub(super) fn find(&mut self, key: &G) -> usize {
         self.uses += 1;
         if let Some(&index) = self.by_key.get(key) {
@@ -95,12 +96,12 @@ impl<G: Clone + Eq + Hash> Groups<G> {
         self.groups.len()
     }
 
-    /// The group whose first item is oldest.
+    /// Returns the group whose first item is oldest.
     pub(super) fn first(&self) -> Option<usize> {
         self.fronts.first().map(|(_, index)| *index)
     }
 
-    /// Groups with items, the one with the oldest first item first.
+    /// Iterates over the groups with items, starting with the one whose first item is oldest.
     pub(super) fn in_order(&self) -> impl Iterator<Item = usize> + '_ {
         self.fronts.iter().map(|(_, index)| *index)
     }
@@ -131,8 +132,8 @@ impl<G: Clone + Eq + Hash> Groups<G> {
         group
     }
 
-    /// Takes the slots of the first `count` items out of the queue, at the cost of one change of its front.
-    /// Their weights and arrivals are the caller's to take out.
+    /// Removes the slots of the first `count` items from the group's queue, and updates its front only once. The caller
+    /// must remove their weights and arrivals.
     pub(super) fn pop(&mut self, index: usize, count: usize) -> Vec<usize> {
         let group = &mut self.groups[index];
         if let Some(front) = group.front() {
@@ -144,13 +145,13 @@ impl<G: Clone + Eq + Hash> Groups<G> {
         slots
     }
 
-    /// Nanoseconds of a device that an item of this weight will probably take.
+    /// Returns the device time in nanoseconds that an item of this weight will probably take.
     pub(super) fn cost(&self, index: usize, weight: usize) -> u64 {
         let row = self.groups[index].curve.row(self.most).or(self.pace);
         row.map_or(0, |row| (row * weight as f64) as u64)
     }
 
-    /// Time that a batch will probably take; zero while nothing was measured.
+    /// Returns the time that a batch will probably take; zero if nothing was measured.
     pub(super) fn expected(&self, index: usize, weight: usize) -> Duration {
         let measured = self.groups[index].curve.time(weight);
         measured.unwrap_or_else(|| Duration::from_nanos(self.cost(index, weight)))
@@ -164,8 +165,8 @@ impl<G: Clone + Eq + Hash> Groups<G> {
         self.pace = Some(pace);
     }
 
-    /// Forgets the older half of the groups that have no items: half, so that a stream of new shapes
-    /// pays for looking through them once in 512 times.
+    /// Removes the less recently used half of the groups that have no items. Removing half at a time means that a
+    /// stream of new shapes pays for this scan only once in 512 shapes.
     fn forget_some(&mut self) {
         let idle = self.groups.iter().filter(|(_, group)| group.queue.is_empty());
         let mut uses: Vec<u64> = idle.map(|(_, group)| group.used).collect();

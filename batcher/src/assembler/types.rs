@@ -1,10 +1,10 @@
-//! The values that go into an assembler and come out of it.
+//! Values that an assembler takes and returns.
 
 use std::time::{Duration, Instant};
 
 use crate::{Item, SubmitError};
 
-/// A queued item's identity. Never used twice by one assembler.
+/// Identity of a queued item. An assembler never uses it twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id {
     pub(super) seq: u64,
@@ -12,26 +12,26 @@ pub struct Id {
 }
 
 impl Id {
-    /// Number of items admitted before it.
+    /// Returns the number of items that were admitted before this one.
     #[must_use]
     pub fn position(self) -> u64 {
         self.seq
     }
 }
 
-/// The next step of a free device.
+/// Next step of a free device.
 #[derive(Debug)]
 pub enum Next<T: Item> {
     /// Run this batch now.
     Run(Batch<T>),
-    /// Wait for companions or this moment, which is in the future.
+    /// Wait for more items until this time, which is in the future.
     WaitUntil(Instant),
-    /// Wait: nothing is queued.
+    /// Wait for an item, because the queue is empty.
     Idle,
 }
 
 impl<T: Item> Next<T> {
-    /// The batch, if there is one to run.
+    /// Returns the batch, if there is one to run.
     #[must_use]
     pub fn batch(self) -> Option<Batch<T>> {
         match self {
@@ -41,51 +41,51 @@ impl<T: Item> Next<T> {
     }
 }
 
-/// Time at which a free device has a batch to run, if nothing else comes.
+/// Time at which a free device has a batch to run, if no more items come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// A batch can run at once.
     Now,
-    /// At that moment, or an item's time is over then.
+    /// At this time a batch can run, or an item expires.
     At(Instant),
-    /// Not before an item is queued.
+    /// No batch runs until an item is queued.
     Never,
 }
 
-/// Items that run together.
+/// Items that run together as one batch.
 #[derive(Debug)]
 pub struct Batch<T: Item> {
-    /// Its number, for [`crate::Assembler::finished`].
+    /// Number of the batch, for [`crate::Assembler::finished`].
     pub number: u64,
-    /// The group all its items are of.
+    /// Group of all items in the batch.
     pub group: T::Group,
-    /// The sum of its items' weights.
+    /// Total weight of the items.
     pub weight: usize,
-    /// Time it will probably take; zero while nothing was measured.
+    /// Time that the batch will probably take; zero if nothing was measured.
     pub expected: Duration,
-    /// Its items in their order; at least one.
+    /// Items in the order of their ranks; at least one.
     pub members: Vec<Member<T>>,
-    /// Time at which it was formed.
+    /// Time at which the batch was formed.
     pub formed: Instant,
 }
 
 /// An item that leaves the queue.
 #[derive(Debug)]
 pub struct Member<T> {
-    /// Its identity in the queue.
+    /// Identity of the item in the queue.
     pub id: Id,
     /// The item as it was submitted.
     pub item: T,
-    /// Time of its admission.
+    /// Time at which the item was admitted.
     pub arrived: Instant,
 }
 
-/// An item whose time is over.
+/// An item that has expired.
 #[derive(Debug)]
 pub struct ExpiredItem<T> {
     /// The item and its identity in the queue.
     pub member: Member<T>,
-    /// The cause: [`SubmitError::Expired`] or [`SubmitError::DeadlineExceeded`].
+    /// Cause of the expiry: [`SubmitError::Expired`] or [`SubmitError::DeadlineExceeded`].
     pub cause: SubmitError,
 }
 
@@ -94,6 +94,6 @@ pub struct ExpiredItem<T> {
 pub struct Refused<T> {
     /// The item, given back.
     pub item: T,
-    /// Cause of the refusal.
+    /// Reason for the refusal.
     pub error: SubmitError,
 }

@@ -1,4 +1,4 @@
-//! A queue, a clock made of numbers, and a log of what became of each item.
+//! A queue, a simulated clock, and a record of what happened to each item.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use weir_batcher::{Assembler, Batch, Id, Item, Next, Policy, QueuePolicy, SubmitError, Terms, TimeoutAction};
 
-/// Any moment will do; the same for all.
+/// Start of the simulated time, which can be any moment.
 static START: LazyLock<Instant> = LazyLock::new(|| tokio::time::Instant::now().into_std());
 
-/// A point of time, as a span or in milliseconds since the start.
+/// Returns the point in time at this span, or number of milliseconds, after the start.
 pub(crate) fn at(since: impl IntoSpan) -> Instant {
     *START + since.span()
 }
@@ -112,7 +112,7 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
     })
 }
 
-/// No delay and one level.
+/// Returns a policy without delay and with one level.
 pub(crate) fn calm() -> Policy {
     Policy::new(6)
 }
@@ -138,7 +138,7 @@ pub(crate) enum End {
 }
 
 impl Thing {
-    /// Whether its timeout passed in the queue and it ran all the same.
+    /// Returns true if the item ran although its timeout had passed in the queue.
     pub(crate) fn is_late(&self) -> bool {
         match self.ends.first() {
             Some(End::Ran(when)) => self.timeout.is_some_and(|timeout| timeout <= *when),
@@ -146,7 +146,7 @@ impl Thing {
         }
     }
 
-    /// Time from which it may not run.
+    /// Returns the time from which the item must not run.
     pub(crate) fn end(&self) -> Option<Duration> {
         let timeout = match self.action {
             TimeoutAction::Reject => self.timeout,
@@ -178,7 +178,7 @@ impl Item for Parcel {
 pub(crate) struct World {
     pub(crate) assembler: Assembler<Parcel>,
     pub(crate) policy: Policy,
-    /// Since the start.
+    /// Simulated time since the start.
     pub(crate) now: Duration,
     pub(crate) things: Vec<Thing>,
     pub(crate) batches: Vec<Vec<usize>>,
@@ -254,7 +254,7 @@ impl World {
         self.things.iter().filter(|thing| thing.ends.is_empty())
     }
 
-    /// Everything that ran, in that order.
+    /// Iterates over the items that ran, in the order in which they ran.
     pub(crate) fn ran(&self) -> impl Iterator<Item = &Thing> {
         self.batches.iter().flatten().map(|&number| &self.things[number])
     }

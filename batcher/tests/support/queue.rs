@@ -1,11 +1,11 @@
-//! An assembler and a clock in milliseconds, for tests that read like a schedule.
+//! An assembler with a clock in milliseconds, for tests that read like a schedule.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use weir_batcher::{Assembler, Batch, Id, Item, Next, Policy, SubmitError, Terms};
 
-/// Any moment will do; the same for all.
+/// Start of the simulated time, which can be any moment.
 static START: LazyLock<Instant> = LazyLock::new(|| tokio::time::Instant::now().into_std());
 
 pub(crate) fn at(ms: u64) -> Instant {
@@ -16,7 +16,7 @@ pub(crate) fn millis(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// An item of a shape, of so many rows.
+/// An item of a shape with a number of rows.
 pub(crate) struct Rows {
     pub(crate) shape: &'static str,
     pub(crate) rows: usize,
@@ -77,14 +77,14 @@ impl Queue {
         admitted.map_err(|refused| refused.error)
     }
 
-    /// The batch that runs now, if one does; it ends at once.
+    /// Returns the batch that runs now, if there is one, and ends it at once.
     pub(crate) fn run(&mut self, ms: u64) -> Option<Batch<Rows>> {
         let batch = self.start(ms)?;
         self.assembler.finished(batch.number);
         Some(batch)
     }
 
-    /// The batch that starts now, if one does.
+    /// Returns the batch that starts now, if there is one.
     pub(crate) fn start(&mut self, ms: u64) -> Option<Batch<Rows>> {
         match self.assembler.next(at(ms)) {
             Next::Run(batch) => Some(batch),
@@ -92,19 +92,19 @@ impl Queue {
         }
     }
 
-    /// The rows of every batch that runs now, one after the other.
+    /// Returns the rows of every batch that runs now, one after the other.
     pub(crate) fn sizes(&mut self, ms: u64) -> Vec<usize> {
         std::iter::from_fn(|| self.run(ms).map(|batch| batch.weight)).collect()
     }
 
-    /// The places of all items that run now, in order.
+    /// Returns the positions of all items that run now, in order.
     pub(crate) fn order(&mut self, ms: u64) -> Vec<u64> {
         let batches = std::iter::from_fn(|| self.run(ms));
         let members = batches.flat_map(|batch| batch.members);
         members.map(|member| member.id.position()).collect()
     }
 
-    /// The causes of what was over by now.
+    /// Returns the causes of all expiries by now.
     pub(crate) fn expired(&mut self, ms: u64) -> Vec<SubmitError> {
         let expired = self.assembler.expire(at(ms));
         expired.into_iter().map(|expired| expired.cause).collect()
