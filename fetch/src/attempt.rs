@@ -1,10 +1,10 @@
-//! Attempts to download a file, for whoever waits for it.
+//! Progress reports about the attempts to download a file.
 
-/// An attempt to download a file.
+/// An event in the attempts to download a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attempt {
     /// The server has begun to send the file.
     Began,
-    /// The attempt failed for this reason, and another follows.
+    /// The attempt failed for this reason, and another one follows.
     Failed(String),
 }

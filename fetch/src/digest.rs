@@ -1,4 +1,4 @@
-//! The digest that a file must have.
+//! The digest that a downloaded file must have.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,21 +8,21 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::FetchError;
 
-/// A SHA-256 digest in hexadecimal.
+/// A SHA-256 digest in hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Digest(String);
 
-/// Name of the algorithm in a URI's fragment, as in an annotation.
+/// Prefix of a digest in a URI's fragment.
 const ALGORITHM: &str = "sha256:";
 
-/// Digits of a digest.
+/// Number of hexadecimal digits in a digest.
 const DIGITS: usize = 64;
 
 impl Digest {
-    /// The digest in a URI's fragment: `None` for a fragment that is of something else.
+    /// Returns the digest in a URI's fragment; `None` if the fragment does not begin like a digest.
     ///
     /// # Errors
-    /// For one that begins like a digest, and is none.
+    /// Fails if the fragment begins like a digest but is not a valid one.
     pub(crate) fn of_fragment(fragment: &str) -> Result<Option<Self>, ()> {
         let Some(digits) = fragment.strip_prefix(ALGORITHM) else {
             return Ok(None);
@@ -31,10 +31,10 @@ impl Digest {
         if is_valid { Ok(Some(Self(digits.to_ascii_lowercase()))) } else { Err(()) }
     }
 
-    /// Checks a file against it.
+    /// Checks that a file has this digest.
     ///
     /// # Errors
-    /// [`FetchError::Digest`], [`FetchError::File`].
+    /// [`FetchError::Digest`] if the file has another digest, [`FetchError::File`] if it cannot be read.
     pub(crate) fn check(&self, path: &Path, uri: &str) -> Result<(), FetchError> {
         let found = of_file(path).map_err(FetchError::file(path))?;
         if found == self.0 {

@@ -1,4 +1,4 @@
-//! Download of one file, resumed after interruptions.
+//! Downloads one file, and resumes after interruptions.
 
 mod part;
 mod redirect;
@@ -18,13 +18,13 @@ use crate::error::FetchError;
 use crate::limits::Limits;
 use crate::source::Source;
 
-/// Longest time to connect, TLS included.
+/// Maximum time to connect, including the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Delay before the second attempt; it doubles with each failure.
+/// Delay before the second attempt; the delay doubles with each failure.
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 
-/// A download to a file on disk.
+/// Download of a URI to a file on disk.
 pub(crate) struct Download<'a> {
     source: &'a Source,
     part: Part,
@@ -32,20 +32,20 @@ pub(crate) struct Download<'a> {
     client: Client,
 }
 
-/// The error that interrupted an attempt.
+/// Error that interrupted an attempt.
 enum Interrupted {
-    /// An error that another attempt may avoid.
+    /// Error that another attempt may avoid.
     Retry(String),
-    /// An error that another attempt would meet again.
+    /// Error that every attempt would meet.
     Fatal(FetchError),
 }
 
 impl<'a> Download<'a> {
-    /// A download that resumes the partial file at `path`.
+    /// Returns a download that resumes the partial file at `path`.
     pub(crate) fn new(source: &'a Source, path: &Path, limits: &'a Limits) -> Result<Self, FetchError> {
-        // Fails when the process has a provider already; any will do.
+        // Fails if the process already has a crypto provider; any provider works.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        // Proxies come from the environment, as for other clients.
+        // reqwest takes the proxies from the environment.
         let client = Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(limits.stall)
@@ -59,8 +59,8 @@ impl<'a> Download<'a> {
         })
     }
 
-    /// Downloads the whole file, and tells `observe` of each attempt. Only attempts without progress count towards
-    /// the limit.
+    /// Downloads the whole file, and calls `observe` for each attempt. Only consecutive attempts without progress count
+    /// towards the limit.
     pub(crate) async fn run(&mut self, observe: &mut (dyn FnMut(Attempt) + Send)) -> Result<(), FetchError> {
         let mut failures = 0;
         loop {
@@ -108,7 +108,8 @@ impl<'a> Download<'a> {
         }
     }
 
-    /// Requests the rest of the file if a validator can show that it belongs to the partial file, else the whole.
+    /// Requests the rest of the file if a validator can prove that it belongs to the partial file, otherwise the whole
+    /// file.
     async fn request(&self, length: u64) -> Result<Response, Interrupted> {
         let mut url = self.source.url.clone();
         for _ in 0..=redirect::MAX_REDIRECTS {
@@ -118,10 +119,10 @@ impl<'a> Download<'a> {
                 None => return Ok(response),
             }
         }
-        Err(self.refused_redirect(&url, "one redirect too many"))
+        Err(self.refused_redirect(&url, "which exceeds the limit of 10 redirects"))
     }
 
-    /// The URL that a response redirects to.
+    /// Returns the URL that a response redirects to; `None` if it is not a redirect.
     async fn redirect(&self, from: &Url, response: &Response) -> Result<Option<Url>, Interrupted> {
         let location = response.headers().get(header::LOCATION);
         let Some(location) = location.filter(|_| response.status().is_redirection()) else {
@@ -129,12 +130,12 @@ impl<'a> Download<'a> {
         };
         let location = location.to_str().unwrap_or_default();
         let Ok(to) = from.join(location) else {
-            return Err(self.refused_redirect(from, "to what is no address"));
+            return Err(self.refused_redirect(from, "which sent an invalid Location header"));
         };
         if let Some(reason) = redirect::refusal(from, &to) {
             return Err(self.refused_redirect(&to, reason));
         }
-        // The host that was asked for may be this machine.
+        // A redirect to the host of the original URI is allowed even if that is this machine.
         if to.host_str() != self.source.url.host_str()
             && let Some(reason) = inner_host(&to).await
         {
@@ -149,7 +150,7 @@ impl<'a> Download<'a> {
 
     async fn request_from(&self, url: &Url, length: u64) -> Result<Response, Interrupted> {
         let mut request = self.client.get(url.clone());
-        // A content encoding would break sizes and resuming.
+        // A content encoding would change the sizes and make resuming impossible.
         request = request.header(header::ACCEPT_ENCODING, "identity");
         let validator = self.part.validator().await.filter(|_| length > 0);
         if let Some(validator) = validator {
@@ -160,7 +161,7 @@ impl<'a> Download<'a> {
         sent.map_err(|error| Interrupted::Retry(self.unreachable(&error)))
     }
 
-    /// Why a request got no response: the host, and the cause in the operating system's words.
+    /// Describes why a request got no response: the host, and the cause in the operating system's words.
     fn unreachable(&self, error: &reqwest::Error) -> String {
         let host = self.source.url.host_str().unwrap_or_default();
         let text = causes(error);
@@ -181,7 +182,7 @@ impl<'a> Download<'a> {
         loop {
             let chunk = response.chunk().await;
             let Ok(Some(bytes)) = &chunk else {
-                // Bytes before an interruption are kept.
+                // Bytes received before an interruption are kept.
                 file.flush().await.map_err(failed)?;
                 chunk.map_err(|error| retry(&error))?;
                 break;
@@ -205,7 +206,8 @@ impl<'a> Download<'a> {
     }
 }
 
-/// Why a host is not asked on a redirect, as far as its addresses tell; one that has none is not reached anyway.
+/// Returns why a redirect to this host is refused, judging by the host's addresses. A host without an address cannot be
+/// reached and needs no refusal.
 async fn inner_host(url: &Url) -> Option<&'static str> {
     let (host, port) = (url.host_str()?, url.port_or_known_default()?);
     let host = host.trim_matches(['[', ']']);
@@ -217,7 +219,7 @@ fn retry(error: &reqwest::Error) -> Interrupted {
     Interrupted::Retry(causes(error))
 }
 
-/// Formats the chain of causes without the outermost error, whose URI may hold a secret.
+/// Formats the chain of causes without the outermost error, whose URI may contain a secret.
 fn causes(error: &reqwest::Error) -> String {
     let mut text = String::new();
     let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(error);

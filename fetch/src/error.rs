@@ -3,10 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
-/// An error that ended a fetch. Messages omit the credentials and the query of a URI, which may hold a signature.
+/// Error that ended a fetch. Messages omit the credentials and the query of a URI, which may contain a signature.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// A URI that this crate cannot fetch.
+    /// This crate cannot fetch the URI.
     #[error("{uri}: {reason}")]
     Address {
         /// The URI without its credentials and query.
@@ -14,7 +14,7 @@ pub enum FetchError {
         /// The rule that the URI breaks.
         reason: String,
     },
-    /// A response that retrying would not change, such as 404.
+    /// The server refused the request, for example with 404; retrying would not help.
     #[error("{uri} answered {status}")]
     Refused {
         /// The URI without its query.
@@ -27,46 +27,46 @@ pub enum FetchError {
     GaveUp {
         /// The URI without its query.
         uri: String,
-        /// The error of the last attempt.
+        /// Error of the last attempt.
         reason: String,
     },
     /// A limit on size or number was exceeded.
     #[error("{what} exceeds {limit}")]
     TooLarge {
-        /// The quantity that is too large.
+        /// Quantity that is too large.
         what: String,
-        /// The exceeded limit, in bytes or files.
+        /// Exceeded limit, in bytes or files.
         limit: u64,
     },
-    /// A file other than the one that was asked for.
-    #[error("{uri} has the digest sha256:{found}, not sha256:{expected}; nothing of it was unpacked")]
+    /// The downloaded file has another digest than the URI requires.
+    #[error("{uri} has the digest sha256:{found}, not sha256:{expected}; nothing was unpacked")]
     Digest {
         /// The URI without its query.
         uri: String,
-        /// The digest that was asked for, in hexadecimal.
+        /// Required digest in hexadecimal.
         expected: String,
-        /// Digest of the file that was downloaded.
+        /// Digest of the downloaded file, in hexadecimal.
         found: String,
     },
-    /// A redirect that is not followed.
+    /// The download met a redirect that is not followed.
     #[error("{uri} redirects to {to}, {reason}")]
     Redirect {
         /// The URI without its query.
         uri: String,
         /// Scheme and host of the redirect.
         to: String,
-        /// The rule that it breaks.
+        /// Reason why the redirect is not followed.
         reason: &'static str,
     },
-    /// An archive with an entry that is not allowed.
-    #[error("the archive holds {entry:?}, {reason}")]
+    /// The archive contains an entry that is not allowed.
+    #[error("the archive contains {entry:?}, {reason}")]
     Unsafe {
         /// Name of the entry in the archive.
         entry: String,
         /// The rule that the entry breaks.
         reason: &'static str,
     },
-    /// An archive that cannot be read.
+    /// The archive cannot be read.
     #[error("the archive cannot be read")]
     Archive(#[source] io::Error),
     /// An operation on a local file failed.
@@ -74,7 +74,7 @@ pub enum FetchError {
     File {
         /// Path of the local file.
         path: PathBuf,
-        /// The operating system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
 }

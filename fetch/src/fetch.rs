@@ -1,4 +1,4 @@
-//! A whole fetch: download, unpack, rename.
+//! A complete fetch: download, unpack, rename.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,20 +10,20 @@ use crate::limits::Limits;
 use crate::source::{Packing, Source};
 use crate::unpack::unpack;
 
-/// Working directory of a fetch, beside its target, so that the last step is a rename within one file system.
+/// Working directory of a fetch, next to its target, so that the last step is a rename within one file system.
 #[derive(Clone, Debug)]
 struct Staging {
     folder: PathBuf,
 }
 
-/// Fetches `uri` into the new directory `target`. An archive is unpacked into it; another file keeps its name in it.
-/// An existing target counts as fetched. `observe` is told of each attempt to download.
+/// Fetches `uri` into the new directory `target`. An archive is unpacked into the directory; any other file keeps its
+/// name there. An existing target counts as fetched. `observe` is called for each attempt to download.
 ///
 /// # Errors
-/// [`FetchError`]; the partial download is kept for the next attempt.
+/// [`FetchError`] if the fetch failed; the partial download is kept for the next attempt.
 ///
 /// # Cancellation
-/// Dropping the future keeps the partial download; unpacking under way continues and its result is not used.
+/// Dropping the future keeps the partial download. Unpacking that has begun continues, but its result is not used.
 pub async fn fetch(
     uri: &str,
     target: &Path,
@@ -52,12 +52,12 @@ impl Staging {
         Self { folder: folder.into() }
     }
 
-    /// Locks the target against other fetches, in other processes too, until the file is dropped.
+    /// Locks the target against other fetches, also in other processes, until the file is dropped.
     async fn lock(&self) -> Result<File, FetchError> {
         let folder = self.folder.clone();
         blocking(move || {
             fs::create_dir_all(&folder).map_err(FetchError::file(&folder))?;
-            // Beside the working directory, which is removed at the end.
+            // The lock file is next to the working directory, which is removed at the end.
             let path = folder.with_added_extension("lock");
             let file = File::create(&path).map_err(FetchError::file(&path))?;
             file.lock().map_err(FetchError::file(&path))?;
@@ -69,7 +69,7 @@ impl Staging {
 
     fn finish(&self, source: &Source, part: &Path, target: &Path, limits: &Limits) -> Result<(), FetchError> {
         if let Some(digest) = &source.digest {
-            // Resuming the download would not mend another file.
+            // Resuming the download would not repair a wrong file.
             digest.check(part, &source.shown()).inspect_err(|_| drop(fs::remove_file(part)))?;
         }
         let content = self.folder.join("content");
@@ -83,7 +83,7 @@ impl Staging {
                 fs::rename(part, &file).map_err(FetchError::file(&file))?;
             }
             packing @ (Packing::Zip | Packing::Tar | Packing::TarGz) => {
-                // Resuming the download would not mend a broken archive.
+                // Resuming the download would not repair a broken archive.
                 unpack(packing, part, &content, limits).inspect_err(|_| drop(fs::remove_file(part)))?;
             }
         }
@@ -92,7 +92,7 @@ impl Staging {
     }
 }
 
-/// Runs a blocking function on a thread for such.
+/// Runs a blocking function on a thread for blocking work.
 async fn blocking<T: Send + 'static>(
     act: impl FnOnce() -> Result<T, FetchError> + Send + 'static,
 ) -> Result<T, FetchError> {

@@ -1,12 +1,13 @@
-//! From a `storageUri` to a directory.
+//! Fetches a `storageUri` into a directory.
 //!
 //! ```text
 //!   http(s)://host/model.zip ──download──► TARGET.fetching/part ──unpack──► TARGET.fetching/content ──rename──► TARGET
 //!                              resumes                       bounded                                 atomic
 //! ```
 //!
-//! The target appears complete or not at all. After an interruption the next attempt resumes the download, in this
-//! process or a later one. Concurrent fetches of one target take turns, and the second finds it done.
+//! The target appears completely or not at all. After an interruption, the next attempt resumes the download, in this
+//! process or a later one. Concurrent fetches of one target run one after the other, and the second one finds the
+//! target complete.
 
 mod attempt;
 mod digest;

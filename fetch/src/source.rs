@@ -1,26 +1,26 @@
-//! The URI of a fetch.
+//! Parses the URI of a fetch.
 
 use reqwest::Url;
 
 use crate::digest::Digest;
 use crate::error::FetchError;
 
-/// Reports whether [`fetch`](crate::fetch()) supports a URI: `http://` or `https://`.
+/// Returns true if [`fetch`](crate::fetch()) supports the scheme of the URI: `http://` or `https://`.
 #[must_use]
 pub fn is_remote(uri: &str) -> bool {
     uri.starts_with("http://") || uri.starts_with("https://")
 }
 
-/// Checks, without a request, that [`fetch`](crate::fetch()) can use a URI.
+/// Checks, without sending a request, that [`fetch`](crate::fetch()) can use a URI.
 ///
 /// # Errors
-/// [`FetchError::Address`] with the rule that it breaks.
+/// [`FetchError::Address`] with the rule that the URI breaks.
 pub fn check_uri(uri: &str) -> Result<(), FetchError> {
     Source::parse(uri).map(|_| ())
 }
 
-/// A URI without its credentials, query and fragment, for messages: these may be secret. It need not be a URI that
-/// can be fetched, or one at all.
+/// Returns a URI without its credentials, query and fragment, which may be secret, for messages. Accepts any text, even
+/// if it is not a URI that can be fetched.
 #[must_use]
 pub fn without_secrets(uri: &str) -> String {
     let end = uri.find(['?', '#']).unwrap_or(uri.len());
@@ -33,25 +33,26 @@ pub fn without_secrets(uri: &str) -> String {
     format!("{scheme}://{host}{path}")
 }
 
-/// Name of the file that a fetch of `uri` leaves in its target; `None` for an archive, which leaves what it holds.
+/// Returns the name of the file that a fetch of `uri` leaves in its target; `None` for an archive, whose entries are
+/// unpacked instead.
 #[must_use]
 pub fn plain_file(uri: &str) -> Option<String> {
     let source = Source::parse(uri).ok()?;
     (source.packing == Packing::None).then_some(source.file_name)
 }
 
-/// A file to download, and how it is packed.
+/// A file to download, with its packing and digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Source {
     pub(crate) url: Url,
     pub(crate) packing: Packing,
-    /// Last segment of the path.
+    /// File name, the last segment of the path.
     pub(crate) file_name: String,
-    /// What the file must be, where the URI's fragment says so.
+    /// Digest that the file must have, if the URI's fragment contains one.
     pub(crate) digest: Option<Digest>,
 }
 
-/// Packing of a file, by the extension of its name.
+/// Packing of a file, as given by the extension of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packing {
     /// An archive named `.zip`.
@@ -89,12 +90,12 @@ impl Source {
         })
     }
 
-    /// The URI without credentials, query and fragment, for messages.
+    /// Returns the URI without credentials, query and fragment, for messages.
     pub(crate) fn shown(&self) -> String {
         let mut url = self.url.clone();
         url.set_query(None);
         url.set_fragment(None);
-        // Fails only for URIs that cannot have credentials.
+        // This fails only for URIs that cannot have credentials.
         let _ = url.set_password(None);
         let _ = url.set_username("");
         url.into()
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_is_shown() {
+    fn uris_without_secrets_are_shown_unchanged() {
         let shown = [
             ("https://me:secret@a:8/m@1/x.pt?y#z", "https://a:8/m@1/x.pt"),
             ("pvc://claim/path", "pvc://claim/path"),

@@ -1,5 +1,5 @@
-//! Unpacking of untrusted archives: nothing is written outside the target, links are refused, and sizes are
-//! counted as written, not as the archive states them.
+//! Unpacks untrusted archives. Nothing is written outside the target, links are refused, and sizes are counted as
+//! written, not as stated by the archive.
 
 mod entry;
 #[cfg(test)]
@@ -20,7 +20,7 @@ use crate::error::FetchError;
 use crate::limits::Limits;
 use crate::source::Packing;
 
-/// Writes entries as long as the limits allow.
+/// Writes entries while the limits allow it.
 struct Unpacker<'a> {
     target: &'a Path,
     limits: &'a Limits,
@@ -42,12 +42,12 @@ pub(crate) fn unpack(packing: Packing, archive: &Path, target: &Path, limits: &L
     }
 }
 
-/// Most bytes of what precedes an entry's data in a tar archive: its name, which some keep in an entry of its own,
-/// and its attributes. The library holds them in memory; no path of Linux is longer than 4 KiB.
+/// Maximum bytes that precede an entry's data in a tar archive: its name, which some formats keep in an entry of its
+/// own, and its attributes. The library holds them in memory. No path on Linux is longer than 4 KiB.
 const MAX_TAR_HEADER: u64 = 256 * 1024;
 
-/// Most bytes of a zip archive's directory, which the library holds in memory at about ten times its size: room for
-/// some forty thousand names of a hundred characters.
+/// Maximum bytes of a zip archive's central directory, which the library holds in memory at about ten times its size.
+/// The limit leaves room for about forty thousand names of a hundred characters.
 const MAX_ZIP_DIRECTORY: u64 = 6 << 20;
 
 fn unpack_zip(file: File, unpacker: &mut Unpacker<'_>) -> Result<(), FetchError> {
@@ -88,7 +88,7 @@ fn unpack_tar(stream: impl Read, unpacker: &mut Unpacker<'_>) -> Result<(), Fetc
         let kind = match entry.header().entry_type() {
             tar::EntryType::Regular | tar::EntryType::Continuous => Kind::File,
             tar::EntryType::Directory => Kind::Directory,
-            // Metadata of the next entry, which the library has applied already.
+            // Metadata of the next entry, which the library has already applied.
             tar::EntryType::XGlobalHeader | tar::EntryType::XHeader => {
                 unpacker.count()?;
                 allowance.set(MAX_TAR_HEADER);
@@ -123,7 +123,7 @@ impl Unpacker<'_> {
         Ok(())
     }
 
-    /// Makes the directories that a name only implies. Each counts: a name may imply dozens.
+    /// Creates the directories that a name implies. Each of them counts as an entry, because one name may imply dozens.
     fn make_folders(&mut self, place: &Path) -> Result<(), FetchError> {
         let upwards = place.ancestors().map(|folder| self.target.join(folder));
         let missing: Vec<_> = upwards.take_while(|path| !path.is_dir()).collect();
@@ -136,7 +136,7 @@ impl Unpacker<'_> {
 
     fn write_file(&mut self, path: &Path, data: &mut dyn Read) -> Result<(), FetchError> {
         let mut file = File::create_new(path).map_err(FetchError::file(path))?;
-        // One byte beyond the limit shows that it is exceeded.
+        // One byte beyond the limit shows that the limit is exceeded.
         let mut bounded = data.take(self.bytes.saturating_add(1));
         let written = io::copy(&mut bounded, &mut file).map_err(FetchError::Archive)?;
         let too_much = || too_large("size of the unpacked archive", self.limits.unpacked);

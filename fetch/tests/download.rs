@@ -1,4 +1,4 @@
-//! Against a real server that misbehaves.
+//! Downloads from a real server that misbehaves.
 
 #![expect(clippy::unwrap_used, reason = "a test may end at once")]
 
@@ -11,18 +11,18 @@ use std::time::Duration;
 
 use weir_fetch::{Attempt, FetchError, Limits};
 
-/// A fault of the server in one request; requests without one are served well.
+/// A fault of the server in one request; requests without a fault are served correctly.
 #[derive(Clone, Copy)]
 enum Fault {
-    /// Sends so many bytes of what is left, and closes.
+    /// Sends this many of the remaining bytes, and closes the connection.
     Cut(usize),
-    /// Answers with this status.
+    /// Responds with this status.
     Status(u16),
-    /// Redirects to this host, at the server's own port.
+    /// Redirects to this host, on the server's own port.
     Redirect(&'static str),
-    /// Sends the head and nothing more.
+    /// Sends the response head and nothing more.
     Stall,
-    /// Serves other content from now on.
+    /// Serves different content from now on.
     Change,
 }
 
@@ -97,8 +97,8 @@ fn range(head: &str, tag: u32) -> usize {
     start.map_or(0, |start| start.parse().unwrap())
 }
 
-/// Says that the connection ends: the server closes it, and a client that took it for its next request
-/// would lose that request and try the whole download again.
+/// Sends an empty response with `connection: close`, because the server closes the connection. A client that reused the
+/// connection for its next request would lose that request and start the whole download again.
 fn answer_empty(stream: &mut TcpStream, head: &str) {
     let end = "content-length: 0\r\nconnection: close";
     let _ = write!(stream, "HTTP/1.1 {head}\r\n{end}\r\n\r\n");
@@ -155,7 +155,7 @@ async fn a_stalled_download_resumes() {
 }
 
 #[tokio::test]
-async fn changed_content_is_downloaded_anew() {
+async fn changed_content_is_downloaded_again() {
     let server = Server::start(content(), &[Fault::Cut(100_000), Fault::Change]);
     let (_folder, bytes) = get(&server, &Limits::default()).await;
     let mut changed = content();
@@ -164,7 +164,7 @@ async fn changed_content_is_downloaded_anew() {
 }
 
 #[tokio::test]
-async fn redirects_on_the_same_host_are_followed_and_others_into_the_machine_are_not() {
+async fn redirects_to_this_machine_are_followed_only_on_the_same_host() {
     let same = [Fault::Redirect("/other.pt"), Fault::Redirect("http://127.0.0.1:PORT/x.pt")];
     let server = Server::start(content(), &same);
     let (_folder, bytes) = get(&server, &Limits::default()).await;
@@ -184,10 +184,10 @@ async fn redirects_on_the_same_host_are_followed_and_others_into_the_machine_are
 }
 
 #[tokio::test]
-async fn redirects_without_end_are_given_up() {
+async fn endless_redirects_are_refused() {
     let server = Server::start(content(), &[Fault::Redirect("/x.pt"); 100]);
     let (_folder, bytes) = get(&server, &Limits::default()).await;
-    assert!(bytes.unwrap_err().to_string().contains("one redirect too many"));
+    assert!(bytes.unwrap_err().to_string().contains("which exceeds the limit of 10 redirects"));
     assert_eq!(server.requests(), 11);
 }
 
@@ -195,14 +195,14 @@ async fn redirects_without_end_are_given_up() {
 const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 #[tokio::test]
-async fn a_file_is_what_its_digest_says() {
+async fn a_file_must_match_its_digest() {
     let server = Server::start(Vec::new(), &[]);
     let folder = tempfile::tempdir().unwrap();
     let (right, wrong) = (folder.path().join("right"), folder.path().join("wrong"));
     let uri = server.uri(&format!("model.pt#sha256:{}", EMPTY.to_uppercase()));
     fetch(&uri, &right, &Limits::default()).await.unwrap();
     assert!(right.join("model.pt").exists());
-    // Of an archive nothing is unpacked.
+    // Nothing of the archive is unpacked.
     let other = EMPTY.replace('e', "f");
     let uri = server.uri(&format!("model.tar#sha256:{other}"));
     let error = fetch(&uri, &wrong, &Limits::default()).await.unwrap_err();

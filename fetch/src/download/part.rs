@@ -7,7 +7,7 @@ use tokio::fs::{self, File, OpenOptions};
 
 use crate::error::FetchError;
 
-/// A partial file, and beside it the validator of its content.
+/// A partial file, and a second file with the validator of its content.
 pub(super) struct Part {
     path: PathBuf,
     validator: PathBuf,
@@ -22,18 +22,18 @@ impl Part {
         &self.path
     }
 
-    /// Length of the partial file in bytes.
+    /// Returns the length of the partial file in bytes; 0 if there is none.
     pub(super) async fn length(&self) -> u64 {
         fs::metadata(&self.path).await.map_or(0, |meta| meta.len())
     }
 
-    /// Validator that the server must confirm before the rest is appended.
+    /// Returns the validator that the server must confirm before the rest is appended.
     pub(super) async fn validator(&self) -> Option<String> {
         fs::read_to_string(&self.validator).await.ok()
     }
 
-    /// Empties the file for content with this validator. The validator is written last, so that it never describes
-    /// old bytes.
+    /// Empties the file for content with this validator. The validator is written last, so that it never describes old
+    /// content.
     pub(super) async fn restart(&self, validator: Option<&str>) -> Result<(), FetchError> {
         for path in [&self.path, &self.validator] {
             match fs::remove_file(path).await {

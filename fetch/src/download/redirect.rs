@@ -1,19 +1,20 @@
-//! Which redirects are followed: what a server says is not what its owner asked for.
+//! Decides which redirects are followed, because the server that redirects need not be trusted as the configured URI
+//! is.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use reqwest::Url;
 
-/// Most redirects in a row: as many as browsers' half, and more than any object store needs.
+/// Maximum number of consecutive redirects: half of what browsers follow, and more than any object store needs.
 pub(super) const MAX_REDIRECTS: usize = 10;
 
-/// The host and scheme of a redirect's target, for messages.
+/// Returns the scheme and host of a redirect's target, for messages.
 pub(super) fn shown(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     format!("{}://{host}", url.scheme())
 }
 
-/// Why a redirect is not followed, as far as its URL tells.
+/// Returns why a redirect is refused, judging by its URL; `None` if it may be followed.
 pub(super) fn refusal(from: &Url, to: &Url) -> Option<&'static str> {
     match (from.scheme(), to.scheme()) {
         (_, "https") | ("http", "http") => None,
@@ -22,15 +23,15 @@ pub(super) fn refusal(from: &Url, to: &Url) -> Option<&'static str> {
     }
 }
 
-/// Metadata services of clouds (Alibaba's, Azure's, Amazon's over IPv6) at addresses that are not link-local.
+/// Addresses of cloud metadata services (of Alibaba, Azure, and Amazon over IPv6) that are not link-local.
 const METADATA: [IpAddr; 3] = [
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
 ];
 
-/// Why a redirect to a host with this address is not followed: such addresses are of this machine, or of the
-/// metadata services of clouds.
+/// Returns why a redirect to a host with this address is refused: the address belongs to this machine or to a cloud's
+/// metadata service.
 pub(super) fn address_refusal(address: IpAddr) -> Option<&'static str> {
     let address = behind_nat64(address.to_canonical());
     let is_inner = match address {
@@ -41,7 +42,8 @@ pub(super) fn address_refusal(address: IpAddr) -> Option<&'static str> {
     is_inner.then_some("an address of this machine or of its network's services")
 }
 
-/// The IPv4 address that a translator reaches under an address of its well-known network, 64:ff9b::/96 (RFC 6052).
+/// Returns the IPv4 address that a translator reaches under an IPv6 address of its well-known prefix, 64:ff9b::/96 (RFC
+/// 6052). Other addresses are returned unchanged.
 fn behind_nat64(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V6(v6) if v6.segments()[..6] == [0x64, 0xff9b, 0, 0, 0, 0] => {
@@ -57,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_redirect_leads_out_of_encryption_or_into_the_machine() {
+    fn redirects_from_https_to_http_and_to_internal_addresses_are_refused() {
         let refused = |from: &str, to: &str| {
             let parse = |text: &str| Url::parse(text).unwrap();
             refusal(&parse(from), &parse(to))

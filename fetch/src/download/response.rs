@@ -1,9 +1,9 @@
-//! Interpretation of a response for a partial download.
+//! Interprets the response to a request for the rest of a file.
 
 use reqwest::Response;
 use reqwest::header::{self, HeaderName};
 
-/// The parts of a response that matter.
+/// The parts of a response that the download needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) status: u16,
@@ -11,26 +11,26 @@ pub(super) struct Head {
     pub(super) start: Option<u64>,
     /// Size of the whole file in bytes.
     pub(super) total: Option<u64>,
-    /// Strong validator of the content, for `If-Range`.
+    /// Strong validator of the content, for the header `If-Range`.
     pub(super) validator: Option<String>,
 }
 
-/// Consequence of a response.
+/// Action that a response calls for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Append the body to the partial file.
     Append,
     /// Replace the partial file by the body.
     Restart,
-    /// Discard the partial file and request the whole.
+    /// Discard the partial file and request the whole file.
     Discard,
     /// Repeat the request after a delay.
     Retry,
-    /// Give up, as the server refuses.
+    /// Give up, because the server refuses the request.
     Refused,
 }
 
-/// Decides on a response for a partial file of `length` bytes.
+/// Decides how to treat a response for a partial file of `length` bytes.
 pub(super) fn judge(head: &Head, length: u64) -> Verdict {
     match head.status {
         206 if head.start == Some(length) => Verdict::Append,
@@ -50,14 +50,14 @@ impl Head {
             Some((start, total)) => (Some(start), total),
             None => (None, response.content_length()),
         };
-        // A weak tag does not guarantee equal bytes.
+        // A weak entity tag does not guarantee equal bytes.
         let tag = text(header::ETAG).filter(|tag| !tag.starts_with("W/"));
         let validator = tag.or_else(|| text(header::LAST_MODIFIED));
         Self { status, start, total, validator: validator.map(str::to_owned) }
     }
 }
 
-/// Parses `bytes START-END/TOTAL`, where the total may be `*`.
+/// Parses `bytes START-END/TOTAL`, in which the total may be `*`.
 fn content_range(value: &str) -> Option<(u64, Option<u64>)> {
     let (range, total) = value.strip_prefix("bytes ")?.split_once('/')?;
     let (start, _) = range.split_once('-')?;

@@ -1,4 +1,4 @@
-//! The path to which an archive's entry is written.
+//! Checks an archive entry's name and type, and computes the path to write it to.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -11,10 +11,11 @@ pub(super) enum Kind {
     Other,
 }
 
-/// Most parts of an entry's name: many times what models have. Removing a tree of directories holds one open for each level.
+/// Maximum number of components in an entry's name, many times what models have. Removing a tree of directories keeps
+/// one directory open per level.
 const MAX_DEPTH: usize = 64;
 
-/// The path of an entry below the target; the error says why it is not allowed.
+/// Returns the path of an entry relative to the target. The error is the reason why the entry is not allowed.
 pub(super) fn inside(name: &str, kind: Kind) -> Result<PathBuf, &'static str> {
     if kind == Kind::Other {
         return Err("which is neither a file nor a directory");

@@ -1,5 +1,5 @@
-//! Mutated archives: whatever comes, nothing is written outside the target or beyond the limits.
-//! `WEIR_FUZZ_SECONDS` says for how long; the seed is fixed, so a failure comes back.
+//! Fuzzes the unpacking with mutated archives: nothing may be written outside the target or beyond the limits.
+//! `WEIR_FUZZ_SECONDS` sets the duration. The seed is fixed, so that a failure is reproducible.
 
 use std::fs;
 use std::io::Write;
@@ -11,7 +11,7 @@ use super::unpack;
 use crate::limits::Limits;
 use crate::source::Packing;
 
-/// Long enough to meet every rule, short enough for every test run.
+/// Long enough to reach every rule, short enough for every test run.
 const SECONDS: u64 = 2;
 
 fn limits() -> Limits {
@@ -40,7 +40,7 @@ fn zip_seed() -> Vec<u8> {
     writer.finish().unwrap().into_inner()
 }
 
-/// Bytes and entries below a directory.
+/// Returns the number of bytes and of entries below a directory.
 fn held(directory: &Path) -> (u64, u64) {
     let (mut bytes, mut entries) = (0, 0);
     for entry in fs::read_dir(directory).unwrap() {
@@ -59,7 +59,7 @@ fn held(directory: &Path) -> (u64, u64) {
     (bytes, entries)
 }
 
-/// Unpacks an archive into a folder of its own, and looks at what is there then.
+/// Unpacks an archive into a new folder, and checks what was written.
 fn exercise(packing: Packing, archive: &[u8]) {
     let world = tempfile::tempdir().unwrap();
     let (file, target) = (world.path().join("archive"), world.path().join("target"));
@@ -73,7 +73,7 @@ fn exercise(packing: Packing, archive: &[u8]) {
 }
 
 #[test]
-fn no_archive_writes_elsewhere_or_too_much() {
+fn no_archive_writes_outside_the_target_or_beyond_the_limits() {
     let seeds = [(Packing::Tar, tar_seed()), (Packing::Zip, zip_seed())];
     let gzip = {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -92,7 +92,7 @@ fn no_archive_writes_elsewhere_or_too_much() {
     });
 }
 
-/// Makes the headers' checksums right, without which the library reads nothing.
+/// Corrects the checksums of the headers; without that, the library reads nothing.
 fn mend_checksums(archive: &mut [u8]) {
     for block in archive.chunks_exact_mut(512) {
         if &block[257..262] == b"ustar" {
@@ -112,7 +112,7 @@ fn mutate(bytes: &mut [u8], rng: &mut FuzzRng) {
             1 => bytes[at] = rng.next_u32() as u8,
             _ => {
                 let token = TOKENS[rng.next_u32() as usize % TOKENS.len()];
-                // Mostly where a tar header's name and size are.
+                // Most edits go to a tar header's name and size.
                 let at = (at & !511) + rng.next_u32() as usize % 160;
                 let end = (at + token.len()).min(bytes.len());
                 if at < end {

@@ -1,4 +1,4 @@
-//! A reader with an allowance: what a library reads on its own account is bounded where it keeps it in memory.
+//! A reader with a byte allowance, which limits what an archive library reads into memory by itself.
 
 use std::cell::Cell;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -10,12 +10,12 @@ pub(super) struct Metered<R> {
     allowance: Allowance,
 }
 
-/// Bytes that may still be read; shared with its reader.
+/// Number of bytes that may still be read, shared with the reader.
 #[derive(Clone, Debug)]
 pub(super) struct Allowance(Rc<Cell<u64>>);
 
 impl<R> Metered<R> {
-    /// A reader of at most `bytes`, and its allowance.
+    /// Returns a reader that may read `bytes`, and its allowance.
     pub(super) fn new(inner: R, bytes: u64) -> (Self, Allowance) {
         let allowance = Allowance(Rc::new(Cell::new(bytes)));
         let shared = allowance.clone();
@@ -24,17 +24,17 @@ impl<R> Metered<R> {
 }
 
 impl Allowance {
-    /// Lets that many more bytes be read, whatever was left.
+    /// Sets the number of bytes that may be read from now on.
     pub(super) fn set(&self, bytes: u64) {
         self.0.set(bytes);
     }
 
-    /// Takes the bound away, for data that is counted elsewhere.
+    /// Removes the limit, for data that is counted elsewhere.
     pub(super) fn lift(&self) {
         self.0.set(u64::MAX);
     }
 
-    /// True if nothing more may be read.
+    /// Returns true if nothing more may be read.
     pub(super) fn is_exhausted(&self) -> bool {
         self.0.get() == 0
     }
@@ -44,7 +44,7 @@ impl<R: Read> Read for Metered<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = self.allowance.0.get();
         if left == 0 && !buffer.is_empty() {
-            return Err(io::Error::other("more than may be read"));
+            return Err(io::Error::other("the read limit is exceeded"));
         }
         let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
         let read = self.inner.read(&mut buffer[..most])?;

@@ -28,7 +28,8 @@ impl World {
     }
 }
 
-/// The library refuses to write such names, so the header is written as an attacker would.
+/// Returns a tar archive with one entry. The library refuses to write such names, so the header is built by hand, as an
+/// attacker would do it.
 fn tar_of(name: &str, kind: tar::EntryType, data: &[u8]) -> Vec<u8> {
     let mut header = tar::Header::new_gnu();
     header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
@@ -99,7 +100,7 @@ fn limits_hold_whatever_the_archive_says() {
 }
 
 #[test]
-fn what_an_archive_only_implies_counts_too() {
+fn directories_that_names_only_imply_count_as_entries() {
     let limits = Limits { entries: 5, ..Limits::default() };
     let unpack = |tar: &[u8]| World::new().unpack(Packing::Tar, tar, &limits);
     let file = |name: &str| tar_of(name, tar::EntryType::Regular, b"x");
@@ -122,9 +123,9 @@ fn what_an_archive_only_implies_counts_too() {
     assert!(error.unwrap_err().contains("more than 64 directories deep"));
 }
 
-/// A long name and extended attributes stand in entries of their own before the file's.
+/// A long name and extended attributes are in separate entries before the file's entry.
 #[test]
-fn what_precedes_a_file_is_bounded() {
+fn the_metadata_before_a_file_has_a_size_limit() {
     let file = tar_of("a", tar::EntryType::Regular, b"hello");
     for kind in [
         tar::EntryType::GNULongName,
@@ -153,7 +154,7 @@ fn long_names_are_read() {
 }
 
 #[test]
-fn a_directory_of_a_zip_is_bounded() {
+fn the_directory_of_a_zip_archive_has_a_size_limit() {
     let names: Vec<String> = (0..30_000).map(|n| format!("{n}{}", "a".repeat(200))).collect();
     let entries: Vec<(&str, &[u8])> = names.iter().map(|name| (&name[..], &b""[..])).collect();
     let error = World::new().unpack(Packing::Zip, &zip_of(&entries), &Limits::default());
@@ -170,7 +171,7 @@ fn broken_archives_are_errors() {
 
 proptest! {
     #[test]
-    fn places_are_inside(name in "[./\\\\ab]{0,12}") {
+    fn every_path_is_inside_the_target(name in "[./\\\\ab]{0,12}") {
         if let Ok(place) = inside(&name, Kind::File) {
             prop_assert!(place.is_relative());
             prop_assert!(place.components().all(|part| matches!(part, std::path::Component::Normal(_))));
