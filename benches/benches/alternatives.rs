@@ -1,5 +1,5 @@
-//! What common libraries would add to each request: axum's router beside a match on the path's segments, and
-//! counters of the `metrics` facade beside counters that their owner holds. `docs/decisions/008` quotes it.
+//! Measures what common libraries would add to each request: axum's router compared to a match on the path's segments,
+//! and counters of the `metrics` facade compared to counters in a field. `docs/decisions/008` quotes the results.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot be set up should stop")]
 
@@ -19,7 +19,7 @@ use metrics_util::registry::{AtomicStorage, Registry};
 use prometheus_client::metrics::counter::Counter;
 use tower::Service;
 
-/// The paths of the V2 protocol that a model server answers, those of models with and without a version.
+/// Paths of the V2 protocol that a model server answers, for models with and without a version.
 const PATHS: [&str; 8] = [
     "/v2",
     "/v2/health/live",
@@ -31,7 +31,7 @@ const PATHS: [&str; 8] = [
     "/v2/repository/index",
 ];
 
-/// Counters that Triton keeps for a request that succeeds: success, count, executions, and four durations.
+/// Counters that Triton increments for a successful request: success, count, executions, and four durations.
 const COUNTERS: [&str; 7] = [
     "nv_inference_request_success",
     "nv_inference_count",
@@ -81,7 +81,7 @@ async fn by_segments(request: Request<Body>) -> Result<Response<Body>, Infallibl
     Ok(Response::new(Body::from(model.to_owned())))
 }
 
-/// The value of a future that does not wait.
+/// Returns the value of a future that is ready at the first poll.
 fn now<F: Future>(future: F) -> F::Output {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,

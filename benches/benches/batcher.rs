@@ -1,4 +1,4 @@
-//! The queue: the policy alone, then with its lock, alone and contended.
+//! Benchmarks of the queue: the policy alone, then with its lock, uncontended and contended.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot be set up should stop")]
 
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use criterion::{BenchmarkId, Criterion, Throughput};
 use weir_batcher::{Assembler, Batcher, Item, Next, Policy, Terms, Ticket};
 
-/// Rows of a full batch.
+/// Number of rows in a full batch.
 const FULL: usize = 32;
 
-/// Threads that submit at once.
+/// Numbers of threads that submit at once.
 const SUBMITTERS: [usize; 3] = [1, 2, 4];
 
 struct Row;
@@ -41,7 +41,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// A batch admitted row by row and formed, time standing still.
+/// Measures admitting a batch row by row and forming it, without a running clock.
 fn policy(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("policy");
     let at = now();
@@ -63,7 +63,7 @@ fn policy(criterion: &mut Criterion) {
     }
 }
 
-/// Submitted, pulled and answered on one thread: no wake-up, no contention.
+/// Measures submitting, pulling and answering on one thread, without wake-ups or contention.
 fn alone(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("batcher");
     for rows in [1, FULL] {
@@ -83,7 +83,7 @@ fn alone(criterion: &mut Criterion) {
     }
 }
 
-/// Rows submitted from several threads and awaited there, with a device on one more.
+/// Measures rows submitted and awaited on several threads, with the device on another one.
 fn contended(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("batcher");
     for submitters in SUBMITTERS {
@@ -94,7 +94,7 @@ fn contended(criterion: &mut Criterion) {
     }
 }
 
-/// How long `rows` take, split over the submitters, each with a full batch under way.
+/// Returns the time for `rows` rows, split over the submitters, each of which keeps a full batch in flight.
 fn race(submitters: usize, rows: u64) -> Duration {
     let batcher: Batcher<Row, ()> = Batcher::new(Policy::new(FULL), Arc::new(()));
     let mut worker = batcher.worker();

@@ -12,7 +12,7 @@ use weir_protocol::grpc::proto::model_infer_request::InferInputTensor;
 use weir_protocol::rest::{Limits, decode_request, encode_response};
 use weir_protocol::{DataType, Delivery, InferResponse, Parameters, Shape, Tensor, grpc};
 
-/// Elements of a request: add_sub's, the MLP's, resnet18's.
+/// Numbers of elements in a request: those of add_sub, of the MLP and of resnet18.
 const SIZES: [usize; 3] = [16, 784, 150_528];
 
 fn main() {
@@ -24,7 +24,7 @@ fn main() {
 }
 
 fn numbers(elements: usize) -> Vec<f32> {
-    // Thirds have as many digits as numbers in practice.
+    // Thirds have as many digits as typical numbers.
     (0..elements).map(|i| i as f32 / 3.0).collect()
 }
 

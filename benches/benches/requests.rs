@@ -1,4 +1,5 @@
-//! Between the wires and the model: checking a request, gathering a batch, cutting its answer.
+//! Benchmarks of the steps between the protocols and the model: checking a request, gathering a batch, splitting its
+//! answer.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -9,10 +10,10 @@ use weir_protocol::{DataType, Delivery, InferRequest, Input, Parameters, Shape, 
 use weir_runtime::backend::{Answer, Leeway, Signature, TensorConfig, Timing};
 use weir_runtime::internals::{AnswerSlice, Interface, Job, ReadShared, ServeError};
 
-/// Elements of a row, in and out.
+/// Number of elements in a row, of the input and of the output.
 const WIDTH: usize = 784;
 
-/// Rows of the batches gathered and cut.
+/// Numbers of rows in the batches that are gathered and split.
 const ROWS: [usize; 2] = [1, 32];
 
 struct NoMemory;

@@ -104,8 +104,7 @@ pub(crate) enum Wait {
 impl Args {
     /// Returns the times of warm-up and measurement.
     ///
-    /// # Errors
-    /// Times that are negative, or a measurement of zero.
+    /// Fails if a time is negative, or if the measurement's time is zero.
     pub(crate) fn times(&self) -> anyhow::Result<(Duration, Duration)> {
         let warm_up = Duration::try_from_secs_f64(self.warm_up).context("--warm-up")?;
         let duration = Duration::try_from_secs_f64(self.duration).context("--duration")?;

@@ -9,10 +9,10 @@ use rustix::time::{
 };
 use tokio::io::unix::AsyncFd;
 
-/// Shortest gap to sleep; a shorter one is polled, because the reactor's timer has a resolution of a millisecond.
+/// Shortest gap for which to sleep. Shorter gaps are polled, because tokio's timer has a resolution of a millisecond.
 const MIN_SLEEP: Duration = Duration::from_millis(3);
 
-/// Time to poll after a sleep, which may end that much late.
+/// Time to poll after a sleep, because the sleep may end this much late.
 const MARGIN: Duration = Duration::from_millis(2);
 
 /// Reads the monotonic clock.
@@ -21,20 +21,20 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// A timer that waits until a point in time.
+/// Timer that waits until a point in time.
 #[derive(Debug)]
 pub(crate) enum Timer {
-    /// Polls at the end: exact, and uses the whole core.
+    /// Polls the clock at the end: exact, but uses the whole core.
     Poll,
-    /// Waits for a timer of the kernel: tens of microseconds late, and leaves the core to others.
+    /// Waits for a kernel timer: tens of microseconds late, but leaves the core to others.
     Kernel(AsyncFd<OwnedFd>),
 }
 
 impl Timer {
-    /// Creates a timer of the kernel.
+    /// Creates a kernel timer.
     ///
     /// # Errors
-    /// The kernel refuses to create one.
+    /// Fails if the kernel refuses to create the timer.
     #[expect(deprecated, reason = "its successor is unsafe code; the descriptor is owned here and never replaced")]
     pub(crate) fn kernel() -> anyhow::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
@@ -42,10 +42,10 @@ impl Timer {
         Ok(Self::Kernel(AsyncFd::new(timer)?))
     }
 
-    /// Returns at `at`, or at once if that is past. Responses are received meanwhile.
+    /// Waits until `at`; returns at once if that is past. Responses are received meanwhile.
     ///
     /// # Errors
-    /// The timer cannot be set.
+    /// Fails if the timer cannot be set.
     pub(crate) async fn wait_until(&self, at: Instant) -> anyhow::Result<()> {
         match self {
             Self::Poll => poll_until(at).await,

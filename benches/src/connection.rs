@@ -1,4 +1,4 @@
-//! A connection with one request at a time, over either protocol.
+//! A connection with one request at a time, over HTTP or gRPC.
 
 use std::net::SocketAddr;
 
@@ -21,7 +21,7 @@ impl Connection {
     /// Connects to the server for the protocol of the arguments.
     ///
     /// # Errors
-    /// No server at the address, or one of another protocol.
+    /// Fails if there is no server at the address, or if the server speaks another protocol.
     pub(crate) async fn open(args: &Args) -> anyhow::Result<Self> {
         let stream = connect(args.address).await?;
         Ok(match args.protocol {
@@ -33,7 +33,7 @@ impl Connection {
     /// Sends a request and waits for its whole response.
     ///
     /// # Errors
-    /// Any status but success, a truncated response, or a broken connection.
+    /// Fails on any status except success, on a truncated response, and on a broken connection.
     pub(crate) async fn send(&mut self, request: &Bytes) -> anyhow::Result<Response<'_>> {
         match self {
             Self::Http(connection) => connection.send(request).await,

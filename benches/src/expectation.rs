@@ -9,11 +9,11 @@ use crate::args::Protocol;
 use crate::response::Response;
 use crate::tensor::Tensor;
 
-/// Divisor of the first JSON response's length that gives the tolerance for others: batches of other sizes
-/// change the last digits of numbers, and so their lengths.
+/// Divisor of the first JSON response's length that gives the tolerance for the lengths of others. Batches of other
+/// sizes change the last digits of numbers, and therefore the lengths.
 const JSON_TOLERANCE: usize = 8;
 
-/// The expected outputs, with the length of a response.
+/// Expected outputs, and the expected length of a response.
 pub(crate) struct Expectation {
     protocol: Protocol,
     outputs: Vec<Tensor>,
@@ -22,10 +22,10 @@ pub(crate) struct Expectation {
 }
 
 impl Expectation {
-    /// Compares the first response and takes its length as that of all others.
+    /// Compares the first response, and uses its length as the expected length of all others.
     ///
     /// # Errors
-    /// As [`Expectation::compare`].
+    /// Fails like [`Expectation::compare`].
     pub(crate) fn new(
         protocol: Protocol,
         outputs: Vec<Tensor>,
@@ -37,7 +37,7 @@ impl Expectation {
         Ok(expectation)
     }
 
-    /// Checks that a response is as long as the first.
+    /// Returns true if a response is as long as the first one, within the tolerance.
     pub(crate) fn has_length_of(&self, response: &Response<'_>) -> bool {
         let tolerance = match self.protocol {
             Protocol::HttpJson => self.length / JSON_TOLERANCE,
@@ -49,7 +49,7 @@ impl Expectation {
     /// Compares each expected output, element by element.
     ///
     /// # Errors
-    /// The output that is missing or wrong, and the element.
+    /// Names the missing or wrong output, and the wrong element.
     pub(crate) fn compare(&self, response: &Response<'_>) -> anyhow::Result<()> {
         for output in &self.outputs {
             let actual = self.values(response, output);
@@ -64,7 +64,7 @@ impl Expectation {
             );
             for (i, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
                 let allowed = self.tolerance * expected.abs().max(1.0);
-                // In this form, NaN is refused.
+                // Written so that the comparison fails for NaN.
                 ensure!(
                     (actual - expected).abs() <= allowed,
                     "element {i} of output '{}' is {actual}, not {expected}",
@@ -97,7 +97,7 @@ fn json_values(response: &Response<'_>, name: &str) -> anyhow::Result<Vec<f64>> 
     numbers.context("not all of it are numbers")
 }
 
-/// The bytes of an output: blobs follow the JSON in the order of the list.
+/// Returns the bytes of an output. Blobs follow the JSON in the order of the outputs.
 fn binary<'a>(response: &Response<'a>, name: &str) -> anyhow::Result<&'a [u8]> {
     let split = response.header_length.context("no length of the JSON")?;
     let (json, mut blobs) = response.body.split_at_checked(split).context("too short")?;

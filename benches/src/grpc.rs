@@ -9,13 +9,13 @@ use tokio::net::TcpStream;
 
 use crate::response::Response;
 
-/// Flow-control window, in bytes: larger than any response, so that the server never waits.
+/// Flow-control window in bytes: larger than any response, so that the server never waits.
 const WINDOW: u32 = 1 << 24;
 
-/// URI of all calls; the server ignores the host.
+/// URI of all calls. The server ignores the host.
 const METHOD: &str = "http://localhost/inference.GRPCInferenceService/ModelInfer";
 
-/// An HTTP/2 connection with the response last read from it.
+/// An HTTP/2 connection with the last response read from it.
 pub(crate) struct GrpcConnection {
     requests: SendRequest<Bytes>,
     head: Request<()>,
@@ -28,7 +28,7 @@ impl GrpcConnection {
         builder.initial_window_size(WINDOW);
         builder.initial_connection_window_size(WINDOW);
         let (requests, connection) = builder.handshake(stream).await.context("no HTTP/2")?;
-        // An error of the connection fails its calls, which report it.
+        // An error of the connection makes its calls fail, which report it.
         tokio::task::spawn_local(async move { drop(connection.await) });
         let head = Request::post(METHOD)
             .header("te", "trailers")

@@ -8,11 +8,11 @@ use tokio::net::TcpStream;
 
 use crate::response::Response;
 
-/// Bytes of the read buffer: enough for a whole response of the measured models, so that one read suffices.
-/// resnet18's thousand classes are 4 kB, or 20 as JSON.
+/// Size of the read buffer in bytes: enough for a complete response of the measured models, so that one read suffices.
+/// The thousand classes of resnet18 take 4 kB, or 20 kB as JSON.
 const BUFFER: usize = 64 << 10;
 
-/// A keep-alive connection with the response last read from it.
+/// A keep-alive connection with the last response read from it.
 pub(crate) struct HttpConnection {
     stream: TcpStream,
     buffer: Vec<u8>,
@@ -21,7 +21,7 @@ pub(crate) struct HttpConnection {
 
 /// The parsed head of a response.
 struct Head {
-    /// Bytes of the head, line ends included.
+    /// Length of the head in bytes, including line ends.
     length: usize,
     body: usize,
     header_length: Option<usize>,
@@ -56,7 +56,7 @@ impl HttpConnection {
     }
 }
 
-/// Parses the head, its final empty line included.
+/// Parses the head, including its final empty line.
 fn read_head(head: &[u8]) -> anyhow::Result<Head> {
     let text = std::str::from_utf8(head).context("the head of the response is not text")?;
     let mut lines = text.split("\r\n");

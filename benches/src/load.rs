@@ -18,26 +18,27 @@ use crate::tally::Tally;
 use crate::tensor::{Tensor, TensorFile};
 use crate::{clock, payload};
 
-/// Time that responses may take after the end of the measurement.
+/// Maximum time for responses after the end of the measurement.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Number of responses of which one is compared element by element: too few to affect the client's processor
+/// Number of responses per element-by-element comparison: large enough that comparing does not affect the client's CPU
 /// time.
 const COMPARE_EVERY: u64 = 1024;
 
-/// The state shared by all connections.
+/// State shared by all connections.
 struct Shared {
     request: Bytes,
     expectation: Expectation,
     tally: RefCell<Tally>,
-    /// Schedule of an open loop; locked by the connection that waits for the next request's time.
+    /// Schedule of an open loop, locked by the connection that waits until the next request is due; `None` in a closed
+    /// loop.
     schedule: Option<Mutex<(Schedule, Timer)>>,
 }
 
 /// Runs the load that the arguments describe.
 ///
 /// # Errors
-/// Tensors that cannot be read, a server that does not respond, or whose first response is wrong.
+/// Fails if tensors cannot be read, or if the server does not respond or its first response is wrong.
 pub(crate) async fn run(args: &Args) -> anyhow::Result<Report> {
     let (warm_up, duration) = args.times()?;
     ensure!(args.rate.is_none_or(|rate| rate > 0.0), "--rate must be positive");
@@ -91,7 +92,7 @@ async fn measure(args: &Args, shared: &Rc<Shared>, connections: Vec<Connection>)
     Ok(Report { tally: shared.tally.replace(tally), before, after, elapsed })
 }
 
-/// Waits for the requests in flight; one without a response is an error.
+/// Waits for the requests in flight; a missing response counts as an error.
 async fn finish(shared: &Shared, tasks: Vec<tokio::task::JoinHandle<()>>) {
     let deadline = tokio::time::Instant::from_std(clock::now() + DRAIN_TIMEOUT);
     for mut task in tasks {
@@ -130,7 +131,7 @@ impl Shared {
         };
         let (schedule, timer) = &mut *schedule.lock().await;
         let at = schedule.take();
-        // After the end of the window nothing is sent, so there is nothing to wait for.
+        // Nothing is sent after the end of the window, so there is nothing to wait for.
         if at < self.tally.borrow().window.1 {
             timer.wait_until(at).await?;
         }

@@ -39,7 +39,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {
-    // One thread uses one core beside the server's, and no measurement crosses threads.
+    // One thread uses one core in addition to the server's, and no measurement crosses threads.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
     let tasks = tokio::task::LocalSet::new();
     let report = tasks.block_on(&runtime, load::run(args))?;

@@ -1,4 +1,4 @@
-//! Builds the request, once.
+//! Builds the request once, before the load begins.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
@@ -8,7 +8,7 @@ use weir_protocol::grpc::proto::model_infer_request::InferInputTensor;
 use crate::args::Protocol;
 use crate::tensor::Tensor;
 
-/// Builds the bytes of each request; over HTTP/1.1 its head included.
+/// Builds the bytes of each request, including the head for HTTP/1.1.
 pub(crate) fn build(protocol: Protocol, model: &str, inputs: &[Tensor]) -> Bytes {
     match protocol {
         Protocol::HttpJson => http(model, &json(inputs), &[]),
@@ -58,7 +58,7 @@ fn list(inputs: &[Tensor], rest: impl Fn(&Tensor) -> String) -> String {
     entries.join(",")
 }
 
-/// Encodes a message with gRPC's prefix: not compressed, and its length.
+/// Encodes a message with gRPC's prefix: the flag for no compression, and the length.
 fn grpc(model: &str, inputs: &[Tensor]) -> Bytes {
     let input = |tensor: &Tensor| InferInputTensor {
         name: tensor.name.clone(),

@@ -1,13 +1,13 @@
-//! Processor time and context switches of processes, from /proc.
+//! CPU time and context switches of processes, read from /proc.
 
 use std::fs;
 
 use anyhow::Context;
 
-/// The processor time and context switches of a process so far.
+/// CPU time and context switches of a process so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
-    /// Processor time of all threads, in seconds.
+    /// CPU time of all threads in seconds.
     pub(crate) cpu: f64,
     /// Number of voluntary context switches.
     pub(crate) switches: u64,
@@ -16,22 +16,22 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// Reads the usage of a process; the processor time includes ended threads.
+    /// Reads the usage of a process. The CPU time includes threads that have ended.
     ///
     /// # Errors
-    /// The process does not exist.
+    /// Fails if the process does not exist.
     pub(crate) fn of(pid: u32) -> anyhow::Result<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
         let stat = stat.with_context(|| format!("there is no process {pid}"))?;
-        // The process's name before it may contain spaces and brackets.
+        // The process name in front may contain spaces and brackets.
         let (_, fields) = stat.rsplit_once(')').context("/proc/PID/stat")?;
         let fields: Vec<&str> = fields.split_whitespace().collect();
-        // Counted from the state, which is field 3: utime is 14, stime 15.
+        // Indices are counted from the state, which is field 3; utime is field 14, stime field 15.
         let ticks = |i: usize| fields.get(i).and_then(|text| text.parse::<f64>().ok());
         let cpu = ticks(11).zip(ticks(12)).context("/proc/PID/stat")?;
         let mut usage = Self { cpu: (cpu.0 + cpu.1) / ticks_per_second(), ..Self::default() };
         for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
-            // A thread may end while it is read.
+            // A thread may end before its file is read.
             let status = fs::read_to_string(thread?.path().join("status")).unwrap_or_default();
             usage.switches += field(&status, "voluntary_ctxt_switches:");
             usage.preemptions += field(&status, "nonvoluntary_ctxt_switches:");
@@ -39,10 +39,10 @@ impl Usage {
         Ok(usage)
     }
 
-    /// Reads the processor time of the whole machine, in seconds.
+    /// Reads the CPU time of the whole machine in seconds.
     ///
     /// # Errors
-    /// /proc/stat cannot be read.
+    /// Fails if /proc/stat cannot be read.
     pub(crate) fn machine() -> anyhow::Result<f64> {
         let stat = fs::read_to_string("/proc/stat")?;
         let line = stat.lines().next().context("/proc/stat")?;
@@ -59,7 +59,7 @@ fn field(status: &str, name: &str) -> u64 {
     line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Returns the unit of time in /proc, USER_HZ, which is 100 on every Linux.
+/// Returns the ticks per second of times in /proc (USER_HZ), which is 100 on every Linux.
 fn ticks_per_second() -> f64 {
     100.0
 }

@@ -1,4 +1,4 @@
-//! The report of a run, as JSON.
+//! Report of a run as JSON.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::processes::Usage;
 use crate::tally::Tally;
 
-/// Processor time used so far by the load generator, the server and the machine.
+/// CPU time used so far by the load generator, the server and the machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     client: Usage,
@@ -22,15 +22,15 @@ pub(crate) struct Report {
     pub(crate) tally: Tally,
     pub(crate) before: Sample,
     pub(crate) after: Sample,
-    /// Time between the two samples, which are taken when the window begins and ends, or a little later.
+    /// Time between the two samples, which are taken at the start and end of the window, or slightly later.
     pub(crate) elapsed: Duration,
 }
 
 impl Sample {
-    /// Samples this process, the server if its process is given, and the machine.
+    /// Samples this process, the server's process if it is known, and the whole machine.
     ///
     /// # Errors
-    /// The server's process has ended.
+    /// Fails if the server's process has ended.
     pub(crate) fn take(server: Option<u32>) -> anyhow::Result<Self> {
         Ok(Self {
             client: Usage::of(std::process::id())?,
@@ -45,7 +45,7 @@ impl Report {
         let (Some(before), Some(after)) = (self.before.server, self.after.server) else {
             return Value::Null;
         };
-        // The counts of threads that ended are lost, so differences may be negative.
+        // The counts of ended threads are lost, so differences can be negative.
         let switches = after.switches.saturating_sub(before.switches);
         let preemptions = after.preemptions.saturating_sub(before.preemptions);
         json!({
@@ -56,7 +56,7 @@ impl Report {
         })
     }
 
-    /// Number of cores kept busy by other processes.
+    /// Returns the number of cores that other processes kept busy.
     fn disturbance(&self) -> f64 {
         let spent = |before: Usage, after: Usage| after.cpu - before.cpu;
         let client = spent(self.before.client, self.after.client);
@@ -84,7 +84,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let requests = self.tally.latencies.len();
         let window = self.tally.window.1 - self.tally.window.0;
-        // Processor time spans the samples, during which a few more responses arrived than in the window.
+        // The CPU time is that between the samples, in which slightly more responses arrived than in the window.
         let scale = self.elapsed.as_secs_f64() / window.as_secs_f64();
         let sampled = requests as f64 * scale;
         let client = self.after.client.cpu - self.before.client.cpu;

@@ -1,10 +1,10 @@
-//! A response, as both protocols return it.
+//! A response, independent of its protocol.
 
-/// The response last read from a connection.
+/// The last response read from a connection.
 #[derive(Debug)]
 pub(crate) struct Response<'a> {
-    /// Bytes of JSON before the blobs; `None` over gRPC and for responses that are all JSON.
+    /// Number of bytes of JSON before the blobs; `None` over gRPC and for responses that are all JSON.
     pub(crate) header_length: Option<usize>,
-    /// Body; over gRPC with the five-byte prefix of its message.
+    /// Body of the response; over gRPC with the five-byte prefix of its message.
     pub(crate) body: &'a [u8],
 }

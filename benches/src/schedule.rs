@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::args::Arrivals;
 
-/// An iterator over the times at which requests are due.
+/// Iterator over the times at which requests are due.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     next: Instant,
@@ -19,7 +19,7 @@ impl Schedule {
         Self { next: start, gap: 1.0 / rate, arrivals, state: seed }
     }
 
-    /// Returns the next request's time, which is past if all connections were busy.
+    /// Returns the time of the next request, which is past if all connections were busy.
     pub(crate) fn take(&mut self) -> Instant {
         let gap = match self.arrivals {
             Arrivals::Uniform => self.gap,
@@ -29,7 +29,7 @@ impl Schedule {
         self.next
     }
 
-    /// Draws a number in (0, 1]: splitmix64, whose upper 53 bits fill a double.
+    /// Returns a random number in (0, 1], made by splitmix64, whose upper 53 bits fill a double.
     fn uniform(&mut self) -> f64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;

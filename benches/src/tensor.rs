@@ -21,11 +21,11 @@ pub(crate) struct Tensor {
     pub(crate) name: String,
     pub(crate) datatype: ElementType,
     pub(crate) shape: Vec<i64>,
-    /// Bytes of the elements: little-endian, row-major.
+    /// Bytes of the elements in row-major order, little-endian.
     pub(crate) data: Bytes,
 }
 
-/// The element types of the measured models.
+/// Element types of the measured models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ElementType {
     Fp32,
@@ -33,7 +33,7 @@ pub(crate) enum ElementType {
 }
 
 impl ElementType {
-    /// Returns the name in V2.
+    /// Returns the name of the type in V2.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Fp32 => "FP32",
@@ -41,7 +41,7 @@ impl ElementType {
         }
     }
 
-    /// Returns the size of an element, in bytes.
+    /// Returns the size of an element in bytes.
     pub(crate) fn size(self) -> usize {
         match self {
             Self::Fp32 => 4,
@@ -49,7 +49,7 @@ impl ElementType {
         }
     }
 
-    /// Decodes all elements, as numbers to compare.
+    /// Decodes all elements to numbers that can be compared.
     pub(crate) fn numbers(self, data: &[u8]) -> Vec<f64> {
         match self {
             Self::Fp32 => {
@@ -107,7 +107,7 @@ impl TensorFile {
     /// Reads the tensor's data.
     ///
     /// # Errors
-    /// A file that cannot be read, or whose length does not fit the shape.
+    /// Fails if the file cannot be read, or its length does not fit the shape.
     pub(crate) fn read(&self) -> anyhow::Result<Tensor> {
         let file = self.file.display();
         let data = std::fs::read(&self.file).with_context(|| format!("cannot read {file}"))?;

@@ -1,5 +1,4 @@
-//! A minimal HTTP/1.1 server, sufficient for the measured proxies: bodies with a content length, one request
-//! after the other.
+//! A minimal HTTP/1.1 server, sufficient for the measured proxies: bodies with a content length, one request at a time.
 
 use anyhow::{Context, bail, ensure};
 use memchr::memmem::Finder;
@@ -8,10 +7,11 @@ use tokio::net::TcpStream;
 
 use crate::tail::{SIZE, Tail};
 
-/// Bytes of the read buffer: about as much as a loopback socket holds.
+/// Size of the read buffer in bytes: about as much as a loopback socket holds.
 const BUFFER: usize = 256 << 10;
 
-/// Response to readiness probes. Weir reads the capacity, which admits all requests; other proxies ignore it.
+/// Response to readiness probes. Weir reads the capacity, which is high enough to admit all requests; other proxies
+/// ignore it.
 const READY: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nweir-capacity: 1024\r\n\r\n";
 
 /// The parsed head of a request.
@@ -71,7 +71,7 @@ fn response_head() -> Vec<u8> {
     head.into_bytes()
 }
 
-/// Parses the head, its final empty line included.
+/// Parses the head, including its final empty line.
 fn read_head(head: &[u8]) -> anyhow::Result<Head> {
     let text = std::str::from_utf8(head).context("the head of the request is not text")?;
     let mut body = 0;

@@ -12,10 +12,10 @@ use weir_protocol::grpc::proto::model_infer_response::InferOutputTensor;
 
 use crate::tail::{SIZE, Tail};
 
-/// Flow-control window, in bytes: larger than any request, so that no proxy waits.
+/// Flow-control window in bytes: larger than any request, so that no proxy waits.
 const WINDOW: u32 = 1 << 24;
 
-/// Largest frame, in bytes, as weir-runtime also offers.
+/// Maximum frame size in bytes, the same as that of weir-runtime.
 const FRAME: u32 = 256 << 10;
 
 /// Responds to calls until the client closes the connection.
@@ -49,7 +49,7 @@ async fn respond_to(mut body: RecvStream, mut respond: SendResponse<Bytes>) -> a
     Ok(())
 }
 
-/// Encodes the response with gRPC's prefix: not compressed, and its length.
+/// Encodes the response with gRPC's prefix: the flag for no compression, and the length.
 fn message(tail: &Tail) -> Bytes {
     let output = InferOutputTensor {
         name: "OUTPUT0".to_owned(),
@@ -66,7 +66,7 @@ fn message(tail: &Tail) -> Bytes {
     let mut bytes = BytesMut::with_capacity(5 + response.encoded_len());
     bytes.put_u8(0);
     bytes.put_u32(response.encoded_len() as u32);
-    // The buffer has capacity for it, so this cannot fail.
+    // Encoding cannot fail, because the buffer has enough capacity.
     let _ = response.encode(&mut bytes);
     bytes.freeze()
 }

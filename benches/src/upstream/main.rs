@@ -1,11 +1,11 @@
-//! The upstream server of all measured proxies: it does as little as a server can.
+//! The upstream server of all measured proxies, which does as little as a server can.
 //!
 //! ```text
 //!   HTTP/1.1 ──► http1 ─┐  request read to its end, its last bytes kept
 //!   h2c ───────► http2 ─┴─► a V2 response whose output is those bytes
 //! ```
 //!
-//! So a response proves that the end of its own request arrived, and costs no more than a constant one.
+//! A response therefore proves that the end of its own request arrived, and costs no more than a constant one.
 
 mod http1;
 mod http2;
@@ -49,7 +49,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         let plain = bind(args.http_port).await?;
         let grpc = bind(args.grpc_port).await?;
         loop {
-            // Errors of a connection are not reported: its client sees them.
+            // Errors of a connection are not reported here, because its client sees them.
             tokio::select! {
                 stream = accept(&plain) => {
                     let connection = http1::serve(stream?);

@@ -1,9 +1,9 @@
-//! The last bytes of a request's body.
+//! Keeps the last bytes of a request's body.
 
 /// Number of bytes returned: 256 elements of FP32.
 pub(crate) const SIZE: usize = 1024;
 
-/// The last [`SIZE`] bytes of a body that arrives in pieces; padded with zeros in front.
+/// The last [`SIZE`] bytes of a body that arrives in pieces, padded with zeros in front.
 pub(crate) struct Tail(Vec<u8>);
 
 impl Tail {

@@ -1,7 +1,7 @@
-//! What fuzz tests share: a loop over mutated inputs, for as long as `WEIR_FUZZ_SECONDS` says, from a fixed seed, so that
-//! a failure comes back.
+//! The loop and the mutations that fuzz tests share. The loop runs for `WEIR_FUZZ_SECONDS` with a fixed seed, so that a
+//! failure is reproducible.
 
-#![expect(clippy::disallowed_methods, reason = "a fuzz run is as long as its caller says")]
+#![expect(clippy::disallowed_methods, reason = "a fuzz run is limited by wall-clock time")]
 
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,14 +12,14 @@ use proptest::test_runner::{RngAlgorithm, TestRng};
 pub use proptest::prelude::Rng;
 pub use proptest::test_runner::TestRng as FuzzRng;
 
-/// Inputs between two looks at the clock.
+/// Number of inputs between two checks of the time.
 const ROUND: usize = 100;
 
-/// Runs `target` with inputs that `make` makes, for `seconds`, or for as long as `WEIR_FUZZ_SECONDS` says. Prints how
-/// many there were.
+/// Runs `target` with inputs from `make` for `seconds`, or for `WEIR_FUZZ_SECONDS` if that is set. Prints the number of
+/// inputs.
 ///
 /// # Panics
-/// When `target` panics: with the input.
+/// Panics if `target` panics, with the input in the message.
 pub fn fuzz<I: Debug>(seconds: u64, make: impl Fn(&mut TestRng) -> I, target: impl Fn(&I, &mut TestRng)) {
     let asked = std::env::var("WEIR_FUZZ_SECONDS").ok();
     let asked = asked.and_then(|text| text.parse().ok());
@@ -38,8 +38,8 @@ pub fn fuzz<I: Debug>(seconds: u64, make: impl Fn(&mut TestRng) -> I, target: im
     println!("{cases} cases in {seconds} s");
 }
 
-/// Makes one to `most` edits of a text of the corpus: bits flipped, bytes of the alphabet put in place of others, bytes put
-/// in and cut out, and pieces of other texts put in.
+/// Makes between one and `most` edits to a text of the corpus: flips bits, replaces bytes by bytes of the alphabet,
+/// inserts and removes bytes, and inserts pieces of other texts.
 pub fn mutate<T: AsRef<[u8]>>(corpus: &[T], alphabet: &[u8], most: usize, rng: &mut TestRng) -> Vec<u8> {
     let mut text = corpus[pick(rng, corpus.len())].as_ref().to_vec();
     for _ in 0..=pick(rng, most) {
@@ -63,7 +63,7 @@ pub fn mutate<T: AsRef<[u8]>>(corpus: &[T], alphabet: &[u8], most: usize, rng: &
     text
 }
 
-/// A number below `bound`; 0 where that is 0.
+/// Returns a random number below `bound`, or 0 if `bound` is 0.
 pub fn pick(rng: &mut TestRng, bound: usize) -> usize {
     rng.next_u64() as usize % bound.max(1)
 }
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mutations_differ_and_come_back() {
+    fn mutations_differ_and_are_reproducible() {
         let texts = || {
             let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
             let text = |_| mutate(&[b"hello", &b""[..]], b"xyz", 4, &mut rng);

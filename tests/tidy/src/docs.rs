@@ -1,6 +1,6 @@
-//! Doc comments that say nothing: three words can only repeat the item's name.
+//! Finds doc comments that say nothing: three words can only repeat the item's name.
 
-/// Fewest words of a doc comment.
+/// Minimum number of words in a doc comment.
 const LEAST: usize = 4;
 
 /// Finds doc comments of three words or fewer; each as `(line, comment)`, lines counted from 1.

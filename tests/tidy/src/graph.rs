@@ -1,13 +1,13 @@
-//! Circles: modules of one folder that import each other, directly or through others.
+//! Finds circles of imports: modules of one folder that import each other, directly or through others.
 //!
-//! At each level the neighbours are compared: a file together with the folder of its name counts as one, and so
-//! do all arrows into it and out of it. A file and its own folder may know each other.
+//! Modules are compared level by level: a file and the folder of the same name count as one module, with all imports
+//! into and out of them. A file and its own folder may import each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::imports::Module;
 
-/// Finds the circles among neighbours; each is the set of modules that reach each other.
+/// Finds the circles among sibling modules. Each circle is the set of modules that reach each other.
 #[must_use]
 pub fn circles(edges: &BTreeSet<(Module, Module)>) -> Vec<BTreeSet<Module>> {
     let mut arrows = BTreeMap::<Module, BTreeSet<Module>>::new();
@@ -26,7 +26,8 @@ pub fn circles(edges: &BTreeSet<(Module, Module)>) -> Vec<BTreeSet<Module>> {
     found.into_iter().collect()
 }
 
-/// The two neighbours that an import ties: where the paths part. None between a module and its own folder.
+/// Returns the two sibling modules that an import connects, at the level where their paths part; `None` for a module
+/// and its own folder.
 fn between_neighbours(from: &Module, to: &Module) -> Option<(Module, Module)> {
     let common = from.iter().zip(to).take_while(|(a, b)| a == b).count();
     let parted = common < from.len() && common < to.len();
@@ -74,14 +75,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_and_its_own_folder_may_know_each_other() {
+    fn a_file_and_its_own_folder_may_import_each_other() {
         let found =
             circles_of(&[("queue.rs", "mod credits; use credits::Credit;"), ("queue/credits.rs", "use super::Queue;")]);
         assert!(found.is_empty());
     }
 
     #[test]
-    fn names_that_are_handed_on_lead_to_their_definition() {
+    fn reexported_names_lead_to_their_definition() {
         let found = circles_of(&[
             ("queue.rs", "mod a; mod b; pub use a::A;"),
             ("queue/a.rs", "use super::b::B;"),

@@ -1,4 +1,4 @@
-//! The modules of a crate and what each imports from the others, as far as paths tell.
+//! The modules of a crate and what each imports from the others, as far as paths show it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,27 +6,27 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemMod, ItemUse, UseTree};
 
-/// Path of a module in its crate: of `queue/credits.rs`, `["queue", "credits"]`; empty for the root.
+/// Path of a module in its crate: `["queue", "credits"]` for `queue/credits.rs`, and empty for the root.
 pub type Module = Vec<String>;
 
-/// The modules of one crate, without those of tests, and the paths that each names.
+/// Modules of one crate, except test modules, and the paths that each of them names.
 #[derive(Debug, Default)]
 pub struct Imports {
     modules: BTreeMap<Module, Names>,
     tests: BTreeSet<Module>,
 }
 
-/// What one module names.
+/// The names in one module.
 #[derive(Debug, Default)]
 struct Names {
-    /// Paths from the crate's root, as `crate::` and `super::` say them.
+    /// Paths from the crate's root, resolved from `crate::` and `super::`.
     paths: Vec<Module>,
-    /// What each name that it imports or hands on stands for.
+    /// The path behind each name that the module imports or re-exports.
     uses: BTreeMap<String, Module>,
 }
 
 impl Imports {
-    /// Adds a file: `path` is relative to the crate's `src`.
+    /// Adds a file; `path` is relative to the crate's `src`.
     pub fn add(&mut self, path: &str, file: &syn::File) {
         let module = module_of(path);
         let mut reader = Reader { module: module.clone(), names: Names::default(), tests: Vec::new() };
@@ -35,7 +35,7 @@ impl Imports {
         self.modules.insert(module, reader.names);
     }
 
-    /// Each pair of modules of which the first imports something that the second defines.
+    /// Returns each pair of modules of which the first imports something that the second defines.
     #[must_use]
     pub fn edges(&self) -> BTreeSet<(Module, Module)> {
         let mut edges = BTreeSet::new();
@@ -52,7 +52,7 @@ impl Imports {
         self.tests.iter().any(|test| module.starts_with(test))
     }
 
-    /// The module that defines what `path` names. Names that a module hands on are followed.
+    /// Returns the module that defines the item at `path`, following re-exports.
     fn definition(&self, path: &[String], depth: usize) -> Module {
         let mut at = Module::new();
         for name in path {
@@ -63,7 +63,7 @@ impl Imports {
                 continue;
             }
             let used = self.modules.get(&at).and_then(|names| names.uses.get(name));
-            // Names that are handed on in a circle do not compile; eight hands are more than any has.
+            // Circular re-exports do not compile, and no name is re-exported more than eight times.
             return match used {
                 Some(used) if depth < 8 => self.definition(used, depth + 1),
                 Some(_) | None => at,
@@ -73,7 +73,7 @@ impl Imports {
     }
 }
 
-/// The module of a file: `queue.rs` and `queue/mod.rs` are `queue`, `lib.rs` and `main.rs` the root.
+/// Returns the module of a file: `queue.rs` and `queue/mod.rs` are `queue`, `lib.rs` and `main.rs` the root.
 fn module_of(path: &str) -> Module {
     let path = path.strip_suffix(".rs").unwrap_or(path);
     let mut module = path.split('/').map(str::to_owned).collect::<Module>();
@@ -91,7 +91,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// A path as the crate's root sees it; none for other crates' paths.
+    /// Returns a path as seen from the crate's root; `None` for paths into other crates.
     fn absolute(&self, segments: &[String]) -> Option<Module> {
         let mut path = self.module.clone();
         let mut rest = segments;
@@ -139,7 +139,7 @@ impl Reader {
         self.names.paths.push(path);
     }
 
-    /// Paths within a macro's tokens, which are no syntax tree.
+    /// Collects paths in the tokens of a macro, which have no syntax tree.
     fn tokens(&mut self, tokens: TokenStream) {
         let mut path = Vec::<String>::new();
         for token in tokens {
@@ -177,7 +177,7 @@ impl<'ast> Visit<'ast> for Reader {
         if item.attrs.iter().any(is_test) {
             self.tests.push(module);
         } else if item.content.is_some() {
-            // A module within the file is a part of the file.
+            // A module within a file counts as a part of the file.
             visit::visit_item_mod(self, item);
         }
     }
@@ -205,12 +205,12 @@ fn attributes(item: &Item) -> &[Attribute] {
         Item::Struct(item) => &item.attrs,
         Item::Enum(item) => &item.attrs,
         Item::Const(item) => &item.attrs,
-        // Modules are judged where they are visited; the rest is never made for tests alone.
+        // Modules are checked in `visit_item_mod`; other items are never compiled for tests only.
         _ => &[],
     }
 }
 
-/// Is the item compiled for tests only?
+/// Returns true if the attribute is `#[cfg(test)]`.
 fn is_test(attribute: &Attribute) -> bool {
     let syn::Meta::List(list) = &attribute.meta else {
         return false;

@@ -1,4 +1,4 @@
-//! Reads the workspace: its crates, and the source files of each.
+//! Reads the workspace: its crates, and the source files of each one.
 
 use std::fs;
 use std::io;
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 /// One compilation unit: a library with its binaries, or one integration test.
 #[derive(Debug)]
 pub struct Crate {
-    /// Path of its root folder relative to the workspace, such as `gateway/src` or `cli/tests/platform`.
+    /// Path of the root folder relative to the workspace, such as `gateway/src` or `cli/tests/platform`.
     pub root: String,
-    /// Its files, in the order of their paths.
+    /// Files of the crate, in the order of their paths.
     pub files: Vec<SourceFile>,
 }
 
-/// A Rust file and its text.
+/// A Rust file with its text.
 #[derive(Debug)]
 pub struct SourceFile {
     /// Path relative to the workspace.
@@ -22,14 +22,14 @@ pub struct SourceFile {
     pub text: String,
 }
 
-/// Folders that hold no source of ours.
+/// Names of folders that contain no source of this project.
 const SKIPPED: [&str; 4] = ["target", ".git", ".venv", ".libtorch"];
 
 /// Finds every crate below `workspace`: each `src`, each folder in `tests` with a `main.rs`, and each single
 /// file in `tests` and `benches`.
 ///
 /// # Errors
-/// When a folder or file cannot be read.
+/// Fails if a folder or file cannot be read.
 pub fn crates(workspace: &Path) -> io::Result<Vec<Crate>> {
     let mut manifests = Vec::new();
     find(workspace, &mut manifests, &|path| path.ends_with("Cargo.toml"))?;
@@ -74,7 +74,7 @@ fn find(folder: &Path, found: &mut Vec<PathBuf>, wanted: &dyn Fn(&Path) -> bool)
     Ok(())
 }
 
-/// Entries of a folder in order; of a folder that does not exist, none.
+/// Returns the entries of a folder in order; none if the folder does not exist.
 fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     if !folder.is_dir() {
         return Ok(Vec::new());

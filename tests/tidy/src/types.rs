@@ -1,12 +1,12 @@
-//! Type names that one crate defines twice: whoever greps for one lands beside it.
+//! Finds type names that one crate defines twice: a search for such a name also finds the wrong type.
 
 use std::collections::BTreeMap;
 
 use syn::Item;
 use syn::visit::{self, Visit};
 
-/// Finds names that types of one crate share, of those that more than one module sees (`pub`, `pub(crate)`, `pub(super)`); each as `(name, paths)`. `files` are paths
-/// with their parsed content.
+/// Finds names that several types of one crate share, among types that more than one module can use (`pub`,
+/// `pub(crate)`, `pub(super)`); each as `(name, paths)`. `files` are paths with their parsed content.
 #[must_use]
 pub fn duplicate_types<'a>(files: impl IntoIterator<Item = (&'a str, &'a syn::File)>) -> Vec<(String, Vec<String>)> {
     let mut definitions = BTreeMap::<String, Vec<String>>::new();

@@ -1,11 +1,11 @@
-//! Retired words: the names that the field's own terms replaced (`docs/glossary.md` has the terms). A reader who
-//! greps for "endpoint" or "retry" must not land beside the code.
+//! Retired words: names that were replaced by the field's own terms (`docs/glossary.md` has the terms), so that a
+//! search for "endpoint" or "retry" finds all of the code.
 
 use std::path::Path;
 
 use proc_macro2::{TokenStream, TokenTree};
 
-/// Words retired as a part of any identifier or file name, each with what to write instead.
+/// Words that no part of an identifier or file name may be, each with its replacement.
 const WORDS: &[(&str, &str)] = &[
     ("births", "starts"),
     ("crowd", "gateway set"),
@@ -38,7 +38,7 @@ const WORDS: &[(&str, &str)] = &[
     ("unreached", "connect failed"),
 ];
 
-/// Words retired as the whole name of a type; elsewhere they are ordinary English.
+/// Words that must not be the name of a type, each with its replacement; elsewhere they are ordinary English.
 const TYPES: &[(&str, &str)] = &[
     ("Arriving", "ResponseBody"),
     ("Because", "Reason"),
@@ -81,14 +81,14 @@ const TYPES: &[(&str, &str)] = &[
 /// Finds retired words among the identifiers of a file; each as `(line, identifier, what to write)`.
 ///
 /// # Errors
-/// When `text` is not made of Rust's tokens.
+/// Fails if `text` cannot be split into Rust tokens.
 pub fn retired_identifiers(text: &str) -> Result<Vec<(usize, String, &'static str)>, proc_macro2::LexError> {
     let mut found = Vec::new();
     walk(text.parse()?, &mut found);
     Ok(found)
 }
 
-/// What to write instead of a retired word in a file's or folder's name.
+/// Returns the replacement for a retired word in the name of a file or folder.
 #[must_use]
 pub fn retired_path(path: &str) -> Option<&'static str> {
     let names = Path::new(path).iter().filter_map(|name| name.to_str());
@@ -124,7 +124,7 @@ fn replacement(table: &[(&str, &'static str)], word: &str) -> Option<&'static st
     Some(better)
 }
 
-/// The words of an identifier in lower case: of `SeatKey`, `seat` and `key`.
+/// Returns the words of an identifier in lower case: `seat` and `key` for `SeatKey`.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;

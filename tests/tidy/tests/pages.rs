@@ -1,4 +1,4 @@
-//! Keeps the pages true: the files that they name exist, links lead somewhere, README leads to every page, and
+//! Checks the documentation pages: the files that they name exist, links lead to files, README leads to every page, and
 //! the glossary stays short.
 
 use std::fs::{read_dir, read_to_string};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use weir_tidy::crates;
 
-/// Lines of the glossary at most: a longer list would mean too many concepts.
+/// Maximum number of lines in the glossary: a longer list would mean too many concepts.
 const MOST_LINES: usize = 45;
 
-/// Folders that paths on the pages start from.
+/// Folders in which paths on the pages may start.
 const STARTS: [&str; 3] = ["", "gateway/src", "runtime/src"];
 
 fn root() -> PathBuf {
@@ -38,7 +38,7 @@ fn the_walks_lead_through_files_that_exist() -> io::Result<()> {
     Ok(())
 }
 
-/// The pages of a folder, by their paths.
+/// Returns the paths of the pages in a folder.
 fn pages(folder: &str) -> io::Result<Vec<PathBuf>> {
     let entries = read_dir(root().join(folder))?;
     let paths: io::Result<Vec<PathBuf>> = entries.map(|entry| Ok(entry?.path())).collect();
@@ -48,7 +48,7 @@ fn pages(folder: &str) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// README, the map, and the pages of `docs/`.
+/// Returns README, ARCHITECTURE.md, and the pages of `docs/`.
 fn all_pages() -> io::Result<Vec<PathBuf>> {
     let first = ["README.md", "ARCHITECTURE.md"].map(|page| root().join(page));
     Ok([Vec::from(first), pages("docs")?, pages("docs/decisions")?].concat())
@@ -63,7 +63,7 @@ fn pages_name_source_files_that_exist() -> io::Result<()> {
     for page in all_pages()? {
         let text = read_to_string(&page)?;
         let named = text.split('`').filter(|text| text.ends_with(".rs"));
-        // A table that names many files of one folder names some by their ends.
+        // A table that names many files of one folder names some of them by the last part of their paths.
         let gone = named.filter(|name| {
             let end = format!("/{name}");
             !sources.iter().any(|source| source.ends_with(&end))

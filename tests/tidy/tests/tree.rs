@@ -94,7 +94,7 @@ fn imports(unit: &Crate) -> Result<Imports, String> {
     Ok(imports)
 }
 
-/// The neighbours of a circle, and each import that ties two of them.
+/// Lists the modules of a circle, and each import that connects two of them.
 fn describe(root: &str, circle: &BTreeSet<Module>, edges: &BTreeSet<(Module, Module)>) -> String {
     let neighbour = |module: &Module| circle.iter().find(|other| module.starts_with(other));
     let ties = edges.iter().filter(|(from, to)| {
