@@ -1,4 +1,4 @@
-"""One interface to tritonclient's four clients, so that each case runs on every one of them."""
+"""A common interface to tritonclient's four clients, so that each test case runs with every one of them."""
 
 import asyncio
 
@@ -30,7 +30,7 @@ class Blocking:
         return value
 
     def output(self, requested):
-        """A requested output, by name or by name and class count."""
+        """Returns a requested output, given by name or by name and class count."""
         name, classes = requested if isinstance(requested, tuple) else (requested, 0)
         return self.library.InferRequestedOutput(name, class_count=classes)
 
@@ -61,7 +61,7 @@ NAMES = ["http", "http.aio", "grpc", "grpc.aio"]
 
 
 def connect(name: str, server):
-    """Connects the client of that name to the server."""
+    """Connects the client with this name to the server."""
     if name == "http":
         return Blocking(http_client, server.http, concurrency=1, network_timeout=120)
     if name == "http.aio":

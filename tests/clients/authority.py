@@ -1,4 +1,4 @@
-"""Sets the authority of gRPC channels, and so the service they address, from an environment variable."""
+"""Sets the authority of gRPC channels, and thereby the service that they address, from an environment variable."""
 
 import os
 
@@ -9,7 +9,7 @@ VARIABLE = "GRPC_AUTHORITY"
 
 
 def apply() -> None:
-    """Patches grpc, so that every insecure channel has the authority, whichever library opens it."""
+    """Patches grpc so that every insecure channel has the authority, whichever library opens it."""
     if name := os.environ.get(VARIABLE):
         for module in (grpc, grpc.aio):
             module.insecure_channel = with_authority(module.insecure_channel, name)

@@ -47,7 +47,7 @@ def pytest_sessionfinish(session) -> None:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory) -> Server:
-    """The server of most tests: every good model, and no option but ports."""
+    """The server of most tests, with all valid models and only the port options."""
     log = tmp_path_factory.mktemp("server") / "log"
     running = Server(log, [GOOD, DIGITS, RAGGED]).start()
     yield running
@@ -56,7 +56,7 @@ def server(tmp_path_factory) -> Server:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Callable[..., Server]:
-    """Starts servers for one test, and stops those that still run at its end."""
+    """Starts servers for one test, and stops those that still run at the test's end."""
     started: list[Server] = []
 
     def start_one(repositories: Sequence[Path], *options: str, path="/v2/health/ready") -> Server:
@@ -79,7 +79,7 @@ def client(request, server):
 
 @pytest.fixture(scope="session", params=["http", "grpc"])
 def blocking(request, server):
-    """The two synchronous clients, for tests of which only the protocol matters."""
+    """The two synchronous clients, for tests in which only the protocol matters."""
     connected = adapters.connect(request.param, server)
     yield connected
     connected.close()

@@ -1,6 +1,6 @@
-"""Holds many hostile connections of mixed kinds from several addresses, until its input ends.
+"""Holds many hostile connections of mixed kinds from several addresses, until its standard input ends.
 
-    python crowd.py TARGET HTTP_PORT GRPC_PORT COUNT SOURCE...     # prints how many it holds once all were opened
+    python crowd.py TARGET HTTP_PORT GRPC_PORT COUNT SOURCE...     # prints the number it holds once all were opened
 """
 
 import resource
@@ -10,10 +10,10 @@ import sys
 
 MAGIC = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTINGS = b"\0\0\0\x04\0\0\0\0\0"
-# A window of no byte for every answer.
+# Settings frame with a window of zero bytes, so that no response can be sent.
 CLOSED = b"\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0"
 HEAD = b"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: models.tests\r\n"
-# `:method POST`, `:scheme http`, then path, authority and content-type without a table.
+# `:method POST` and `:scheme http`, then path, authority and content-type as literals without indexing.
 CALL = (b"\x83\x86" + b"\0\x05:path\x30/inference.GRPCInferenceService/ModelStreamInfer"
         + b"\0\x0a:authority\x0cmodels.tests" + b"\0\x0ccontent-type\x10application/grpc")
 BEGIN = len(CALL).to_bytes(3, "big") + b"\x01\x04\0\0\0\x01" + CALL
@@ -43,7 +43,7 @@ def main() -> None:
     held = {}
     for number in range(count):
         port, payload = KINDS[number % len(KINDS)]
-        # Not blocking: who refuses a connection does not hold up the others.
+        # The socket does not block, so that a port that refuses a connection does not delay the others.
         peer = socket.socket()
         peer.bind((sources[number % len(sources)], 0))
         peer.setblocking(False)

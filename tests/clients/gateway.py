@@ -1,10 +1,9 @@
-"""The server under test behind `weir up`: pytest's option `--through gateway`.
+"""Puts the server under test behind `weir up`: pytest's option `--through gateway`.
 
-Each server of a test is then a `weir up` with one InferenceService, whose container is the same
-`weir-runtime` with the same options. HTTP clients address it by path or by host, gRPC clients by the
-authority of their channel, so that calls to the server as a whole (load, shared memory, trace) reach it too.
-Tests that need the server itself are in `DIRECT_ONLY`. The gateway's own responses, for all services, are
-tested in test_platform.py.
+Each server of a test is then a `weir up` with one InferenceService, whose container is the same `weir-runtime` with the
+same options. HTTP clients address it by path or by host, gRPC clients by the authority of their channel, so that calls
+to the server as a whole (load, shared memory, trace) reach it, too. Tests that need the server itself are in
+`DIRECT_ONLY`. The gateway's own responses, for all services, are tested in test_platform.py.
 """
 
 import json
@@ -19,15 +18,15 @@ import wire
 ROOT = Path(__file__).resolve().parent.parent.parent
 BINARY = Path(os.environ.get("WEIR", ROOT / "target" / "release" / "weir"))
 
-# The service that the host `HOST` addresses.
+# Name and namespace of the service that the host `HOST` addresses.
 NAME, NAMESPACE = wire.HOST.split(".")
 
 
 def manifest(command: list[str], **fields) -> str:
-    """The InferenceService, as JSON, which is YAML too, with these further fields of its predictor.
+    """Returns the InferenceService as JSON, which is valid YAML, with these further fields of its predictor.
 
-    The concurrency limit admits every request to the replica, so that requests queue in the runtime, where
-    tests observe them.
+    The concurrency limit admits every request to the replica, so that requests queue in the runtime, where tests
+    observe them.
     """
     container = {"name": "kserve-container", "command": command}
     predictor = {"minReplicas": 1, "maxReplicas": 1, "containerConcurrency": 1000, "containers": [container]}
@@ -39,7 +38,7 @@ def manifest(command: list[str], **fields) -> str:
             "metadata": {
                 "name": NAME,
                 "namespace": NAMESPACE,
-                # The tests control the server, too.
+                # Tests also call the control routes of the server.
                 "annotations": {"weir.dev/control-routes": "true"},
             },
             "spec": {"predictor": predictor},
@@ -57,10 +56,10 @@ def up(*files: Path, port: int, admin_port: int, state: Path) -> list[str]:
 
 
 def use_gateway(server, **fields) -> None:
-    """Changes a server that is not started yet to one behind a gateway, with further fields of the predictor."""
+    """Changes a server that has not started yet to one behind a gateway, with further fields of the predictor."""
     flags = {"--http-port": "$(PORT)", "--grpc-port": "$(GRPC_PORT)"}
-    # `env` hides that the command is `weir-runtime`: of that, `weir up` would choose all ports, and tests
-    # read the metrics at the port they chose.
+    # `env` hides that the command is `weir-runtime`. Otherwise `weir up` would choose all ports, but tests read the
+    # metrics at the port that they chose.
     inner = ["env", *server.command]
     for flag, value in flags.items():
         inner[inner.index(flag) + 1] = value
@@ -76,8 +75,8 @@ def use_gateway(server, **fields) -> None:
 
 
 def skip_direct_only(items: list) -> set[str]:
-    """Skips the tests of `DIRECT_ONLY`, each with its reason. Returns the patterns that match no test, of the
-    files that were collected."""
+    """Skips the tests of `DIRECT_ONLY`, each with its reason. Returns the patterns that match no test in the collected
+    files."""
     files = {item.path.stem for item in items}
     unused = {pattern for pattern in DIRECT_ONLY if pattern.split("::")[0] in files}
     for item in items:
@@ -94,12 +93,12 @@ NOT_READY = "a gateway sends nothing to a server that is not ready"
 REFUSAL = "a gateway retries a refused request up to 8 times, 50 ms apart"
 FLAG = "the gateway reads requests before the server does, and has no such flag"
 
-# Tests that cannot run through a gateway: `file::test` as a regular expression, and the reason.
+# Tests that cannot run through a gateway, each as a regular expression for `file::test`, with the reason.
 DIRECT_ONLY: dict[str, str] = {
     r"test_platform::.*": "it starts a gateway of its own",
     r"test_inference_limits::test_an_example_is_for_one_model": "exit code of weir-runtime itself",
     r"test_repository_control::test_folder_of_model_files_.*": "exit code and log of weir-runtime itself",
-    r"test_trials::.*": "the process of weir-runtime itself, its end and its log",
+    r"test_trials::.*": "process, exit and log of weir-runtime itself",
     r"test_stuck::.*": "liveness of weir-runtime itself; its last test starts a gateway of its own",
     r"test_polled_repository::.*": "it changes files under one server, which a gateway does not see",
     r"test_shutdown::.*": "shutdown of weir-runtime; that of weir is tested in cli/tests/platform",

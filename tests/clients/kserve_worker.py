@@ -1,7 +1,7 @@
-"""Calls the KServe SDK in a separate process, because kserve and tritonclient each register a protobuf file
-of package `inference`, and a Python process can load only one of them.
+"""Calls the KServe SDK in a separate process, because kserve and tritonclient each register a protobuf file of package
+`inference`, and a Python process can load only one of them.
 
-Each line in is `[function, arguments…]`, each line out `["ok", result]` or `["error", type, text]`.
+Each input line is `[function, arguments…]`, each output line `["ok", result]` or `["error", type, text]`.
 """
 
 import asyncio

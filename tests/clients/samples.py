@@ -11,7 +11,7 @@ FLOATS = [0.0, -0.0, 1.5, -2.25, 0.1, 65504.0, 1e-7, -1.0]
 
 
 def of(datatype: str) -> np.ndarray:
-    """One row of eight elements, extremes included."""
+    """Returns one row of eight elements, including the extreme values."""
     if datatype == "BOOL":
         return np.array([[True, False, True, True, False, False, True, False]])
     if datatype == "BF16":
@@ -24,6 +24,6 @@ def of(datatype: str) -> np.ndarray:
 
 
 def digits() -> dict[str, tuple[np.ndarray, int]]:
-    """Returns the digits example's inputs and the digits they show, by name."""
+    """Returns the inputs of the digits example and the digits that they show, by name."""
     labels = json.loads((DIGITS_INPUTS / "labels.json").read_text())
     return {name: (np.load(DIGITS_INPUTS / f"{name}.npy"), label) for name, label in labels.items()}

@@ -20,7 +20,7 @@ GOOD = HERE.parent / "models" / "repository"
 BROKEN = HERE.parent / "models" / "broken"
 CHANGING = HERE.parent / "models" / "changing"
 ENDLESS = HERE.parent / "models" / "endless"
-# A model, not a directory of models.
+# Folder of a single model, not of several models.
 HEAVY = HERE.parent / "models" / "heavy"
 DIGITS = ROOT / "examples" / "digits" / "weir-examples"
 DIGITS_INPUTS = ROOT / "examples" / "digits" / "inputs"
@@ -29,7 +29,7 @@ RAGGED = ROOT / "examples" / "ragged" / "weir-examples"
 # Changes each server to one behind a gateway; set by pytest's option `--through`.
 use_gateway: Optional[Callable[["Server"], None]] = None
 
-# Loading fifty small models takes about a second; a busy two-core machine may take many times that.
+# Loading fifty small models takes about a second; a busy two-core machine may need many times that.
 START_DEADLINE = 60.0
 # Longer than the longest --exit-timeout-secs of any test.
 STOP_DEADLINE = 45.0
@@ -48,7 +48,7 @@ def wait_until(condition: Callable[[], object], deadline: float, what: str) -> o
 
 
 def free_ports(count: int) -> list[int]:
-    """Returns unused ports; all are bound at once, so that they differ."""
+    """Returns unused ports. All are bound at the same time, so that they differ."""
     sockets = [socket.socket() for _ in range(count)]
     for s in sockets:
         s.bind(("127.0.0.1", 0))
@@ -58,7 +58,7 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-# All servers that were spawned, to be killed at the end of the session: failed tests may leave theirs running.
+# All servers that were started, to be killed at the end of the session: a failed test may leave its server running.
 spawned: list["Server"] = []
 
 
@@ -113,7 +113,7 @@ class Server:
         self.process.send_signal(signal.SIGTERM)
 
     def stop(self) -> None:
-        """Sends SIGTERM. The server must still be running, exit with 0 and not have panicked."""
+        """Sends SIGTERM. The server must still be running, exit with 0, and not have panicked."""
         assert self.process.poll() is None, f"exited early:\n{self.log.read_text()[-4000:]}"
         self.terminate()
         code = self.exit_code()
@@ -122,7 +122,7 @@ class Server:
         assert "panicked at" not in text, text[-4000:]
 
     def kill(self) -> None:
-        """Kills the server if it still runs."""
+        """Kills the server if it is still running."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
@@ -145,7 +145,7 @@ class Server:
         return reply.body.decode()
 
     def metric(self, name: str, **labels: str) -> float:
-        """Returns the value of the only series of that name with these labels; 0 if there is none."""
+        """Returns the value of the only series with this name and these labels; 0 if there is none."""
         found = [
             float(line.rsplit(" ", 1)[1])
             for line in self.metrics_text().splitlines()
@@ -156,7 +156,7 @@ class Server:
         return found[0] if found else 0.0
 
     def wait_for_pending(self, model: str, count: int) -> None:
-        """Blocks until that many requests are queued for the model."""
+        """Blocks until this many requests are queued for the model."""
 
         def queued() -> bool:
             return self.metric("nv_inference_pending_request_count", model=model) >= count
@@ -171,7 +171,7 @@ class Server:
         wait_until(stays_queued, 10, f"{count} requests queued for {model}")
 
     def peak_bytes(self) -> int:
-        """Returns the most memory that was resident since the last call, or since the start."""
+        """Returns the peak of resident memory since the last call, or since the start."""
         folder = Path("/proc") / str(self.process.pid)
         status = (folder / "status").read_text()
         kilobytes = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
@@ -179,9 +179,9 @@ class Server:
         return int(kilobytes) << 10
 
     def allocated_bytes(self) -> int:
-        """Returns the memory it has allocated; behind a gateway, that of both.
+        """Returns the bytes that the server has allocated; behind a gateway, those of gateway and server together.
 
-        Without the pages of the programs and libraries, which the kernel maps and takes away as it likes.
+        Pages of programs and libraries do not count, because the kernel maps and unmaps them at any time.
         """
         process = psutil.Process(self.process.pid)
         infos = [p.memory_info() for p in [process, *process.children(recursive=True)]]

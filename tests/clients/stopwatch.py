@@ -1,16 +1,17 @@
-"""Elapsed time without pauses of the machine: a shared host may stop it for seconds, which no server causes."""
+"""Elapsed time without pauses of the machine: a shared host may stop the machine for seconds, which no server causes.
+"""
 
 import threading
 import time
 
-# Interval of the clock's ticks, in seconds.
+# Interval of the clock's ticks in seconds.
 TICK = 0.01
-# Longest time that one tick counts: a thread that only waits for the processor runs within that.
+# Maximum time that one tick counts: a thread that only waits for the processor runs within that time.
 MAX_TICK = 5 * TICK
 
 
 class Clock:
-    """A clock that counts the ticks of its thread, and so stops while the machine does."""
+    """A clock that counts the ticks of its own thread, and so stops while the machine is stopped."""
 
     def __init__(self):
         self.lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""Robustness: after ten thousand malformed requests a valid one succeeds, and memory is as before."""
+"""Robustness: after ten thousand malformed requests a valid one succeeds, and memory use is as before."""
 
 import contextlib
 import errno
@@ -22,7 +22,7 @@ from wire import HEADER_LENGTH, request, tensor
 
 SEED = 20240817
 FAULTS = 10_000
-# Number of valid requests that allocate every thread and buffer that serving needs.
+# Number of valid requests after which every thread and buffer that serving needs is allocated.
 WARM_UP = 300
 LIMITS = ["--http-max-input-size=8388608"]
 
@@ -46,7 +46,7 @@ def http_bytes(body: bytes, headers: dict, model="add_sub", length=None) -> byte
     return head.encode("latin-1") + b"\r\n" + body
 
 
-# Each fault takes a random generator and returns the bytes to send, and whether to hang up without reading.
+# Each fault takes a random generator, and returns the bytes to send and whether to hang up without reading.
 
 
 def truncated(rng):
@@ -142,7 +142,7 @@ def bad_strings(rng):
     return http_bytes(body, headers, "identity_str"), False
 
 
-# 64 MiB of blanks in 64 KiB: eight times the server's limit.
+# 64 MiB of blanks compressed to 64 KiB; the uncompressed size is eight times the server's limit.
 BOMBS = {"gzip": gzip.compress(b" " * (64 << 20), 9), "deflate": zlib.compress(b" " * (64 << 20), 9)}
 
 
@@ -163,7 +163,7 @@ def model_raises(rng):
 
 
 def hangs_up(rng):
-    """A valid request whose client does not wait for the response."""
+    """Sends a valid request and disconnects without waiting for the response."""
     body = json.dumps(request(tensor("INPUT0", "INT32", [1, 1], [1]))).encode()
     return http_bytes(body, {}, rng.choice(["dyn_plain", "echo_now"])), True
 
@@ -188,7 +188,7 @@ KINDS = [
     unknown_version, deep, invalid_utf8, bad_strings, broken_compression, model_raises, hangs_up,
     broken_chunks, control_noise,
 ]
-# One request in this many is a bomb, which costs the server a thousand times more than the others.
+# One request in this many is a compression bomb, which costs the server a thousand times more than the others.
 BOMB_EVERY = 100
 
 
@@ -206,7 +206,7 @@ def send(server, seed: int) -> str:
         except (BrokenPipeError, ConnectionResetError):
             return kind.__name__
         except OSError as error:
-            # The server refused and closed before everything was sent.
+            # The server refused the request and closed the connection before everything was sent.
             if error.errno != errno.ENOTCONN:
                 raise
             return kind.__name__
@@ -222,8 +222,8 @@ def send_all(server, seeds: range) -> set:
 
 
 def test_ten_thousand_faults_then_a_good_request(tmp_path):
-    """The baseline is the memory after valid requests only. Memory that the faults freed returns to the system
-    within half a second or so; a busy machine may take longer."""
+    """Compares with the memory after valid requests only. Memory freed after the faults returns to the system within
+    about half a second; a busy machine may take longer."""
     limited = Server(tmp_path / "log", [GOOD, DIGITS, RAGGED], LIMITS).start()
     for _ in range(WARM_UP):
         good(limited)
@@ -237,7 +237,7 @@ def test_ten_thousand_faults_then_a_good_request(tmp_path):
 
 
 def upload(server, total: int, sent: int) -> socket.socket:
-    """Opens a connection and sends `sent` bytes of a body of `total`."""
+    """Opens a connection and sends the first `sent` bytes of a body of `total` bytes."""
     connection = socket.create_connection(("127.0.0.1", server.http_port), timeout=20)
     connection.sendall(http_bytes(b" " * sent, {}, length=total))
     return connection
@@ -253,11 +253,11 @@ def test_announced_bytes_take_no_memory(limited):
 
 
 def test_bodies_together_are_bounded(tmp_path):
-    """Each body is within the limit, but together they exceed it: the last is refused with Retry-After."""
+    """Each body is within the limit, but together they exceed it: the last one is refused with Retry-After."""
     server = Server(tmp_path / "log", [GOOD], ["--max-inflight-bytes=8388608"]).start()
     slow = [upload(server, 4 << 20, 2_400_000) for _ in range(3)]
     big = request(tensor("INPUT0", "FP32", [1, 300_000], [1] * 300_000))
-    # By the metric, because a probe request that arrives among them might take the place of one.
+    # The test waits for the metric, because a probe request might take the place of one of the bodies.
     full = lambda: server.metric("weir_runtime_request_body_bytes") >= 7_200_000  # noqa: E731
     wait_until(full, 10, "the slow bodies fill the budget")
     reply = server.infer("identity_fp32", big)
@@ -276,7 +276,7 @@ def test_bodies_together_are_bounded(tmp_path):
             connection.close()
         answered = lambda: server.infer("identity_fp32", big).status == 200  # noqa: E731
         wait_until(answered, 10, "the slow bodies are released")
-        # Neither refused nor completed bodies are still counted.
+        # Refused and completed bodies must no longer be counted.
         for _ in range(20):
             assert server.infer("identity_fp32", packed, {"Content-Encoding": "gzip"}).status == 200
             call(raw.SerializeToString(), timeout=20)
@@ -284,19 +284,21 @@ def test_bodies_together_are_bounded(tmp_path):
 
 
 def upload_or_refusal(server, total: int, sent: int) -> socket.socket:
-    """The same, where the server may refuse the body before it has all of that."""
+    """Does the same as `upload`, but the server may refuse the body before it has received `sent` bytes."""
     connection = socket.create_connection(("127.0.0.1", server.http_port), timeout=20)
     with contextlib.suppress(ConnectionError):
         connection.sendall(http_bytes(b" " * sent, {}, length=total))
     return connection
 
 
-# Long bodies, and ever shorter ones for what these leave: once they held 64 MiB but for less than a short request takes.
+# Long bodies, and ever shorter ones for the remaining budget: once they held all of the 64 MiB except less than a short
+# request takes.
 FILLING = [12_000_000] * 7 + [2_000_000] * 6 + [400_000] * 8 + [80_000] * 8 + [16_000] * 8 + [3_000] * 8
 
 
 def test_short_requests_find_room_beside_long_bodies(tmp_path):
-    """Before each body left room for others, those without their last byte could hold all the room there was."""
+    """Each body must leave room for other requests. Otherwise bodies without their last byte could hold the whole
+    budget."""
     server = Server(tmp_path / "log", [GOOD], ["--max-inflight-bytes=67108864"]).start()
     slow = [upload_or_refusal(server, size, size - 1) for size in FILLING]
     held = lambda: server.metric("weir_runtime_request_body_bytes") >= 48_000_000  # noqa: E731
@@ -325,7 +327,8 @@ def test_bomb_is_refused_without_inflating_it(limited, coding):
 
 @pytest.mark.parametrize("coding", [grpc.Compression.Gzip, grpc.Compression.Deflate], ids=["gzip", "deflate"])
 def test_grpc_bomb(tmp_path, coding):
-    """300 MiB of zeros, compressed to 300 KiB, are refused, and take little more than a body may have, 64 MiB."""
+    """A message of 300 MiB of zeros, compressed to 300 KiB, is refused. The server takes little more memory than the
+    limit on a body, 64 MiB."""
     server = Server(tmp_path / "log", [GOOD]).start()
     good(server)
     server.peak_bytes()
@@ -368,7 +371,7 @@ def test_headers_that_never_end_time_out(tmp_path):
 
 
 def test_half_closed_connection_is_answered_or_closed(limited):
-    """In HTTP/1 a server learns from the end of a client's data that it has disconnected; a client that
+    """In HTTP/1.1 a server learns from the end of a client's data that the client has disconnected, and a client that
     half-closes and waits looks the same. It gets a response or the end of the connection, at once."""
     body = json.dumps(wire.add_sub()).encode()
     answer = wire.raw(limited.http_port, http_bytes(body, {}), half_close=True)
@@ -377,7 +380,7 @@ def test_half_closed_connection_is_answered_or_closed(limited):
 
 
 def test_dropped_connections_leave_the_queue(limited):
-    """Clients ask for 40 batches of 50 ms and disconnect; a request after them does not wait 2 s."""
+    """Clients send requests for 40 batches of 50 ms and disconnect; a request after them must not wait for 2 s."""
     body = json.dumps(request(tensor("INPUT0", "INT32", [8, 1], [1] * 8))).encode()
     for _ in range(40):
         with socket.create_connection(("127.0.0.1", limited.http_port)) as connection:
@@ -411,7 +414,7 @@ def test_body_over_the_limit(limited):
     try:
         reply = limited.infer("identity_fp32", big)
     except (BrokenPipeError, ConnectionResetError, http.client.HTTPException):
-        reply = None  # Refused before everything was sent.
+        reply = None  # The server refused before everything was sent.
     if reply is not None:
         assert reply.status in (400, 413) and "8388608" in reply.error()
     good(limited)

@@ -17,10 +17,10 @@ from stopwatch import Stopwatch
 from test_grpc import message
 from wire import request, tensor
 
-# Errors of timeouts: of a request that expired in the queue, and of one refused because it would.
+# Errors of timeouts: of a request that expired in the queue, and of one that was refused because it would expire.
 EXPIRED = ("Request timeout expired", "predicted wait")
 
-# Absolute; the 512 products of a sum may be added in another order for another batch size.
+# Absolute tolerance: another batch size may add the 512 products of a sum in another order.
 TOLERANCE = 1e-5
 
 
@@ -46,7 +46,7 @@ def expired(message: str) -> bool:
 
 
 class Change:
-    """The change of a model's statistics since this was created."""
+    """The change of a model's statistics since this object was created."""
 
     def __init__(self, server, model: str):
         self.server, self.model = server, model
@@ -56,7 +56,7 @@ class Change:
         return self.server.statistics(self.model)[key] - self.before[key]
 
     def batches(self) -> dict[int, int]:
-        """Returns the executions by batch size."""
+        """Returns the number of executions by batch size."""
         sizes = counts(self.server.statistics(self.model))
         for size, count in counts(self.before).items():
             sizes[size] -= count
@@ -69,7 +69,7 @@ def counts(statistics: dict) -> dict[int, int]:
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_32_clients_on_digits_are_batched_and_get_their_own_outputs(server, protocol, tmp_path):
-    """28 of the clients are perf_analyzer's, because 32 in Python are too slow to keep the model busy; the
+    """28 of the clients are perf_analyzer's, because 32 clients in Python are too slow to keep the model busy. The
     other four compare every output with that of a lone request."""
     images = [image for image, _ in samples.digits().values()]
     alone = [connect("http", server).infer("digits", {"image": i}).as_numpy("logits") for i in images]
@@ -82,17 +82,18 @@ def test_32_clients_on_digits_are_batched_and_get_their_own_outputs(server, prot
     inferred, batches = change.of("inference_count"), change.batches()
     assert all(compared > 20 and worst <= TOLERANCE for compared, worst in differences), differences
     assert inferred > 1000
-    # The mean over inferences, not batches: while perf_analyzer starts and ends, the four are alone.
+    # The mean is over inferences and not over batches, because the four clients are alone while perf_analyzer starts
+    # and ends.
     shared = sum(size * size * count for size, count in batches.items()) / inferred
     assert shared >= 8, (inferred, shared, batches)
 
 
-# Two windows of a second at a concurrency of 28.
+# Two measurement windows of one second with 28 concurrent requests.
 LOAD = ("--concurrency-range", "28", "-p", "1000")
 
 
 def greatest_difference(server, protocol: str, images, alone, load) -> tuple[int, float]:
-    """Infers until the load has ended; returns the count of outputs compared and the largest difference."""
+    """Infers until the load has ended. Returns the number of compared outputs and the largest difference."""
     client = connect(protocol, server)
     compared, worst = 0, 0.0
     while not load.done():
@@ -105,13 +106,13 @@ def greatest_difference(server, protocol: str, images, alone, load) -> tuple[int
 
 
 def test_lone_client_does_not_wait_for_a_batch(server):
-    # On an idle device the wait is a hand-over between threads: microseconds. A busy machine adds some, and one
-    # that pauses adds seconds, but hardly to each of five rounds.
+    # On an idle device the wait is a hand-over between threads, which takes microseconds. A busy machine adds some, and
+    # a paused machine adds seconds, but hardly to each of five rounds.
     assert min(mean_wait(server) for _ in range(5)) < 0.002
 
 
 def mean_wait(server) -> float:
-    """Returns the mean queue time of a lone client's 50 requests, in seconds."""
+    """Returns the mean queue time of 50 requests of a lone client, in seconds."""
     image, _ = next(iter(samples.digits().values()))
     row = tensor("image", "FP32", [1, 1, 8, 8], image.flatten().tolist())
     change = Change(server, "digits")
@@ -128,7 +129,7 @@ def test_requests_queued_while_the_device_is_busy_run_as_one_batch(server):
     answers = together(server, "dyn_plain", [number(n) for n in range(17)])
     assert [a.outputs()["OUTPUT0"]["data"] for a in answers] == [[n] for n in range(17)]
     assert change.of("inference_count") == 17
-    # The first runs alone or nearly so; those that arrive meanwhile fit in two or three batches of 8.
+    # The first requests run alone or nearly so; those that arrive meanwhile fit in two or three batches of 8.
     assert change.of("execution_count") <= 5, change.batches()
 
 
@@ -148,7 +149,7 @@ def test_requests_of_different_shape_do_not_share_a_batch_but_are_both_answered(
     change = Change(server, "dyn_shapes")
     answers = together(server, "dyn_shapes", bodies)
     assert [a.outputs()["OUTPUT0"]["data"] for a in answers] == [[n] * (1 + n % 2) for n in range(16)]
-    # Batches are grouped by shape, whatever the order: far fewer executions than requests.
+    # Batches are grouped by shape, in whatever order requests arrive, so there are far fewer executions than requests.
     assert change.of("execution_count") <= 7, change.batches()
 
 
@@ -210,8 +211,9 @@ def test_size_that_is_not_preferred_waits_for_the_delay(server):
 
 
 def test_full_queue_refuses_at_once(server):
-    """8 wait and, once a busy machine has come to it, 2 are prepared and 2 run. More are answered only in place of those
-    whose batch has ended, while some are still on their way or, behind a gateway, offered again."""
+    """Eight requests wait and, at the latest once a busy machine has got that far, 2 are prepared and 2 run. Further
+    ones are answered only when a batch has ended, while some requests have not arrived yet or a gateway sends them
+    again."""
     barrier = threading.Barrier(32)
 
     def ask(n: int):
@@ -229,7 +231,7 @@ def test_full_queue_refuses_at_once(server):
     batches = 2 + int((max(came + refused) - min(came)) / SECONDS_OF_A_BATCH)
     assert 8 <= len(good) <= 12 + 2 * batches
     assert bad or batches > 10
-    # Not when the queue is empty again.
+    # Requests were refused while others ran, not after the queue was empty again.
     assert min(refused, default=0) < max(ended for *_, ended in good)
     for reply, _ in bad:
         assert reply.status == 503
@@ -237,12 +239,12 @@ def test_full_queue_refuses_at_once(server):
         assert int(reply.headers["retry-after"]) >= 0
 
 
-# Of dyn_queue.
+# Time of a batch of dyn_queue, as set in its configuration.
 SECONDS_OF_A_BATCH = 0.2
 
 
 def server_seconds(reply) -> float:
-    """Returns how long the servers had the request, by their own account."""
+    """Returns the time for which the servers had the request, as reported by their header."""
     parts = re.findall(r"dur=([\d.]+)", reply.headers.get("server-timing", ""))
     return sum(map(float, parts)) / 1000
 
@@ -289,7 +291,7 @@ def test_queue_timeout_rejects_promptly(server):
         replies = list(pool.map(ask, range(8)))
     assert all(expired(r.error()) for r in replies if r.status != 200)
     assert {r.status for r in replies} == {200, 503}
-    # 100 ms of waiting are allowed; Triton notices up to 500 ms later.
+    # The queue timeout is 100 ms; Triton notices it up to 500 ms later.
     assert all(seconds < 0.4 for status, seconds in ends if status == 503), ends
 
 
@@ -308,8 +310,8 @@ def test_queue_timeout_over_grpc(server):
 
 
 def test_timeout_of_a_request_shortens_the_default_but_does_not_stretch_it(server):
-    """Against an instance that is never idle: who waits 20 ms at most is refused before a batch of
-    300 ms ends, and 60 s do not mean more than the configured 100 ms."""
+    """The instance is never idle. A request that may wait for 20 ms is refused before a batch of 300 ms ends, and a
+    timeout of 60 s does not extend the configured 100 ms."""
     done = threading.Event()
 
     def keep_busy():
@@ -329,7 +331,7 @@ def test_timeout_of_a_request_shortens_the_default_but_does_not_stretch_it(serve
 
 
 def refusal(server, timeout: int) -> tuple[str, float]:
-    """Infers until a request is refused: now and then one arrives just when the instance is free."""
+    """Sends requests until one is refused, because sometimes one arrives just when the instance is free."""
     for _ in range(30):
         stopwatch = Stopwatch()
         reply = server.infer("dyn_timeout", number(2, timeout=timeout))
@@ -356,7 +358,7 @@ def test_timeout_of_a_request_needs_no_configured_policy(server):
 
 
 def test_higher_priority_runs_first(server):
-    """After a queue of level 3, a request of level 1 is answered among the first."""
+    """A request of level 1 that arrives after a queue of level 3 is answered among the first."""
     order, lock = [], threading.Lock()
 
     def ask(n: int, priority: int):
@@ -382,7 +384,7 @@ def test_priority_out_of_range_means_the_default(server):
 
 
 def test_order_is_preserved_over_two_instances(server):
-    """One connection's requests, sent without waiting, are answered in the order they were sent."""
+    """Requests sent on one connection without waiting are answered in the order in which they were sent."""
     finished = []
     with grpc.insecure_channel(server.grpc) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
@@ -408,6 +410,6 @@ def test_two_instances_run_in_parallel(server):
     change = Change(server, "dyn_order")
     stopwatch = Stopwatch()
     together(server, "dyn_order", [number(n) for n in range(20)])
-    # 20 batches of 20 ms: 0.4 s on one instance, half of that on two; time enough for a busy machine.
+    # 20 batches of 20 ms take 0.4 s on one instance and half of that on two, which leaves time for a busy machine.
     assert change.of("execution_count") == 20
     assert stopwatch.seconds() < 0.39

@@ -1,4 +1,4 @@
-"""A server whose clients may use its models, and not control it."""
+"""A server whose clients may use its models but not control it."""
 
 import grpc
 import pytest

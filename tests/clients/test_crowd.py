@@ -1,4 +1,5 @@
-"""Ten thousand hostile connections of mixed kinds, from several addresses; then a good client, served at once."""
+"""Ten thousand hostile connections of mixed kinds from several addresses; a well-behaved client is still served at
+once."""
 
 import os
 import statistics
@@ -18,10 +19,11 @@ from test_grpc import message
 CONNECTIONS = 10_000
 SOURCES = [f"10.213.77.{number}" for number in range(11, 21)]
 TARGET = "10.213.77.1"
-# Longest time for an answer on a new connection, of several in a row.
+# Maximum time for a response on a new connection; the median of several attempts counts.
 SOON = 0.1
 TRIES = 7
-# While they open, thousands a second, a small machine has other things to do; half of the time for which they stay.
+# Timeout while the connections are opened, thousands a second, which keeps a small machine busy; half of the time for
+# which they stay open.
 PATIENCE = 35.0
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 CROWD = Path(__file__).with_name("crowd.py")
@@ -33,7 +35,7 @@ def ip(*arguments: str) -> None:
 
 @pytest.fixture(scope="module")
 def namespace():
-    """A network namespace with ten addresses, from which this machine is reached."""
+    """Creates a network namespace with ten addresses, from which this machine is reached."""
     if os.geteuid() != 0:
         pytest.skip("needs root, for a network namespace with addresses of its own")
     name, ours, theirs = f"weir-{os.getpid()}", f"w{os.getpid()}a", f"w{os.getpid()}b"
@@ -50,13 +52,13 @@ def namespace():
         ip("-n", name, "link", "set", theirs, "up")
         yield name
     finally:
-        # The other end of the link goes with it.
+        # The other end of the link is deleted with the namespace.
         ip("netns", "delete", name)
 
 
 @pytest.fixture(params=["runtime", "gateway"])
 def open_server(request, tmp_path):
-    """A server that other machines reach, alone and behind a gateway."""
+    """Starts a server that other machines can reach, alone and behind a gateway."""
     running = Server(tmp_path / "log", [GOOD], ["--model-control-mode=explicit", "--load-model=add_sub"])
     if request.param == "runtime":
         for kind in ("http", "grpc"):
@@ -105,7 +107,7 @@ def test_a_good_client_is_answered_at_once_beside_ten_thousand(namespace, open_s
     crowd = hold(namespace, open_server)
     try:
         held = int(crowd.stdout.readline())
-        # A port gives its last places to others than these, so that some of them wait or are closed.
+        # A port reserves its last places for other clients, so some of the connections wait or are closed.
         assert held > CONNECTIONS * 0.9, held
         for call in (over_http, over_grpc):
             is_soon = lambda: middle_seconds(call, open_server) < SOON  # noqa: B023, E731

@@ -136,7 +136,7 @@ FLOATS = {"fp32_contents": [0.0] * 16}
             NOT_FOUND,
             "version 9 is not found",
         ),
-        # Clients take 8 KiB of metadata: a longer sentence would reach them as RESOURCE_EXHAUSTED.
+        # Clients accept 8 KiB of metadata; a longer message would reach them as RESOURCE_EXHAUSTED.
         pytest.param(
             message("add_sub", ("x" * 20_000, "FP32", [1, 16]), raw=[FULL]),
             INVALID,

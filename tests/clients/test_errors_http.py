@@ -11,7 +11,7 @@ from wire import request, tensor
 
 @pytest.fixture(autouse=True)
 def keeps_serving(server):
-    """After every test of this file a valid request succeeds."""
+    """Checks that a valid request succeeds after every test of this file."""
     yield
     reply = server.infer("add_sub", wire.add_sub())
     assert reply.outputs()["OUTPUT1"]["data"] == list(range(-1, 15))
@@ -274,7 +274,7 @@ def test_invalid_class_counts(server, count):
     if count == 2**40:
         assert reply.outputs()["OUTPUT0"]["shape"] == [1, 10]
     elif count == 0:
-        # No classes requested: the tensor, or an error.
+        # No classes were requested, so the response is the tensor or an error.
         assert reply.status in (200, 400)
     else:
         assert reply.status == 400 and "classification" in reply.error()
@@ -326,7 +326,7 @@ def test_shared_memory_is_off_by_default(server):
 @pytest.mark.parametrize(
     "head, statuses",
     [
-        (b"GET /v2 HTTP/1.1\r\n\r\n", (200, 400)),  # No Host: a lenient 200 is harmless.
+        (b"GET /v2 HTTP/1.1\r\n\r\n", (200, 400)),  # There is no Host header: a lenient 200 is harmless.
         (b"GET /v2 HTTP/9.9\r\nHost: models.tests\r\n\r\n", (400, 505, None)),
         (b"nonsense\r\n\r\n", (400, None)),
         (b"GET  /v2  HTTP/1.1\r\nHost: models.tests\r\n\r\n", (400, None)),
@@ -377,7 +377,8 @@ REFUSED_EARLY = {
 @pytest.mark.parametrize("size", [10, 300_000, 5_000_000])
 @pytest.mark.parametrize("status", REFUSED_EARLY)
 def test_connection_is_reused_after_an_early_refusal(server, status, size):
-    """The head alone is refused: the body is still read, and the next request on the connection served."""
+    """The request is refused by its head alone. The server still reads the body, and serves the next request on the
+    connection."""
     path, headers = REFUSED_EARLY[status]
     connection = wire.Connection(server.http_port, timeout=10)
     for _ in range(2):
@@ -396,7 +397,7 @@ def test_refused_before_the_body_is_asked_for(server):
 
 
 def test_many_chunks(server):
-    """70 000 chunks of one byte are refused, or read without more memory than a body needs."""
+    """70 000 chunks of one byte are refused, or read without using more memory than a body needs."""
     before = server.allocated_bytes()
     body = b" " * 70_000 + json.dumps(wire.add_sub()).encode()
     chunked = b"".join(b"1\r\n" + body[n : n + 1] + b"\r\n" for n in range(len(body))) + b"0\r\n\r\n"
@@ -409,7 +410,7 @@ def test_many_chunks(server):
 
 
 def test_slow_client_keeps_nobody_waiting(server):
-    """While one client sends its body slowly, others are answered at once."""
+    """While one client sends its body slowly, other clients are answered at once."""
     connection = wire.Connection(server.http_port, timeout=10)
     connection.putrequest("POST", "/v2/models/add_sub/infer")
     connection.putheader("Content-Length", "1000")

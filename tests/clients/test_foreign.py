@@ -1,4 +1,5 @@
-"""Files that are no TorchScript: each is refused as what it is, with what to do. `tests/models/foreign.py` made them."""
+"""Files that are not TorchScript: each is refused with its actual type and advice. `tests/models/foreign.py` made them.
+"""
 
 import shutil
 from pathlib import Path
@@ -9,7 +10,7 @@ from server import Server
 
 FOREIGN = Path(__file__).resolve().parent.parent / "models" / "foreign"
 
-# What the reason calls each file, and a part of its advice.
+# Type that the reason names for each file, and a part of its advice.
 KINDS = {
     "state_dict.pt": ("a state_dict", "load_state_dict"),
     "checkpoint.pt": ("a state_dict or checkpoint", "load_state_dict"),
@@ -40,14 +41,14 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def reasons(tmp_path_factory) -> dict[str, str]:
-    """The reason in the index, by file."""
+    """Returns the reason in the repository index for each file."""
     folder = tmp_path_factory.mktemp("foreign")
     for number, file in enumerate(KINDS):
         version = folder / f"m{number}" / "1"
         version.mkdir(parents=True)
         shutil.copy(FOREIGN / file, version / "model.pt")
     log = folder.with_name("foreign-log")
-    # A gateway sends nothing to a server without a ready model.
+    # A gateway sends no requests to a server without a ready model.
     lenient = ["--exit-on-error=false", "--strict-readiness=false"]
     server = Server(log, [folder], lenient).start()
     rows = server.call("POST", "/v2/repository/index").json()

@@ -1,4 +1,4 @@
-"""A gateway that gathers batches decodes what it gathers: what a hostile message takes stays within bounds."""
+"""A gateway that forms batches decodes the requests: the memory for a hostile message stays within bounds."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +15,8 @@ from test_memory import ATTACKERS, GROWTH, INFER, forget_peaks, peak_bytes
 
 BATCHER = {"maxBatchSize": 8, "maxLatency": 1000}
 REQUESTS = 17
-# A MiB of empty inputs, and as many as a message may have. The first took 162 MiB before its parts were counted.
+# One MiB of empty inputs, and as many inputs as a message may have. The former took 162 MiB before tensors were
+# counted.
 MANY = b"\x2a\x00" * 2**19
 MOST = b"\x2a\x00" * 4000
 PARAMETERS = b"".join(b"\x22\x06\x0a\x04" + f"{index:04x}".encode() for index in range(2**16))
@@ -44,7 +45,7 @@ def code(server, body: bytes) -> str:
 def test_good_requests_are_gathered(gathering):
     answers = together(gathering, "slow", [number(value) for value in range(REQUESTS)])
     assert [answer.outputs()["OUTPUT0"]["data"] for answer in answers] == [[value] for value in range(REQUESTS)]
-    # The runtime has had fewer requests, so that this gateway decodes what it is sent.
+    # The runtime received fewer requests, which shows that this gateway decodes and combines them.
     assert gathering.statistics("slow")["inference_stats"]["success"]["count"] < REQUESTS
 
 

@@ -64,7 +64,7 @@ def test_generate_of_an_unknown_model(server):
 def test_generate_takes_no_compression(server):
     path = "/v2/models/identity_str_one/generate"
     plain = b'{"INPUT0": "x"}'
-    # Damaged or not, it is refused before it is decompressed.
+    # Damaged or not, the body is refused before it is decompressed.
     for coding, body in (("gzip", gzip.compress(plain)), ("gzip", b"damaged"), ("br", plain)):
         reply = server.call("POST", path, body, {"Content-Encoding": coding})
         assert reply.status == 400
@@ -83,7 +83,7 @@ def test_generate_stream_is_server_sent_events(server):
 
 
 def test_generate_stream_error(server):
-    """An error is returned before the stream begins or within it, but never omitted."""
+    """An error is returned before the stream begins or within the stream, but never omitted."""
     reply = generate(server, "fail", {"INPUT0": [-1, 1, 1, 1]}, stream=True)
     assert reply.status == 500
     assert "negative input is not allowed" in reply.error()

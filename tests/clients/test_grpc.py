@@ -37,7 +37,7 @@ def stub(server):
 
 
 def message(model: str, *inputs, raw=(), **more) -> pb.ModelInferRequest:
-    """Inputs are (name, datatype, shape[, contents])."""
+    """Returns a request. Each input is a tuple (name, datatype, shape[, contents])."""
     request = pb.ModelInferRequest(model_name=model, raw_input_contents=list(raw), **more)
     for name, datatype, shape, *contents in inputs:
         row = request.inputs.add(name=name, datatype=datatype, shape=shape)
@@ -170,14 +170,14 @@ def test_expired_requests_are_not_run(server, stub):
     server.wait_for_pending("slow", 1)
     waiting = [stub.ModelInfer.future(request, timeout=0.1) for _ in range(10)]
     for call in waiting:
-        # Refused at once if the predicted wait is longer than the deadline.
+        # A request is refused at once if its predicted wait is longer than its deadline.
         assert call.code() in (
             grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED
         )
     running.result()
     another.result()
     stub.ModelInfer(request)
-    # Three run, and one more may have been prepared ahead; the other nine never ran.
+    # Three requests run, and one more may have been prepared ahead; the other nine never ran.
     assert server.statistics("slow")["inference_count"] - before <= 8 * 4
 
 
@@ -191,7 +191,7 @@ def test_cancelled_request_leaves_the_queue(server, stub):
     running.result()
     stopwatch = Stopwatch()
     stub.ModelInfer(request)
-    # Its own half second, and at most one batch that was already running.
+    # The limit is the request's own half second, and at most one batch that was already running.
     assert stopwatch.seconds() < 1.8
 
 

@@ -1,6 +1,7 @@
-"""Requests to models whose signature is a guess: what no tensor can be made of is refused, and the server lives on.
+"""Requests to models whose signature is a guess: input that cannot become a tensor is refused, and the server keeps
+running.
 
-No configuration says what they take, and no trial run succeeded; each request tries its own datatypes and shapes.
+The models have no configuration, and no trial run succeeded, so each request tries its own datatypes and shapes.
 """
 
 import shutil
@@ -38,7 +39,7 @@ def guessing(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def keeps_serving(guessing):
-    """After every test the process that it began with answers what the model takes."""
+    """Checks after every test that the same process still runs and answers valid input."""
     process = guessing.process.pid
     yield
     assert guessing.process.poll() is None and guessing.process.pid == process
@@ -88,9 +89,9 @@ def test_strings_in_shared_memory(guessing):
 
 @pytest.mark.parametrize("datatype", wire.NUMPY)
 def test_every_other_datatype_reaches_the_model(guessing, datatype):
-    """libtorch does not sum all of them; what it cannot is the request's fault, in its own words."""
+    """libtorch cannot sum all of the datatypes. If it cannot, the request is refused with libtorch's message."""
     blob = np.ones(SHAPE, wire.NUMPY[datatype]).tobytes()
-    # Sums of some datatypes have no JSON.
+    # Sums of some datatypes have no JSON form.
     asked = request(tensor("x", datatype, SHAPE, binary_data_size=len(blob)), parameters={"binary_data_output": True})
     body, headers = binary(asked, blob)
     reply = guessing.infer(MODEL, body, headers)

@@ -66,7 +66,7 @@ def test_every_answer_tells_the_capacity_of_all_models(server):
     paths = ["/v2/health/ready", "/v2/models/add_sub/ready", "/v2/models/dotted.name/ready"]
     capacities = {server.call("GET", path).headers["weir-capacity"] for path in paths}
     assert len(capacities) == 1, capacities
-    # Several models take one request at least.
+    # With several models, the capacity is more than one request.
     assert int(capacities.pop()) > 1
 
 
@@ -158,12 +158,12 @@ def tensors(metadata, kind: str) -> list:
             [("INPUT0", "FP32", [-1, 16]), ("INPUT1", "FP32", [-1, 16])],
             [("OUTPUT0", "FP32", [-1, 16]), ("OUTPUT1", "FP32", [-1, 16])],
         ),
-        # Without batching no dimension is added.
+        # Without batching, no dimension is added.
         ("nobatch", [("INPUT0", "FP32", [4])], [("OUTPUT0", "FP32", [4])]),
         # TYPE_STRING is BYTES on the wire.
         ("identity_str", [("INPUT0", "BYTES", [-1])], [("OUTPUT0", "BYTES", [-1])]),
         ("var2", [("INPUT0", "FP32", [-1, -1, -1])], [("OUTPUT0", "FP32", [-1, -1, -1])]),
-        # Clients see dims, not what they are reshaped to.
+        # Clients see `dims`, not the shape after `reshape`.
         ("reshape", [("INPUT0", "FP32", [-1, 4])], [("OUTPUT0", "FP32", [-1, 4])]),
         (
             "digits",
@@ -214,7 +214,7 @@ def test_http_config_is_the_proto_as_json_with_numbers(server):
     assert config["platform"] == "pytorch_libtorch"
     first = config["input"][0]
     assert (first["name"], first["data_type"], first["dims"]) == ("INPUT0", "TYPE_FP32", [16])
-    # Missing fields of the file are filled in, as Triton does.
+    # Fields that the file omits are filled in, as in Triton.
     assert config["version_policy"] == {"latest": {"num_versions": 1}}
     assert config["instance_group"][0]["count"] == 1
     assert config["default_model_filename"] == "model.pt"

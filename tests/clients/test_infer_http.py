@@ -1,4 +1,4 @@
-"""Inference by tritonclient's four clients: the same request has the same response."""
+"""Inference with tritonclient's four clients: the same request has the same response."""
 
 import ml_dtypes
 import numpy as np
@@ -192,7 +192,7 @@ def test_digits_in_one_batch_equal_digits_alone(client):
 
 @pytest.mark.parametrize("length", [1, 4, 5, 8, 9, 16, 17, 30])
 def test_padding_to_buckets_does_not_change_outputs(client, length):
-    """The pooled output equals the mean of the input; the per-token output has the input's length."""
+    """The pooled output equals the mean of the input; the per-token output has the length of the input."""
     tokens = np.arange(length, dtype=np.int64)[None] % 7
     mask = np.ones((1, length), dtype=np.float32)
     result = client.infer("ragged", {"tokens": tokens, "mask": mask})

@@ -87,7 +87,7 @@ def test_nesting_too_deep_is_refused(server, depth, where):
     }[where]
     reply = server.infer("identity_fp32", (body % nested).encode())
     assert reply.status == 400
-    # A parameter may be no array at all, so its depth is not checked.
+    # A parameter must not be an array, so its depth is not checked.
     text = "parameter 'a' has invalid type" if where == "parameters" else DEPTH
     assert text in reply.error() or DEPTH in reply.error()
 
@@ -221,7 +221,7 @@ def test_nan_and_infinity_in_are_bare_words(server, datatype, text, value):
 
 
 def test_float_that_overflows_its_type(server):
-    """Rounded to infinity, as in every IEEE conversion; a parse error is valid too, a crash is not."""
+    """The number is rounded to infinity, as in every IEEE conversion. A parse error is valid, too; a crash is not."""
     reply = identity(server, "FP32", [1, 1], [1e300])
     assert reply.status == 400 or data_of(reply) == [math.inf]
 
@@ -321,7 +321,7 @@ def test_classification(server):
 def test_chunked_request(server):
     body = json.dumps(wire.add_sub()).encode()
     chunks = iter([body[n : n + 7] for n in range(0, len(body), 7)])
-    # http.client sends a body from an iterator, without a length, chunked.
+    # http.client sends a body from an iterator, whose length is unknown, in chunks.
     reply = server.infer("add_sub", chunks)
     assert data_of(reply) == list(range(1, 17))
 

@@ -1,4 +1,4 @@
-"""What is inferred beyond shapes, and what settles it: examples, further dimensions, warm-up."""
+"""Signatures that shapes alone do not determine, and what determines them: examples, further dimensions, warm-up."""
 
 import json
 import shutil
@@ -112,5 +112,5 @@ def test_a_model_that_no_request_could_run_is_refused(serve, tmp_path, datatype:
     assert server.call("GET", "/v2/models/m/ready").status == 200
     warnings = [line for line in server.log.read_text().splitlines() if "no warm-up run succeeds" in line]
     assert len(warnings) == 1 and "WARN" in warnings[0], warnings
-    # Ready as it was asked to be, with what PyTorch says of it.
+    # The model is ready, as its configuration demands, and the warning contains PyTorch's error.
     assert "PyTorch execute failure" in warnings[0], warnings

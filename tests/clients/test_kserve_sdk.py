@@ -13,7 +13,8 @@ from server import HERE
 
 @pytest.fixture(scope="module")
 def sdk():
-    """Calls a function of kserve_worker.py, and returns its `["ok", result]` or `["error", …]`."""
+    """Returns a function that calls a function of kserve_worker.py and returns its `["ok", result]` or `["error", …]`.
+    """
     worker = subprocess.Popen(
         [sys.executable, "-W", "ignore", HERE / "kserve_worker.py"],
         stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Models of thousands of operations, as traces of loops are: libtorch compiles them by recursion."""
+"""Models of thousands of operations, such as traces of loops: libtorch compiles them by recursion."""
 
 import shutil
 import zipfile
@@ -9,7 +9,7 @@ import pytest
 import wire
 from server import GOOD, Server
 
-# PyTorch runs as many in Python; threads with Rust's own stack of 2 MiB do not.
+# PyTorch runs this many operations in Python; threads with Rust's default stack of 2 MiB do not.
 STEPS = 8000
 
 CODE = """\
@@ -27,7 +27,7 @@ class Double(Module):
 
 
 def lengthen(path: Path) -> None:
-    """Has a model that doubles add one to the result, STEPS times."""
+    """Changes a model that doubles its input so that it adds one to the result, STEPS times."""
     steps = "\n".join(f"    v{n + 1} = torch.add(v{n}, 1)" for n in range(STEPS))
     code = CODE.format(steps=steps, last=STEPS)
     with zipfile.ZipFile(path) as whole:

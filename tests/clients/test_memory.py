@@ -1,4 +1,4 @@
-"""Memory: what a hostile client sends never takes many times its size, and others are served meanwhile."""
+"""Memory: a hostile request never takes many times its size in memory, and other clients are served meanwhile."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ SERVICE = "/inference.GRPCInferenceService"
 INFER = f"{SERVICE}/ModelInfer"
 STREAM = f"{SERVICE}/ModelStreamInfer"
 ATTACKERS = 8
-# Most bytes of a call that only names something or changes a setting.
+# Maximum bytes of a call that only names something or changes a setting.
 CONTROL = 64 * 1024
 CONTROL_PATHS = [
     "/v2/logging",
@@ -41,8 +41,8 @@ CONTROL_RPCS = [
     "CudaSharedMemoryRegister",
     "ModelMetadata",
 ]
-# Of a message of 1 MiB each attacker holds the bytes a few times: in the socket, gathered, and once more while
-# it is decoded. Before there were bounds one of them took 160 to 320 MiB.
+# For a message of 1 MiB, the server holds the bytes of each attacker a few times: in the socket, as received, and once
+# more while decoding. Before there were limits, one message took 160 to 320 MiB.
 GROWTH = ATTACKERS * 16 * 2**20
 
 
@@ -66,7 +66,7 @@ def forget_peaks(server) -> None:
 
 
 def peak_bytes(server) -> int:
-    """Returns the sum of the processes' peaks since they were forgotten."""
+    """Returns the sum of the processes' peaks since `forget_peaks`."""
     total = 0
     for process in processes(server):
         with open(f"/proc/{process.pid}/status") as file:
@@ -87,7 +87,7 @@ def grpc_code(server, message: bytes, compression=None, path: str = INFER) -> st
 
 
 def unknown_field(size: int) -> bytes:
-    """Returns a message of one unknown field, which any call decodes: that many bytes, between 16 KiB and 2 MiB."""
+    """Returns a message with one unknown field, which any call decodes. Its size must be between 16 KiB and 2 MiB."""
     length = size - 4
     return b"\x7a" + bytes([length & 127 | 128, length >> 7 & 127 | 128, length >> 14]) + bytes(length)
 
@@ -153,7 +153,7 @@ def test_memory_follows_what_was_sent(hostile, attack):
 
 @pytest.mark.parametrize("path", CONTROL_PATHS)
 def test_control_bodies_are_small_over_http(hostile, path):
-    # White space is JSON too, so that only the length can be wrong.
+    # White space is valid JSON, so that only the length can be wrong.
     assert hostile.call("POST", path, b"{}".ljust(CONTROL + 1)).status == 413
     assert hostile.call("POST", path, b"{}".ljust(CONTROL)).status != 413
 
@@ -176,15 +176,16 @@ def test_compressed_messages_end_at_the_limit(hostile):
     forget_peaks(hostile)
     before = peak_bytes(hostile)
     compressed_zeros(hostile)
-    # 64 MiB decompressed, twice while the buffer grows.
+    # 64 MiB decompressed, held twice while the buffer grows.
     assert peak_bytes(hostile) - before < 160 * 2**20
     assert hostile.infer("add_sub", wire.add_sub()).status == 200
 
 
 def unread(server, header: bytes, body: bytes) -> tuple[socket.socket, int]:
-    """Sends a request, and returns its connection and status; of the answer it reads no more than that."""
+    """Sends a request, and returns its connection and status. No more of the response is read."""
     connection = socket.socket()
-    # So little that the answer stays with the server, but for what the kernel takes of it.
+    # The receive buffer is so small that the response stays with the server, except for the part in the kernel's
+    # buffers.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.settimeout(60)
     connection.connect(("127.0.0.1", server.http_port))
@@ -193,7 +194,8 @@ def unread(server, header: bytes, body: bytes) -> tuple[socket.socket, int]:
 
 
 def test_answers_count_until_they_are_read(tmp_path):
-    """Before they did, each client that does not read held its answer beside the budget, for as long as it liked."""
+    """A response counts against the budget until its client has read it. Before, each client that did not read held its
+    response in addition to the budget, for an unlimited time."""
     server = Server(tmp_path / "log", [GOOD], ["--max-inflight-bytes=67108864"]).start()
     size = 8 << 20
     row = wire.tensor("INPUT0", "FP32", [1, size // 4], binary_data_size=size)
@@ -216,7 +218,7 @@ def test_answers_count_until_they_are_read(tmp_path):
 
 
 def cost_of_refusal(server, model: str, body: bytes, headers: dict) -> int:
-    """Returns by how many bytes memory grew at most while a request was refused for the budget."""
+    """Returns the maximum number of bytes by which memory grew while a request was refused because of the budget."""
     server.infer("add_sub", wire.add_sub())
     forget_peaks(server)
     before = peak_bytes(server)
@@ -226,8 +228,8 @@ def cost_of_refusal(server, model: str, body: bytes, headers: dict) -> int:
 
 
 def test_answers_count_before_they_are_json(tmp_path):
-    """A byte becomes `false,`. Before it was counted first, a refused answer had taken six times its tensor, and more
-    while it grew."""
+    """A byte becomes `false,` in JSON. The size of the JSON is counted before encoding; otherwise a refused response
+    would have taken six times its tensor, and more while the buffer grew."""
     options = ["--max-inflight-bytes=67108864", "--http-max-body-size=67108864"]
     server = Server(tmp_path / "log", [GOOD], options).start()
     size = 15 << 20
@@ -238,7 +240,8 @@ def test_answers_count_before_they_are_json(tmp_path):
 
 
 def test_strings_count_for_what_a_model_takes(tmp_path):
-    """Five bytes of a body become a hundred. Before they were counted, a million short strings took 107 MiB."""
+    """Five bytes of a body become a hundred in memory. Before they were counted, a million short strings took 107 MiB.
+    """
     options = ["--max-inflight-bytes=67108864", "--http-max-body-size=67108864"]
     server = Server(tmp_path / "log", [GOOD], options).start()
     count = 1 << 20
@@ -253,7 +256,8 @@ def test_strings_count_for_what_a_model_takes(tmp_path):
 
 
 def test_inputs_in_shared_memory_count(tmp_path):
-    """Before they did, an input in a file that is one hole took as many bytes as its client liked to name."""
+    """Inputs in shared memory count against the budget. Before, an input in a sparse file took as many bytes as its
+    client named."""
     options = ["--max-inflight-bytes=67108864", "--http-max-body-size=67108864", "--allow-client-shm=true"]
     server = Server(tmp_path / "log", [GOOD], options).start()
     size = 256 << 20
@@ -281,7 +285,8 @@ def address_space(server) -> int:
 
 
 def test_announced_messages_reserve_nothing(hostile):
-    """Five bytes announce 2 GiB. Before messages were gathered, 65 000 streams took all addresses that a process has."""
+    """Five bytes announce a message of 2 GiB. When the server reserved the announced size, 65 000 streams used up the
+    address space of the process."""
     before = address_space(hostile)
     streams = 500
     with socket.create_connection(("127.0.0.1", hostile.grpc_port)) as connection:
@@ -292,7 +297,7 @@ def test_announced_messages_reserve_nothing(hostile):
             payload += len(crowd.CALL).to_bytes(3, "big") + b"\x01\x04" + stream + crowd.CALL
             payload += b"\0\0\x05\0\0" + stream + b"\0\x7f\xff\xff\xff"
         connection.sendall(payload)
-        # When it answers on the same connection, it has seen all of these.
+        # When the server answers on the same connection, it has read all of these streams.
         ping = b"\0\0\x08\x06\0\0\0\0\0pingpong"
         connection.sendall(ping)
         connection.settimeout(20)
@@ -306,7 +311,7 @@ def test_announced_messages_reserve_nothing(hostile):
 
 
 def test_unloaded_models_give_their_memory_back(tmp_path) -> None:
-    """Their weights are of 1 MiB each, which the C library's heap would keep."""
+    """The weights of 1 MiB each would otherwise stay in the heap of the C library."""
     models = [f"heavy{number}" for number in range(4)]
     for model in models:
         shutil.copytree(HEAVY, tmp_path / "models" / model)

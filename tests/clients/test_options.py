@@ -24,7 +24,7 @@ KEY = "admin-key"
 
 @pytest.fixture(scope="module")
 def limited(tmp_path_factory):
-    """One server with every option of this file, because they are independent."""
+    """Starts one server with every option of this file, because the options are independent."""
     options = [
         "--id=mine",
         "--http-max-input-size=1048576",
@@ -52,7 +52,7 @@ def test_json_over_the_limit(limited):
 
 
 def test_json_tensor_that_expands_over_the_limit(limited):
-    """Each number has two characters in JSON and eight bytes as FP64."""
+    """Each number takes two characters in JSON and eight bytes as FP64."""
     body = request(tensor("INPUT0", "FP64", [1, 200_000], [1] * 200_000))
     reply = limited.infer("identity_fp64", json.dumps(body, separators=(",", ":")).encode())
     assert reply.status in (400, 413)
@@ -78,7 +78,7 @@ def test_binary_tensors_are_not_limited_by_it(limited):
 def test_forwarded_headers_become_parameters(limited):
     reply = limited.infer("echo_parameters", number(1), {"my_header_a": "x", "other": "y", "X-MY_HEADER": "ü".encode()})
     parameters = reply.json()["parameters"]
-    # As in Triton the pattern may match any part of a name; names come in lower case.
+    # As in Triton, the pattern may match any part of a name; names are in lower case.
     assert (parameters.get("my_header_a"), parameters.get("x-my_header")) == ("x", "ü")
     assert "other" not in parameters
     reply = limited.infer("echo_parameters", number(1), {"my_header_a": b"\xfc"})
@@ -150,7 +150,7 @@ def shared_memory_client(request, limited):
 
 @pytest.fixture
 def region():
-    """128 bytes of shared memory and its key."""
+    """Creates 128 bytes of shared memory, and yields it with its key."""
     key = f"/weir-test-{uuid.uuid4().hex}"
     handle = shm.create_shared_memory_region("region", key, 128)
     yield handle, key
@@ -187,7 +187,7 @@ def test_outputs_do_not_overwrite_each_other(shared_memory_client, region):
     text = refused(client.infer, "add_sub", rows, outputs=outputs)
     assert "outputs 'OUTPUT0' and 'OUTPUT1' overwrite each other in shared memory region 'region'" in text
     np.testing.assert_array_equal(shm.get_contents_as_numpy(handle, np.float32, [32])[:16], 1)
-    # A new one, as these libraries do not set an offset back to 0.
+    # The output is created again, because these libraries do not reset an offset to 0.
     outputs[1] = library.InferRequestedOutput("OUTPUT1")
     outputs[1].set_shared_memory("region", 64)
     client.infer("add_sub", rows, outputs=outputs)
@@ -204,7 +204,7 @@ def test_an_output_in_an_unknown_region(limited, parameters):
 
 @pytest.mark.parametrize("next_key", [None, "other"], ids=["unregistered", "registered-anew"])
 def test_an_output_goes_where_its_region_was_when_the_request_came(limited, region, next_key):
-    """Another client unregisters the region while the model runs, or registers other memory by its name."""
+    """While the model runs, another client unregisters the region, or registers other memory under its name."""
     handle, key = region
     other = shm.create_shared_memory_region("other", f"{key}-other", 128)
     place = {"shared_memory_region": "region", "shared_memory_byte_size": 4}
@@ -314,6 +314,6 @@ def test_region_that_is_unknown_too_small_or_out_of_bounds(shared_memory_client,
 def test_cuda_shared_memory_is_refused(shared_memory_client):
     _, client = shared_memory_client
     assert refused(client.register_cuda_shared_memory, "region", b"x" * 64, 0, 64)
-    # Clients do so before they register their own.
+    # Clients unregister all regions before they register their own.
     client.unregister_cuda_shared_memory()
     client.unregister_cuda_shared_memory("region")

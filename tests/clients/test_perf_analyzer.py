@@ -20,8 +20,9 @@ def analyze(server, tmp_path, model: str, protocol: str, *options: str) -> tuple
     assert TOOL.exists(), "run scripts/clients.sh first"
     report = tmp_path / "report.csv"
     command = [TOOL, "-m", model, "-i", protocol, "-u", server.http if protocol == "http" else server.grpc]
-    # The three windows it requires, short and free to differ: this tests that it works, not how fast. It takes
-    # more if a pause of the machine left one without a response, or made it a thousand times slower.
+    # The three windows that perf_analyzer requires are short and may differ, because this tests that it works, not how
+    # fast. It measures more windows if a pause of the machine left one without a response, or made one a thousand times
+    # slower.
     command += ["-p", "200", "-r", "20", "-s", "999", "-f", report, "--verbose-csv", *options]
     run = subprocess.run(command, capture_output=True, text=True, timeout=120)
     output = run.stdout + run.stderr
@@ -31,16 +32,16 @@ def analyze(server, tmp_path, model: str, protocol: str, *options: str) -> tuple
 
 
 def check(output: str, rows: list[dict], count: int = 1) -> None:
-    """Checks that it reports throughput and the server's own statistics."""
+    """Checks that the report contains throughput and the server's own statistics."""
     assert len(rows) == count, output
     for row in rows:
         assert float(row["Inferences/Second"]) > 0
-        # These come from the server's statistics.
+        # These values come from the server's statistics.
         assert float(row["Server Compute Infer"]) >= 0 and float(row["Server Queue"]) >= 0
     assert "Server:" in output and "Inference count:" in output
 
 
-# Over gRPC there is no JSON.
+# There is no JSON over gRPC.
 @pytest.mark.parametrize("protocol, form", [("http", "binary"), ("http", "json"), ("grpc", "binary")])
 def test_concurrency_range(server, tmp_path, protocol, form):
     options = ["--concurrency-range", "1:3:2"]
@@ -86,7 +87,7 @@ def test_shared_memory(start, tmp_path, protocol):
 
 
 def test_metrics_url(server, tmp_path):
-    """--collect-metrics reads nv_gpu_* if there is a GPU; without one it must still succeed."""
+    """--collect-metrics reads nv_gpu_* if there is a GPU; without a GPU it must still succeed."""
     url = f"127.0.0.1:{server.metrics_port}/metrics"
     options = ["--collect-metrics", "--metrics-url", url, "--metrics-interval", "100"]
     check(*analyze(server, tmp_path, "add_sub", "grpc", *options))

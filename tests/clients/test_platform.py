@@ -1,4 +1,4 @@
-"""`weir up` with several services at one address, which are found by the names of their models."""
+"""`weir up` with several services at one address, which routes by the names of their models."""
 
 import json
 import socket
@@ -30,7 +30,7 @@ TOKENS = {
 
 @pytest.fixture(scope="module")
 def platform(tmp_path_factory):
-    """The two examples, whose services and models have the same names."""
+    """Starts the two examples, whose services have the same names as their models."""
     folder = tmp_path_factory.mktemp("platform")
     running = Server(folder / "log", [])
     running.command = gateway.up(
@@ -57,7 +57,7 @@ def status(platform) -> dict:
     return wire.call(platform.metrics_port, "GET", "/status").json()
 
 
-# Responses of the gateway for all services.
+# --- Responses of the gateway for all services.
 
 
 def test_health(platform_client):
@@ -112,7 +112,7 @@ def test_calls_for_one_runtime_are_unimplemented(platform_client, method, argume
         ("GET", "/v2/trace/setting"),
         ("GET", "/v2/logging"),
         ("GET", "/v2/systemsharedmemory/status"),
-        # Of runtimes for language models; their paths say no model.
+        # Calls of language model runtimes, whose paths name no model.
         ("POST", "/openai/v1/chat/completions"),
         ("POST", "/v1/embeddings"),
     ],
@@ -122,7 +122,7 @@ def test_calls_for_one_runtime_are_501(platform, method, path):
     assert (reply.status, path in reply.error()) == (501, True)
 
 
-# Refused: strangers, pages of other sites and other users of the machine.
+# --- Requests from other machines, from pages of other sites and from other users of the machine are refused.
 
 
 @pytest.mark.parametrize("path", ["repository/index", "repository/models/digits/unload", "logging", "trace/setting"])
@@ -132,7 +132,7 @@ def test_a_service_is_not_controlled_by_its_path(platform, path):
 
 
 def replica_ports(platform) -> list[int]:
-    """HTTP ports of the replicas that run now, as their command lines say."""
+    """Returns the HTTP ports of the running replicas, as given in their command lines."""
     flag = "--http-port="
     children = psutil.Process(platform.process.pid).children(recursive=True)
     words = [word for child in children for word in child.cmdline()]
@@ -141,7 +141,7 @@ def replica_ports(platform) -> list[int]:
 
 def test_replicas_are_not_controlled_either(platform):
     infer = {"inputs": [wire.tensor("image", "FP32", [1, 64], [0.0] * 64)]}
-    # It wakes the replica if it sleeps; the body does not matter.
+    # The request wakes the replica if it sleeps; the body does not matter.
     platform.infer("digits", infer)
     ports = replica_ports(platform)
     assert ports
@@ -162,7 +162,7 @@ def test_pages_of_other_sites_are_refused(platform, headers):
 
 
 def test_the_admin_port_and_the_state_are_for_this_machine_and_user(platform):
-    # Another address of this machine, which a port of all addresses would answer at.
+    # Another address of this machine, on which a port that listens on all addresses would accept.
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.2", platform.metrics_port), timeout=5)
     assert (platform.log.parent / "state").stat().st_mode & 0o777 == 0o700
@@ -190,7 +190,7 @@ def test_unknown_calls_over_grpc_are_unimplemented(platform, path):
 
 
 def test_the_root_says_that_the_server_is_alive(platform):
-    # What KServe's client asks of servers that speak V1, and load balancers that were told nothing else.
+    # KServe's client requests this path from servers that speak V1, and so do load balancers without a configured path.
     assert platform.call("GET", "/").json() == {"status": "alive"}
 
 
@@ -217,7 +217,7 @@ def test_errors_have_one_form(platform, method, path, status, allowed):
     assert reply.headers.get("allow") == allowed
 
 
-# Requests routed by a model's name.
+# --- Requests routed by the name of a model.
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_every_digit_is_recognised(platform_client):
 
 
 def test_fields_of_a_message_come_in_any_order(platform):
-    # As Go writes messages that are made from descriptors, k6's among them.
+    # Go encodes messages that are made from descriptors in random order, and so does k6.
     rows = 64
     image = np.zeros((rows, 1, 8, 8), dtype=np.float32)
     shape = {"name": "image", "datatype": "FP32", "shape": image.shape}
@@ -307,7 +307,8 @@ def test_one_connection_serves_both_services(platform):
 
 @pytest.mark.parametrize("size", [300_000, 5_000_000])
 def test_connection_is_reused_after_a_refusal(platform, size):
-    """The body of a request that leads nowhere is read to its end: a proxy in front would say 502 for a reset."""
+    """The body of a request that is not routed is read to its end: otherwise a proxy in front would return 502 for the
+    reset."""
     connection = wire.Connection(platform.http_port)
     for _ in range(2):
         connection.request("POST", "/v2/models/nope/infer", bytes(size))

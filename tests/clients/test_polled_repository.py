@@ -1,6 +1,6 @@
-"""A day of trouble on a polled repository: files change at random under load, and no request fails for it.
+"""A polled repository whose files change at random under load; no request fails because of it.
 
-`WEIR_CHANGES` is the number of changes (500 for the whole day), `WEIR_SEED` says which.
+`WEIR_CHANGES` is the number of changes (500 for the whole day), `WEIR_SEED` selects them.
 """
 
 import io
@@ -33,7 +33,7 @@ CONFIG = (CHANGING / "scale" / "config.pbtxt").read_text()
 
 
 def weights(factor: int) -> bytes:
-    """A model that multiplies by this factor. All have the same size."""
+    """Returns a model that multiplies by this factor. The files of all factors have the same size."""
     whole = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(TEMPLATE)) as template, zipfile.ZipFile(whole, "w") as changed:
         for entry in template.infolist():
@@ -44,14 +44,14 @@ def weights(factor: int) -> bytes:
 
 
 class Repository:
-    """The repository on disk, and what should come of it. Each change is a method of `Trouble`."""
+    """The repository on disk, and the expected state of the server. Each change is a function below."""
 
     def __init__(self, root: Path, chance: random.Random):
         self.root, self.chance = root, chance
         self.model, self.steady = root / "scale", root / "echo_now"
         shutil.copytree(CHANGING / "scale", self.model)
         shutil.copytree(GOOD / "echo_now", self.steady)
-        # The factor of each version's file; None for a version that is broken.
+        # Factor in each version's file; None for a version that is broken.
         self.versions: dict[int, Optional[int]] = {1: 1}
         self.factors = {1}
         self.is_configured = True
@@ -65,7 +65,8 @@ class Repository:
         return self.model / str(version) / "model.pt"
 
     def expected(self) -> Optional[int]:
-        """The factor of the answers once everything was seen; None where an earlier one goes on."""
+        """Returns the factor of the responses once all changes are loaded; None if an earlier version is still served.
+        """
         return self.versions[self.top] if self.is_configured else None
 
     def new_factor(self) -> int:
@@ -74,7 +75,7 @@ class Repository:
         return factor
 
     def new_version(self) -> Path:
-        """The directory of the next version, not made yet."""
+        """Returns the directory of the next version, which does not exist yet."""
         self.versions[self.top + 1] = None
         return self.file(self.top).parent
 
@@ -87,7 +88,7 @@ def good_version(repository: Repository) -> None:
 
 
 def slow_version(repository: Repository) -> None:
-    """A version that is copied bit by bit."""
+    """Adds a version that is copied in small parts."""
     factor = repository.new_factor()
     content = weights(factor)
     repository.new_version().mkdir()
@@ -100,7 +101,7 @@ def slow_version(repository: Repository) -> None:
 
 
 def synchronised_version(repository: Repository) -> None:
-    """A version that is copied to a hidden name first, as rsync does."""
+    """Adds a version that is first copied under a hidden name, as rsync does."""
     factor = repository.new_factor()
     repository.new_version().mkdir()
     path = repository.file(repository.top)
@@ -128,7 +129,8 @@ def truncated_version(repository: Repository) -> None:
 
 
 def linked_version(repository: Repository) -> None:
-    """A version that is a link, as in a Kubernetes volume; if there is one already, it is switched."""
+    """Adds a version that is a symbolic link, as in a Kubernetes volume; if there already is one, the link is switched.
+    """
     factor = repository.new_factor()
     repository.volumes += 1
     volume = repository.root / f"..{repository.volumes}"
@@ -145,7 +147,7 @@ def linked_version(repository: Repository) -> None:
 
 
 def replaced_in_place(repository: Repository) -> None:
-    """The same size and time, as `cp -p` leaves it."""
+    """Replaces the file and keeps its size and time, as `cp -p` does."""
     path = repository.file(repository.top)
     before = path.stat() if path.exists() else None
     factor = repository.new_factor()
@@ -203,7 +205,7 @@ def away(repository: Repository, path: Path, seconds: float) -> None:
 
 
 def model_away(repository: Repository) -> None:
-    # Two polls in a row that miss it mean that it was removed.
+    # A model counts as removed if two consecutive polls do not find it.
     away(repository, repository.model, repository.chance.uniform(0, 0.5) * POLL_S)
 
 
@@ -212,13 +214,13 @@ def version_away(repository: Repository) -> None:
 
 
 def removed_versions(repository: Repository) -> None:
-    """All but the newest."""
+    """Removes all versions except the newest."""
     for version in [version for version in repository.versions if version != repository.top]:
         remove(repository, version)
 
 
 def removed_newest(repository: Repository) -> None:
-    """A roll-back, where there is a good version before."""
+    """Removes the newest version, which is a roll-back if a valid version remains."""
     before = [factor for version, factor in repository.versions.items() if version != repository.top]
     if before and before[-1] is not None:
         remove(repository, repository.top)
@@ -231,7 +233,7 @@ def remove(repository: Repository, version: int) -> None:
 
 
 def steady_model(repository: Repository) -> None:
-    """Changes of the echo model beside it."""
+    """Changes the echo model, while the other model is unchanged."""
     config = repository.steady / "config.pbtxt"
     good = (GOOD / "echo_now" / "config.pbtxt").read_text()
     next_version = repository.steady / str(2 + repository.chance.randrange(3))
@@ -272,7 +274,7 @@ TROUBLE: list[Callable[[Repository], None]] = [
 
 
 class Load:
-    """Clients that ask until the end, and what was wrong with the answers."""
+    """Clients that send requests until the end, and collect wrong responses."""
 
     def __init__(self, server, repository: Repository):
         self.server, self.repository = server, repository
@@ -313,7 +315,7 @@ def answer(server) -> float:
 
 
 def check_broken(server, repository: Repository) -> None:
-    """A version that was never good answers nobody."""
+    """Checks that a version that was never valid serves no request."""
     version = str(repository.top)
     reply = server.infer("scale", request(tensor("INPUT0", "FP32", [1, 1], [1])), version=version)
     assert reply.status in (404, 503), reply
@@ -358,7 +360,7 @@ def test_a_day_of_trouble(start, repository):
 
 @pytest.mark.parametrize("change", [replaced_in_place, replaced_by_rename], ids=lambda change: change.__name__)
 def test_an_explicit_load_reads_a_file_of_equal_size_and_time(start, repository, change):
-    # As long as every other file of this test.
+    # The file is as long as every other file of this test.
     repository.file(1).write_bytes(weights(1))
     server = start([repository.root], "--model-control-mode=explicit", "--load-model=scale")
     assert answer(server) == 1

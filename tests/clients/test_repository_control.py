@@ -1,4 +1,4 @@
-"""The model repository interface: index, load, unload, overrides, and models that do not load."""
+"""The model repository interface: index, load, unload, overrides, and models that fail to load."""
 
 import base64
 import json
@@ -47,7 +47,7 @@ def config_of(model: str, **changes) -> str:
 
 @pytest.fixture
 def repository(tmp_path):
-    """A repository that belongs to one test."""
+    """Creates a repository for one test."""
     root = tmp_path / "repository"
     root.mkdir()
     for model in ("warmed", "latest_version", "add_sub", "slow", "fail"):
@@ -60,7 +60,7 @@ def explicit(start, repository):
     return start([repository], "--model-control-mode=explicit")
 
 
-# Mode none: the shared server.
+# --- Mode none, with the shared server.
 
 
 @pytest.mark.parametrize("call", ["load", "unload"])
@@ -110,7 +110,7 @@ def test_named_repositories_do_not_exist(server):
     assert "'repository_name' specification is not supported" in reply.error()
 
 
-# Mode explicit.
+# --- Mode explicit.
 
 
 def test_explicit_mode_starts_empty_and_loads_on_request(explicit):
@@ -123,12 +123,12 @@ def test_explicit_mode_starts_empty_and_loads_on_request(explicit):
     assert set(index(explicit, ready=True)) == {("warmed", "1")}
     assert explicit.infer("warmed", PLAIN_FP32).outputs()["OUTPUT0"]["data"] == [2, 4, 6, 8]
     assert (unload(explicit, "warmed").status, index(explicit, ready=True)) == (200, {})
-    # The call does not wait for the model's running requests.
+    # The call does not wait for the running requests of the model.
     row = lambda: next(row for (name, _), row in index(explicit).items() if name == "warmed")  # noqa: E731
     wait_until(lambda: row()["state"] == "UNAVAILABLE", 10, "it is unloaded")
     assert row()["reason"] == "unloaded"
     assert explicit.infer("warmed", PLAIN_FP32).status in (400, 404, 503)
-    # A model unloaded on purpose does not make the server unready.
+    # A model that was unloaded on purpose does not make the server unready.
     assert explicit.call("GET", "/v2/health/ready").status == 200
 
 
@@ -137,7 +137,8 @@ def test_load_and_unload_by_the_clients(start, repository, name):
     server = start([repository], "--model-control-mode=explicit")
     client = adapters.connect(name, server)
     client.call("load_model", "warmed")
-    # While a model loads, a server is not ready, as in Triton; a gateway knows that it is again by its next probe.
+    # While a model loads, the server is not ready, as in Triton; a gateway learns from its next probe that the server
+    # is ready again.
     wait_until(lambda: client.call("is_model_ready", "warmed") is True, 5, "the loaded model is ready")
     ones = np.ones((1, 4), dtype=np.float32)
     assert client.infer("warmed", {"INPUT0": ones}).as_numpy("OUTPUT0").tolist() == [[2] * 4]
@@ -225,7 +226,7 @@ def test_model_file_sent_with_the_request(explicit):
 
 
 def test_model_file_in_base64_with_line_breaks(explicit):
-    """As Triton's C++ client writes it: 72 characters a line, and a line break at the end."""
+    """The lines have 72 characters, with a line break at the end, as Triton's C++ client writes them."""
     text = base64.b64encode((GOOD / "warmed" / "1" / "model.pt").read_bytes()).decode()
     lines = "".join(text[at : at + 72] + "\n" for at in range(0, len(text), 72))
     reply = load(explicit, "sent", **{"config": config_of("sent"), "file:1/model.pt": lines})
@@ -242,7 +243,7 @@ def test_model_file_sent_over_grpc(explicit):
 
 
 def test_a_response_cache_is_left_out_with_a_note(explicit):
-    """As Triton does where the server has no cache; answers are the same."""
+    """Triton does the same if the server has no cache; responses do not change."""
     config = config_of("warmed", response_cache={"enable": True})
     assert load(explicit, "warmed", config=config).status == 200
     assert explicit.infer("warmed", PLAIN_FP32).outputs()["OUTPUT0"]["data"] == [2, 4, 6, 8]
@@ -294,7 +295,7 @@ def test_reload_that_fails_leaves_the_old_one_serving(explicit, repository):
 
 def test_unload_lets_running_requests_finish(explicit):
     assert load(explicit, "slow").status == 200
-    # As many rows as a full batch, so that the two requests never share one.
+    # The requests have as many rows as a full batch, so that the two never share one.
     full = request(tensor("INPUT0", "INT32", [8, 1], [10] * 8))
     with ThreadPoolExecutor() as pool:
         running = [pool.submit(explicit.infer, "slow", full) for _ in range(2)]
@@ -305,7 +306,8 @@ def test_unload_lets_running_requests_finish(explicit):
 
 
 def test_unload_ends_the_wait_for_companions(explicit):
-    """None will come any more: the request would hold its version open for its whole delay."""
+    """No further request will join the batch. Without this, the request would keep its version open for the whole
+    delay."""
     rows = {"name": "INPUT0", "data_type": "TYPE_INT32", "dims": [1]}
     delay = {"max_queue_delay_microseconds": 600_000_000}
     config = {"backend": "echo", "max_batch_size": 8, "input": [rows], "output": [rows], "dynamic_batching": delay}
@@ -318,7 +320,7 @@ def test_unload_ends_the_wait_for_companions(explicit):
 
 
 def test_reload_under_load_fails_no_request(explicit, repository):
-    """Versions are replaced side by side; a request meanwhile is answered by one or the other."""
+    """Versions are replaced side by side; a request is answered by the old or the new one."""
     assert load(explicit, "latest_version").status == 200
     done, answers = threading.Event(), []
 
@@ -351,7 +353,7 @@ def test_poll_mode_finds_new_models_and_drops_removed_ones(start, repository):
     wait_until(lambda: server.call("GET", ready).status != 200, 15, "the removed model is gone")
 
 
-# Models that do not load.
+# --- Models that do not load.
 
 
 @pytest.fixture(scope="module")
@@ -440,7 +442,7 @@ def test_loading_broken_models_by_request(start):
     assert server.infer("good", PLAIN_FP32).outputs()["OUTPUT0"]["data"] == [2, 4, 6, 8]
 
 
-# Contents of a repository path.
+# --- Contents of a repository path.
 
 
 def test_path_to_one_model(start):
@@ -515,6 +517,6 @@ def test_repository_without_models_is_warned_of(start, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
     assert f"no model found in {empty}: " in start([empty]).log.read_text()
-    # There, clients load them.
+    # In explicit mode, clients load the models, so there is no warning.
     explicit = start([empty], "--model-control-mode=explicit")
     assert "no model found" not in explicit.log.read_text()

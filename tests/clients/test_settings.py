@@ -18,7 +18,7 @@ def restore(server):
 
 
 def value_of(answer, name: str):
-    """HTTP clients return a dict of values, gRPC clients messages that wrap them."""
+    """Returns a value. HTTP clients return a dict of values, gRPC clients messages that contain them."""
     if isinstance(answer, dict):
         return answer[name]
     setting = answer.settings[name]

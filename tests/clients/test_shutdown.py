@@ -24,7 +24,7 @@ EIGHT = request(tensor("INPUT0", "INT32", [8, 1], [7] * 8))
 
 @pytest.fixture
 def repository(tmp_path):
-    """Two models only, so that the start is fast."""
+    """Creates a repository of two models only, so that the server starts fast."""
     for model in ("slow", "echo_now"):
         shutil.copytree(GOOD / model, tmp_path / "repository" / model)
     return tmp_path / "repository"
@@ -32,7 +32,7 @@ def repository(tmp_path):
 
 @pytest.fixture
 def fresh(tmp_path, repository):
-    """A server that the test itself stops."""
+    """Starts a server that the test itself stops."""
     running = Server(tmp_path / "log", [repository]).start()
     yield running
     running.kill()
@@ -66,7 +66,7 @@ def until_in_flight(server, protocol: str, count: int) -> None:
 
 
 def test_a_request_that_waits_for_companions_is_answered_at_once(tmp_path, repository):
-    """Its delay is longer than the exit timeout, and no companion can come any more."""
+    """The queue delay of the model is longer than the exit timeout, and no further request can join the batch."""
     with (repository / "slow" / "config.pbtxt").open("a") as config:
         config.write("dynamic_batching { max_queue_delay_microseconds: 600000000 }\n")
     server = Server(tmp_path / "log", [repository]).start()
@@ -165,7 +165,7 @@ def test_grpc_stream_in_use_ends_between_two_messages(repository, tmp_path):
             got.extend(answers)
     assert (ended.value.code(), ended.value.details()) == (grpc.StatusCode.UNAVAILABLE, "Server exiting")
     assert not any(answer.error_message for answer in got)
-    # The last were on their way when it ended.
+    # The last messages were on their way when the stream ended.
     assert len(got) > len(sent) / 2
     assert server.exit_code() == 0
     assert 7.5 < stopwatch.seconds() < 10
@@ -179,7 +179,7 @@ def test_second_signal_exits_at_once(fresh):
         fresh.terminate()
         wait_until(lambda: "a second signal" in fresh.log.read_text(), 5, "the first signal is handled")
         stopwatch = Stopwatch()
-        # Signals within half a second of the first are part of it.
+        # Signals within half a second of the first one count as the same signal.
         while fresh.process.poll() is None and stopwatch.seconds() < 5:
             fresh.terminate()
             time.sleep(0.05)
@@ -188,7 +188,7 @@ def test_second_signal_exits_at_once(fresh):
 
 
 def test_signals_to_a_process_and_to_its_group_are_one(tmp_path, repository):
-    """`timeout` sends SIGTERM to its child and then to the group that the child is in."""
+    """`timeout` sends SIGTERM to its child, and then to the process group of the child."""
     server = Server(tmp_path / "log", [repository])
     server.command = ["timeout", "600", *server.command]
     server.start()
@@ -202,7 +202,7 @@ def test_signals_to_a_process_and_to_its_group_are_one(tmp_path, repository):
 
 
 def test_a_batch_past_the_exit_timeout_ends_with_the_process(tmp_path, repository):
-    """It runs in libtorch until the last, and neither crashes there nor answers with an error of libtorch's."""
+    """The batch runs in libtorch until the process ends, without crashing and without an error from libtorch."""
     server = Server(tmp_path / "log", [repository], ["--exit-timeout-secs", "0"]).start()
     with ThreadPoolExecutor(8) as pool:
         for _ in range(8):
@@ -232,8 +232,8 @@ def test_missing_gpu(tmp_path, device):
 
 
 def test_under_load_every_accepted_request_is_answered(fresh):
-    """Clients send_requests while SIGTERM comes: an answer, or a refusal before the body was taken; never
-    a connection that ends in the middle of a request that was accepted."""
+    """Clients send requests while SIGTERM arrives. Each gets a response, or a refusal before the server accepted the
+    body; a connection must never end within an accepted request."""
     outcomes, lock = [], threading.Lock()
 
     def send_requests(n: int) -> None:
@@ -266,8 +266,8 @@ def ask(connection: http.client.HTTPConnection, n: int) -> str:
         response = connection.getresponse()
         answer = json.loads(response.read())
     except (http.client.RemoteDisconnected, ConnectionResetError):
-        # A kept connection may be closed between requests; HTTP lets a client retry, because no byte of a
-        # response arrived.
+        # The server may close a keep-alive connection between two requests. HTTP lets a client retry then, because no
+        # byte of a response arrived.
         return "closed while idle"
     if response.status == 503:
         return "refused"
@@ -292,7 +292,7 @@ def test_new_connections_are_refused_while_draining(fresh):
 
 
 def test_readiness_fails_before_requests_are_refused(tmp_path, repository):
-    """With a delay before refusing, a load balancer sees 503 while requests are still served."""
+    """With a delay before requests are refused, a load balancer sees 503 while requests are still served."""
     server = Server(tmp_path / "log", [repository], ["--drain-delay-secs=2"]).start()
     server.terminate()
     wait_until(lambda: server.call("GET", "/v2/health/ready").status == 503, 2, "not ready")
@@ -301,7 +301,8 @@ def test_readiness_fails_before_requests_are_refused(tmp_path, repository):
 
 
 def test_kept_connections_end_with_an_answer_before_the_port_closes(tmp_path, repository):
-    """A connection that is closed while a request is on its way loses it, and clients do not send a POST again."""
+    """A connection that is closed while a request is on its way loses the request, and clients do not send a POST
+    again."""
     server = Server(tmp_path / "log", [repository], ["--drain-delay-secs=3"]).start()
     kept = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=20)
     assert headers_of_an_answer(kept).get("connection") is None

@@ -1,6 +1,7 @@
-"""A detector of speech as its authors ship it: no configuration, a number beside the tensor, only a few lengths, and a state.
+"""A published speech detector without a configuration, which takes a number in addition to the tensor, supports only a
+few lengths and keeps a state.
 
-No trial run finds what it takes, so its signature is a guess and each request tries its own.
+No trial run finds valid inputs, so the signature is a guess and each request tries its own inputs.
 """
 
 import math
@@ -13,9 +14,9 @@ from server import Server
 from wire import request, tensor
 
 FILE = Path(__file__).resolve().parents[2] / ".venv/silero/silero_vad.jit"
-# Samples of a chunk for each rate that the model knows.
+# Number of samples in a chunk, for each rate that the model supports.
 CHUNKS = {16000: 512, 8000: 256}
-# A voice, roughly: a tone with harmonics that rises and falls.
+# A rough imitation of a voice: a tone with harmonics, which rises and falls.
 HARMONICS = range(1, 12)
 
 
@@ -40,7 +41,7 @@ def ask(server: Server, samples: list, rate: int):
 
 
 def chances(server: Server, rate: int, chunks: int) -> list:
-    """The chance of speech in chunks that follow each other."""
+    """Returns the probability of speech in consecutive chunks."""
     size = CHUNKS[rate]
     replies = [ask(server, voice(rate, number * size, size), rate) for number in range(chunks)]
     return [reply.outputs()["OUTPUT__0"]["data"][0] for reply in replies]
@@ -48,11 +49,11 @@ def chances(server: Server, rate: int, chunks: int) -> list:
 
 @pytest.mark.parametrize("rate", CHUNKS)
 def test_a_stream_of_chunks(start, tmp_path, rate):
-    """Two servers of the same file answer a stream alike: loading left no trace in the state."""
+    """Two servers with the same file answer a stream identically, so loading has not changed the state."""
     first, second = (chances(start([repository(tmp_path / name)]), rate, 12) for name in ("first", "second"))
     assert first == second
     assert all(0 <= chance <= 1 for chance in first)
-    # The same chunk has another answer later, as the state of the stream is kept.
+    # The same chunk has another answer later, because the state of the stream is kept.
     assert len(set(first)) > 1
 
 

@@ -1,5 +1,5 @@
-"""Models that keep something from one run to the next, or whose rows depend on each other: no client may have
-another's numbers, and the first meets the model as it was saved."""
+"""Models that keep state from one run to the next, or whose rows depend on each other: no client may get results of
+another client's request, and the first request finds the model as it was saved."""
 
 import shutil
 import time
@@ -13,7 +13,7 @@ from wire import request, tensor
 
 MODELS = Path(__file__).resolve().parents[2] / "runtime/torch/tests/models"
 
-# The state of these tests must not be shared with other requests, so that each has a server of its own.
+# The state of these tests must not be shared with other requests, so each test has its own server.
 TWO = 'instance_group [{ kind: KIND_CPU, count: 2 }]'
 SHARED = 'parameters { key: "ENABLE_WEIGHT_SHARING" value { string_value: "true" } }'
 CLIENTS = 16
@@ -34,7 +34,7 @@ def ask(server: Server, values: list) -> list:
 
 
 def under_load(server: Server, asked: list) -> list:
-    """Answers of clients that ask in turns, as pairs of question and answer."""
+    """Returns the answers to clients that send requests concurrently, as pairs of question and answer."""
     until = time.monotonic() + SECONDS
 
     def client(number: int) -> list:
@@ -51,7 +51,7 @@ def under_load(server: Server, asked: list) -> list:
 
 @pytest.mark.parametrize("config", [TWO, f"{TWO}\n{SHARED}"], ids=["by-default", "asked-to-share"])
 def test_instances_of_a_model_that_assigns_its_state(start, tmp_path, config):
-    """Each request begins a new state, so that its answer is that of a server of its own."""
+    """Each request begins a new state, so its answer equals that of a server without other requests."""
     server = start([repository(tmp_path, "recurrent", config)])
     asked = [[1.0, 0.1 * number, -0.2, 0.05 * number] for number in range(8)]
     alone = [(values, ask(server, values)) for values in asked]
@@ -66,7 +66,7 @@ def test_instances_of_a_model_that_assigns_its_state(start, tmp_path, config):
 
 
 def test_instances_of_a_model_that_counts(start, tmp_path):
-    """Two counters, each of which gives every number once, whatever is still being sent of the one before."""
+    """Each of two counters returns every number once, even while an earlier response is still being sent."""
     server = start([repository(tmp_path, "counter", TWO)])
     answers = under_load(server, [[0.0]])
     for _, (sum_of, calls) in answers:
@@ -87,7 +87,7 @@ def test_the_first_request_meets_the_model_as_it_was_saved(start, tmp_path, mode
 
 
 def test_instances_have_copies_of_their_own_where_the_configuration_asks_for_them(start, tmp_path):
-    """Of a model that does not write to itself, too; the log says what it costs."""
+    """This applies to models that do not write to their own state, too; the log tells how much memory it costs."""
     server = start([repository(tmp_path, "mlp", f"{TWO}\n{SHARED.replace('true', 'false')}")])
     lines = [line for line in server.log.read_text().splitlines() if "ENABLE_WEIGHT_SHARING is false" in line]
     assert len(lines) == 1, lines

@@ -43,7 +43,7 @@ def test_counts_after_known_requests(server):
 
 
 def test_service_time_shows_in_compute_infer(server):
-    # Requests of other tests have completed once this is answered.
+    # The requests of other tests have completed once this one is answered.
     server.infer("slow", number(1))
     before = server.statistics("slow")["inference_stats"]
     server.infer("slow", number(1))

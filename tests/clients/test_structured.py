@@ -1,4 +1,4 @@
-"""Models that return more than tensors, and take more, as clients see them."""
+"""Models that return or take more than tensors, as clients see them."""
 
 import shutil
 from pathlib import Path
@@ -12,7 +12,7 @@ MODELS = ROOT / "runtime" / "torch" / "tests" / "models"
 
 
 def repository(folder: Path, *names: str) -> Path:
-    """A repository of models without a configuration."""
+    """Creates a repository of models without a configuration."""
     for name in names:
         version = folder / "repository" / name / "1"
         version.mkdir(parents=True)
@@ -45,7 +45,7 @@ def test_fields_of_a_named_tuple_have_their_names(start, tmp_path):
 
 
 def test_nested_outputs_have_dotted_names(start, tmp_path):
-    """As traces of segmentation and language models return them."""
+    """Traces of segmentation and language models return such outputs."""
     past = [f"past.{layer}.{part}" for layer in range(2) for part in range(2)]
     expected = {"dict_traced": ["out", "aux"], "dict_of_tuples": ["logits.0.0", "logits.0.1", *past]}
     server = start([repository(tmp_path, *expected)])
@@ -102,7 +102,7 @@ def test_a_detector_takes_an_image(start, tmp_path):
     outputs = reply.outputs()
     assert list(outputs) == ["boxes", "labels", "scores"]
     assert outputs["labels"]["data"] == [2] * 6
-    # torchvision's own, as runtime/torch/tests/models/generate.py prints it.
+    # torchvision's own result, as printed by runtime/torch/tests/models/generate.py.
     assert outputs["scores"]["data"][0] == pytest.approx(0.3295188, abs=1e-4)
 
 

@@ -1,4 +1,4 @@
-"""Models that never return: said, given up, restarted."""
+"""Models that never return: the server logs them, gives them up, and is restarted."""
 
 import json
 import threading
@@ -12,9 +12,9 @@ from server import BINARY, ENDLESS, Server, wait_until
 from stopwatch import Stopwatch
 from wire import request, tensor
 
-# The value from which the model never returns.
+# Input value for which the model never returns.
 POISON = 1e6
-# One for which it takes some time.
+# Input value for which the model takes some time.
 SLOW = 1e5
 LIMIT_S = 2
 # Time for the limit to pass and to be noticed, on a busy machine.
@@ -78,21 +78,22 @@ def test_shutdown_does_not_wait_for_an_endless_batch_beyond_its_timeout(start):
 
 
 def test_requests_in_an_endless_batch_are_answered(start):
-    # Batches as slow as these run on their instance's own thread; as many as outweigh the short ones of the start.
+    # Batches as slow as these run on the instance's own thread, provided that there are enough of them to outweigh the
+    # short ones at the start.
     server = start([ENDLESS], f"--max-batch-seconds={LIMIT_S}", "--exit-timeout-secs=40")
     for _ in range(50):
         assert answer(server.infer("endless", row(SLOW))) == 2 * SLOW
     reply = server.infer("endless", row(POISON))
     assert reply.status == 500 and "--max-batch-seconds" in reply.error(), reply
     assert "weir-refused" not in reply.headers
-    # Nobody waits for the batch any more, so the process ends at once.
+    # No client waits for the batch any more, so the process ends at once.
     stopwatch = Stopwatch()
     server.stop()
     assert stopwatch.seconds() < 20
 
 
 def is_noticed(server) -> bool:
-    """The process has ended, ends during the call, or says that it is not live."""
+    """Returns true if the process has ended, ends during the call, or reports that it is not live."""
     try:
         return server.process.poll() is not None or not is_live(server)
     except OSError:
@@ -100,14 +101,15 @@ def is_noticed(server) -> bool:
 
 
 def test_process_ends_itself_where_the_batch_holds_the_thread_that_serves(start):
-    # With one thread, batches of less than two milliseconds run on it.
+    # With one thread, batches of less than two milliseconds run on that thread.
     server = start([ENDLESS], f"--max-batch-seconds={LIMIT_S}", "--exit-timeout-secs=60", "--http-thread-count=1")
     for _ in range(300):
         assert answer(server.infer("endless", row(3))) == 6
     pool = ThreadPoolExecutor(1)
     inside = pool.submit(server.infer, "endless", row(POISON))
     stopwatch = Stopwatch()
-    # SIGABRT, at the latest look after the limit, or a restart by signal where the batch ran on its instance's own thread.
+    # The process ends by SIGABRT at the latest check after the limit, or by a restart signal if the batch ran on the
+    # instance's own thread.
     wait_until(lambda: is_noticed(server), NOTICED_S, "it is noticed")
     server.terminate()
     server.exit_code()
@@ -153,7 +155,7 @@ spec:
 
 @pytest.fixture
 def platform(tmp_path):
-    """`weir up` with two replicas of the model."""
+    """Starts `weir up` with two replicas of the model."""
     manifest = tmp_path / "endless.yaml"
     manifest.write_text(MANIFEST)
     running = Server(tmp_path / "log", [])
@@ -197,10 +199,11 @@ def test_platform_restarts_the_replica_and_serves_the_others(platform):
         finally:
             ended.set()
         failed = [reply for future in asking for reply in future.result()]
-    # It is not tried on the other replica, which it would stop as well.
+    # The request is not retried on the other replica, which it would block as well.
     assert poisoned.status == 500 and "--max-batch-seconds" in poisoned.error(), poisoned
     assert failed == []
     log = platform.log.read_text()
     assert "a batch of model 'endless' version 1 has run for" in log, log[-4000:]
-    # By its liveness probe; or by itself, where the batch holds a thread that serves connections.
+    # The replica was restarted by its liveness probe; or it ended by itself, if the batch held a thread that serves
+    # connections.
     assert "replica hangs" in log or "exiting" in log, log[-4000:]

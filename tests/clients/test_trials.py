@@ -1,4 +1,4 @@
-"""Models that made-up inputs end or hang: a load tries them in a child process, and the server lives on."""
+"""Models that crash or hang on made-up inputs: a load tries them in a child process, and the server survives."""
 
 import os
 import shutil

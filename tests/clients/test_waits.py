@@ -1,4 +1,5 @@
-"""Clients that hold a connection and are of no use: each wait for them ends, and others are served meanwhile."""
+"""Clients that hold a connection without using it: each wait for such a client ends, and other clients are served
+meanwhile."""
 
 import select
 import socket
@@ -13,15 +14,16 @@ import wire
 from server import GOOD, Server
 
 LIMIT = 2.0
-# The limit, a quarter more, and a busy machine. Before there were bounds most of these connections never ended.
+# The limit, a quarter more, and time for a busy machine. Before there were limits, most of these connections never
+# ended.
 SOON = 15.0
-# The admin ports' limit is 30 s, whatever the flags.
+# The limit of the admin ports is 30 s, whatever the flags.
 SOON_ADMIN = 60.0
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04\0\0\0\0\0"
 PING = b"\0\0\x08\x06\0\0\0\0\0pingpong"
 INFER = b"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: models.tests\r\n"
 
-# What is sent at once, and what again and again.
+# For each kind, the bytes sent at once, and the bytes sent again and again.
 HOSTILE = {
     "silent": (b"", b""),
     "half a preface": (PREFACE[:10], b""),
@@ -46,7 +48,7 @@ def impatient(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def impatient_gateway(tmp_path_factory):
-    """A gateway with the same patience, and its admin port."""
+    """Starts a gateway with the same limits, and its admin port."""
     running = Server(tmp_path_factory.mktemp("gateway") / "log", [GOOD])
     admin_port = running.grpc_port
     gateway.use_gateway(running)
@@ -57,7 +59,7 @@ def impatient_gateway(tmp_path_factory):
 
 
 def told_until_the_end(port: int, begin: bytes, drip: bytes, soon: float = SOON) -> bytes:
-    """Returns what a client was sent until its connection ended."""
+    """Returns the bytes that a client received until its connection ended."""
     told, end = b"", time.monotonic() + soon
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.sendall(begin)
@@ -110,7 +112,8 @@ def test_connections_without_a_request_end_at_the_admin_ports(impatient, impatie
 
 @pytest.mark.parametrize("call", ["ModelInfer", "ModelStreamInfer"])
 def test_messages_that_crawl_are_refused(impatient, call):
-    """A byte now and then of a message of 100 KB: before messages were timed, its call never ended."""
+    """The client sends single bytes of a message of 100 KB. Before messages had a minimum rate, such a call never
+    ended."""
     end = time.monotonic() + SOON
     with socket.create_connection(("127.0.0.1", impatient.grpc_port)) as connection:
         connection.sendall(begun_call(call) + data(b"\0" + (100_000).to_bytes(4, "big")))
@@ -126,7 +129,8 @@ def test_messages_that_crawl_are_refused(impatient, call):
 
 
 def begun_call(call: str) -> bytes:
-    """The bytes with which a client begins its connection and a call: `:method POST`, `:scheme http`, and the rest."""
+    """Returns the bytes with which a client begins its connection and a call: `:method POST`, `:scheme http`, and the
+    other headers."""
     rest = {":path": f"/inference.GRPCInferenceService/{call}", ":authority": "a", "content-type": "application/grpc"}
     literal = lambda text: bytes([len(text)]) + text.encode()  # noqa: E731
     block = b"\x83\x86" + b"".join(b"\0" + literal(name) + literal(value) for name, value in rest.items())
@@ -139,7 +143,7 @@ def data(payload: bytes) -> bytes:
 
 
 def has_ended(told: bytes) -> bool:
-    """True once the first stream has headers that end it, or was reset."""
+    """Returns true once the first stream was reset, or has headers that end it."""
     while len(told) >= 9:
         kind, flags, length = told[3], told[4], int.from_bytes(told[:3], "big")
         if len(told) < 9 + length:

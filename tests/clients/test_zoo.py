@@ -1,7 +1,7 @@
-"""Models as people bring them, without a configuration: each answer is PyTorch's.
+"""Models as users bring them, without a configuration: each answer equals PyTorch's.
 
-`tests/models/zoo.py` makes the models and, once, PyTorch's answers. `EXPECTED` says of each what is inferred, or why it
-is refused.
+`tests/models/zoo.py` makes the models and PyTorch's answers. `EXPECTED` contains the inferred signature of each model,
+or the reason why it is refused.
 """
 
 import shutil
@@ -19,7 +19,7 @@ ZOO = Path(__file__).resolve().parent.parent / "models" / "zoo"
 
 
 class Batched(NamedTuple):
-    """Served with a batch dimension; its inputs as `NAME DATATYPE SHAPE, …`."""
+    """Served with a batch dimension. Inputs have the form `NAME DATATYPE SHAPE, …`."""
 
     inputs: str
 
@@ -31,11 +31,11 @@ class Alone(NamedTuple):
 
 
 class Guessed(NamedTuple):
-    """Served, each request alone and unchecked: no trial run succeeded."""
+    """Served with each request alone and unchecked, because no trial run succeeded."""
 
 
 class Refused(NamedTuple):
-    """Not loaded, for a reason with these words."""
+    """Not loaded, for a reason that contains these words."""
 
     reason: str
 
@@ -108,12 +108,12 @@ EXPECTED: dict[str, Union[Batched, Alone, Guessed, Refused]] = {
     "unchanged": Batched("x FP32 [-1, -1]"),
     "unservable": Guessed(),
     "vgg_traced": Batched("x FP32 [-1, 3, -1, -1]"),
-    # Their last layer starts with zeros, so that no run can show that rows are independent.
+    # The weights of the last layer are zero, so no run can show that rows are independent.
     "vit": Alone("x FP32 [-1, 3, 32, 32]"),
     "vit_traced": Alone("x FP32 [-1, 3, 32, 32]"),
 }
 
-# Relative to the largest element of an output: kernels for other batch sizes sum in another order.
+# Relative to the largest element of an output, because kernels for other batch sizes sum in another order.
 TOLERANCE = {"FP16": 2e-2, "BF16": 5e-2}
 CLIENTS, REQUESTS = 16, 4
 
@@ -124,7 +124,7 @@ class Recorded(NamedTuple):
 
 
 def recorded() -> dict[str, list[Recorded]]:
-    """Requests and PyTorch's answers, by model."""
+    """Returns the recorded requests and PyTorch's answers, by model."""
     models: dict[str, dict[int, Recorded]] = {}
     with np.load(ZOO / "answers.npz") as answers:
         for key in answers.files:
@@ -143,7 +143,7 @@ BATCHED = [name for name, expected in EXPECTED.items() if isinstance(expected, B
 
 
 def start(tmp_path_factory, config: str, *options: str) -> Server:
-    """Serves a copy of the zoo; `config` is what little configuration every model gets."""
+    """Serves a copy of the zoo; `config` is the minimal configuration that every model gets."""
     folder = tmp_path_factory.mktemp("zoo")
     for name in EXPECTED:
         shutil.copytree(ZOO / name, folder / name)
@@ -174,7 +174,7 @@ def encoded(array: np.ndarray, datatype: str) -> bytes:
 
 
 def ask(server: Server, model: str, inputs: list[tuple[str, np.ndarray, str]]) -> wire.Reply:
-    """Sends a binary request of named arrays, each with its datatype."""
+    """Sends a binary request with named arrays, each with its datatype."""
     rows, blobs = [], []
     for name, array, datatype in inputs:
         blobs.append(encoded(array, datatype))
@@ -207,7 +207,7 @@ def assert_same(model: str, got: list[tuple[str, np.ndarray]], wanted: list[np.n
 
 
 def row_by_row(model: str, array: np.ndarray) -> np.ndarray:
-    """Where a row is one element, the server has [rows, 1] for PyTorch's [rows]."""
+    """Returns the expected array. If a row is one element, the server returns [rows, 1] instead of PyTorch's [rows]."""
     return array[:, None] if array.ndim == 1 and isinstance(EXPECTED[model], Batched) else array
 
 
@@ -218,7 +218,7 @@ def metadata(server: Server, model: str) -> dict:
 
 
 def named(server: Server, model: str, request: Recorded) -> list[tuple[str, np.ndarray, str]]:
-    """A recorded request's inputs, with the datatypes that the model was found to take."""
+    """Returns the inputs of a recorded request, with the datatypes that were inferred for the model."""
     given = dict(request.inputs)
     inputs = metadata(server, model)["inputs"]
     if isinstance(EXPECTED[model], Guessed):
@@ -233,7 +233,7 @@ def described(server: Server, model: str) -> str:
 
 
 def joined(requests: list[Recorded]) -> Recorded:
-    """Rows of several requests in one."""
+    """Joins the rows of several requests to one request."""
     inputs = [
         (name, np.concatenate([dict(request.inputs)[name] for request in requests]))
         for name, _ in requests[0].inputs

@@ -11,8 +11,8 @@ import numpy as np
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
 
-# Host by which a gateway finds the service of the server under test (see gateway.py); the server itself
-# ignores it. Requests that tests write byte by byte contain it literally.
+# Host by which a gateway finds the service of the server under test (see gateway.py); the server itself ignores it.
+# Requests that tests write byte by byte contain it literally.
 HOST = "models.tests"
 
 NUMPY = {
@@ -43,7 +43,7 @@ class Reply(NamedTuple):
         return json.loads(self.body)
 
     def error(self) -> str:
-        """Returns the message of an error, and asserts the form of its body."""
+        """Returns the message of an error, and asserts the form of the body."""
         assert self.headers.get("content-type", "").startswith("application/json"), self
         body = self.json()
         assert list(body) == ["error"] and isinstance(body["error"], str), body
@@ -62,19 +62,19 @@ class Reply(NamedTuple):
 
 
 class Connection(http.client.HTTPConnection):
-    """A connection to a port of this machine, whose requests are for `HOST`."""
+    """A connection to a port of this machine, whose requests have the host `HOST`."""
 
     def __init__(self, port: int, timeout: float = 30.0):
         super().__init__(HOST, port, timeout=timeout)
 
     def connect(self) -> None:
         self.sock = socket.create_connection(("127.0.0.1", self.port), self.timeout)
-        # As the library does: otherwise a body waits for the acknowledgement of the head.
+        # http.client sets the option, too: otherwise a body waits for the acknowledgement of the head.
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def call(port: int, method: str, path: str, body=None, headers=None, timeout=30.0) -> Reply:
-    """Sends one request on a new connection. A body other than bytes is sent as JSON."""
+    """Sends one request on a new connection. A body that is not bytes is sent as JSON."""
     if body is not None and not isinstance(body, (bytes, bytearray)) and not hasattr(body, "__next__"):
         body = json.dumps(body).encode()
     connection = Connection(port, timeout)
@@ -88,7 +88,7 @@ def call(port: int, method: str, path: str, body=None, headers=None, timeout=30.
 
 
 def raw(port: int, data: bytes, timeout: float = 10.0, half_close: bool = False) -> bytes:
-    """Sends bytes, and returns all received until the server closes the connection or the timeout."""
+    """Sends bytes, and returns all bytes received until the server closes the connection or the timeout passes."""
     with socket.create_connection(("127.0.0.1", port), timeout=timeout) as connection:
         try:
             connection.sendall(data)
@@ -121,7 +121,7 @@ def status_of(response: bytes) -> Optional[int]:
 
 
 def tensor(name: str, datatype: str, shape, data=None, **parameters) -> dict:
-    """Returns one input of a request; `data` is left out if it is None."""
+    """Returns one input of a request; `data` is omitted if it is None."""
     row = {"name": name, "datatype": datatype, "shape": list(shape)}
     if parameters:
         row["parameters"] = parameters
@@ -135,7 +135,7 @@ def request(*inputs: dict, **more) -> dict:
 
 
 def binary(header: dict, *blobs: bytes) -> tuple[bytes, dict]:
-    """Returns body and headers of a binary request; the JSON header may be wrong on purpose."""
+    """Returns body and headers of a binary request. The JSON header may be invalid on purpose."""
     text = json.dumps(header).encode()
     return text + b"".join(blobs), {HEADER_LENGTH: str(len(text))}
 
@@ -150,7 +150,7 @@ def from_bytes(datatype: str, data: bytes, shape) -> np.ndarray:
 
 
 def add_sub(values=None) -> dict:
-    """Returns a valid request for `add_sub`: 0..15 and ones."""
+    """Returns a valid request for `add_sub`, with the inputs 0..15 and ones."""
     values = values or list(range(16))
     return request(
         tensor("INPUT0", "FP32", [1, 16], values), tensor("INPUT1", "FP32", [1, 16], [1] * 16)
