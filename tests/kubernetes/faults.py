@@ -1,5 +1,5 @@
-"""What must not fail a request, or change what Ready says, on the one-node cluster: killed processes, and an API server that is away.
-And what load does. To be run as root in the cluster's network, after weir-up.sh:
+"""Faults on the one-node cluster that must not fail a request or change the condition Ready (killed processes, an
+unreachable API server), and scaling under load. To be run as root in the cluster's network, after weir-up.sh:
 
     target/cluster/exec .venv/bin/python tests/kubernetes/faults.py
 """
@@ -15,10 +15,10 @@ from weir import (
     DIGITS, INFER, ROOT, condition, expect, kill, kubectl, left, pods, post, ready_pods, run, step, unharmed, wait_until,
 )
 
-# Time for which the API server is away.
+# Seconds for which the API server is unreachable.
 AWAY = 60
 
-# Its replica takes four at once, for a fifth of a second.
+# A replica of this model takes four requests at once, for a fifth of a second.
 SLOW = """
 backend: "echo"
 max_batch_size: 4

@@ -1,6 +1,6 @@
-"""A model server that is not Weir's on the one-node cluster: no request fails through what happens to its pods and to the gateways, and
-its service is ready all the while. Its server drops what it has when it is told to stop, so this shows what Weir gives such pods. To be
-run as root in the cluster's network, after weir-up.sh and `foreign/load.sh`:
+"""Tests a model server other than Weir's on the one-node cluster: no request fails because of changes to its pods or to
+the gateways, and its service is ready all the time. The server drops its requests on SIGTERM, so this tests how Weir
+protects such pods. To be run as root in the cluster's network, after weir-up.sh and `foreign/load.sh`:
 
     target/cluster/exec .venv/bin/python tests/kubernetes/foreign.py
 """
@@ -14,11 +14,12 @@ from weir import (
 
 NAME, BY_RUNTIME = "doubler", "doubler-runtime"
 ONE = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "INT32", "shape": [1], "data": [21]}]}).encode()
-# Together they ask for less than half of what one pod does: the autoscaler takes no more for enough until many were in time.
+# The clients need less than half of one pod's throughput. The autoscaler therefore removes no pod until many requests
+# were in time.
 CLIENTS = 2
 RESOURCES = {"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
 SERVER = {"name": "kserve-container", "image": "weir.dev/foreign:test", "imagePullPolicy": "Never", "resources": RESOURCES}
-# So that a former revision's pods end while somebody looks.
+# Short, so that the pods of a former revision end during the test.
 ANNOTATIONS = {"weir.dev/rollback-window": "1s"}
 
 
@@ -32,7 +33,7 @@ def apply(kind, version, name, spec, annotations={}):
 
 
 def containers(answer):
-    """A custom predictor, which says in its own words that it speaks V2."""
+    """Returns a custom predictor, whose variables declare that it speaks V2."""
     variables = {"PROTOCOL": "v2", "ANSWER": answer}
     return [{**SERVER, "env": [{"name": name, "value": value} for name, value in variables.items()]}]
 
@@ -94,7 +95,7 @@ def it_is_scaled_in_and_out():
         wait_until("three pods", 90, lambda: ready_pods(NAME) == 3)
         kubectl("scale", f"inferenceservice/{NAME}", "--replicas", "1")
         wait_until("one pod", 180, lambda: len(pods(NAME)) == 1)
-        # The others have ended only after their pause.
+        # The other pods end only after their preStop delay.
         time.sleep(6)
 
 

@@ -1,5 +1,6 @@
-"""A real KEDA scales services beside the control plane with pretend nodes: it wakes them from zero when a request comes, scales them out
-and lets them sleep again, and Weir's controller writes none of these numbers. What `make test-keda` runs:
+"""Tests that a real KEDA scales services, with a control plane and pretend nodes: KEDA wakes services from zero when a
+request comes, scales them out and lets them sleep again, and Weir's controller writes none of these replica counts.
+`make test-keda` runs:
 
     tests/kubernetes/bed/with-control-plane.sh python3 -B tests/kubernetes/keda.py
 """
@@ -21,16 +22,16 @@ from programs import apply  # noqa: E402
 from weir import ROOT, expect, kubectl, post, step, wait_until  # noqa: E402
 
 NAMESPACE = "team"
-# Who may set numbers: KEDA, and the controller of the HPA that it makes.
+# Field managers that may set replica counts: KEDA, and the controller of the HPA that KEDA creates.
 SCALERS = {"keda", "kube-controller-manager"}
-# Seconds until KEDA looks by itself, which is after this test: what it does before, it was told to.
+# Polling interval in seconds that is longer than the test, so that KEDA only acts when it is notified.
 NEVER = 3600
 REQUEST = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "INT32", "shape": [1], "data": [21]}]}).encode()
 
 
 class Numbers:
-    """The numbers that an object has from now on, and who wrote them, where that is noted: a Deployment does
-    not note who asks by `scale`."""
+    """The values of a number field of an object from now on, and the field managers that wrote them, if the API server
+    records these: it records none for writes to a Deployment's `scale`."""
 
     def __init__(self, kind, name, *path):
         self.path, self.seen = path, []
@@ -42,7 +43,7 @@ class Numbers:
         text = ""
         for line in self.watch.stdout:
             text += line
-            # The end of an object: what is in it is indented.
+            # The last line of an object; the lines within it are indented.
             if line == "}\n":
                 self.see(json.loads(text))
                 text = ""
@@ -63,7 +64,7 @@ class Numbers:
         return True
 
     def expect(self, numbers):
-        """The numbers that there were, and who but KEDA wrote one after the first."""
+        """Checks the values of the field, and that only KEDA and the HPA wrote one after the first."""
         expect("numbers", numbers, [number for number, _ in self.seen])
         expect("others who wrote them", set(), set().union(*(writers for _, writers in self.seen[1:])) - SCALERS)
 
@@ -79,7 +80,7 @@ class Numbers:
 
 
 class Bed:
-    """The programs, the model server behind all pods, and the services before them."""
+    """The programs, the model server behind all pods, and the services in front of them."""
 
     def __init__(self, programs, server):
         self.programs, self.server = programs, server
@@ -89,7 +90,7 @@ class Bed:
         self.clients = futures.ThreadPoolExecutor(32)
 
     def serve(self, name, autoscaler_class):
-        """A service that sleeps, and whose pods have one request at a time."""
+        """Declares a service that sleeps, and whose pods take one request at a time."""
         container = {"name": "kserve-container", "image": "example/server:1", "env": [{"name": "PROTOCOL", "value": "v2"}],
                      "ports": [{"containerPort": self.server.port}]}
         apply({
@@ -100,7 +101,7 @@ class Bed:
         wait_until(f"the Deployment of {name}", 60, lambda: exists("deployment", revision(name)))
 
     def documented(self):
-        """The ScaledObject of docs/kubernetes.md, in this namespace; the autoscaler is at another address."""
+        """Returns the ScaledObject of docs/kubernetes.md, in this namespace and with this autoscaler's address."""
         page = (ROOT / "docs/kubernetes.md").read_text()
         example = next(block for block in re.findall(r"```yaml\n(.*?)```", page, re.S) if "kind: ScaledObject" in block)
         there = "weir-autoscaler.weir-system:9090"
@@ -109,7 +110,7 @@ class Bed:
         return json.loads(kubectl("create", "--dry-run=client", "-n", NAMESPACE, "-o", "json", "-f", "-", stdin=example))
 
     def infer(self, name, count=1):
-        """Requests at once; their answers come later."""
+        """Sends requests concurrently, and returns futures of their answers."""
         url = f"http://127.0.0.1:{self.gateway}/serving/{NAMESPACE}/{name}/v2/models/{name}/infer"
         return [self.clients.submit(post, url, REQUEST, timeout=120) for _ in range(count)]
 
@@ -128,7 +129,7 @@ def answered(requests):
 
 
 def look_each(name, seconds):
-    """KEDA looks by itself so often, and lets the service sleep soon after."""
+    """Sets KEDA's polling interval, and lets the service sleep soon after its last request."""
     spec = {"pollingInterval": seconds, "cooldownPeriod": 5}
     kubectl("patch", "scaledobject", name, "-n", NAMESPACE, "--type", "merge", "-p", json.dumps({"spec": spec}))
 
@@ -139,7 +140,7 @@ def condition(kind, name, condition_type):
 
 
 def scale(scaled_object):
-    """Applies it, and waits until KEDA looks after its target, which has no pods."""
+    """Applies a ScaledObject, and waits until KEDA scales its target, which has no pods."""
     name = scaled_object["metadata"]["name"]
     apply(scaled_object)
     wait_until(f"KEDA has taken {name} over", 60, lambda: condition("scaledobject", name, "Ready") == "True")
@@ -153,14 +154,15 @@ def replicas(name):
 
 
 def until_asleep(name):
-    """KEDA waits for 30 s without requests, and its own time after that."""
+    """Waits until the service sleeps: KEDA's scaler is active for 30 s after the last request, and KEDA's cooldown
+    follows."""
     wait_until(f"no replicas of {name}", 180, lambda: replicas(name) == 0)
     pods = ("get", "pods", "-n", NAMESPACE, "-o", "name", "-l", f"serving.kserve.io/inferenceservice={name}")
     wait_until(f"no pod of {name}", 60, lambda: not kubectl(*pods))
 
 
 def serve_deployment(bed, name):
-    """A service whose Deployment KEDA scales, and only when it is told to."""
+    """Declares a service whose Deployment KEDA scales, but only when it is notified."""
     bed.serve(name, "external")
     scaled_object = bed.documented()
     scaled_object["metadata"]["name"] = scaled_object["spec"]["triggers"][0]["metadata"]["service"] = name

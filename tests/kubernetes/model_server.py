@@ -1,4 +1,5 @@
-"""What answers for pretend pods: a model server on this machine, and the addresses of the pods, which become this machine's."""
+"""A model server on this machine that answers for all pretend pods, and the pods' addresses, which are set to this
+machine's."""
 
 import json
 import threading
@@ -12,15 +13,16 @@ ANSWER = {"outputs": [{"name": "OUTPUT0", "datatype": "INT32", "shape": [1], "da
 
 
 class Server(ThreadingHTTPServer):
-    # The pods are one server here: all of them are connected to at once.
+    # All pods are one server here, so all of their connections arrive at once.
     request_queue_size = 128
 
     def handle_error(self, *_):
-        """The gateway leaves a pod that ended, with an answer on its way."""
+        """Ignores errors: a gateway closes connections to pods that have ended, even during a response."""
 
 
 class ModelServer:
-    """Answers each request once it may, and after so many seconds: what it keeps back holds its pod meanwhile."""
+    """Answers each request once it is permitted to, and after a number of seconds. A request that waits keeps its pod
+    busy."""
 
     def __init__(self, seconds=0):
         self.may_answer, self.seconds = threading.Event(), seconds
@@ -59,7 +61,7 @@ class ModelServer:
 
 
 class Addresses:
-    """Gives each pod that runs this machine's address: kwok's lead nowhere."""
+    """Sets the address of each running pod to this machine's, because kwok's addresses lead nowhere."""
 
     def __init__(self, namespace):
         self.namespace, self.address, self.ended = namespace, own_address(), threading.Event()
@@ -76,7 +78,7 @@ class Addresses:
         try:
             kubectl("patch", "pod", pod, "-n", self.namespace, "--subresource", "status", "--type", "merge", "-p", patch)
         except Failure as failure:
-            # One that ended meanwhile needs none.
+            # A pod that has ended meanwhile needs no address.
             if "not found" not in str(failure):
                 raise
 

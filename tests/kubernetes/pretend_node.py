@@ -1,6 +1,7 @@
-"""A node whose pods start as slowly as models do: they run once they are placed, and are ready some seconds later.
+"""A node whose pods start as slowly as models do: they run once they are scheduled, and are ready some seconds later.
 
-kwok's pods are ready at once. Those here have this machine's address, where a model server answers for all of them.
+kwok's own pods are ready at once. The pods of this node have this machine's address, where one model server answers for
+all of them.
 """
 
 import threading
@@ -12,7 +13,7 @@ from kubernetes import client, watch
 from programs import own_address
 
 NODE = "slow-0"
-# The control plane takes a node that is silent for 5 minutes for lost.
+# Shorter than the 5 minutes of silence after which the control plane counts a node as lost.
 HEARTBEAT_SECONDS = 60
 
 
@@ -26,11 +27,11 @@ def condition(kind, is_true):
 
 
 class PretendNode:
-    """Its pods, and the times at which each took its place and left it."""
+    """The pods of the node, and the times at which each was scheduled and deleted."""
 
     def __init__(self, core, namespace, start_seconds):
         self.core, self.namespace, self.start_seconds = core, namespace, start_seconds
-        # By the pod's name: its service, and when it came and went.
+        # By the name of the pod: its service, and the times at which it was scheduled and deleted.
         self.service, self.came, self.gone = {}, {}, {}
         self.ended = threading.Event()
         self.threads = [threading.Thread(target=run, daemon=True) for run in (self.beat, self.follow)]
@@ -75,7 +76,7 @@ class PretendNode:
             self.call(self.core.delete_namespaced_pod, name, self.namespace, grace_period_seconds=0)
 
     def tell(self, pod, is_ready):
-        """Writes the status that a kubelet writes."""
+        """Writes the status that a kubelet would write."""
         address = own_address()
         container = pod.spec.containers[0]
         running = {"name": container.name, "image": container.image, "imageID": "none", "ready": is_ready, "started": is_ready,
@@ -90,12 +91,12 @@ class PretendNode:
         try:
             method(*arguments, **more)
         except client.ApiException as error:
-            # One that ended meanwhile needs none.
+            # A pod that has ended meanwhile needs no status.
             if error.status != 404:
                 raise
 
     def pod_seconds(self, service, first, last):
-        """The seconds for which pods of the service had a place, all together, between two moments."""
+        """Returns the total seconds for which the service's pods were on the node between two times."""
         own = [(came, self.gone.get(name, last)) for name, came in self.came.items() if self.service[name] == service]
         return sum(max(0.0, min(gone, last) - max(came, first)) for came, gone in own)
 
@@ -103,7 +104,7 @@ class PretendNode:
         return sum(first <= came <= last for name, came in self.came.items() if self.service[name] == service)
 
     def most(self, service, first, last):
-        """The most pods at one time."""
+        """Returns the maximum number of the service's pods at one time."""
         pods = [(came, self.gone.get(name, last)) for name, came in self.came.items() if self.service[name] == service]
         moments = [came for came, _ in pods if came <= last] + [first]
         return max(sum(came <= moment < gone for came, gone in pods) for moment in moments if moment >= first)

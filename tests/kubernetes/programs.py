@@ -1,4 +1,4 @@
-"""Weir's three programs beside the control plane of tests, each under its own log."""
+"""Weir's three programs next to the test control plane, each with its own log."""
 
 import json
 import os
@@ -10,9 +10,9 @@ from pathlib import Path
 from weir import ROOT, kubectl
 
 WEIR = os.environ.get("WEIR", str(ROOT / "target/debug/weir"))
-# The kernel ends them with this process where it can.
+# If possible, the kernel ends the programs together with this process.
 LAUNCH = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
-# The gateway's pod, as it were.
+# Name of the gateway's pod; the gateway is a process of this machine.
 GATEWAY = "gateway-0"
 
 
@@ -26,18 +26,18 @@ def free_port():
 
 
 def own_address():
-    """This machine's address in its network: endpoints may not be at 127.0.0.1."""
+    """Returns this machine's address in its network, because endpoints must not be at 127.0.0.1."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.1", 9))
         return probe.getsockname()[0]
 
 
 class Programs:
-    """All that were started; they end with the `with` block."""
+    """All started programs; they end with the `with` block."""
 
     def __init__(self, folder, weir=WEIR):
         self.folder, self.weir = Path(folder), weir
-        # By name: the command and its variables, and the process.
+        # By name: the command with its variables, and the process.
         self.commands, self.running = {}, {}
 
     def __enter__(self):
@@ -66,10 +66,11 @@ class Programs:
         self.running[name].wait(30)
 
     def start_weir(self, *autoscaler_flags):
-        """Starts all three; returns the port for requests and the autoscaler's admin port, which is KEDA's external scaler."""
+        """Starts all three programs. Returns the port for requests, and the autoscaler's admin port, which is KEDA's
+        external scaler."""
         kubectl("create", "namespace", "weir-system")
         serving, admin, scaler = free_port(), free_port(), free_port()
-        # The gateway is called at this machine's address, as a pod is at its.
+        # The gateway is called at this machine's address, as a pod would be at its own.
         self.start("gateway", self.weir, "gateway", "-v", "--port", str(serving), "--admin-port", str(admin), "--name", GATEWAY)
         publish(serving, admin)
         for name, port, more in (("controller", 0, []), ("autoscaler", scaler, autoscaler_flags)):
@@ -78,7 +79,7 @@ class Programs:
 
 
 def publish(serving, admin):
-    """Tells where the gateway is, as the Service of its pods would."""
+    """Publishes the gateway's address, as the Service of its pods would."""
     apply({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
         "metadata": {"name": "weir-gateway-0", "namespace": "weir-system", "labels": {"kubernetes.io/service-name": "weir-gateway"}},

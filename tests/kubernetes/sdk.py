@@ -1,5 +1,5 @@
-"""The KServe SDK against Weir on the one-node cluster: create, wait, patch, canary, get with watch, replace and delete, as a notebook
-does it. To be run in the cluster's network, after weir-up.sh:
+"""The KServe SDK against Weir on the one-node cluster: create, wait, patch, canary, get with watch, replace and delete,
+as a notebook uses it. To be run in the cluster's network, after weir-up.sh:
 
     target/cluster/exec .venv/bin/python tests/kubernetes/sdk.py
 """
@@ -17,7 +17,8 @@ NAME, NAMESPACE = "sdk-digits", "default"
 
 
 def declared(threads, percent=None, version=None):
-    """A service of the digits model whose pods differ by a variable; `version` is that of the object to replace."""
+    """Returns a service of the digits model, whose pods differ by a variable; `version` is the resource version of the
+    object to replace."""
     model = V1beta1ModelSpec(
         model_format=V1beta1ModelFormat(name="pytorch"),
         protocol_version="v2",

@@ -1,5 +1,6 @@
-"""A user's way through Weir on the one-node cluster, from the first `kubectl apply` to a deletion that leaves nothing; with the time
-of each step, and with requests all the while, none of which may fail. To be run in the cluster's network, after weir-up.sh:
+"""A user's path through Weir on the one-node cluster, from the first `kubectl apply` to a deletion that leaves nothing.
+It prints the time of each step, and sends requests all the time, none of which may fail. To be run in the cluster's
+network, after weir-up.sh:
 
     target/cluster/exec .venv/bin/python tests/kubernetes/walk.py
 """
@@ -22,12 +23,12 @@ from weir import (
 import scenarios  # noqa: E402 - found by way of weir
 
 MODEL = ROOT / "examples/digits/weir-examples/digits/1"
-# Of the node, where pods reach what this process serves.
+# Address of the node, where pods reach the servers of this process.
 NODE = "100.64.0.10"
 
 
 class Cluster:
-    """The one-node cluster as a bed: replicas are pods."""
+    """The one-node cluster as a bed, in which replicas are pods."""
 
     def apply(self, body):
         kubectl("apply", "-f", "-", stdin=json.dumps(body))
@@ -82,7 +83,7 @@ def pods_and_gateways_come_and_go():
 
 
 def print_wake_up():
-    """The parts of a wake-up as the pod tells them, in seconds since it was made."""
+    """Prints the stages of a wake-up from the pod's status, in seconds since its creation."""
     pod = json.loads(kubectl("get", "pods", "-l", "serving.kserve.io/inferenceservice=digits", "-o", "json"))["items"][0]
     times = {"created": pod["metadata"]["creationTimestamp"]}
     times |= {part["type"]: part["lastTransitionTime"] for part in pod["status"]["conditions"]}
@@ -90,7 +91,7 @@ def print_wake_up():
 
 
 def upgrade(settings):
-    """Sets values of the chart, as a user does it."""
+    """Sets values of the chart with `helm upgrade`, as a user would."""
     chart = ["helm", "upgrade", "weir", str(ROOT / "charts/weir"), "-n", "weir-system", "--reuse-values", "--set", settings, "--wait"]
     done = subprocess.run(chart, capture_output=True, text=True)
     expect("helm upgrade", 0, done.returncode and done.stderr)
@@ -105,7 +106,8 @@ def values(path):
 
 
 def autoscalers_read_its_load():
-    """Through the API server and the chart's Service, as a HorizontalPodAutoscaler does; and one that does."""
+    """Reads the load through the API server and the chart's Service, as a HorizontalPodAutoscaler does, and then with a
+    real HPA."""
     with step("helm upgrade with the metrics APIs, until they are available"):
         set_metrics_apis("true")
         for api in ("v1beta2.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io"):
@@ -142,7 +144,8 @@ AUTOSCALER = {
 
 
 def gateways_hand_over_behind_tls():
-    """One replica takes one request at once: the gateway that owns its queue gets what others receive."""
+    """The only replica takes one request at once, so the gateway that owns the queue receives the requests of the other
+    gateway."""
     BED.apply(scenarios.digits(containerConcurrency=1, maxReplicas=1, minReplicas=1))
     wait_until("Ready", 90, BED.is_ready)
     with tempfile.TemporaryDirectory() as folder, step("helm upgrade with a certificate, until the gateways serve TLS"):
@@ -164,7 +167,8 @@ def gateways_hand_over_behind_tls():
 
 
 def a_host_is_the_older_services():
-    """Of two namespaces, whose names make the same host; without pods, as both are stopped."""
+    """Two services of two namespaces have names that make the same host. They are stopped, so that they need no pods.
+    """
     name = lambda namespace, name: ("-n", namespace, f"inferenceservice/{name}")  # noqa: E731
     older, newer = name("one-two", "host"), name("two", "host-one")
     for namespace, service_name in (("one-two", "host"), ("two", "host-one")):
@@ -173,7 +177,7 @@ def a_host_is_the_older_services():
         predictor = {"containers": [{"name": "kserve-container", "image": "example.com/none:1"}]}
         body = {**KIND, "metadata": metadata, "spec": {"predictor": predictor}}
         kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(body))
-        # Ages are told by the second.
+        # Creation times have a resolution of one second.
         time.sleep(1.1)
     with step("a host that an older service of another namespace has, until the younger says so"):
         kubectl("wait", *newer, "--for", "condition=HostConflict", "--timeout", "60s")
@@ -189,7 +193,7 @@ def a_host_is_the_older_services():
 
 
 class Files(http.server.SimpleHTTPRequestHandler):
-    """The model's file over HTTP, without a line for each request."""
+    """Serves the model's file over HTTP, without logging each request."""
 
     def log_message(self, *_):
         pass

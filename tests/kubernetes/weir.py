@@ -1,4 +1,4 @@
-"""What the scripts beside it do and see on the one-node cluster: kubectl, and what becomes of pods and processes."""
+"""Functions of the scripts for the one-node cluster: kubectl, and the state of pods and processes."""
 
 import contextlib
 import functools
@@ -27,7 +27,7 @@ def kubectl(*arguments, stdin=None):
 
 
 class Readiness:
-    """What `Ready` of a service is from now on, also after an API server that was away."""
+    """Records the condition `Ready` of a service from now on, even while the API server is unreachable for a time."""
 
     def __init__(self, name):
         path = '{.status.conditions[?(@.type=="Ready")].status} {.status.conditions[?(@.type=="Ready")].message}{"\\n"}'
@@ -59,7 +59,7 @@ class Readiness:
 
 @contextlib.contextmanager
 def unharmed(name, service, *requests, **more):
-    """Requests all the while, of which none may fail, and a service that is ready all the while."""
+    """Sends requests all the time, none of which may fail, and checks that the service is ready all the time."""
     with step(name), Traffic(*requests, **more) as traffic, Readiness(service) as readiness:
         yield traffic
     expect("failed requests", [], traffic.failures[:5])
@@ -76,7 +76,7 @@ def condition(name, kind="Ready"):
 
 
 def pods(name):
-    """Names of the service's pods that are not about to end."""
+    """Returns the names of the service's pods that are not terminating."""
     listed = json.loads(kubectl("get", "pods", "-l", f"serving.kserve.io/inferenceservice={name}", "-o", "json"))
     return [pod["metadata"]["name"] for pod in listed["items"] if "deletionTimestamp" not in pod["metadata"]]
 
@@ -105,7 +105,7 @@ def is_ready(pod):
 
 
 def ready_pods(name="digits", part=""):
-    """How many of the service's pods are ready, of those with this in their names."""
+    """Returns the number of the service's ready pods whose names contain `part`."""
     return sum(is_ready(pod) for pod in pods(name) if part in pod)
 
 
@@ -115,14 +115,14 @@ def left(service="digits"):
 
 
 def restart_gateways():
-    """A rolling restart, until the former gateways have ended."""
+    """Performs a rolling restart, and waits until the former gateways have ended."""
     former = gateways()
     kubectl("rollout", "restart", "deployment/weir-gateway", "-n", "weir-system")
     wait_until("no former gateway", 120, lambda: not gateways() & former)
 
 
 def processes(*words):
-    """Processes of the cluster whose command line has these words."""
+    """Returns the processes of the cluster whose command lines contain these words."""
     found = []
     for folder in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -151,6 +151,6 @@ def explanation():
 
 
 def run(name, parts):
-    """Runs the parts on the cluster, from which all services are deleted before."""
+    """Runs the parts on the cluster, after all services were deleted."""
     prepare = functools.partial(kubectl, "delete", "inferenceservice", "--all", "--timeout", "60s")
     asking.run(name, parts, prepare, explanation)

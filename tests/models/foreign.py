@@ -1,8 +1,8 @@
-"""Writes `foreign`: files that people take for TorchScript models, one of each kind.
+"""Writes `foreign`: files that users mistake for TorchScript models, one of each kind.
 
     pip install torch==2.11.0 safetensors==0.8.0 onnx==1.23.2 numpy && python foreign.py
 
-What it writes is committed, so that running the tests needs none of these packages.
+The files are committed, so that running the tests needs none of these packages.
 """
 
 import gzip

@@ -1,11 +1,10 @@
-"""Writes the two model repositories of the tests: `repository` and, for what must not load, `broken`.
+"""Writes the model repositories of the tests: `repository` and, for models that must not load, `broken`.
 
     pip install torch==2.11.0 && python generate.py
 
-What it writes is committed, so that running the tests needs no PyTorch. Models of the `echo`
-backend need no file: they return each input as the output of the same position, after the service
-time their configuration asks for, so that tests of queues and batches do not depend on how fast the
-machine is.
+The files are committed, so that running the tests needs no PyTorch. Models of the `echo` backend need no file: they
+return each input as the output of the same position, after the service time in their configuration, so that tests of
+queues and batches do not depend on the speed of the machine.
 """
 
 import io
@@ -24,14 +23,14 @@ CHANGING = HERE / "changing"
 ENDLESS = HERE / "endless"
 HEAVY = HERE / "heavy"
 
-# Every datatype that libtorch 2.11 supports.
+# All datatypes that libtorch 2.11 supports.
 DATATYPES = (
     "BOOL UINT8 UINT16 UINT32 UINT64 INT8 INT16 INT32 INT64 FP16 BF16 FP32 FP64".split()
 )
 
 
 class T(NamedTuple):
-    """One tensor of a configuration; `more` holds fields besides name, type and dims."""
+    """One tensor of a configuration; `more` contains fields other than name, type and dims."""
 
     name: str
     datatype: str
@@ -82,7 +81,7 @@ class Transpose(nn.Module):
 
 
 class Negate(nn.Module):
-    """Takes [n], which clients send as [n, 1]; anything else would make the shapes differ."""
+    """Takes [n], which clients send as [n, 1]. Any other shape would change the shape of the result."""
 
     def forward(self, INPUT0: Tensor) -> Tensor:
         assert INPUT0.dim() == 1
@@ -173,7 +172,7 @@ def save(module: nn.Module, version: Path) -> None:
 
 
 def write(model: torch.jit.ScriptModule, path: Path) -> None:
-    """Saves it without the debug records, which contain local folder names."""
+    """Saves a model without its debug records, which contain local folder names."""
     buffer = io.BytesIO()
     torch.jit.save(model, buffer)
     with zipfile.ZipFile(buffer) as whole, zipfile.ZipFile(path, "w") as kept:
@@ -192,7 +191,7 @@ def echo_model(
     time = f'parameters {{ key: "service_time_ms" value {{ string_value: "{service_time_ms}" }} }}'
     folder = GOOD / name
     (folder / "1").mkdir(parents=True)
-    # git keeps no empty folder, and a version without one does not exist.
+    # git does not store empty folders, and a version without a folder does not exist.
     (folder / "1" / "README").write_text("The echo backend needs no model file.\n")
     dims = dims or [1]
     text = config(
@@ -239,7 +238,7 @@ def arithmetic() -> None:
         ("add_sub_int32", "INT32", "{}{}"),
         # The model "simple" of tritonclient's own examples.
         ("simple", "INT32", "{}{}"),
-        # Triton's other way to name libtorch tensors: by position.
+        # Triton's alternative names for libtorch tensors, by position.
         ("add_sub_by_index", "FP32", "{}__{}"),
     ):
         torch_model(
@@ -328,7 +327,7 @@ def versions() -> None:
         )
         for version in (2, 3):
             save(Plus(version), folder / str(version))
-        # Neither is a version: Triton ignores leading zeros and what is not a number.
+        # Neither folder is a version: Triton ignores names with leading zeros and names that are not numbers.
         save(Plus(1000), folder / "04")
         save(Plus(2000), folder / "draft")
 
@@ -452,7 +451,7 @@ class Scale(nn.Module):
 
 
 class Endless(nn.Module):
-    """Never returns from 1e6, takes some milliseconds for 1e5, and answers everything else at once."""
+    """Never returns for 1e6, takes some milliseconds for 1e5, and answers all other values at once."""
 
     def forward(self, INPUT0: Tensor) -> Tensor:
         steps = 0
@@ -462,7 +461,7 @@ class Endless(nn.Module):
 
 
 def heavy() -> None:
-    """One model of 24 MiB of zeros, which are packed to some kilobytes."""
+    """Writes one model of 24 MiB of zeros, which compress to some kilobytes."""
     layers = nn.Sequential(*(nn.Linear(512, 512) for _ in range(24)))
     for parameter in layers.parameters():
         nn.init.zeros_(parameter)

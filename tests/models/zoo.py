@@ -1,11 +1,11 @@
-"""Writes `zoo`: models as people bring them, without a configuration, and PyTorch's own answers of each.
+"""Writes `zoo`: models as users bring them, without a configuration, and PyTorch's own answers of each.
 
     pip install torch==2.11.0 torchvision==0.26.0 transformers==5.23.0 numpy && python zoo.py
 
-What it writes is committed, so that running the tests needs no PyTorch. All weights are random and all widths
-tiny: what matters is the signature and the operations. `zoo/NAME/1/model.pt` is the model, `zoo/answers.npz` holds
-`NAME/REQUEST/in/INPUT` and `NAME/REQUEST/out/INDEX`. The requests of a model with rows have one row each, so that
-tests can put them together at will; BF16, which NumPy does not have, is stored as FP32.
+The files are committed, so that running the tests needs no PyTorch. All weights are random and all widths tiny, because
+only the signature and the operations matter. `zoo/NAME/1/model.pt` is the model; `zoo/answers.npz` contains
+`NAME/REQUEST/in/INPUT` and `NAME/REQUEST/out/INDEX`. The requests of a model with rows have one row each, so that tests
+can combine them. BF16, which NumPy does not have, is stored as FP32.
 """
 
 import shutil
@@ -23,7 +23,7 @@ from generate import write
 HERE = Path(__file__).resolve().parent
 ZOO = HERE / "zoo"
 
-# Requests of each model, all different.
+# Number of requests for each model, all different.
 REQUESTS = 4
 
 Value = Union[Tensor, List[str]]
@@ -40,7 +40,7 @@ def numpy(value: Value) -> np.ndarray:
 
 
 def flat(result) -> List[Value]:
-    """Outputs in the order in which the server numbers them."""
+    """Returns the outputs in the order in which the server numbers them."""
     strings = isinstance(result, list) and all(isinstance(each, str) for each in result)
     if isinstance(result, Tensor) or strings:
         return [result]
@@ -50,7 +50,7 @@ def flat(result) -> List[Value]:
 
 
 def add(name: str, model: Union[nn.Module, torch.jit.ScriptModule], request: Callable[[int], Request]) -> None:
-    """Saves a module (scripted unless it is already) and its answers to `request(0)`, `request(1)`, …"""
+    """Saves a module (scripted unless it already is) and its answers to `request(0)`, `request(1)`, …"""
     torch.manual_seed(0)
     if not isinstance(model, torch.jit.ScriptModule):
         model = torch.jit.script(model.eval())
@@ -58,7 +58,7 @@ def add(name: str, model: Union[nn.Module, torch.jit.ScriptModule], request: Cal
     path.mkdir(parents=True)
     write(model, path / "model.pt")
     for number in range(REQUESTS):
-        # A module of its own for each: some change their state.
+        # Each request gets a newly loaded module, because some modules change their state.
         loaded = torch.jit.load(path / "model.pt")
         torch.manual_seed(100 + number)
         inputs = request(number)
@@ -94,7 +94,7 @@ def both(*parts: Callable[[int], Request]) -> Callable[[int], Request]:
 
 
 class Digits(nn.Module):
-    """One channel, 28 by 28, as its last layer demands."""
+    """Takes one channel of 28 by 28, as the last layer demands."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ class AnySize(nn.Module):
 
 
 class Pixels(nn.Module):
-    """Takes bytes and normalises them itself."""
+    """Takes bytes, and normalises them itself."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class Pixels(nn.Module):
 
 
 class Clip(nn.Module):
-    """A short video: channels, frames, height, width."""
+    """Takes a short video: channels, frames, height, width."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -178,7 +178,7 @@ class FlatAutoencoder(nn.Module):
 
 
 class Sequence(nn.Module):
-    """A sentiment model: ids to one number."""
+    """A sentiment model, which maps ids to one number."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -201,7 +201,7 @@ class Signal(nn.Module):
 
 
 class TimeFirst(nn.Module):
-    """Rows are the second dimension."""
+    """The rows are in the second dimension."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -224,7 +224,7 @@ class Cell(nn.Module):
 
 
 class TextCnn(nn.Module):
-    """Needs five tokens at least."""
+    """Needs at least five tokens."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -258,7 +258,7 @@ class Attention(nn.Module):
 
 
 class MaskedMean(nn.Module):
-    """Ids, and a mask of floats."""
+    """Takes ids and a mask of floats."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -296,7 +296,7 @@ class Similarity(nn.Module):
 
 
 class Pick(nn.Module):
-    """An input used as an index."""
+    """Uses an input as an index."""
 
     def forward(self, table: Tensor, index: Tensor) -> Tensor:
         return torch.gather(table, 1, index)
@@ -344,7 +344,7 @@ class Inverse(nn.Module):
 
 
 class Single(nn.Module):
-    """One id per row, without another dimension."""
+    """Takes one id per row, without another dimension."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -356,7 +356,7 @@ class Single(nn.Module):
 
 
 class Tabular(nn.Module):
-    """Columns that are normalised first, as after a data frame."""
+    """Takes columns that are normalised first, as from a data frame."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -368,7 +368,7 @@ class Tabular(nn.Module):
 
 
 class MatrixProduct(nn.Module):
-    """Weights that no layer holds."""
+    """The weights belong to no layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -379,7 +379,7 @@ class MatrixProduct(nn.Module):
 
 
 class Categories(nn.Module):
-    """Numbers and categories, as of a click model."""
+    """Takes numbers and categories, like a click model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -438,7 +438,7 @@ class TopK(nn.Module):
 
 
 class Positive(nn.Module):
-    """As many elements as are over a half."""
+    """Returns as many elements as are over a half."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x[x > 0.5]
@@ -472,7 +472,7 @@ class Spectrum(nn.Module):
 
 
 class Unservable(nn.Module):
-    """Every trial fails: what it wants stands in no weight."""
+    """Every trial fails, because no weight shows the required shape."""
 
     def forward(self, x: Tensor) -> Tensor:
         if x.dim() != 3 or x.size(1) != 17 or x.size(2) != 5:
@@ -545,7 +545,7 @@ def outputs() -> None:
     add("unservable", Unservable(), floats("x", 2, 17, 5))
 
 
-# --- Architectures of other people -----------------------------------------------------------------------------
+# --- Architectures of other projects ---------------------------------------------------------------------------
 
 
 def images() -> None:
@@ -580,7 +580,7 @@ def images() -> None:
 
 
 def narrow(module: nn.Module, by: int = 16) -> None:
-    """Divides the channels of a residual network, whose constructor does not let one choose them."""
+    """Divides the channels of a residual network, whose constructor has no parameter for them."""
     for name, child in module.named_children():
         cut = lambda channels: channels if channels == 3 else max(channels // by, 1)  # noqa: E731
         if isinstance(child, nn.Conv2d):

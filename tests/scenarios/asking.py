@@ -1,4 +1,4 @@
-"""What every bed's scripts do and see: requests, what becomes of them, and the time of each step."""
+"""Functions of the scripts of all beds: requests, checks of their answers, and the time of each step."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ INFER = "/v2/models/digits/infer"
 
 
 class Failure(Exception):
-    """What a user would have seen instead of what was promised."""
+    """Error with the difference between the promised and the observed behaviour."""
 
 
 def expect(what, expected, found):
@@ -26,7 +26,7 @@ def expect(what, expected, found):
 
 
 def wait_until(what, seconds, check):
-    """Waits until `check` returns something true, and returns it."""
+    """Waits until `check` returns a true value, and returns that value."""
     until = time.monotonic() + seconds
     while True:
         if found := check():
@@ -44,7 +44,7 @@ def step(name):
 
 
 def post(url, body=INPUT, headers={}, timeout=60):
-    """The answer's revision and its JSON."""
+    """Sends a request, and returns the revision that answered and the JSON."""
     request = urllib.request.Request(url, body, {"Content-Type": "application/json", **headers})
     try:
         with urllib.request.urlopen(request, timeout=timeout) as answer:
@@ -64,8 +64,8 @@ def is_seven(answer):
 
 
 class Traffic:
-    """Requests from the side, one after the other of each client: who answered, and what failed. `check` fails for an answer that is
-    wrong."""
+    """Sends requests in the background, one after the other for each client. It counts the answers by revision and
+    records failures. `check` fails for a wrong answer."""
 
     def __init__(self, url, body=INPUT, check=is_seven, clients=1):
         self.url, self.body, self.check, self.revisions, self.failures = url, body, check, Counter(), []
@@ -94,8 +94,8 @@ class Traffic:
 
 
 def run(name, parts, prepare, explanation):
-    """Runs the parts one after the other, or those that the command line names. The first that fails ends it, with all that helps
-    to see why."""
+    """Runs the parts one after the other, or only those named on the command line. The first failure ends the run, and
+    prints `explanation()`."""
     named = sys.argv[1:]
     parts = [part for part in parts if not named or part.__name__ in named]
     begun = time.monotonic()

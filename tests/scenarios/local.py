@@ -1,5 +1,5 @@
-"""The scenarios on `weir up`: replicas are processes of this machine. WEIR and WEIR_RUNTIME name the programs; without them they are
-those of the dev profile:
+"""The scenarios on `weir up`, where replicas are processes of this machine. WEIR and WEIR_RUNTIME name the programs;
+the default is those of the dev profile:
 
     .venv/bin/python tests/scenarios/local.py
 """
@@ -20,7 +20,7 @@ RUNTIME = Path(os.environ.get("WEIR_RUNTIME", ROOT / "target/debug/weir-runtime"
 
 
 class Local:
-    """`weir up` over a folder, in which each service is a file."""
+    """A `weir up` that watches a folder, in which each service is a file."""
 
     def __init__(self, folder):
         self.folder, self.file = folder, folder / "services/digits.json"
@@ -46,7 +46,7 @@ class Local:
         self.process.wait(timeout=60)
 
     def apply(self, body):
-        """Whole or not at all: the folder is watched."""
+        """Writes the file atomically, because the folder is watched."""
         partial = self.file.with_suffix(".partial")
         partial.write_text(json.dumps(body))
         partial.rename(self.file)
@@ -86,7 +86,7 @@ class Local:
 
 
 def children(pid):
-    """Processes of model servers that this one has started."""
+    """Returns the model server processes that this process has started."""
     listed = Path(f"/proc/{pid}/task").glob("*/children")
     return [child for children in listed for child in children.read_text().split()]
 

@@ -1,15 +1,15 @@
-"""What a service does for its users, wherever it runs: written once, run on each bed. A bed declares and deletes services, says at which
-addresses they answer, and what there is of them:
+"""The behaviour of a service for its users, written once and run on each bed. A bed declares and deletes services, and
+reports their addresses and their state:
 
     apply(body)           declares the InferenceService
-    delete()              withdraws it
-    is_ready()            what its condition Ready says
-    http()                pairs of URL and headers, by name
-    grpc()                pairs of address and authority, by name
-    replicas()            how many replicas there are, starting and ending ones included
-    left()                names of what is left of it
+    delete()              deletes it
+    is_ready()            returns true if its condition Ready is true
+    http()                returns pairs of URL and headers, by name
+    grpc()                returns pairs of address and authority, by name
+    replicas()            returns the number of replicas, including starting and ending ones
+    left()                returns names of objects that are left of it
 
-`weir up` is the bed of local.py, the one-node cluster that of kubernetes/walk.py.
+`weir up` is the bed of local.py, the one-node cluster is that of kubernetes/walk.py.
 """
 
 import copy
@@ -26,7 +26,7 @@ SPLIT = 2000
 
 
 def digits(**predictor):
-    """The InferenceService of examples/digits, with these fields of its predictor."""
+    """Returns the InferenceService of examples/digits, with these fields of its predictor."""
     body = yaml.safe_load((ROOT / "examples/digits/service.yaml").read_text())
     body = copy.deepcopy(body)
     model = {**body["spec"]["predictor"]["model"], **predictor.pop("model", {})}
@@ -35,7 +35,7 @@ def digits(**predictor):
 
 
 def changed(**predictor):
-    """The same with a pod of its own."""
+    """Returns the same service with a changed pod, so that a new revision is needed."""
     return digits(model={"env": [{"name": "OMP_NUM_THREADS", "value": "1"}]}, **predictor)
 
 
@@ -91,7 +91,7 @@ def it_is_deleted(bed):
 
 
 def it_sleeps_and_wakes(bed):
-    """A service anew: one that was rolled out keeps its former revision for ten minutes."""
+    """Uses a new service, because one that was rolled out keeps its former revision for ten minutes."""
     body = digits()
     body["metadata"]["annotations"] = {"autoscaling.knative.dev/scale-to-zero-pod-retention-period": "3s"}
     bed.apply(body)
@@ -105,7 +105,7 @@ def it_sleeps_and_wakes(bed):
 
 
 def on(bed, *scenarios):
-    """Scenarios as parts of a run: without arguments, under their own names."""
+    """Returns scenarios as parts of a run: without arguments, under their own names."""
     return [functools.wraps(scenario)(functools.partial(scenario, bed)) for scenario in scenarios]
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """image.py OUT NAME:TAG PROGRAM
 
-Writes an OCI archive of an image that holds one static program, /PROGRAM, and runs it. Needs no daemon.
+Writes an OCI archive of an image that contains one static program, /PROGRAM, and runs it. Needs no daemon.
 """
 
 import sys
@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "images"))
 import archive  # noqa: E402 - found by the line above
 from tree import File  # noqa: E402
 
-STORED = 0  # the archive never leaves the machine
+STORED = 0  # no compression, because the archive never leaves the machine
 
 
 def main(out, name, program):

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """image.py OUT
 
-Writes an OCI archive of weir.dev/foreign:test: this machine's Python with its standard library, and server.py. Needs no daemon.
+Writes an OCI archive of weir.dev/foreign:test: this machine's Python with its standard library, and server.py. Needs no
+daemon.
 """
 
 import sys
@@ -16,9 +17,9 @@ import archive  # noqa: E402 - found by the line above
 import libraries  # noqa: E402
 from tree import File, Folder  # noqa: E402
 
-STORED = 0  # the archive never leaves the machine
+STORED = 0  # no compression, because the archive never leaves the machine
 SERVER = "/server.py"
-# Of the standard library, what the server has no use for and is large.
+# Large parts of the standard library that the server does not use.
 LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "idlelib", "ensurepip", "lib2to3", "tkinter", "turtledemo", "__pycache__"}
 
 
@@ -36,7 +37,8 @@ def main(out):
 
 
 def python(program):
-    """The interpreter, its library where it has one of its own, and its modules; each where this machine has it."""
+    """Returns the interpreter, its shared library if there is one, and its modules, each at the same path as on this
+    machine."""
     modules = Path(sysconfig.get_paths()["stdlib"])
     found = [program, *Path(sysconfig.get_config_var("LIBDIR")).glob(sysconfig.get_config_var("INSTSONAME") or "")]
     found += [path for path in modules.rglob("*") if not left_out(path.relative_to(modules).parts)]

@@ -1,5 +1,6 @@
-"""A model server that is not Weir's: it speaks just enough of V2 over HTTP, takes a while to load, and stops at once when it is told
-to, as servers do that nobody wrote for Kubernetes. Its model doubles numbers; what else it says is of its variables.
+"""A model server other than Weir's. It speaks just enough of V2 over HTTP, takes a while to load, and exits at once on
+SIGTERM, like servers that were not written for Kubernetes. Its model doubles numbers; environment variables set the
+rest of its answers.
 
     PORT=8080 ANSWER=first LOAD_SECONDS=2 python3 server.py
 """
@@ -11,7 +12,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-# Time for an answer: some requests are always under way.
+# Time to answer a request: long enough that some requests are always in flight.
 WORK_SECONDS = 0.01
 
 loaded = threading.Event()
@@ -63,7 +64,7 @@ def load():
 
 
 if __name__ == "__main__":
-    # At once: who still has a request here loses it.
+    # The server exits at once, so requests in flight are lost.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     threading.Thread(target=load, daemon=True).start()
     Server(("", int(os.environ.get("PORT", "8080"))), Calls).serve_forever()

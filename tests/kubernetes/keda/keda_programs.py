@@ -1,4 +1,4 @@
-"""KEDA's two programs beside Weir's three."""
+"""KEDA's two programs, in addition to Weir's three."""
 
 import base64
 import json
@@ -11,7 +11,7 @@ from programs import Programs, apply, free_port  # noqa: E402 - found by the lin
 from weir import kubectl  # noqa: E402
 
 ACCOUNT = "keda-operator"
-# By this name the API server calls KEDA's metrics server.
+# Name by which the API server calls KEDA's metrics server.
 METRICS_SERVER = "keda-metrics-apiserver"
 
 
@@ -27,7 +27,8 @@ class KedaPrograms(Programs):
         self.keda = keda
 
     def start_keda(self):
-        """Starts KEDA with the rights that it is installed with, and waits until the API server knows its metrics."""
+        """Starts KEDA with the rights that its installation grants, and waits until the API server serves its metrics
+        API."""
         self.install_keda()
         certificates, port, secure = self.certificates(), free_port(), free_port()
         config = self.account()
@@ -53,7 +54,7 @@ class KedaPrograms(Programs):
         kubectl("wait", "--for", "condition=Established", "crd/scaledobjects.keda.sh", "--timeout", "30s")
 
     def certificates(self):
-        """One certificate for all that KEDA's parts say to each other and to the API server."""
+        """Creates one certificate for all connections between KEDA's parts and the API server."""
         folder = self.folder / "certificates"
         folder.mkdir()
         subprocess.run(
@@ -65,7 +66,7 @@ class KedaPrograms(Programs):
         return folder
 
     def account(self):
-        """A kubeconfig with nothing but the token of KEDA's account."""
+        """Returns a kubeconfig that contains only the token of KEDA's service account."""
         config = json.loads(kubectl("config", "view", "--raw", "-o", "json"))
         token = kubectl("create", "token", ACCOUNT, "-n", "keda")
         config["users"] = [{"name": "account", "user": {"token": token}}]
@@ -76,7 +77,8 @@ class KedaPrograms(Programs):
 
 
 def aggregated(port, authority):
-    """The way of the API server to KEDA's metrics server: a Service that leads to this machine."""
+    """Returns the objects that lead the API server to KEDA's metrics server: among them a Service with this machine's
+    address."""
     return [
         {"apiVersion": "v1", "kind": "Service", "metadata": {"name": METRICS_SERVER, "namespace": "keda"},
          "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}},
