@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests the chart: `chart.sh lint` alone, `chart.sh install` beside a control plane, where its pods run on pretend nodes.
+# Tests the chart: `chart.sh lint` alone, `chart.sh install` with a control plane, where pods run on simulated nodes.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 bed=tests/kubernetes/bed
@@ -12,7 +12,7 @@ passed=0
 
 render() { helm template weir $chart --namespace $namespace "$@"; }
 
-refused() { # refused WORD SETTING: a setting that the schema refuses, with a word of what it says
+refused() { # refused WORD SETTING: checks that the schema refuses a setting, with this word in the message
     local said
     if said=$(render --set "$2" 2>&1); then check "$2" refused taken; fi
     check "$2: $said" "$1" "$(grep -o -- "$1" <<<"$said" | head -n 1)"
@@ -26,7 +26,7 @@ the_same_as_their_sources() {
 
 kept() { render "$@" | grep -o -- '--max-inflight-bytes=[0-9]*' | cut -d= -f2; }
 
-# Bodies may take twice this number, and a gateway that is killed for its memory takes everybody's requests with it.
+# Bodies may take twice this number of bytes, and a gateway that runs out of memory loses all of its requests.
 gateways_keep_within_their_memory() {
     refused maxInflightBytes gateway.maxInflightBytes=much
     refused maxInflightBytes gateway.maxInflightBytes=0Gi
@@ -41,14 +41,15 @@ gateways_keep_within_their_memory() {
 
 addresses() { render "$@" | grep -E -- '-address=|--address=' | tr -d " '" | LC_ALL=C sort | uniq -c | awk '{print $1 $2}' | paste -sd ' '; }
 
-# Where pods have IPv6 addresses, the kubelet and everybody else come by them; YAML would take colons at an end for its own.
+# If pods have IPv6 addresses, the kubelet and all clients use these. YAML would interpret a colon at the end of a
+# value.
 either_family_is_listened_to() {
     refused listenAddress listenAddress=weir.example.com
     check "addresses unasked" "" "$(addresses)"
     check "addresses of both families" '1-"--grpc-address=::" 1-"--http-address=::" 3---address=::' "$(addresses --set listenAddress=::)"
 }
 
-field() { sed -n "s/^ *$1: //p" | sort -u | paste -sd ' '; } # field NAME: its values in objects on stdin
+field() { sed -n "s/^ *$1: //p" | sort -u | paste -sd ' '; } # field NAME: prints the field's values in the objects on stdin
 
 images_may_have_digests() {
     local digest
@@ -74,7 +75,7 @@ the_way_from_outside() {
 
 monitors() { render -s templates/monitoring.yaml --set monitoring.podMonitor=true,monitoring.rules=true "$@"; }
 
-# An alert on a metric that was renamed never rings.
+# An alert on a metric that was renamed would never fire.
 alerts_are_of_metrics_that_there_are() {
     local metric metrics
     check "nothing of the Prometheus operator unasked" 0 "$(render | grep -c monitoring.coreos.com)"
@@ -98,7 +99,7 @@ alerts_are_of_metrics_that_there_are() {
 
 budgets() { render "$@" | grep -A2 '^kind: PodDisruptionBudget' | field name; }
 
-# A budget of a single pod would say nothing, and one of none would hold up each drain.
+# A disruption budget for a single pod would either have no effect or block every drain.
 drains_take_one_at_a_time() {
     check "budgets" weir-gateway "$(budgets)"
     check "budgets of several" "weir-autoscaler weir-controller weir-gateway" "$(budgets --set controller.replicas=2,autoscaler.replicas=2)"
@@ -107,7 +108,7 @@ drains_take_one_at_a_time() {
 
 marks() { render -s templates/gateway.yaml "$@" | grep -oE '(prometheus.io/scrape|kubernetes.io/name|team): .*' | sort | uniq -c | awk '{print $1 $2 $3}' | paste -sd ' '; }
 
-# Who renders the chart through kustomize, as Flux does, is refused a name that a mapping has twice.
+# Rendering the chart with kustomize, as Flux does, fails if a mapping has a key twice.
 marks_of_pods_are_there_once() {
     check "marks of pods that are set" '9kubernetes.io/name:weir-gateway 1prometheus.io/scrape:"false" 1team:a' \
         "$(marks --set-string 'gateway.podAnnotations.prometheus\.io/scrape=false' \
@@ -168,7 +169,8 @@ may() { # may COMPONENT VERB RESOURCE[/SUBRESOURCE] [NAMESPACE]
         2>/dev/null || true
 }
 
-# A sample of what each may not: what would let it read secrets, start pods past their owners, or take another's part.
+# Samples of forbidden rights: those to read secrets, to start pods without their owners, or to do another component's
+# work.
 roles_are_least() {
     check "controller makes Deployments" yes "$(may controller create deployments.apps)"
     check "controller writes status" yes "$(may controller patch inferenceservices.serving.kserve.io/status)"
@@ -192,7 +194,7 @@ roles_are_least() {
     check "controller changes no other webhook" no "$(may_by_name controller patch validatingwebhookconfiguration/other)"
 }
 
-# Roles of the cluster take up what is aggregated some moments later.
+# The API server updates aggregated cluster roles some moments later.
 people_have_their_rights() {
     local waited=0
     until kubectl get clusterrole view -o yaml | grep -q clusterservingruntimes || [ $((waited += 1)) -gt 60 ]; do sleep 0.5; done
@@ -211,17 +213,17 @@ person() { # person NAME VERB RESOURCE SUBRESOURCE
     kubectl auth can-i "$2" "$3" --subresource "$4" --as "$1" -n default 2>/dev/null || true
 }
 
-may_by_name() { # may_by_name COMPONENT VERB KIND/NAME: in Weir's namespace
+may_by_name() { # may_by_name COMPONENT VERB KIND/NAME: checks a right in Weir's namespace
     kubectl auth can-i "$2" "$3" --as "system:serviceaccount:$namespace:weir-$1" -n $namespace 2>/dev/null || true
 }
 
-marked() { # marked JSON: what a patch of a pod by the autoscaler is answered
+marked() { # marked JSON: prints the status code of a patch of a pod by the autoscaler
     curl -sS --unix-socket "$socket" -X PATCH -H "Impersonate-User: system:serviceaccount:$namespace:weir-autoscaler" \
         -H 'Content-Type: application/merge-patch+json' -o /dev/null -w '%{http_code}' -d "$1" \
         http://localhost/api/v1/namespaces/default/pods/marked
 }
 
-# The right to patch pods is one to mark them, and no more.
+# The right to patch pods only allows the annotation for the deletion order.
 pods_are_only_marked() {
     local proxy socket folder cost=controller.kubernetes.io/pod-deletion-cost waited=0
     kubectl run marked --image=example/server --annotations=team=vision >/dev/null
@@ -230,7 +232,7 @@ pods_are_only_marked() {
     kubectl proxy --unix-socket="$socket" >/dev/null &
     proxy=$!
     until [ -S "$socket" ]; do sleep 0.1; done
-    # A new policy holds some moments later.
+    # A new admission policy takes effect some moments later.
     until [ "$(marked '{"metadata": {"labels": {"run": "other"}}}')" = 422 ] || [ $((waited += 1)) -gt 60 ]; do
         kubectl label pod marked run=marked --overwrite >/dev/null
         sleep 0.5
@@ -248,7 +250,7 @@ pods_are_only_marked() {
     kubectl delete pod marked --now >/dev/null
 }
 
-slice() { # slice NAME LABEL: what is said when anna writes an EndpointSlice with an address of no pod
+slice() { # slice NAME LABEL: prints the result when anna creates an EndpointSlice with an address that belongs to no pod
     local said
     said=$(kubectl create --as anna -f - 2>&1 <<YAML
 apiVersion: discovery.k8s.io/v1
@@ -262,12 +264,13 @@ YAML
     grep -oE 'created|only Kubernetes writes the addresses' <<<"$said" || true
 }
 
-# A role that writes EndpointSlices must not send the gateways, which many networks let in, wherever its owner likes.
+# A user who may write EndpointSlices must not be able to direct the gateways to arbitrary addresses, because many
+# networks trust the gateways.
 addresses_are_of_pods() {
     local waited=0
     kubectl create role slices --verb=create,update --resource=endpointslices.discovery.k8s.io -n default >/dev/null
     kubectl create rolebinding anna --role slices --user anna -n default >/dev/null
-    # A new policy and a new right hold some moments later.
+    # A new policy and a new right take effect some moments later.
     until [ "$(slice "probe-$waited" weir)" = "only Kubernetes writes the addresses" ] || [ $((waited += 1)) -gt 60 ]; do sleep 0.5; done
     check "a tenant's addresses for a service of Weir's" "only Kubernetes writes the addresses" "$(slice forged weir)"
     check "a tenant's addresses for others" created "$(slice own people)"
@@ -284,7 +287,8 @@ addresses_are_of_pods() {
 
 slices_of() { kubectl get endpointslice -n default -l "kubernetes.io/service-name=$1" -o name; }
 
-# Rights where the services are, and nowhere else; what is the cluster's is read by name or not at all.
+# With watchNamespace, the rights only apply to the services' namespace; cluster-wide objects are read by name or not at
+# all.
 roles_of_one_namespace() {
     local notes
     kubectl create namespace team >/dev/null
@@ -306,13 +310,13 @@ roles_of_one_namespace() {
     check "what is left of one namespace" "" "$(left)$(kubectl get role,rolebinding -n team -o name)"
 }
 
-refused_install() { # refused_install WORDS NAME: a release that is refused before anything is changed, with words of what it says
+refused_install() { # refused_install WORDS NAME: checks that a release is refused with these words before anything is changed
     local said
     if said=$(helm install "$2" $chart --namespace default 2>&1); then check "release $2" refused taken; fi
     check "release $2: $said" "$1" "$(grep -o -- "$1" <<<"$said" | head -n 1)"
 }
 
-# KServe would change services and pods of Weir's, and refuse both once it is gone.
+# KServe would change Weir's services and pods, and would block changes of both after it is removed.
 kserve_is_told() {
     kubectl apply -f - >/dev/null <<YAML
 apiVersion: admissionregistration.k8s.io/v1
@@ -324,7 +328,7 @@ YAML
     kubectl delete mutatingwebhookconfiguration inferenceservice.serving.kserve.io >/dev/null
 }
 
-# The command of docs/kubernetes.md, on definitions as helm writes them.
+# Runs the command of docs/kubernetes.md on definitions as helm installs them.
 definitions_are_upgraded() {
     local newer
     newer=$(mktemp -d)
@@ -338,7 +342,7 @@ definitions_are_upgraded() {
     rm -rf "$newer"
 }
 
-# Nothing of Weir has to run so that an InferenceService can be deleted.
+# An InferenceService can be deleted while nothing of Weir runs.
 services_outlive_it() {
     helm install weir $chart --namespace $namespace --wait --timeout 90s --set metricsApi.custom=true,metricsApi.external=true >/dev/null
     check "APIs of metrics" 2 "$(kubectl get apiservice -l $ours -o name 2>/dev/null | wc -l)"
@@ -356,7 +360,7 @@ YAML
     kubectl delete inferenceservice digits -n default --timeout 30s >/dev/null
 }
 
-left() { # What a chart leaves, but the definitions, which hold people's services.
+left() { # Prints what a chart leaves, except the definitions, which contain users' services.
     kubectl get all,sa,role,rolebinding,pdb,secret -n $namespace -o name | grep weir || true
     kubectl get clusterrole,clusterrolebinding,priorityclass,clusterservingruntime,validatingwebhookconfiguration,validatingadmissionpolicy,validatingadmissionpolicybinding \
         -o name | grep weir || true
@@ -381,7 +385,7 @@ install() {
     roles_are_least
     pods_are_only_marked
     addresses_are_of_pods
-    # What the leading controller writes: an upgrade leaves it, even one that changes the webhook.
+    # The leading controller writes this field, and an upgrade keeps it, even one that changes the webhook.
     kubectl patch validatingwebhookconfiguration weir-webhook --type json \
         -p '[{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "YQ=="}]' >/dev/null
     kubectl patch secret weir-webhook -n $namespace -p '{"data": {"pairs.json": "YQ=="}}' >/dev/null

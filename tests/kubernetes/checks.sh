@@ -1,4 +1,4 @@
-# What a test found beside what it expects; to be sourced. Counts in $passed.
+# Compares the results of a test with the expected ones; to be sourced. $passed counts the checks.
 
 check() { # check WHAT EXPECTED FOUND
     if [ "$2" != "$3" ]; then

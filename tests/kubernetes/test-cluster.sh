@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What `make test-cluster` runs: real pods on a real kubelet, what a user of the one-node cluster relies on, and a user's way through
-# Weir in it. `test-cluster.sh bed` leaves Weir out.
+# Tests the one-node cluster with real pods on a real kubelet, and a user's path through Weir on it; `make test-cluster`
+# runs this. `test-cluster.sh bed` tests the cluster without Weir.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 bed=tests/kubernetes/bed
@@ -10,9 +10,9 @@ passed=0
 # shellcheck source=tests/kubernetes/checks.sh
 . tests/kubernetes/checks.sh
 
-code() { local code=0; "$@" >/dev/null 2>&1 || code=$?; echo $code; } # code COMMAND...: its exit code
+code() { local code=0; "$@" >/dev/null 2>&1 || code=$?; echo $code; } # code COMMAND...: prints its exit code
 
-remains() { # What a cluster could leave on the machine.
+remains() { # Prints everything that a cluster could leave on the machine.
     find /sys/fs/cgroup -maxdepth 2 -name 'weir-*'
     grep -c . /proc/mounts
     ls -A /run/netns /run/containerd /var/log/containers /var/lib/kubelet /opt 2>/dev/null || true
@@ -28,7 +28,7 @@ a_command_keeps_what_it_is_given() {
     check "folder" "$PWD" "$($exec pwd)"
 }
 
-# A Deployment is available a moment before its Service leads to it.
+# A Deployment is available a moment before its Service routes to it.
 get() { $exec curl -sS --retry 30 --retry-connrefused --retry-delay 1 --retry-max-time 30 "$1" 2>/dev/null; }
 
 pods_run() {
@@ -48,7 +48,7 @@ the_way_out_is_closed() {
 it_can_be_started_twice() {
     local before
     before=$(cat target/cluster/anchor)
-    # Whoever waits for the end of the output must not wait for the cluster's.
+    # The cluster must not hold the output open, so that `cat` ends with the script.
     check "a second start" "the cluster is up" "$(timeout 60 $bed/cluster-up.sh | cat)"
     check "the cluster" "$before" "$(cat target/cluster/anchor)"
 }

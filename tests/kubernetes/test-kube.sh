@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests that need a control plane: the chart, then all others side by side with the one that kills its API server.
-# `make test-kube` runs this; CARGO names cargo.
+# Runs the tests that need a control plane: the chart's, then all others concurrently with those that kill the API
+# server. `make test-kube` runs this; CARGO names cargo.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 beside=tests/kubernetes/bed/with-control-plane.sh
@@ -11,7 +11,7 @@ restarts() {
     WEIR_TEST_RESTARTS=1 $beside "${tests[@]}" -E 'test(an_api_server_that_restarts)' 2>&1 | sed -u 's/^/restarts | /'
 }
 
-# Once, so that neither waits for the other to compile.
+# Compiles the tests once, so that neither run waits for the other to compile.
 "${tests[@]}" --no-run
 restarts &
 restarts=$!

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs Weir on the one-node cluster, which it starts where it is not up: images of target/images, the chart, and the claim
-# weir-examples with the models of examples/. Returns when all is available; run again, it installs what has changed. Images that are
-# not there are made, with PROFILE (release).
+# Installs Weir on the one-node cluster: images of target/images, the chart, and the claim weir-examples with the models
+# of examples/. Starts the cluster if it is not up, and builds missing images with PROFILE (release). Returns when
+# everything is available. When it runs again, it installs what has changed.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=tests/kubernetes/bed/cluster.sh
@@ -13,7 +13,7 @@ namespace=weir-system
 
 in_cluster() { "$cluster/exec" "$@" </dev/null; }
 
-# The folder is one of the node; what a user puts there later stays.
+# The folder is on the node; files that a user puts there later are kept.
 claim() {
     local folder=$cluster/state/volumes/weir-examples
     mkdir -p "$folder"
@@ -22,7 +22,7 @@ claim() {
     in_cluster kubectl apply -f "$here/examples.yaml" >/dev/null
 }
 
-# A changed image has the same tag: the annotation starts its pods anew.
+# A changed image has the same tag, so an annotation with the digest restarts its pods.
 install() {
     local component settings=()
     for component in gateway controller autoscaler; do
@@ -36,7 +36,7 @@ install() {
     }
 }
 
-explain() { # What somebody needs who looks for the reason.
+explain() { # Prints information for finding the cause of a failure.
     in_cluster kubectl get pods -n $namespace -o wide
     in_cluster kubectl get events -n $namespace --field-selector type=Warning -o custom-columns=OBJECT:.involvedObject.name,MESSAGE:.message
     in_cluster kubectl logs -n $namespace -l app.kubernetes.io/part-of=weir --prefix --tail 5

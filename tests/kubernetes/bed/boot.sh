@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Inside the cluster's namespaces: network, control plane, containers, node, DNS. boot.sh TOOLS STATE CGROUP
+# Runs inside the cluster's namespaces and starts network, control plane, containers, node and DNS: boot.sh TOOLS STATE
+# CGROUP
 set -euo pipefail
 tools=$1 cgroup=$3
 bin=$tools/bin
 state=/run/weir # short: the path of a Unix socket has at most 107 bytes
-# Ranges that no machine around it is likely to have.
+# Address ranges that networks around this machine are unlikely to use.
 address=100.64.0.10 pods=203.0.113.0/24 services=198.18.0.0/16
 port=6443 etcd_port=2379 peer_port=2380
 pids=() api_flags=()
@@ -13,7 +14,7 @@ bed=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=tests/kubernetes/bed/control-plane.sh
 . "$bed/control-plane.sh"
 
-files() { # Whatever is written outside the state goes with the namespace.
+files() { # Files written outside the state vanish with the mount namespace.
     mount --make-rshared /
     local folder
     for folder in /run /var/log; do mount -t tmpfs tmpfs $folder; done
@@ -24,8 +25,8 @@ files() { # Whatever is written outside the state goes with the namespace.
     cd $state
 }
 
-# The node's address is on a bridge without ports, and the default route leads there: an address of a service is routed before it is
-# translated, and needs a route.
+# The node's address is on a bridge without ports, and the default route leads there: the kernel routes an address of a
+# Service before it translates it, so the address needs a route.
 network() {
     ip link set lo up
     ip link add node0 type bridge
@@ -35,7 +36,7 @@ network() {
     echo 1 >/proc/sys/net/ipv4/ip_forward
 }
 
-snapshotter() { # Not every file system holds the upper layer of an overlay.
+snapshotter() { # Some file systems cannot hold the upper layer of an overlay.
     mkdir -p $state/overlay/{lower,upper,work,merged}
     if mount -t overlay overlay -o lowerdir=$state/overlay/lower,upperdir=$state/overlay/upper,workdir=$state/overlay/work \
         $state/overlay/merged 2>/dev/null; then
@@ -54,7 +55,8 @@ containers() {
    "ipam": {"type": "host-local", "dataDir": "$state/cni-addresses", "ranges": [[{"subnet": "$pods"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
   {"type": "portmap", "capabilities": {"portMappings": true}}]}
 JSON
-    # Where the cluster may not lower it, runc dies of setting oom_score_adj: "can't get final child's PID from pipe".
+    # If the cluster must not lower oom_score_adj, runc fails to set it and dies: "can't get final child's PID from
+    # pipe".
     cat >$state/containerd.toml <<TOML
 version = 3
 root = "$state/containerd"
@@ -103,14 +105,14 @@ tlsPrivateKeyFile: $state/pki/node.key
 containerRuntimeEndpoint: unix:///run/containerd.sock
 cgroupDriver: cgroupfs
 cgroupRoot: $cgroup
-failCgroupV1: false # else 1.35 and later refuse the older kind
+failCgroupV1: false # otherwise 1.35 and later refuse cgroup v1
 failSwapOn: false
 clusterDomain: cluster.local
 clusterDNS: [198.18.0.10]
 resolvConf: $state/resolv.conf
 podLogsDir: $state/pod-logs
 volumePluginDir: $state/volume-plugins
-imageGCHighThresholdPercent: 100 # what was imported cannot be pulled again
+imageGCHighThresholdPercent: 100 # imported images cannot be pulled again
 evictionHard: {memory.available: 100Mi, nodefs.available: 1%, imagefs.available: 1%}
 YAML
     cat >$state/proxy.yaml <<YAML
@@ -121,7 +123,7 @@ mode: iptables
 clusterCIDR: $pods
 hostnameOverride: node0
 nodePortAddresses: [primary]
-conntrack: {maxPerCore: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s} # are the machine's, not the namespace's
+conntrack: {maxPerCore: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s} # these settings belong to the machine, not to the namespace
 YAML
     start kubelet "$bin/kubelet" --kubeconfig $state/node.kubeconfig --config $state/kubelet.yaml --hostname-override node0 \
         --node-ip $address --root-dir $state/kubelet --cert-dir $state/kubelet-pki

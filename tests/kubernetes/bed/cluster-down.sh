@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Ends the one-node cluster. No process, mount, network namespace, cgroup or file of it is left. One that is not up is no error.
+# Stops the one-node cluster, and removes its processes, mounts, network namespace, cgroups and files. It is no error if
+# the cluster is not up.
 set -euo pipefail
 # shellcheck source=tests/kubernetes/bed/cluster.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cluster.sh"
 
-remove_cgroups() { # As soon as the last process has left them.
+remove_cgroups() { # Waits until the last process has left them.
     local folder until=$((SECONDS + 30))
     for folder in $(hierarchies); do
         while [ -d "$folder/$cgroup" ]; do

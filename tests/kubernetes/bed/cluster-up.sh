@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Starts a one-node Kubernetes with real pods in namespaces of its own, without a way out: nothing in it reaches another machine, and
-# with its first process everything ends. Leaves target/cluster/kubeconfig and target/cluster/exec. One that is up stays as it is.
+# Starts a one-node Kubernetes with real pods in namespaces of its own. Nothing in it can reach another machine, and
+# everything ends with its first process. Writes target/cluster/kubeconfig and target/cluster/exec. A cluster that is
+# already up stays unchanged.
 set -euo pipefail
 # shellcheck source=tests/kubernetes/bed/cluster.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cluster.sh"
@@ -18,7 +19,8 @@ check() {
     done <"$bed/system-packages.txt"
 }
 
-# What runs in the cluster holds no file, folder or cgroup of whoever calls this; and no terminal or variable, see below.
+# Closes files and leaves folder and cgroup of the caller, so that the cluster's processes hold none of them. The
+# terminal and the variables are dropped below.
 leave_caller() {
     local folder descriptor
     for folder in $(hierarchies); do
@@ -33,7 +35,7 @@ leave_caller() {
     cd /
 }
 
-inherit_processors() { # A cpuset of version 1 begins empty.
+inherit_processors() { # A new cpuset of cgroup v1 is empty.
     local folder file
     for folder in "$@"; do
         for file in cpuset.cpus cpuset.mems; do
@@ -42,7 +44,7 @@ inherit_processors() { # A cpuset of version 1 begins empty.
     done
 }
 
-# The first process of new namespaces: when it ends, so does all that runs in them. To be called in the background.
+# Starts the first process of new namespaces; when it ends, all processes in them end. To be called in the background.
 first_process() {
     leave_caller
     exec setsid env -i PATH="$PATH" unshare --net --mount --pid --fork --kill-child --mount-proc -- "$tools/bin/pause"
@@ -58,7 +60,7 @@ write_exec() {
     cat >"$cluster/exec" <<SH
 #!/bin/bash
 # Runs a command in the cluster's network, with its kubectl and its DNS: exec COMMAND...
-# Arguments, environment, input and exit code stay what they are.
+# Arguments, environment, input and exit code are passed through.
 read -r pid since <"$anchor" 2>/dev/null || { echo "the cluster is not up: make cluster-up" >&2; exit 1; }
 export PATH="$tools/bin:\$PATH" KUBECONFIG="$cluster/kubeconfig"
 exec nsenter --net="/proc/\$pid/ns/net" -- unshare --mount -- \\

@@ -1,5 +1,6 @@
-# The part of a cluster that needs no root: etcd, API server, controllers, scheduler; to be sourced.
-# Set before: $bin, $state, $address (of the API server), $port, $etcd_port, $peer_port, $services (range), $launch; $api_flags, if any.
+# Starts the parts of a cluster that need no root: etcd, API server, controllers, scheduler; to be sourced. The caller
+# must set: $bin, $state, $address (of the API server), $port, $etcd_port, $peer_port, $services (range), $launch; and
+# $api_flags, if any.
 here=$(dirname "${BASH_SOURCE[0]}")
 # shellcheck source=tests/kubernetes/bed/processes.sh
 . "$here/processes.sh"
@@ -11,7 +12,8 @@ kubectl() { "$bin/kubectl" --kubeconfig "$state/admin.kubeconfig" "$@"; }
 control_plane() {
     local server=https://$address:$port
     authority
-    # The first address of the range of services is the API server's, whatever the range: 16 or 24 bits of it are fixed.
+    # The API server has the first address of the Services' range, whatever the length of the range's prefix (16 or 24
+    # bits).
     identity apiserver /CN=kube-apiserver \
         "DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,IP:127.0.0.1,IP:$address,IP:${services%.*}.1"
     identity aggregator /CN=aggregator
@@ -25,7 +27,7 @@ control_plane() {
     scheduler
 }
 
-etcd() { # Nothing here outlives a crash of the machine: no write waits for the disk.
+etcd() { # No data needs to survive a crash of the machine, so no write waits for the disk.
     local url=http://127.0.0.1:$etcd_port
     start etcd "$bin/etcd" --data-dir "$state/etcd" --unsafe-no-fsync --log-level warn --listen-peer-urls "http://127.0.0.1:$peer_port" \
         --listen-client-urls "$url" --advertise-client-urls "$url"
@@ -43,12 +45,12 @@ api_server() {
         --service-account-issuer https://kubernetes.default.svc --service-account-key-file "$state/pki/tokens.pub" \
         --service-account-signing-key-file "$state/pki/tokens.key" --allow-privileged \
         --kubelet-client-certificate "$state/pki/admin.crt" --kubelet-client-key "$state/pki/admin.key" \
-        --kubelet-preferred-address-types InternalIP # else logs and exec look up the node's name in DNS
+        --kubelet-preferred-address-types InternalIP # otherwise logs and exec look up the node's name in DNS
     wait_for 120 kube-apiserver kubectl get --raw /readyz
 }
 
-# At the default of 20 requests a second, thousands of objects take minutes. And a node is not taken for dead, and its pods for unready,
-# because a test has the API server away for a minute.
+# At the default of 20 requests a second, thousands of objects would take minutes. The grace period is long, so that a
+# node does not count as lost, and its pods as not ready, because a test stops the API server for a minute.
 controllers() {
     start kube-controller-manager "$bin/kube-controller-manager" --kubeconfig "$state/controllers.kubeconfig" --secure-port 0 \
         --leader-elect=false --use-service-account-credentials --service-account-private-key-file "$state/pki/tokens.key" \

@@ -1,6 +1,6 @@
-# Starting programs and waiting for them; to be sourced. Logs go to $state/log, pids to the array `pids`.
+# Functions that start programs and wait for them; to be sourced. Logs go to $state/log, pids to the array `pids`.
 
-start() { # start NAME COMMAND...; what is named in $again is started again when it ends, and its pid is in $state/NAME.pid
+start() { # start NAME COMMAND...; a program named in $again is restarted when it ends, and its pid is in $state/NAME.pid
     local run=("${launch[@]}" "${@:2}")
     mkdir -p "$state/log"
     # shellcheck disable=SC2016 # The inner shell expands them.
@@ -9,7 +9,7 @@ start() { # start NAME COMMAND...; what is named in $again is started again when
     pids+=($!)
 }
 
-wait_for() { # wait_for SECONDS NAME COMMAND...: until the command succeeds; else shows the end of the log of NAME
+wait_for() { # wait_for SECONDS NAME COMMAND...: waits until the command succeeds, or fails and prints the end of NAME's log
     local until=$((SECONDS + $1))
     until "${@:3}" >/dev/null 2>&1; do
         if [ $SECONDS -ge $until ]; then

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Runs a command beside a control plane with pretend nodes: with-control-plane.sh COMMAND...
-# The command finds it by WEIR_TEST_KUBECONFIG and has its kubectl first on PATH. Needs no root. Everything listens on 127.0.0.1, and
-# ends with the command, even if this script is killed.
+# Runs a command with a control plane and simulated nodes: with-control-plane.sh COMMAND...
+# The command finds the control plane by WEIR_TEST_KUBECONFIG, and its kubectl is first on PATH. Needs no root. Everything
+# listens on 127.0.0.1, and ends with the command, even if this script is killed.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../../.." && pwd)
 command -v openssl >/dev/null || { echo "openssl is missing. On Debian and Ubuntu: apt-get install openssl" >&2; exit 1; }
-# Pretend nodes have no kubelet and no kube-proxy.
+# Simulated nodes have no kubelet and no kube-proxy.
 tools=$("$here/build.sh" etcd kubernetes/{kube-apiserver,kube-controller-manager,kube-scheduler,kubectl} kwok)
 bin=$tools/bin
 state=$root/target/control-plane/$$
 address=127.0.0.1 services=10.96.0.0/16
 pids=()
 launch=()
-# Tests kill it.
+# Tests kill the API server, so it is restarted.
 again=kube-apiserver
-# The kernel ends them with this shell where it can.
+# If possible, the kernel ends the programs together with this shell.
 if setpriv --pdeathsig KILL true 2>/dev/null; then launch=(setpriv --pdeathsig KILL); fi
 # shellcheck source=tests/kubernetes/bed/control-plane.sh
 . "$here/control-plane.sh"
@@ -26,7 +26,7 @@ held = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(sys.argv[1]))]
 print(*(s.getsockname()[1] for s in held))' "$1"
 }
 
-note_calls() { # What service accounts call: a test compares that with their rights.
+note_calls() { # Logs the calls of service accounts, which a test compares with their rights.
     cat >"$state/audit.yaml" <<YAML
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -47,16 +47,16 @@ pretend_nodes() {
     wait_for 60 kwok kubectl wait --for condition=Ready node --all --timeout 1s
 }
 
-end() { # Hard: nothing of it is worth keeping, and an API server whose etcd is gone would drain for a minute.
+end() { # Kills all programs, because nothing needs to be saved, and an API server without etcd would drain for a minute.
     [ ${#pids[@]} -eq 0 ] || kill -KILL "${pids[@]}" 2>/dev/null || true
     wait "${pids[@]}" 2>/dev/null || true
-    # Where the kernel does not end it with what starts it again.
+    # The API server, too, if the kernel does not end it together with the shell that restarts it.
     kill -KILL "$(cat "$state/kube-apiserver.pid" 2>/dev/null)" 2>/dev/null || true
     rm -rf "$state"
     rmdir "$root/target/control-plane" 2>/dev/null || true
 }
 
-forget_the_killed() { # Folders whose script could not clean up.
+forget_the_killed() { # Removes folders of scripts that were killed before they could clean up.
     local folder
     for folder in "$root"/target/control-plane/*/; do
         kill -0 "$(basename "$folder")" 2>/dev/null || rm -rf "$folder"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the image of the model server beside it, and puts it into the one-node cluster, which is up.
+# Builds the image of the model server in this folder, and imports it into the running one-node cluster.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=tests/kubernetes/bed/cluster.sh
