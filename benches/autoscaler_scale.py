@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Measures the autoscaler with a thousand services and three gateways: make bench-autoscaler-scale, ten minutes.
 
-It runs `weir controller` and `weir autoscaler` beside a real API server with pretend nodes (tests/kubernetes/bed/with-control-plane.sh).
-The gateways are this script: three servers that send the gateways' own reports over their own wire, each with all services, each second
-and at once when a request meets a service at zero. It measures processor time and memory while a part of the services has load, and the
-time from a request's arrival to the decision to wake its service: one by one, and 500 at once. Writes
-benches/results/autoscaler_scale.json.
+It runs `weir controller` and `weir autoscaler` with a real API server and simulated nodes
+(tests/kubernetes/bed/with-control-plane.sh). This script plays the gateways: three servers that send gateway reports
+over the gateways' own protocol, each with all services, every second and at once when a request meets a service at
+zero. It measures CPU time and memory while some of the services have load, and the time from a request's arrival to the
+decision to wake its service: one by one, and 500 at once. Writes benches/results/autoscaler_scale.json.
 """
 
 import argparse
@@ -35,14 +35,14 @@ ROOT = Path(__file__).resolve().parents[1]
 GROUP, VERSION, PLURAL = "serving.kserve.io", "v1beta1", "inferenceservices"
 NAMESPACES, GATEWAYS = 20, 3
 
-# Requests per second and service at each gateway, of those that have load.
+# Requests per second at each gateway, for each service that has load.
 RATE = 4
-# What each waits in the queue and takes at a replica: buckets of the report's histograms, and microseconds.
+# Time of each request in the queue and at a replica: a bucket of the report's histogram, and microseconds.
 WAIT, TIME = (60, 1_000), (130, 500_000)
 
 
 def generated():
-    """The messages of reports, made of the definition that the programs are made of."""
+    """Returns the message types of reports, generated from the same definition as the programs'."""
     folder = tempfile.mkdtemp(prefix="weir-proto-")
     definition = ROOT / "cluster/reports/proto"
     if protoc.main(["", f"-I{definition}", f"--python_out={folder}", "weir/v1/reports.proto"]):
@@ -64,7 +64,7 @@ def namespace(number):
 
 
 class Gateway:
-    """A gateway as the autoscaler sees it: a server of reports."""
+    """A gateway as seen by the autoscaler: a server of reports."""
 
     def __init__(self, messages, number, count, loaded):
         self.began, self.changed, self.loaded = time.monotonic(), threading.Condition(), loaded
@@ -122,7 +122,7 @@ class Gateway:
         self.changed.notify_all()
 
     def arrive(self, numbers):
-        """Requests come for these services, and meet them at zero."""
+        """Reports that a request for each of these services arrived and found it at zero."""
         with self.changed:
             for number in numbers:
                 activity = self.report.revisions[number].activity
@@ -131,7 +131,7 @@ class Gateway:
             self.send()
 
     def leave(self):
-        """The clients of those that wait have gone."""
+        """Reports that the clients of the queued requests have disconnected."""
         with self.changed:
             for number in self.since:
                 activity = self.report.revisions[number].activity
@@ -140,7 +140,7 @@ class Gateway:
 
 
 class Process:
-    """One of Weir's processes."""
+    """One of Weir's processes, with its admin port."""
 
     def __init__(self, program, component, log):
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -163,7 +163,7 @@ class Process:
 
 
 def publish(core, discovery, gateways):
-    """Tells where the gateways are, as a Service of their pods would."""
+    """Publishes the addresses of the gateways, as a Service of their pods would."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.1", 9))
         address = probe.getsockname()[0]
@@ -178,7 +178,7 @@ def publish(core, discovery, gateways):
 
 
 def wait(what, missing, seconds=300):
-    """Waits until nothing is missing any more."""
+    """Waits until `missing` returns an empty list."""
     print(f"waiting: {what}", file=sys.stderr, flush=True)
     until = time.monotonic() + seconds
     while rest := missing():
@@ -188,19 +188,19 @@ def wait(what, missing, seconds=300):
 
 
 def deployments(apps):
-    """The replicas of each service, by its number."""
+    """Returns the number of replicas of each service, by the service's number."""
     found = apps.list_deployment_for_all_namespaces(resource_version="0").items
     return {int(one.metadata.name.split("-")[0][1:]): one.spec.replicas for one in found}
 
 
 def without(apps, numbers, is_so):
-    """Those of these services whose replicas are not as they should be; one look at the API server each time."""
+    """Returns those of the services whose replicas do not satisfy `is_so`, with one call of the API server."""
     replicas = deployments(apps)
     return [number for number in numbers if number not in replicas or not is_so(replicas[number])]
 
 
 def scalings(log):
-    """All decisions that changed a number: when, which service, and from how many, from the log."""
+    """Yields all decisions in the log that changed a replica count: time, service, and former number."""
     for line in re.sub(r"\x1b\[[0-9;]*m", "", Path(log).read_text()).splitlines():
         match = re.search(r"(\d{4}-\d\d-\d\dT[\d:.]+)Z.*scaling.*?/s(\d+)-predictor.*from=(\d+)\b", line)
         if match:
@@ -208,7 +208,7 @@ def scalings(log):
 
 
 def decisions(log, after):
-    """When each service at zero was first decided on after a time."""
+    """Returns the time of the first decision after `after` for each service that was at zero."""
     found = {}
     for at, number, before in scalings(log):
         if at >= after and before == 0:
@@ -223,7 +223,8 @@ def summary(times):
 
 
 def wake(gateways, apps, log, numbers, gap):
-    """Lets a request come for each of these services, with a gap or all at once; the times to the decisions."""
+    """Sends a request for each of these services, with a gap or all at once. Returns a summary of the times to the
+    decisions."""
     came, groups = {}, [[number] for number in numbers] if gap else [numbers]
     begin = time.time() - 0.01
     for group in groups:
@@ -291,13 +292,13 @@ def measure(args, program, apps, custom, core, discovery, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default=str(ROOT / "target/release/weir"))
-    parser.add_argument("--commit", default=output("git", "rev-parse", "--short", "HEAD"), help="what the program was built of")
+    parser.add_argument("--commit", default=output("git", "rev-parse", "--short", "HEAD"), help="commit that the program was built from")
     parser.add_argument("--services", type=int, default=1000)
-    parser.add_argument("--loaded", type=int, default=200, help="services that have load all the while")
-    parser.add_argument("--one-by-one", type=int, default=100, help="services that are woken one after the other")
-    parser.add_argument("--at-once", type=int, default=500, help="services that are woken at once")
+    parser.add_argument("--loaded", type=int, default=200, help="number of services with constant load")
+    parser.add_argument("--one-by-one", type=int, default=100, help="number of services that are woken one after the other")
+    parser.add_argument("--at-once", type=int, default=500, help="number of services that are woken at the same time")
     parser.add_argument("--settle", type=float, default=20)
-    parser.add_argument("--seconds", type=float, default=60, help="how long processor time is measured")
+    parser.add_argument("--seconds", type=float, default=60, help="duration of the CPU time measurement")
     parser.add_argument("--out", default=str(ROOT / "benches/results/autoscaler_scale.json"))
     args = parser.parse_args()
     if args.loaded + args.one_by_one + args.at_once > args.services:

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Measures the controller with thousands of idle services: make bench-controller, ten minutes.
 
-It runs `weir controller` beside a real API server with pretend nodes (tests/kubernetes/bed/with-control-plane.sh), makes services that
-sleep, and measures: the time from `kubectl apply` of one more to its Deployment, from a restart to ready, processor time and memory,
-and requests to the API server while nothing happens. Writes benches/results/controller.json.
+It runs `weir controller` with a real API server and simulated nodes (tests/kubernetes/bed/with-control-plane.sh),
+creates services that sleep, and measures: the time from `kubectl apply` of another service to its Deployment, the time
+from a restart to ready, CPU time and memory, and requests to the API server while nothing happens. Writes
+benches/results/controller.json.
 """
 
 import argparse
@@ -25,13 +26,13 @@ ROOT = Path(__file__).resolve().parents[1]
 ADMIN = "http://127.0.0.1:19091"
 GROUP, VERSION, PLURAL = "serving.kserve.io", "v1beta1", "inferenceservices"
 NAMESPACES = 20
-# Without events: the scheduler and Kubernetes' own controllers go on writing theirs for minutes after thousands of pods, and the
-# controller writes none for services that sleep.
+# Events are not counted: the scheduler and Kubernetes' own controllers write theirs for minutes after thousands of pods
+# were created, and Weir's controller writes none for services that sleep.
 KINDS = ("inferenceservices", "deployments", "services", "controllerrevisions")
 
 
 def service(name):
-    """A service that is planned and made, and whose pods need nothing."""
+    """Returns a service for which the controller creates all objects, and whose pods need no resources."""
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": "InferenceService",
@@ -45,7 +46,7 @@ def namespace(number):
 
 
 class Controller:
-    """A controller of the release build."""
+    """A running controller of the release build."""
 
     def __init__(self, program):
         command = [program, "controller", "--address", "127.0.0.1", "--admin-port", "19091", "--name", "bench"]
@@ -80,10 +81,11 @@ def create_all(api, numbers):
 
 
 def wait_planned(api, count, seconds=120):
-    """Waits until so many Deployments are there, of which the cluster has no others, as long as there are more of them."""
+    """Waits until `count` Deployments exist (the cluster has no others). Fails if their number does not grow for
+    `seconds`."""
     last, until = 0, time.monotonic() + seconds
     while True:
-        # Without a selector: with one the API server does not say how many are left.
+        # The list has no selector: with one, the API server does not report the number of remaining objects.
         found = api.list_deployment_for_all_namespaces(limit=1)
         total = len(found.items) + (found.metadata.remaining_item_count or 0)
         if total >= count:
@@ -96,7 +98,7 @@ def wait_planned(api, count, seconds=120):
 
 
 def latencies(custom, apps, first, count):
-    """Times from the creation of a service to its Deployment, one after the other."""
+    """Returns the times from the creation of a service to that of its Deployment, one service after the other."""
     times = []
     for number in range(first, first + count):
         begun = time.monotonic()
@@ -115,7 +117,7 @@ def latencies(custom, apps, first, count):
 
 
 def requests():
-    """Requests for the objects of services that the API server has counted, by object and verb."""
+    """Returns the numbers of requests for the objects of services, as counted by the API server, by object and verb."""
     page = subprocess.run(["kubectl", "get", "--raw", "/metrics"], capture_output=True, text=True, check=True).stdout
     sums = {}
     for kind, verb, count in re.findall(r'^apiserver_request_total\{.*?resource="([^"]*)".*?verb="([^"]*)".*\} (\S+)$', page, re.M):
@@ -159,7 +161,7 @@ def measure(controller, program, custom, apps, known, count):
 
 
 def measured(program, custom, apps, known, count):
-    """Measures, and leaves no controller whatever happens."""
+    """Measures one number of services, and stops the controller in any case."""
     controller = Controller(program)
     try:
         return measure(controller, program, custom, apps, known, count)

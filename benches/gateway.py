@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Measures Weir's gateway beside nginx and haproxy as plain proxies of the same upstream.
+"""Compares Weir's gateway with nginx and haproxy as plain proxies of the same upstream.
 
-    benches/gateway.py                                                          all of it; what `make bench-gateway` runs
+    benches/gateway.py                                                          everything; `make bench-gateway` runs this
     benches/gateway.py --kinds closed --rows http-1k,grpc-64k --rounds 3        some rows, to the terminal
     benches/gateway.py --kinds closed --weir PATH/weir                          another build
 
-Proxies run on core 0, one of them loaded at a time, the load generator and the upstream on core 1. All proxies
-are up together, and each round of a row goes through all of them. Answers are compared with the end of the
-request that they answer.
+Proxies run on core 0, of which only one is loaded at a time; the load generator and the upstream run on core 1. All
+proxies are up at the same time, and each round of a row measures all of them. Responses are compared with the end of
+the request that they answer.
 
-Writes benches/results/gateway.json and its tables in docs/performance.md when all servers are measured, with --add keeping
-what is there of other rows, to measure in portions; else only prints.
+Writes benches/results/gateway.json and its tables in docs/performance.md if all servers are measured; --add keeps the
+existing rows, to measure in parts. Otherwise it only prints the results.
 """
 
 import argparse
@@ -35,13 +35,13 @@ def arguments() -> argparse.Namespace:
         return text.split(",")
 
     programs = TARGET / "dist"
-    parser.add_argument("--kinds", type=listed, default=KINDS, metavar=",".join(KINDS), help="open needs closed and direct")
+    parser.add_argument("--kinds", type=listed, default=KINDS, metavar=",".join(KINDS), help="kinds of loops; open needs closed and the server direct")
     parser.add_argument("--rows", type=listed, default=gateway.ROWS, metavar=",".join(gateway.ROWS))
     parser.add_argument("--servers", type=listed, default=SERVERS, metavar=",".join(SERVERS))
-    parser.add_argument("--rounds", type=int, default=7, help="how often each point is measured")
-    parser.add_argument("--seconds", type=float, default=2.0, help="how long each time")
+    parser.add_argument("--rounds", type=int, default=7, help="number of measurements of each point")
+    parser.add_argument("--seconds", type=float, default=2.0, help="duration of each measurement")
     parser.add_argument("--connections", type=int, default=16)
-    parser.add_argument("--add", action="store_true", help="keep what is there of other rows, to measure in portions")
+    parser.add_argument("--add", action="store_true", help="keep the existing results of other rows, to measure in parts")
     parser.add_argument("--weir", type=Path, default=programs / "weir", help="the program weir")
     parser.add_argument("--load", type=Path, default=programs / "load", help="the load generator")
     parser.add_argument("--upstream", type=Path, default=programs / "upstream", help="the server behind the proxies")
@@ -67,13 +67,13 @@ def versions(plan: gateway.Plan) -> dict:
 
 
 def command() -> str:
-    """The options that were given, without this machine's paths of programs."""
+    """Returns the given options, except the paths of programs on this machine."""
     given = [word for pair in zip(sys.argv, sys.argv[1:]) if not {*pair} & {"--weir", "--load", "--upstream"} for word in pair[1:]]
     return " ".join(["benches/gateway.py", *given])
 
 
 def together(before: dict, now: dict) -> dict:
-    """This run's measurements, and earlier ones for points that it did not measure."""
+    """Returns this run's measurements, and earlier ones for points that this run did not measure."""
     result = {**now, "runs": before["runs"] + now["runs"], "memory": now["memory"] or before["memory"]}
     for kind in ("closed", "open"):
         again = {point["row"] for point in now[kind]}

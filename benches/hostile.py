@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Measures hostile clients beside well-behaved ones: `make bench-hostile`.
+"""Measures how hostile clients affect well-behaved ones: `make bench-hostile`.
 
-For each attack, on all ports that speak its wire at once: the peak of the program's memory, and how eight well-behaved
-clients of each port are served meanwhile, compared with before, and with the same attack on another program of this machine: that one
-takes as much of the processors, and nothing of the program. Writes benches/results/security.json and the table of docs/security.md.
+For each attack, on all ports that speak its protocol at once: the peak of the program's memory, and how eight
+well-behaved clients of each port are served meanwhile. This is compared with the time before, and with the same attack
+on another program of this machine, which takes as much CPU but nothing else from the measured program. Writes
+benches/results/security.json and the table of docs/security.md.
 """
 
 import argparse
@@ -26,12 +27,12 @@ MIB = 1 << 20
 MODELS = ROOT / "tests" / "models" / "repository"
 # Host of the service behind the gateway.
 HOST = "models.tests"
-# Bytes that bodies may hold: little, so that what is beside it shows.
+# Byte limit on request bodies: small, so that other memory is visible.
 BUDGET = 64 * MIB
 LIMITS = ["--max-inflight-bytes", str(BUDGET), "--max-connections", "1000"]
-# What docs/flags.md promises of a connection, and of a request over HTTP/2 in flight.
+# Bytes that docs/flags.md promises for a connection, and for an HTTP/2 request in flight.
 CONNECTION, STREAM = 256 * 1024, 32 * 1024
-# A service time that doubled counts from here: below it, the machine's own noise is more.
+# A doubled response time only counts above this value; below it, the noise of the machine is larger.
 NOISE_MS = 20.0
 READY_WITHIN = 60.0
 
@@ -108,7 +109,7 @@ def gateway(folder: Path, programs: Path) -> Program:
 
 
 def good_clients(program: Program) -> dict:
-    """The wires that well-behaved clients speak, by port."""
+    """Returns the protocols of the well-behaved clients, by port."""
     wires = {}
     for wire in ("http", "grpc"):
         wires.setdefault(program.ports[wire], []).append(wire)
@@ -116,13 +117,15 @@ def good_clients(program: Program) -> dict:
 
 
 def served(program: Program, seconds: float):
-    """Starts well-behaved clients on each port; calling what it returns waits for them and tells how they were served."""
+    """Starts well-behaved clients on each port. Returns a function that waits for them and returns how they were
+    served."""
     begun = [neighbours.start(port, HOST, wires, seconds) for port, wires in good_clients(program).items()]
     return lambda: neighbours.together([result() for result in begun])
 
 
 def attacked(target: Program, attack: attacks.Attack, program: Program, seconds: float) -> dict:
-    """How well-behaved clients of a program are served while a target is attacked on all ports that speak the attack's wire."""
+    """Returns how well-behaved clients of a program are served while a target is attacked on all ports that speak the
+    attack's protocol."""
     hostile = [attacks.start(attack, target.ports[wire], HOST, seconds) for wire in attack.wires]
     beside = served(program, seconds)()
     for process in hostile:
@@ -132,7 +135,7 @@ def attacked(target: Program, attack: attacks.Attack, program: Program, seconds:
 
 
 def measure(program: Program, other: Program, attack: attacks.Attack, seconds: float) -> dict:
-    """Takes one measurement: nothing, an attack on another program, and the attack on this one."""
+    """Measures one attack: first without it, then with the attack on another program, then on this one."""
     before = served(program, max(3.0, seconds / 6))()
     elsewhere = attacked(other, attack, program, max(3.0, seconds / 3))
     idle = program.memory("VmRSS")
@@ -151,7 +154,8 @@ def measure(program: Program, other: Program, attack: attacks.Attack, seconds: f
 
 
 def is_kept(point: dict) -> bool:
-    """True if memory stayed below the bound, no request failed, and none waited twice as long as beside an attack on another program."""
+    """Returns true if memory stayed below the bound, no request failed, and none took more than twice as long as during
+    an attack on another program."""
     slow = max(2 * (point["p99_elsewhere_ms"] or 0.0), NOISE_MS)
     return point["peak_mib"] <= point["bound_mib"] and point["failed"] == 0 and (point["p99_ms"] or slow + 1) <= slow
 
@@ -169,7 +173,7 @@ def line(point: dict) -> str:
 
 
 def table(points: list) -> str:
-    """The table of the page."""
+    """Returns the table for the page."""
     rows = ["| attack | program, ports | memory idle → peak (bound), MiB | p99 idle · attack elsewhere · here, ms | failed |", "|---|---|---|---|---|"]
     for point in points:
         rows.append(f"| {point['attack']} | {point['program']}: {', '.join(point['ports'])} | "
@@ -184,7 +188,8 @@ def caption(result: dict) -> str:
 
 
 def with_others(points: list) -> list:
-    """These points in place of those recorded of the same attacks on the same programs, which keep their order."""
+    """Returns these points merged into the recorded ones: points of the same attack and program are replaced, and the
+    order is kept."""
     recorded = json.loads(SECURITY_RESULTS.read_text())["points"] if SECURITY_RESULTS.exists() else []
     name = lambda point: (point["attack"], point["program"])  # noqa: E731
     known = {(attack.name, program) for attack in attacks.ATTACKS for program in ("weir-runtime", "weir gateway")}
@@ -202,10 +207,10 @@ def update_page(result: dict) -> None:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60.0, help="of each attack")
+    parser.add_argument("--seconds", type=float, default=60.0, help="duration of each attack")
     parser.add_argument("--programs", type=Path, default=ROOT / "target" / "release", help="folder with weir and weir-runtime")
-    parser.add_argument("--only", default="", help="attacks whose names have this in them; the others keep their rows")
-    parser.add_argument("--program", default="", help="only the program whose name has this in it")
+    parser.add_argument("--only", default="", help="only attacks whose names contain this text; the others keep their rows")
+    parser.add_argument("--program", default="", help="only programs whose names contain this text")
     parser.add_argument("--dry", action="store_true", help="write no results")
     return parser.parse_args()
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Measures Weir's law beside a HorizontalPodAutoscaler: make bench-hpa, half an hour.
+"""Compares Weir's control law with a HorizontalPodAutoscaler: make bench-hpa, half an hour.
 
-Two services have the same requests at the same times, those of a real trace. The number of pods of one is Weir's own; an HPA sets that of
-the other, by the metric and the target of docs/kubernetes.md. Both may have 3 to 20 pods, each of which takes one request at a time and is
-ready some seconds after it was placed. Real are the API server with its HPA controller and scheduler (tests/kubernetes/bed), Weir's
-gateway, controller and autoscaler, the aggregated metrics API and the requests; the pods are pretended by this script, and one server
-here answers for all of them. A GPU costs as soon as it is taken: pods count from their place on a node to their end.
-Writes benches/results/hpa.json.
+Two services receive the same requests at the same times, those of a real trace. Weir sets the number of pods of one; an
+HPA sets that of the other, by the metric and the target of docs/kubernetes.md. Both may have 3 to 20 pods, each of
+which takes one request at a time and is ready some seconds after it was scheduled. The API server with its HPA
+controller and scheduler (tests/kubernetes/bed), Weir's gateway, controller and autoscaler, the aggregated metrics API
+and the requests are real. This script simulates the pods, and one server here answers for all of them. A GPU costs from
+the moment it is occupied, so pods count from their scheduling to their end. Writes benches/results/hpa.json.
 """
 
 import argparse
@@ -43,12 +43,12 @@ REQUEST = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "INT32", "shape"
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default=str(ROOT / "target/release/weir"))
-    parser.add_argument("--commit", default=output("git", "rev-parse", "--short", "HEAD"), help="what the program was built of")
-    parser.add_argument("--seconds", type=float, default=1500, help="how much of the trace")
-    parser.add_argument("--settle", type=float, default=300, help="how much of that comes before `settled` is counted")
-    parser.add_argument("--service-seconds", type=float, default=0.8, help="what a pod needs for a request")
-    parser.add_argument("--start-seconds", type=float, default=20, help="from a pod's place to ready")
-    parser.add_argument("--target", type=float, default=1.0, help="seconds that requests may wait")
+    parser.add_argument("--commit", default=output("git", "rev-parse", "--short", "HEAD"), help="commit that the program was built from")
+    parser.add_argument("--seconds", type=float, default=1500, help="duration of the used part of the trace")
+    parser.add_argument("--settle", type=float, default=300, help="part of that time before `settled` is counted")
+    parser.add_argument("--service-seconds", type=float, default=0.8, help="time of a request at a pod")
+    parser.add_argument("--start-seconds", type=float, default=20, help="time from the scheduling of a pod until it is ready")
+    parser.add_argument("--target", type=float, default=1.0, help="queue delay target in seconds")
     parser.add_argument("--out", type=Path, default=RESULTS)
     return parser.parse_args()
 
@@ -80,7 +80,8 @@ def horizontal_pod_autoscaler(name):
 
 
 def metrics_api(port):
-    """The way of the API server to the autoscaler's metrics API: a Service that leads to this machine."""
+    """Returns the objects that lead the API server to the autoscaler's metrics API: among them a Service with this
+    machine's address."""
     return [
         {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "weir-metrics", "namespace": "weir-system"},
          "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}},
@@ -91,14 +92,15 @@ def metrics_api(port):
 
 
 class Clients:
-    """Sends each request at its time, whatever became of those before; a connection for each that is on its way."""
+    """Sends each request at its time, whether or not earlier ones have been answered, on one connection per request in
+    flight."""
 
     def __init__(self, port):
         self.port, self.local = port, threading.local()
         self.pool = futures.ThreadPoolExecutor(512)
 
     def ask(self, name):
-        """The seconds until the answer, or None if there was none."""
+        """Returns the seconds until the response, or None if there was none."""
         connection = getattr(self.local, "connection", None) or http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
         self.local.connection, begun = connection, time.monotonic()
         try:
@@ -111,7 +113,7 @@ class Clients:
             return None
 
     def play(self, offsets, names):
-        """The answers of each service, in the order of the requests."""
+        """Sends the requests, and returns the answers of each service in the order of its requests."""
         begun, sent = time.monotonic(), {name: [] for name in names}
         for offset in offsets:
             time.sleep(max(0.0, begun + offset - time.monotonic()))
@@ -127,7 +129,7 @@ def trace(seconds):
 
 
 def waited(answers, args):
-    """The waits of those that were answered: what is left of the time when the pod's own is taken off."""
+    """Returns the waits of the answered requests: the response time less the pod's service time, sorted."""
     return sorted(max(0.0, answer - args.service_seconds) for answer in answers if answer is not None)
 
 

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Measures scaling on this machine and compares it with what `weir simulate` foretells: make bench-local-wave, ten minutes.
+"""Measures scaling on this machine and compares it with the prediction of `weir simulate`: make bench-local-wave, ten
+minutes.
 
-It runs `weir up` with a TorchScript model whose batches cost a fixed and a growing number of matrix products, sends requests that come
-by chance at a rate that goes 0 -> RATE -> 0, and measures: the share of requests within the delay target, after the first start of each
-wave and in all; the time to decisions to wake; the seconds that replicas existed. Then it plays the same log through `weir simulate`
-with the service times and the start that the running service tells. Writes benches/results/local_wave.json.
+It runs `weir up` with a TorchScript model whose batches take a fixed number of matrix products and some more for each
+request. It sends requests at random times at a rate that goes 0 -> RATE -> 0, and measures: the share of requests
+within the delay target, in total and after the first start of each wave; the time to decisions to wake; the seconds
+that replicas existed. Then it replays the same log with `weir simulate`, with the service times and the start time that
+the running service reports. Writes benches/results/local_wave.json.
 """
 
 import argparse
@@ -28,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benches" / "results" / "local_wave.json"
 BODY = json.dumps({"inputs": [{"name": "INPUT0", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]}]}).encode()
 
-# The model of a test, with another body: products of small matrices, as many as a batch is to cost.
+# The model of a test with another body: products of small matrices, as many as a batch is to cost.
 TEMPLATE = ROOT / "tests" / "models" / "repository" / "add_sub" / "1" / "model.pt"
 CODE = """class AddSub(Module):
   __parameters__ = []
@@ -73,16 +75,16 @@ spec:
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", type=Path, default=ROOT / "target/release", help="folder with weir and weir-runtime")
-    parser.add_argument("--rate", type=float, default=8.0, help="requests per second while the wave is high")
-    parser.add_argument("--high", type=float, default=90.0, help="seconds for which it is")
-    parser.add_argument("--low", type=float, default=60.0, help="seconds without requests after each")
+    parser.add_argument("--rate", type=float, default=8.0, help="requests per second while a wave is high")
+    parser.add_argument("--high", type=float, default=90.0, help="seconds for which a wave is high")
+    parser.add_argument("--low", type=float, default=60.0, help="seconds without requests after each wave")
     parser.add_argument("--waves", type=int, default=3)
-    parser.add_argument("--fixed", type=int, default=600, help="matrix products of any batch")
+    parser.add_argument("--fixed", type=int, default=600, help="matrix products of every batch")
     parser.add_argument("--each", type=int, default=150, help="matrix products that each request adds")
     parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--target", type=float, default=2.0, help="seconds that requests may wait")
-    parser.add_argument("--retention", type=float, default=15.0, help="seconds without requests until nothing is kept")
-    parser.add_argument("--most", type=int, default=4, help="most replicas")
+    parser.add_argument("--target", type=float, default=2.0, help="queue delay target in seconds")
+    parser.add_argument("--retention", type=float, default=15.0, help="seconds without requests until the last replica stops")
+    parser.add_argument("--most", type=int, default=4, help="maximum number of replicas")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--out", type=Path, default=RESULTS)
     return parser.parse_args()
@@ -102,7 +104,7 @@ def make_service(folder, args):
 
 
 class Platform:
-    """A `weir up` with the service."""
+    """A `weir up` that runs the service."""
 
     def __init__(self, programs, folder, file):
         self.weir, self.state = str(programs / "weir"), folder / "state"
@@ -140,7 +142,7 @@ class Platform:
 
 
 class Watch(threading.Thread):
-    """Adds up the seconds for which replicas are wanted, as the simulation does, from the log of decisions."""
+    """Adds up the seconds for which replicas exist or are wanted, as the simulation does, from the status page."""
 
     def __init__(self, platform):
         super().__init__(daemon=True)
@@ -157,7 +159,7 @@ class Watch(threading.Thread):
 
 
 def arrivals(args):
-    """Offsets of requests that come by chance while the wave is high."""
+    """Returns the offsets of requests at random times while the wave is high."""
     chance, offsets = random.Random(args.seed), []
     for wave in range(args.waves):
         at = begin = wave * (args.high + args.low)
@@ -179,7 +181,7 @@ def ask(url):
 
 
 def send(url, offsets):
-    """Sends each request at its time, whatever became of those before."""
+    """Sends each request at its time, whether or not earlier ones have been answered."""
     with concurrent.futures.ThreadPoolExecutor(256) as pool:
         first, answers = time.time(), []
         for offset in offsets:
@@ -189,14 +191,15 @@ def send(url, offsets):
 
 
 def kept(answers, target, offsets, args):
-    """The share of requests within the target, in all and from when the first replica of a wave was ready."""
+    """Returns the share of requests within the target, in total and from the time when the first replica of a wave was
+    ready."""
     waits = [(offset, answer[2]) for offset, answer in zip(offsets, answers)]
     in_time = [wait <= target for _, wait in waits]
     after = []
     for wave in range(args.waves):
         begin = wave * (args.high + args.low)
         own = [(offset, wait) for offset, wait in waits if begin <= offset < begin + args.high]
-        # The first that was answered had to wait for a start; those that came until then waited for the same.
+        # The first answered request waited for the start, and so did the requests that arrived until then.
         started = own[0][0] + own[0][1]
         after += [wait <= target for offset, wait in own if offset > started]
     return sum(in_time) / len(in_time), sum(after) / len(after)
@@ -211,7 +214,7 @@ def simulated(platform, log, file, args):
 
 
 def load_for_statistics(platform, count):
-    """Requests one at a time and all at once, so that batches of several sizes are measured."""
+    """Sends requests one at a time and many at once, so that batches of several sizes are measured."""
     for _ in range(count):
         ask(platform.model)
     for at_once in (2, 3, 4, 8, 16):

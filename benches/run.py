@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Measures weir-runtime beside Triton and beside libtorch without a server.
+"""Compares weir-runtime with Triton and with libtorch without a server.
 
-    benches/run.py             all of it, about five hours; what `make bench` runs
-    benches/run.py --quick     two small models, a second a point, about six minutes
+    benches/run.py             everything, about five hours; `make bench` runs this
+    benches/run.py --quick     two small models, a second per point, about six minutes
 
-Servers run on core 0, one of them loaded at a time, the load generator on core 1. All servers of a model are up
-together, and each round of a point goes through all of them and through libtorch without a server, so that what disturbs
-the machine disturbs them alike. Every measurement compares answers with what libtorch computed when the models were made.
+Servers run on core 0, of which only one is loaded at a time; the load generator runs on core 1. All servers of a model
+are up at the same time, and each round of a point measures all of them and libtorch without a server, so that
+disturbances of the machine affect all of them alike. Every measurement compares responses with libtorch's results from
+when the models were created.
 
-Writes benches/results/runtime.json and the tables of docs/performance.md; with --quick, or another --out,
-only the JSON, and the tables to the terminal.
+Writes benches/results/runtime.json and the tables of docs/performance.md. With --quick or another --out, it writes only
+the JSON, and prints the tables.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from harness.paths import BENCH, LOAD, MODELS, PAGE, RAW_LOOP, RESULTS, ROOT, TR
 from harness.record import machine, output, written
 
 PROTOCOLS = ["http-binary", "http-json", "grpc"]
-# `open` is over the connections that gave a server its peak, `crowd` the same over many more.
+# `open` uses the number of connections that gave a server its peak, `crowd` many more.
 ROWS = ["raw", "load", "open", "crowd", "start"]
 
 
@@ -56,10 +57,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--models", type=listed, help="add_sub,mlp,resnet18,bert")
     parser.add_argument("--protocols", type=listed, default=PROTOCOLS, metavar=",".join(PROTOCOLS))
     parser.add_argument("--connections", type=listed, help="1,8,32,128")
-    parser.add_argument("--rounds", type=int, help="how often each point is measured")
-    parser.add_argument("--seconds", type=float, help="how long each time; long models four times that")
-    parser.add_argument("--out", type=Path, help="where the JSON goes")
-    parser.add_argument("--add", action="store_true", help="keep what is there of other points, to measure in portions")
+    parser.add_argument("--rounds", type=int, help="number of measurements of each point")
+    parser.add_argument("--seconds", type=float, help="duration of each measurement; four times that for long models")
+    parser.add_argument("--out", type=Path, help="output file for the JSON")
+    parser.add_argument("--add", action="store_true", help="keep the existing results of other points, to measure in parts")
     given = parser.parse_args()
     if unknown := set(given.rows) - set(ROWS):
         parser.error(f"no such rows: {', '.join(sorted(unknown))}; there are {', '.join(ROWS)}")
@@ -83,7 +84,7 @@ def plan(given: argparse.Namespace) -> Plan:
 
 
 def left_out(what: Plan) -> list:
-    """Names the programs and files that are missing."""
+    """Returns notes about missing programs and files."""
     notes = []
     if not TRITON.exists():
         notes.append("Triton: `make bench-peers` installs it")
@@ -133,7 +134,7 @@ SAME_POINT = {
 
 
 def together(before: dict, now: dict) -> dict:
-    """This run's measurements, and earlier ones for points that it did not measure."""
+    """Returns this run's measurements, and earlier ones for points that this run did not measure."""
     result = {**now, "runs": before["runs"] + now["runs"]}
     for kind, keys in SAME_POINT.items():
         # A loop is kept or replaced together with the servers of its rounds.

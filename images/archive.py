@@ -1,4 +1,5 @@
-"""An image as an archive that containerd, podman and skopeo take as OCI's layout, and Docker as its own."""
+"""Writes an image as an archive that containerd, podman and skopeo read as an OCI layout, and Docker in its own format.
+"""
 
 import gzip
 import hashlib
@@ -11,14 +12,14 @@ from tree import Digest, File, add, write_tar
 
 MEDIA = "application/vnd.oci.image."
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-EPOCH = "1970-01-01T00:00:00Z"  # no archive says when it was made: the same content is the same bytes
+EPOCH = "1970-01-01T00:00:00Z"  # archives contain no time of creation, so that the same content makes the same bytes
 
-# Beyond it, compressing costs more time than a pull saves.
+# At a higher level, compressing takes more time than a pull saves.
 LEVEL = 6
 
 
 class Layer(NamedTuple):
-    """A compressed layer in the cache, and the digest of what it unpacks to."""
+    """A compressed layer in the cache, and the digest of its uncompressed content."""
 
     path: object
     digest: str
@@ -27,7 +28,7 @@ class Layer(NamedTuple):
 
 
 def layer(tree, cache, level=LEVEL):
-    """The layer of a tree, compressed once per content."""
+    """Returns the layer of a tree, which is compressed only once for the same content."""
     cache.mkdir(parents=True, exist_ok=True)
     unpacked = Digest()
     write_tar(tree, unpacked)
@@ -45,7 +46,7 @@ def layer(tree, cache, level=LEVEL):
 
 
 def configuration(layers, config):
-    """The image's configuration: how it is run, and what its layers unpack to."""
+    """Returns the image's configuration: how it runs, and the digests of its unpacked layers."""
     return {
         "created": EPOCH,
         "os": "linux",
@@ -57,7 +58,7 @@ def configuration(layers, config):
 
 
 def files(layers, config, repository, tag):
-    """The archive's files by name."""
+    """Returns the archive's files by name."""
     blobs = {}
 
     def blob(kind, value):
@@ -96,7 +97,7 @@ def files(layers, config, repository, tag):
 
 
 def reference(repository, tag):
-    """The name as containerd keeps it: with the registry that a bare one means."""
+    """Returns the name as containerd stores it, with the registry that a short name implies."""
     first = repository.split("/")[0]
     if "/" in repository and ("." in first or ":" in first or first == "localhost"):
         return f"{repository}:{tag}"
@@ -104,7 +105,7 @@ def reference(repository, tag):
 
 
 def write(path, layers, config, repository, tag):
-    """Writes the archive whole or not at all."""
+    """Writes the archive atomically."""
     partial = path.with_suffix(".partial")
     with tarfile.open(partial, "w", format=tarfile.GNU_FORMAT) as out:
         for name, file in sorted(files(layers, config, repository, tag).items()):

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Writes Weir's images as archives, without a daemon: target/images/weir.tar and weir-runtime.tar.
 
-    images/build.py --programs target/dist       # what `make image` runs
-    images/build.py --trees --programs DIR       # only the file trees, as folders: what the Dockerfile copies
+    images/build.py --programs target/dist       # run by `make image`
+    images/build.py --trees --programs DIR       # only the file trees as folders, which the Dockerfile copies
     images/build.py --dockerfile                 # rewrites images/Dockerfile
 
-An image holds a program, the libraries that it needs from this machine and from libtorch, and the certificate
-authorities that Mozilla trusts. It needs readelf and strip, which come with a C++ compiler.
+An image contains a program, the libraries that it needs from this machine and from libtorch, and the certificate
+authorities that Mozilla trusts. The script needs readelf and strip, which come with a C++ compiler.
 """
 
 import argparse
@@ -25,12 +25,12 @@ from tree import File, Folder, Link, unpack
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "target/images"
-# Mozilla's, not what the machine's owner has added.
+# Mozilla's authorities, without those that the owner of this machine has added.
 AUTHORITIES = Path("/usr/share/ca-certificates/mozilla")
 
 
 class Failure(Exception):
-    """What went wrong and what to do about it, for a person."""
+    """An error with its cause and its remedy, as a message for users."""
 
 
 def main():
@@ -59,7 +59,7 @@ def arguments():
 
 
 def trees(image, programs):
-    """The layers' trees, what changes least first: system, libtorch, program."""
+    """Returns the trees of the layers, starting with the one that changes least: system, libtorch, program."""
     system = libraries.System.of_this_machine()
     program = program_tree(image, programs)
     extra = library_tree(image)
@@ -93,7 +93,7 @@ def program_tree(image, programs):
 
 
 def stripped(program):
-    """The program without symbols and line tables."""
+    """Returns the program without symbols and line tables."""
     out = OUT / "stripped" / program.name
     out.parent.mkdir(parents=True, exist_ok=True)
     subprocess.run(["strip", "--strip-all", "-o", str(out), str(program)], check=True)
@@ -127,7 +127,7 @@ def write(image, layers):
 
 
 def config(image):
-    """How the image is run."""
+    """Returns the settings with which the image runs."""
     return {
         "User": f"{USER}:{USER}",
         "Env": [f"{name}={value}" for name, value in image.variables],

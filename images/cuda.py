@@ -1,6 +1,5 @@
-"""libtorch for NVIDIA GPUs from PyTorch's wheels, in their own layout: torch's libraries look for NVIDIA's in
-`$ORIGIN/../../nvidia`.
-"""
+"""Provides libtorch for NVIDIA GPUs from PyTorch's wheels, in the wheels' own layout: torch's libraries look for
+NVIDIA's in `$ORIGIN/../../nvidia`."""
 
 import fnmatch
 import hashlib
@@ -16,14 +15,14 @@ HERE = Path(__file__).resolve().parent
 WHEELS = HERE / "cuda.txt"
 CACHE = HERE.parent / "target/images/cuda"
 
-# What the runtime opens; the rest of torch/lib is for Python.
+# Libraries that the runtime opens; the rest of torch/lib is for Python.
 ROOTS = ("libtorch_cpu.so", "libtorch_cuda.so", "libtorch_cuda_linalg.so")
-# What is opened by name at run time, beside what is linked.
+# Libraries that are opened by name at run time, in addition to linked ones.
 OPENED = ("libcudnn*.so.*", "libnvrtc*.so.*", "libnvJitLink.so.*", "libcaffe2_nvrtc.so")
 
 
 def tree(folder):
-    """The libraries: torch's in `folder`, NVIDIA's where they look from there."""
+    """Returns the libraries: torch's in `folder`, and NVIDIA's where torch's look for them."""
     wheels = unpacked()
     nvidia = str(Path(folder).parent.parent / "nvidia")
     found = {path.name: path for path in wheels.glob("**/*.so*") if "lib" in path.parts and path.is_file()}
@@ -35,7 +34,7 @@ def tree(folder):
 
 
 def wanted(found):
-    """Those of the libraries that are opened, and those that they need, sorted."""
+    """Returns the libraries that are opened, and all libraries that they need, sorted."""
     waiting = [found[name] for name in ROOTS if name in found]
     waiting += [path for name, path in found.items() if any(fnmatch.fnmatch(name, pattern) for pattern in OPENED)]
     taken = set()
@@ -48,7 +47,7 @@ def wanted(found):
 
 
 def unpacked():
-    """The wheels, unpacked once."""
+    """Returns the folder of the wheels, which are unpacked only once."""
     folder = CACHE / hashlib.sha256(WHEELS.read_bytes()).hexdigest()[:16]
     if not folder.exists():
         partial = folder.with_suffix(".partial")
@@ -65,7 +64,7 @@ def unpacked():
 
 
 def platforms():
-    """Each tag that one of the wheels has: pip takes them by the letter."""
+    """Returns all platform tags of the wheels, because pip compares tags literally."""
     tags = ["manylinux1_x86_64", "manylinux2010_x86_64", "manylinux2014_x86_64"]
     tags += [f"manylinux_2_{minor}_x86_64" for minor in (17, 18, 25, 27, 28)]
     return [part for tag in tags for part in ("--platform", tag)]

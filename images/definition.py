@@ -1,33 +1,33 @@
-"""What Weir's images hold and how they run: everything else in this folder reads it here."""
+"""Defines the content and settings of Weir's images; all other files in this folder use this definition."""
 
 from typing import NamedTuple
 
-# The user of distroless images; Pod Security's `runAsNonRoot` asks for a number.
+# The user of distroless images, as a number, which Pod Security's `runAsNonRoot` requires.
 USER = 65532
 
 SOURCE = "https://github.com/weir-serving/weir"
-HOME = "/opt/weir"  # bin/ and lib/: a program's run path looks in ../lib
+HOME = "/opt/weir"  # contains bin/ and lib/: the run path of a program is ../lib
 MIB = 1 << 20
 
 
 class Program(NamedTuple):
-    """A binary of the workspace, and the paths at which the image has it too."""
+    """A binary of the workspace, and further paths at which the image has it."""
 
     name: str
     links: tuple = ()
 
 
 class Image(NamedTuple):
-    """An image: its program, the libraries that no system package brings, and how it is run."""
+    """An image: its program, its libraries from outside the system, and how it runs."""
 
     name: str
     description: str
     program: Program
     ports: tuple
-    limit: int  # bytes of all layers, compressed
-    libraries: str = ""  # a folder of libraries: `libtorch` or `cuda`
+    limit: int  # maximum bytes of all layers, compressed
+    libraries: str = ""  # folder of additional libraries: `libtorch` or `cuda`
     environment: tuple = ()
-    suffix: str = ""  # of the tag
+    suffix: str = ""  # suffix of the tag
 
     @property
     def entry_point(self):
@@ -35,7 +35,7 @@ class Image(NamedTuple):
 
     @property
     def path(self):
-        """PATH: ours, then where Triton's image has its server, then the usual."""
+        """Returns PATH: Weir's folder, then the folder of the server in Triton's image, then the usual folders."""
         folders = [f"{HOME}/bin"]
         folders += sorted({link.rsplit("/", 1)[0] for link in self.program.links} - {f"{HOME}/bin"})
         return ":".join([*folders, "/usr/local/bin", "/usr/bin", "/bin"])
@@ -46,13 +46,13 @@ class Image(NamedTuple):
 
     @property
     def stem(self):
-        """Name of the archive and of the stage of the Dockerfile."""
+        """Returns the name of the archive and of the stage in the Dockerfile."""
         return self.name + self.suffix
 
 
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 
-# A Deployment made for Triton names the program by either path.
+# A Deployment that was written for Triton names the program by one of these paths.
 RUNTIME = Program("weir-runtime", links=(f"{HOME}/bin/tritonserver", "/opt/tritonserver/bin/tritonserver"))
 
 IMAGES = (
@@ -77,12 +77,12 @@ CUDA = IMAGES[1]._replace(
     description="Weir's model server: TorchScript on libtorch, for NVIDIA GPUs",
     libraries="cuda",
     suffix="-cuda",
-    # What the driver's container toolkit brings in; which GPUs is the cluster's to say.
+    # Driver capabilities that NVIDIA's container toolkit provides; the cluster decides on the GPUs.
     environment=(("NVIDIA_DRIVER_CAPABILITIES", "compute,utility"),),
     limit=4096 * MIB,
 )
 
-# Text files of the system that a program expects, by path.
+# Text files of the system that programs expect, by path.
 SYSTEM_FILES = {
     "/etc/passwd": f"root:x:0:0:root:/:/sbin/nologin\nnonroot:x:{USER}:{USER}:nonroot:/:/sbin/nologin\n",
     "/etc/group": f"root:x:0:\nnonroot:x:{USER}:\n",

@@ -1,4 +1,4 @@
-"""The Dockerfile: the same file trees, built where there is a Docker and no toolchain."""
+"""Writes the Dockerfile, which builds the same file trees on machines with Docker and no toolchain."""
 
 import json
 
@@ -21,7 +21,7 @@ RUN make image ONLY=trees
 
 
 def dockerfile(toolchain, config):
-    """The text; `config` maps an image to its configuration, as in the archive."""
+    """Returns the Dockerfile's text. `config` maps an image to its configuration, as in the archive."""
     stages = [stage(image, config(image)) for image in IMAGES]
     return PREFACE + BUILD.format(toolchain=toolchain) + "".join(stages)
 

@@ -1,4 +1,4 @@
-"""What an ELF file asks the dynamic loader for."""
+"""Reads the dynamic loader's instructions from an ELF file."""
 
 import re
 import subprocess
@@ -8,7 +8,7 @@ MAGIC = b"\x7fELF"
 
 
 class Needs(NamedTuple):
-    """Libraries that a file needs by name, folders it looks in before the system's, and its loader."""
+    """The names of the libraries that a file needs, the folders to search before the system's, and the loader."""
 
     libraries: tuple
     run_path: tuple
@@ -29,7 +29,7 @@ def needs(path):
 
 
 def parse(text):
-    """Reads what `readelf --dynamic --program-headers` prints."""
+    """Parses the output of `readelf --dynamic --program-headers`."""
     run_path = re.findall(r"\((?:RPATH|RUNPATH)\).*\[(.*)\]", text)
     interpreter = re.search(r"Requesting program interpreter: ([^\]]+)\]", text)
     return Needs(

@@ -1,4 +1,4 @@
-"""The libraries that programs of an image need: found on this machine, and resolved within the image."""
+"""Finds the libraries that the programs of an image need on this machine, and resolves them within the image."""
 
 import re
 import subprocess
@@ -9,9 +9,9 @@ from tree import File, Link
 
 
 class System:
-    """This machine's libraries by name, and the folder in which the image has them.
+    """The libraries of this machine by name, and the folder in which the image has them.
 
-    All lie in the one that holds the C library: the loader looks there without a cache or configuration.
+    All of them are in the folder of the C library, where the loader looks without a cache or configuration.
     """
 
     def __init__(self, libraries):
@@ -28,7 +28,7 @@ class System:
 
 
 def needed_by(tree, system, needs=elf.needs):
-    """What a tree's ELF files need beyond the tree and this machine has, and the loader."""
+    """Returns the system libraries that a tree's ELF files need and the tree lacks, and the loader."""
     added = {}
     waiting = elf_files(tree)
     while waiting:
@@ -44,7 +44,8 @@ def needed_by(tree, system, needs=elf.needs):
 
 
 def unresolved(tree, system, allowed=(), needs=elf.needs):
-    """What the loader would miss in a whole tree: pairs of a file and a library's name."""
+    """Returns the libraries that the loader would not find in a complete tree, as pairs of a file and a library's name.
+    """
     missing = []
     for path, file in elf_files(tree).items():
         asked = needs(file.content)
@@ -55,13 +56,14 @@ def unresolved(tree, system, allowed=(), needs=elf.needs):
 
 
 def elf_files(tree):
-    """The ELF files of a tree by path."""
+    """Returns the ELF files of a tree by path."""
     files = {path: entry for path, entry in tree.items() if isinstance(entry, File)}
     return {path: entry for path, entry in files.items() if isinstance(entry.content, Path) and elf.is_elf(entry.content)}
 
 
 def loader(path):
-    """The loader at the path that the kernel takes it from, which on most systems leads through a link."""
+    """Returns the entries for the loader at the path where the kernel expects it, which on most systems contains a
+    symbolic link."""
     first, folder = f"/{PurePosixPath(path).parts[1]}", Path(path).parent.resolve()
     entries = {f"{folder}/{Path(path).name}": File(Path(path).resolve(), 0o755)}
     if str(folder) != str(Path(path).parent):
@@ -70,7 +72,7 @@ def loader(path):
 
 
 def resolve(path, name, asked, tree, system):
-    """The path within the tree at which the loader finds a library, or None."""
+    """Returns the path in the tree at which the loader finds a library, or None."""
     origin = str(PurePosixPath(path).parent)
     folders = [folder.replace("$ORIGIN", origin).replace("${ORIGIN}", origin) for folder in asked.run_path]
     for folder in [*folders, system.folder, "/usr/lib64"]:
@@ -81,7 +83,7 @@ def resolve(path, name, asked, tree, system):
 
 
 def normal(path):
-    """The path without `..`, by its words: no folder of ours is a link there."""
+    """Returns the path without `..`, resolved textually, because no folder in the image's library paths is a link."""
     parts = []
     for part in PurePosixPath(path).parts[1:]:
         parts = parts[:-1] if part == ".." else [*parts, part]

@@ -1,4 +1,4 @@
-"""Tests of the images' parts: python3 images/tests.py. That the images run is tested where pods run."""
+"""Unit tests of the image builder: python3 images/tests.py. Other tests run the images in pods."""
 
 import gzip
 import hashlib

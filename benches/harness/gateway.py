@@ -1,4 +1,4 @@
-"""Measurements of gateways, point by point."""
+"""Measures gateways, point by point."""
 
 import json
 import random
@@ -16,18 +16,18 @@ from .servers import CLIENT_CORE
 SIZES = {"1k": 1 << 10, "64k": 64 << 10, "1m": 1 << 20}
 PROTOCOLS = {"http": "http-binary", "grpc": "grpc"}
 ROWS = [f"{protocol}-{size}" for protocol in PROTOCOLS for size in SIZES]
-# Bytes of a response, which are the last ones of its request.
+# Bytes of a response, which are the last bytes of its request.
 ANSWER = 1024
 # Fraction of Weir's peak at which latency is measured.
 OPEN_SHARE = 0.5
 # Memory: number of services, and of idle connections.
 SERVICES = 1000
 IDLE_CONNECTIONS = 1000
-# Seconds after which periodic work, such as reports each second, has run.
+# Seconds after which periodic work, such as the reports of every second, has run.
 SETTLE = 5.0
-# A new service starts once and then sleeps. Number of services declared each second...
+# A new service starts once and then sleeps. This is the number of services declared per second...
 SERVICES_PER_S = 25
-# ...and limit on the seconds until the last of them sleeps.
+# ...and this the maximum time in seconds until the last of them sleeps.
 ASLEEP_WITHIN = 300.0
 
 SLEEPER = """---
@@ -62,7 +62,7 @@ class Plan(NamedTuple):
 
 
 def tensors(folder: Path) -> None:
-    """Writes a file of FP32 for each size, and one of the last bytes, which are the response."""
+    """Writes an FP32 file of each size, and one with the last bytes, which are the response."""
     folder.mkdir(parents=True, exist_ok=True)
     rng = random.Random(1)
     for name, size in SIZES.items():
@@ -82,7 +82,7 @@ def load(plan: Plan, proxy: proxies.Proxy, row: str, rate: float) -> dict:
                "--input", f"INPUT0:FP32:1,{SIZES[size] // 4}={tensor}",
                "--expect", f"OUTPUT0:FP32:1,{ANSWER // 4}={tensor}-end"]
     if rate:
-        # The upstream shares the client's core, which a polling client would occupy.
+        # The upstream shares the core of the client, which a polling client would occupy.
         command += ["--rate", str(rate), "--wait", "timer"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -94,7 +94,7 @@ def load(plan: Plan, proxy: proxies.Proxy, row: str, rate: float) -> dict:
 
 
 def interleaved(plan: Plan, running: dict, row: str, rate: float = 0.0) -> list:
-    """Measures the same row through every proxy, in turns, round after round."""
+    """Measures the same row through every proxy in turn, round after round."""
     rounds = {name: [] for name in running}
     for number in range(plan.rounds):
         for name in rotated(list(running), number):
@@ -106,7 +106,7 @@ def interleaved(plan: Plan, running: dict, row: str, rate: float = 0.0) -> list:
 
 
 def loads(plan: Plan) -> tuple:
-    """Measures for each row a closed loop, and an open one at half of Weir's peak."""
+    """Measures a closed loop for each row, and an open loop at half of Weir's peak."""
     closed, open_ = [], []
     tensors(plan.folder / "tensors")
     with proxies.all_of(plan.servers, plan.weir, plan.upstream, plan.folder / "run") as running:
@@ -132,7 +132,7 @@ def line(point: dict) -> str:
 
 
 def memory(plan: Plan) -> list:
-    """Measures resident memory with services alone, and with idle connections."""
+    """Measures resident memory with services only, and with idle connections."""
     rounds = []
     for _ in range(plan.rounds):
         folder = proxies.fresh(plan.folder / "memory")

@@ -9,10 +9,10 @@ from .rows import middle, values
 BEGIN = "<!-- measured: written by benches/gateway.py -->"
 
 TITLES = {"1k": "1 KiB", "64k": "64 KiB", "1m": "1 MiB", "http": "HTTP/1.1", "grpc": "gRPC"}
-# The proxies as they are usually configured; and one with buffers that suit large requests.
+# The proxies in their usual configuration, and one with buffers for large requests.
 PEERS = ("nginx", "haproxy")
 WIDE = "haproxy-64k"
-# Target: Weir's processor time per request, as a multiple of the better peer's.
+# Target: Weir's CPU time per request, as a multiple of the better peer's.
 CPU_RATIOS = {"http-1k": 1.3, "http-64k": 1.1, "http-1m": 1.1, "grpc-1k": 1.2, "grpc-64k": 1.2, "grpc-1m": 1.2}
 MOST_ADDED_US = 150.0
 MOST_MEMORY_MIB = 60.0
@@ -43,7 +43,7 @@ def setup(result: dict) -> str:
 
 
 def behind(result: dict, point: dict) -> float:
-    """Cores that the upstream kept busy, from its processor time per request when asked without a proxy."""
+    """Returns the number of cores that the upstream kept busy, from its CPU time per request without a proxy."""
     if point["server"] == "direct":
         return 0.0
     alone = found(result["closed"], point["row"], "direct")
@@ -69,7 +69,8 @@ def targets(result: dict) -> str:
 
 
 def cpu(result: dict, row: str) -> list:
-    """Compares with the better peer, the one of the target, and with its other configuration if that is better still."""
+    """Compares with the better peer of the target, and also with the peer's other configuration if that is better
+    still."""
     keys = ("server", "cpu_us_per_request")
     peers = [found(result["closed"], row, name) for name in PEERS]
     peer = min(peers, key=lambda point: middle(point, *keys))
@@ -83,7 +84,7 @@ def cpu(result: dict, row: str) -> list:
 
 
 def against(result: dict, row: str, peer: dict) -> tuple:
-    """Returns the median of the rounds' ratios to that peer, and a line of text with it."""
+    """Returns the median of the rounds' ratios to the peer, and a line of text with it."""
     keys = ("server", "cpu_us_per_request")
     ours = found(result["closed"], row, "weir")
     ratios = [a / b for a, b in zip(values(ours, *keys), values(peer, *keys))]

@@ -1,4 +1,4 @@
-"""Well-behaved clients, in a process of their own, and how they are served beside others."""
+"""Well-behaved clients in their own process, and how well they are served during an attack."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ import time
 from . import frames
 
 CLIENTS = 8
-# Seconds between two requests of a client: as many as leave most of the processors free.
+# Seconds between two requests of a client: long enough to leave most of the CPU free.
 EVERY = 0.05
 # Seconds after which a request counts as failed.
 PATIENCE = 20.0
@@ -40,7 +40,7 @@ ANSWER = struct.pack("<16f", *SUMS)
 
 
 class Http:
-    """A client over HTTP/1.1 on one connection, which it opens again where it is closed."""
+    """A client over HTTP/1.1 on one connection, which it reopens when it is closed."""
 
     def __init__(self, port: int, host: str):
         self.port, self.streams = port, None
@@ -68,7 +68,8 @@ class Grpc:
     async def ask(self) -> None:
         if self.streams is None:
             self.streams, self.stream, self.buffer = await asyncio.open_connection("127.0.0.1", self.port), -1, bytearray()
-            # A window for all the answers of a run: what is left of the first 64 KiB lasts for some hundred.
+            # The window is large enough for all responses of a run; the default of 64 KiB is only enough for some
+            # hundred.
             self.streams[1].write(frames.preface() + frames.grant(0, 1 << 30))
         reader, writer = self.streams
         self.stream += 2
@@ -102,14 +103,14 @@ async def one(client, end: float, times: list, failures: list) -> None:
         try:
             await asyncio.wait_for(client.ask(), PATIENCE)
             times.append(time.monotonic() - begun)
-        except Exception as error:  # Whatever fails a request is counted.
+        except Exception as error:  # Any failure of a request is counted.
             failures.append(repr(error)[:200])
             client.streams = None
         await asyncio.sleep(max(0.0, EVERY - (time.monotonic() - begun)))
 
 
 async def all_of(port: int, host: str, wires: list, seconds: float) -> tuple:
-    """Lets the clients ask, in turns one of each wire; returns the times and the failures."""
+    """Runs clients of all protocols in turn. Returns the times and the failures."""
     times, failures, end = [], [], time.monotonic() + seconds
     clients = [KINDS[wires[number % len(wires)]](port, host) for number in range(CLIENTS)]
     await asyncio.gather(*(one(client, end, times, failures) for client in clients))
@@ -121,7 +122,7 @@ def run(pipe, *arguments) -> None:
 
 
 def start(port: int, host: str, wires: list, seconds: float):
-    """Starts the clients of one port; calling what it returns waits for them and returns their times and failures."""
+    """Starts the clients of one port. Returns a function that waits for them and returns their times and failures."""
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("fork").Process(target=run, args=(theirs, port, host, wires, seconds))
     process.start()
@@ -135,7 +136,7 @@ def start(port: int, host: str, wires: list, seconds: float):
 
 
 def together(results: list) -> dict:
-    """How all clients were served."""
+    """Summarises how all clients were served."""
     times = sorted(one for times, _ in results for one in times)
     failures = [failure for _, failures in results for failure in failures]
     at = lambda share: 1e3 * times[min(len(times) - 1, int(share * len(times)))] if times else None  # noqa: E731

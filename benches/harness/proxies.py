@@ -13,13 +13,13 @@ from pathlib import Path
 
 from .servers import CLIENT_CORE, READY_WITHIN, SERVER_CORE, free_ports
 
-# The service, and so the model's name in the requests.
+# Name of the service, which is the name of the model in requests.
 MODEL = "upstream"
 PROXIES = ("weir", "nginx", "haproxy", "haproxy-64k")
 LOOK_EVERY = 0.05
 BOTH_CORES = f"{SERVER_CORE},{CLIENT_CORE}"
 
-# The upstream is Weir's own replica, so that only Weir needs its command; the other proxies get its ports.
+# The upstream is Weir's replica, so only Weir needs its command; the other proxies get its ports.
 SERVICE = """
 apiVersion: serving.kserve.io/v1beta1
 kind: InferenceService
@@ -89,7 +89,7 @@ http {{
 }}
 """
 
-# The default buffers are best for small requests, larger ones for large requests: both are measured.
+# The default buffers are best for small requests, and larger ones for large requests, so both are measured.
 HAPROXY_BUFFERS = {"haproxy": 16 << 10, "haproxy-64k": 64 << 10}
 HAPROXY = """
 global
@@ -117,7 +117,7 @@ backend calls
 
 
 class Proxy:
-    """A running proxy: its ports, and the process that its processor time is read from."""
+    """A running proxy: its ports, and the process from which its CPU time is read."""
 
     def __init__(self, name: str, pid: int, http: int, grpc: int):
         self.name, self.pid, self.http, self.grpc = name, pid, http, grpc
@@ -210,7 +210,7 @@ def haproxy(name: str, folder: Path, settings: dict):
 
 
 def program(name: str) -> str:
-    """Finds the programs, also in the folders that Debian has in root's PATH only."""
+    """Finds a program, also in the folders that Debian only has in root's PATH."""
     places = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/usr/local/sbin"
     found = shutil.which(name, path=places)
     if found is None:
@@ -226,7 +226,7 @@ def fresh(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def all_of(names: list, weir_program: Path, upstream: Path, folder: Path):
-    """Runs the named proxies, and `direct`, the upstream itself."""
+    """Runs the named proxies; `direct` is the upstream itself."""
     fresh(folder)
     upstream_http, upstream_grpc = free_ports(2)
     settings = {"upstream_http": upstream_http, "upstream_grpc": upstream_grpc}

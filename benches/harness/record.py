@@ -32,7 +32,7 @@ def output(*command: str) -> str:
 
 
 def written(result: dict) -> str:
-    """Formats JSON with a line for each point, numbers to five digits."""
+    """Formats JSON with one line per point, and numbers with five digits."""
 
     def short(value):
         if isinstance(value, float):

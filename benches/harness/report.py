@@ -8,9 +8,9 @@ from .rows import AT_PEAK, BATCHES, middle, values
 BEGIN = "<!-- measured: written by benches/run.py -->"
 END = "<!-- /measured -->"
 
-# Models with long runs, which batching must not slow down.
+# Models with long inference times, which batching must not slow down.
 LONG = ("resnet18", "bert")
-# Models with short runs, which show the server's own overhead.
+# Models with short inference times, which show the overhead of the server.
 SHORT = ("add_sub", "mlp")
 TITLES = {"http-binary": "HTTP, binary", "http-json": "HTTP, JSON", "grpc": "gRPC"}
 
@@ -22,7 +22,7 @@ def markdown(result: dict) -> str:
 
 
 def insert(page: Path, text: str, begin: str = BEGIN) -> None:
-    """Replaces the text between the markers of its part of the page."""
+    """Replaces the text between the page's markers."""
     old = page.read_text()
     before, _, rest = old.partition(begin)
     _, _, after = rest.partition(END)
@@ -35,7 +35,7 @@ def table(head: list, lines: list) -> str:
 
 
 def number(value: float) -> str:
-    """Formats a number to three digits, more than the noise leaves."""
+    """Formats a number with three digits, which is more than the noise allows."""
     if math.isnan(value):
         return "–"
     digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
@@ -81,7 +81,7 @@ class Index:
         self.points = points
 
     def value(self, keys: tuple, **where) -> dict:
-        """Returns the median by server, of the points that match."""
+        """Returns the median of the matching points, by server."""
         found = {}
         for point in self.points:
             if all(point[key] == wanted for key, wanted in where.items()):
@@ -94,7 +94,8 @@ def tritons(by_server: dict) -> list:
 
 
 def loop(result: dict, where: dict, key: str, pick) -> float:
-    """Returns the loop's throughput in the rounds of those servers, or in its own rounds if it was not among them."""
+    """Returns the loop's throughput in the rounds of those servers, or in its own rounds if it was not measured with
+    them."""
     beside = [point for point in result["beside"] if where.items() <= point.items()]
     alone = [point for point in result["raw"] if point["model"] == where["model"]]
     return pick((middle(point, key) for point in beside or alone), default=math.nan)
@@ -171,7 +172,7 @@ def lone(result: dict, closed: Index) -> list:
 
 
 def tails(closed: Index, open_: Index) -> list:
-    """Compares with the Triton setting of the highest peak, which a user would choose for that load."""
+    """Compares with the Triton setting with the highest peak, which a user would choose for that load."""
     lines = []
     for model, protocol in dict.fromkeys((p["model"], p["protocol"]) for p in open_.points):
         where = {"model": model, "protocol": protocol, "connections": AT_PEAK}
@@ -213,7 +214,7 @@ def readiness(result: dict) -> list:
 
 
 def loads(result: dict) -> str:
-    """Tabulates throughput, latency and processor time of every closed loop."""
+    """Tabulates throughput, latency and CPU time of every closed loop."""
     parts = []
     for model in dict.fromkeys(point["model"] for point in result["closed"]):
         lines = []

@@ -1,4 +1,4 @@
-"""Measurements, point by point. Each returns a list of points with one report per round."""
+"""Takes measurements point by point. Each function returns a list of points with one report per round."""
 
 import contextlib
 import statistics
@@ -6,17 +6,17 @@ import statistics
 from . import client, servers
 from .paths import DIGITS, RAW_LOOP
 
-# Batch sizes of the loop without a server; its best is the limit.
+# Batch sizes of the loop without a server; the best one is the limit for servers.
 BATCHES = (1, 8, 32)
 # Fractions of a server's own peak at which latency is measured.
 OPEN_SHARE = 0.7
-# An open loop uses as many connections as gave the server its peak, or a crowd: many more than have a request
-# in flight.
+# An open loop uses either as many connections as gave the server its peak, or a crowd: many more connections than have
+# a request in flight.
 AT_PEAK = "peak"
 CROWD = 256
 
-# Factor by which models whose batches of 32 take a second or more are measured longer; otherwise the few
-# batches that end within the window would decide.
+# Factor by which models whose batches of 32 take a second or more are measured longer. Otherwise the few batches that
+# end within the window would determine the result.
 LONGER = {"resnet18": 4, "bert": 4}
 
 
@@ -41,8 +41,8 @@ def raw(plan) -> list:
 
 
 class Loop:
-    """The loop without a server at its best batch, measured in the servers' own rounds as if it were one of them: a shared
-    host that is slower for minutes is so for all."""
+    """The loop without a server at its best batch size, measured in the servers' rounds as if it were a server: when a
+    shared host is slow for minutes, it is slow for all of them."""
 
     setting = "loop"
 
@@ -51,14 +51,15 @@ class Loop:
 
 
 def loops(alone: list, model: str) -> list:
-    """The loop to measure beside a model's servers; none where it was not measured alone before, which tells its best batch."""
+    """Returns the loop to measure together with a model's servers; none if it was not measured alone before, so that
+    its best batch size is unknown."""
     points = [point for point in alone if point["model"] == model]
     best = max(points, key=lambda point: middle(point, "samples_per_s"), default=None)
     return [Loop(best["batch"])] if best else []
 
 
 def interleaved(plan, running: list, point: dict, measure) -> list:
-    """Measures the same point on every server, in turns, round after round."""
+    """Measures the same point on every server in turn, round after round."""
     reports = {server.setting: [] for server in running}
     seconds = plan.seconds * LONGER.get(point["model"], 1)
     for number in range(plan.rounds):
@@ -77,10 +78,12 @@ def closed_loop(server, point: dict, seconds: float) -> dict:
 
 
 def open_loop(at_peak: dict):
-    """Asks for a share of what a server can do in that very round, with the connections that gave it most.
+    """Returns a measurement at a share of what a server achieves in the same round, with the connections that gave it
+    the most.
 
-    A shared host is slower by a third or more for minutes: a peak of an earlier minute would overload the
-    servers of this one, and the fastest most."""
+    A shared host can be slower by a third or more for minutes: a peak of an earlier minute would overload the servers
+    of this one, and the fastest server most.
+    """
     def measured(server, point: dict, seconds: float) -> dict:
         peak = closed_loop(server, {**point, "connections": at_peak[server.setting]}, seconds)
         if "failed" in peak:
@@ -118,15 +121,15 @@ def values(point: dict, *keys: str) -> list:
             continue
         for key in keys:
             report = report[key]
-        # Processor time per request is missing if no request ended.
+        # The CPU time per request is missing if no request ended.
         if report is not None:
             found.append(report)
     return found or [float("nan")]
 
 
 def loads(plan, alone: list) -> dict:
-    """Closed loops over connections and protocols, beside each the loop without a server where its best batch is known
-    from `alone`; then open loops at a share of each server's peak."""
+    """Measures closed loops over connections and protocols, each together with the loop without a server if `alone`
+    contains its best batch size; then open loops at a share of each server's peak."""
     made = {"closed": [], "beside": [], "open": []}
     for model in plan.models:
         with contextlib.ExitStack() as stack:
@@ -138,7 +141,7 @@ def loads(plan, alone: list) -> dict:
                 here = []
                 for connections in plan.connections:
                     point = {"model": model, "protocol": protocol, "connections": connections}
-                    # One request at a time is not judged by the loop, which has full batches.
+                    # A single request at a time is not compared with the loop, which runs full batches.
                     beside = loops(alone, model) if connections > 1 else []
                     here += interleaved(plan, [*running, *beside], point, closed_loop)
                 made["beside"] += [point for point in here if point["server"] == Loop.setting]
@@ -151,7 +154,7 @@ def loads(plan, alone: list) -> dict:
 
 
 def connections_at_peak(points: list) -> dict:
-    """Returns, by server, the number of connections with the most requests a second."""
+    """Returns the number of connections with the most requests per second, by server."""
     best = {}
     for point in points:
         if point["server"] not in best or middle(point, "requests_per_s") > middle(best[point["server"]], "requests_per_s"):
@@ -160,10 +163,10 @@ def connections_at_peak(points: list) -> dict:
 
 
 def starts(plan) -> list:
-    """Measures the seconds from start to ready with the digits example, files in the page cache."""
+    """Measures the seconds from start to ready with the digits example, with the files in the page cache."""
     names = [name for name in servers.available() if name in ("weir", "triton, delay 0")]
     points = {name: [] for name in names}
-    # The first round reads the files; it is not kept.
+    # The first round reads the files, and is not recorded.
     for number in range(plan.rounds + 1):
         for name in rotated(names, number):
             with servers.Server(name, DIGITS) as server:

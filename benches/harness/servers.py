@@ -12,13 +12,13 @@ from pathlib import Path
 
 from .paths import BACKENDS, BENCH, MODELS, TRITON, WEIR
 
-# The servers' core; the client has CLIENT_CORE for itself.
+# Core of the servers; the client has CLIENT_CORE for itself.
 SERVER_CORE = 0
 CLIENT_CORE = 1
 
 # Long enough to load any of the models on a busy machine.
 READY_WITHIN = 120.0
-# Seconds between two polls for readiness: the precision of start-up times.
+# Seconds between two polls for readiness, which limits the precision of start times.
 LOOK_EVERY = 0.002
 
 BATCHING = "dynamic_batching { }"
@@ -41,7 +41,7 @@ def is_weir(setting: str) -> bool:
 
 
 def repository(setting: str, model: str) -> Path:
-    """Makes a repository of one model, configured for a setting."""
+    """Creates a repository with one model, configured for a setting."""
     path = BENCH / "run" / setting.replace(", ", "-").replace(" ", "-") / model
     shutil.rmtree(path, ignore_errors=True)
     (path / model).mkdir(parents=True)
@@ -54,7 +54,7 @@ def repository(setting: str, model: str) -> Path:
 
 
 def free_ports(count: int) -> list:
-    """Returns unused ports; another process may still take one."""
+    """Returns unused ports, which other processes may still take."""
     sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
         each.bind(("127.0.0.1", 0))
@@ -73,7 +73,7 @@ class Server:
         program = [str(WEIR)] if is_weir(setting) else [str(TRITON), "--backend-directory", str(BACKENDS)]
         command = ["taskset", "-c", str(SERVER_CORE), *program, "--model-repository", str(models),
                    "--http-port", str(self.http), "--grpc-port", str(self.grpc), "--metrics-port", str(metrics)]
-        # One compute thread, because there is one core.
+        # There is one compute thread, because there is one core.
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         self.log = BENCH / "run" / f"{setting.replace(', ', '-').replace(' ', '-')}.log"
         self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ class Server:
             self.process.wait()
 
     def wait(self) -> float:
-        """Returns the seconds from the start until it is ready."""
+        """Returns the seconds from the start until the server is ready."""
         url = f"http://127.0.0.1:{self.http}/v2/health/ready"
         while time.monotonic() - self.started < READY_WITHIN:
             if self.process.poll() is not None:

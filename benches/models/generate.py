@@ -1,15 +1,15 @@
-"""Makes the models that the runtime is measured with, into target/bench/models.
+"""Creates the models that the runtime is measured with, in target/bench/models.
 
     add_sub    sum and difference of two vectors of 16: nothing but the server's own work
-    mlp        784-512-512-10: gains from batching on any processor
+    mlp        784-512-512-10: faster in batches on any processor
     resnet18   images of 224 x 224: large requests
-    bert       6 layers of 384 (the shape of MiniLM), 128 tokens: long runs
+    bert       6 layers of 384 (the shape of MiniLM), 128 tokens: long inference times
 
-The weights are random, from fixed seeds. `make bench-models` runs it in an environment of its own.
+The weights are random, from fixed seeds. `make bench-models` runs this script in its own environment.
 
-    repository/NAME/config.pbtxt, repository/NAME/1/model.pt    what servers read
-    tensors/NAME/TENSOR    a row of each input, and what the model makes of it, little-endian
-    models.json            names, types and dims of it all
+    repository/NAME/config.pbtxt, repository/NAME/1/model.pt    files for the servers
+    tensors/NAME/TENSOR    one row of each input, and the model's outputs for it, little-endian
+    models.json            names, types and dimensions of all tensors
 """
 
 import json
@@ -56,7 +56,7 @@ class Mlp(nn.Module):
 
 
 class Block(nn.Module):
-    """Two convolutions and a way around them."""
+    """Two convolutions and a shortcut around them."""
 
     def __init__(self, width_in: int, width: int, stride: int) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class Block(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """ResNet-18 as in the paper, a thousand classes."""
+    """ResNet-18 as in the paper, with a thousand classes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class Layer(nn.Module):
 
 
 class Bert(nn.Module):
-    """Tokens and their mask to an embedding of length 1, with the sizes of MiniLM-L6."""
+    """Maps tokens and their mask to an embedding of length 1, with the sizes of MiniLM-L6."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class Bert(nn.Module):
 
 
 def models() -> dict:
-    """Name to model, its inputs for one row, and its outputs' names."""
+    """Returns, by name, the model, its inputs for one row, and the names of its outputs."""
     tokens = torch.randint(0, 30522, (1, TOKENS))
     mask = torch.ones(1, TOKENS, dtype=torch.int64)
     mask[:, TOKENS * 3 // 4:] = 0
@@ -154,13 +154,13 @@ def config(name: str, inputs: dict, outputs: dict) -> str:
 
 
 def strip(path: Path) -> None:
-    """Leaves out debug records: they name folders of the machine that made the file."""
+    """Removes debug records, which contain folder names of the machine that created the file."""
     stripped = path.with_suffix(".stripped")
     with zipfile.ZipFile(path) as old, zipfile.ZipFile(stripped, "w", zipfile.ZIP_STORED) as new:
         for info in old.infolist():
             if info.filename.endswith(".debug_pkl"):
                 continue
-            # A fixed time, so that the same weights make the same file.
+            # The time is fixed, so that the same weights make the same file.
             new.writestr(zipfile.ZipInfo(info.filename), old.read(info))
     stripped.replace(path)
 
@@ -182,7 +182,7 @@ def make(name: str, model: nn.Module, inputs: dict, output_names: list) -> dict:
         traced.save(path)
         strip(path)
         result = torch.jit.load(path)(*inputs.values())
-        # What depends on the number of rows would have been traced as a constant.
+        # A value that depends on the number of rows would have been traced as a constant.
         twice = torch.jit.load(path)(*(value.repeat(2, *[1] * (value.dim() - 1)) for value in inputs.values()))
     results = result if isinstance(result, tuple) else (result,)
     seconds = twice if isinstance(twice, tuple) else (twice,)
@@ -196,7 +196,7 @@ def make(name: str, model: nn.Module, inputs: dict, output_names: list) -> dict:
 
 def main() -> None:
     shutil.rmtree(OUT, ignore_errors=True)
-    # One seed for all: the order of models() is part of what is fixed.
+    # There is one seed for all models, so their order in models() must not change.
     torch.manual_seed(20260101)
     manifest = {name: make(name, *parts) for name, parts in models().items()}
     (OUT / "models.json").write_text(json.dumps(manifest, indent=1) + "\n")

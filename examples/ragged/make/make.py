@@ -18,10 +18,10 @@ INPUT = EXAMPLE / "inputs" / "five-tokens.json"
 
 
 class Ragged(nn.Module):
-    """Mean of the unmasked tokens' vectors, and four numbers for each token.
+    """Returns the mean of the unmasked tokens' vectors, and four numbers for each token.
 
-    The first depends on padding only through the mask; the second does not depend on it at all. So
-    the right answer to a padded request is the answer to the unpadded one.
+    The mean depends on padding only through the mask, and the numbers do not depend on padding at all. Therefore the
+    right answer to a padded request is the answer to the unpadded one.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Ragged(nn.Module):
 
 
 def save(model: torch.jit.ScriptModule, path: Path) -> None:
-    """Saves it without the debug records, which name the folders of whoever ran this."""
+    """Saves the model without its debug records, which contain folder names of the machine that ran this script."""
     buffer = io.BytesIO()
     torch.jit.save(model, buffer)
     with zipfile.ZipFile(buffer) as whole, zipfile.ZipFile(path, "w") as kept:
