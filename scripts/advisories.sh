@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checks the dependencies against RustSec's advisories: a dated snapshot, as a clean machine may reach Cargo's registry
-# and nothing else. WEIR_ADVISORIES=latest fetches today's from GitHub instead.
+# Checks the dependencies against RustSec's advisories, by default against a dated snapshot, because a build machine may
+# reach only Cargo's registry. WEIR_ADVISORIES=latest fetches the current advisories from GitHub instead.
 #
 # The snapshot is `git archive HEAD crates | gzip -9n` of github.com/RustSec/advisory-db, in the public domain (CC0), at
 # commit bf5c0d245a92671908518d7e765914d437954ed6.
@@ -12,12 +12,12 @@ date=2026-08-21T08:28:40+02:00
 if [ "${WEIR_ADVISORIES:-}" = latest ]; then
     exec cargo deny --log-level error check advisories
 fi
-# The name that cargo-deny gives to the database of RustSec's address.
+# Folder name that cargo-deny derives from the address of RustSec's database.
 database=target/advisory-db/advisory-db-3157b0e258782691
 rm -rf "$database"
 mkdir -p "$database"
 tar -xzf "$snapshot" -C "$database"
-# cargo-deny asks git for the database's age.
+# cargo-deny reads the age of the database from git.
 git -C "$database" init -q
 git -C "$database" add -A
 GIT_AUTHOR_DATE=$date GIT_COMMITTER_DATE=$date git -C "$database" \

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Checks what changed since BASE: format, clippy, and the tests of each crate that holds a changed file.
+# Checks the changes since BASE: format, clippy, and the tests of each crate that contains a changed file.
 #
-#     scripts/check.sh [BASE]        # what `make check` runs
+# scripts/check.sh [BASE]        # run by `make check`
 #
-# BASE is where this branch left origin/main, or HEAD where there is no such branch. Tests that start processes are
-# left to `make test-platform`.
+# BASE is the commit where this branch left origin/main, or HEAD if that branch does not exist. Tests that start
+# processes are left to `make test-platform`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
@@ -15,7 +15,7 @@ changed() {
     git ls-files --others --exclude-standard
 }
 
-# The package of the nearest manifest above a file; `all` for a file of the whole workspace.
+# Prints the package of the nearest manifest above a file, or `all` for a file of the whole workspace.
 package() {
     local folder
     folder=$(dirname "$1")

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Runs the client tests against the model server alone and behind the gateway, side by side; then the scenarios of `weir up`.
+# Runs the client tests against the model server alone and behind the gateway, concurrently; then the scenarios of `weir
+# up`.
 #
 #     scripts/client-tests.sh [PYTEST ARGUMENT...]     # what `make test-platform` ends with
 #
-# WEIR and WEIR_RUNTIME name the programs; without them they are those of the dev profile, which cargo has built
-# for the other tests already.
+# WEIR and WEIR_RUNTIME name the programs; the default is those of the dev profile, which cargo has already built for
+# the other tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export WEIR=${WEIR:-$PWD/target/debug/weir} WEIR_RUNTIME=${WEIR_RUNTIME:-$PWD/target/debug/weir-runtime}
@@ -12,7 +13,8 @@ export WEIR=${WEIR:-$PWD/target/debug/weir} WEIR_RUNTIME=${WEIR_RUNTIME:-$PWD/ta
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 
-# They have servers of their own and mostly wait, for minutes: beside the others, unless arguments choose among the tests.
+# These tests have their own servers and mostly wait, for minutes. They run concurrently with the others, unless
+# arguments select tests.
 waiting=(tests/clients/test_{stuck,polled_repository,waits,shutdown}.py)
 
 suite() { # suite NAME PYTEST ARGUMENT...
@@ -33,8 +35,8 @@ else
 fi
 failed=0
 for one in "${suites[@]}"; do wait "$one" || failed=1; done
-# What the one-node cluster is tested with, too.
+# The same scenarios also run on the one-node cluster.
 [ $# -gt 0 ] || .venv/bin/python -B tests/scenarios/local.py | sed -u "s/^/local   | /" || failed=1
-# Again, for those who see the end of the output only: the suites' lines are far above, and mixed.
+# Repeats the results at the end of the output, because the lines of the suites are far above and mixed.
 [ $failed = 0 ] || grep -HE '^(FAILED|ERROR) |^[0-9]+ (passed|failed)' "$logs"/* | sed "s|^$logs/||" || true
 exit $failed

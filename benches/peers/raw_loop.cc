@@ -1,9 +1,9 @@
-// What libtorch gives without any server: one forward after the other on one thread. No server that runs
-// the same batches on that core can answer more.
+// Measures libtorch without a server: one forward call after the other on one thread. No server that runs the same
+// batches on this core can be faster.
 //
 //     raw_loop SECONDS MODEL.pt BATCH NAME:TYPE:DIMS=FILE...
 //
-// Each FILE holds one row of an input; it is repeated BATCH times. Prints a line of JSON.
+// Each FILE contains one row of an input, which is repeated BATCH times. Prints a line of JSON.
 
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/passes/freeze_module.h>
@@ -26,7 +26,7 @@
 
 namespace {
 
-// Runs before measuring: libtorch specialises and plans during the first few.
+// Number of runs before the measurement, because libtorch specialises and plans during the first few.
 constexpr int kWarmUp = 8;
 
 double wall() {
@@ -46,7 +46,7 @@ at::ScalarType scalar(const std::string& name) {
   throw std::runtime_error("type " + name + " is not supported");
 }
 
-// NAME:TYPE:DIMS=FILE, with dims like 3,224,224.
+// Parses NAME:TYPE:DIMS=FILE, in which DIMS has the form 3,224,224.
 at::Tensor input(const std::string& argument, int64_t batch) {
   const size_t type = argument.find(':') + 1, dims = argument.find(':', type) + 1, file = argument.find('=') + 1;
   std::vector<int64_t> shape{1};

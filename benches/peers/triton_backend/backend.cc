@@ -1,9 +1,9 @@
-// A TorchScript backend for Triton, on the CPU: as little as can stand between its core and libtorch, so
-// that what is measured is Triton. It answers to the name `pytorch`, reads the same repositories as
-// weir-runtime, and does per batch what has to be done: line up the inputs (no copy where one request is
-// the batch), one forward, one copy of each request's rows into the buffer Triton gives.
+// A minimal TorchScript backend for Triton on the CPU, so that the measurement is of Triton and not of the backend. Its
+// name is `pytorch`, and it reads the same repositories as weir-runtime. For each batch it concatenates the inputs
+// (without a copy if one request is the whole batch), runs one forward call, and copies each request's rows once into
+// the buffer from Triton.
 //
-// It is not NVIDIA's pytorch_backend, which does more and is not on PyPI.
+// This is not NVIDIA's pytorch_backend, which does more and is not on PyPI.
 
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/passes/freeze_module.h>
@@ -35,7 +35,7 @@ struct Loaded {
   bool batches;
 };
 
-// Where a request's share of the outputs goes.
+// A request of the batch, and the response that receives its rows of the outputs.
 struct Seat {
   TRITONBACKEND_Request* request;
   TRITONBACKEND_Response* response = nullptr;
@@ -57,7 +57,7 @@ void check(Error error) {
   throw std::runtime_error(message);
 }
 
-// For calls whose failure leaves nothing to do.
+// Ignores the error of a call whose failure has no consequences.
 void drop(Error error) {
   if (error != nullptr) TRITONSERVER_ErrorDelete(error);
 }
@@ -94,7 +94,7 @@ int datatype(at::ScalarType type) {
   }
 }
 
-// The names in the list `key` of the configuration as Triton writes it: compact JSON, in which each tensor
+// Returns the names in the list `key` of the configuration as Triton writes it: compact JSON, in which each tensor
 // begins with its name.
 std::vector<std::string> names(const std::string& config, const std::string& key) {
   const std::string list = "\"" + key + "\":[", name = "{\"name\":\"";
@@ -137,7 +137,7 @@ std::unique_ptr<Loaded> load(TRITONBACKEND_Model* model) {
       torch::jit::freeze_module(module), names(config, "input"), names(config, "output"), batches});
 }
 
-// One input of all requests as one tensor.
+// Joins one input of all requests to one tensor.
 at::Tensor gather(std::vector<Seat>& seats, const std::string& name) {
   struct Piece {
     const void* data;
@@ -167,7 +167,7 @@ at::Tensor gather(std::vector<Seat>& seats, const std::string& name) {
   }
   if (!shape.empty() && seats.size() > 1) shape[0] = rows;
   const auto options = at::TensorOptions().dtype(scalar(type));
-  // libtorch's kernels want 16 bytes of alignment.
+  // libtorch's kernels need an alignment of 16 bytes.
   if (pieces.size() == 1 && reinterpret_cast<uintptr_t>(pieces[0].data) % 16 == 0) {
     return at::from_blob(const_cast<void*>(pieces[0].data), shape, options);
   }
@@ -189,7 +189,7 @@ std::vector<at::Tensor> tensors(const torch::jit::IValue& value) {
   return found;
 }
 
-// Gives each request its rows of one output.
+// Copies the rows of one output to the response of each request.
 void scatter(const std::vector<Seat>& seats, const at::Tensor& tensor, const std::string& name, bool batches) {
   std::vector<int64_t> shape(tensor.sizes().begin(), tensor.sizes().end());
   const int64_t rows = batches ? shape.at(0) : 1;
@@ -243,8 +243,8 @@ void finish(TRITONBACKEND_ModelInstance* instance, std::vector<Seat>& seats, con
 }  // namespace
 
 EXPORT Error TRITONBACKEND_Initialize(TRITONBACKEND_Backend*) {
-  // As many threads as there are cores to run on, which is one where the server is pinned; the
-  // environment's OMP_NUM_THREADS says otherwise.
+  // The number of threads is that of the available cores, which is one if the server is pinned; OMP_NUM_THREADS
+  // overrides it.
   at::set_num_threads(at::get_num_threads());
   return nullptr;
 }

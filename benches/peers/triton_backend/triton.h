@@ -1,5 +1,5 @@
-// The part of Triton's C API that backend.cc uses, declared from its public documentation: the wheel that
-// brings the server brings no headers. Triton keeps this interface stable within its major version 1.
+// The part of Triton's C API that backend.cc uses, declared from its public documentation, because the wheel with the
+// server contains no headers. Triton keeps this interface stable within its major version 1.
 
 #pragma once
 
@@ -17,7 +17,7 @@ struct TRITONBACKEND_Response;
 struct TRITONBACKEND_Input;
 struct TRITONBACKEND_Output;
 
-// TRITONSERVER_error_code, TRITONSERVER_memorytype and TRITONSERVER_datatype are C enums: ints.
+// TRITONSERVER_error_code, TRITONSERVER_memorytype and TRITONSERVER_datatype are C enums, so they are ints.
 enum : int { kErrorInternal = 1, kErrorInvalidArgument = 3 };
 enum : int { kMemoryCpu = 0, kMemoryGpu = 2 };
 enum : int {
