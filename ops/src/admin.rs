@@ -53,11 +53,11 @@ pub type Page = Arc<dyn Fn() -> String + Send + Sync>;
 pub enum Health {
     /// The process accepts requests: 200 `ok`.
     Serving,
-    /// The process has not received its configuration yet: 503 `starting`.
+    /// The process lacks state that it needs, such as a gateway's routes: 503 `starting`.
     Starting,
     /// The process is shutting down and accepts no new requests: 503 `draining`.
     Draining,
-    /// The process makes no progress on the requests it accepted: 503 `stuck`.
+    /// Accepted work does not end, such as a batch that never returns: 503 `stuck`.
     Stuck,
 }
 

@@ -12,10 +12,10 @@ use tokio::sync::Semaphore;
 /// Multiple of its own size that a permit must leave free. A permit that grows as far as it can takes 1/1025 of what is
 /// free: a thousand of them leave more than a third free, and the 4096 connections that one address has by default
 /// leave 1/55.
-const OTHERS: usize = 1024;
+const RESERVE_FACTOR: usize = 1024;
 
 /// Divisor of the budget: a permit never has to leave more than one eighth free, so one request may hold seven eighths.
-const KEPT: usize = 8;
+const RESERVE_DIVISOR: usize = 8;
 
 /// Budget of bytes that permits share. Clones share the same budget.
 #[derive(Clone, Debug)]
@@ -83,7 +83,7 @@ impl Budget {
         let limit = self.limit;
         // A concurrent permit may take bytes after this check; then slightly less than the reserve stays free.
         let left = self.free.available_permits().saturating_sub(bytes);
-        if left < held.saturating_mul(OTHERS).min(limit / KEPT) {
+        if left < held.saturating_mul(RESERVE_FACTOR).min(limit / RESERVE_DIVISOR) {
             return Err(BudgetExhausted { limit });
         }
         let mut taken = 0;

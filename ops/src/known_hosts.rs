@@ -64,8 +64,8 @@ impl KnownHosts {
             return Ok(());
         };
         let host = without_port(authority);
-        let may_be_led_here = || is_public(host) || is_of_browser(&parts.headers);
-        if address(host).is_some() || is_ours(host) || !may_be_led_here() {
+        let may_be_rebound = || is_public(host) || is_of_browser(&parts.headers);
+        if address(host).is_some() || is_ours(host) || !may_be_rebound() {
             Ok(())
         } else {
             Err(foreign("host", authority))

@@ -9,7 +9,7 @@ use slab::Slab;
 use super::entry::Rank;
 use crate::Curve;
 
-/// Maximum number of groups, not counting excess groups with items: groups without items are kept because their curves
+/// Number of groups from which on groups without items are forgotten. Until then their curves are kept, because they
 /// may be needed again. A curve and its key take a few hundred bytes. A model has more shapes than this only if every
 /// request has a new one.
 const REMEMBERED: usize = 1024;

@@ -24,8 +24,8 @@ const MAX_BUFFERED: usize = 128 << 10;
 
 /// Size in bytes of the read buffer on an idle connection, and the largest size (sixteen frames) that it grows to when
 /// reads fill it.
-const ROOM: usize = 8 << 10;
-const MOST_ROOM: usize = 256 << 10;
+const MIN_READ_SIZE: usize = 8 << 10;
+const MAX_READ_SIZE: usize = 256 << 10;
 
 /// Reads by the library in one poll of the connection; of a large frame, each read returns one frame at most. The
 /// number of small frames is limited by the [`FrameBudget`]. After that, other tasks are polled.
@@ -49,13 +49,13 @@ pin_project! {
 struct Socket<S> {
     stream: S,
     input: BytesMut,
-    room: usize,
+    read_size: usize,
     /// Reads that the library may still do in this poll.
     reads_left: usize,
     frames: FrameBudget,
     output: BytesMut,
     /// True if written bytes may still be buffered in the stream itself, as TLS does.
-    held: bool,
+    needs_flush: bool,
     /// Error of the last flush; once set, every read and write fails with it.
     broken: Option<io::ErrorKind>,
 }
@@ -66,11 +66,11 @@ impl<S> BufferedSocket<S> {
         let mut socket = Socket {
             stream,
             input: BytesMut::new(),
-            room: ROOM,
+            read_size: MIN_READ_SIZE,
             reads_left: 0,
             frames: FrameBudget::default(),
             output: BytesMut::new(),
-            held: false,
+            needs_flush: false,
             broken: None,
         };
         socket.begin_turn();
@@ -132,7 +132,7 @@ impl<S: AsyncRead + Unpin> Socket<S> {
         if let Some(broken) = self.broken {
             return Poll::Ready(Err(broken.into()));
         }
-        if self.input.is_empty() && self.frames.rest().min(buffer.remaining()) >= self.room {
+        if self.input.is_empty() && self.frames.rest().min(buffer.remaining()) >= self.read_size {
             return self.pass(context, buffer);
         }
         if self.input.is_empty() {
@@ -157,7 +157,7 @@ impl<S: AsyncRead + Unpin> Socket<S> {
     }
 
     fn refill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.input.reserve(self.room);
+        self.input.reserve(self.read_size);
         let read = match poll_read_buf(Pin::new(&mut self.stream), context, &mut self.input) {
             Poll::Ready(read) => read?,
             Poll::Pending => {
@@ -166,10 +166,10 @@ impl<S: AsyncRead + Unpin> Socket<S> {
                 return Poll::Pending;
             }
         };
-        self.room = match read {
-            full if full >= self.room => (2 * self.room).min(MOST_ROOM),
-            low if low < self.room / 4 => (self.room / 2).max(ROOM),
-            _ => self.room,
+        self.read_size = match read {
+            full if full >= self.read_size => (2 * self.read_size).min(MAX_READ_SIZE),
+            low if low < self.read_size / 4 => (self.read_size / 2).max(MIN_READ_SIZE),
+            _ => self.read_size,
         };
         Poll::Ready(Ok(()))
     }
@@ -191,7 +191,7 @@ impl<S: AsyncWrite + Unpin> Socket<S> {
             ready!(self.flush(context))?;
         }
         if total > MAX_BUFFERED {
-            self.held = true;
+            self.needs_flush = true;
             return Pin::new(&mut self.stream).poll_write_vectored(context, slices);
         }
         for slice in slices {
@@ -206,15 +206,15 @@ impl<S: AsyncWrite + Unpin> Socket<S> {
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.held = true;
+            self.needs_flush = true;
             self.output.advance(written);
         }
         if self.output.capacity() > 0 {
             self.output = BytesMut::new();
         }
-        if self.held {
+        if self.needs_flush {
             ready!(Pin::new(&mut self.stream).poll_flush(context))?;
-            self.held = false;
+            self.needs_flush = false;
         }
         Poll::Ready(Ok(()))
     }

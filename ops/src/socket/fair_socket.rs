@@ -22,13 +22,13 @@ const PREFACE: &[u8] = b"PRI";
 #[derive(Debug)]
 pub struct FairSocket<S> {
     stream: S,
-    spoken: Spoken,
+    protocol: DetectedProtocol,
     frames: FrameBudget,
 }
 
 /// Protocol of a connection, detected by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spoken {
+enum DetectedProtocol {
     /// Number of bytes received so far, all of which match the HTTP/2 preface.
     Unknown(usize),
     Http2,
@@ -40,11 +40,11 @@ impl<S> FairSocket<S> {
     pub fn new(stream: S) -> Self {
         let mut frames = FrameBudget::default();
         frames.renew();
-        Self { stream, spoken: Spoken::Unknown(0), frames }
+        Self { stream, protocol: DetectedProtocol::Unknown(0), frames }
     }
 }
 
-impl Spoken {
+impl DetectedProtocol {
     /// Returns the protocol as known after these bytes.
     fn after(self, bytes: &[u8]) -> Self {
         let Self::Unknown(known) = self else {
@@ -74,7 +74,7 @@ impl<S: AsyncRead + Unpin> FairSocket<S> {
         let mut part = (&mut *buffer).limit(self.frames.least());
         ready!(poll_read_buf(Pin::new(&mut self.stream), context, &mut part))?;
         let bytes = &buffer.filled()[before..];
-        self.spoken = self.spoken.after(bytes);
+        self.protocol = self.protocol.after(bytes);
         self.frames.take(bytes);
         Poll::Ready(Ok(()))
     }
@@ -83,9 +83,9 @@ impl<S: AsyncRead + Unpin> FairSocket<S> {
 impl<S: AsyncRead + Unpin> AsyncRead for FairSocket<S> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        match this.spoken {
-            Spoken::Other => Pin::new(&mut this.stream).poll_read(context, buffer),
-            Spoken::Unknown(_) | Spoken::Http2 => this.read(context, buffer),
+        match this.protocol {
+            DetectedProtocol::Other => Pin::new(&mut this.stream).poll_read(context, buffer),
+            DetectedProtocol::Unknown(_) | DetectedProtocol::Http2 => this.read(context, buffer),
         }
     }
 }
@@ -164,10 +164,10 @@ mod tests {
 
     #[test]
     fn the_protocol_is_detected_by_the_first_bytes() {
-        let spoken = Spoken::Unknown(0);
-        assert_eq!(spoken.after(b"PR"), Spoken::Unknown(2));
-        assert_eq!(spoken.after(b"PR").after(b"I *"), Spoken::Http2);
-        assert_eq!(spoken.after(b"P").after(b"OST /"), Spoken::Other);
-        assert_eq!(Spoken::Other.after(b"PRI"), Spoken::Other);
+        let protocol = DetectedProtocol::Unknown(0);
+        assert_eq!(protocol.after(b"PR"), DetectedProtocol::Unknown(2));
+        assert_eq!(protocol.after(b"PR").after(b"I *"), DetectedProtocol::Http2);
+        assert_eq!(protocol.after(b"P").after(b"OST /"), DetectedProtocol::Other);
+        assert_eq!(DetectedProtocol::Other.after(b"PRI"), DetectedProtocol::Other);
     }
 }

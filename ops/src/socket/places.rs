@@ -20,7 +20,7 @@ struct Shared {
     free: Arc<Semaphore>,
     per_client: usize,
     streams_per_client: usize,
-    held: Mutex<HashMap<Client, ClientPlaces>>,
+    clients: Mutex<HashMap<Client, ClientPlaces>>,
     freed: Notify,
 }
 
@@ -84,7 +84,7 @@ impl PortPlaces {
             free: Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS))),
             per_client: limits.per_client.max(1),
             streams_per_client: limits.streams_per_client(),
-            held: Mutex::default(),
+            clients: Mutex::default(),
             freed: Notify::new(),
         }))
     }
@@ -105,8 +105,8 @@ impl PortPlaces {
     pub(super) fn give(&self, place: FreePlace, address: IpAddr) -> Option<Place> {
         let client = Client::of(address);
         let left = self.0.free.available_permits();
-        let mut held = self.0.held.lock();
-        let own = held.entry(client).or_default();
+        let mut clients = self.0.clients.lock();
+        let own = clients.entry(client).or_default();
         // A new entry without connections is never refused, so every entry that stays in the map has one.
         let count = own.connections;
         let is_over = count > 0 && (count >= self.0.per_client || count > left);
@@ -115,7 +115,7 @@ impl PortPlaces {
         }
         own.connections += 1;
         let streams = ClientStreams { open: Arc::clone(&own.streams), limit: self.0.streams_per_client };
-        drop(held);
+        drop(clients);
         Some(Place { places: self.clone(), client, streams, _place: place })
     }
 
@@ -160,14 +160,14 @@ impl Drop for OpenStream {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut held = self.places.0.held.lock();
-        if let Some(own) = held.get_mut(&self.client) {
+        let mut clients = self.places.0.clients.lock();
+        if let Some(own) = clients.get_mut(&self.client) {
             own.connections -= 1;
             if own.connections == 0 {
-                held.remove(&self.client);
+                clients.remove(&self.client);
             }
         }
-        drop(held);
+        drop(clients);
         self.places.0.freed.notify_one();
     }
 }
@@ -238,7 +238,7 @@ mod tests {
         assert!(take(&places, "2001:db8::ffff:1:2:3").is_none());
         assert!(take(&places, "2001:db8:0:1::1").is_some());
         drop(held);
-        assert!(places.0.held.lock().is_empty());
+        assert!(places.0.clients.lock().is_empty());
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub struct Counted<B> {
 
 /// Traffic counters at one moment.
 #[derive(Clone, Copy, Debug)]
-struct Mark {
+struct TrafficSample {
     open: usize,
     begun: u64,
     written: u64,
@@ -64,7 +64,7 @@ const BEGUN: u64 = 1 << 32;
 const LEAST_TAKEN: u64 = 1024;
 
 /// Number of checks per idle timeout: an idle connection is closed at most a quarter later.
-const LOOKS: u32 = 4;
+const CHECKS: u32 = 4;
 
 impl Traffic {
     /// Returns the traffic counters of a connection of this client.
@@ -121,8 +121,8 @@ impl Traffic {
         self.written.load(Ordering::Relaxed)
     }
 
-    fn mark(&self) -> Mark {
-        Mark {
+    fn sample(&self) -> TrafficSample {
+        TrafficSample {
             open: self.open(),
             begun: self.requests.load(Ordering::Relaxed) / BEGUN,
             written: self.written(),
@@ -133,28 +133,28 @@ impl Traffic {
     /// Returns once the connection has been idle for `limit`, or up to a quarter longer. Idle means that no request was
     /// in flight or began, and the client read no part of a response. Pings and settings do not count as use.
     pub async fn unused(&self, limit: Duration) {
-        self.quiet(limit / LOOKS, LOOKS, |traffic| traffic.is_blocked()).await;
+        self.until_idle(limit / CHECKS, CHECKS, |traffic| traffic.is_blocked()).await;
     }
 
     /// Returns when, for [`GRACE`], no request was in flight and the client read no part of a response.
     pub(super) async fn ended(&self) {
-        self.quiet(GRACE, 1, |_| false).await;
+        self.until_idle(GRACE, 1, |_| false).await;
     }
 
-    /// Returns after `looks` consecutive checks that found no use.
-    async fn quiet(&self, pause: Duration, looks: u32, is_used: impl Fn(&Self) -> bool) {
-        let (mut before, mut quiet) = (self.mark(), 0);
-        while quiet < looks {
+    /// Returns after `checks` consecutive checks that found no use.
+    async fn until_idle(&self, pause: Duration, checks: u32, is_used: impl Fn(&Self) -> bool) {
+        let (mut before, mut idle_checks) = (self.sample(), 0);
+        while idle_checks < checks {
             tokio::time::sleep(pause).await;
-            let now = self.mark();
+            let now = self.sample();
             let is_used = now.is_of_use_since(before) || is_used(self);
-            quiet = if is_used { 0 } else { quiet + 1 };
+            idle_checks = if is_used { 0 } else { idle_checks + 1 };
             before = now;
         }
     }
 }
 
-impl Mark {
+impl TrafficSample {
     fn is_of_use_since(self, before: Self) -> bool {
         let written = self.written - before.written;
         let read = self.read - before.read;

@@ -15,11 +15,11 @@ use super::places::{Place, PortPlaces};
 
 /// Longest wait for the end of a connection that this machine has already received: several polls of a runtime on a
 /// machine with ten times the load that it can handle.
-const LONGEST: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// Maximum number of connections that wait; each uses a file descriptor in addition to those of the connections with
 /// places.
-const MOST: usize = 64;
+const MAX_WAITING: usize = 64;
 
 /// A connection that waits for a place.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(super) struct Overflow<S> {
 impl<S> Waiting<S> {
     /// Wraps a connection of the client at that address.
     pub(super) fn new(stream: S, client: IpAddr) -> Self {
-        Self { stream, client, until: Instant::now() + LONGEST }
+        Self { stream, client, until: Instant::now() + MAX_WAIT }
     }
 }
 
@@ -47,7 +47,7 @@ impl<S> Overflow<S> {
     /// Returns a queue for half the connections that one client may have, since a client may close and reopen as many
     /// at once.
     pub(super) fn beside(limits: &ConnectionLimits) -> Self {
-        Self { waiting: Mutex::default(), most: limits.per_client.div_ceil(2).min(MOST) }
+        Self { waiting: Mutex::default(), most: limits.per_client.div_ceil(2).min(MAX_WAITING) }
     }
 
     /// Lets a connection wait. Returns false, and closes the connection, if the queue is full.
