@@ -110,8 +110,8 @@ impl Curve {
 
     /// Returns a measured weight between `chosen` and `most`, or `most` itself, in rotation.
     fn larger(&self, chosen: usize, most: usize) -> usize {
-        let between = self.points.iter().map(|point| point.weight);
-        let mut between = between.filter(|weight| (chosen + 1..most).contains(weight));
+        let mut between =
+            self.points.iter().map(|point| point.weight).filter(|weight| (chosen + 1..most).contains(weight));
         let turns = between.clone().count() + 1;
         between.nth(self.probes % turns).unwrap_or(most)
     }

@@ -43,8 +43,7 @@ impl Connection {
 }
 
 async fn connect(address: SocketAddr) -> anyhow::Result<TcpStream> {
-    let stream = TcpStream::connect(address).await;
-    let stream = stream.with_context(|| format!("cannot connect to {address}"))?;
+    let stream = TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }

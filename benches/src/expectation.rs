@@ -52,8 +52,8 @@ impl Expectation {
     /// Names the missing or wrong output, and the wrong element.
     pub(crate) fn compare(&self, response: &Response<'_>) -> anyhow::Result<()> {
         for output in &self.outputs {
-            let actual = self.values(response, output);
-            let actual = actual.with_context(|| format!("output '{}' cannot be read", output.name))?;
+            let actual =
+                self.values(response, output).with_context(|| format!("output '{}' cannot be read", output.name))?;
             let expected = output.datatype.numbers(&output.data);
             ensure!(
                 actual.len() == expected.len(),
@@ -91,8 +91,7 @@ fn output_list(head: &Value) -> anyhow::Result<&Vec<Value>> {
 fn json_values(response: &Response<'_>, name: &str) -> anyhow::Result<Vec<f64>> {
     let head: Value = serde_json::from_slice(response.body)?;
     let output = output_list(&head)?.iter().find(|output| output["name"] == name);
-    let data = output.and_then(|output| output["data"].as_array());
-    let data = data.context("it is not among the outputs")?;
+    let data = output.and_then(|output| output["data"].as_array()).context("it is not among the outputs")?;
     let numbers: Option<Vec<f64>> = data.iter().map(Value::as_f64).collect();
     numbers.context("not all of it are numbers")
 }
@@ -117,8 +116,8 @@ fn binary<'a>(response: &Response<'a>, name: &str) -> anyhow::Result<&'a [u8]> {
 fn grpc_values(response: &Response<'_>, output: &Tensor) -> anyhow::Result<Vec<f64>> {
     let message = response.body.get(5..).context("no message")?;
     let decoded = ModelInferResponse::decode(message)?;
-    let index = decoded.outputs.iter().position(|known| known.name == output.name);
-    let index = index.context("it is not among the outputs")?;
+    let index =
+        decoded.outputs.iter().position(|known| known.name == output.name).context("it is not among the outputs")?;
     let raw = decoded.raw_output_contents.get(index);
     Ok(output.datatype.numbers(raw.context("it has no raw contents")?))
 }

@@ -76,8 +76,7 @@ fn check(headers: &HeaderMap) -> anyhow::Result<()> {
         bail!("the response has no gRPC status");
     };
     if status != "0" {
-        let message = headers.get("grpc-message").map(|text| text.to_str());
-        let message = message.and_then(Result::ok).unwrap_or_default();
+        let message = headers.get("grpc-message").map(|text| text.to_str()).and_then(Result::ok).unwrap_or_default();
         bail!("the call ended with gRPC status {status:?}: {message}");
     }
     Ok(())

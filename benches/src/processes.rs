@@ -21,8 +21,8 @@ impl Usage {
     /// # Errors
     /// Fails if the process does not exist.
     pub(crate) fn of(pid: u32) -> anyhow::Result<Self> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
-        let stat = stat.with_context(|| format!("there is no process {pid}"))?;
+        let stat =
+            fs::read_to_string(format!("/proc/{pid}/stat")).with_context(|| format!("there is no process {pid}"))?;
         // The process name in front may contain spaces and brackets.
         let (_, fields) = stat.rsplit_once(')').context("/proc/PID/stat")?;
         let fields: Vec<&str> = fields.split_whitespace().collect();
@@ -46,8 +46,7 @@ impl Usage {
     pub(crate) fn machine() -> anyhow::Result<f64> {
         let stat = fs::read_to_string("/proc/stat")?;
         let line = stat.lines().next().context("/proc/stat")?;
-        let ticks = line.split_whitespace().skip(1).take(8);
-        let ticks: Vec<f64> = ticks.filter_map(|text| text.parse().ok()).collect();
+        let ticks: Vec<f64> = line.split_whitespace().skip(1).take(8).filter_map(|text| text.parse().ok()).collect();
         // Fields 4 and 5 are idle time.
         let busy = ticks.iter().enumerate().filter(|(i, _)| ![3, 4].contains(i));
         Ok(busy.map(|(_, ticks)| ticks).sum::<f64>() / ticks_per_second())

@@ -60,8 +60,7 @@ impl Report {
     fn disturbance(&self) -> f64 {
         let spent = |before: Usage, after: Usage| after.cpu - before.cpu;
         let client = spent(self.before.client, self.after.client);
-        let server = self.before.server.zip(self.after.server);
-        let server = server.map_or(0.0, |(before, after)| spent(before, after));
+        let server = self.before.server.zip(self.after.server).map_or(0.0, |(before, after)| spent(before, after));
         let others = self.after.machine - self.before.machine - client - server;
         (others / self.elapsed.as_secs_f64()).max(0.0)
     }

@@ -187,9 +187,7 @@ impl Admin {
 
 /// Builds a page with a link to each page. The paths are constants, so they need no escaping.
 fn index(pages: &[&str]) -> String {
-    let links = pages.iter();
-    let links = links.map(|page| format!("<li><a href=\"{page}\">{page}</a></li>\n"));
-    let links: String = links.collect();
+    let links: String = pages.iter().map(|page| format!("<li><a href=\"{page}\">{page}</a></li>\n")).collect();
     format!("<!DOCTYPE html>\n<title>Weir: admin port</title>\n<h1>Weir: admin port</h1>\n<ul>\n{links}</ul>\n")
 }
 

@@ -57,8 +57,8 @@ fn differs(values: header::GetAll<'_, HeaderValue>) -> bool {
 }
 
 fn ambiguous(headers: &HeaderMap, name: &'static str, header: &HeaderName, expected: &'static str) -> Ambiguous {
-    let values = headers.get_all(header).iter();
-    let values: Vec<_> = values.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+    let values: Vec<_> =
+        headers.get_all(header).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
     Ambiguous { name, value: values.join(", "), expected }
 }
 

@@ -91,8 +91,11 @@ pub fn install(settings: &Settings) -> Result<Handle, TelemetryError> {
 }
 
 fn append_to(path: &Path) -> Result<BoxMakeWriter, TelemetryError> {
-    let file = OpenOptions::new().create(true).append(true).open(path);
-    let file = file.map_err(|source| TelemetryError::File { path: path.to_owned(), source })?;
+    let file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .map_err(|source| TelemetryError::File { path: path.to_owned(), source })?;
     Ok(BoxMakeWriter::new(Mutex::new(file)))
 }
 

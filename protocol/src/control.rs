@@ -47,8 +47,11 @@ fn is_control_path(path: &str) -> bool {
         return true;
     }
     // A server that splits the path before decoding keeps encoded slashes and dots within a segment.
-    let names = path.split('/').filter(|segment| !segment.is_empty());
-    let names: Vec<_> = names.map(|name| percent_decode_str(name).decode_utf8_lossy()).collect();
+    let names: Vec<_> = path
+        .split('/')
+        .filter(|segment| !segment.is_empty())
+        .map(|name| percent_decode_str(name).decode_utf8_lossy())
+        .collect();
     are_control(names.iter().map(|name| name.as_bytes()))
 }
 

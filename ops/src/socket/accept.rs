@@ -79,8 +79,7 @@ impl Acceptor {
     /// Accepts the connections in the kernel's backlog, if their clients' limits allow one more.
     fn backlog(&self) -> impl Iterator<Item = Stream> {
         let listener = SockRef::from(&self.listener);
-        let waiting = std::iter::from_fn(move || listener.accept().ok());
-        let waiting = waiting.take(BACKLOG as usize);
+        let waiting = std::iter::from_fn(move || listener.accept().ok()).take(BACKLOG as usize);
         waiting.filter_map(move |(socket, client)| self.adopt(socket, &client))
     }
 

@@ -60,8 +60,7 @@ fn single_row(target: &TargetModel<'_>, spec: &TensorSpec) -> Vec<i64> {
 /// every input is compared with its shape.
 fn deduce(target: &TargetModel<'_>, spec: &TensorSpec, elements: usize) -> Result<Vec<i64>, RestError> {
     let mut dims = single_row(target, spec);
-    let fixed = dims.iter().filter(|dim| **dim >= 0);
-    let fixed = fixed.fold(1_i64, |product, dim| product.saturating_mul(*dim));
+    let fixed = dims.iter().filter(|dim| **dim >= 0).fold(1_i64, |product, dim| product.saturating_mul(*dim));
     let mut variable = dims.iter_mut().filter(|dim| **dim < 0);
     if let Some(dim) = variable.next() {
         let elements = i64::try_from(elements).unwrap_or(i64::MAX);

@@ -40,9 +40,8 @@ pub fn decode_request(
     let inputs = head.inputs.ok_or_else(|| RestError::missing("inputs"))?;
     let inputs = attach_data(inputs, &mut blobs, model)?;
     blobs.finish(model)?;
-    let outputs = head.outputs.into_iter().flatten();
-    let outputs = outputs.map(|output| output.finish(&default_delivery));
-    let outputs: Vec<RequestedOutput> = outputs.collect();
+    let outputs: Vec<RequestedOutput> =
+        head.outputs.into_iter().flatten().map(|output| output.finish(&default_delivery)).collect();
     refuse_duplicates(&inputs, &outputs)?;
     Ok(InferRequest {
         model: model.to_owned(),

@@ -47,8 +47,9 @@ impl DataDecoder<'_> {
         let likely = elements.min(reader.remaining() / 2 + 1);
         let mut data = Vec::with_capacity(likely * size.unwrap_or(4));
         let nesting = &mut Nesting::default();
-        let count = self.decode_elements(reader, elements, nesting, &mut data);
-        let count = count.map_err(|error| self.rest_error(reader.text(), error))?;
+        let count = self
+            .decode_elements(reader, elements, nesting, &mut data)
+            .map_err(|error| self.rest_error(reader.text(), error))?;
         self.check_size(data.len())?;
         if count == elements && !nesting.fits(shape.dims()) {
             return Err(self.nesting_error());

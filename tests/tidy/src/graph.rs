@@ -17,8 +17,8 @@ pub fn circles(edges: &BTreeSet<(Module, Module)>) -> Vec<BTreeSet<Module>> {
     let mut found = BTreeSet::new();
     for module in arrows.keys() {
         let ahead = reachable(&arrows, module);
-        let circle = ahead.iter().filter(|other| reachable(&arrows, other).contains(module));
-        let circle = circle.cloned().collect::<BTreeSet<_>>();
+        let circle =
+            ahead.iter().filter(|other| reachable(&arrows, other).contains(module)).cloned().collect::<BTreeSet<_>>();
         if circle.len() > 1 {
             found.insert(circle);
         }

@@ -41,8 +41,11 @@ impl Imports {
         let mut edges = BTreeSet::new();
         let modules = self.modules.iter().filter(|(module, _)| !self.is_test(module));
         for (module, names) in modules {
-            let targets = names.paths.iter().map(|path| self.definition(path, 0));
-            let targets = targets.filter(|target| target != module && !self.is_test(target));
+            let targets = names
+                .paths
+                .iter()
+                .map(|path| self.definition(path, 0))
+                .filter(|target| target != module && !self.is_test(target));
             edges.extend(targets.map(|target| (module.clone(), target)));
         }
         edges

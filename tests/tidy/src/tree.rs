@@ -56,8 +56,7 @@ fn unit(workspace: &Path, root: &Path) -> io::Result<Option<Crate>> {
     } else {
         find(root, &mut paths, &|path| path.extension().is_some_and(|suffix| suffix == "rs"))?;
     }
-    let files = paths.iter().map(|path| read(workspace, path));
-    let files = files.collect::<io::Result<Vec<_>>>()?;
+    let files = paths.iter().map(|path| read(workspace, path)).collect::<io::Result<Vec<_>>>()?;
     let root = relative(workspace, root);
     Ok((!files.is_empty()).then_some(Crate { root, files }))
 }
@@ -79,8 +78,7 @@ fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     if !folder.is_dir() {
         return Ok(Vec::new());
     }
-    let paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
-    let mut paths = paths.collect::<io::Result<Vec<_>>>()?;
+    let mut paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
     paths.sort();
     Ok(paths)
 }

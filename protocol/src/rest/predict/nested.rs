@@ -104,8 +104,7 @@ fn scalar(reader: &mut Reader<'_>, decoder: &DataDecoder<'_>, data: &mut Vec<u8>
     reader.begin_object().field(decoder.name)?;
     reader.key().field(decoder.name)?;
     let text = reader.string().field("b64")?;
-    let bytes = base64_text::decode(text);
-    let bytes = bytes.map_err(|error| RestError::field("b64", error.to_string()))?;
+    let bytes = base64_text::decode(text).map_err(|error| RestError::field("b64", error.to_string()))?;
     reader.key().field(decoder.name)?;
     push_string(data, &bytes).ok_or_else(|| RestError::field("b64", "string is too long"))
 }
