@@ -117,8 +117,8 @@ class Archives(unittest.TestCase):
     def test_layers_unpack_to_what_the_configuration_says(self):
         manifest = json.loads(self.blob(self.json("index.json")["manifests"][0]))
         unpacked = [gzip.decompress(self.blob(layer)) for layer in manifest["layers"]]
-        said = json.loads(self.blob(manifest["config"]))["rootfs"]["diff_ids"]
-        self.assertEqual(said, ["sha256:" + hashlib.sha256(layer).hexdigest() for layer in unpacked])
+        digests = json.loads(self.blob(manifest["config"]))["rootfs"]["diff_ids"]
+        self.assertEqual(digests, ["sha256:" + hashlib.sha256(layer).hexdigest() for layer in unpacked])
 
     def test_docker_and_containerd_find_the_same_image(self):
         entry = self.json("index.json")["manifests"][0]

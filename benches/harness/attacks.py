@@ -36,13 +36,13 @@ class Attack:
 
 async def swallow(reader, seconds: float) -> bytes:
     """Reads until the server closes the connection, or for `seconds`."""
-    told = b""
+    received = b""
     try:
         while piece := await asyncio.wait_for(reader.read(65536), seconds):
-            told = (told + piece)[-4096:]
+            received = (received + piece)[-4096:]
     except (asyncio.TimeoutError, ConnectionError):
         pass
-    return told
+    return received
 
 
 async def write(writer, payload: bytes) -> None:

@@ -12,7 +12,7 @@ CLIENTS = 8
 # Seconds between two requests of a client: long enough to leave most of the CPU free.
 EVERY = 0.05
 # Seconds after which a request counts as failed.
-PATIENCE = 20.0
+REQUEST_TIMEOUT = 20.0
 
 VALUES = [float(number) for number in range(16)]
 SUMS = [value + 1 for value in VALUES]
@@ -101,7 +101,7 @@ async def one(client, end: float, times: list, failures: list) -> None:
     while time.monotonic() < end:
         begun = time.monotonic()
         try:
-            await asyncio.wait_for(client.ask(), PATIENCE)
+            await asyncio.wait_for(client.ask(), REQUEST_TIMEOUT)
             times.append(time.monotonic() - begun)
         except Exception as error:  # Any failure of a request is counted.
             failures.append(repr(error)[:200])
@@ -128,9 +128,9 @@ def start(port: int, host: str, wires: list, seconds: float):
     process.start()
 
     def result() -> tuple:
-        told = ours.recv()
+        results = ours.recv()
         process.join()
-        return told
+        return results
 
     return result
 

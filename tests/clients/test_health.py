@@ -125,8 +125,8 @@ def test_other_spellings_of_a_path(server, path, same_as):
 @pytest.mark.parametrize("path", ["/v2", "/v2/health/ready", "/v2/models/add_sub", "/v2/models/nope"])
 def test_head_is_get_without_the_body(server, path):
     get, head = (server.call(method, path) for method in ("GET", "HEAD"))
-    told = [(reply.status, reply.headers["content-type"], reply.headers["content-length"]) for reply in (get, head)]
-    assert told[0] == told[1] and head.body == b""
+    heads = [(reply.status, reply.headers["content-type"], reply.headers["content-length"]) for reply in (get, head)]
+    assert heads[0] == heads[1] and head.body == b""
     assert server.call("HEAD", "/v2/models/add_sub/infer").status == 405
 
 

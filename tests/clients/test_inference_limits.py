@@ -62,7 +62,7 @@ def test_an_example_settles_the_signature(serve, tmp_path, place: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text, said",
+    "text, message",
     [
         ('{\n"inputs": [\n{"name" "x"}]}', "line 3"),
         ('{"inputs": [{"name": "x", "datatype": "FP31", "shape": [1], "data": [1]}]}', "FP31"),
@@ -70,10 +70,10 @@ def test_an_example_settles_the_signature(serve, tmp_path, place: str) -> None:
         ('{"inputs": []}', "example"),
     ],
 )
-def test_a_bad_example_is_refused(serve, tmp_path, text: str, said: str) -> None:
+def test_a_bad_example_is_refused(serve, tmp_path, text: str, message: str) -> None:
     model = copy("unservable", tmp_path / "models")
     (model / "example.json").write_text(text)
-    assert said in reason(serve(tmp_path / "models"))
+    assert message in reason(serve(tmp_path / "models"))
 
 
 def test_an_example_is_for_one_model(tmp_path) -> None:

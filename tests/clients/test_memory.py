@@ -301,11 +301,11 @@ def test_announced_messages_reserve_nothing(hostile):
         ping = b"\0\0\x08\x06\0\0\0\0\0pingpong"
         connection.sendall(ping)
         connection.settimeout(20)
-        told = b""
-        while b"pingpong" not in told:
+        received = b""
+        while b"pingpong" not in received:
             piece = connection.recv(65536)
-            assert piece, told
-            told += piece
+            assert piece, received
+            received += piece
         assert hostile.infer("add_sub", wire.add_sub()).status == 200
         assert address_space(hostile) - before < 32 << 30
 

@@ -24,7 +24,7 @@ CHANGES = int(os.environ.get("WEIR_CHANGES", "100"))
 SEED = int(os.environ.get("WEIR_SEED", "14"))
 POLL_S = 1
 # Time for a change to be polled and loaded, on a busy machine.
-SEEN_S = 60.0
+LOAD_TIMEOUT_S = 60.0
 DAY_S = 86_400
 CLIENTS = 4
 
@@ -343,13 +343,13 @@ def test_a_day_of_trouble(start, repository):
             check_broken(server, repository)
         if repository.expected() is not None and chance.random() < 0.2:
             seen = lambda: answer(server) == repository.expected()  # noqa: E731
-            wait_until(seen, SEEN_S, f"{repository.expected()} after {history[-8:]}")
+            wait_until(seen, LOAD_TIMEOUT_S, f"{repository.expected()} after {history[-8:]}")
         time.sleep(chance.uniform(0, 0.6) * POLL_S)
     if repository.expected() is None:
         good_configuration(repository)
         replaced_by_rename(repository)
     seen = lambda: answer(server) == repository.expected()  # noqa: E731
-    wait_until(seen, SEEN_S, f"{repository.expected()} after {history[-8:]}")
+    wait_until(seen, LOAD_TIMEOUT_S, f"{repository.expected()} after {history[-8:]}")
     count, failed = load.end()
     print(f"{CHANGES} changes, {count} requests, {len(failed)} failed, {loads(server)} loads")
     assert failed == []
@@ -377,7 +377,7 @@ def test_what_does_not_change_is_not_loaded_again(start, repository):
     empty_version(repository)
     garbage_version(repository)
     reasons = lambda: server.call("POST", "/v2/repository/index", b"").body.count(b"UNAVAILABLE")  # noqa: E731
-    wait_until(lambda: reasons() >= 1, SEEN_S, "the broken version was tried")
+    wait_until(lambda: reasons() >= 1, LOAD_TIMEOUT_S, "the broken version was tried")
     before = loads(server)
     time.sleep(4 * POLL_S)
     assert loads(server) == before

@@ -38,8 +38,8 @@ def row(server: Server, model: str) -> dict:
     return next(row for row in rows if row["name"] == model)
 
 
-@pytest.mark.parametrize("model, said", [("spectral", "SIGSEGV"), ("newton", "a run that did not end")])
-def test_a_load_that_ends_or_hangs_its_trial_harms_no_other_model(start, repository, model: str, said: str) -> None:
+@pytest.mark.parametrize("model, cause", [("spectral", "SIGSEGV"), ("newton", "a run that did not end")])
+def test_a_load_that_ends_or_hangs_its_trial_harms_no_other_model(start, repository, model: str, cause: str) -> None:
     server = start([repository], EXPLICIT, "--load-model=nobatch")
     process, ended, failed = server.process.pid, threading.Event(), []
 
@@ -61,10 +61,10 @@ def test_a_load_that_ends_or_hangs_its_trial_harms_no_other_model(start, reposit
     assert server.process.poll() is None and server.process.pid == process
     found = row(server, model)
     assert found["state"] == "READY" and found["reason"].startswith("in doubt: the trial "), found
-    assert said in found["reason"], found
+    assert cause in found["reason"], found
     assert server.call("GET", f"/v2/models/{model}/config").json()["max_batch_size"] == 0
     warnings = [line for line in server.log.read_text().splitlines() if "the model is in doubt" in line]
-    assert len(warnings) == 1 and "WARN" in warnings[0] and said in warnings[0], warnings
+    assert len(warnings) == 1 and "WARN" in warnings[0] and cause in warnings[0], warnings
 
 
 def test_a_signal_ends_a_trial_at_once(repository, tmp_path) -> None:

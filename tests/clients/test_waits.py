@@ -16,9 +16,9 @@ from server import GOOD, Server
 LIMIT = 2.0
 # The limit, a quarter more, and time for a busy machine. Before there were limits, most of these connections never
 # ended.
-SOON = 15.0
+END_TIMEOUT = 15.0
 # The limit of the admin ports is 30 s, whatever the flags.
-SOON_ADMIN = 60.0
+ADMIN_END_TIMEOUT = 60.0
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04\0\0\0\0\0"
 PING = b"\0\0\x08\x06\0\0\0\0\0pingpong"
 INFER = b"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: models.tests\r\n"
@@ -58,9 +58,9 @@ def impatient_gateway(tmp_path_factory):
     running.stop()
 
 
-def told_until_the_end(port: int, begin: bytes, drip: bytes, soon: float = SOON) -> bytes:
+def received_until_the_end(port: int, begin: bytes, drip: bytes, timeout: float = END_TIMEOUT) -> bytes:
     """Returns the bytes that a client received until its connection ended."""
-    told, end = b"", time.monotonic() + soon
+    received, end = b"", time.monotonic() + timeout
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.sendall(begin)
         while time.monotonic() < end:
@@ -69,41 +69,41 @@ def told_until_the_end(port: int, begin: bytes, drip: bytes, soon: float = SOON)
                 if readable:
                     piece = connection.recv(65536)
                     if not piece:
-                        return told
-                    told += piece
+                        return received
+                    received += piece
                 if drip:
                     connection.sendall(drip)
             except OSError:
-                return told
-    raise AssertionError(f"still held after {soon} s")
+                return received
+    raise AssertionError(f"still held after {timeout} s")
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
 @pytest.mark.parametrize("port", ["http_port", "grpc_port"])
 def test_connections_without_a_request_end(impatient, port, kind):
-    told_until_the_end(getattr(impatient, port), *HOSTILE[kind])
+    received_until_the_end(getattr(impatient, port), *HOSTILE[kind])
 
 
 @pytest.mark.parametrize("kind", BODIES)
 def test_bodies_that_crawl_are_refused(impatient, kind):
-    assert told_until_the_end(impatient.http_port, *BODIES[kind]).startswith(b"HTTP/1.1 408 ")
+    assert received_until_the_end(impatient.http_port, *BODIES[kind]).startswith(b"HTTP/1.1 408 ")
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_connections_without_a_request_end_at_the_gateway(impatient_gateway, kind):
-    told_until_the_end(impatient_gateway[0].http_port, *HOSTILE[kind])
+    received_until_the_end(impatient_gateway[0].http_port, *HOSTILE[kind])
 
 
 @pytest.mark.parametrize("kind", BODIES)
 def test_bodies_that_crawl_are_refused_by_the_gateway(impatient_gateway, kind):
-    assert told_until_the_end(impatient_gateway[0].http_port, *BODIES[kind]).startswith(b"HTTP/1.1 408 ")
+    assert received_until_the_end(impatient_gateway[0].http_port, *BODIES[kind]).startswith(b"HTTP/1.1 408 ")
 
 
 def test_connections_without_a_request_end_at_the_admin_ports(impatient, impatient_gateway):
     ports = [impatient.metrics_port, impatient_gateway[1]]
     kinds = [(port, *kind) for port in ports for kind in HOSTILE.values()]
     with ThreadPoolExecutor(len(kinds)) as pool:
-        held = [pool.submit(told_until_the_end, *kind, SOON_ADMIN) for kind in kinds]
+        held = [pool.submit(received_until_the_end, *kind, ADMIN_END_TIMEOUT) for kind in kinds]
         for port in ports:
             assert wire.call(port, "GET", "/health").status == 200
         for connection in held:
@@ -114,17 +114,17 @@ def test_connections_without_a_request_end_at_the_admin_ports(impatient, impatie
 def test_messages_that_crawl_are_refused(impatient, call):
     """The client sends single bytes of a message of 100 KB. Before messages had a minimum rate, such a call never
     ended."""
-    end = time.monotonic() + SOON
+    end = time.monotonic() + END_TIMEOUT
     with socket.create_connection(("127.0.0.1", impatient.grpc_port)) as connection:
         connection.sendall(begun_call(call) + data(b"\0" + (100_000).to_bytes(4, "big")))
-        told = b""
-        while not has_ended(told):
-            assert time.monotonic() < end, f"still held after {SOON} s"
+        received = b""
+        while not has_ended(received):
+            assert time.monotonic() < end, f"still held after {END_TIMEOUT} s"
             readable, _, _ = select.select([connection], [], [], 0.1)
             if readable:
                 piece = connection.recv(65536)
-                assert piece, told
-                told += piece
+                assert piece, received
+                received += piece
             connection.sendall(data(b"x"))
 
 
@@ -142,15 +142,15 @@ def data(payload: bytes) -> bytes:
     return len(payload).to_bytes(3, "big") + b"\0\0\0\0\0\x01" + payload
 
 
-def has_ended(told: bytes) -> bool:
+def has_ended(received: bytes) -> bool:
     """Returns true once the first stream was reset, or has headers that end it."""
-    while len(told) >= 9:
-        kind, flags, length = told[3], told[4], int.from_bytes(told[:3], "big")
-        if len(told) < 9 + length:
+    while len(received) >= 9:
+        kind, flags, length = received[3], received[4], int.from_bytes(received[:3], "big")
+        if len(received) < 9 + length:
             return False
         if kind == 3 or kind == 1 and flags & 1:
             return True
-        told = told[9 + length :]
+        received = received[9 + length :]
     return False
 
 
@@ -167,7 +167,7 @@ def test_one_address_leaves_places_for_others(impatient):
 def test_others_are_served_beside_them(impatient):
     kinds = [*HOSTILE.values(), *BODIES.values()]
     with ThreadPoolExecutor(len(kinds)) as pool:
-        attacks = [pool.submit(told_until_the_end, impatient.http_port, *kind) for kind in kinds]
+        attacks = [pool.submit(received_until_the_end, impatient.http_port, *kind) for kind in kinds]
         while not all(attack.done() for attack in attacks):
             assert impatient.infer("add_sub", wire.add_sub()).status == 200
         for attack in attacks:

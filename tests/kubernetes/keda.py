@@ -29,7 +29,7 @@ NEVER = 3600
 REQUEST = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "INT32", "shape": [1], "data": [21]}]}).encode()
 
 
-class Numbers:
+class FieldRecord:
     """The values of a number field of an object from now on, and the field managers that wrote them, if the API server
     records these: it records none for writes to a Deployment's `scale`."""
 
@@ -45,10 +45,10 @@ class Numbers:
             text += line
             # The last line of an object; the lines within it are indented.
             if line == "}\n":
-                self.see(json.loads(text))
+                self.record(json.loads(text))
                 text = ""
 
-    def see(self, found):
+    def record(self, found):
         entries = found["metadata"]["managedFields"]
         writers = {entry["manager"] for entry in entries if self.is_in(entry["fieldsV1"])}
         for part in self.path:
@@ -168,7 +168,7 @@ def serve_deployment(bed, name):
     scaled_object["metadata"]["name"] = scaled_object["spec"]["triggers"][0]["metadata"]["service"] = name
     scaled_object["spec"] |= {"scaleTargetRef": {"name": revision(name)}, "pollingInterval": NEVER}
     scale(scaled_object)
-    return Numbers("deployment", revision(name), "spec", "replicas")
+    return FieldRecord("deployment", revision(name), "spec", "replicas")
 
 
 def a_deployment_wakes_and_falls_asleep(bed):
@@ -205,7 +205,7 @@ def a_service_scales_as_the_page_says(bed):
     bed.serve("digits", "none")
     scale(bed.documented())
     look_each("digits", 2)
-    with Numbers("inferenceservice", "digits", "spec", "predictor", "minReplicas") as numbers:
+    with FieldRecord("inferenceservice", "digits", "spec", "predictor", "minReplicas") as numbers:
         bed.server.may_answer.clear()
         with step("a service, from zero to three pods"):
             requests = bed.infer("digits", 12)

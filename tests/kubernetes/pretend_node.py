@@ -58,9 +58,9 @@ class PretendNode:
             events = watch.Watch().stream(self.core.list_namespaced_pod, self.namespace, timeout_seconds=600,
                                           field_selector=f"spec.nodeName={NODE}")
             for event in events:
-                self.see(event["type"], event["object"])
+                self.handle(event["type"], event["object"])
 
-    def see(self, change, pod):
+    def handle(self, change, pod):
         name = pod.metadata.name
         if name not in self.came:
             self.came[name] = time.monotonic()

@@ -181,12 +181,12 @@ def a_host_is_the_older_services():
         time.sleep(1.1)
     with step("a host that an older service of another namespace has, until the younger says so"):
         kubectl("wait", *newer, "--for", "condition=HostConflict", "--timeout", "60s")
-    told = '{.status.conditions[?(@.type=="HostConflict")].message}'
-    expect("the host", True, "host host-one-two.example.com belongs to one-two/host" in kubectl("get", *newer, "-o", f"jsonpath={told}"))
-    expect("the older one's conflict", "", kubectl("get", *older, "-o", f"jsonpath={told}"))
+    message_path = '{.status.conditions[?(@.type=="HostConflict")].message}'
+    expect("the host", True, "host host-one-two.example.com belongs to one-two/host" in kubectl("get", *newer, "-o", f"jsonpath={message_path}"))
+    expect("the older one's conflict", "", kubectl("get", *older, "-o", f"jsonpath={message_path}"))
     with step("deletion of the older one, until the younger has the host"):
         kubectl("delete", *older, "--timeout", "60s")
-        wait_until("no conflict", 60, lambda: not kubectl("get", *newer, "-o", f"jsonpath={told}"))
+        wait_until("no conflict", 60, lambda: not kubectl("get", *newer, "-o", f"jsonpath={message_path}"))
     expect("its URL", "http://host-one-two.example.com", kubectl("get", *newer, "-o", "jsonpath={.status.url}"))
     for namespace in ("one-two", "two"):
         kubectl("delete", "namespace", namespace, "--timeout", "60s")
