@@ -2,18 +2,18 @@
 //! shutdown.
 //!
 //! ```text
-//!   telemetry   ── logs, level changeable while running
-//!   registry    ── one registry, printed for Prometheus ──► admin (/metrics, /health)
-//!   drain       ── signal ──► begun ──delay──► closed ──► deadline
-//!   exit        ── the end of a process whose threads are still at work
-//!   socket      ── bind ──► accept, up to a limit ──► serve ──► close
-//!   byte_budget ── bytes that all requests may hold together
-//!   http2       ── windows and other limits of HTTP/2
-//!   open_files  ── the limit on open files, raised
-//!   failure_log ── of failures that come with every request one line a minute
-//!   known_hosts ── hosts that a port of this machine answers to
-//!   request_head ── requests that can be read in one way only
-//!   header_names ── which headers a message has
+//!   telemetry    ── logs, with a level that can change while running
+//!   registry     ── one registry, printed for Prometheus ──► admin (/metrics, /health)
+//!   drain        ── signal ──► begun ──delay──► closed ──► deadline
+//!   exit         ── ends the process even if threads are still running
+//!   socket       ── bind ──► accept, up to a limit ──► serve ──► close
+//!   byte_budget  ── limit on the bytes that all requests hold together
+//!   http2        ── windows and other limits of HTTP/2
+//!   open_files   ── raises the limit on open files
+//!   failure_log  ── limits repeated log lines about failed requests to one a minute
+//!   known_hosts  ── hosts that a port of this machine answers to
+//!   request_head ── refuses requests that two parsers could read differently
+//!   header_names ── fast lookup of the headers that a message has
 //! ```
 
 pub mod admin;

@@ -13,113 +13,113 @@ passed=0
 render() { helm template weir $chart --namespace $namespace "$@"; }
 
 refused() { # refused WORD SETTING: checks that the schema refuses a setting, with this word in the message
-    local said
-    if said=$(render --set "$2" 2>&1); then check "$2" refused taken; fi
-    check "$2: $said" "$1" "$(grep -o -- "$1" <<<"$said" | head -n 1)"
+    local output
+    if output=$(render --set "$2" 2>&1); then check "$2" refused taken; fi
+    check "$2: $output" "$1" "$(grep -o -- "$1" <<<"$output" | head -n 1)"
 }
 
-the_same_as_their_sources() {
-    check "charts/weir/crds: make generate copies them" "" "$(diff -rq crds/yaml $chart/crds)"
-    check "the chart's version and the workspace's" "$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)" \
+copies_match_their_sources() {
+    check "charts/weir/crds equals crds/yaml (make generate copies it)" "" "$(diff -rq crds/yaml $chart/crds)"
+    check "the chart's appVersion is the workspace's version" "$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)" \
         "$(sed -n 's/^appVersion: //p' $chart/Chart.yaml)"
 }
 
-kept() { render "$@" | grep -o -- '--max-inflight-bytes=[0-9]*' | cut -d= -f2; }
+body_limit() { render "$@" | grep -o -- '--max-inflight-bytes=[0-9]*' | cut -d= -f2; }
 
 # Bodies may take twice this number of bytes, and a gateway that runs out of memory loses all of its requests.
-gateways_keep_within_their_memory() {
+body_limit_fits_the_memory_limit() {
     refused maxInflightBytes gateway.maxInflightBytes=much
     refused maxInflightBytes gateway.maxInflightBytes=0Gi
-    check "bodies of a gateway" 536870912 "$(kept)"
-    check "bodies of a small gateway" 67108864 "$(kept --set gateway.resources.limits.memory=256Mi)"
-    check "bodies of a gateway, decimal" 375000000 "$(kept --set gateway.resources.limits.memory=1.5G)"
-    check "bodies of a gateway, in bytes" 268435456 "$(kept --set gateway.resources.limits.memory=1073741824)"
-    check "bodies as they are asked for" 314572800 "$(kept --set gateway.maxInflightBytes=300Mi)"
-    check "bodies of a gateway, in pebibytes" 1125899906842624 "$(kept --set gateway.maxInflightBytes=1Pi)"
-    check "bodies without a limit" "" "$(kept --set-json gateway.resources.limits=null || true)"
+    check "body limit by default" 536870912 "$(body_limit)"
+    check "body limit with 256Mi of memory" 67108864 "$(body_limit --set gateway.resources.limits.memory=256Mi)"
+    check "body limit with 1.5G of memory" 375000000 "$(body_limit --set gateway.resources.limits.memory=1.5G)"
+    check "body limit with memory in bytes" 268435456 "$(body_limit --set gateway.resources.limits.memory=1073741824)"
+    check "body limit that is set" 314572800 "$(body_limit --set gateway.maxInflightBytes=300Mi)"
+    check "body limit in pebibytes" 1125899906842624 "$(body_limit --set gateway.maxInflightBytes=1Pi)"
+    check "no body limit without a memory limit" "" "$(body_limit --set-json gateway.resources.limits=null || true)"
 }
 
-addresses() { render "$@" | grep -E -- '-address=|--address=' | tr -d " '" | LC_ALL=C sort | uniq -c | awk '{print $1 $2}' | paste -sd ' '; }
+address_flags() { render "$@" | grep -E -- '-address=|--address=' | tr -d " '" | LC_ALL=C sort | uniq -c | awk '{print $1 $2}' | paste -sd ' '; }
 
 # If pods have IPv6 addresses, the kubelet and all clients use these. YAML would interpret a colon at the end of a
 # value.
-either_family_is_listened_to() {
+listen_address_applies_to_each_port() {
     refused listenAddress listenAddress=weir.example.com
-    check "addresses unasked" "" "$(addresses)"
-    check "addresses of both families" '1-"--grpc-address=::" 1-"--http-address=::" 3---address=::' "$(addresses --set listenAddress=::)"
+    check "no addresses by default" "" "$(address_flags)"
+    check "addresses with listenAddress" '1-"--grpc-address=::" 1-"--http-address=::" 3---address=::' "$(address_flags --set listenAddress=::)"
 }
 
 field() { sed -n "s/^ *$1: //p" | sort -u | paste -sd ' '; } # field NAME: prints the field's values in the objects on stdin
 
-images_may_have_digests() {
+images_take_digests() {
     local digest
     digest=sha256:$(printf '0%.0s' $(seq 64))
     refused digest weir.image.digest=sha256:0
-    check "images by digest" "\"weir-runtime:1-cuda@$digest\" \"weir@$digest\"" \
+    check "images with digests" "\"weir-runtime:1-cuda@$digest\" \"weir@$digest\"" \
         "$(render --set "weir.image.digest=$digest,runtime.image.digest=$digest,runtime.image.tag=1-cuda" | field image)"
-    check "what fetches models, by digest" 1 "$(render --set "weir.image.digest=$digest" | grep -c "WEIR_IMAGE, value: \"weir@$digest\"")"
+    check "image of the download, with its digest" 1 "$(render --set "weir.image.digest=$digest" | grep -c "WEIR_IMAGE, value: \"weir@$digest\"")"
 }
 
-the_service_outside() { render --set gateway.external.type=LoadBalancer "$@" | sed -n '/name: weir-gateway-external/,/^---/p'; }
+external_service() { render --set gateway.external.type=LoadBalancer "$@" | sed -n '/name: weir-gateway-external/,/^---/p'; }
 
-the_way_from_outside() {
+external_service_takes_its_values() {
     refused externalTrafficPolicy gateway.external.externalTrafficPolicy=Near
     refused loadBalancerSourceRanges "gateway.external.loadBalancerSourceRanges={10.0.0.0}"
-    check "fields of the Service unasked" "" "$(the_service_outside | grep -E 'Policy|loadBalancer' || true)"
-    check "traffic policy" '"Local"' "$(the_service_outside --set gateway.external.externalTrafficPolicy=Local | field externalTrafficPolicy)"
-    check "families" '"PreferDualStack"' "$(the_service_outside --set gateway.external.ipFamilyPolicy=PreferDualStack | field ipFamilyPolicy)"
-    check "ranges" '["10.0.0.0/8","fd00::/8"]' \
-        "$(the_service_outside --set 'gateway.external.loadBalancerSourceRanges={10.0.0.0/8,fd00::/8}' | field loadBalancerSourceRanges)"
-    check "class" '"example.com/inner"' "$(the_service_outside --set gateway.external.loadBalancerClass=example.com/inner | field loadBalancerClass)"
+    check "fields of the external Service by default" "" "$(external_service | grep -E 'Policy|loadBalancer' || true)"
+    check "external traffic policy" '"Local"' "$(external_service --set gateway.external.externalTrafficPolicy=Local | field externalTrafficPolicy)"
+    check "IP family policy" '"PreferDualStack"' "$(external_service --set gateway.external.ipFamilyPolicy=PreferDualStack | field ipFamilyPolicy)"
+    check "load balancer source ranges" '["10.0.0.0/8","fd00::/8"]' \
+        "$(external_service --set 'gateway.external.loadBalancerSourceRanges={10.0.0.0/8,fd00::/8}' | field loadBalancerSourceRanges)"
+    check "load balancer class" '"example.com/inner"' "$(external_service --set gateway.external.loadBalancerClass=example.com/inner | field loadBalancerClass)"
 }
 
 monitors() { render -s templates/monitoring.yaml --set monitoring.podMonitor=true,monitoring.rules=true "$@"; }
 
 # An alert on a metric that was renamed would never fire.
-alerts_are_of_metrics_that_there_are() {
+alerts_use_documented_metrics() {
     local metric metrics
-    check "nothing of the Prometheus operator unasked" 0 "$(render | grep -c monitoring.coreos.com)"
-    check "what the Prometheus operator gets" "PodMonitor PrometheusRule" "$(monitors | field kind)"
-    check "labels by which it is chosen" 3 "$(monitors --set monitoring.labels.release=stack | grep -c '^    release: stack')"
-    check "pods that are scraped" "weir weir-services" "$(monitors --set monitoring.rules=false | sed -n '/^metadata:/{n;s/^  name: //p}' | sort | paste -sd ' ')"
-    check "namespaces whose services are scraped" "{any: true}" "$(monitors | field namespaceSelector)"
-    check "the one namespace whose services are scraped" '{matchNames: ["team"]}' "$(monitors --set watchNamespace=team | field namespaceSelector)"
-    check "annotations of weir-libtorch that say what is scraped" "path port scrape" \
+    check "no objects of the Prometheus operator by default" 0 "$(render | grep -c monitoring.coreos.com)"
+    check "objects of the Prometheus operator" "PodMonitor PrometheusRule" "$(monitors | field kind)"
+    check "labels of these objects" 3 "$(monitors --set monitoring.labels.release=stack | grep -c '^    release: stack')"
+    check "PodMonitors" "weir weir-services" "$(monitors --set monitoring.rules=false | sed -n '/^metadata:/{n;s/^  name: //p}' | sort | paste -sd ' ')"
+    check "scraped namespaces" "{any: true}" "$(monitors | field namespaceSelector)"
+    check "scraped namespaces with watchNamespace" '{matchNames: ["team"]}' "$(monitors --set watchNamespace=team | field namespaceSelector)"
+    check "scrape annotations that the PodMonitor reads" "path port scrape" \
         "$(monitors | grep -oE 'annotation_prometheus_io_[a-z]+' | sed 's/.*_//' | sort -u | paste -sd ' ')"
-    check "annotations that weir-libtorch has" "path port scrape" "$(render -s templates/runtime.yaml | sed -n 's/^ *prometheus.io.\([a-z]*\):.*/\1/p' | sort -u | paste -sd ' ')"
-    check "alerts alone" PrometheusRule "$(monitors --set monitoring.podMonitor=false | field kind)"
+    check "scrape annotations of weir-libtorch" "path port scrape" "$(render -s templates/runtime.yaml | sed -n 's/^ *prometheus.io.\([a-z]*\):.*/\1/p' | sort -u | paste -sd ' ')"
+    check "alerts without PodMonitors" PrometheusRule "$(monitors --set monitoring.podMonitor=false | field kind)"
     metrics=$(monitors --set monitoring.podMonitor=false | grep -oE 'weir_[a-z_]+' | sort -u)
-    check "metrics of alerts" 12 "$(wc -l <<<"$metrics")"
+    check "number of metrics in alerts" 12 "$(wc -l <<<"$metrics")"
     for metric in $metrics; do
         check "docs/metrics.md has $metric" 1 "$(grep -c "^| \`${metric%_count}\` " docs/metrics.md)"
     done
-    check "what to do about alerts" "$(monitors | field '- alert' | tr ' ' '\n')" \
+    check "docs/kubernetes.md explains each alert" "$(monitors | field '- alert' | tr ' ' '\n')" \
         "$(grep '^| `Weir' docs/kubernetes.md | cut -d'|' -f2 | grep -oE 'Weir[A-Za-z]+' | sort -u)"
 }
 
 budgets() { render "$@" | grep -A2 '^kind: PodDisruptionBudget' | field name; }
 
 # A disruption budget for a single pod would either have no effect or block every drain.
-drains_take_one_at_a_time() {
-    check "budgets" weir-gateway "$(budgets)"
-    check "budgets of several" "weir-autoscaler weir-controller weir-gateway" "$(budgets --set controller.replicas=2,autoscaler.replicas=2)"
-    check "pods of an older template do not count" 6 "$(render | grep -c 'matchLabelKeys: \[pod-template-hash\]')"
+disruption_budgets_match_replicas() {
+    check "disruption budgets by default" weir-gateway "$(budgets)"
+    check "disruption budgets with two replicas of each component" "weir-autoscaler weir-controller weir-gateway" "$(budgets --set controller.replicas=2,autoscaler.replicas=2)"
+    check "spread constraints ignore pods of older templates" 6 "$(render | grep -c 'matchLabelKeys: \[pod-template-hash\]')"
 }
 
-marks() { render -s templates/gateway.yaml "$@" | grep -oE '(prometheus.io/scrape|kubernetes.io/name|team): .*' | sort | uniq -c | awk '{print $1 $2 $3}' | paste -sd ' '; }
+pod_marks() { render -s templates/gateway.yaml "$@" | grep -oE '(prometheus.io/scrape|kubernetes.io/name|team): .*' | sort | uniq -c | awk '{print $1 $2 $3}' | paste -sd ' '; }
 
 # Rendering the chart with kustomize, as Flux does, fails if a mapping has a key twice.
-marks_of_pods_are_there_once() {
-    check "marks of pods that are set" '9kubernetes.io/name:weir-gateway 1prometheus.io/scrape:"false" 1team:a' \
-        "$(marks --set-string 'gateway.podAnnotations.prometheus\.io/scrape=false' \
+pod_labels_and_annotations_are_unique() {
+    check "pod labels and annotations that values set" '9kubernetes.io/name:weir-gateway 1prometheus.io/scrape:"false" 1team:a' \
+        "$(pod_marks --set-string 'gateway.podAnnotations.prometheus\.io/scrape=false' \
             --set 'gateway.podLabels.team=a,gateway.podLabels.app\.kubernetes\.io/name=mine')"
-    check "a namespace and a release of digits" 0 \
+    check "a namespace and a release named by digits are quoted" 0 \
         "$(helm template 123 $chart --namespace 456 --set-string watchNamespace=789 | grep -cE '(namespace|instance|metadata.name): [0-9]')"
 }
 
 lint() {
     helm lint --strict --quiet $chart
-    the_same_as_their_sources
+    copies_match_their_sources
     refused replicas gateway.replicas=0
     refused replicas controller.replicas=two
     refused repository weir.image.repository=weir:latest
@@ -130,36 +130,36 @@ lint() {
     refused external gateway.external.type=ClusterIP
     refused timeoutSeconds webhook.timeoutSeconds=60
     refused watchNamespace watchNamespace=Team
-    check "a tag" 3 "$(render --set weir.image.tag=abc | grep -c 'image: "weir:abc"')"
-    check "no admin port outside" 0 "$(render --set gateway.external.type=LoadBalancer |
+    check "image tag" 3 "$(render --set weir.image.tag=abc | grep -c 'image: "weir:abc"')"
+    check "no external admin port" 0 "$(render --set gateway.external.type=LoadBalancer |
         sed -n '/name: weir-gateway-external/,/^---/p' | grep -c admin)"
-    check "no port over TLS unasked" 0 "$(render | grep -cE 'tls|8443')"
-    check "what is open outside with a certificate" https "$(render --set gateway.external.type=NodePort,gateway.tls.secretName=tls |
+    check "no TLS port by default" 0 "$(render | grep -cE 'tls|8443')"
+    check "external ports with a certificate" https "$(render --set gateway.external.type=NodePort,gateway.tls.secretName=tls |
         sed -n '/name: weir-gateway-external/,/^---/p' | grep -o '"name":"[a-z]*"' | cut -d'"' -f4 | paste -sd ' ')"
     check "scheme of URLs with a certificate" 1 "$(render --set gateway.tls.secretName=tls | grep -c -- --url-scheme=https)"
-    check "scheme of URLs that is asked for" 0 "$(render --set gateway.tls.secretName=tls,urlScheme=http | grep -c -- --url-scheme)"
-    check "without classes and runtime" 0 "$(render --set priorityClasses.create=false,runtime.create=false |
+    check "scheme of URLs that is set" 0 "$(render --set gateway.tls.secretName=tls,urlScheme=http | grep -c -- --url-scheme)"
+    check "no priority classes and no runtime" 0 "$(render --set priorityClasses.create=false,runtime.create=false |
         grep -cE '^kind: (PriorityClass|ClusterServingRuntime)')"
-    check "no metrics API unasked" 0 "$(render | grep -cE 'APIService|weir-metrics|metrics-api')"
+    check "no metrics API by default" 0 "$(render | grep -cE 'APIService|weir-metrics|metrics-api')"
     check "one metrics API" "v1beta2.custom.metrics.k8s.io" "$(render --set metricsApi.custom=true | sed -n '/kind: APIService/,/^---/p' |
         sed -n 's/^  name: //p')"
-    check "rights on it alone" 1 "$(render --set metricsApi.custom=true | grep apiservices | grep -vc external)"
-    gateways_keep_within_their_memory
-    either_family_is_listened_to
-    images_may_have_digests
-    marks_of_pods_are_there_once
-    the_way_from_outside
-    drains_take_one_at_a_time
-    alerts_are_of_metrics_that_there_are
-    check "numbers of pods" "1 2" "$(render | field replicas)"
-    check "numbers of pods where an autoscaler writes the gateways'" 1 "$(render --set gateway.replicas=null | field replicas)"
+    check "rights to this metrics API only" 1 "$(render --set metricsApi.custom=true | grep apiservices | grep -vc external)"
+    body_limit_fits_the_memory_limit
+    listen_address_applies_to_each_port
+    images_take_digests
+    pod_labels_and_annotations_are_unique
+    external_service_takes_its_values
+    disruption_budgets_match_replicas
+    alerts_use_documented_metrics
+    check "replicas by default" "1 2" "$(render | field replicas)"
+    check "no replicas for gateways if an autoscaler sets them" 1 "$(render --set gateway.replicas=null | field replicas)"
     refused extraArgs "gateway.extraArgs={verbose}"
-    check "flags that no value sets" 1 "$(render --set 'gateway.extraArgs={--max-connections=9}' | grep -c -- '- --max-connections=9')"
+    check "extraArgs" 1 "$(render --set 'gateway.extraArgs={--max-connections=9}' | grep -c -- '- --max-connections=9')"
     refused gpuPrice gpuPrice=dear
-    check "a price" 1 "$(render --set gpuPrice=2.5 | grep -c -- --gpu-price=2.5)"
-    check "no price unasked" 0 "$(render | grep -c -- --gpu-price)"
-    check "without a webhook" 0 "$(render --set webhook.enabled=false | grep -c webhook)"
-    check "arguments for one namespace" 3 "$(render --set watchNamespace=team | grep -c -- --watch-namespace=team)"
+    check "GPU price" 1 "$(render --set gpuPrice=2.5 | grep -c -- --gpu-price=2.5)"
+    check "no GPU price by default" 0 "$(render | grep -c -- --gpu-price)"
+    check "no webhook" 0 "$(render --set webhook.enabled=false | grep -c webhook)"
+    check "flags with watchNamespace" 3 "$(render --set watchNamespace=team | grep -c -- --watch-namespace=team)"
 }
 
 may() { # may COMPONENT VERB RESOURCE[/SUBRESOURCE] [NAMESPACE]
@@ -171,10 +171,10 @@ may() { # may COMPONENT VERB RESOURCE[/SUBRESOURCE] [NAMESPACE]
 
 # Samples of forbidden rights: those to read secrets, to start pods without their owners, or to do another component's
 # work.
-roles_are_least() {
-    check "controller makes Deployments" yes "$(may controller create deployments.apps)"
+roles_have_least_privilege() {
+    check "controller creates Deployments" yes "$(may controller create deployments.apps)"
     check "controller writes status" yes "$(may controller patch inferenceservices.serving.kserve.io/status)"
-    check "controller leads" yes "$(may controller update leases.coordination.k8s.io $namespace)"
+    check "controller takes the leader's lease" yes "$(may controller update leases.coordination.k8s.io $namespace)"
     check "autoscaler scales" yes "$(may autoscaler patch deployments.apps/scale)"
     check "gateway watches" yes "$(may gateway watch endpointslices.discovery.k8s.io)"
     local component verb
@@ -185,25 +185,25 @@ roles_are_least() {
             check "weir-$component may not $verb" no "$(may $component $verb)"
         done
     done
-    people_have_their_rights
-    check "autoscaler makes no Deployments" no "$(may autoscaler create deployments.apps)"
+    user_roles_have_their_rights
+    check "autoscaler creates no Deployments" no "$(may autoscaler create deployments.apps)"
     check "gateway reads no pods" no "$(may gateway list pods)"
-    check "controller shares the webhook's Secret" yes "$(may_by_name controller update secret/weir-webhook)"
+    check "controller updates the webhook's Secret" yes "$(may_by_name controller update secret/weir-webhook)"
     check "controller reads no other Secret" no "$(may_by_name controller get secret/other)"
-    check "controller makes no Secret" no "$(may controller create secrets $namespace)"
+    check "controller creates no Secret" no "$(may controller create secrets $namespace)"
     check "controller changes no other webhook" no "$(may_by_name controller patch validatingwebhookconfiguration/other)"
 }
 
 # The API server updates aggregated cluster roles some moments later.
-people_have_their_rights() {
+user_roles_have_their_rights() {
     local waited=0
     until kubectl get clusterrole view -o yaml | grep -q clusterservingruntimes || [ $((waited += 1)) -gt 60 ]; do sleep 0.5; done
     kubectl create rolebinding anna --clusterrole edit --user anna -n default >/dev/null
     kubectl create clusterrolebinding otto --clusterrole view --user otto >/dev/null
     check "an editor reads the scale" yes "$(person anna get inferenceservices.serving.kserve.io scale)"
     check "an editor scales" yes "$(person anna patch inferenceservices.serving.kserve.io scale)"
-    check "an editor changes no runtime of the cluster" no "$(person anna patch clusterservingruntimes.serving.kserve.io "")"
-    check "a viewer of all reads runtimes of the cluster" yes "$(person otto list clusterservingruntimes.serving.kserve.io "")"
+    check "an editor changes no ClusterServingRuntime" no "$(person anna patch clusterservingruntimes.serving.kserve.io "")"
+    check "a viewer of all namespaces lists ClusterServingRuntimes" yes "$(person otto list clusterservingruntimes.serving.kserve.io "")"
     check "a viewer scales nothing" no "$(person otto patch inferenceservices.serving.kserve.io scale)"
     kubectl delete rolebinding anna -n default >/dev/null
     kubectl delete clusterrolebinding otto >/dev/null
@@ -217,14 +217,14 @@ may_by_name() { # may_by_name COMPONENT VERB KIND/NAME: checks a right in Weir's
     kubectl auth can-i "$2" "$3" --as "system:serviceaccount:$namespace:weir-$1" -n $namespace 2>/dev/null || true
 }
 
-marked() { # marked JSON: prints the status code of a patch of a pod by the autoscaler
+patch_status() { # patch_status JSON: prints the status code of a patch of a pod by the autoscaler
     curl -sS --unix-socket "$socket" -X PATCH -H "Impersonate-User: system:serviceaccount:$namespace:weir-autoscaler" \
         -H 'Content-Type: application/merge-patch+json' -o /dev/null -w '%{http_code}' -d "$1" \
         http://localhost/api/v1/namespaces/default/pods/marked
 }
 
 # The right to patch pods only allows the annotation for the deletion order.
-pods_are_only_marked() {
+autoscaler_only_sets_the_deletion_cost() {
     local proxy socket folder cost=controller.kubernetes.io/pod-deletion-cost waited=0
     kubectl run marked --image=example/server --annotations=team=vision >/dev/null
     folder=$(mktemp -d)
@@ -233,26 +233,26 @@ pods_are_only_marked() {
     proxy=$!
     until [ -S "$socket" ]; do sleep 0.1; done
     # A new admission policy takes effect some moments later.
-    until [ "$(marked '{"metadata": {"labels": {"run": "other"}}}')" = 422 ] || [ $((waited += 1)) -gt 60 ]; do
+    until [ "$(patch_status '{"metadata": {"labels": {"run": "other"}}}')" = 422 ] || [ $((waited += 1)) -gt 60 ]; do
         kubectl label pod marked run=marked --overwrite >/dev/null
         sleep 0.5
     done
-    check "autoscaler marks a pod" 200 "$(marked "{\"metadata\": {\"annotations\": {\"$cost\": \"-1\"}}}")"
-    check "autoscaler unmarks it" 200 "$(marked "{\"metadata\": {\"annotations\": {\"$cost\": null}}}")"
-    check "autoscaler changes no image" 422 "$(marked '{"spec": {"containers": [{"name": "marked", "image": "example/other"}]}}')"
-    check "autoscaler adds no other annotation" 422 "$(marked '{"metadata": {"annotations": {"other": "x"}}}')"
-    check "autoscaler changes no other annotation" 422 "$(marked '{"metadata": {"annotations": {"team": "x"}}}')"
-    check "autoscaler removes no other annotation" 422 "$(marked '{"metadata": {"annotations": {"team": null}}}')"
-    check "autoscaler adds no label" 422 "$(marked '{"metadata": {"labels": {"other": "x"}}}')"
-    check "autoscaler adds no finalizer" 422 "$(marked '{"metadata": {"finalizers": ["example.com/x"]}}')"
+    check "autoscaler sets the deletion cost" 200 "$(patch_status "{\"metadata\": {\"annotations\": {\"$cost\": \"-1\"}}}")"
+    check "autoscaler removes the deletion cost" 200 "$(patch_status "{\"metadata\": {\"annotations\": {\"$cost\": null}}}")"
+    check "autoscaler changes no image" 422 "$(patch_status '{"spec": {"containers": [{"name": "marked", "image": "example/other"}]}}')"
+    check "autoscaler adds no other annotation" 422 "$(patch_status '{"metadata": {"annotations": {"other": "x"}}}')"
+    check "autoscaler changes no other annotation" 422 "$(patch_status '{"metadata": {"annotations": {"team": "x"}}}')"
+    check "autoscaler removes no other annotation" 422 "$(patch_status '{"metadata": {"annotations": {"team": null}}}')"
+    check "autoscaler adds no label" 422 "$(patch_status '{"metadata": {"labels": {"other": "x"}}}')"
+    check "autoscaler adds no finalizer" 422 "$(patch_status '{"metadata": {"finalizers": ["example.com/x"]}}')"
     kill $proxy
     rm -rf "$folder"
     kubectl delete pod marked --now >/dev/null
 }
 
 slice() { # slice NAME LABEL: prints the result when anna creates an EndpointSlice with an address that belongs to no pod
-    local said
-    said=$(kubectl create --as anna -f - 2>&1 <<YAML
+    local output
+    output=$(kubectl create --as anna -f - 2>&1 <<YAML
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
 metadata: {name: $1, namespace: default, labels: {app.kubernetes.io/managed-by: $2}}
@@ -261,24 +261,24 @@ endpoints: [{addresses: [10.9.9.9]}]
 ports: [{name: http, port: 6443}]
 YAML
     ) || true
-    grep -oE 'created|only Kubernetes writes the addresses' <<<"$said" || true
+    grep -oE 'created|only Kubernetes writes the addresses' <<<"$output" || true
 }
 
 # A user who may write EndpointSlices must not be able to direct the gateways to arbitrary addresses, because many
 # networks trust the gateways.
-addresses_are_of_pods() {
+users_cannot_forge_addresses() {
     local waited=0
     kubectl create role slices --verb=create,update --resource=endpointslices.discovery.k8s.io -n default >/dev/null
     kubectl create rolebinding anna --role slices --user anna -n default >/dev/null
     # A new policy and a new right take effect some moments later.
     until [ "$(slice "probe-$waited" weir)" = "only Kubernetes writes the addresses" ] || [ $((waited += 1)) -gt 60 ]; do sleep 0.5; done
-    check "a tenant's addresses for a service of Weir's" "only Kubernetes writes the addresses" "$(slice forged weir)"
-    check "a tenant's addresses for others" created "$(slice own people)"
+    check "a user's EndpointSlice that claims to be Weir's" "only Kubernetes writes the addresses" "$(slice forged weir)"
+    check "a user's other EndpointSlice" created "$(slice own people)"
     kubectl create service clusterip made --tcp=80 -n default --dry-run=client -o yaml |
         kubectl label --local -f - app.kubernetes.io/managed-by=weir -o yaml | kubectl apply -f - >/dev/null
     waited=0
     until [ -n "$(slices_of made)" ] || [ $((waited += 1)) -gt 60 ]; do sleep 0.5; done
-    check "slices that Kubernetes makes" 1 "$(slices_of made | wc -l)"
+    check "EndpointSlices that Kubernetes creates" 1 "$(slices_of made | wc -l)"
     kubectl delete service made -n default >/dev/null
     kubectl delete endpointslice -n default -l "app.kubernetes.io/managed-by in (weir, people)" >/dev/null
     kubectl delete rolebinding anna -n default >/dev/null
@@ -289,35 +289,35 @@ slices_of() { kubectl get endpointslice -n default -l "kubernetes.io/service-nam
 
 # With watchNamespace, the rights only apply to the services' namespace; cluster-wide objects are read by name or not at
 # all.
-roles_of_one_namespace() {
+roles_with_watch_namespace() {
     local notes
     kubectl create namespace team >/dev/null
     notes=$(helm install weir $chart --namespace $namespace --set watchNamespace=team --wait --timeout 90s)
-    check "the first service that is shown" 1 "$(grep -c 'curl -s http://digits.team/v2/models/digits' <<<"$notes")"
+    check "the notes show how to call the first service" 1 "$(grep -c 'curl -s http://digits.team/v2/models/digits' <<<"$notes")"
     check "cluster roles" "weir-controller weir-edit weir-view" \
         "$(kubectl get clusterrole -o 'jsonpath={.items[*].metadata.name}' | tr ' ' '\n' | grep ^weir | sort | paste -sd ' ')"
-    check "controller makes Deployments there" yes "$(may controller create deployments.apps team)"
-    check "controller makes Deployments elsewhere" no "$(may controller create deployments.apps)"
-    check "controller reads runtimes of all" yes "$(may controller watch clusterservingruntimes.serving.kserve.io)"
-    check "controller reads that namespace" yes "$(may_by_name controller get namespace/team)"
-    check "controller reads another namespace" no "$(may_by_name controller get namespace/default)"
-    check "gateway watches there" yes "$(may gateway watch services team)"
-    check "gateway watches elsewhere" no "$(may gateway watch services)"
-    check "gateway finds the gateways" yes "$(may gateway watch endpointslices.discovery.k8s.io $namespace)"
-    check "autoscaler scales there" yes "$(may autoscaler patch deployments.apps/scale team)"
-    check "autoscaler scales elsewhere" no "$(may autoscaler patch deployments.apps/scale)"
+    check "controller creates Deployments in the watched namespace" yes "$(may controller create deployments.apps team)"
+    check "controller creates no Deployments elsewhere" no "$(may controller create deployments.apps)"
+    check "controller watches ClusterServingRuntimes" yes "$(may controller watch clusterservingruntimes.serving.kserve.io)"
+    check "controller reads the watched namespace" yes "$(may_by_name controller get namespace/team)"
+    check "controller reads no other namespace" no "$(may_by_name controller get namespace/default)"
+    check "gateway watches the watched namespace" yes "$(may gateway watch services team)"
+    check "gateway watches no other namespace" no "$(may gateway watch services)"
+    check "gateway watches the gateways' addresses" yes "$(may gateway watch endpointslices.discovery.k8s.io $namespace)"
+    check "autoscaler scales in the watched namespace" yes "$(may autoscaler patch deployments.apps/scale team)"
+    check "autoscaler scales nothing elsewhere" no "$(may autoscaler patch deployments.apps/scale)"
     helm uninstall weir --namespace $namespace --wait >/dev/null
-    check "what is left of one namespace" "" "$(left)$(kubectl get role,rolebinding -n team -o name)"
+    check "objects left after watchNamespace" "" "$(leftovers)$(kubectl get role,rolebinding -n team -o name)"
 }
 
 refused_install() { # refused_install WORDS NAME: checks that a release is refused with these words before anything is changed
-    local said
-    if said=$(helm install "$2" $chart --namespace default 2>&1); then check "release $2" refused taken; fi
-    check "release $2: $said" "$1" "$(grep -o -- "$1" <<<"$said" | head -n 1)"
+    local output
+    if output=$(helm install "$2" $chart --namespace default 2>&1); then check "release $2" refused taken; fi
+    check "release $2: $output" "$1" "$(grep -o -- "$1" <<<"$output" | head -n 1)"
 }
 
 # KServe would change Weir's services and pods, and would block changes of both after it is removed.
-kserve_is_told() {
+kserve_is_refused() {
     kubectl apply -f - >/dev/null <<YAML
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingWebhookConfiguration
@@ -329,23 +329,23 @@ YAML
 }
 
 # Runs the command of docs/kubernetes.md on definitions as helm installs them.
-definitions_are_upgraded() {
+crds_are_upgraded() {
     local newer
     newer=$(mktemp -d)
     kubectl apply --server-side --force-conflicts --field-manager helm -f $chart/crds >/dev/null
     cp $chart/crds/*.yaml "$newer"
     sed -i 's/^      name: PrevRolledoutRevision$/      name: Newer/' "$newer/inferenceservices.yaml"
     kubectl apply --server-side --force-conflicts -f "$newer" >/dev/null
-    check "a definition that was upgraded" Newer "$(kubectl get crd inferenceservices.serving.kserve.io \
+    check "a CRD after its upgrade" Newer "$(kubectl get crd inferenceservices.serving.kserve.io \
         -o 'jsonpath={.spec.versions[0].additionalPrinterColumns[4].name}')"
     kubectl apply --server-side --force-conflicts -f $chart/crds >/dev/null
     rm -rf "$newer"
 }
 
 # An InferenceService can be deleted while nothing of Weir runs.
-services_outlive_it() {
+services_outlive_the_chart() {
     helm install weir $chart --namespace $namespace --wait --timeout 90s --set metricsApi.custom=true,metricsApi.external=true >/dev/null
-    check "APIs of metrics" 2 "$(kubectl get apiservice -l $ours -o name 2>/dev/null | wc -l)"
+    check "metrics APIs" 2 "$(kubectl get apiservice -l $ours -o name 2>/dev/null | wc -l)"
     kubectl apply -f - >/dev/null <<YAML
 apiVersion: serving.kserve.io/v1beta1
 kind: InferenceService
@@ -353,14 +353,14 @@ metadata: {name: digits, namespace: default}
 spec: {predictor: {model: {modelFormat: {name: pytorch}, storageUri: pvc://models/digits}}}
 YAML
     helm uninstall weir --namespace $namespace --wait >/dev/null
-    check "what is left beside a service" "" "$(left)"
-    check "a service without Weir" inferenceservice.serving.kserve.io/digits "$(kubectl get inferenceservice digits -n default -o name)"
+    check "objects left besides an InferenceService" "" "$(leftovers)"
+    check "an InferenceService without Weir" inferenceservice.serving.kserve.io/digits "$(kubectl get inferenceservice digits -n default -o name)"
     helm install weir $chart --namespace $namespace --wait --timeout 90s >/dev/null
     helm uninstall weir --namespace $namespace --wait >/dev/null
     kubectl delete inferenceservice digits -n default --timeout 30s >/dev/null
 }
 
-left() { # Prints what a chart leaves, except the definitions, which contain users' services.
+leftovers() { # Prints what a chart leaves, except the definitions, which contain users' services.
     kubectl get all,sa,role,rolebinding,pdb,secret -n $namespace -o name | grep weir || true
     kubectl get clusterrole,clusterrolebinding,priorityclass,clusterservingruntime,validatingwebhookconfiguration,validatingadmissionpolicy,validatingadmissionpolicybinding \
         -o name | grep weir || true
@@ -373,33 +373,33 @@ install() {
     kubectl label namespace $namespace $restricted/enforce=restricted $restricted/warn=restricted >/dev/null
     check "warnings of the API server" "" "$(render | kubectl apply --dry-run=server --server-side -f - 2>&1 >/dev/null)"
     helm install weir $chart --namespace $namespace --wait --timeout 90s >/dev/null
-    check "what another way to apply it finds changed, or another's" "" \
+    check "kubectl apply after helm reports no conflicts or changes" "" \
         "$(render | kubectl apply --dry-run=server --server-side -f - 2>&1 >/dev/null)"
-    check "replicas that are available" "1 1 2" "$(kubectl get deployment -n $namespace -o 'jsonpath={.items[*].status.availableReplicas}')"
-    check "the runtime's name of the model" --model-name={{.Name}} "$(kubectl get clusterservingruntime weir-libtorch \
+    check "available replicas" "1 1 2" "$(kubectl get deployment -n $namespace -o 'jsonpath={.items[*].status.availableReplicas}')"
+    check "model name in the runtime's arguments" --model-name={{.Name}} "$(kubectl get clusterservingruntime weir-libtorch \
         -o 'jsonpath={.spec.containers[0].args[1]}')"
-    check "the priority of Weir's pods" "1000000 1000000 1000000 1000000" \
+    check "priority of Weir's pods" "1000000 1000000 1000000 1000000" \
         "$(kubectl get pod -n $namespace -o 'jsonpath={.items[*].spec.priority}')"
-    check "the disruptions that a gateway allows" 1 "$(kubectl get pdb weir-gateway -n $namespace -o 'jsonpath={.spec.maxUnavailable}')"
+    check "maxUnavailable of the gateway's disruption budget" 1 "$(kubectl get pdb weir-gateway -n $namespace -o 'jsonpath={.spec.maxUnavailable}')"
     refused_install "there is one already" other
-    roles_are_least
-    pods_are_only_marked
-    addresses_are_of_pods
+    roles_have_least_privilege
+    autoscaler_only_sets_the_deletion_cost
+    users_cannot_forge_addresses
     # The leading controller writes this field, and an upgrade keeps it, even one that changes the webhook.
     kubectl patch validatingwebhookconfiguration weir-webhook --type json \
         -p '[{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "YQ=="}]' >/dev/null
     kubectl patch secret weir-webhook -n $namespace -p '{"data": {"pairs.json": "YQ=="}}' >/dev/null
     helm upgrade weir $chart --namespace $namespace --wait --timeout 90s --set gateway.replicas=3,webhook.timeoutSeconds=5 >/dev/null
-    check "the webhook after an upgrade" "YQ== 5 YQ==" "$(kubectl get validatingwebhookconfiguration weir-webhook \
+    check "webhook after an upgrade" "YQ== 5 YQ==" "$(kubectl get validatingwebhookconfiguration weir-webhook \
         -o 'jsonpath={.webhooks[0].clientConfig.caBundle} {.webhooks[0].timeoutSeconds}') $(kubectl get secret weir-webhook -n $namespace \
         -o 'jsonpath={.data.pairs\.json}')"
     check "replicas after an upgrade" 3 "$(kubectl get deployment weir-gateway -n $namespace -o 'jsonpath={.status.availableReplicas}')"
     helm uninstall weir --namespace $namespace --wait >/dev/null
-    check "what is left" "" "$(left)"
-    roles_of_one_namespace
-    kserve_is_told
-    definitions_are_upgraded
-    services_outlive_it
+    check "objects left after helm uninstall" "" "$(leftovers)"
+    roles_with_watch_namespace
+    kserve_is_refused
+    crds_are_upgraded
+    services_outlive_the_chart
 }
 
 PATH=$($bed/build.sh helm)/bin:$PATH

@@ -86,7 +86,7 @@ def load_makes_three_pods():
     kubectl("wait", "--for", "condition=Ready", "inferenceservice/slow", "--timeout", "60s")
     url = "http://slow.default/v2/models/slow/infer"
     enough = threading.Event()
-    with step("load that one pod cannot take, until three take it"), concurrent.futures.ThreadPoolExecutor(SENDERS) as senders:
+    with step("load that one pod cannot handle, until three pods handle it"), concurrent.futures.ThreadPoolExecutor(SENDERS) as senders:
         sent = [senders.submit(send_until, enough, url) for _ in range(SENDERS)]
         try:
             wait_until("three pods", 90, lambda: ready_pods("slow") == 3)

@@ -125,7 +125,7 @@ def a_serving_runtime_does_the_same():
         "supportedModelFormats": [{"name": "doubler", "autoSelect": True}], "protocolVersions": ["v2"], "containers": [SERVER],
     }
     model = {"modelFormat": {"name": "doubler"}, "env": [{"name": "ANSWER", "value": "first"}]}
-    with step("a service by a ServingRuntime, until two pods are ready"):
+    with step("a service with a ServingRuntime, until two pods are ready"):
         apply("ServingRuntime", "serving.kserve.io/v1alpha1", "doubler", runtime)
         service = {"predictor": {"minReplicas": 2, "maxReplicas": 2, "model": model}}
         apply("InferenceService", "serving.kserve.io/v1beta1", BY_RUNTIME, service, ANNOTATIONS)

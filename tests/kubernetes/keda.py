@@ -173,9 +173,9 @@ def serve_deployment(bed, name):
 
 def a_deployment_wakes_and_falls_asleep(bed):
     with serve_deployment(bed, "direct") as numbers:
-        with step("a Deployment, from zero to the answer"):
+        with step("a Deployment, from zero replicas to the first response"):
             answered(bed.infer("direct"))
-        with step("and to zero again"):
+        with step("scale-down to zero"):
             look_each("direct", 2)
             until_asleep("direct")
     numbers.expect([0, 1, 0])
@@ -186,7 +186,7 @@ def a_request_wakes_what_was_busy_just_now(bed):
         answered(bed.infer("busy"))
         kubectl("scale", "deployment", revision("busy"), "-n", NAMESPACE, "--replicas", "0")
         until_asleep("busy")
-        with step("a Deployment that somebody set to zero, to the answer"):
+        with step("a Deployment that a user scaled to zero, until the first response"):
             answered(bed.infer("busy"))
     numbers.expect([0, 1, 0, 1])
 
@@ -195,7 +195,7 @@ def a_request_is_not_lost_with_the_autoscaler(bed):
     with serve_deployment(bed, "patient") as numbers:
         bed.programs.end("autoscaler")
         requests = bed.infer("patient")
-        with step("an autoscaler that was away, from its start to the answer"):
+        with step("an autoscaler that starts late, until the first response"):
             bed.programs.start_again("autoscaler")
             answered(requests)
     numbers.expect([0, 1])
@@ -212,7 +212,7 @@ def a_service_scales_as_the_page_says(bed):
             wait_until("three pods", 90, lambda: replicas("digits") == 3)
         bed.server.may_answer.set()
         answered(requests)
-        with step("and to zero again"):
+        with step("scale-down to zero"):
             until_asleep("digits")
     numbers.expect([0, 1, 3, 0])
 

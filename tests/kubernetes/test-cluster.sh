@@ -25,14 +25,14 @@ a_command_keeps_what_it_is_given() {
     check "environment" "of the caller" "$(WEIR_TEST="of the caller" $exec printenv WEIR_TEST)"
     check "input" "from the pipe" "$(echo "from the pipe" | $exec cat)"
     check "exit code" 42 "$(code $exec sh -c 'exit 42')"
-    check "folder" "$PWD" "$($exec pwd)"
+    check "working folder" "$PWD" "$($exec pwd)"
 }
 
 # A Deployment is available a moment before its Service routes to it.
 get() { $exec curl -sS --retry 30 --retry-connrefused --retry-delay 1 --retry-max-time 30 "$1" 2>/dev/null; }
 
 pods_run() {
-    check "the node" True "$($exec kubectl get node node0 -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}')"
+    check "the node is ready" True "$($exec kubectl get node node0 -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}')"
     $exec kubectl create namespace pods >/dev/null
     $exec kubectl apply -n pods -f tests/kubernetes/pods.yaml >/dev/null
     $exec kubectl wait -n pods --for condition=Available deployment/health --timeout 60s >/dev/null
@@ -42,15 +42,15 @@ pods_run() {
 }
 
 the_way_out_is_closed() {
-    check "another machine" 1 "$(code $exec sh -c 'timeout 2 bash -c "</dev/tcp/192.0.2.1/80" || exit 1')"
+    check "another machine is unreachable" 1 "$(code $exec sh -c 'timeout 2 bash -c "</dev/tcp/192.0.2.1/80" || exit 1')"
 }
 
 it_can_be_started_twice() {
     local before
     before=$(cat target/cluster/anchor)
     # The cluster must not hold the output open, so that `cat` ends with the script.
-    check "a second start" "the cluster is up" "$(timeout 60 $bed/cluster-up.sh | cat)"
-    check "the cluster" "$before" "$(cat target/cluster/anchor)"
+    check "cluster-up.sh on a running cluster" "the cluster is up" "$(timeout 60 $bed/cluster-up.sh | cat)"
+    check "it is the same cluster" "$before" "$(cat target/cluster/anchor)"
 }
 
 weir() {
@@ -83,6 +83,6 @@ the_way_out_is_closed
 it_can_be_started_twice
 [ "${1:-}" = bed ] || weir
 $bed/cluster-down.sh
-check "what is left" "$before" "$(remains)"
-check "a second end" 0 "$(code $bed/cluster-down.sh)"
+check "objects left after cluster-down.sh" "$before" "$(remains)"
+check "cluster-down.sh without a cluster" 0 "$(code $bed/cluster-down.sh)"
 echo "test-cluster: $passed checks passed"

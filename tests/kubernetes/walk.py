@@ -116,7 +116,7 @@ def autoscalers_read_its_load():
     external = f"external.metrics.k8s.io/v1beta1/namespaces/default/weir_requests_per_second?labelSelector={label}"
     custom = "custom.metrics.k8s.io/v1beta2/namespaces/default"
     metric = "nv_inference_pending_request_count"
-    with step("requests, until the external metric tells of them"), Traffic(f"{DIGITS}{INFER}"):
+    with step("requests, until the external metric counts them"), Traffic(f"{DIGITS}{INFER}"):
         wait_until("its requests", 60, lambda: [value > 1 for value in values(external)] == [True])
         kubectl("apply", "-f", "-", stdin=json.dumps(AUTOSCALER))
     expect("what waits for the service", [0], values(f"{custom}/inferenceservices.serving.kserve.io/digits/{metric}"))
@@ -179,12 +179,12 @@ def a_host_is_the_older_services():
         kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(body))
         # Creation times have a resolution of one second.
         time.sleep(1.1)
-    with step("a host that an older service of another namespace has, until the younger says so"):
+    with step("a host that an older service in another namespace holds, until the younger service reports the conflict"):
         kubectl("wait", *newer, "--for", "condition=HostConflict", "--timeout", "60s")
     message_path = '{.status.conditions[?(@.type=="HostConflict")].message}'
     expect("the host", True, "host host-one-two.example.com belongs to one-two/host" in kubectl("get", *newer, "-o", f"jsonpath={message_path}"))
     expect("the older one's conflict", "", kubectl("get", *older, "-o", f"jsonpath={message_path}"))
-    with step("deletion of the older one, until the younger has the host"):
+    with step("deletion of the older service, until the younger one has the host"):
         kubectl("delete", *older, "--timeout", "60s")
         wait_until("no conflict", 60, lambda: not kubectl("get", *newer, "-o", f"jsonpath={message_path}"))
     expect("its URL", "http://host-one-two.example.com", kubectl("get", *newer, "-o", "jsonpath={.status.url}"))
@@ -209,7 +209,7 @@ def fetch_in_a_restricted_namespace():
     body = {**KIND, "metadata": {"name": "fetched"}, "spec": {"predictor": {"model": model}}}
     kubectl("create", "namespace", "strict")
     kubectl("label", "namespace", "strict", "pod-security.kubernetes.io/enforce=restricted")
-    with step("a model over HTTP, in a namespace that takes restricted pods only"):
+    with step("a model over HTTP, in a namespace that allows only restricted pods"):
         kubectl("apply", "-n", "strict", "-f", "-", stdin=json.dumps(body))
         kubectl("wait", "-n", "strict", "--for", "condition=Ready", "inferenceservice/fetched", "--timeout", "60s")
         expect("the digit", SEVEN, post("http://fetched.strict/v2/models/fetched/infer")[1]["outputs"][1]["data"][0])

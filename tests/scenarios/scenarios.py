@@ -77,7 +77,7 @@ def a_canary_takes_its_share_and_is_promoted(bed):
             share = 100 * sum(post(infer)[0] == REVISION.format(2) for _ in range(SPLIT)) / SPLIT
         if not 17 <= share <= 23:
             raise Failure(f"the canary took {share} % of {SPLIT} requests")
-        with step("promotion, until the canary takes all"):
+        with step("promotion, until the canary takes all requests"):
             bed.apply(changed())
             wait_until("only the new one answers", 60, lambda: all(post(infer)[0] == REVISION.format(2) for _ in range(50)))
     expect("failed requests", [], traffic.failures[:5])
@@ -100,7 +100,7 @@ def it_sleeps_and_wakes(bed):
     with step("no requests, until no replica is left"):
         wait_until("zero", 180, lambda: bed.replicas() == 0)
     expect("Ready at zero", True, bed.is_ready())
-    with step("a request to none"):
+    with step("a request to a service without replicas"):
         expect("the digit", SEVEN, digit(post(url(bed))[1]))
 
 
