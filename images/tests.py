@@ -35,7 +35,7 @@ class Trees(unittest.TestCase):
         one = {"/b/c": File(b"1"), "/a": Link("b/c"), "/tmp": Folder(0o1777)}
         self.assertEqual(packed(one), packed(dict(reversed(one.items()))))
 
-    def test_folders_come_before_what_they_hold_and_nothing_has_a_time_or_an_owner(self):
+    def test_folders_precede_their_entries_without_times_and_owners(self):
         with tarfile.open(fileobj=io.BytesIO(packed({"/b/c/d": File(b"1", 0o755)}))) as file:
             members = file.getmembers()
         self.assertEqual([member.name for member in members], ["b", "b/c", "b/c/d"])
@@ -67,23 +67,23 @@ class Libraries(unittest.TestCase):
     def asked(self, path):
         return self.needs[Path(path).name]
 
-    def test_what_readelf_prints_is_read(self):
+    def test_output_of_readelf_is_parsed(self):
         needs = elf.parse(READELF)
         self.assertEqual(needs.libraries, ("libtorch_cpu.so", "libc.so.6"))
         self.assertEqual(needs.run_path, ("/home/me/.libtorch/lib", "$ORIGIN/../lib", "$ORIGIN"))
         self.assertEqual(needs.interpreter, "/lib64/ld-linux-x86-64.so.2")
 
-    def test_what_is_needed_of_the_system_is_added_and_what_is_there_is_not(self):
+    def test_needed_system_libraries_are_added_unless_present(self):
         added = libraries.needed_by(self.tree, self.system, self.asked)
         self.assertEqual(sorted(Path(path).name for path in added), ["libc.so.6", "libm.so.6"])
 
-    def test_what_the_loader_would_miss_is_named_but_the_drivers(self):
+    def test_missing_libraries_are_listed_except_the_drivers(self):
         whole = {**self.tree, **libraries.needed_by(self.tree, self.system, self.asked)}
         missing = [("/opt/lib/libown.so", "libcuda.so.1")]
         self.assertEqual(libraries.unresolved(whole, self.system, needs=self.asked), missing)
         self.assertEqual(libraries.unresolved(whole, self.system, definition.DRIVER_LIBRARIES, self.asked), [])
 
-    def test_a_library_at_the_build_machines_path_only_is_missed(self):
+    def test_a_library_found_only_at_the_build_machines_path_is_missing(self):
         whole = {**self.tree, **libraries.needed_by(self.tree, self.system, self.asked)}
         whole["/home/you/lib/libown.so"] = whole.pop("/opt/lib/libown.so")
         missing = libraries.unresolved(whole, self.system, definition.DRIVER_LIBRARIES, self.asked)
@@ -109,7 +109,7 @@ class Archives(unittest.TestCase):
         self.assertEqual(len(content), descriptor["size"])
         return content
 
-    def test_each_blob_has_the_name_of_its_content(self):
+    def test_each_blob_is_named_by_its_digest(self):
         for name, content in self.files.items():
             if name.startswith("blobs/"):
                 self.assertEqual(name.split("/")[2], hashlib.sha256(content).hexdigest())
@@ -128,7 +128,7 @@ class Archives(unittest.TestCase):
         self.assertEqual(docker["RepoTags"], ["weir:1.2.3"])
         self.assertEqual(entry["annotations"]["io.containerd.image.name"], "docker.io/library/weir:1.2.3")
 
-    def test_a_name_means_the_registry_that_docker_means(self):
+    def test_image_names_resolve_to_dockers_registry(self):
         for repository, name in {
             "weir": "docker.io/library/weir:1",
             "me/weir": "docker.io/me/weir:1",
@@ -143,16 +143,16 @@ class Definition(unittest.TestCase):
         text = (build.ROOT / "images/Dockerfile").read_text()
         self.assertEqual(text, build.dockerfile_text(), "make generate rewrites images/Dockerfile")
 
-    def test_images_run_as_a_number_that_is_not_root(self):
+    def test_images_run_as_a_numeric_user_other_than_root(self):
         for image in (*definition.IMAGES, definition.CUDA):
             self.assertEqual(build.config(image)["User"], "65532:65532")
 
-    def test_the_runtimes_image_has_the_program_under_tritons_name_too(self):
+    def test_the_runtimes_image_links_the_program_as_tritonserver(self):
         for image in (definition.IMAGES[1], definition.CUDA):
             self.assertIn("/opt/tritonserver/bin/tritonserver", image.program.links)
             self.assertIn("/opt/tritonserver/bin", image.path.split(":"))
 
-    def test_the_wheels_for_gpus_are_those_of_the_same_torch(self):
+    def test_the_wheels_for_gpus_have_the_same_torch_version(self):
         wheels = (build.ROOT / "images/cuda.txt").read_text()
         pinned = (build.ROOT / "scripts/libtorch.py").read_text()
         version = pinned.split('VERSION = "')[1].split('"')[0]

@@ -296,13 +296,13 @@ def upload_or_refusal(server, total: int, sent: int) -> socket.socket:
 FILLING = [12_000_000] * 7 + [2_000_000] * 6 + [400_000] * 8 + [80_000] * 8 + [16_000] * 8 + [3_000] * 8
 
 
-def test_short_requests_find_room_beside_long_bodies(tmp_path):
+def test_short_requests_are_admitted_despite_long_bodies(tmp_path):
     """Each body must leave room for other requests. Otherwise bodies without their last byte could hold the whole
     budget."""
     server = Server(tmp_path / "log", [GOOD], ["--max-inflight-bytes=67108864"]).start()
     slow = [upload_or_refusal(server, size, size - 1) for size in FILLING]
     held = lambda: server.metric("weir_runtime_request_body_bytes") >= 48_000_000  # noqa: E731
-    wait_until(held, 10, "the slow bodies hold what they may")
+    wait_until(held, 10, "the slow bodies hold their share")
     short = request(tensor("INPUT0", "FP32", [1, 1000], [1] * 1000))
     raw = message("identity_fp32", ("INPUT0", "FP32", [1, 1000]), raw=[bytes(4000)])
     with grpc.insecure_channel(server.grpc) as channel:

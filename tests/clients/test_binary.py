@@ -343,7 +343,7 @@ def raw_request(server, lines: list, body: bytes) -> bytes:
     return wire.raw(server.http_port, f"POST {path} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + body)
 
 
-def test_identity_beside_a_coding_changes_nothing(server):
+def test_identity_with_another_coding_has_no_effect(server):
     body = gzip.compress(json.dumps(wire.add_sub()).encode())
     for coding in ["x-gzip", "gzip, identity", "identity,gzip"]:
         reply = server.infer("add_sub", body, {"Content-Encoding": coding})

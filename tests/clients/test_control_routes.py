@@ -22,7 +22,7 @@ def test_control_is_refused_over_http(closed, path):
     assert closed.call("GET", path).status == 403
 
 
-def test_one_model_has_statistics_and_all_together_have_none(closed):
+def test_statistics_of_all_models_are_a_control_route(closed):
     assert closed.infer("add_sub", wire.add_sub()).status == 200
     assert closed.statistics("add_sub")["name"] == "add_sub"
     options = [("grpc.default_authority", wire.HOST)]

@@ -101,7 +101,7 @@ def middle_seconds(call, server) -> float:
     return took
 
 
-def test_a_good_client_is_answered_at_once_beside_ten_thousand(namespace, open_server):
+def test_a_good_client_is_answered_at_once_despite_ten_thousand_connections(namespace, open_server):
     for call in (over_http, over_grpc):
         call(open_server)
     crowd = hold(namespace, open_server)
@@ -115,4 +115,4 @@ def test_a_good_client_is_answered_at_once_beside_ten_thousand(namespace, open_s
     finally:
         crowd.stdin.close()
         crowd.wait(30)
-    wait_until(lambda: seconds(over_http, open_server) < RESPONSE_LIMIT, 20, "an answer after they have left")
+    wait_until(lambda: seconds(over_http, open_server) < RESPONSE_LIMIT, 20, "a response after the connections have closed")

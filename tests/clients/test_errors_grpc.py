@@ -283,14 +283,14 @@ def test_messages_that_are_no_protobuf(server, payload):
         assert (code, "Protobuf" in details) == (INVALID, True), details
 
 
-def test_a_call_at_the_http_port_is_told_the_other_one(server):
+def test_a_grpc_call_at_the_http_port_names_the_grpc_port(server):
     with grpc.insecure_channel(f"127.0.0.1:{server.http_port}") as channel:
         for path in ("/inference.GRPCInferenceService/ServerLive", "/grpc.health.v1.Health/Check"):
             code, details = code_of(lambda: channel.unary_unary(path)(b"", timeout=5))
             assert (code, "send gRPC calls to the gRPC port" in details) == (UNIMPLEMENTED, True), details
 
 
-def test_http1_at_the_grpc_port_is_told_the_other_one(server):
+def test_an_http1_request_at_the_grpc_port_names_the_http_port(server):
     for method, body in (("GET", None), ("POST", bytes(1_000_000))):
         reply = wire.call(server.grpc_port, method, "/v2/health/ready", body)
         assert (reply.status, "to the HTTP port" in reply.error()) == (415, True)

@@ -391,7 +391,7 @@ def test_connection_is_reused_after_an_early_refusal(server, status, size):
     connection.close()
 
 
-def test_refused_before_the_body_is_asked_for(server):
+def test_refused_before_the_server_requests_the_body(server):
     head = b"POST /v2/nope HTTP/1.1\r\nHost: models.tests\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n"
     assert wire.status_of(wire.raw(server.http_port, head)) == 404
 
@@ -409,7 +409,7 @@ def test_many_chunks(server):
     assert server.allocated_bytes() < before + (64 << 20)
 
 
-def test_slow_client_keeps_nobody_waiting(server):
+def test_slow_client_delays_no_other(server):
     """While one client sends its body slowly, other clients are answered at once."""
     connection = wire.Connection(server.http_port, timeout=10)
     connection.putrequest("POST", "/v2/models/add_sub/infer")

@@ -62,7 +62,7 @@ def test_every_file_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("file", KINDS)
-def test_the_reason_says_what_it_is_and_what_to_do(reasons, file: str) -> None:
+def test_the_reason_names_the_cause_and_the_remedy(reasons, file: str) -> None:
     what, remedy = KINDS[file]
     assert what in reasons[file] and remedy in reasons[file], reasons[file]
     assert "\n" not in reasons[file]

@@ -42,7 +42,7 @@ def code(server, body: bytes) -> str:
     return "OK"
 
 
-def test_good_requests_are_gathered(gathering):
+def test_good_requests_are_batched(gathering):
     answers = together(gathering, "slow", [number(value) for value in range(REQUESTS)])
     assert [answer.outputs()["OUTPUT0"]["data"] for answer in answers] == [[value] for value in range(REQUESTS)]
     # The runtime received fewer requests, which shows that this gateway decodes and combines them.
@@ -50,7 +50,7 @@ def test_good_requests_are_gathered(gathering):
 
 
 @pytest.mark.parametrize("body", [MANY, MOST, PARAMETERS], ids=["many inputs", "most inputs", "parameters"])
-def test_memory_follows_what_was_sent(gathering, body):
+def test_memory_use_follows_the_received_bytes(gathering, body):
     good = GOOD_REQUEST.SerializeToString()
     refused = code(gathering, body)
     assert refused in ("INVALID_ARGUMENT", "NOT_FOUND"), refused

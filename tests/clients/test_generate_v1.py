@@ -154,7 +154,7 @@ def test_v1_liveness(server):
     "path, status, word",
     [("/v1/models/digits:explain", 501, "explainer"), ("/v1/chat/completions", 404, "OpenAI")],
 )
-def test_paths_of_others_are_told_so(server, path, status, word):
+def test_unsupported_paths_are_refused_with_a_reason(server, path, status, word):
     reply = server.call("POST", path, b"{}")
     assert (reply.status, word in reply.error()) == (status, True), reply
 
@@ -166,12 +166,12 @@ def test_v1_model_list_and_readiness(server):
     assert server.call("GET", "/v1/models/nope").status == 404
 
 
-def test_client_that_closes_a_stream_leaves_the_server_well(server):
+def test_client_that_closes_a_stream_does_not_harm_the_server(server):
     import socket
 
     body = json.dumps({"INPUT0": 1})
     head = f"POST /v2/models/slow/generate_stream HTTP/1.1\r\nHost: models.tests\r\nContent-Length: {len(body)}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", server.http_port)) as connection:
         connection.sendall((head + body).encode())
-    wait_until(lambda: server.call("GET", "/v2/health/live").status == 200, 5, "alive")
+    wait_until(lambda: server.call("GET", "/v2/health/live").status == 200, 5, "the server is live")
     assert generate(server, "identity_str_one", {"INPUT0": "y"}).json()["OUTPUT0"] == "y"

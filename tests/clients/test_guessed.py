@@ -98,7 +98,7 @@ def test_every_other_datatype_reaches_the_model(guessing, datatype):
     assert reply.status == 200 or "rejects these inputs" in reply.error(), reply
 
 
-def test_the_refusal_costs_the_model_no_run(guessing):
+def test_a_refused_request_does_not_run_the_model(guessing):
     before = guessing.statistics(MODEL)["execution_count"]
     assert_refused(guessing.infer(MODEL, request(tensor("x", "BYTES", [1], ["text"]))))
     assert guessing.statistics(MODEL)["execution_count"] == before

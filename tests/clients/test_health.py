@@ -62,7 +62,7 @@ def test_health_bodies_are_json_that_the_kserve_sdk_reads(server, path, body):
     assert {key: reply.json()[key] for key in body} == body
 
 
-def test_every_answer_tells_the_capacity_of_all_models(server):
+def test_every_response_reports_the_capacity_of_all_models(server):
     paths = ["/v2/health/ready", "/v2/models/add_sub/ready", "/v2/models/dotted.name/ready"]
     capacities = {server.call("GET", path).headers["weir-capacity"] for path in paths}
     assert len(capacities) == 1, capacities
@@ -267,7 +267,7 @@ def test_grpc_health_check(server, service):
         assert check(request, timeout=5) == b"\x08\x01"
 
 
-def test_grpc_health_watch_tells_the_state_at_once(server):
+def test_grpc_health_watch_sends_the_state_at_once(server):
     with grpc.insecure_channel(server.grpc) as channel:
         stopwatch = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"", timeout=5)
         assert next(stopwatch) == b"\x08\x01"

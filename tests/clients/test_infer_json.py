@@ -23,7 +23,7 @@ def data_of(reply) -> list:
     return reply.outputs()["OUTPUT0"]["data"]
 
 
-def test_answer_has_triton_s_form(server):
+def test_response_has_tritons_form(server):
     reply = server.infer("add_sub", wire.add_sub())
     assert reply.status == 200
     assert reply.headers["content-type"] == "application/json"

@@ -38,7 +38,7 @@ def copy(model: str, folder: Path) -> Path:
     return folder / "m"
 
 
-def test_a_guess_is_tried_and_its_failure_is_the_callers(serve, tmp_path) -> None:
+def test_a_guessed_signature_is_tried_and_its_failure_is_the_clients_error(serve, tmp_path) -> None:
     copy("unservable", tmp_path / "models")
     server = serve(tmp_path / "models")
     wrong = server.infer("m", wire.request(wire.tensor("x", "FP32", [2, 2], [1, 2, 3, 4])))
@@ -50,7 +50,7 @@ def test_a_guess_is_tried_and_its_failure_is_the_callers(serve, tmp_path) -> Non
 
 
 @pytest.mark.parametrize("place", ["version", "model", "flag"])
-def test_an_example_settles_the_signature(serve, tmp_path, place: str) -> None:
+def test_an_example_determines_the_signature(serve, tmp_path, place: str) -> None:
     model = copy("unservable", tmp_path / "models")
     file = {"version": model / "1", "model": model, "flag": tmp_path}[place] / "example.json"
     file.write_text(json.dumps(JOINTS))
@@ -76,7 +76,7 @@ def test_a_bad_example_is_refused(serve, tmp_path, text: str, message: str) -> N
     assert message in reason(serve(tmp_path / "models"))
 
 
-def test_an_example_is_for_one_model(tmp_path) -> None:
+def test_an_example_applies_to_one_model(tmp_path) -> None:
     server = Server(tmp_path / "log", [GOOD], ["--example", str(tmp_path / "example.json")]).spawn()
     assert server.exit_code() == 1
     assert "put an example.json beside each model" in server.log.read_text()

@@ -138,7 +138,7 @@ def unknown_setting(server) -> None:
     [empty_inputs, empty_inputs_on_a_stream, empty_parameters, settings, unknown_setting],
     ids=lambda attack: attack.__name__,
 )
-def test_memory_follows_what_was_sent(hostile, attack):
+def test_memory_use_follows_the_received_bytes(hostile, attack):
     attack(hostile)
     forget_peaks(hostile)
     before = peak_bytes(hostile)
@@ -164,7 +164,7 @@ def test_control_messages_are_small_over_grpc(hostile, rpc):
     assert grpc_code(hostile, unknown_field(CONTROL), path=f"{SERVICE}/{rpc}") != "OUT_OF_RANGE"
 
 
-def test_what_carries_a_model_or_tensors_may_be_long(hostile):
+def test_messages_with_a_model_or_tensors_may_be_long(hostile):
     body = b"{}".ljust(4 * CONTROL)
     assert hostile.call("POST", "/v2/repository/models/add_sub/load", body).status != 413
     assert hostile.infer("add_sub", body).status == 400
@@ -239,7 +239,7 @@ def test_answers_count_before_they_are_json(tmp_path):
     server.stop()
 
 
-def test_strings_count_for_what_a_model_takes(tmp_path):
+def test_strings_count_with_their_size_in_memory(tmp_path):
     """Five bytes of a body become a hundred in memory. Before they were counted, a million short strings took 107 MiB.
     """
     options = ["--max-inflight-bytes=67108864", "--http-max-body-size=67108864"]
@@ -310,7 +310,7 @@ def test_announced_messages_reserve_nothing(hostile):
         assert address_space(hostile) - before < 32 << 30
 
 
-def test_unloaded_models_give_their_memory_back(tmp_path) -> None:
+def test_unloaded_models_release_their_memory(tmp_path) -> None:
     """The weights of 1 MiB each would otherwise stay in the heap of the C library."""
     models = [f"heavy{number}" for number in range(4)]
     for model in models:
@@ -326,6 +326,6 @@ def test_unloaded_models_give_their_memory_back(tmp_path) -> None:
     for model in models:
         assert server.call("POST", f"/v2/repository/models/{model}/unload").status == 200
     given_back = lambda: server.allocated_bytes() - before < taken // 2  # noqa: E731
-    wait_until(given_back, 20, "the memory of unloaded models is given back")
+    wait_until(given_back, 20, "the memory of unloaded models is released")
     assert server.infer("add_sub", wire.add_sub()).status == 200
     server.stop()

@@ -65,7 +65,7 @@ def test_raw_request_over_the_limit(limited):
     assert "1048576" in reply.error()
 
 
-def test_binary_tensors_are_not_limited_by_it(limited):
+def test_binary_tensors_are_not_limited_like_json(limited):
     sent = np.arange(1 << 20, dtype=np.float32)
     header = request(
         tensor("INPUT0", "FP32", [1, sent.size], binary_data_size=sent.nbytes),
@@ -203,7 +203,7 @@ def test_an_output_in_an_unknown_region(limited, parameters):
 
 
 @pytest.mark.parametrize("next_key", [None, "other"], ids=["unregistered", "registered-anew"])
-def test_an_output_goes_where_its_region_was_when_the_request_came(limited, region, next_key):
+def test_an_output_is_written_to_the_region_registered_at_arrival(limited, region, next_key):
     """While the model runs, another client unregisters the region, or registers other memory under its name."""
     handle, key = region
     other = shm.create_shared_memory_region("other", f"{key}-other", 128)

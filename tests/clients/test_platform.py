@@ -40,7 +40,7 @@ def platform(tmp_path_factory):
     running.grpc_port, running.grpc = running.http_port, running.http
     running.spawn()
     loaded = lambda: all(row["ready"] == "True" for row in status(running)["services"])  # noqa: E731
-    wait_until(lambda: running.responds("/v2/health/live") and loaded(), READY_DEADLINE, "both are ready")
+    wait_until(lambda: running.responds("/v2/health/live") and loaded(), READY_DEADLINE, "both services are ready")
     yield running
     running.stop()
 
@@ -126,7 +126,7 @@ def test_calls_for_one_runtime_are_501(platform, method, path):
 
 
 @pytest.mark.parametrize("path", ["repository/index", "repository/models/digits/unload", "logging", "trace/setting"])
-def test_a_service_is_not_controlled_by_its_path(platform, path):
+def test_control_routes_of_a_service_are_refused(platform, path):
     reply = platform.call("POST", f"/serving/default/digits/v2/{path}", b"{}")
     assert (reply.status, "weir.dev/control-routes" in reply.error()) == (403, True)
 
@@ -139,7 +139,7 @@ def replica_ports(platform) -> list[int]:
     return [int(word.removeprefix(flag)) for word in words if word.startswith(flag)]
 
 
-def test_replicas_are_not_controlled_either(platform):
+def test_replicas_refuse_control_routes(platform):
     infer = {"inputs": [wire.tensor("image", "FP32", [1, 64], [0.0] * 64)]}
     # The request wakes the replica if it sleeps; the body does not matter.
     platform.infer("digits", infer)
@@ -169,7 +169,7 @@ def test_the_admin_port_and_the_state_are_for_this_machine_and_user(platform):
 
 
 @pytest.mark.parametrize("service", ["", "inference.GRPCInferenceService"])
-def test_grpc_health_is_asked_by_the_names_that_clients_give(platform, service):
+def test_grpc_health_accepts_the_service_names_that_clients_send(platform, service):
     request = bytes([0x0A, len(service)]) + service.encode() if service else b""
     with grpc.insecure_channel(platform.grpc) as channel:
         assert channel.unary_unary("/grpc.health.v1.Health/Check")(request, timeout=5) == b"\x08\x01"

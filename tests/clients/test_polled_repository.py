@@ -332,7 +332,7 @@ def repository(tmp_path):
     return Repository(root, random.Random(SEED))
 
 
-def test_a_day_of_trouble(start, repository):
+def test_random_changes_to_the_repository(start, repository):
     server = start([repository.root], "--model-control-mode=poll", f"--repository-poll-secs={POLL_S}")
     load, chance, history = Load(server, repository), repository.chance, []
     for _ in range(CHANGES):
@@ -372,7 +372,7 @@ def test_an_explicit_load_reads_a_file_of_equal_size_and_time(start, repository,
     assert answer(server) == repository.expected() == 2
 
 
-def test_what_does_not_change_is_not_loaded_again(start, repository):
+def test_unchanged_models_are_not_reloaded(start, repository):
     server = start([repository.root], "--model-control-mode=poll", f"--repository-poll-secs={POLL_S}")
     empty_version(repository)
     garbage_version(repository)

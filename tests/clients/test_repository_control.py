@@ -125,7 +125,7 @@ def test_explicit_mode_starts_empty_and_loads_on_request(explicit):
     assert (unload(explicit, "warmed").status, index(explicit, ready=True)) == (200, {})
     # The call does not wait for the running requests of the model.
     row = lambda: next(row for (name, _), row in index(explicit).items() if name == "warmed")  # noqa: E731
-    wait_until(lambda: row()["state"] == "UNAVAILABLE", 10, "it is unloaded")
+    wait_until(lambda: row()["state"] == "UNAVAILABLE", 10, "the model is unloaded")
     assert row()["reason"] == "unloaded"
     assert explicit.infer("warmed", PLAIN_FP32).status in (400, 404, 503)
     # A model that was unloaded on purpose does not make the server unready.
@@ -305,7 +305,7 @@ def test_unload_lets_running_requests_finish(explicit):
         assert [r.result().outputs()["OUTPUT0"]["data"] for r in running] == [[10] * 8] * 2
 
 
-def test_unload_ends_the_wait_for_companions(explicit):
+def test_unload_ends_the_wait_for_more_requests(explicit):
     """No further request will join the batch. Without this, the request would keep its version open for the whole
     delay."""
     rows = {"name": "INPUT0", "data_type": "TYPE_INT32", "dims": [1]}
@@ -405,7 +405,7 @@ def test_model_that_does_not_load_has_its_reason(broken, model, reason):
     assert reply.status in (404, 503) and reply.error()
 
 
-def test_good_model_beside_broken_ones(broken):
+def test_good_model_is_served_despite_broken_ones(broken):
     assert broken.infer("good", PLAIN_FP32).outputs()["OUTPUT0"]["data"] == [2, 4, 6, 8]
 
 
@@ -484,7 +484,7 @@ def test_repository_that_does_not_exist(tmp_path):
     assert "nowhere" in server.log.read_text()
 
 
-def test_repository_with_a_url_for_a_path_says_what_to_do(tmp_path):
+def test_repository_with_a_url_for_a_path_is_refused_with_a_remedy(tmp_path):
     from server import Server
 
     server = Server(tmp_path / "log", ["s3://bucket/models"]).spawn()
@@ -499,7 +499,7 @@ def test_repository_with_a_url_for_a_path_says_what_to_do(tmp_path):
     (["net.onnx", "README.md"], "put a TorchScript file there as model.pt"),
     (["net/weights.safetensors"], "put a TorchScript file there as model.pt"),
 ])
-def test_folder_of_model_files_names_them_and_what_to_do(tmp_path, files, advice):
+def test_folder_of_model_files_is_refused_with_a_remedy(tmp_path, files, advice):
     from server import Server
 
     for file in files:
@@ -513,7 +513,7 @@ def test_folder_of_model_files_names_them_and_what_to_do(tmp_path, files, advice
     assert advice in text
 
 
-def test_repository_without_models_is_warned_of(start, tmp_path):
+def test_repository_without_models_logs_a_warning(start, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
     assert f"no model found in {empty}: " in start([empty]).log.read_text()

@@ -27,7 +27,7 @@ def value_of(answer, name: str):
     return getattr(setting, setting.WhichOneof("parameter_choice"))
 
 
-def test_trace_settings_have_triton_s_names(client):
+def test_trace_settings_have_tritons_names(client):
     answer = client.call("get_trace_settings")
     for name in ("trace_level", "trace_rate", "trace_count", "log_frequency", "trace_mode"):
         value_of(answer, name)

@@ -65,7 +65,7 @@ def until_in_flight(server, protocol: str, count: int) -> None:
     wait_until(lambda: in_flight() == count, 10, f"{count} requests have begun")
 
 
-def test_a_request_that_waits_for_companions_is_answered_at_once(tmp_path, repository):
+def test_a_request_that_waits_for_a_batch_is_answered_at_once(tmp_path, repository):
     """The queue delay of the model is longer than the exit timeout, and no further request can join the batch."""
     with (repository / "slow" / "config.pbtxt").open("a") as config:
         config.write("dynamic_batching { max_queue_delay_microseconds: 600000000 }\n")
@@ -187,7 +187,7 @@ def test_second_signal_exits_at_once(fresh):
     assert 0.4 < stopwatch.seconds() < 2
 
 
-def test_signals_to_a_process_and_to_its_group_are_one(tmp_path, repository):
+def test_signals_to_a_process_and_to_its_group_count_as_one(tmp_path, repository):
     """`timeout` sends SIGTERM to its child, and then to the process group of the child."""
     server = Server(tmp_path / "log", [repository])
     server.command = ["timeout", "600", *server.command]

@@ -63,7 +63,7 @@ def test_silence_is_no_speech(start, tmp_path):
         assert ask(server, [0.0] * 512, 16000).outputs()["OUTPUT__0"]["data"][0] < 0.2
 
 
-def test_what_it_does_not_take_is_refused_in_its_own_words(start, tmp_path):
+def test_refusals_contain_the_models_own_message(start, tmp_path):
     server = start([repository(tmp_path)])
     short = ask(server, [0.0] * 100, 16000)
     assert short.status == 400

@@ -78,7 +78,7 @@ def test_instances_of_a_model_that_counts(start, tmp_path):
 
 @pytest.mark.parametrize("model", ["counter", "captured", "window", "cache"])
 @pytest.mark.parametrize("config", ["", "max_batch_size: 4"], ids=["bare", "batched"])
-def test_the_first_request_meets_the_model_as_it_was_saved(start, tmp_path, model, config):
+def test_the_first_request_runs_on_the_model_as_saved(start, tmp_path, model, config):
     if config and model == "counter":
         pytest.skip("one of its outputs has no rows")
     server = start([repository(tmp_path, model, config)])
@@ -86,7 +86,7 @@ def test_the_first_request_meets_the_model_as_it_was_saved(start, tmp_path, mode
     assert ask(server, [1.0] * 4)[0] == [first[model]] * 4
 
 
-def test_instances_have_copies_of_their_own_where_the_configuration_asks_for_them(start, tmp_path):
+def test_instances_have_their_own_copies_if_configured(start, tmp_path):
     """This applies to models that do not write to their own state, too; the log tells how much memory it costs."""
     server = start([repository(tmp_path, "mlp", f"{TWO}\n{SHARED.replace('true', 'false')}")])
     lines = [line for line in server.log.read_text().splitlines() if "ENABLE_WEIGHT_SHARING is false" in line]
@@ -95,7 +95,7 @@ def test_instances_have_copies_of_their_own_where_the_configuration_asks_for_the
     assert extra > 0 and "instances=2" in lines[0], lines
 
 
-def test_rows_that_mix_by_little_are_not_batched(start, tmp_path):
+def test_rows_that_affect_each_other_slightly_are_not_batched(start, tmp_path):
     server = start([repository(tmp_path, "mixing/centred")])
     body = lambda values: request(tensor("y", "FP32", [1, 4], values))
     until = time.monotonic() + SECONDS
@@ -112,7 +112,7 @@ def test_rows_that_mix_by_little_are_not_batched(start, tmp_path):
     assert "each request runs by itself" in server.log.read_text()
 
 
-def test_a_configured_batch_of_rows_that_mix_is_warned_of(start, tmp_path):
+def test_a_configured_batch_of_dependent_rows_logs_a_warning(start, tmp_path):
     tensors = "input [{ name: 'y', data_type: TYPE_FP32, dims: [4] }] output [{ name: 'z', data_type: TYPE_FP32, dims: [4] }]"
     server = start([repository(tmp_path, "mixing/centred", f"max_batch_size: 8\n{tensors}")])
     log = server.log.read_text()

@@ -53,7 +53,7 @@ def test_service_time_shows_in_compute_infer(server):
     assert after["success"]["ns"] - before["success"]["ns"] >= took
 
 
-def test_failures_are_counted_as_such(server):
+def test_failures_are_counted(server):
     before = server.statistics("fail")["inference_stats"]
     reasons = server.metric("nv_inference_request_failure", model="fail", reason="BACKEND")
     server.infer("fail", request(tensor("INPUT0", "FP32", [1, 4], [-1] * 4)))
@@ -146,7 +146,7 @@ def test_counters_move(server):
         ("nv_cpu_memory_used_bytes", "gauge"),
     ],
 )
-def test_triton_s_metric_names_and_types(server, name, kind):
+def test_tritons_metric_names_and_types(server, name, kind):
     server.infer("add_sub", wire.add_sub())
     text = server.metrics_text()
     assert f"# TYPE {name} {kind}\n" in text
@@ -154,7 +154,7 @@ def test_triton_s_metric_names_and_types(server, name, kind):
     assert any(line.startswith((name + "{", name + " ")) for line in text.splitlines())
 
 
-def test_failure_reasons_exist_before_anything_failed(server):
+def test_failure_reasons_exist_before_the_first_failure(server):
     text = server.metrics_text()
     for reason in ("REJECTED", "CANCELED", "BACKEND", "OTHER"):
         assert f'reason="{reason}"' in text
@@ -186,16 +186,16 @@ def test_pending_requests_show_while_they_wait(server):
         pending = lambda: server.metric("nv_inference_pending_request_count", model="slow")  # noqa: E731
         wait_until(lambda: pending() >= 3, 5, "requests wait")
         assert all(future.result().status == 200 for future in futures)
-        wait_until(lambda: pending() == 0, 5, "none waits any more")
+        wait_until(lambda: pending() == 0, 5, "no request waits")
 
 
 def test_requests_in_flight_show(server):
     count = lambda: server.metric("weir_runtime_requests_in_flight", protocol="http")  # noqa: E731
     with ThreadPoolExecutor(4) as pool:
         futures = [pool.submit(server.infer, "slow", number(n)) for n in range(4)]
-        wait_until(lambda: count() == 4, 5, "four are in flight")
+        wait_until(lambda: count() == 4, 5, "four requests are in flight")
         assert all(future.result().status == 200 for future in futures)
-    wait_until(lambda: count() == 0, 5, "none is in flight")
+    wait_until(lambda: count() == 0, 5, "no request is in flight")
 
 
 def test_metrics_path_with_a_slash(server):

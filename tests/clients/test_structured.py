@@ -133,7 +133,7 @@ def test_a_method_is_chosen_by_parameter(start, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["returns_none", "returns_any", "returns_future", "returns_class", "spectrum"])
-def test_what_cannot_be_returned_is_refused_at_load(start, tmp_path, name):
+def test_unsupported_outputs_are_refused_at_load(start, tmp_path, name):
     server = start([repository(tmp_path, name)], "--model-control-mode=explicit")
     reply = server.call("POST", f"/v2/repository/models/{name}/load")
     assert reply.status == 400, reply.body

@@ -100,7 +100,7 @@ def is_noticed(server) -> bool:
         return True
 
 
-def test_process_ends_itself_where_the_batch_holds_the_thread_that_serves(start):
+def test_process_exits_if_the_batch_blocks_the_serving_thread(start):
     # With one thread, batches of less than two milliseconds run on that thread.
     server = start([ENDLESS], f"--max-batch-seconds={LIMIT_S}", "--exit-timeout-secs=60", "--http-thread-count=1")
     for _ in range(300):
@@ -110,7 +110,7 @@ def test_process_ends_itself_where_the_batch_holds_the_thread_that_serves(start)
     stopwatch = Stopwatch()
     # The process ends by SIGABRT at the latest check after the limit, or by a restart signal if the batch ran on the
     # instance's own thread.
-    wait_until(lambda: is_noticed(server), NOTICED_S, "it is noticed")
+    wait_until(lambda: is_noticed(server), NOTICED_S, "the server notices the stuck batch")
     server.terminate()
     server.exit_code()
     assert stopwatch.seconds() < NOTICED_S
@@ -128,7 +128,7 @@ def test_two_instances(start, tmp_path):
     server = start([repository], f"--max-batch-seconds={LIMIT_S}", "--exit-timeout-secs=3")
     pool = ThreadPoolExecutor(1)
     pool.submit(server.infer, "endless", row(POISON))
-    wait_until(lambda: not is_live(server), NOTICED_S, "it is not live")
+    wait_until(lambda: not is_live(server), NOTICED_S, "the server is not live")
     assert server.call("GET", "/v2/health/live").status == 503
     for value in range(20):
         assert answer(server.infer("endless", row(value))) == 2 * value
@@ -164,7 +164,7 @@ def platform(tmp_path):
     )
     running.command += ["--runtime", str(BINARY)]
     running.spawn()
-    wait_until(lambda: running.responds("/v2/health/live") and replicas(running) == 2, 60.0, "both are ready")
+    wait_until(lambda: running.responds("/v2/health/live") and replicas(running) == 2, 60.0, "both replicas are ready")
     yield running
     running.stop()
 
@@ -194,8 +194,8 @@ def test_platform_restarts_the_replica_and_serves_the_others(platform):
         asking = [pool.submit(ask, thread) for thread in range(8)]
         try:
             poisoned = platform.infer("endless", row(POISON), timeout=120)
-            wait_until(lambda: "was restarted once" in status(platform), 60.0, "it is restarted")
-            wait_until(lambda: replicas(platform) == 2, 60.0, "both are ready again")
+            wait_until(lambda: "was restarted once" in status(platform), 60.0, "the replica is restarted")
+            wait_until(lambda: replicas(platform) == 2, 60.0, "both replicas are ready again")
         finally:
             ended.set()
         failed = [reply for future in asking for reply in future.result()]

@@ -98,7 +98,7 @@ def test_no_child_outlives_a_server_that_is_killed(repository, tmp_path) -> None
     assert alive == []
 
 
-def test_a_model_without_a_warm_up_says_what_to_configure(start, repository) -> None:
+def test_a_model_without_a_warm_up_logs_what_to_configure(start, repository) -> None:
     config = 'platform: "pytorch_libtorch" max_batch_size: 4\n'
     config += 'input [ { name: "x" data_type: TYPE_FP32 dims: [ 4 ] } ]\n'
     config += 'output [ { name: "OUTPUT__0" data_type: TYPE_FP32 dims: [ 4 ] } ]\n'

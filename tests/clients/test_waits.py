@@ -154,7 +154,7 @@ def has_ended(received: bytes) -> bool:
     return False
 
 
-def test_one_address_leaves_places_for_others(impatient):
+def test_one_address_cannot_take_all_connections(impatient):
     held = [socket.create_connection(("127.0.0.1", impatient.http_port)) for _ in range(600)]
     with socket.create_connection(("127.0.0.1", impatient.http_port), source_address=("127.0.0.2", 0)) as other:
         other.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: models.tests\r\nConnection: close\r\n\r\n")
@@ -164,7 +164,7 @@ def test_one_address_leaves_places_for_others(impatient):
         connection.close()
 
 
-def test_others_are_served_beside_them(impatient):
+def test_good_requests_are_served_during_attacks(impatient):
     kinds = [*HOSTILE.values(), *BODIES.values()]
     with ThreadPoolExecutor(len(kinds)) as pool:
         attacks = [pool.submit(received_until_the_end, impatient.http_port, *kind) for kind in kinds]

@@ -248,7 +248,7 @@ def test_every_model_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("model", EXPECTED)
-def test_what_is_inferred(zoo, model: str) -> None:
+def test_inferred_signatures(zoo, model: str) -> None:
     expected = EXPECTED[model]
     if isinstance(expected, Refused):
         rows = zoo.call("POST", "/v2/repository/index").json()

@@ -68,7 +68,7 @@ def the_api_server_is_away():
             time.sleep(AWAY)
         finally:
             os.kill(server, signal.SIGCONT)
-        wait_until("it answers", 30, lambda: kubectl("get", "--raw", "/readyz") == "ok")
+        wait_until("the API server answers", 30, lambda: kubectl("get", "--raw", "/readyz") == "ok")
         time.sleep(10)
     expect("pods", 2, ready_pods())
 
@@ -102,7 +102,7 @@ def send_until(enough, url):
 
 def leave():
     kubectl("delete", "inferenceservice", "--all", "--timeout", "60s")
-    wait_until("all is gone", 60, lambda: not left())
+    wait_until("everything is deleted", 60, lambda: not left())
 
 
 if __name__ == "__main__":

@@ -137,7 +137,7 @@ def a_serving_runtime_does_the_same():
 def leave():
     kubectl("delete", "inferenceservice", "--all", "--timeout", "60s")
     kubectl("delete", "servingruntime", "doubler", "--ignore-not-found")
-    wait_until("all is gone", 60, lambda: not left(NAME))
+    wait_until("everything is deleted", 60, lambda: not left(NAME))
 
 
 if __name__ == "__main__":

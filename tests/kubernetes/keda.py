@@ -65,12 +65,12 @@ class FieldRecord:
 
     def expect(self, numbers):
         """Checks the values of the field, and that only KEDA and the HPA wrote one after the first."""
-        expect("numbers", numbers, [number for number, _ in self.seen])
-        expect("others who wrote them", set(), set().union(*(writers for _, writers in self.seen[1:])) - SCALERS)
+        expect("numbers of replicas", numbers, [number for number, _ in self.seen])
+        expect("other writers of the replicas", set(), set().union(*(writers for _, writers in self.seen[1:])) - SCALERS)
 
     def __enter__(self):
         self.thread.start()
-        wait_until("the first number", 60, lambda: self.seen)
+        wait_until("the first number of replicas", 60, lambda: self.seen)
         return self
 
     def __exit__(self, *_):
@@ -146,7 +146,7 @@ def scale(scaled_object):
     wait_until(f"KEDA has taken {name} over", 60, lambda: condition("scaledobject", name, "Ready") == "True")
     wait_until(f"the HPA of {name}", 60, lambda: exists("hpa", f"keda-hpa-{name}"))
     until_asleep(name)
-    expect("who else scales it", "", condition("inferenceservice", name, "ScaledByAnother"))
+    expect("other scalers of the service", "", condition("inferenceservice", name, "ScaledByAnother"))
 
 
 def replicas(name):

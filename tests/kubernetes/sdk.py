@@ -52,15 +52,15 @@ def main():
         kserve.get(NAME, namespace=NAMESPACE, watch=True, timeout_seconds=30)
     with step("patch to a canary of 25 %"):
         kserve.patch(NAME, declared(2, percent=25), namespace=NAMESPACE)
-        wait_until("the split", 90, lambda: traffic(kserve) == {"1": 75, "2": 25})
+        wait_until("the traffic split", 90, lambda: traffic(kserve) == {"1": 75, "2": 25})
     with step("replace without the canary's percentage"):
         version = kserve.get(NAME, namespace=NAMESPACE)["metadata"]["resourceVersion"]
         kserve.replace(NAME, declared(2, version=version), namespace=NAMESPACE)
-        wait_until("all for the second", 90, lambda: traffic(kserve) == {"2": 100})
+        wait_until("all traffic for the second revision", 90, lambda: traffic(kserve) == {"2": 100})
         kserve.wait_isvc_ready(NAME, namespace=NAMESPACE, timeout_seconds=90, polling_interval=1)
     with step("delete, until nothing is left"):
         kserve.delete(NAME, namespace=NAMESPACE)
-        wait_until("all is gone", 60, lambda: not left())
+        wait_until("everything is deleted", 60, lambda: not left())
 
 
 if __name__ == "__main__":

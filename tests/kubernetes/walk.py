@@ -117,10 +117,10 @@ def autoscalers_read_its_load():
     custom = "custom.metrics.k8s.io/v1beta2/namespaces/default"
     metric = "nv_inference_pending_request_count"
     with step("requests, until the external metric counts them"), Traffic(f"{DIGITS}{INFER}"):
-        wait_until("its requests", 60, lambda: [value > 1 for value in values(external)] == [True])
+        wait_until("the requests are counted", 60, lambda: [value > 1 for value in values(external)] == [True])
         kubectl("apply", "-f", "-", stdin=json.dumps(AUTOSCALER))
-    expect("what waits for the service", [0], values(f"{custom}/inferenceservices.serving.kserve.io/digits/{metric}"))
-    expect("what waits for each pod", {0}, set(values(f"{custom}/pods/*/{metric}?labelSelector={label}")))
+    expect("pending requests of the service", [0], values(f"{custom}/inferenceservices.serving.kserve.io/digits/{metric}"))
+    expect("pending requests of each pod", {0}, set(values(f"{custom}/pods/*/{metric}?labelSelector={label}")))
     with step("a HorizontalPodAutoscaler, until it has read its metric"):
         kubectl("wait", "--for", "condition=ScalingActive", "hpa/digits", "--timeout", "60s")
     kubectl("delete", "hpa", "digits")
@@ -182,12 +182,13 @@ def a_host_is_the_older_services():
     with step("a host that an older service in another namespace holds, until the younger service reports the conflict"):
         kubectl("wait", *newer, "--for", "condition=HostConflict", "--timeout", "60s")
     message_path = '{.status.conditions[?(@.type=="HostConflict")].message}'
-    expect("the host", True, "host host-one-two.example.com belongs to one-two/host" in kubectl("get", *newer, "-o", f"jsonpath={message_path}"))
-    expect("the older one's conflict", "", kubectl("get", *older, "-o", f"jsonpath={message_path}"))
+    conflict = kubectl("get", *newer, "-o", f"jsonpath={message_path}")
+    expect("the conflict names the older service", True, "host host-one-two.example.com belongs to one-two/host" in conflict)
+    expect("the older service's conflict", "", kubectl("get", *older, "-o", f"jsonpath={message_path}"))
     with step("deletion of the older service, until the younger one has the host"):
         kubectl("delete", *older, "--timeout", "60s")
         wait_until("no conflict", 60, lambda: not kubectl("get", *newer, "-o", f"jsonpath={message_path}"))
-    expect("its URL", "http://host-one-two.example.com", kubectl("get", *newer, "-o", "jsonpath={.status.url}"))
+    expect("the younger service's URL", "http://host-one-two.example.com", kubectl("get", *newer, "-o", "jsonpath={.status.url}"))
     for namespace in ("one-two", "two"):
         kubectl("delete", "namespace", namespace, "--timeout", "60s")
 

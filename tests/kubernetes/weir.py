@@ -63,7 +63,7 @@ def unharmed(name, service, *requests, **more):
     with step(name), Traffic(*requests, **more) as traffic, Readiness(service) as readiness:
         yield traffic
     expect("failed requests", [], traffic.failures[:5])
-    expect("what Ready was", [], [status for status in readiness.seen if not status.startswith("True")])
+    expect("values of Ready other than True", [], [status for status in readiness.seen if not status.startswith("True")])
     print(f"           {sum(traffic.revisions.values())} requests, none failed", flush=True)
 
 

@@ -79,7 +79,7 @@ def a_canary_takes_its_share_and_is_promoted(bed):
             raise Failure(f"the canary took {share} % of {SPLIT} requests")
         with step("promotion, until the canary takes all requests"):
             bed.apply(changed())
-            wait_until("only the new one answers", 60, lambda: all(post(infer)[0] == REVISION.format(2) for _ in range(50)))
+            wait_until("only the new revision answers", 60, lambda: all(post(infer)[0] == REVISION.format(2) for _ in range(50)))
     expect("failed requests", [], traffic.failures[:5])
     expect("Ready", True, bed.is_ready())
 
@@ -87,7 +87,7 @@ def a_canary_takes_its_share_and_is_promoted(bed):
 def it_is_deleted(bed):
     with step("deletion, until nothing is left"):
         bed.delete()
-        wait_until("all is gone", 60, lambda: not bed.left())
+        wait_until("everything is deleted", 60, lambda: not bed.left())
 
 
 def it_sleeps_and_wakes(bed):
@@ -98,7 +98,7 @@ def it_sleeps_and_wakes(bed):
     wait_until("Ready", 90, bed.is_ready)
     expect("the digit", SEVEN, digit(post(url(bed))[1]))
     with step("no requests, until no replica is left"):
-        wait_until("zero", 180, lambda: bed.replicas() == 0)
+        wait_until("no replicas", 180, lambda: bed.replicas() == 0)
     expect("Ready at zero", True, bed.is_ready())
     with step("a request to a service without replicas"):
         expect("the digit", SEVEN, digit(post(url(bed))[1]))
