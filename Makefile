@@ -33,9 +33,9 @@ up: build ## Serve examples/digits on port 8080, or PORT=…; ADMIN_PORT=… ser
 
 test: lint test-unit test-platform test-kube ## Run all tests that need neither a GPU nor real pods. CI runs this.
 
-# Every command below builds the whole workspace: a part of it would enable other features of its dependencies, and
-# compile them again.
-test-unit: prerequisites libtorch tools ## Run the tests that start no processes: laws, codecs, single parts.
+# Each command below builds the whole workspace. Building only some crates would enable other features of their
+# dependencies, and compile these again.
+test-unit: prerequisites libtorch tools ## Run the tests that start no processes.
 	$(PYTHON) -B images/tests.py --quiet
 	$(CARGO) nextest run --workspace -E 'not binary(platform)'
 

@@ -99,7 +99,7 @@ proptest! {
     }
 
     #[test]
-    fn waiting_ends_in_the_future_and_then_something_happens(policy in policy(), ops in ops()) {
+    fn each_announced_wait_ends_in_the_future_and_with_an_event(policy in policy(), ops in ops()) {
         let mut world = World::new(policy);
         for op in &ops {
             world.step(op);

@@ -159,7 +159,7 @@ fn a_running_batch_counts_in_the_predicted_wait() {
 }
 
 #[test]
-fn urgent_items_are_not_refused_for_what_they_overtake() {
+fn urgent_items_are_not_refused_because_of_items_they_overtake() {
     let policy = Policy { levels: 2, default_level: 2, ..Policy::new(1) };
     let mut queue = Queue::new(policy);
     queue.assembler.record(&"a", 1, millis(10));

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_limit_every_amount_fits_that_memory_has() {
+    fn a_budget_without_a_limit_grants_a_tebibyte() {
         let budget = ByteBudget::default();
         let permit = budget.permit();
         permit.resize(1 << 40).unwrap();
@@ -188,7 +188,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn large_ones_leave_room_for_small_ones(wishes in vec(0..1_usize << 30, 0..1000)) {
+        fn large_permits_leave_room_for_small_ones(wishes in vec(0..1_usize << 30, 0..1000)) {
             let budget = ByteBudget::new(1 << 30);
             let held: Vec<_> = wishes.iter().map(|wish| granted(&budget, *wish)).collect();
             let sum: usize = held.iter().map(BudgetPermit::bytes).sum();

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn work_that_ends_is_waited_for() {
+    async fn serve_waits_for_work_that_ends() {
         let drain = Drain::new();
         drain.begin();
         let work = tokio::time::sleep(Duration::from_secs(3));

@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found_as_a_lookup_finds_them() {
+    fn lookups_agree_with_the_header_map() {
         let own = HeaderName::from_static("weir-own");
         let headers = headers(&[(HOST, "a"), (own.clone(), "1"), (own.clone(), "2")]);
         for name in [HOST, own.clone(), TE, HeaderName::from_static("weir-other")] {

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_without_samples_is_typed_under_the_name_that_they_will_have() {
+    fn a_counter_without_samples_has_the_name_of_its_later_samples() {
         for samples in [Vec::new(), vec![7]] {
             let mut registry = Registry::default();
             registry.register_collector(Box::new(Counters(samples)));

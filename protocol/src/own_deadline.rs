@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn less_than_a_second_is_the_callers_choice() {
+    fn deadlines_under_a_second_are_blamed_on_the_caller() {
         let of = |ms| blame_of_own_deadline(Duration::from_millis(ms));
         assert_eq!((of(0), of(999)), (Blame::Caller, Blame::Caller));
         assert_eq!((of(1000), of(60_000)), (Blame::Server, Blame::Server));

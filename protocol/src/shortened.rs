@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ends_stay() {
+    fn the_start_and_the_end_of_a_long_message_are_kept() {
         let long = format!("input '{}' is unknown", "x".repeat(1000));
         assert_eq!(shortened(&long, 24), "input 'xxxxx … ' is unknown");
         assert_eq!(shortened(&long, long.len()), long);
@@ -32,7 +32,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_message_is_longer(message in ".{0,60}", limit in 0_usize..80) {
+        fn no_shortened_message_exceeds_the_limit(message in ".{0,60}", limit in 0_usize..80) {
             let shown = shortened(&message, limit);
             if message.len() <= limit {
                 prop_assert_eq!(shown, message.as_str());

@@ -25,7 +25,7 @@ async fn ask(address: SocketAddr, line: &str) -> String {
 }
 
 #[tokio::test]
-async fn metrics_health_and_nothing_else() {
+async fn only_metrics_and_health_are_served() {
     let (address, stop, task) = start(Health::Serving).await;
     let metrics = ask(address, "GET /metrics").await;
     assert!(metrics.starts_with("HTTP/1.1 200 OK"), "{metrics}");
@@ -62,7 +62,7 @@ async fn the_owner_adds_pages() {
 }
 
 #[tokio::test]
-async fn a_draining_process_says_so() {
+async fn a_draining_process_is_unhealthy() {
     let (address, stop, task) = start(Health::Draining).await;
     assert!(ask(address, "GET /health").await.starts_with("HTTP/1.1 503"));
     stop.cancel();

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preface_is_no_frame() {
+    fn the_http2_preface_does_not_count_as_a_frame() {
         let mut budget = FrameBudget::default();
         budget.renew();
         let bytes = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(6)].concat();

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_now_and_then_buys_no_time() {
+    fn rare_bytes_do_not_extend_the_time() {
         assert_eq!(given_up_after(1, 29), Some(30));
         assert_eq!(given_up_after(1, 1), Some(30));
         assert_eq!(given_up_after(512, 1), Some(59));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_fast_start_buys_at_most_one_grace_period() {
+    async fn a_fast_start_earns_at_most_one_grace_period() {
         let begin = Instant::now();
         let mut upload = Upload::new(IDLE, PACE);
         upload.add(64 << 20);
@@ -141,7 +141,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn more_bytes_never_buy_less_time(grace in 0..100_u64, rate: u32, bytes: u64, more: u64) {
+        fn more_bytes_never_shorten_the_time(grace in 0..100_u64, rate: u32, bytes: u64, more: u64) {
             let pace = Pace { grace: Duration::from_secs(grace), rate };
             let (less, more) = (pace.allowance(bytes), pace.allowance(bytes.saturating_add(more)));
             prop_assert!(less <= more);

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exchanged_place_is_free_for_others() {
+    fn an_exchanged_place_becomes_free_on_the_port() {
         let client = "10.0.0.1".parse().unwrap();
         let (port, reserved) = (PortPlaces::new(1, &limits(1)), ReservedPlaces::new(&limits(1)));
         let first = HeldPlace::new(port.try_give(client).unwrap());

@@ -208,7 +208,7 @@ fn narrow_port() -> (Acceptor, std::net::SocketAddr) {
 }
 
 #[tokio::test]
-async fn a_new_connection_waits_until_the_end_of_the_previous_one_is_noticed() {
+async fn a_new_connection_waits_until_the_port_notices_the_end_of_the_previous_one() {
     let (acceptor, address) = narrow_port();
     let first = TcpStream::connect(address).await.unwrap();
     let served = acceptor.accept().await.unwrap();

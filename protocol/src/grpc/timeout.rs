@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn other_spellings_are_refused() {
+    fn invalid_timeouts_are_refused() {
         for text in
             ["", "m", "S", "1", "1x", "5x", "123456789m", "000000001S", "-1m", "+1m", "1.5S", " 1S", "1é", "5é", "٣S"]
         {

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_too_long_or_too_short_is_no_row() {
+    fn rows_of_wrong_length_are_refused() {
         for text in ["[1,2,3]", "[1,2,3,4,5]", "[[1,2],[3]]", "[[1],[2,3,4]]", "[[1,2],3,4]"] {
             assert_eq!(rows(text.as_bytes(), 2, 2), None, "{text}");
         }

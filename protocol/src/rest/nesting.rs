@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn other_brackets_contradict_it() {
+    fn brackets_that_contradict_the_dims_give_no_shape() {
         for (text, dims) in [
             ("[[abcdefghijklmno][p]]", &[1, 16][..]),
             ("[[abcdefgh][ijklmnop]]", &[1, 16]),

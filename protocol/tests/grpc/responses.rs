@@ -18,7 +18,7 @@ fn a_status_carries_code_and_message() {
 }
 
 #[test]
-fn a_status_fits_what_clients_take_as_metadata() {
+fn a_status_fits_the_metadata_limit_of_clients() {
     for letter in ["x", "ß", " "] {
         let long = status(&GrpcError::DuplicateInput(letter.repeat(100_000)));
         let message = long.message();

@@ -13,7 +13,7 @@ fn bytes_of(datatype: &str, shape: &str, data: &str) -> Vec<u8> {
 
 /// Errors in `data` are detected before and after the other members.
 #[test]
-fn early_data_is_checked_as_well() {
+fn data_before_the_datatype_and_shape_is_checked() {
     let early =
         |data: &str| with_input(&format!("\"data\":{data},\"name\":\"x\",\"datatype\":\"BYTES\",\"shape\":[2]"));
     let request = decode(&early(r#"["]\"[", "\\"]"#)).unwrap();

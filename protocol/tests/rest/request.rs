@@ -5,7 +5,7 @@ use weir_protocol::{DataType, Delivery, Parameter, SharedRange, Source};
 use crate::{decode, inline_data, refused, refuses, refuses_data, with_input, with_members, with_output};
 
 #[test]
-fn every_field_arrives() {
+fn every_field_is_decoded() {
     let request = decode(
         r#"{"id":"7","parameters":{"priority":2,"note":"a"},"inputs":[{"name":"x","shape":[2],
         "datatype":"INT16","data":[1,-2]}],"outputs":[{"name":"y"},{"name":"z"}]}"#,
@@ -35,7 +35,7 @@ fn keys_come_in_any_order() {
 }
 
 #[test]
-fn null_means_absent() {
+fn null_members_count_as_absent() {
     let json = with_members("\"id\":null,\"parameters\":null,\"outputs\":null");
     let request = decode(&json).unwrap();
     assert_eq!((request.id.as_str(), request.outputs.len()), ("", 0));

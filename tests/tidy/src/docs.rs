@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_one_and_one_of_several_lines_pass() {
+    fn longer_comments_and_several_lines_pass() {
         assert_eq!(short_docs("/// Requests that wait, oldest first.\nstruct A;"), []);
         assert_eq!(short_docs("/// Requests that\n/// wait here.\nstruct A;"), []);
         assert_eq!(short_docs("// one\n//// two"), []);
