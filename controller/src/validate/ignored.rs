@@ -21,7 +21,7 @@ pub(super) fn ignored_fields(written: &InferenceService, errors: &mut ErrorList)
         match given.effect {
             Effect::Refused => errors.add(given.field, format!("not supported: {}", given.reason)),
             Effect::Ignored => {
-                ignored_fields.push(IgnoredField { field: given.field, reason: given.reason.to_owned() })
+                ignored_fields.push(IgnoredField { field: given.field, reason: given.reason.to_owned() });
             }
         }
     }

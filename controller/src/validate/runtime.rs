@@ -16,7 +16,7 @@ pub fn validate_runtime(runtime: &ServingRuntimeSpec) -> (Vec<FieldError>, Vec<I
         match given.effect {
             Effect::Refused => errors.add(given.field, format!("not supported: {}", given.reason)),
             Effect::Ignored => {
-                ignored_fields.push(IgnoredField { field: given.field, reason: given.reason.to_owned() })
+                ignored_fields.push(IgnoredField { field: given.field, reason: given.reason.to_owned() });
             }
         }
     }
