@@ -9,8 +9,8 @@ Proxies run on core 0, of which only one is loaded at a time; the load generator
 proxies are up at the same time, and each round of a row measures all of them. Responses are compared with the end of
 the request that they answer.
 
-Writes benches/results/gateway.json and its tables in docs/performance.md if all servers are measured; --add keeps the
-existing rows, to measure in parts. Otherwise it only prints the results.
+When all servers are measured, it writes benches/results/gateway.json, the gateway's targets in docs/performance.md and its
+tables in docs/history/measured.md; --add keeps what is there of other rows, to measure in portions. Otherwise it only prints.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 from harness import gateway, gateway_report, proxies, report
-from harness.paths import BENCH, GATEWAY_RESULTS, PAGE, ROOT, TARGET
+from harness.paths import BENCH, GATEWAY_RESULTS, MEASURED_PAGE, PAGE, ROOT, TARGET
 from harness.record import machine, output, written
 
 KINDS = ["closed", "open", "memory"]
@@ -100,8 +100,9 @@ def main() -> None:
     if given.add and GATEWAY_RESULTS.exists():
         result = together(json.loads(GATEWAY_RESULTS.read_text()), result)
     GATEWAY_RESULTS.write_text(written(result))
-    report.insert(PAGE, gateway_report.markdown(result), gateway_report.BEGIN)
-    print(f"wrote {GATEWAY_RESULTS.relative_to(ROOT)} and {PAGE.relative_to(ROOT)}")
+    report.insert(PAGE, gateway_report.summary(result), gateway_report.BEGIN)
+    report.insert(MEASURED_PAGE, gateway_report.details(result), gateway_report.BEGIN)
+    print("wrote", *(path.relative_to(ROOT) for path in (GATEWAY_RESULTS, PAGE, MEASURED_PAGE)))
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ are up at the same time, and each round of a point measures all of them and libt
 disturbances of the machine affect all of them alike. Every measurement compares responses with libtorch's results from
 when the models were created.
 
-Writes benches/results/runtime.json and the tables of docs/performance.md. With --quick or another --out, it writes only
-the JSON, and prints the tables.
+Writes benches/results/runtime.json, the targets in docs/performance.md and the tables of docs/history/measured.md.
+With --quick, or another --out, it writes only the JSON, and prints the tables.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness import report, rows, servers
-from harness.paths import BENCH, LOAD, MODELS, PAGE, RAW_LOOP, RESULTS, ROOT, TRITON, WEIR
+from harness.paths import BENCH, LOAD, MEASURED_PAGE, MODELS, PAGE, RAW_LOOP, RESULTS, ROOT, TRITON, WEIR
 from harness.record import machine, output, written
 
 PROTOCOLS = ["http-binary", "http-json", "grpc"]
@@ -171,12 +171,12 @@ def main() -> None:
         result = together(json.loads(out.read_text()), result)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(written(result))
-    text = report.markdown(result)
     if out == RESULTS:
-        report.insert(PAGE, text)
-        print(f"wrote {out.relative_to(ROOT)} and {PAGE.relative_to(ROOT)}")
+        report.insert(PAGE, report.summary(result))
+        report.insert(MEASURED_PAGE, report.details(result))
+        print("wrote", *(path.relative_to(ROOT) for path in (out, PAGE, MEASURED_PAGE)))
     else:
-        print(text)
+        print(report.summary(result), report.details(result), sep="\n\n")
 
 
 if __name__ == "__main__":

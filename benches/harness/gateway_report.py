@@ -3,7 +3,7 @@
 import statistics
 
 from .gateway import IDLE_CONNECTIONS, SERVICES
-from .report import number, spread, table
+from .report import joined, number, spread, table
 from .rows import middle, values
 
 BEGIN = "<!-- measured: written by benches/gateway.py -->"
@@ -18,9 +18,14 @@ MOST_ADDED_US = 150.0
 MOST_MEMORY_MIB = 60.0
 
 
-def markdown(result: dict) -> str:
-    """Returns the measured part of the section."""
-    return "\n\n".join([setup(result), targets(result), loads(result), latencies(result)])
+def summary(result: dict) -> str:
+    """Returns the gateway's measured part of docs/performance.md: the machine, and a verdict for each target."""
+    return joined([setup(result), targets(result)])
+
+
+def details(result: dict) -> str:
+    """Returns the gateway's measured part of docs/history/measured.md: the runs, and a table of every point."""
+    return joined([runs(result), loads(result), latencies(result)])
 
 
 def title(row: str) -> str:
@@ -32,14 +37,19 @@ def setup(result: dict) -> str:
     versions, machine = result["versions"], result["machine"]
     busy = sorted(middle(point, "other_cores_busy") - behind(result, point) for point in result["closed"])
     return "\n\n".join([
-        *(f"`{run['command']}`, {run['started']}, commit {run['commit']}, load average before: {run['load_before']:.1f}. "
-          f"{run['rounds']} interleaved rounds of {run['seconds']:g} s, {run['connections']} connections." for run in result["runs"]),
         f"Machine: {machine['processor']}, {machine['cores']} cores, {machine['memory']}, Linux {machine['kernel']}.",
         f"weir {versions['weir']}, nginx {versions['nginx']}, haproxy {versions['haproxy']}, {versions['rustc']}.",
         "Numbers are medians, in brackets the smallest and largest round.",
         f"Processes other than proxy, client and upstream kept {max(busy[len(busy) // 2], 0):.2f} cores busy in the median "
         f"point and {max(busy[-1], 0):.2f} in the worst.",
     ])
+
+
+def runs(result: dict) -> str:
+    """Returns a paragraph for each run that measured points of this record."""
+    return "\n\n".join(
+        f"`{run['command']}`, {run['started']}, commit {run['commit']}, load average before: {run['load_before']:.1f}. "
+        f"{run['rounds']} interleaved rounds of {run['seconds']:g} s, {run['connections']} connections." for run in result["runs"])
 
 
 def behind(result: dict, point: dict) -> float:

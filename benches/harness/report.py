@@ -15,9 +15,18 @@ SHORT = ("add_sub", "mlp")
 TITLES = {"http-binary": "HTTP, binary", "http-json": "HTTP, JSON", "grpc": "gRPC"}
 
 
-def markdown(result: dict) -> str:
-    """Returns the measured part of the page."""
-    parts = [setup(result), targets(result), loads(result), opens(result), raws(result), starts(result)]
+def summary(result: dict) -> str:
+    """Returns the measured part of docs/performance.md: the machine, and a verdict for each target."""
+    return joined([setup(result), targets(result)])
+
+
+def details(result: dict) -> str:
+    """Returns the measured part of docs/history/measured.md: the runs, and a table of every point."""
+    return joined([runs(result), loads(result), opens(result), raws(result), starts(result)])
+
+
+def joined(parts: list) -> str:
+    """Joins the parts that are not empty."""
     return "\n\n".join(part for part in parts if part)
 
 
@@ -54,9 +63,6 @@ def setup(result: dict) -> str:
     machine, versions = result["machine"], result["versions"]
     points = result["closed"] + result["open"]
     lines = [
-        *(f"`{run['command']}`, {run['started']}, commit {run['commit']}, load average before: {run['load_before']:.1f}. "
-          f"{run['rounds']} interleaved rounds of {run['seconds']:g} s (four times that for resnet18 and bert) after a warm-up."
-          for run in result["runs"]),
         f"Machine: {machine['processor']}, {machine['cores']} cores, {machine['memory']}, Linux {machine['kernel']}, no GPU.",
         f"weir-runtime {versions['weir-runtime']}, libtorch {versions['libtorch']} under all servers, Triton {versions['triton']}, {versions['rustc']}.",
         "Numbers are medians, in brackets the smallest and largest round.",
@@ -72,6 +78,14 @@ def setup(result: dict) -> str:
                      f"{TITLES[point['protocol']]}, {point['connections']} connections, {point['server']}.")
     lines += [f"Left out: {note}." for note in result["left_out"]]
     return "\n\n".join(lines)
+
+
+def runs(result: dict) -> str:
+    """Returns a paragraph for each run that measured points of this record."""
+    return "\n\n".join(
+        f"`{run['command']}`, {run['started']}, commit {run['commit']}, load average before: {run['load_before']:.1f}. "
+        f"{run['rounds']} interleaved rounds of {run['seconds']:g} s (four times that for resnet18 and bert) after a warm-up."
+        for run in result["runs"])
 
 
 class Index:
