@@ -1,7 +1,8 @@
-//! Infers the parts of a signature that a configuration leaves out, from the module and from trial runs on
-//! generated inputs: names and count come from the schema; datatypes and dimensions from a traced module's
-//! example, otherwise from candidates that the weights suggest which each argument meets first; outputs and the
-//! batch dimension from the results of the trials. What no trial shows is left open.
+//! Infers the parts of a model's signature that its configuration leaves out.
+//! Names and number of the inputs come from the method's schema. Datatypes and dimensions come from the example that a
+//! module was traced with, otherwise from candidates: shapes that the weights used first on each argument suggest.
+//! Outputs and the batch dimension come from trial runs on generated inputs. Dimensions that no trial determines stay
+//! open (-1).
 
 mod candidates;
 mod combine;
@@ -29,24 +30,24 @@ use trial::{Rows, Trial};
 /// little, and the engine chooses smaller batches where those are faster.
 const DEFAULT_MAX_BATCH_SIZE: usize = 32;
 
-/// A signature, and what its inference has shown.
+/// An inferred signature, with the evidence for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Inferred {
     pub(crate) signature: Signature,
-    /// The inputs that the model ran on, with a size for each dimension.
+    /// Inputs that the model has run on, with a size for each dimension; `None` if no run succeeded.
     pub(crate) ran: Option<Vec<TensorConfig>>,
     pub(crate) remarks: Vec<Remark>,
 }
 
 impl Inferred {
-    /// A signature that no run has shown.
+    /// Returns a signature that no run has confirmed.
     pub(crate) fn of(signature: Signature) -> Self {
         Self { signature, ran: None, remarks: Vec::new() }
     }
 }
 
-/// Infers the signature; whatever the configuration has is kept. `doubt` is the reason not to try batches, in words that
-/// follow "the trial".
+/// Infers the missing parts of the signature; configured parts are kept. `doubt` is the reason not to try batches, in
+/// words that follow "the trial".
 pub(crate) fn signature(source: &ModelSource, runner: &Runner, doubt: Option<&str>) -> Result<Inferred, LoadError> {
     let mut search = Search::new(source, runner, doubt);
     if may_batch(source, runner, doubt) {
@@ -73,14 +74,16 @@ pub(crate) fn signature(source: &ModelSource, runner: &Runner, doubt: Option<&st
     without_trial(source, runner, search.complaint())
 }
 
-/// The inputs of the configuration, with sizes for open dimensions; `rows` is 1 where examples have a batch dimension.
+/// Returns candidates for the configured inputs, with sizes for open dimensions. `rows` is 1 if examples have a batch
+/// dimension that the configuration leaves out, otherwise 0.
 fn configured(source: &ModelSource, runner: &Runner, rows: usize) -> Result<Vec<Candidate>, LoadError> {
     let sized = sizes::of_inputs(source, &runner.module, (&source.inputs, rows))?;
     Ok(sized.into_iter().map(Candidate::of).collect())
 }
 
-/// Checks whether to look for a batch dimension: not in a model that changes itself, unless the configuration says
-/// so, because the rows of a batch would meet one state, and leave one; nor in one that takes a number for them all.
+/// Returns true if a batch dimension should be tried: the configuration has one, or it says nothing and requests may
+/// share a run. They may not if the model changes its own state, which all rows would share, or takes one value for the
+/// whole batch.
 fn may_batch(source: &ModelSource, runner: &Runner, doubt: Option<&str>) -> bool {
     match source.max_batch_size {
         Some(configured) => configured > 0,
@@ -92,7 +95,7 @@ fn may_batch(source: &ModelSource, runner: &Runner, doubt: Option<&str>) -> bool
     }
 }
 
-/// Accepts a batch dimension if rows have the same outputs alone and together, or the configuration says so.
+/// Accepts a batch dimension if each row has the same outputs alone and in a batch, or if the configuration has one.
 fn batched(
     search: &Search<'_>,
     trial: &Trial<'_>,
@@ -134,14 +137,14 @@ fn whole(
     })
 }
 
-/// A signature without any run, where the trials did not survive one.
+/// Infers a signature without any run, because the trials ended their process.
 pub(crate) fn in_doubt(source: &ModelSource, runner: &Runner, doubt: &str) -> Result<Signature, LoadError> {
     let complaint = Complaint::Run(format!("the trial {doubt}"));
     without_trial(source, runner, Some(complaint)).map(|inferred| inferred.signature)
 }
 
-/// Takes a configuration that is complete but for the batch size. Otherwise the shapes are left open, unless the
-/// model ran and its outputs cannot be served; the error says what to add.
+/// Returns the configured signature if only the batch size is missing from it. Otherwise returns a signature with open
+/// shapes, or an error that says what to configure if the model ran and its outputs cannot be served.
 fn without_trial(source: &ModelSource, runner: &Runner, complaint: Option<Complaint>) -> Result<Inferred, LoadError> {
     if !source.inputs.is_empty() && !source.outputs.is_empty() {
         return Ok(Inferred::of(Signature {

@@ -17,12 +17,12 @@ const IMAGE_RANK: usize = 3;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) inputs: Vec<TensorConfig>,
-    /// Indices of the inputs that are joined with others, whose last dimensions are known together only.
+    /// Indices of inputs that the model concatenates, so that only the sum of their last dimensions is known.
     pub(super) parts: Vec<usize>,
 }
 
-/// Returns candidates without their batch dimension, where the configuration has no inputs; none if an example shows
-/// that there is no batch dimension.
+/// Returns candidates with a batch dimension, which their dimensions leave out, for a model without configured inputs.
+/// Returns none if an example has no batch dimension.
 pub(super) fn batched(source: &ModelSource, module: &Module) -> Result<Vec<Candidate>, LoadError> {
     if let Some(example) = &source.example {
         return Ok(of_rows(example).into_iter().collect());
@@ -53,7 +53,7 @@ pub(super) fn whole(source: &ModelSource, module: &Module) -> Result<Vec<Candida
     Ok(guessed(module, &arguments, Rank::WithRows))
 }
 
-/// The inputs of an example whose tensors all have the same number of rows.
+/// Returns the inputs of an example if all of its tensors have the same number of rows.
 fn of_rows(example: &[Tensor]) -> Option<Candidate> {
     let rows = example.first()?.shape().dims().first()?;
     let same = |tensor: &Tensor| tensor.shape().dims().first() == Some(rows);
@@ -70,16 +70,16 @@ fn of_tensor(tensor: &Tensor, skip: usize) -> TensorConfig {
     TensorConfig { name: tensor.name().to_owned(), datatype: tensor.datatype(), dims, reshape, optional: false }
 }
 
-/// Dimensions of a candidate.
+/// The meaning of a candidate's dimensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rank {
-    /// Those of a row.
+    /// The dimensions of one row, without a batch dimension.
     OfRow,
-    /// Another one first: most models need it even if their rows depend on each other.
+    /// A row's dimensions after a leading one: most models need it even if their rows depend on each other.
     WithRows,
 }
 
-/// Returns inputs by what the code says of each argument.
+/// Returns candidates from the hints that the code gives about each argument.
 fn guessed(module: &Module, arguments: &[&Argument], rank: Rank) -> Vec<Candidate> {
     let patterns = patterns(module, arguments);
     let of_weights: Vec<i64> = module.parameters().iter().flat_map(|weight| weight.sizes.clone()).collect();
@@ -94,7 +94,8 @@ fn guessed(module: &Module, arguments: &[&Argument], rank: Rank) -> Vec<Candidat
     choices.into_iter().map(candidate).collect()
 }
 
-/// Patterns by argument: of those that meet weights first, which the others may resemble.
+/// Returns the patterns of each argument, in order. The first pattern of each argument that meets a weight is also tried
+/// for the arguments that meet none, which may have the same shape.
 fn patterns(module: &Module, arguments: &[&Argument]) -> Vec<Vec<Pattern>> {
     let hints = module.hints();
     let own = |argument: &Argument| -> Vec<Hint> {
@@ -138,7 +139,7 @@ fn guess(argument: &Argument, pattern: &Pattern, sizes: Sizes, rank: Rank) -> Te
     }
 }
 
-/// The datatype and rank that are likely for an argument of which no trial run tells more.
+/// Returns the likely datatype and rank of an argument that no trial run has confirmed.
 pub(super) fn likely(module: &Module, argument: &Argument) -> TensorConfig {
     if let Some((datatype, dims)) = value_of(argument.kind) {
         return input(argument, datatype, dims);
@@ -149,8 +150,8 @@ pub(super) fn likely(module: &Module, argument: &Argument) -> TensorConfig {
     input(argument, datatype, &[-1])
 }
 
-/// Checks whether an argument that requests may give is one value for a whole batch, whose requests would have to
-/// agree on it, or a list of tensors, which has no rows.
+/// Returns true if some argument that requests may set is one value for a whole batch, on which its requests would have
+/// to agree, or a list of tensors, which has no rows.
 pub(crate) fn has_one_value(source: &ModelSource, module: &Module) -> bool {
     let given = |argument: &&Argument| {
         let configured = |input: &TensorConfig| input.name == argument.name;
@@ -192,7 +193,7 @@ fn value_of(kind: ArgumentKind) -> Option<(DataType, &'static [i64])> {
     }
 }
 
-/// Returns the datatype that loses nothing.
+/// Returns the widest datatype for a kind of number, so that no value is rounded.
 fn datatype_of(kind: ScalarKind) -> DataType {
     match kind {
         ScalarKind::Int => DataType::Int64,
@@ -238,7 +239,7 @@ fn configured(examples: &[(&Argument, &Example)], skip: usize) -> Vec<TensorConf
     inputs.collect()
 }
 
-/// The input for rows of these dimensions. Where a row is one element, clients send it as [1].
+/// Returns the input for rows of these dimensions. A row that is a scalar has the shape [1] in requests.
 fn row(argument: &Argument, datatype: DataType, dims: &[i64]) -> TensorConfig {
     match dims {
         [] => TensorConfig { reshape: Some(Vec::new()), ..input(argument, datatype, &[1]) },
@@ -259,7 +260,7 @@ impl Candidate {
         self.inputs.iter().map(|input| input.datatype).collect()
     }
 
-    /// Checks whether each input has the other's dimensions, and one before them.
+    /// Returns true if each input has the datatype and dimensions of the other candidate's input, after one more dimension.
     pub(super) fn is_deeper_than(&self, other: &Self) -> bool {
         let deeper = |(own, other): (&TensorConfig, &TensorConfig)| {
             own.dims.len() == other.dims.len() + 1 && own.dims.ends_with(&other.dims)
@@ -267,7 +268,7 @@ impl Candidate {
         self.datatypes() == other.datatypes() && self.inputs.iter().zip(&other.inputs).all(deeper)
     }
 
-    /// The same inputs with the dimension of rows as one of their own.
+    /// Returns the same inputs with the batch dimension as an ordinary dimension.
     pub(super) fn with_rows(mut self) -> Self {
         for input in &mut self.inputs {
             let own = input.reshape.take().unwrap_or_else(|| input.dims.clone());
@@ -279,7 +280,8 @@ impl Candidate {
         self
     }
 
-    /// The candidate with its parts corrected by the complaint of a run, if that tells their size.
+    /// Returns the candidate with corrected sizes of the concatenated inputs, if the run's error message shows their
+    /// sum.
     pub(super) fn corrected(&self, complaint: &str) -> Option<Self> {
         let part = |index: &usize| self.inputs.get(*index)?.dims.last().copied();
         let sizes: Vec<i64> = self.parts.iter().filter_map(part).collect();

@@ -1,24 +1,25 @@
-//! Combinations of patterns, one for each argument, with sizes for the dimensions that no weight tells.
+//! Combinations of one pattern per argument, with sizes for the dimensions that no weight determines.
 
 use super::patterns::{Dim, Pattern};
 
-/// Most combinations that are considered at all.
+/// Largest number of combinations that are considered.
 const MOST_COMBINATIONS: usize = 4096;
 
-/// Combinations that are tried with further sizes, after all were tried with the first.
+/// Number of combinations that are tried with further sizes, after all of them were tried with the first size.
 const WITH_ALL_SIZES: usize = 8;
 
-/// Lengths of sequences to try, in this order, besides the sizes of the weights.
+/// Lengths of sequences to try, in this order, after the sizes of the weights.
 const LENGTHS: [i64; 21] = [8, 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15, 16, 32, 64, 128, 1024, 16_000];
 
-/// Sides of images, in pixels, that models are commonly made for, smallest first: the first that works is taken,
-/// and larger trials then show whether the model takes other sizes.
+/// Sides of images to try, in pixels: those that models are commonly made for, the small ones first. The search takes
+/// the first that works; larger trials then show whether the model accepts other sizes.
 const SIDES: [i64; 13] = [8, 28, 32, 64, 96, 224, 299, 16, 48, 128, 256, 384, 512];
 
-/// Longest side with three spatial dimensions: memory grows with its square times the length.
+/// Largest length to try. With three spatial dimensions, the length times the square of the side is at most 64 times this
+/// value, because memory grows with that product.
 const LONGEST: i64 = 16_384;
 
-/// Choices of a pattern for each argument, the most likely first.
+/// Returns all choices of one pattern per argument, the most likely first.
 pub(super) fn choices(patterns: &[Vec<Pattern>]) -> Vec<Vec<Pattern>> {
     let arguments = patterns.len().max(1) as u32;
     let most = (1..).take_while(|most: &usize| most.saturating_pow(arguments) <= MOST_COMBINATIONS);
@@ -37,18 +38,18 @@ pub(super) fn choices(patterns: &[Vec<Pattern>]) -> Vec<Vec<Pattern>> {
     ranked.into_iter().map(|(_, chosen)| chosen).collect()
 }
 
-/// Sizes for the open dimensions of a choice.
+/// Sizes of the open dimensions of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sizes {
     pub(super) length: i64,
     pub(super) side: i64,
 }
 
-/// The first sizes to try, which all choices are tried with.
+/// The first sizes, with which every choice is tried.
 pub(super) const FIRST: Sizes = Sizes { length: LENGTHS[0], side: SIDES[0] };
 
-/// Returns choices with the sizes to try them with, in order. `of_weights` are sizes of the module's weights: a
-/// model with 12 positions takes 12 steps.
+/// Returns the choices with the sizes to try, in order. `of_weights` are the sizes of the module's weights, which may
+/// be sequence lengths: a model with 12 position embeddings takes 12 steps.
 pub(super) fn with_sizes(choices: Vec<Vec<Pattern>>, of_weights: &[i64]) -> Vec<(Vec<Pattern>, Sizes)> {
     let further: Vec<(Vec<Pattern>, Sizes)> = choices
         .iter()
@@ -81,7 +82,7 @@ fn further_sizes(choice: &[Pattern], of_weights: &[i64]) -> Vec<Sizes> {
 }
 
 impl Pattern {
-    /// The dimensions, with sizes for those that are open.
+    /// Returns the dimensions, with `sizes` in place of the open ones.
     pub(super) fn dims(&self, sizes: Sizes) -> Vec<i64> {
         let size = |dim: &Dim| match *dim {
             Dim::Fixed(size) | Dim::Part(size) => size,
@@ -92,8 +93,8 @@ impl Pattern {
     }
 }
 
-/// Corrects the size of a part from the complaint of a matrix product: with `(2x17 and 13x3)` the others are 4 too
-/// many, so that the part is 4 smaller.
+/// Computes the size of a concatenated input from the error message of a matrix product. In `(2x17 and 13x3)` the
+/// concatenated inputs are 4 elements too long, so the size shrinks by 4.
 pub(super) fn corrected_part(tried: i64, complaint: &str) -> Option<i64> {
     let (_, shapes) = complaint.split_once("shapes cannot be multiplied (")?;
     let (shapes, _) = shapes.split_once(')')?;

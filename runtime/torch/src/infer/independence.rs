@@ -1,16 +1,13 @@
-//! Tests that a row of a batch is answered as it would be alone: only then may requests of different clients share
-//! a run.
-//!
-//! One row is run alone, and then at several places of batches of several sizes, beside rows like it, beside larger
-//! ones and beside zeros. Its outputs must be the same. How nearly the same depends on what differs: kernels for
-//! another size add in another order, but with the size the kernels are the same, and what stands in the other rows
-//! must not be seen at all, however faint a trace it leaves.
-//!
-//! Integers are small in all that, since they may be indices. Where the model takes larger ones the runs that tell most
-//! are made again with rows of different sizes: a length, a class or a count of one row may shape the others.
-//!
-//! On a GPU an index beyond its table ends the use of the device by all models. What might be one is tried on a copy
-//! of the model on the processor.
+//! Tests that each row of a batch is answered as if it were alone; only then may requests of different clients share a
+//! run.
+//! The row under test is run alone, and then at several positions of batches of several sizes, beside similar rows,
+//! larger ones and zeros. The outputs must be the same each time. The tolerance depends on what differs. Kernels for
+//! another batch size add in another order, so small differences are allowed. At the same batch size the kernels are
+//! the same, and the other rows must have no effect beyond rounding noise.
+//! Integers are small in these runs, because they may be indices. If the model accepts larger integers, the most
+//! telling runs are repeated with them: a length, a class or a count in one row may change the result of other rows.
+//! On a GPU, an out-of-range index makes the device unusable for all models. Inputs that may be such an index are tried
+//! on a copy of the model on the CPU instead.
 
 mod likeness;
 mod reach;
@@ -26,17 +23,17 @@ use crate::runner::{Placement, RunOutput, Runner};
 use likeness::{RowOutput, Tolerance};
 use rows::{Companions, Increase, Row};
 
-/// Time of the processor for further runs. A model that takes 60 ms for a row has only those of [`MUST`]; one that
-/// takes 4 ms has all, of which there are 25 with 169 rows for batches of up to 32.
+/// CPU time for further runs. A model that takes 60 ms per row makes only the [`MUST`] runs; one that takes 4 ms makes
+/// all 25, which have 169 rows with batches of up to 32.
 const BUDGET: Duration = Duration::from_millis(500);
 
-/// Runs that are made whatever they take: 2 and 3 rows, beside rows like it and beside larger ones.
+/// Number of runs that are made regardless of their duration: 2 and 3 rows, beside similar rows and beside larger ones.
 const MUST: usize = 3;
 
-/// Largest batch that is tried. Beyond it no kernel and no model's own code behaves otherwise.
+/// Largest batch that is tried. No known kernel or model code behaves differently beyond it.
 const LARGEST: usize = 32;
 
-/// Further sizes, for code that treats some of them otherwise.
+/// Further batch sizes, for code with special cases by size.
 const SIZES: [usize; 5] = [4, 5, 6, 7, 16];
 
 /// The reason not to batch a model.
@@ -44,9 +41,9 @@ const SIZES: [usize; 5] = [4, 5, 6, 7, 16];
 pub(crate) enum Dependence {
     /// The model takes one row but not several, or does not take the row at all.
     Failed(String),
-    /// The outputs have not one part for each row, as it may be with inputs of another shape than the model's.
+    /// Some output does not have one part per row, which may be due to the shape of the tried inputs.
     Shaped(String),
-    /// A row's answer depends on the rows beside it, or does not show that it does not.
+    /// A row's outputs depend on the other rows, or the runs cannot show that they do not.
     Mixed(String),
 }
 
@@ -58,7 +55,7 @@ impl Dependence {
     }
 }
 
-/// A batch to try: the row to compare stands at `place` among companions.
+/// A batch to try: the row under test is at index `place`, between rows of the kind `companions`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Case {
     rows: usize,
@@ -69,7 +66,7 @@ struct Case {
 /// Checks that the answer to a row is the same in every batch of up to `max_batch_size` rows.
 ///
 /// # Errors
-/// [`Dependence`], if not, or in doubt.
+/// [`Dependence`] if a row's outputs change, or if the runs cannot show that they do not.
 pub(crate) fn check(
     source: &ModelSource,
     runner: &Runner,
@@ -83,8 +80,8 @@ pub(crate) fn check(
     }
 }
 
-/// Makes the runs on a copy on the processor: those of integers and NaN that might end the use of a GPU are made
-/// nowhere else. In doubt, where there is no such copy or it does not run, rows are taken to mix.
+/// Makes the runs on a copy of the model on the CPU. Runs with integers and NaN that may make a GPU unusable are made
+/// only there. If there is no such copy, or the copy does not run, the rows count as dependent.
 fn check_on_processor(
     source: &ModelSource,
     runner: &Runner,
@@ -104,7 +101,7 @@ fn check_on_processor(
     }
 }
 
-/// Makes the runs that do no harm to the runner's device.
+/// Makes the runs that cannot harm the runner's device.
 fn check_on_device(
     source: &ModelSource,
     runner: &Runner,
@@ -129,15 +126,15 @@ fn check_on_device(
     check_integers(runner, &test.trial, max_batch_size)
 }
 
-/// Makes runs with a larger row than the small one: of what rounds to whole numbers a small row is all zeros, whatever
-/// stands beside it.
+/// Makes runs with a subject row larger than the usual small one. A model that rounds to whole numbers turns a small
+/// row into zeros, which would hide the effect of the other rows.
 fn check_medium(runner: &Runner, trial: &Trial<'_>, max_batch_size: usize) -> Result<(), Dependence> {
     let all = [Companions::Large, Companions::Zeros, Companions::Alike];
     let cases = all.map(|companions| Case { rows: 2.min(max_batch_size), place: 1, companions });
     let increase = Increase::none(trial.inputs().len());
     let mut test = Test::new(trial.on(trial.inputs()), runner, increase);
     test.subject = Companions::Medium;
-    // Sums of another order differ by more, the larger they are: only batches of one size are compared.
+    // Larger sums differ more when they are added in another order, so only batches of one size are compared.
     for case in cases {
         match test.compare(case, None) {
             Ok(()) => {}
@@ -148,8 +145,8 @@ fn check_medium(runner: &Runner, trial: &Trial<'_>, max_batch_size: usize) -> Re
     Ok(())
 }
 
-/// Makes runs with larger integers, in rows of the trial's sizes and of one element: of some models the sizes and the
-/// integers must match.
+/// Makes runs with larger integers, in rows of the trial's sizes and in rows of one element: in some models an integer
+/// must match a size.
 fn check_integers(runner: &Runner, trial: &Trial<'_>, max_batch_size: usize) -> Result<(), Dependence> {
     let single: Vec<TensorConfig> = trial.inputs().iter().map(single).collect();
     let sizes = [trial.inputs(), single.as_slice()];
@@ -159,7 +156,8 @@ fn check_integers(runner: &Runner, trial: &Trial<'_>, max_batch_size: usize) -> 
         let Some(reach) = reach::find(&mut test) else {
             continue;
         };
-        // A size of another input may cut large integers off, so that all are alike again.
+        // The size of another input may clip large integers, which makes all rows alike again, so the least increase is
+        // tried too.
         for reach in [reach.least(), reach] {
             run_raised(Test::new(trial.on(inputs), runner, reach), max_batch_size)?;
         }
@@ -167,7 +165,8 @@ fn check_integers(runner: &Runner, trial: &Trial<'_>, max_batch_size: usize) -> 
     Ok(())
 }
 
-/// Makes the runs with one increase. A batch that fails says nothing: it is run again row by row.
+/// Makes the runs with one increase. A batch that fails proves nothing, because the engine would run it again row by
+/// row.
 fn run_raised(mut test: Test<'_>, max_batch_size: usize) -> Result<(), Dependence> {
     match test.run_cases(cases_of_reach(max_batch_size)) {
         Ok(()) | Err(Dependence::Failed(_)) => Ok(()),
@@ -175,7 +174,7 @@ fn run_raised(mut test: Test<'_>, max_batch_size: usize) -> Result<(), Dependenc
     }
 }
 
-/// The input with one element to a row.
+/// Returns the input with one element per row.
 fn single(input: &TensorConfig) -> TensorConfig {
     let mut single = input.clone();
     let dims = single.reshape.as_mut().unwrap_or(&mut single.dims);
@@ -183,7 +182,7 @@ fn single(input: &TensorConfig) -> TensorConfig {
     single
 }
 
-/// A remark if the rows of a batch are not independent in a model whose configuration lets requests share a run.
+/// Returns a remark if rows of a batch depend on each other although the configuration lets requests share a run.
 pub(crate) fn if_mixed(
     source: &ModelSource,
     runner: &Runner,
@@ -198,7 +197,7 @@ pub(crate) fn if_mixed(
             instead,
         ));
     }
-    // A copy on the processor would delay each start for a warning.
+    // A copy on the CPU would delay each start only for a warning, so none is made.
     match check_on_device(source, runner, inputs, max_batch_size) {
         Err(Dependence::Mixed(reason) | Dependence::Shaped(reason)) => Some(Remark::new(
             "a request's answer may depend on the requests of others that it shares a run with",
@@ -209,7 +208,7 @@ pub(crate) fn if_mixed(
     }
 }
 
-/// A remark where requests do not share runs because the model does not show that they may.
+/// Returns a remark if requests do not share runs because the rows were not shown to be independent.
 pub(crate) fn unbatched(source: &ModelSource, runner: &Runner, mixed: Option<&str>) -> Option<Remark> {
     if source.max_batch_size.is_some() {
         return None;
@@ -222,7 +221,7 @@ pub(crate) fn unbatched(source: &ModelSource, runner: &Runner, mixed: Option<&st
     ))
 }
 
-/// Returns the batches to try, most telling first.
+/// Returns the batches to try, the most telling first.
 fn cases(max_batch_size: usize) -> Vec<Case> {
     let largest = max_batch_size.min(LARGEST);
     let all = [Companions::Alike, Companions::Zeros, Companions::Large];
@@ -247,7 +246,7 @@ fn cases(max_batch_size: usize) -> Vec<Case> {
     cases
 }
 
-/// Returns the batches to try with integers raised.
+/// Returns the batches to try with larger integers.
 fn cases_of_reach(max_batch_size: usize) -> Vec<Case> {
     let all =
         [(3, 1, Companions::Large), (3, 1, Companions::Alike), (2, 0, Companions::Large), (2, 0, Companions::Zeros)];
@@ -256,16 +255,16 @@ fn cases_of_reach(max_batch_size: usize) -> Vec<Case> {
     cases.into_iter().filter(fits).collect()
 }
 
-/// A test on the way.
+/// State of one test of a model.
 struct Test<'a> {
     trial: Trial<'a>,
     runner: &'a Runner,
     reach: Increase,
-    /// The elements of the row to compare.
+    /// The elements of the row under test.
     subject: Companions,
-    /// The row's outputs in the first batch of each size and place.
+    /// Outputs of the row under test in the first batch of each size and position.
     seen: Vec<(Case, Vec<RowOutput>)>,
-    /// True once two rows had different outputs: a model that answers all rows alike shows nothing.
+    /// True once two rows had different outputs. A model with the same outputs for all rows cannot be tested.
     informative: bool,
     spent: Duration,
 }
@@ -283,7 +282,7 @@ impl<'a> Test<'a> {
         }
     }
 
-    /// Compares the row alone with the row in each batch, as far as the time goes.
+    /// Compares the row alone with the row in each batch, until the time budget is used up.
     fn run_cases(&mut self, cases: Vec<Case>) -> Result<(), Dependence> {
         let alone = self.alone()?;
         let row_time = self.spent / 2;
@@ -297,7 +296,7 @@ impl<'a> Test<'a> {
         Ok(())
     }
 
-    /// Runs the row alone, twice: a model of chance answers otherwise each time.
+    /// Runs the row alone, twice: a model that uses random numbers gives different outputs each time.
     fn alone(&mut self) -> Result<Vec<RowOutput>, Dependence> {
         let row = self.row(1, Companions::Subject)?;
         let first = self.run(&[&row]).map_err(Dependence::Failed)?;
@@ -319,14 +318,14 @@ impl<'a> Test<'a> {
         let rows = rows.collect::<Result<Vec<Row>, _>>()?;
         let outputs = match self.run(&rows.iter().collect::<Vec<_>>()) {
             Ok(outputs) => outputs,
-            // The engine runs smaller batches then.
+            // The engine reacts to this by running smaller batches.
             Err(reason) if reason.starts_with("out of memory") => return Ok(()),
             Err(_) if self.is_refused(&rows, case) => return Ok(()),
             Err(reason) => return Err(Dependence::Failed(reason)),
         };
         let mut together = split(&outputs, case.rows)?;
         let row = together.swap_remove(case.place);
-        // A row of NaN is answered by NaN, whatever the model makes of numbers.
+        // Rows of NaN have NaN outputs in any model, so a difference from them proves nothing.
         self.informative |= case.companions != Companions::NotANumber && together.iter().any(|other| *other != row);
         let tolerance = self.tolerance(&outputs);
         let same_size = |(seen, _): &&(Case, _)| (seen.rows, seen.place) == (case.rows, case.place);
@@ -341,7 +340,8 @@ impl<'a> Test<'a> {
         Ok(())
     }
 
-    /// Checks whether the model refuses a companion by itself, so that it says nothing that a batch with it fails.
+    /// Returns true if the model also fails on a companion row alone, so that a failing batch with that row proves
+    /// nothing.
     fn is_refused(&mut self, rows: &[Row], case: Case) -> bool {
         let companion = rows.iter().enumerate().find(|(at, _)| *at != case.place);
         companion.is_some_and(|(_, row)| self.run(&[row]).is_err())
@@ -365,15 +365,15 @@ impl<'a> Test<'a> {
     }
 }
 
-/// Time that this thread has run. On a busy machine it also waits for a processor, and how much is tried must not
-/// depend on what else runs there.
+/// Returns the CPU time of this thread. Wall time would include waiting for a CPU on a busy machine, and the number of
+/// runs must not depend on other load.
 fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or_default();
     Duration::new(time.tv_sec.unsigned_abs(), nanoseconds)
 }
 
-/// Splits the outputs of a batch: those of each row.
+/// Splits the outputs of a batch into the outputs of each row.
 fn split(outputs: &[RunOutput], rows: usize) -> Result<Vec<Vec<RowOutput>>, Dependence> {
     let mut split = vec![Vec::with_capacity(outputs.len()); rows];
     for (index, output) in outputs.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Ranks besides the signature's that a model also takes: a linear layer works on the last dimension of any tensor.
+//! Finds further ranks that a model accepts: a linear layer works on the last dimension of a tensor of any rank.
 
 use weir_protocol::{Batching, DataType};
 use weir_runtime::backend::{Leeway, ModelSource, Signature, TensorConfig};
@@ -9,10 +9,10 @@ use crate::module::{Argument, ArgumentKind};
 use crate::remark::Remark;
 use crate::runner::Runner;
 
-/// Sizes of further dimensions, before those of the signature.
+/// Sizes of additional leading dimensions to try.
 const FURTHER: [&[i64]; 2] = [&[2], &[3, 2]];
 
-/// Adds the leeway that trials show; there is none where a configuration or an example says what the shapes are.
+/// Adds the leeway that trials show. Nothing is added if a configuration or an example determines the shapes.
 pub(super) fn with(source: &ModelSource, runner: &Runner, trial: &Trial<'_>, signature: Signature) -> Signature {
     let learned = source.inputs.is_empty() && source.outputs.is_empty();
     let plain = |tensor: &TensorConfig| tensor.reshape.is_none() && tensor.datatype != DataType::Bytes;
@@ -45,7 +45,7 @@ pub(super) fn with(source: &ModelSource, runner: &Runner, trial: &Trial<'_>, sig
     Signature { leeway, ..signature }
 }
 
-/// A remark about a model that runs on inputs of two ranks, of which metadata shows one.
+/// Returns a remark about a model that runs on inputs of two ranks, because metadata shows only one of them.
 pub(super) fn remark(signature: &Signature) -> Option<Remark> {
     let ranks = |input: &TensorConfig| {
         let name = &input.name;
@@ -62,7 +62,7 @@ pub(super) fn remark(signature: &Signature) -> Option<Remark> {
     })
 }
 
-/// The input with one dimension less; rows need none of their own.
+/// Returns the input with one dimension less. A row without dimensions has the shape [1] in requests.
 fn shallower(input: &TensorConfig, rows: Batching) -> TensorConfig {
     let dims = input.dims.get(1..).unwrap_or_default();
     TensorConfig {
@@ -76,10 +76,10 @@ fn deeper(input: &TensorConfig, further: &[i64]) -> TensorConfig {
     TensorConfig { dims: [further, input.dims.as_slice()].concat(), ..input.clone() }
 }
 
-/// Largest batch that is tried at each rank: the rank of the signature has been tried with larger ones.
+/// Largest batch that is tried at each further rank. The signature's own rank has been tried with larger ones.
 const LARGEST_BATCH: usize = 3;
 
-/// A model with its inputs at another rank, which runs there; the rows of a batch must stay apart there too.
+/// Returns true if the model runs on the trial's inputs and, with a batch dimension, its rows stay independent.
 fn runs((source, runner): (&ModelSource, &Runner), trial: &Trial<'_>, rows: Batching) -> bool {
     match rows {
         Batching::None => trial.run(Rows::None, None).is_ok(),

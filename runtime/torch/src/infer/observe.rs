@@ -1,4 +1,4 @@
-//! The signature that trial runs show: outputs, and the dimensions that may vary.
+//! Builds the signature that trial runs show: the outputs, and the dimensions that may vary.
 
 use weir_protocol::DataType;
 use weir_runtime::backend::{Leeway, ModelSource, Signature, TensorConfig};
@@ -8,10 +8,10 @@ use super::trial::{Rows, Stretch, Trial};
 use crate::outputs::names;
 use crate::runner::RunOutput;
 
-/// Further values that a model without a batch dimension is run on, to see which sizes depend on them.
+/// Further values for a model without a batch dimension, to find output sizes that depend on them.
 const OTHER_VALUES: [usize; 3] = [1, 2, 5];
 
-/// Names the outputs, and finds the variable dimensions by making each larger in turn.
+/// Names the outputs, and finds the variable dimensions by enlarging each one in turn.
 pub(super) fn signature(
     source: &ModelSource,
     trial: &Trial<'_>,
@@ -47,7 +47,7 @@ pub(super) fn signature(
     if source.inputs.is_empty() {
         open(&mut inputs, &stretched, rows);
         open_parts(&mut inputs, &candidate.parts);
-        // One number is one number.
+        // An input for a single number keeps its dimensions.
         for (index, own) in candidate.inputs.iter().enumerate().filter(|(index, _)| !trial.stretches(*index)) {
             inputs[index].dims.clone_from(&own.dims);
         }
@@ -62,7 +62,8 @@ pub(super) fn signature(
     Ok(Signature { inputs, outputs, max_batch_size: 0, leeway: Leeway::None })
 }
 
-/// Checks that a larger input has not become more rows, as by `x.view(-1, 784)`.
+/// Returns true if the outputs still have the same number of rows: `x.view(-1, 784)` turns a larger input into more
+/// rows.
 fn has_rows(seen: &[RunOutput], rows: &Rows) -> bool {
     match rows {
         Rows::None | Rows::Other(_) => true,
@@ -73,7 +74,7 @@ fn has_rows(seen: &[RunOutput], rows: &Rows) -> bool {
     }
 }
 
-/// Dimensions of a trial's tensors that are not in the signature.
+/// Returns the number of leading dimensions of a trial's tensors that the signature leaves out.
 pub(super) fn skipped(rows: &Rows) -> usize {
     match rows {
         Rows::None | Rows::Other(_) => 0,
@@ -81,8 +82,8 @@ pub(super) fn skipped(rows: &Rows) -> usize {
     }
 }
 
-/// The trials that show which dimensions vary: each dimension in all inputs together, as lengths of sequences are
-/// equal, then of single inputs, then all of them, as a square has to stay one.
+/// Returns the trials that show which dimensions vary. First each dimension is enlarged in all inputs together, because
+/// sequence lengths must agree; then in single inputs; then all dimensions at once, because some models need squares.
 fn stretches(inputs: &[TensorConfig]) -> Vec<Stretch> {
     let ranks: Vec<usize> = inputs.iter().map(rank).collect();
     let most = ranks.iter().copied().max().unwrap_or(0);
@@ -101,7 +102,7 @@ fn rank(input: &TensorConfig) -> usize {
     input.reshape.as_ref().unwrap_or(&input.dims).len()
 }
 
-/// Checks whether one stretch shows what another would.
+/// Returns true if one successful stretch makes trying the other unnecessary.
 fn covers(found: Stretch, other: Stretch) -> bool {
     match (found, other) {
         (Stretch::Axis(axis), Stretch::AxisOf(_, of)) => axis == of,
@@ -109,10 +110,10 @@ fn covers(found: Stretch, other: Stretch) -> bool {
     }
 }
 
-/// Makes the dimensions variable in which the inputs could be larger.
+/// Makes the dimensions variable in which the inputs may be larger.
 fn open(inputs: &mut [TensorConfig], stretched: &[Stretch], rows: &Rows) {
     for (index, input) in inputs.iter_mut().enumerate() {
-        // A row is one string, and where a row has no dimension there is nothing to vary.
+        // A row of strings is always one string, and a row without dimensions has nothing to vary.
         let is_string = input.datatype == DataType::Bytes && skipped(rows) > 0;
         if is_string || input.reshape.is_some() {
             continue;
@@ -130,7 +131,7 @@ fn open(inputs: &mut [TensorConfig], stretched: &[Stretch], rows: &Rows) {
     }
 }
 
-/// Checks that no two outputs have one name: a request for either would be answered with the first.
+/// Checks that output names are unique: otherwise a request for the second would get the first.
 fn check_names(names: &[String]) -> Result<(), String> {
     let mut pairs = names.iter().enumerate();
     match pairs.find(|(at, name)| names[..*at].contains(name)) {
@@ -139,7 +140,7 @@ fn check_names(names: &[String]) -> Result<(), String> {
     }
 }
 
-/// Where several inputs are joined, only the sum of their sizes is known.
+/// Makes the last dimensions of concatenated inputs variable, because only their sum is known.
 fn open_parts(inputs: &mut [TensorConfig], parts: &[usize]) {
     if parts.len() < 2 {
         return;
@@ -162,7 +163,7 @@ fn outputs(seen: &[RunOutput], names: Vec<String>, skip: usize) -> Result<Vec<Te
 
 fn output(name: String, datatype: DataType, sizes: &[i64], skip: usize) -> TensorConfig {
     let own = &sizes[skip.min(sizes.len())..];
-    // None found in a trial, such as detections, says nothing of how many there can be.
+    // A size of 0 in a trial, such as a count of detections, does not limit the count in other runs.
     let dims: Vec<i64> = own.iter().map(|&size| if size == 0 { -1 } else { size }).collect();
     let (dims, reshape) = match (skip, datatype) {
         (1.., DataType::Bytes) => (vec![1], None), // a list of strings, one to each row

@@ -1,4 +1,4 @@
-//! Signatures of models that no trial run succeeded on: the shapes are left open, and each request tries its own.
+//! Signatures of models without a successful trial run: shapes are left open, and each request runs with its own.
 
 use weir_runtime::backend::{Leeway, LoadError, ModelSource, Signature, TensorConfig};
 
@@ -8,7 +8,7 @@ use crate::outputs;
 use crate::remark::Remark;
 use crate::runner::Runner;
 
-/// Returns a signature that takes whatever a request brings; `None` if not even the number of tensors is known.
+/// Returns a signature that accepts any shape; `None` if not even the number of tensors is known.
 pub(super) fn signature(source: &ModelSource, runner: &Runner) -> Result<Option<Signature>, LoadError> {
     let configured = !source.inputs.is_empty() || !source.outputs.is_empty();
     let batches = source.max_batch_size.is_some_and(|size| size > 0);
@@ -37,7 +37,7 @@ pub(super) fn signature(source: &ModelSource, runner: &Runner) -> Result<Option<
     }))
 }
 
-/// Checks whether a request alone says all that such an argument needs.
+/// Returns true if a request alone determines the value of such an argument.
 fn is_open(kind: ArgumentKind) -> bool {
     match kind {
         ArgumentKind::Tensor | ArgumentKind::Strings | ArgumentKind::Scalar(_) | ArgumentKind::Numbers(_) => true,
@@ -45,7 +45,7 @@ fn is_open(kind: ArgumentKind) -> bool {
     }
 }
 
-/// The operator learns what clients learn of the guess.
+/// Returns the remark that tells the operator that the signature is a guess.
 pub(super) fn remark(reason: &str) -> Remark {
     Remark::new(
         "no trial run succeeded: datatypes and shapes are a guess, each request is run alone and unchecked",

@@ -1,11 +1,11 @@
-//! Shapes that an argument may take, by what the module's code says about it: a first linear layer of 16 inputs
-//! wants 16. Pure: no module is run.
+//! Shapes that an argument may take, according to the module's code: a first linear layer of 16 inputs needs 16
+//! elements in the last dimension. Pure: no module is run.
 
 use weir_protocol::DataType;
 
 use crate::module::hints::{Hint, Says};
 
-/// A datatype with dimensions, some of which no weight tells.
+/// A datatype with dimensions, some of which no weight determines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pattern {
     pub(super) datatype: DataType,
@@ -20,15 +20,15 @@ pub(super) enum Dim {
     Length,
     /// The side of an image, the same for all arguments.
     Side,
-    /// A part of that size: the argument is joined with others.
+    /// A guessed size of an argument that the model concatenates with others.
     Part(i64),
 }
 
-/// Largest number of patterns for an argument. The likely ones come first.
+/// Largest number of patterns per argument; the most likely are kept.
 const MOST: usize = 12;
 
-/// Shapes to try if the code says nothing, in this order: a model that works on single elements takes any of them,
-/// and then the simplest is right.
+/// Shapes to try if the code gives no hint, in this order. An elementwise model accepts all of them, and then the
+/// simplest is the right one.
 const FLOATS: [&[Dim]; 4] = [
     &[Dim::Fixed(4)],
     &[Dim::Fixed(3), Dim::Fixed(4)],
@@ -36,13 +36,14 @@ const FLOATS: [&[Dim]; 4] = [
     &[Dim::Fixed(3), Dim::Fixed(8), Dim::Fixed(8)],
 ];
 
-/// Shapes of a mask or of integers beside such floats: one for each element, or one for each of the first dimension.
+/// Shapes of a mask or of integers next to an input of [`FLOATS`]: one value per element, or one per entry of the first
+/// dimension.
 const BESIDE_FLOATS: [&[Dim]; 3] = [&[Dim::Fixed(4)], &[Dim::Fixed(3)], &[Dim::Fixed(3), Dim::Fixed(4)]];
 
-/// Parts of argument names that mean integers.
+/// Substrings of argument names that suggest integers.
 const INTEGER_NAMES: [&str; 7] = ["ids", "token", "index", "indices", "idx", "length", "categor"];
 
-/// Parts of argument names that mean one integer for each row.
+/// Substrings of argument names that suggest one integer per row.
 const LENGTH_NAMES: [&str; 2] = ["length", "lens"];
 
 impl Pattern {
@@ -52,8 +53,8 @@ impl Pattern {
     }
 }
 
-/// Patterns of one argument by its name and its hints, the most likely first. `companions` are those of the
-/// arguments of which the code says more.
+/// Returns the patterns of one argument, by its name and its hints, the most likely first. `companions` are the
+/// patterns of the arguments that meet a weight.
 pub(super) fn of(name: &str, hints: &[Hint], companions: &[Pattern]) -> Vec<Pattern> {
     let says = |says| hints.iter().any(|hint| hint.says == says);
     let mut patterns: Vec<Pattern> = hints.iter().flat_map(|hint| of_hint(hint, hints)).collect();
@@ -87,12 +88,12 @@ fn pattern(datatype: DataType, dims: &[Dim]) -> Pattern {
     Pattern { datatype, dims: dims.to_vec() }
 }
 
-/// Datatypes of an argument that meets no weight, the most likely first.
+/// Returns the likely datatypes of an argument that meets no weight, the most likely first.
 fn datatypes(name: &str, converted: bool) -> Vec<DataType> {
     let name = name.to_ascii_lowercase();
     let integers = INTEGER_NAMES.iter().any(|part| name.contains(part));
-    // A mask that is multiplied as it is has floats; one that is compared or converted has integers, as tokenizers
-    // write it.
+    // A mask that the code multiplies directly is likely FP32. A mask that it compares or converts is likely INT64, as
+    // tokenizers produce.
     let mask = name.contains("mask");
     if is_length(&name) {
         vec![DataType::Int64, DataType::Fp32]
@@ -142,7 +143,7 @@ fn of_hint(hint: &Hint, all: &[Hint]) -> Vec<Pattern> {
         Says::ChannelsAny => make(vec![vec![first], vec![first, Dim::Length], vec![first, Dim::Side, Dim::Side]]),
         Says::Broadcast => make(broadcast(&hint.sizes)),
         Says::View => make(viewed(&hint.sizes)),
-        // What is compared first is no index, but the result of the comparison a mask.
+        // A value that is compared first is not an index: the comparison turns it into a mask.
         Says::Index | Says::Condition if hint.converted => Vec::new(),
         Says::Ids | Says::Index => vec![pattern(DataType::Int64, &[Dim::Length]), pattern(DataType::Int64, &[])],
         Says::Condition => {
@@ -152,7 +153,8 @@ fn of_hint(hint: &Hint, all: &[Hint]) -> Vec<Pattern> {
     }
 }
 
-/// The weight's datatype, unless the code converts to it: then bytes if it also divides by 255, else FP32.
+/// Returns the weight's datatype, unless the code converts the argument to it: then UINT8 if the code also divides by
+/// 255, else FP32.
 fn datatype(hint: &Hint, all: &[Hint]) -> DataType {
     let bytes = || all.iter().any(|hint| hint.says == Says::OfBytes && hint.converted);
     match hint.datatype {
@@ -170,7 +172,7 @@ fn spatial(channels: Dim, spatial: i64) -> Vec<Dim> {
     }
 }
 
-/// Shapes that a weight of these sizes is broadcast to; its first dimension of 1 is the batch's.
+/// Returns the shapes to which a weight of these sizes broadcasts; a leading 1 is the batch dimension.
 fn broadcast(sizes: &[i64]) -> Vec<Vec<Dim>> {
     let own: &[i64] = match sizes {
         [1, rest @ ..] if !rest.is_empty() => rest,
@@ -181,7 +183,7 @@ fn broadcast(sizes: &[i64]) -> Vec<Vec<Dim>> {
     vec![dims.clone(), [vec![Dim::Length], dims].concat()]
 }
 
-/// Shapes that can be viewed as these sizes, the first of which is the batch's.
+/// Returns the shapes that can be viewed as these sizes, the first of which is the batch dimension.
 fn viewed(sizes: &[i64]) -> Vec<Vec<Dim>> {
     let Some((_, rest)) = sizes.split_first() else {
         return Vec::new();

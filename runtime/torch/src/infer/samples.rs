@@ -1,4 +1,4 @@
-//! Elements of an example for trial runs.
+//! Fills trial inputs with the elements of an example.
 
 use std::ops::Range;
 
@@ -6,8 +6,8 @@ use bytes::Bytes;
 use weir_protocol::Tensor;
 use weir_runtime::backend::Column;
 
-/// Puts the example's elements into a column of any size. The first rows are the example's own; the ones after them,
-/// which it does not have, are its elements moved on by one, and so as valid.
+/// Fills a column of any size with the example's elements. The first rows are the example's own. Rows beyond them are
+/// the same elements shifted by one position, so that rows differ but keep valid values.
 pub(super) fn fill(mut column: Column, example: &Tensor, rows: Range<usize>) -> Column {
     let elements = elements(example);
     for part in &mut column.parts {
@@ -25,7 +25,7 @@ pub(super) fn fill(mut column: Column, example: &Tensor, rows: Range<usize>) -> 
     column
 }
 
-/// The elements one by one, each string with its length.
+/// Returns the elements one by one; a string keeps its length prefix.
 fn elements(example: &Tensor) -> Vec<Bytes> {
     let data = example.data();
     match example.datatype().size() {

@@ -1,4 +1,4 @@
-//! Tries candidates in turn, within a number of runs and a time, until one is accepted.
+//! Tries candidates in turn, up to a number of runs and a time limit, until one is accepted.
 
 use std::time::Duration;
 
@@ -12,28 +12,28 @@ use crate::runner::{RunOutput, Runner};
 use crate::sandbox::{Stage, enter};
 use crate::stopwatch::Stopwatch;
 
-/// Most candidates that are run.
+/// Largest number of candidates to run.
 const MOST_CANDIDATES: usize = 600;
 
-/// Time for candidates that fail, which most do in a millisecond. What is not found by then is left open.
+/// Time limit of the search: most candidates fail within a millisecond. Afterwards the signature stays open.
 const LONGEST: Duration = Duration::from_secs(8);
 
-/// Words of the shim about what a run returned: with other inputs it would be no better.
+/// Start of the shim's errors about a run's outputs. Other inputs would not change them, so the search ends there.
 const OF_OUTPUTS: &str = "an output is ";
 
 /// A search for inputs that the model accepts.
 pub(super) struct Search<'a> {
     pub(super) source: &'a ModelSource,
     pub(super) runner: &'a Runner,
-    /// The reason not to try batches.
+    /// The reason not to try batches; `None` if batches are allowed.
     pub(super) doubt: Option<&'a str>,
     left: usize,
     stopwatch: Stopwatch,
     spent: Duration,
     best: Option<Complaint>,
-    /// Candidates that ran as batches, but cannot be served as such.
+    /// Candidates that ran with a batch dimension but were not accepted.
     ran: Vec<Ran>,
-    /// Why a batch dimension was ruled out.
+    /// The reason that a batch dimension was ruled out.
     mixing: Option<String>,
 }
 
@@ -43,12 +43,12 @@ struct Ran {
     why: Dependence,
 }
 
-/// Why the candidate that got furthest was not accepted.
+/// The reason that the most promising candidate was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Complaint {
     /// The model's own error on the likeliest candidate.
     Run(String),
-    /// It ran, but its outputs cannot be served.
+    /// The model ran, but its outputs cannot be served.
     Outputs(String),
 }
 
@@ -60,7 +60,7 @@ impl Complaint {
     }
 }
 
-/// Accepts a candidate by the outputs of its first run, or says why not.
+/// Function that accepts a candidate by the outputs of its first run, or returns the reason against it.
 type Accept = fn(&Search<'_>, &Trial<'_>, &Candidate, &[RunOutput]) -> Result<Inferred, Dependence>;
 
 impl<'a> Search<'a> {
@@ -78,17 +78,17 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The reason against a batch dimension, if the model ran with one.
+    /// Returns the reason against a batch dimension, if the model ran with one.
     pub(super) fn mixing(&self) -> Option<&str> {
         self.mixing.as_deref()
     }
 
-    /// The complaint to tell people.
+    /// Returns the complaint to report to the operator.
     pub(super) fn complaint(self) -> Option<Complaint> {
         self.best
     }
 
-    /// Returns the first signature with a batch dimension.
+    /// Returns the first accepted signature with a batch dimension.
     pub(super) fn batched(
         &mut self,
         candidates: Vec<Candidate>,
@@ -97,10 +97,11 @@ impl<'a> Search<'a> {
         self.first(candidates, &Rows::Range(0..2), accept)
     }
 
-    /// Returns the first signature without one. What ran as a batch is tried first.
+    /// Returns the first accepted signature without a batch dimension. Candidates that ran as batches are tried first,
+    /// with the batch dimension as an ordinary one.
     pub(super) fn whole(&mut self, candidates: Vec<Candidate>, accept: Accept) -> Result<Option<Inferred>, LoadError> {
         let ran = std::mem::take(&mut self.ran).into_iter();
-        // A configuration says what dimensions there are.
+        // Configured inputs already have all their dimensions.
         let ran = ran.filter(|_| self.source.inputs.is_empty());
         let ran: Vec<Candidate> = ran.map(|ran| ran.candidate.with_rows()).collect();
         let others = candidates.into_iter().filter(|other| !ran.contains(other));
@@ -154,7 +155,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Says of an example's inputs, which no configuration has, where they come from.
+    /// Adds to an error about an example's inputs that they come from the example, because no configuration names them.
     fn of_example(&self, error: LoadError) -> LoadError {
         if self.source.example.is_none() || !self.source.inputs.is_empty() {
             return error;
@@ -185,8 +186,9 @@ impl<'a> Search<'a> {
 }
 
 impl Ran {
-    /// Checks whether another candidate is worth a run: the model takes these datatypes, and where its rows mix,
-    /// inputs that hide it are no better, but those with a dimension more are others.
+    /// Returns true if another candidate is worth a run. The model accepts the datatypes of this one, so others must
+    /// have them too. If its rows depend on each other, inputs that merely hide this are no better, but inputs with one
+    /// more dimension may be.
     fn allows(&self, other: &Candidate) -> bool {
         match &self.why {
             Dependence::Mixed(_) => other.is_deeper_than(&self.candidate),

@@ -1,4 +1,4 @@
-//! Sizes for the dimensions that a signature leaves open, most likely first.
+//! Sizes for the dimensions that a signature leaves open, the most likely first.
 
 use weir_protocol::Tensor;
 use weir_runtime::backend::{LoadError, ModelSource, Signature, TensorConfig};
@@ -7,31 +7,31 @@ use super::candidates;
 use crate::binding::{self, Binding};
 use crate::module::Module;
 
-/// Sizes of open dimensions, all alike: 4 is enough for most models, convolutions need as much as their kernel has,
-/// models of images often halve them five times, and a second of sound has 16 000 samples.
+/// Sizes to try for all open dimensions alike: 4 is enough for most models, convolutions need at least their kernel's
+/// size, image models often halve the image five times, and a second of sound has 16 000 samples.
 const SIZES: [i64; 17] = [4, 8, 1, 2, 16, 64, 224, 28, 32, 80, 128, 256, 512, 1024, 4096, 16_000, 48_000];
 
-/// Sizes of the first of several open dimensions of an input, which counts images, steps or channels.
+/// Sizes of the first of several open dimensions of an input, which usually counts images, steps or channels.
 const LEADING: [i64; 2] = [1, 3];
 
-/// Sizes of the first input with open dimensions and of all others.
+/// Sizes of the first input with open dimensions, and of all other inputs.
 const DIFFERENT: [(i64, i64); 8] = [(8, 1), (1, 8), (64, 8), (8, 64), (224, 8), (8, 224), (1024, 8), (16_000, 8)];
 
-/// Most sizes of weights that are tried, and the largest of them.
+/// Largest number of weight sizes to try, none of them above [`LARGEST_OF_WEIGHTS`].
 const OF_WEIGHTS: usize = 16;
 const LARGEST_OF_WEIGHTS: i64 = 16_384;
 
-/// Most candidates of an inference that are compared with the configuration.
+/// Largest number of inferred candidates to compare with the configuration.
 const CANDIDATES: usize = 256;
 
-/// Most elements of an input: made-up ones of more take seconds to run and teach nothing.
+/// Largest number of elements of an input: generating more takes seconds and reveals nothing.
 const MOST_ELEMENTS: i64 = 1 << 22;
 
-/// Most sizes to try.
+/// Largest number of sizes to try.
 const MOST: usize = 128;
 
-/// An open dimension: the number of its input among those that have any, its own among those of the input, and how many
-/// that has.
+/// An open dimension: the index of its input among the inputs that have open dimensions, its own index among the open
+/// dimensions of that input, and how many that input has.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     input: usize,
@@ -39,7 +39,7 @@ struct Open {
     of: usize,
 }
 
-/// The inputs of a signature with sizes to try. `ran` are the inputs that inference has run on, which come first.
+/// Returns the inputs of a signature with sizes to try. `ran` are the inputs that inference ran on, which come first.
 pub(crate) fn of_signature(
     source: &ModelSource,
     module: &Module,
@@ -52,10 +52,11 @@ pub(crate) fn of_signature(
     distinct(ran.into_iter().chain(others))
 }
 
-/// Configured inputs with sizes to try; `rows` is 1 where examples have a batch dimension before those, otherwise 0.
+/// Returns configured inputs with sizes to try. `rows` is 1 if examples have a leading batch dimension that the inputs
+/// leave out, otherwise 0.
 ///
 /// # Errors
-/// [`LoadError`] where the inputs do not fit the model's arguments.
+/// [`LoadError`] if the inputs do not match the model's arguments.
 pub(crate) fn of_inputs(
     source: &ModelSource,
     module: &Module,
@@ -70,14 +71,14 @@ pub(crate) fn of_inputs(
     let all = example.into_iter().chain(trace).chain(guesses).chain(generic);
     let mut all = distinct(all.filter(|inputs| inputs.iter().all(is_small)));
     if all.is_empty() {
-        // Fixed dimensions are what requests have, however large.
+        // Requests must have the fixed dimensions too, so a large input is tried if there is no other.
         all.push(sized(inputs, |_| 1));
     }
     all.truncate(MOST);
     Ok(all)
 }
 
-/// The inputs that ran, in the places of the signature's; others have one element.
+/// Returns all inputs of the signature: those that ran with their sizes, others with one element.
 fn merged(inputs: &[TensorConfig], ran: Vec<TensorConfig>) -> Vec<TensorConfig> {
     let mut merged = sized(inputs, |_| 1);
     for input in ran {
@@ -100,7 +101,7 @@ fn of_example(example: &[Tensor], inputs: &[TensorConfig], rows: usize) -> Optio
     inputs.iter().map(of_input).collect()
 }
 
-/// The sizes that the module was traced with.
+/// Returns the inputs with the sizes that the module was traced with.
 fn of_trace(module: &Module, binding: &Binding, (inputs, rows): (&[TensorConfig], usize)) -> Option<Vec<TensorConfig>> {
     let Binding::Positional { argument_of, .. } = binding else {
         return None;
@@ -112,7 +113,7 @@ fn of_trace(module: &Module, binding: &Binding, (inputs, rows): (&[TensorConfig]
     inputs.iter().zip(argument_of).map(of_input).collect()
 }
 
-/// The sizes that the weights suggest.
+/// Returns the inputs with the sizes that the weights suggest.
 fn of_guesses(
     source: &ModelSource,
     module: &Module,
@@ -140,7 +141,7 @@ fn of_guesses(
     guessed.filter_map(fitting).collect()
 }
 
-/// Sizes that many models take, and those of the weights.
+/// Returns the inputs with sizes that many models accept, and with the sizes of the weights.
 fn generic(inputs: &[TensorConfig], weights: &[i64]) -> Vec<Vec<TensorConfig>> {
     let opens = inputs.iter().map(|input| open_dims(input).count());
     let opens: Vec<usize> = opens.filter(|count| *count > 0).collect();
@@ -165,7 +166,7 @@ fn generic(inputs: &[TensorConfig], weights: &[i64]) -> Vec<Vec<TensorConfig>> {
     all
 }
 
-/// The first of several open dimensions has a size of its own.
+/// Returns the size of an open dimension; the first of several has a size of its own.
 fn led(open: Open, leading: i64, size: i64) -> i64 {
     if open.of > 1 && open.position == 0 { leading } else { size }
 }
@@ -189,7 +190,7 @@ fn open_dims(input: &TensorConfig) -> impl Iterator<Item = &i64> {
     model_dims(input).iter().filter(|dim| **dim < 0)
 }
 
-/// The inputs with a size for each open dimension.
+/// Returns the inputs with a size for each open dimension.
 fn sized(inputs: &[TensorConfig], size: impl Fn(Open) -> i64) -> Vec<TensorConfig> {
     let mut number = 0;
     let of_input = |input: &TensorConfig| {
@@ -210,7 +211,7 @@ fn sized(inputs: &[TensorConfig], size: impl Fn(Open) -> i64) -> Vec<TensorConfi
     inputs.iter().map(of_input).collect()
 }
 
-/// The input with these dimensions, if they are of its rank and equal where its own are fixed.
+/// Returns the input with these dimensions, if they have its rank and match its fixed dimensions.
 fn with_dims(input: &TensorConfig, dims: &[i64]) -> Option<TensorConfig> {
     let own = model_dims(input);
     let fits = |(own, dim): (&i64, &i64)| (*own < 0 && *dim >= 0) || own == dim;

@@ -1,4 +1,4 @@
-//! Trial runs on generated inputs.
+//! Trial runs of a model on generated inputs.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use crate::module::{ArgumentKind, Returned};
 use crate::runner::{RunOutput, Runner};
 use crate::sandbox::limited;
 
-/// The rows of a trial's inputs.
+/// The rows of a trial's inputs, and whether they have a batch dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Rows {
-    /// No batch dimension is added to the inputs.
+    /// The first row of the sequence, without a batch dimension.
     None,
-    /// As `None`, with the elements of that row of the sequence.
+    /// The row of this index in the sequence, without a batch dimension.
     Other(usize),
-    /// A range of an endless sequence of rows, all different if the datatype allows it.
+    /// A range of an endless sequence of rows, all different if the datatype allows it, with a batch dimension.
     Range(Range<usize>),
 }
 
 impl Rows {
-    /// The rows of the sequence whose elements are used.
+    /// Returns the rows of the sequence whose elements are used.
     fn range(&self) -> Range<usize> {
         match self {
             Self::None => 0..1,
@@ -37,14 +37,14 @@ impl Rows {
     }
 }
 
-/// The dimensions to make larger in a trial.
+/// The dimensions to double in a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stretch {
-    /// This one of every input that has it.
+    /// This dimension of every input that has it.
     Axis(usize),
-    /// This one of one input.
+    /// This dimension of one input: the input's index, then the dimension's.
     AxisOf(usize, usize),
-    /// Every one of every input.
+    /// Every dimension of every input.
     All,
 }
 
@@ -53,29 +53,29 @@ pub(crate) enum Stretch {
 pub(crate) enum Fill {
     /// The values of the example beside the model.
     Example,
-    /// Floats in (0, 1], integers 0 and 1, different in each row.
+    /// Floats in (0, 1] and integers 0 and 1, different in each row.
     Varied,
-    /// The values of `Varied`, with that number for each integer, so that lengths of sequences fit.
+    /// The elements of `Varied`, but with this number for each integer, so that sequence lengths match the sequence.
     Counts(i64),
-    /// Ones, or strings of one character: some models refuse lengths of zero, or masks that hide everything.
+    /// Ones, or strings of one character: some models reject lengths of zero, or masks that hide everything.
     Ones,
     /// Zeros, or empty strings.
     Zeros,
-    /// Real numbers of a hundred, and ones: some models return one of their outputs above a threshold only. Of integers a
-    /// hundred may be an index that a table does not have.
+    /// 100 in floats, because some models return an output only above a threshold. Integers are 1, because 100 may be
+    /// an out-of-range index.
     Hundreds,
-    /// Real numbers below zero, and ones.
+    /// -1 in floats, and 1 in integers.
     Negative,
 }
 
-/// Size that replaces a variable dimension.
+/// Size that replaces a variable dimension (-1).
 const VARIABLE_SIZE: i64 = 4;
 
-/// Most bytes of an input: as many as a request may have by default. A dimension with some digits too many would take
-/// all memory there is, of which the other models are served.
+/// Largest input in bytes: the default limit of a request. A mistyped dimension could otherwise take all memory of a
+/// server that also serves other models.
 const MAX_BYTES: usize = 1 << 30;
 
-/// A module with the inputs to try on it.
+/// A module with the inputs to try.
 pub(crate) struct Trial<'a> {
     runner: &'a Runner,
     binding: Binding,
@@ -98,7 +98,7 @@ impl<'a> Trial<'a> {
         Self::of(source, runner, inputs, fill)
     }
 
-    /// A trial with chosen elements.
+    /// Makes a trial with the given elements.
     pub(crate) fn of(
         source: &'a ModelSource,
         runner: &'a Runner,
@@ -114,17 +114,17 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// The same trial on other inputs of the same number.
+    /// Returns the same trial on other inputs, of the same number.
     pub(crate) fn on<'b>(&'b self, inputs: &'b [TensorConfig]) -> Trial<'b> {
         Trial { runner: self.runner, binding: self.binding.clone(), inputs, fill: self.fill, example: self.example }
     }
 
-    /// The inputs, with a size for each dimension.
+    /// Returns the inputs, with a size for each dimension.
     pub(crate) fn inputs(&self) -> &[TensorConfig] {
         self.inputs
     }
 
-    /// Checks whether shapes come from an example, or from that of one argument when the module was traced.
+    /// Returns true if shapes come from an example beside the model or from tracing.
     pub(crate) fn has_example(&self) -> bool {
         let mut arguments = self.runner.module.arguments().iter();
         self.example.is_some() || arguments.any(|argument| argument.example.is_some())
@@ -136,7 +136,7 @@ impl<'a> Trial<'a> {
         Ok(self.filled(columns.collect::<Result<_, _>>()?, rows))
     }
 
-    /// Puts the example's elements into generated columns.
+    /// Replaces the elements of generated columns by the example's.
     fn filled(&self, columns: Vec<Column>, rows: &Rows) -> Vec<Column> {
         let Some(example) = self.example else {
             return columns;
@@ -148,7 +148,7 @@ impl<'a> Trial<'a> {
         columns.into_iter().map(of_example).collect()
     }
 
-    /// Runs once; `stretch` is the dimension of each input to make larger. The error is libtorch's.
+    /// Runs once; `stretch` is the dimension to double in each input. The error is libtorch's message.
     pub(crate) fn run(&self, rows: Rows, stretch: Option<usize>) -> Result<Vec<RunOutput>, String> {
         let inputs = self.inputs.iter().enumerate();
         let columns = inputs.map(|(index, input)| {
@@ -159,7 +159,7 @@ impl<'a> Trial<'a> {
         self.run_on(&self.filled(columns, &rows)).map(|(outcomes, _)| outcomes)
     }
 
-    /// Runs once with some dimensions larger. The error is libtorch's.
+    /// Runs once with some dimensions doubled. The error is libtorch's message.
     pub(crate) fn stretched(&self, rows: &Rows, stretch: Stretch) -> Result<Vec<RunOutput>, String> {
         let inputs = self.inputs.iter().enumerate();
         let columns = inputs.map(|(index, input)| {
@@ -168,7 +168,7 @@ impl<'a> Trial<'a> {
         });
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         let ran = match self.run_on(&self.filled(columns.clone(), rows)) {
-            // Of more integers some are zero, which no length may be.
+            // In a longer row some generated integers are zero, which is not a valid length, so ones are tried too.
             Err(_) if self.example.is_none() && columns.iter().any(is_integer) => {
                 self.run_on(&columns.into_iter().map(of_ones).collect::<Vec<_>>())
             }
@@ -177,7 +177,7 @@ impl<'a> Trial<'a> {
         ran.map(|(outcomes, _)| outcomes)
     }
 
-    /// Checks whether an input's dimensions may vary: those of one number cannot.
+    /// Returns true if an input's dimensions may vary; the single element of a number may not.
     pub(crate) fn stretches(&self, input: usize) -> bool {
         match &self.binding {
             Binding::Dict(_) => true,
@@ -188,15 +188,15 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// What the model returns.
+    /// Returns the outputs of the model, as its type describes them.
     pub(crate) fn returned(&self) -> &Returned {
         self.runner.module.returned()
     }
 
-    /// Runs once on the columns given; also returns the time that the model took.
+    /// Runs once on the given columns. Also returns the time that the model took.
     pub(crate) fn run_on(&self, columns: &[Column]) -> Result<(Vec<RunOutput>, Duration), String> {
         let columns: Vec<Option<&Column>> = columns.iter().map(Some).collect();
-        // Each trial, and the first request after them, meets the model as it was saved.
+        // Each trial, and the first request after the trials, must see the model in its saved state.
         let rehearsal = self.runner.rehearsal().map_err(|fault| fault.to_string())?;
         let rows = columns.first().copied().flatten();
         let rows = rows.and_then(|column| column.shape.dims().first().copied()).unwrap_or(1);
@@ -210,7 +210,7 @@ fn is_integer(column: &Column) -> bool {
     matches!(column.datatype, DataType::Int32 | DataType::Int64)
 }
 
-/// The column with 1 for each integer.
+/// Returns the column with 1 for each integer.
 fn of_ones(mut column: Column) -> Column {
     if is_integer(&column) {
         let one = element::encode(column.datatype, 1.0);
@@ -221,7 +221,7 @@ fn of_ones(mut column: Column) -> Column {
     column
 }
 
-/// The input with dimensions twice as large.
+/// Returns the input with the dimensions of `stretch` doubled.
 fn larger(input: &TensorConfig, index: usize, stretch: Stretch) -> Result<TensorConfig, String> {
     let mut larger = input.clone();
     let dims = larger.reshape.as_mut().unwrap_or(&mut larger.dims);
@@ -239,7 +239,7 @@ fn larger(input: &TensorConfig, index: usize, stretch: Stretch) -> Result<Tensor
     Ok(larger)
 }
 
-/// Generates rows of an input; `stretch` is the dimension to make larger.
+/// Generates rows of an input; `stretch` is the dimension to double.
 fn column(input: &TensorConfig, rows: &Rows, (stretch, fill): (Option<usize>, Fill)) -> Result<Column, String> {
     let dims = input.reshape.as_ref().unwrap_or(&input.dims);
     let inner: Vec<i64> = dims
@@ -256,7 +256,7 @@ fn column(input: &TensorConfig, rows: &Rows, (stretch, fill): (Option<usize>, Fi
         Rows::Range(range) => (range.clone(), [&[range.len() as i64], inner.as_slice()].concat()),
     };
     let shape = Shape::new(&shape).map_err(|error| error.to_string())?;
-    // A string has a length of four bytes, and its text.
+    // A generated string takes about eight bytes: four for its length, and its text.
     let size = input.datatype.size().unwrap_or(8);
     if shape.elements().saturating_mul(size) > MAX_BYTES {
         return Err(format!("input '{}' of shape {shape} is too large to try", input.name));
@@ -277,7 +277,7 @@ fn column(input: &TensorConfig, rows: &Rows, (stretch, fill): (Option<usize>, Fi
     })
 }
 
-/// The position of an element among those of its row.
+/// The index of an element in its row, with the row's index and number of elements.
 #[derive(Clone, Copy, Debug)]
 struct Position {
     row: usize,
@@ -293,7 +293,7 @@ fn element(datatype: DataType, position: Position, fill: Fill) -> Vec<u8> {
         element::encode(datatype, value)
     };
     match fill {
-        // An empty string is four zero bytes: its length.
+        // An empty string is encoded as its length: four zero bytes.
         Fill::Zeros => vec![0; datatype.size().unwrap_or(4)],
         Fill::Ones | Fill::Hundreds | Fill::Negative if text => vec![1, 0, 0, 0, b'1'],
         Fill::Ones => number(1.0),
@@ -304,8 +304,8 @@ fn element(datatype: DataType, position: Position, fill: Fill) -> Vec<u8> {
     }
 }
 
-/// Generates an element that most models accept: floats in (0, 1], integers 0 or 1, because they may be token
-/// ids or masks; each row starts with a 1, because a mask of zeros has no meaning.
+/// Generates an element that most models accept: floats in (0, 1], and integers 0 or 1, because they may be token ids
+/// or masks. Each row starts with a 1, because a mask of zeros would hide the whole row.
 fn generate(datatype: DataType, Position { row, at, of }: Position) -> Vec<u8> {
     match datatype {
         DataType::Bytes => {

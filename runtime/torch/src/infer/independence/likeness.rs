@@ -1,4 +1,4 @@
-//! Comparison of a row's outputs in two runs.
+//! Compares the outputs of a row in two runs.
 
 use bytes::Bytes;
 use weir_protocol::DataType;
@@ -12,36 +12,37 @@ use crate::runner::{Placement, RunOutput, Runner};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RowOutput {
     datatype: Option<DataType>,
-    /// Dimensions without the batch's.
+    /// Dimensions, without the batch dimension.
     sizes: Vec<i64>,
     data: Bytes,
 }
 
-/// Largest difference between elements of two rows that counts as noise, relative to the largest element of both.
+/// Largest difference between elements of two rows that counts as rounding noise, relative to the largest element of
+/// both.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Tolerance {
-    /// Between batches of one size, which the same kernels compute in the same order.
+    /// Limit between batches of one size, in which the same kernels add in the same order.
     pub(super) same_kernels: f64,
-    /// Between batches of different sizes.
+    /// Limit between batches of different sizes.
     pub(super) other_kernels: f64,
 }
 
-/// Tolerance where all of a model is double precision, of 16 digits.
+/// Tolerance of models entirely in double precision, which has 16 digits.
 const DOUBLE: Tolerance = Tolerance { same_kernels: 1e-14, other_kernels: 1e-10 };
 
-/// Single precision: eight units in the last place, where a model's own code groups rows; deep models lose three of
-/// their seven digits to another order of sums.
+/// Tolerance of single precision. With the same kernels: eight units in the last place, because a model's own code may
+/// group rows. With other kernels: deep models lose three of their seven digits when sums are added in another order.
 const SINGLE: Tolerance = Tolerance { same_kernels: 1e-6, other_kernels: 1e-4 };
 
-/// Half precision, and single precision on a GPU, whose convolutions keep ten bits (TF32) in some kernels.
+/// Tolerance of half precision, and of single precision on a GPU, where some convolution kernels keep ten bits (TF32).
 const HALF: Tolerance = Tolerance { same_kernels: 2e-3, other_kernels: 2e-2 };
 
-/// Brain floats have eight bits.
+/// Tolerance of bfloat16, which has eight bits.
 const BRAIN: Tolerance = Tolerance { same_kernels: 1.6e-2, other_kernels: 6e-2 };
 
 impl Tolerance {
-    /// Chooses by the coarsest type among inputs, outputs and weights, all of which may be single precision for
-    /// integers.
+    /// Chooses the tolerance of the coarsest float type among inputs, outputs and weights; single precision if there is
+    /// no float type.
     pub(super) fn of(runner: &Runner, inputs: &[TensorConfig], outputs: &[RunOutput]) -> Self {
         let weights = runner.module.parameters();
         let types = inputs
@@ -81,7 +82,7 @@ impl Tolerance {
     }
 }
 
-/// Splits an output into rows; `None` if it has not one part for each.
+/// Splits an output into rows; `None` if it does not have one part per row.
 pub(super) fn rows_of(output: &RunOutput, rows: usize) -> Option<Vec<RowOutput>> {
     let (first, inner) = output.sizes.split_first()?;
     if usize::try_from(*first) != Ok(rows) {
@@ -98,7 +99,7 @@ pub(super) fn rows_of(output: &RunOutput, rows: usize) -> Option<Vec<RowOutput>>
     (parts.len() == rows).then(|| parts.into_iter().map(part).collect())
 }
 
-/// Says what differs between a row's outputs in two runs, by more than noise.
+/// Describes the first difference between a row's outputs in two runs that exceeds the tolerance.
 pub(super) fn first_difference(one: &[RowOutput], other: &[RowOutput], tolerance: f64) -> Option<String> {
     if one.len() != other.len() {
         return Some(format!("the number of outputs changes ({}, {})", one.len(), other.len()));
@@ -121,13 +122,13 @@ fn difference(one: &RowOutput, other: &RowOutput, tolerance: f64) -> Option<Stri
     };
     let (one, other) = (element::decode(datatype, &one.data), element::decode(datatype, &other.data));
     let distance = distance(&one, &other);
-    // A distance that is no number is none of noise.
+    // A NaN distance counts as a difference.
     let is_noise = distance <= tolerance;
     (!is_noise).then(|| format!("by {distance:.1e} of its largest element"))
 }
 
-/// The largest difference of two elements, relative to the largest element that is finite. Equal ones, infinite or
-/// not numbers, do not differ.
+/// Returns the largest difference of two elements, relative to the largest finite element. Equal infinities and two NaN
+/// count as equal.
 fn distance(one: &[f64], other: &[f64]) -> f64 {
     if one.len() != other.len() {
         return f64::INFINITY;

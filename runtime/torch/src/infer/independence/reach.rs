@@ -1,14 +1,14 @@
-//! How far the integers of a model's inputs may be raised.
+//! Finds how far the integers of a model's inputs may be raised.
 
 use super::Test;
 use super::rows::{self, Companions, Increase};
 use crate::element;
 use crate::runner::RunOutput;
 
-/// Finds what the model takes, one input after the other; `None` if no input has integers that it takes larger.
-///
-/// On a GPU none is tried: an index beyond its table ends the use of the device by all models. A copy on the
-/// processor takes them.
+/// Finds the largest increase that the model accepts, one input after the other; `None` if it accepts none for any
+/// input.
+/// On a GPU nothing is tried, because an out-of-range index makes the device unusable for all models. A copy on the CPU
+/// takes these runs instead.
 pub(super) fn find(test: &mut Test<'_>) -> Option<Increase> {
     if !test.runner.placement.is_processor() {
         return None;
@@ -25,8 +25,8 @@ pub(super) fn find(test: &mut Test<'_>) -> Option<Increase> {
     found.0.iter().any(|&reach| reach > 0).then_some(found)
 }
 
-/// Checks that the model takes the rows with one input raised, and that the compared row still tells something: a
-/// mask of large numbers may make all of it NaN.
+/// Returns true if the model accepts rows with one input raised, and the outputs of the row under test stay finite: a
+/// mask of large numbers may turn them all into NaN.
 fn is_taken(test: &mut Test<'_>, input: usize, reach: u16) -> bool {
     test.reach = Increase::none(test.trial.inputs().len());
     test.reach.0[input] = reach;

@@ -1,4 +1,4 @@
-//! Rows to run, alone and beside each other.
+//! Generates rows to run, alone and beside each other.
 
 use bytes::Bytes;
 use weir_protocol::{DataType, Shape};
@@ -11,48 +11,51 @@ use crate::runner::Placement;
 /// A row of each input.
 pub(super) type Row = Vec<Column>;
 
-/// The elements of a row, relative to what trials use, which are in (0, 1] or are 0 and 1.
+/// The elements of a row, relative to those of ordinary trials, which are floats in (0, 1] and integers 0 and 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Companions {
-    /// Small ones: those of the row that is compared, so that any others are larger or zero.
+    /// Small elements, for the row under test, so that all other rows are larger or zero.
     Subject,
-    /// Those that trials use.
+    /// The elements of ordinary trials.
     Alike,
     /// Zeros and empty strings.
     Zeros,
-    /// Those of another row that is compared: between the trials' and the large ones.
+    /// Elements between those of ordinary trials and the large ones, for a second row under test.
     Medium,
-    /// Much larger ones: true for all of BOOL, longer strings; integers, which may be indices, by [`Increase`].
+    /// Much larger elements: true for all of BOOL, longer strings, integers raised by [`Increase`] because they may be
+    /// indices.
     Large,
-    /// Those of the opposite sign.
+    /// Elements of the opposite sign.
     Negative,
-    /// Much larger ones of the opposite sign; the same as `Large` where there is none.
+    /// Much larger elements of the opposite sign; the same as `Large` for unsigned types.
     LargeNegative,
-    /// NaN; the same as `Alike` where there is none.
+    /// NaN; the same as `Alike` for types without NaN.
     NotANumber,
 }
 
-/// How far integers may be raised above 0 and 1, by input: by as much as the model takes. With none, lengths, counts
-/// and class numbers are nearly alike in all rows, and hide that rows are brought to the largest of them.
+/// Amount by which integers may exceed 0 and 1, by input: as far as the model accepts. Without an increase, lengths,
+/// counts and class numbers are nearly alike in all rows, which hides that a model brings rows to the largest of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Increase(pub(super) Vec<u16>);
 
 impl Increase {
-    /// Reaches to try, all even: small enough for a table of few rows and for a loop of as many steps.
+    /// Increases to try, the largest first. All are even, small enough for a table of few rows and for a loop with one
+    /// step per unit.
     pub(super) const TRIED: [u16; 3] = [16, 4, 2];
 
     pub(super) fn none(inputs: usize) -> Self {
         Self(vec![0; inputs])
     }
 
-    /// The least increase of the same inputs.
+    /// Returns the least increase for the same inputs.
     pub(super) fn least(&self) -> Self {
         let [.., least] = Self::TRIED;
         Self(self.0.iter().map(|&reach| reach.min(least)).collect())
     }
 
-    /// Amount added to an input's integers, of which a row has as many as `elements`. The compared row stands between
-    /// `Alike` and `Large`: where it is one integer, such as a length, it is one larger than theirs before that.
+    /// Returns the amount to add to an input's integers, of which a row has `elements`. The row under test gets an
+    /// amount between `Alike` and `Large`; a row of one integer, such as a length, gets one less, because its integer
+    /// starts one higher.
     fn raise(&self, input: usize, companions: Companions, elements: usize) -> f64 {
         let reach = f64::from(self.0.get(input).copied().unwrap_or(0));
         match companions {
@@ -68,17 +71,17 @@ impl Increase {
     }
 }
 
-/// Factor of the row that is compared: a power of two, which every type of float has.
+/// Factor of the row under test: a power of two, which every float type represents exactly.
 const SMALL: f64 = 1.0 / 16.0;
 
-/// Factor of large rows on the processor: a model that takes them for indices refuses them.
+/// Factor of large rows on the CPU, where a model that uses the values as indices merely fails.
 const LARGE: f64 = 1000.0;
 
-/// Factor of large rows on a GPU, where an index beyond its table ends the use of the device by all models: those
-/// of even small tables are in their range.
+/// Factor of large rows on a GPU, where an out-of-range index makes the device unusable for all models. Indices this
+/// small are in range of even small tables.
 const LARGE_ON_GPU: f64 = 16.0;
 
-/// Makes one row of each of the trial's inputs; `index` chooses it among those of trials.
+/// Generates one row of each of the trial's inputs; `index` selects it in the trial's sequence of rows.
 pub(super) fn row(
     trial: &Trial<'_>,
     index: usize,
@@ -98,7 +101,7 @@ pub(super) fn row(
     Ok(columns)
 }
 
-/// Joins rows to a batch.
+/// Joins rows into a batch.
 pub(super) fn batch(rows: &[&Row]) -> Result<Vec<Column>, String> {
     let Some(first) = rows.first() else {
         return Err("a batch of no rows".to_owned());
@@ -121,15 +124,15 @@ pub(super) fn batch(rows: &[&Row]) -> Result<Vec<Column>, String> {
 fn scaled(datatype: DataType, data: &Bytes, companions: Companions, placement: &Placement) -> Bytes {
     let multiplied = |factor: f64| mapped(datatype, data, |element| element * factor);
     match companions {
-        // An empty string is four zero bytes: its length.
+        // An empty string is encoded as its length: four zero bytes.
         Companions::Zeros if datatype == DataType::Bytes => Bytes::from(vec![0; 4 * strings(data).len()]),
         Companions::Zeros => Bytes::from(vec![0; data.len()]),
         Companions::Subject if is_float(datatype) => multiplied(SMALL),
         Companions::Medium if is_float(datatype) => multiplied(SMALL * large_factor(placement)),
-        // A number that is cast to an index is none on a GPU.
+        // A GPU gets no negative number, because the model may cast it to an index.
         Companions::LargeNegative if placement.is_processor() && is_float(datatype) => multiplied(-LARGE),
         Companions::Large | Companions::LargeNegative => large(datatype, data, placement),
-        // On a GPU an index of less than 0, or a probability of NaN, ends its use by all models.
+        // A negative index, or a probability of NaN, makes a GPU unusable for all models.
         Companions::Negative if placement.is_processor() && is_signed(datatype) => multiplied(-1.0),
         Companions::NotANumber if placement.is_processor() && is_float(datatype) => {
             mapped(datatype, data, |_| f64::NAN)
@@ -159,13 +162,13 @@ fn large(datatype: DataType, data: &Bytes, placement: &Placement) -> Bytes {
     }
 }
 
-/// A string, after its length, with as much again four times.
+/// Repeats the text of a length-prefixed string five times.
 fn longer(string: &Bytes) -> Vec<u8> {
     let text = string.get(4..).unwrap_or_default().repeat(5);
     [&(text.len() as u32).to_le_bytes(), text.as_slice()].concat()
 }
 
-/// Splits a column of strings, each after its length.
+/// Splits a column of length-prefixed strings.
 pub(super) fn strings(data: &Bytes) -> Vec<Bytes> {
     let (mut strings, mut at) = (Vec::new(), 0);
     while let Some(length) = data.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()) {
@@ -181,7 +184,8 @@ fn mapped(datatype: DataType, data: &[u8], map: impl Fn(f64) -> f64) -> Bytes {
     Bytes::from_iter(elements.flat_map(|element| element::encode(datatype, map(element))))
 }
 
-/// Checks for integers of a sign or enough bits to be lengths, classes or indices; bytes of images are neither.
+/// Returns true for integers wide enough to be lengths, classes or indices. UINT8 is excluded, because it usually holds
+/// image bytes.
 pub(super) fn is_integer(datatype: DataType) -> bool {
     use DataType::{Int8, Int16, Int32, Int64, Uint16, Uint32, Uint64};
     matches!(datatype, Int8 | Int16 | Int32 | Int64 | Uint16 | Uint32 | Uint64)
@@ -204,7 +208,8 @@ mod tests {
     fn the_compared_row_stands_between_the_others() {
         for reach in Increase::TRIED {
             let increase = Increase(vec![reach]);
-            // One integer is 2 in the compared row and 1 in the others; of several, each is 0 or 1.
+            // A row of one integer has 2 in the row under test and 1 in the others; with several integers, each is 0 or
+            // 1.
             for (elements, own, others) in [(1, 2.0, 1.0), (4, 0.0, 1.0)] {
                 let raise = |companions| increase.raise(0, companions, elements);
                 let subject = own + raise(Companions::Subject);

@@ -79,7 +79,7 @@ fn rows_that_mix_are_never_batched() {
     }
 }
 
-/// Lengths of which the model takes few show that they shape no other row.
+/// If the model accepts few lengths, they suffice to show that a length does not change other rows.
 #[test]
 fn steps_up_to_the_length_of_the_input_are_batched() {
     assert_eq!(inferred_batch_size("unpackedto"), 32);
