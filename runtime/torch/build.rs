@@ -1,5 +1,5 @@
-//! Compiles the C++ shim against libtorch and passes libtorch's folders to the linker: that of the build, and
-//! those beside an installed binary.
+//! Compiles the C++ shim against libtorch, and passes libtorch's folders to the linker: the build's own folder, and the
+//! folders beside an installed binary.
 
 use std::path::{Path, PathBuf};
 
@@ -51,7 +51,7 @@ fn main() {
     link(&libtorch.join("lib"));
 }
 
-/// Returns libtorch's folder, which `.cargo/config.toml` sets and the environment may change.
+/// Returns libtorch's folder. `.cargo/config.toml` sets it, and the environment may override it.
 fn libtorch() -> PathBuf {
     println!("cargo::rerun-if-env-changed=LIBTORCH");
     let path = std::env::var_os("LIBTORCH").unwrap_or_else(|| ".libtorch".into());
@@ -77,7 +77,7 @@ fn link(lib: &Path) {
     println!("cargo::rustc-link-search=native={}", lib.display());
     println!("cargo::rustc-link-lib=torch_cpu");
     println!("cargo::rustc-link-lib=c10");
-    // The build's own folder first, then those of images and packages.
+    // The build's own folder comes first, then the folders of images and packages.
     for path in [&*lib.to_string_lossy(), "$ORIGIN/../lib", "$ORIGIN"] {
         println!("cargo::rustc-link-arg=-Wl,-rpath,{path}");
     }

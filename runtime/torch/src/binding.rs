@@ -1,4 +1,4 @@
-//! Binds the configuration's inputs to arguments of `forward`. The conventions are Triton's.
+//! Binds the configuration's inputs to arguments of `forward`, by Triton's conventions.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -63,7 +63,8 @@ fn dict(inputs: &[TensorConfig]) -> Result<Binding, LoadError> {
     Ok(Binding::Dict(keys.collect::<Result<_, _>>()?))
 }
 
-/// Returns the indices of the arguments that an input can be bound to. All others must have a default.
+/// Returns the indices of the arguments that an input can be bound to. Returns an error if another argument is
+/// required.
 fn bindable(model: &str, arguments: &[Argument]) -> Result<Vec<usize>, LoadError> {
     let mut bindable = Vec::new();
     for (index, argument) in arguments.iter().enumerate() {
@@ -104,7 +105,8 @@ fn check_count(
     )))
 }
 
-/// Returns the first arguments. Numbers with a default come last: they rarely are what a nameless input means.
+/// Returns the first `count` bindable arguments in order. Numbers with a default come last, because an input without a
+/// matching name rarely means one of them.
 fn in_order(arguments: &[Argument], bindable: &[usize], count: usize) -> Vec<usize> {
     let is_setting = |index: &usize| {
         let argument = &arguments[*index];
@@ -116,7 +118,7 @@ fn in_order(arguments: &[Argument], bindable: &[usize], count: usize) -> Vec<usi
     ordered
 }
 
-/// Refuses an order in which an input would be another argument than the one that it is named like.
+/// Refuses inputs bound in order if an input has the name of another argument than the one it is bound to.
 fn check_order(
     model: &str,
     arguments: &[Argument],
@@ -170,7 +172,7 @@ fn check_argument(
     check_dims(model, &arguments[index], input)
 }
 
-/// Checks whether elements of that datatype can become the argument.
+/// Returns true if elements of that datatype can become the argument.
 pub(crate) fn takes(kind: ArgumentKind, datatype: DataType) -> bool {
     match kind {
         ArgumentKind::Strings | ArgumentKind::Scalar(ScalarKind::Str) => datatype == DataType::Bytes,
@@ -181,7 +183,8 @@ pub(crate) fn takes(kind: ArgumentKind, datatype: DataType) -> bool {
     }
 }
 
-/// Checks whether every element of that datatype is a number of the kind. An unsigned one of 64 bits may be none.
+/// Returns true if every element of that datatype is a valid number of that kind. UINT64 is excluded, because it
+/// exceeds `int`.
 fn is_number(kind: ScalarKind, datatype: DataType) -> bool {
     use DataType::{Bf16, Bool, Bytes, Fp16, Fp32, Fp64, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64};
     match datatype {
@@ -192,7 +195,8 @@ fn is_number(kind: ScalarKind, datatype: DataType) -> bool {
     }
 }
 
-/// Checks that an input for a number has one element, and one for a list of numbers one dimension.
+/// Checks the dimensions of an input for a number, which has one element, and for a list of numbers, which has one
+/// dimension.
 fn check_dims(model: &str, argument: &Argument, input: &TensorConfig) -> Result<(), LoadError> {
     let dims = input.reshape.as_ref().unwrap_or(&input.dims);
     let (fits, wanted) = match argument.kind {

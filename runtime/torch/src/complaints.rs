@@ -1,16 +1,16 @@
-//! The complaints of a model about inputs that were made up for it, and whether they speak against its configuration.
+//! Collects a model's errors on generated inputs, and decides whether they show that its configuration is wrong.
 
 use weir_runtime::backend::{LoadError, ModelError, ModelSource, Signature, TensorConfig, WarmUpFailures};
 
 use crate::remark::Remark;
 
-/// Most complaints in a text.
+/// Largest number of complaints in one message.
 const MOST: usize = 4;
 
-/// Beginning of an error that the model raised; any other is about its answer.
+/// Start of an error that the model raised. Any other error is about the model's outputs.
 const RAISED: &str = "PyTorch execute failure";
 
-/// Words of libtorch about datatypes, which no other size or value of the input changes.
+/// Parts of libtorch's messages about datatypes, which no other size or value of an input avoids.
 const OF_TYPES: [&str; 9] = [
     "must have the same dtype",
     "to have the same dtype",
@@ -23,7 +23,7 @@ const OF_TYPES: [&str; 9] = [
     "must be long, int, byte or bool",
 ];
 
-/// Words of libtorch about shapes, which no other value of the input changes.
+/// Parts of libtorch's messages about shapes, which no other value of an input avoids.
 const OF_SHAPES: [&str; 15] = [
     "shapes cannot be multiplied",
     "size mismatch",
@@ -42,12 +42,12 @@ const OF_SHAPES: [&str; 15] = [
     "given normalized_shape",
 ];
 
-/// The different complaints, in the order in which they came.
+/// The distinct errors of a model, in the order of their first occurrence.
 #[derive(Clone, Debug)]
 pub(crate) struct Complaints {
-    /// Each with the shapes that it was about first.
+    /// Each error, with the input shapes of its first occurrence.
     different: Vec<(String, String)>,
-    /// No dimension of the signature may vary.
+    /// True if all dimensions of the signature's inputs are fixed.
     fixed: bool,
 }
 
@@ -64,8 +64,8 @@ impl Complaints {
         }
     }
 
-    /// Checks whether every request would have the same error: all complaints are about datatypes, about shapes where
-    /// these are fixed, or about the answer.
+    /// Returns true if every request would get such an error: all complaints are about datatypes, about shapes although
+    /// these are fixed, or about the outputs.
     pub(crate) fn is_certain(&self) -> bool {
         let certain = |(text, _): &(String, String)| match text.split_once(RAISED) {
             None => !text.starts_with("out of memory"),
@@ -74,11 +74,11 @@ impl Complaints {
         !self.different.is_empty() && self.different.iter().all(certain)
     }
 
-    /// Says that no input was found, or refuses the model: where the configuration contradicts what it takes or returns,
-    /// every request would fail.
+    /// Returns a remark that no warm-up run succeeded, or refuses the model if its configuration contradicts what the
+    /// model accepts or returns, so that every request would fail.
     ///
     /// # Errors
-    /// [`LoadError::Warmup`] with the complaints.
+    /// [`LoadError::Warmup`] if every request would fail and warm-up failures are not allowed.
     pub(crate) fn judge(&self, source: &ModelSource) -> Result<Remark, LoadError> {
         let reason = self.text();
         match source.warm_up_failures {
@@ -95,7 +95,7 @@ impl Complaints {
         }
     }
 
-    /// The complaints, each with the shapes of the inputs.
+    /// Returns the complaints as one text, each with the shapes of the inputs.
     pub(crate) fn text(&self) -> String {
         let shown = self.different.iter().take(MOST);
         let shown: Vec<String> = shown.map(|(text, shapes)| format!("{text} ({shapes})")).collect();
@@ -106,7 +106,8 @@ impl Complaints {
     }
 }
 
-/// Checks for libtorch's own errors: what a model raises by itself may depend on the values.
+/// Returns true for libtorch's own errors with one of these phrases. Exceptions of the model's code are excluded,
+/// because they may depend on the values.
 fn is_of(raised: &str, words: &[&str]) -> bool {
     let raised = raised.to_ascii_lowercase();
     let own = raised.trim_start_matches([':', ' ']);

@@ -1,23 +1,23 @@
-//! Finds the GPUs to run on. libtorch_cuda is opened here, at start and only if there is a driver, so that
-//! one binary serves machines with and without CUDA.
+//! Finds the GPUs to run on. libtorch_cuda is opened here, at start and only if a driver is installed, so that one
+//! binary serves machines with and without CUDA.
 
 use weir_runtime::args::DeviceChoice;
 use weir_runtime::backend::{Device, LoadError};
 
 use crate::process;
 
-/// The driver's library; present exactly where a driver is installed.
+/// The driver's library, present on every machine with a driver.
 const DRIVER: &str = "libcuda.so.1";
 
-/// libtorch's CUDA library: beside libtorch_cpu.so, where the run path points, or where the loader finds it.
+/// libtorch's CUDA library, found beside libtorch_cpu.so by the run path, or where the loader searches.
 const LIBTORCH_CUDA: &str = "libtorch_cuda.so";
 
-/// Returns the GPUs to run on; none means the processor. Must be called once, before any other use of
-/// libtorch's CUDA: libtorch remembers its absence.
+/// Returns the indices of the GPUs to run on; none means the CPU. Must be called once, before any other use of CUDA in
+/// libtorch, because libtorch caches the absence of its CUDA library.
 ///
 /// # Errors
-/// [`LoadError::Device`] for a requested device that cannot be used, and for a driver without a libtorch_cuda
-/// that loads: it never falls back to the processor silently.
+/// [`LoadError::Device`] if a requested device cannot be used, or if there is a driver but libtorch_cuda does not load.
+/// The server never falls back to the CPU silently.
 pub fn find_gpus(choice: DeviceChoice) -> Result<Vec<usize>, LoadError> {
     let found = match choice {
         DeviceChoice::Only(Device::Cpu) => return Ok(Vec::new()),
@@ -29,11 +29,11 @@ pub fn find_gpus(choice: DeviceChoice) -> Result<Vec<usize>, LoadError> {
 /// The result of the search for CUDA devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Found {
-    /// No driver; with the loader's message.
+    /// No driver; with the loader's error message.
     NoDriver(String),
-    /// A driver, but a libtorch_cuda that does not load or work; with the reason.
+    /// A driver, but libtorch_cuda does not load or work; with the reason.
     Unusable(String),
-    /// Number of visible devices, from 0.
+    /// Number of visible devices, which are numbered from 0.
     Devices(usize),
 }
 

@@ -21,17 +21,17 @@ const TYPES: [(DataType, i32); 13] = [
     (DataType::Uint64, 29),
 ];
 
-/// Returns the element type of a datatype; `None` for BYTES.
+/// Returns the libtorch element type of a datatype; `None` for BYTES.
 pub(crate) fn element_type(datatype: DataType) -> Option<i32> {
     TYPES.iter().find(|(candidate, _)| *candidate == datatype).map(|(_, element)| *element)
 }
 
-/// Returns the datatype of an element type; `None` for complex, quantised and 8-bit float ones.
+/// Returns the datatype of a libtorch element type; `None` for complex, quantised and 8-bit float types.
 pub(crate) fn datatype(element_type: i32) -> Option<DataType> {
     TYPES.iter().find(|(_, element)| *element == element_type).map(|(datatype, _)| *datatype)
 }
 
-/// Returns the name in model configurations, such as `TYPE_FP32`.
+/// Returns a datatype's name in model configurations, such as `TYPE_FP32`.
 pub(crate) fn config_name(datatype: DataType) -> String {
     if datatype == DataType::Bytes {
         return "TYPE_STRING".to_owned();
@@ -39,7 +39,7 @@ pub(crate) fn config_name(datatype: DataType) -> String {
     format!("TYPE_{datatype}")
 }
 
-/// Encodes one element: `value` cast to the datatype, little-endian; empty for BYTES.
+/// Encodes one element: `value` is cast to the datatype, little-endian. Returns no bytes for BYTES.
 pub(crate) fn encode(datatype: DataType, value: f64) -> Vec<u8> {
     match datatype {
         DataType::Bool => vec![u8::from(value != 0.0)],
@@ -59,7 +59,7 @@ pub(crate) fn encode(datatype: DataType, value: f64) -> Vec<u8> {
     }
 }
 
-/// Decodes elements as numbers, rounded if an `f64` cannot hold them; none for BYTES.
+/// Decodes elements as numbers, rounded if an `f64` cannot hold them. Returns no elements for BYTES.
 pub(crate) fn decode(datatype: DataType, data: &[u8]) -> Vec<f64> {
     let size = datatype.size().unwrap_or(usize::MAX);
     data.chunks_exact(size)

@@ -1,4 +1,4 @@
-//! The trial of a load, in a child process: what it does there, and what the server makes of its reports.
+//! The trial of a load: the work of the child process, and the server's verdict from its reports.
 
 mod verdicts;
 
@@ -21,30 +21,31 @@ use crate::{cuda, op_libraries, optimize, plan, process};
 use verdicts::Key;
 pub(crate) use verdicts::Verdicts;
 
-/// The findings of trials about a load.
+/// The findings of the trials of one load.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verdict {
-    /// The signature; `None` where the trials did not get so far.
+    /// The signature; `None` if the trials ended before it was known.
     pub(crate) signature: Option<Signature>,
     pub(crate) remarks: Vec<Remark>,
-    /// The end of the trials that did not survive, in words that follow "the trial".
+    /// The way the child process ended if it did not complete the trials, in words that follow "the trial".
     pub(crate) doubt: Option<String>,
-    /// The module optimised for inference is the faster one.
+    /// True if the module optimised for inference is faster than the saved one.
     pub(crate) is_faster_optimised: bool,
-    /// Inputs that the model has run on.
+    /// Warm-up inputs that the model has run on.
     pub(crate) warm_up: Vec<WarmUpInput>,
-    /// Another trial may find more.
+    /// True if a later trial may find more, so the verdict is not cached.
     is_passing: bool,
 }
 
-/// Advice on a model that is in doubt.
+/// Advice to the operator of a model in doubt.
 const INSTEAD: &str = "a request with such values would end the server: let the model check its inputs, as by \
                        torch.isfinite; configure max_batch_size, inputs and outputs in config.pbtxt to have it batched";
 
-/// Tries a load in a child of the sandbox, and once more without batches where the child did not survive those.
+/// Tries a load in a child process. If the child ended while it tried batches, a second child tries the load without
+/// batches.
 ///
 /// # Errors
-/// [`LoadError`]: the model cannot be served, or the server is stopping.
+/// [`LoadError`] if the model cannot be served, or if the server is stopping.
 pub(crate) fn examine(sandbox: &Sandbox, verdicts: &Verdicts, source: &ModelSource) -> Result<Verdict, LoadError> {
     let mut request = Request::new(source);
     let key = Key::of(&request);
@@ -70,7 +71,8 @@ fn is_on_gpu(source: &ModelSource) -> bool {
     source.devices.iter().any(|device| *device != Device::Cpu)
 }
 
-/// Tries the model on the processor, where a child gets no GPU: the server may have it for itself, or all its memory.
+/// Tries the model on the CPU after the child could not use a GPU: the server may hold the GPU exclusively, or all of
+/// its memory. The error is the GPU's if the CPU trial fails too.
 fn on_processor(sandbox: &Sandbox, request: &Request, reason: String) -> Result<(Verdict, Stage), LoadError> {
     let mut request = request.clone();
     request.source.devices = vec![Device::Cpu];
@@ -82,7 +84,7 @@ fn on_processor(sandbox: &Sandbox, request: &Request, reason: String) -> Result<
     Ok((verdict, stage))
 }
 
-/// Runs one child. Returns what it found, and the last part that it entered.
+/// Runs one child. Returns its findings, and the last stage that it entered.
 fn attempt(sandbox: &Sandbox, request: &Request) -> Result<(Verdict, Stage), LoadError> {
     let (mut verdict, mut stage) = (Verdict::default(), Stage::Load);
     let end = sandbox.run(request, |report| verdict.add(report, &mut stage));
@@ -118,7 +120,7 @@ fn in_doubt(how: &str) -> Remark {
 }
 
 impl Verdict {
-    /// The findings of a second child, with what the first did not survive.
+    /// Adds the findings of a second child to the outcome of the first, which did not complete.
     fn followed_by(mut self, second: Self) -> Self {
         self.remarks.extend(second.remarks);
         Self {
@@ -136,14 +138,14 @@ impl Verdict {
             Report::Remark(remark) => self.remarks.push(remark),
             Report::Optimised => self.is_faster_optimised = true,
             Report::WarmUp(input) => self.warm_up.extend(input.into_input().ok()),
-            // These end a child.
+            // These reports are handled where the child's end is awaited.
             Report::Done | Report::Refused { .. } | Report::Ended(_) => {}
         }
     }
 }
 
-/// Reads the request in a child, tries it on a thread whose stack is that of a server, and reports the end. Returns the
-/// exit code.
+/// Runs in the child: reads the request, tries the load on a thread with the stack size of a server's model threads,
+/// and reports the result. Returns the exit code.
 pub(crate) fn serve() -> i32 {
     let Some(request) = sandbox::request() else {
         return 1;
@@ -175,7 +177,7 @@ fn examine_here(request: Request) -> Result<(), LoadError> {
     op_libraries::open(&source.name, &source.op_libraries)?;
     process::apply(&source.name, settings.process);
     process::set_profiling(&source.devices);
-    // All devices run the same code.
+    // All devices run the same code, so one device suffices for the trial.
     let first = source.devices.first().copied().unwrap_or(Device::Cpu);
     let source = ModelSource { devices: vec![first], ..source };
     let weights = Weights::load(&source, &settings)?;
@@ -192,8 +194,8 @@ fn examine_here(request: Request) -> Result<(), LoadError> {
     try_warm_up(&source, &settings, (runner, plan), inferred)
 }
 
-/// Finds an input that the model runs on, tries what the server will do with it, and, where the configuration says that
-/// rows share runs, rows beside odd ones, of which nothing else depends.
+/// Finds an input that the model runs on, and tries everything that the server will do with it. If the configuration
+/// has a batch dimension, also tests whether rows are independent, which only leads to a warning.
 fn try_warm_up(
     source: &ModelSource,
     settings: &Settings,

@@ -1,4 +1,4 @@
-//! Exceptions of libtorch, and the part of their text that is meant for people.
+//! Exceptions of libtorch, reduced to the message for the user.
 
 #![expect(unsafe_code, reason = "takes over the shim's error texts")]
 
@@ -11,7 +11,7 @@ use crate::ffi;
 /// A call into libtorch that failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
-    /// An exception; with its `what()`, without the C++ backtrace.
+    /// An exception: its `what()` text without the C++ backtrace.
     #[error("{0}")]
     Raised(String),
     /// Out of memory, on the device or the host.
@@ -19,11 +19,11 @@ pub(crate) enum Fault {
     OutOfMemory(String),
 }
 
-/// Texts of libtorch's out-of-memory errors, for exceptions that the interpreter has turned into text: of device
-/// or page-locked memory, of host memory, and of cuBLAS, cuDNN and similar libraries.
+/// Parts of libtorch's out-of-memory messages, for exceptions that the interpreter has turned into text: device or
+/// page-locked memory, host memory, and memory of cuBLAS, cuDNN and similar libraries.
 const OUT_OF_MEMORY: [&str; 4] = ["out of memory", "can't allocate memory", "std::bad_alloc", "_STATUS_ALLOC_FAILED"];
 
-/// Faults of a file and their remedies, by the words in which libtorch reports them.
+/// Parts of libtorch's messages about a file, each with an explanation and a remedy.
 const CAUSES: [(&str, &str); 2] = [
     (
         "Unknown builtin op",
@@ -37,11 +37,11 @@ const CAUSES: [(&str, &str); 2] = [
     ),
 ];
 
-/// First words of each of the interpreter's tracebacks; the message follows the last one.
+/// Start of each of the interpreter's tracebacks; the message follows the last one.
 const TRACEBACK: &str = "Traceback of TorchScript";
 
 impl Fault {
-    /// Converts the status of a shim function. Frees `error`, the text it left, if any.
+    /// Converts the status of a shim function. Frees `error`, the text that the shim may have set.
     pub(crate) fn check(status: i32, error: *mut c_char) -> Result<(), Self> {
         if status == ffi::OK {
             return Ok(());
@@ -55,7 +55,7 @@ impl Fault {
         if no_memory { Self::OutOfMemory(text) } else { Self::Raised(text) }
     }
 
-    /// Converts to the failure of a batch, with Triton's message.
+    /// Converts to the failure of a batch, with Triton's wording.
     pub(crate) fn of_run(self) -> ModelError {
         match self {
             Self::Raised(text) => ModelError::Failed(format!("PyTorch execute failure: {text}")),
@@ -75,13 +75,13 @@ impl Fault {
     }
 }
 
-/// Says why a file cannot be loaded, where libtorch's own words do not.
+/// Returns the explanation of a load failure, if libtorch's own message does not give one.
 fn cause(text: &str) -> Option<&'static str> {
     let known = CAUSES.into_iter().find(|(words, _)| text.contains(words));
     known.map(|(_, cause)| cause)
 }
 
-/// Copies and frees a text of the shim; `None` for null.
+/// Copies and frees a text that the shim allocated; `None` for null.
 pub(crate) fn take(text: *mut c_char) -> Option<String> {
     if text.is_null() {
         return None;
@@ -94,8 +94,7 @@ pub(crate) fn take(text: *mut c_char) -> Option<String> {
     }
 }
 
-/// Extracts the message, as one line, without the model's source, which the interpreter quotes, and without
-/// a C++ backtrace.
+/// Extracts the message as one line, without the source code that the interpreter quotes and without a C++ backtrace.
 fn reason(text: &str) -> String {
     let text = text.rfind(TRACEBACK).map_or(text, |at| message(&text[at..]));
     let text = text.split("\nException raised from").next().unwrap_or(text);
@@ -104,7 +103,8 @@ fn reason(text: &str) -> String {
     lines.join(" ").trim().to_owned()
 }
 
-/// Returns the text from the line that starts with an exception's class; frames and source come before it.
+/// Returns the text from the line that starts with an exception's class; the stack frames and source lines before it
+/// are left out.
 fn message(traceback: &str) -> &str {
     let lines = traceback.split_inclusive('\n').skip(1);
     let mut rest = traceback.split_once('\n').map_or("", |(_, rest)| rest);

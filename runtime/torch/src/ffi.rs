@@ -123,7 +123,7 @@ pub(crate) struct RawGpu {
 }
 
 impl RawGpu {
-    /// A state of which nothing is told.
+    /// A GPU state without any value.
     pub(crate) const UNTOLD: Self = Self {
         uuid: [0; 48],
         utilization: -1.0,

@@ -1,4 +1,4 @@
-//! Checks a model file before libtorch loads it: what it is, and whether the sizes that it declares can be true.
+//! Checks a model file before libtorch loads it: its format, and whether its declared sizes are plausible.
 
 use std::path::Path;
 
@@ -7,14 +7,14 @@ use weir_runtime::model_file;
 
 use crate::module::Archive;
 
-/// Limit on unpacked bytes per byte of archive. Weights are stored uncompressed, so that an archive unpacks to
-/// hardly more than its own size; code compresses well, but is small.
+/// Limit on unpacked bytes per byte of archive. Weights are stored uncompressed, so an archive unpacks to little more
+/// than its own size. Code compresses well, but is small.
 const MAX_UNPACKED_PER_BYTE: u64 = 4;
 
-/// Unpacked bytes allowed for code and debug records of small models, beside that ratio.
+/// Unpacked bytes allowed in addition to that ratio, for the code and debug records of small models.
 const UNPACKED_FLOOR: u64 = 64 << 20;
 
-/// Refuses a file that cannot be TorchScript.
+/// Refuses a file that is not a plausible TorchScript archive.
 pub(crate) fn check(path: &Path) -> Result<(), LoadError> {
     model_file::check(path).map_err(LoadError::File)?;
     check_archive(path).map_err(|reason| LoadError::File(model_file::sentence(path, &reason)))

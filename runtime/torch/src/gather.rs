@@ -7,7 +7,7 @@ use weir_runtime::backend::{Column, Part};
 
 use crate::element;
 
-/// Checks that the parts fit the column: no more rows, no dimension larger, and no byte missing.
+/// Checks that the parts fit the column: no more rows, no dimension larger, and the right number of bytes.
 pub(crate) fn check(column: &Column, element_size: usize) -> Result<(), String> {
     let whole = column.shape.dims();
     let mut rows = 0;
@@ -34,12 +34,12 @@ pub(crate) fn check(column: &Column, element_size: usize) -> Result<(), String> 
     Ok(())
 }
 
-/// Returns the bytes of the batch tensor; 0 for strings, which are no tensor.
+/// Returns the size of the batch tensor in bytes; 0 for strings, which have no tensor.
 pub(crate) fn bytes(column: &Column) -> usize {
     column.shape.elements() * column.datatype.size().unwrap_or(0)
 }
 
-/// Returns the bytes of a single part that is the whole column, without padding.
+/// Returns the bytes of the only part, if it fills the column without padding.
 pub(crate) fn single_part(column: &Column) -> Option<&Bytes> {
     match column.parts.as_slice() {
         [part] if part.shape == column.shape => Some(&part.data),
@@ -47,7 +47,7 @@ pub(crate) fn single_part(column: &Column) -> Option<&Bytes> {
     }
 }
 
-/// Writes every byte of the batch tensor: the parts one after the other, with padding. The column has passed
+/// Writes every byte of the batch tensor: the parts one after the other, with padding. The column must have passed
 /// [`check`].
 pub(crate) fn gather(column: &Column, element_size: usize, mut out: &mut [MaybeUninit<u8>]) {
     let whole = column.shape.dims();
@@ -76,7 +76,7 @@ pub(crate) fn strings(column: &Column) -> Bytes {
     all.freeze()
 }
 
-/// Returns the rows of a tensor; one without dimensions is one row.
+/// Returns the number of rows of a tensor; a scalar counts as one row.
 fn rows_of(dims: &[usize]) -> usize {
     dims.first().copied().unwrap_or(1)
 }
@@ -100,7 +100,7 @@ fn place_part(target: &mut [MaybeUninit<u8>], inner: &[usize], part: &Part, pad:
     }
 }
 
-/// Copies a smaller block into the corner of a larger one. Both have the same rank and are not empty.
+/// Copies a smaller block into the corner of a larger one. Both have the same rank and at least one element.
 fn place(target: &mut [MaybeUninit<u8>], whole: &[usize], data: &[u8], own: &[usize]) {
     let same_inside = whole.get(1..) == own.get(1..);
     if same_inside {
@@ -144,7 +144,7 @@ mod tests {
 
     fn gathered(column: &Column) -> Vec<u8> {
         check(column, 1).unwrap();
-        // Stale bytes, every one of which must be overwritten.
+        // The buffer holds stale bytes, every one of which must be overwritten.
         let mut out = vec![MaybeUninit::new(77); column.shape.elements()];
         gather(column, 1, &mut out);
         let bytes = out.iter().map(|byte| {

@@ -1,4 +1,4 @@
-//! The state of GPUs, as NVIDIA's management library tells it.
+//! Reads the state of GPUs from NVIDIA's management library (NVML).
 
 #![expect(unsafe_code, reason = "asks the driver's libraries")]
 
@@ -8,8 +8,8 @@ use weir_runtime::app::{GpuSample, Pool};
 
 use crate::ffi::{self, RawGpu};
 
-/// Reads the state of these CUDA devices, which [`find_gpus`](crate::find_gpus) numbers. Those of which nothing is told
-/// are left out, as all are without NVIDIA's management library (`libnvidia-ml.so.1`).
+/// Reads the state of the given CUDA devices, as numbered by [`find_gpus`](crate::find_gpus). Devices without data are
+/// left out. Without NVML (`libnvidia-ml.so.1`) the result is empty.
 #[must_use]
 pub fn read_gpus(gpus: &[usize]) -> Vec<GpuSample> {
     let read = gpus.iter().filter_map(|gpu| read(*gpu));
@@ -27,7 +27,7 @@ fn read(gpu: usize) -> Option<GpuSample> {
     sample(&raw)
 }
 
-/// The sample of a state in which negative numbers are not told; `None` without the GPU's name.
+/// Converts a raw state, in which negative numbers mean unknown; `None` without the GPU's UUID.
 fn sample(raw: &RawGpu) -> Option<GpuSample> {
     let told = |value: f64| (value >= 0.0).then_some(value);
     let uuid = CStr::from_bytes_until_nul(&raw.uuid).ok()?.to_str().ok()?;

@@ -1,7 +1,7 @@
 //! Prepares the C library's heap, which libtorch uses, before libtorch starts.
 //!
-//! libtorch's start allocates 52 MB of small blocks, some for each operator it registers. In pages of 4 KiB
-//! these are 17 000 page faults and 400 growths of the heap: some 25 ms of the 0.3 s until a small model is
+//! When libtorch starts, it allocates 52 MB in small blocks, several for each operator that it registers. With pages of
+//! 4 KiB this costs 17 000 page faults and 400 growths of the heap: about 25 ms of the 0.3 s until a small model is
 //! ready.
 
 #![expect(
@@ -11,22 +11,22 @@
 
 use weir_runtime_torch::heap_limits::{GROWTH, MMAP_THRESHOLD, TRIM_THRESHOLD};
 
-/// Heap that libtorch's start fills, in whole huge pages. Any more would stay allocated and unused.
+/// Bytes of heap that libtorch fills when it starts, in whole huge pages. Any more would stay allocated and unused.
 const FILLED: usize = 52 << 20;
 
 /// Size of a huge page, in bytes.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Called by the loader before the initialisers of all libraries, of which libtorch's takes longest.
-// SAFETY: the section holds functions of this type; the C library is linked by then, and `prepare` needs
-// nothing else.
+/// Function that the loader calls before the initialisers of all libraries, of which libtorch's takes longest.
+// SAFETY: the section `.preinit_array` holds functions of this type. The C library is already linked when it runs, and
+// `prepare` needs nothing else.
 #[used]
 #[unsafe(link_section = ".preinit_array")]
 static BEFORE_LIBRARIES: extern "C" fn() = prepare;
 
 extern "C" fn prepare() {
-    // SAFETY: there is only one thread yet; the advised memory is the heap's, and the kernel may ignore the
-    // advice.
+    // SAFETY: the process still has only one thread. The advised memory belongs to the heap, and the kernel may ignore
+    // the advice.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, MMAP_THRESHOLD);
         libc::mallopt(libc::M_TRIM_THRESHOLD, TRIM_THRESHOLD);

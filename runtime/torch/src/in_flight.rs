@@ -1,5 +1,5 @@
-//! A batch in flight on a device that works asynchronously: copy to the device, run and copy back are queued
-//! at once. The device copies one batch while it runs the one before.
+//! A batch in flight on a device that works asynchronously: the copy to the device, the run and the copy back are
+//! queued at once. The device copies one batch while it runs the previous one.
 //!
 //! ```text
 //!   upload stream    copy 1 ─┐       copy 2 ─┐
@@ -7,9 +7,9 @@
 //!   this thread      launch 1, launch 2, finish 1, launch 3, finish 2, …
 //! ```
 //!
-//! Outputs are copied back on the compute stream, so that a model that keeps a tensor, or returns the same one
-//! again, has all its work in one order. libtorch manages the memory: it reuses memory that is dropped here
-//! only after the device has finished with it.
+//! Outputs are copied back on the compute stream, so that all work on a tensor that the model keeps, or returns again,
+//! is in one order. libtorch manages the memory: memory dropped here is reused only after the device has finished with
+//! it.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use weir_runtime::backend::ModelError;
 
 use crate::fault::Fault;
 
-/// The purpose of one of an instance's streams. A stream runs its work in the order it was queued in.
+/// The purpose of one of an instance's streams. A stream runs work in the order in which it was queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamRole {
     Upload,
@@ -37,7 +37,7 @@ pub(crate) trait DeviceStreams: Clone {
     /// Makes work that is queued from now on wait for the event.
     fn wait(&self, lane: StreamRole, event: &Self::Event) -> Result<(), Fault>;
 
-    /// Queues, on the compute stream, the copy of an output to host memory, unless it is there already.
+    /// Queues, on the compute stream, the copy of an output to host memory, unless the output is already there.
     fn download(&self, output: Self::Output) -> Result<Self::Output, Fault>;
 
     /// Blocks until the event has completed.
@@ -70,9 +70,9 @@ pub(crate) struct CompletedBatch<O> {
     pub(crate) output: Duration,
 }
 
-/// Queues a batch: `upload` queues copies on the upload stream, `forward` the model on the compute stream.
-/// If memory runs out, it reclaims what other batches and earlier runs left, and tries once more; so only a
-/// batch that is too large for the device by itself fails.
+/// Queues a batch: `upload` queues copies on the upload stream, `forward` queues the model on the compute stream. If
+/// memory runs out, reclaims the memory that earlier runs left, and tries once more; so only a batch that is too large
+/// for the device by itself fails.
 pub(crate) fn launch<L: DeviceStreams, V>(
     streams: &L,
     upload: impl Fn() -> Result<V, ModelError>,
@@ -83,7 +83,7 @@ pub(crate) fn launch<L: DeviceStreams, V>(
         Err(ModelError::OutOfMemory(_)) => {
             streams.reclaim().map_err(Fault::of_run)?;
             attempt().inspect_err(|_| {
-                // A failure here is the device's, which the next batch reports.
+                // A failure here is a failure of the device, which the next batch reports.
                 let _ = streams.reclaim();
             })
         }

@@ -1,4 +1,5 @@
 //! Infers the parts of a model's signature that its configuration leaves out.
+//!
 //! Names and number of the inputs come from the method's schema. Datatypes and dimensions come from the example that a
 //! module was traced with, otherwise from candidates: shapes that the weights used first on each argument suggest.
 //! Outputs and the batch dimension come from trial runs on generated inputs. Dimensions that no trial determines stay

@@ -1,4 +1,4 @@
-//! An instance of a model: runs batches by the signature.
+//! An instance of a model, which runs batches according to the signature.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::settings::Cache;
 use crate::startup::{self, TrimWhenDropped};
 use crate::stopwatch::Stopwatch;
 
-/// A signature and its binding to `forward`.
+/// A signature, and its binding to the arguments and outputs of `forward`.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) signature: Signature,
@@ -26,7 +26,7 @@ pub(crate) struct Plan {
     pub(crate) outputs: OutputBinding,
 }
 
-/// A model on one device.
+/// A model on one device, ready to run batches.
 #[derive(Debug)]
 pub(crate) struct TorchInstance {
     pub(crate) plan: Arc<Plan>,
@@ -46,8 +46,8 @@ impl Instance for TorchInstance {
         self.start(batch)?.finish()
     }
 
-    /// Returns the thread affinity: the pool of intra-operation threads and the handles of cuBLAS and cuDNN
-    /// belong to the calling thread.
+    /// Returns the thread affinity. The pool of intra-operation threads and the handles of cuBLAS and cuDNN belong to
+    /// the calling thread, so the instance may change thread only on the CPU with one thread.
     fn affinity(&self) -> Affinity {
         match (&self.runner.placement, self.runner.intra_op_threads) {
             (Placement::Processor, 1) => Affinity::None,
@@ -60,7 +60,8 @@ impl Instance for TorchInstance {
             Placement::Processor => Overlap::None,
             Placement::Cuda(gpu) => match gpu.cache {
                 Cache::Keep => Overlap::OneAhead,
-                // Emptying waits for all queued work, and so an answer would wait for the next batch.
+                // Emptying the cache waits for all queued work, so a batch queued ahead would delay the response of
+                // this one.
                 Cache::EmptyAfterRun => Overlap::None,
             },
         }
@@ -145,7 +146,7 @@ fn name_output(
     (rows, leeway): (Option<usize>, Leeway),
 ) -> Result<Tensor, ModelError> {
     let datatype = match (leeway, run_output.datatype) {
-        // Nobody has said what it is.
+        // The signature is a guess, so the output keeps the datatype that the model returned.
         (Leeway::Everything, Some(datatype)) => datatype,
         _ => output.datatype,
     };
@@ -176,7 +177,7 @@ fn check_type(output: &TensorConfig, datatype: Option<DataType>) -> Result<(), M
     )))
 }
 
-/// Divides a list of strings, which has no rows of its own, equally by the batch's rows.
+/// Divides a list of strings, which has no batch dimension, equally among the batch's rows.
 fn split_rows(sizes: &mut Vec<i64>, rows: i64) {
     if let [count] = sizes[..]
         && rows > 0
@@ -204,7 +205,7 @@ fn check_rows(output: &TensorConfig, sizes: &[i64], rows: Option<usize>) -> Resu
 mod tests {
     use super::*;
 
-    /// The engine may make an instance, run it and finish its batch on three different threads.
+    /// The engine may create an instance, run it and finish its batch on three different threads.
     #[test]
     fn an_instance_and_its_queued_batches_may_change_thread() {
         fn may_change_thread<T: Send>() {}

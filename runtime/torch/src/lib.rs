@@ -1,4 +1,4 @@
-//! The libtorch backend: TorchScript files become [`Model`](weir_runtime::backend::Model)s.
+//! The libtorch backend, which turns TorchScript files into [`Model`](weir_runtime::backend::Model)s.
 //!
 //! ```text
 //!   model.pt ──file──► sandbox (a child process: infer, independence, warm_up) ──verdict──► signature, warm-up inputs
@@ -6,10 +6,10 @@
 //!   Batch ──gather──► tensors ──runner──► forward ──instance──► Answer
 //! ```
 //!
-//! libtorch is called through the C++ shim in `shim/` only. A request's bytes are copied once, into the batch
-//! tensor, or not at all if one request is the batch; outputs are returned where libtorch wrote them. For a GPU
-//! the batch tensor is in page-locked memory, from which the device copies asynchronously while it runs the
-//! batch before (`in_flight`).
+//! libtorch is called only through the C++ shim in `shim/`. A request's bytes are copied once, into the batch tensor,
+//! or not at all if the batch is a single request. Outputs are returned from the memory that libtorch wrote them to.
+//! For a GPU the batch tensor is in page-locked memory, from which the device copies asynchronously while it runs the
+//! previous batch (`in_flight`).
 
 mod binding;
 mod complaints;

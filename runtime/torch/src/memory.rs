@@ -1,26 +1,25 @@
-//! A model's limit on device memory. libtorch's allocator has none per model, so it is counted here: weights
-//! when they are loaded, and the memory of each run. A batch that exceeds the limit fails as out of memory,
-//! which makes the engine try smaller ones, and a batch of its size is not tried again.
+//! A model's limit on device memory. libtorch's allocator has no limit per model, so the memory is counted here: the
+//! weights when they are loaded, and the peak of each run. A batch that exceeds the limit fails as out of memory. The
+//! engine then tries smaller batches, and does not try a batch of that size again.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_runtime::backend::ModelError;
 
-/// The limit on the device memory of one run, shared by a model's instances on the device.
+/// The limit on the device memory of one run, shared by the model's instances on that device.
 #[derive(Debug)]
 pub(crate) struct Cap {
-    /// Bytes for one run: the limit less the weights, divided equally by the instances, which run at the
-    /// same time.
+    /// Bytes for one run: the limit minus the weights, divided equally among the instances, which run at the same time.
     per_run: u64,
-    /// Bytes of inputs of the smallest batch that was too large; `u64::MAX` before there is one. A larger
-    /// batch of the same model is assumed to need no less.
+    /// Input bytes of the smallest batch that exceeded the limit; `u64::MAX` if none has. A larger batch of the same
+    /// model is assumed to need at least as much memory.
     too_large: AtomicU64,
 }
 
 impl Cap {
     /// # Errors
-    /// A message, if the weights leave no memory to run with.
+    /// A message, if the weights leave no memory for a run.
     pub(crate) fn new(limit: NonZeroU64, weights: u64, instances: usize) -> Result<Self, String> {
         let left = limit.get().saturating_sub(weights);
         let per_run = left / instances.max(1) as u64;
@@ -32,7 +31,7 @@ impl Cap {
         Ok(Self { per_run, too_large: AtomicU64::new(u64::MAX) })
     }
 
-    /// Refuses a batch as large as one that exceeded the limit before.
+    /// Refuses a batch with at least as many input bytes as one that exceeded the limit.
     pub(crate) fn admit(&self, inputs: u64) -> Result<(), ModelError> {
         let too_large = self.too_large.load(Ordering::Relaxed);
         if inputs >= too_large {
@@ -45,8 +44,8 @@ impl Cap {
         Ok(())
     }
 
-    /// Records the memory of a run: `peak` bytes at once beside its inputs. The inputs count twice, because
-    /// those of the next batch are copied to the device meanwhile.
+    /// Records the memory of a run: a peak of `peak` bytes in addition to its inputs. The inputs count twice, because
+    /// the inputs of the next batch are copied to the device at the same time.
     pub(crate) fn record(&self, inputs: u64, peak: u64) -> Result<(), ModelError> {
         let taken = peak.saturating_add(inputs.saturating_mul(2));
         if taken <= self.per_run {
@@ -92,7 +91,7 @@ mod tests {
     }
 
     proptest! {
-        /// If memory grows with the inputs, exactly those sizes are refused that do not fit.
+        /// If memory grows with the inputs, exactly the sizes that do not fit are refused.
         #[test]
         fn sizes_that_fit_are_never_refused(sizes in prop::collection::vec(1u64..200, 1..50), factor in 0u64..5) {
             let cap = cap(500, 0, 1).unwrap();

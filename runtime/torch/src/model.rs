@@ -1,4 +1,4 @@
-//! The libtorch backend and its models.
+//! The libtorch backend and its loaded models.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,15 +24,16 @@ pub struct TorchBackend {
 }
 
 impl TorchBackend {
-    /// The backend of a program that has no other thread yet: it tries each load in a child process, made by a copy of
-    /// this one. The program itself may be such a copy's, started anew; then this never returns.
+    /// Returns the backend of this program, which must have no other thread yet. Each load is tried in a child process,
+    /// forked from a copy of this process. If the program was started as a fork server, this call serves as one and
+    /// never returns.
     #[must_use]
     pub fn of_program() -> Self {
         sandbox::serve_if_asked(examine::serve);
         Self::of(Sandbox::forked(examine::serve))
     }
 
-    /// A backend whose child processes are made by that program, which calls [`TorchBackend::of_program`].
+    /// Returns a backend whose child processes are forked from `program`, which must call [`TorchBackend::of_program`].
     #[must_use]
     pub fn with_program(program: PathBuf) -> Self {
         Self::of(Sandbox::of(program))
@@ -63,7 +64,7 @@ impl Backend for TorchBackend {
         process::apply(&source.name, settings.process);
         process::set_profiling(&source.devices);
         let first = source.devices.first().copied().unwrap_or(Device::Cpu);
-        // Dropped after the weights, also by a load that fails.
+        // Dropped after the weights, also if the load fails.
         let trim = TrimWhenDropped;
         let weights = Weights::load(source, &settings)?;
         let runner = plan::runner(&settings, weights.on(first)?, first)?;
@@ -132,7 +133,7 @@ impl Model for TorchModel {
     }
 }
 
-/// It is run as it was saved, as PyTorch runs it; few mean that.
+/// Warns if the model was saved in training mode. It runs in that mode, as in PyTorch, which is rarely intended.
 fn warn_in_training(source: &ModelSource, runner: &Runner) {
     if runner.module.is_in_training() {
         tracing::warn!(
@@ -143,7 +144,7 @@ fn warn_in_training(source: &ModelSource, runner: &Runner) {
     }
 }
 
-/// The signature that trials have shown, or one that the model has without them.
+/// Returns the signature that the trials found, or one inferred without trials.
 fn signature_of(source: &ModelSource, runner: &Runner, verdict: &Verdict) -> Result<Signature, LoadError> {
     match &verdict.signature {
         Some(signature) => Ok(signature.clone()),

@@ -1,4 +1,4 @@
-//! A loaded TorchScript module: its arguments, and calls of `forward`.
+//! A loaded TorchScript module: its arguments, and calls of its method.
 
 #![expect(unsafe_code, reason = "owns libtorch's modules")]
 
@@ -30,20 +30,20 @@ pub(crate) use signature::{Argument, ArgumentKind, Example, Returned, ScalarKind
 pub(crate) struct Module {
     raw: *mut RawModule,
     device: Device,
-    /// The file it was loaded from.
+    /// The file that the module was loaded from.
     path: PathBuf,
-    /// The method that it runs.
+    /// The method that runs call, usually `forward`.
     method: String,
     arguments: Vec<Argument>,
     writes: SelfWrites,
     returned: Returned,
 }
 
-// SAFETY: the shim's functions on a module are const but for `run`, and running a TorchScript method
-// from several threads at once is supported: each run has its own interpreter state. One that writes to
-// itself is no exception for the compiler, but each instance has its own (`Weights`).
+// SAFETY: all of the shim's functions on a module except `run` are const, and libtorch supports running a TorchScript
+// method from several threads at once: each run has its own interpreter state. A module that writes to itself must not
+// run on two threads at once; the compiler does not check this, but `Weights` gives each instance a module of its own.
 unsafe impl Send for Module {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Module {}
 
 impl Module {
@@ -72,20 +72,20 @@ impl Module {
         })
     }
 
-    /// Checks whether `forward` calls a convolution.
+    /// Returns true if `forward` calls a convolution.
     pub(crate) fn has_convolution(&self) -> bool {
         // SAFETY: the module is alive.
         unsafe { ffi::weir_module_convolves(self.raw) != 0 }
     }
 
-    /// Checks whether the method asks whether it is in training, and it was saved so.
+    /// Returns true if the module was saved in training mode and the method's behaviour depends on that mode.
     pub(crate) fn is_in_training(&self) -> bool {
         // SAFETY: the module is alive.
         unsafe { ffi::weir_module_trains(self.raw) != 0 }
     }
 
-    /// Loads the same file again, optimised for inference on the processor: weights become constants of the
-    /// code, in the layout that convolutions need. The outputs are the same.
+    /// Loads the same file again, optimised for inference on the CPU: weights become constants of the code, in the
+    /// layout that convolutions need. The outputs are the same.
     pub(crate) fn load_optimized(&self, path: &Path) -> Result<Self, Fault> {
         let path = c_path(path)?;
         let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
@@ -103,17 +103,18 @@ impl Module {
         })
     }
 
-    /// The arguments of `forward`, without `self`.
+    /// Returns the arguments of `forward`, without `self`.
     pub(crate) fn arguments(&self) -> &[Argument] {
         &self.arguments
     }
 
-    /// The outputs of each run.
+    /// Returns the description of a run's outputs.
     pub(crate) fn returned(&self) -> &Returned {
         &self.returned
     }
 
-    /// Returns the shapes of the parameters in the order they were registered, usually that of their use.
+    /// Returns the shapes of the parameters in the order of their registration, which is usually the order of their
+    /// use.
     pub(crate) fn parameters(&self) -> Vec<Example> {
         let (mut first, mut count) = (ptr::null(), 0);
         // SAFETY: the array lives as long as the module; it is copied at once.
@@ -123,7 +124,7 @@ impl Module {
         }
     }
 
-    /// Bytes that its parameters, buffers and constants take on its CUDA device; 0 on the processor.
+    /// Returns the bytes of its parameters, buffers and constants on its CUDA device; 0 on the CPU.
     pub(crate) fn device_bytes(&self) -> u64 {
         // SAFETY: the module is alive.
         unsafe { ffi::weir_module_device_bytes(self.raw) }
@@ -131,9 +132,9 @@ impl Module {
 }
 
 impl Drop for Module {
-    /// Returns the model's device memory to the driver, for use by others.
+    /// Returns the model's device memory to the driver, for other uses.
     fn drop(&mut self) {
-        // SAFETY: we own it, and nothing uses it after this.
+        // SAFETY: `self` owns the module, and nothing uses it afterwards.
         unsafe { ffi::weir_module_free(self.raw) }
         match self.device {
             Device::Cpu => {}

@@ -1,4 +1,4 @@
-//! Libraries of operators that models bring, opened for the whole process.
+//! Libraries of operators that models need, opened for the whole process.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,7 +9,7 @@ use weir_runtime::backend::LoadError;
 
 use crate::process;
 
-/// Contents of the libraries that are open: their operators cannot be registered again, and need not be.
+/// Contents of the open libraries. The operators stay registered, and registering them again would fail.
 static OPEN: Mutex<BTreeMap<Contents, PathBuf>> = Mutex::new(BTreeMap::new());
 
 /// Size and hash of a file.
@@ -55,7 +55,7 @@ fn read(path: &Path) -> Result<Contents, String> {
     Ok(Contents { size: bytes.len(), hash: hasher.finish() })
 }
 
-/// Says what to do about a library that cannot be opened, before the loader's own reason.
+/// Puts the remedy for a library that cannot be opened before the loader's own message.
 fn explain(reason: &str, open: &BTreeMap<Contents, PathBuf>) -> String {
     let any = |parts: &[&str]| parts.iter().any(|part| reason.contains(part));
     let what = if any(&["libtorch_python", "libpython", "symbol: Py", "symbol: _Py"]) {

@@ -1,8 +1,8 @@
-//! Chooses between a module as saved and the same one optimised for inference, whichever is faster.
+//! Chooses between the saved module and the same module optimised for inference, by speed.
 //!
-//! On the processor libtorch converts the layout of a convolution's weights anew for each batch, and computes
-//! normalisation apart from them. A module that is optimised for inference does neither. Most models with long
-//! convolutions gain a third by it and some lose, so both are run, and the faster one is kept.
+//! On the CPU, libtorch converts the layout of a convolution's weights again for each batch, and computes normalisation
+//! separately. A module optimised for inference does neither. Most models with long convolutions gain a third and some
+//! lose, so both modules are run and the faster one is kept.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,31 +17,31 @@ use crate::runner::{Placement, RunOutput, Runner};
 use crate::stopwatch;
 use crate::warm_up::RunnableInput;
 
-/// Shortest time for a row that makes a comparison worth it: to optimise and compare takes some tenths of a
-/// second, which would double the time until a faster model is ready.
+/// Shortest time per row for which the comparison is worthwhile. Optimising and comparing take some tenths of a second,
+/// which would double the time until a faster model is ready.
 const MIN_TIME: Duration = Duration::from_millis(2);
 
-/// Runs that are not measured: libtorch compiles in the first, and with `ENABLE_JIT_PROFILING` again in the
-/// second.
+/// Number of runs before the measurement: libtorch compiles in the first one, and with `ENABLE_JIT_PROFILING` again in
+/// the second.
 const WARM_UP_RUNS: usize = 2;
 
-/// Runs of each module, in turns, of which the fastest counts: the others may have been interrupted.
+/// Number of measured runs of each module, in turns. Only the fastest counts, because others may have been interrupted.
 const ROUNDS: usize = 3;
 
-/// Further rounds if the times are so close that other load on the processor would decide.
+/// Number of further runs if the times are so close that other load on the CPU would decide.
 const EXTRA_ROUNDS: usize = 3;
 
-/// Relative difference below which the times are too close.
+/// Relative difference below which the times count as too close.
 const MIN_DIFFERENCE: f64 = 0.05;
 
-/// Tolerance between the outputs, relative to the largest element of each: single precision keeps seven
-/// digits, and sums in another order lose some of them.
+/// Tolerance between the outputs, relative to the largest element: single precision has seven digits, and sums in
+/// another order lose some of them.
 const TOLERANCE: f64 = 1e-4;
 
-/// Returns the optimised module if it is faster and has the same outputs.
+/// Returns the optimised module if it is at least as fast and has the same outputs.
 pub(crate) fn faster_module(source: &ModelSource, runner: &Runner, found: &RunnableInput) -> Option<Arc<Module>> {
     let on_cpu = matches!(runner.placement, Placement::Processor);
-    // What a module writes to cannot become constants of its code.
+    // A tensor that the module writes to must not become a constant of the code.
     let writes = runner.module.self_writes().reason().is_some();
     if !on_cpu || !runner.options.optimize || writes || !runner.module.has_convolution() {
         return None;
@@ -58,7 +58,7 @@ pub(crate) fn faster_module(source: &ModelSource, runner: &Runner, found: &Runna
     })
 }
 
-/// Compares both modules; the error says why that failed.
+/// Compares both modules. The error says why they could not be compared.
 fn compare(
     source: &ModelSource,
     runner: &Runner,
@@ -83,7 +83,7 @@ fn compare(
     Ok(better.then_some(other.module))
 }
 
-/// Runs further rounds and returns the least time of each.
+/// Runs further rounds, and returns the shortest time of each module.
 fn least_times(
     trials: [&Trial<'_>; 2],
     [mut time, mut other_time]: [Duration; 2],
@@ -103,7 +103,7 @@ fn trial<'a>(source: &'a ModelSource, runner: &'a Runner, found: &'a RunnableInp
     trial.map_err(|error| error.to_string())
 }
 
-/// Returns the outputs and the time of a run after the warm-up.
+/// Returns the outputs and the time of a run after the unmeasured runs.
 fn warm_up_and_run(trial: &Trial<'_>, columns: &[Column], threads: i32) -> Result<(Vec<RunOutput>, Duration), String> {
     for _ in 0..WARM_UP_RUNS {
         trial.run_on(columns)?;
@@ -111,8 +111,8 @@ fn warm_up_and_run(trial: &Trial<'_>, columns: &[Column], threads: i32) -> Resul
     run(trial, columns, threads)
 }
 
-/// Returns the outputs and the time of a run: with one thread its processor time, which other load does not
-/// lengthen; with several the wall time.
+/// Returns the outputs and the time of a run. With one thread this is its CPU time, which other load does not lengthen;
+/// with several threads it is the wall time.
 fn run(trial: &Trial<'_>, columns: &[Column], threads: i32) -> Result<(Vec<RunOutput>, Duration), String> {
     let before = stopwatch::thread_time();
     let (outcomes, elapsed) = trial.run_on(columns)?;
@@ -123,13 +123,13 @@ fn run(trial: &Trial<'_>, columns: &[Column], threads: i32) -> Result<(Vec<RunOu
     Ok((outcomes, time))
 }
 
-/// Checks whether a row takes no longer. That suffices: models that gain with one row gain more with several,
+/// Returns true if a row takes no longer than before. Equality suffices, because models gain more with larger batches,
 /// and take less memory.
 fn is_faster(before: Duration, after: Duration) -> bool {
     after <= before
 }
 
-/// Checks whether further rounds might change the decision.
+/// Returns true if further rounds might change the decision.
 fn is_inconclusive(before: Duration, after: Duration) -> bool {
     let ratio = after.as_secs_f64() / before.as_secs_f64().max(f64::MIN_POSITIVE);
     (ratio - 1.0).abs() < MIN_DIFFERENCE

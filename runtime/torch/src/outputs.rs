@@ -1,9 +1,9 @@
-//! Names of a method's outputs, and the signature's outputs among those of a run.
+//! Names of a method's outputs, and the choice of the signature's outputs among the outputs of a run.
 //!
-//! A path leads to an output inside of what the method returns: steps joined by dots, each a dict's key or a
-//! NamedTuple's field, or a position in a tuple or list after `#`. `#1.#0.boxes` is the entry `boxes` of the
-//! first element of the second element. Clients see it as `boxes` if no other output is called that, otherwise
-//! as `OUTPUT__1.0.boxes`.
+//! A path leads to an output inside the value that the method returns. The steps are joined by dots; each is a dict's
+//! key, a NamedTuple's field, or `#` with a position in a tuple or list. `#1.#0.boxes` is the entry `boxes` of the
+//! first element of the second element. Clients see it as `boxes` if no other output has that name, otherwise as
+//! `OUTPUT__1.0.boxes`.
 
 use weir_runtime::backend::{LoadError, ModelError, TensorConfig};
 
@@ -11,27 +11,27 @@ use crate::module::Returned;
 use crate::positional_names::{by_index, suffix};
 use crate::runner::RunOutput;
 
-/// Where a run has the outputs of a signature.
+/// The positions of the signature's outputs among the outputs of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum OutputBinding {
-    /// At these indices, by output of the signature.
+    /// At these indices, in the order of the signature's outputs.
     Fixed(Vec<usize>),
-    /// At these indices of a list, which may be shorter or longer.
+    /// At these indices of a list, which may be shorter or longer in each run.
     List(Vec<usize>, Rest),
     /// At the path that each output's name stands for.
     Keyed(Rest),
 }
 
-/// The treatment of what a run returns beside the signature's outputs.
+/// The treatment of outputs of a run that the signature does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// Dropped, as the configuration leaves it out.
+    /// Dropped, because the configuration leaves them out.
     Dropped,
-    /// An error: the signature was learned from a run that did not return it.
+    /// An error, because the signature was inferred from a run that did not return them.
     Unexpected,
 }
 
-/// Returns the names of the outputs that a run had.
+/// Returns the names of a run's outputs.
 pub(crate) fn names(returned: &Returned, seen: &[RunOutput]) -> Vec<String> {
     match returned {
         Returned::Fixed(paths) => names_of(paths),
@@ -43,7 +43,7 @@ pub(crate) fn names(returned: &Returned, seen: &[RunOutput]) -> Vec<String> {
     }
 }
 
-/// Finds the signature's outputs: by name where the method's have names, otherwise by Triton's rules.
+/// Finds the signature's outputs: by name if the method's outputs have names, otherwise by Triton's rules.
 pub(crate) fn bind(
     model: &str,
     returned: &Returned,
@@ -60,7 +60,7 @@ pub(crate) fn bind(
 }
 
 impl OutputBinding {
-    /// Returns the outputs of a run in the signature's order; `None` for one that is absent from a list.
+    /// Returns the outputs of a run in the signature's order; `None` for an output that is missing from a list.
     pub(crate) fn choose<'a>(
         &self,
         outputs: &[TensorConfig],
@@ -84,7 +84,7 @@ impl OutputBinding {
     }
 }
 
-/// Makes the output that a list was too short for: a tensor without elements.
+/// Makes an output that is missing because a list was too short: a tensor without elements.
 pub(crate) fn empty(output: &TensorConfig, rows: Option<usize>) -> RunOutput {
     let dims = output.reshape.as_ref().unwrap_or(&output.dims);
     let mut sizes: Vec<i64> = dims.iter().map(|&dim| dim.max(0)).collect();
@@ -117,7 +117,7 @@ fn fixed(model: &str, paths: &[String], outputs: &[TensorConfig]) -> Result<Vec<
     check_indices(model, paths, outputs, by_index)
 }
 
-/// Takes the outputs by index or in order, if there are as many.
+/// Takes the outputs by index or in order, if the method has enough outputs.
 fn check_indices(
     model: &str,
     paths: &[String],
@@ -199,8 +199,8 @@ fn paths(run_outputs: &[RunOutput]) -> Vec<String> {
     run_outputs.iter().map(path).collect()
 }
 
-/// Finds the output that a name stands for: its path, the path after `__` if it begins with a position, or
-/// the path from its first key on if no other output has the same.
+/// Finds the output that a name stands for. The name is its path, the path after `__` if the path starts with a
+/// position, or the path from its first key on if no other output has the same.
 fn find(paths: &[String], name: &str) -> Option<usize> {
     let shown: Vec<String> = paths.iter().map(|path| display(path)).collect();
     let by_path = || {
@@ -234,14 +234,14 @@ fn names_of(paths: &[String]) -> Vec<String> {
     paths.iter().map(name).collect()
 }
 
-/// The path without the marks of its positions.
+/// Returns the path without the `#` of its positions.
 fn display(path: &str) -> String {
     let steps = path.split('.');
     let steps: Vec<&str> = steps.map(|step| step.strip_prefix('#').unwrap_or(step)).collect();
     steps.join(".")
 }
 
-/// The path from its first key on, if no position follows that.
+/// Returns the path from its first key on, if no position follows that key.
 fn key(path: &str) -> Option<&str> {
     let mut rest = path;
     while is_position(first_step(rest)) {

@@ -1,41 +1,41 @@
 //! Decides when to trim the C library's heap after a large batch.
 //!
-//! The heap keeps the memory of the largest batch that ever ran: 50 to 100 MB if one of 32 images was tried
-//! once, while batches of 8 do the work. Keeping the memory of the largest batch is fast; so it is freed only
+//! The heap keeps the memory of the largest batch that ever ran: 50 to 100 MB if a batch of 32 images was tried once,
+//! although batches of 8 do the work. Keeping the memory of the largest current batch is fast, so memory is freed only
 //! when several batches in a row have needed far less.
 
 use std::time::Duration;
 
-/// Shortest run that counts as a peak: in less time a processor writes no more than 20 MB or so.
+/// Shortest run that counts as a peak: a CPU writes no more than about 20 MB in less time.
 const MIN_PEAK_TIME: Duration = Duration::from_millis(20);
 
-/// Number of small batches in a row before a trim, so that bursts do not free and allocate in turns.
+/// Number of small batches in a row before a trim, so that bursts do not free and allocate alternately.
 const MIN_SMALL_BATCHES: u32 = 4;
 
-/// Time of work between two trims. Allocating again what was trimmed takes half a millisecond a megabyte:
-/// with 100 MB, 2 % of this.
+/// Run time between two trims. Allocating trimmed memory again takes half a millisecond per megabyte, which for 100 MB
+/// is 2 % of this time.
 const MIN_WORK: Duration = Duration::from_secs(2);
 
 /// The largest batch since the last trim, and the batches after it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeakMemory {
-    /// Bytes of inputs of the largest batch that took at least [`MIN_PEAK_TIME`].
+    /// Input bytes of the largest batch that took at least [`MIN_PEAK_TIME`].
     peak: usize,
-    /// Number of batches in a row with at most half of that.
+    /// Number of batches in a row with at most half of these bytes.
     small_batches: u32,
-    /// Time that batches took together since the last trim.
+    /// Total run time of the batches since the last trim.
     worked: Duration,
 }
 
 impl Default for PeakMemory {
-    /// Allows the first trim at once.
+    /// Returns a state that allows the first trim at once.
     fn default() -> Self {
         Self { peak: 0, small_batches: 0, worked: MIN_WORK }
     }
 }
 
 impl PeakMemory {
-    /// Records a batch of `bytes` of inputs; returns true when the heap should be trimmed.
+    /// Records a batch with `bytes` bytes of inputs. Returns true if the heap should be trimmed.
     pub(crate) fn record(&mut self, bytes: usize, took: Duration) -> bool {
         self.worked = self.worked.saturating_add(took);
         if bytes > self.peak / 2 {
@@ -62,7 +62,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Indices of the batches after which the heap is trimmed; a batch of size n takes n times 10 ms.
+    /// Returns the indices of the batches after which the heap is trimmed; a batch of size n takes n times 10 ms.
     fn trims(sizes: &[usize]) -> Vec<usize> {
         let mut memory = PeakMemory::default();
         let trim = |(index, &size): (usize, &usize)| {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     proptest! {
-        /// Between two trims lie seconds of work, whatever the sizes.
+        /// Between two trims lies at least [`MIN_WORK`] of run time, whatever the sizes.
         #[test]
         fn trims_are_rare(sizes in prop::collection::vec(1usize..64, 1..400)) {
             let mut memory = PeakMemory::default();

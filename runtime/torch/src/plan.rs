@@ -1,4 +1,4 @@
-//! From a loaded module to the runner and the plan of its instances.
+//! Builds the runner of a loaded module, and the plan of its instances.
 
 use weir_runtime::backend::{Device, Leeway, LoadError, ModelSource, Signature};
 
@@ -25,10 +25,10 @@ pub(crate) fn runner(settings: &Settings, loaded: LoadedModule, device: Device) 
     Ok(Runner { module: loaded.module, placement, options: settings.run, intra_op_threads: settings.intra_op_threads })
 }
 
-/// Takes the signature from the configuration if it is complete, otherwise infers the rest.
+/// Returns the configured signature if it is complete, otherwise infers the missing parts.
 ///
 /// # Errors
-/// [`LoadError`] also where the model returns what no output can hold.
+/// [`LoadError`] if the signature cannot be inferred, or if the model returns a value that no output can hold.
 pub(crate) fn signature(source: &ModelSource, runner: &Runner, doubt: Option<&str>) -> Result<Inferred, LoadError> {
     if let Returned::Unservable(reason) = runner.module.returned() {
         return Err(LoadError::Config(format!("unable to load model '{}': {reason}", source.name)));
@@ -46,7 +46,7 @@ pub(crate) fn signature(source: &ModelSource, runner: &Runner, doubt: Option<&st
     }
 }
 
-/// Binds the signature's inputs and outputs to the module's.
+/// Binds the signature's inputs to the module's arguments, and its outputs to the module's.
 pub(crate) fn bind(source: &ModelSource, runner: &Runner, signature: Signature) -> Result<Plan, LoadError> {
     let (module, name) = (&runner.module, &source.name);
     let rest = match source.outputs.as_slice() {

@@ -2,13 +2,13 @@
 
 use weir_runtime::backend::TensorConfig;
 
-/// Reads indices off names like `NAME__INDEX`, if all are like that.
+/// Parses the indices of names like `NAME__INDEX`; `None` if any name has another form.
 pub(crate) fn by_index(tensors: &[TensorConfig]) -> Option<Vec<usize>> {
     let index = |tensor: &TensorConfig| suffix(&tensor.name)?.parse().ok();
     tensors.iter().map(index).collect()
 }
 
-/// Returns what follows the last two underscores of a name.
+/// Returns the part of a name after its last double underscore.
 pub(crate) fn suffix(name: &str) -> Option<&str> {
     name.rsplit_once("__").map(|(_, suffix)| suffix)
 }

@@ -1,4 +1,4 @@
-//! Settings and libraries of the whole process, or of one of its threads.
+//! Settings and libraries of the whole process, and settings of single threads.
 
 #![expect(unsafe_code, reason = "sets libtorch's switches")]
 
@@ -16,7 +16,7 @@ use crate::fault::{self, Fault};
 use crate::ffi;
 use crate::settings::ProcessSettings;
 
-/// Settings that models have applied so far.
+/// The settings that models have applied so far.
 static APPLIED: Mutex<ProcessSettings> = Mutex::new(ProcessSettings {
     inter_op_threads: None,
     jit_executor: None,
@@ -25,15 +25,15 @@ static APPLIED: Mutex<ProcessSettings> = Mutex::new(ProcessSettings {
     disable_cudnn: None,
 });
 
-/// True once a model with a GPU was loaded.
+/// True once a model on a GPU has been loaded.
 static ANY_GPU: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// Intra-operation threads set by this thread; 0 before it set any.
+    /// Number of intra-operation threads that this thread has set; 0 if it has set none.
     static THREADS: Cell<i32> = const { Cell::new(0) };
 }
 
-/// Applies the settings that no model has set before; warns of the others if they differ.
+/// Applies the settings that no earlier model has set. Logs a warning for the others if they differ.
 pub(crate) fn apply(model: &str, settings: ProcessSettings) {
     let ProcessSettings { inter_op_threads, jit_executor, jit_profiling, tensor_fuser, disable_cudnn } = settings;
     let mut applied = APPLIED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,9 +51,9 @@ pub(crate) fn apply(model: &str, settings: ProcessSettings) {
     apply_once(model, "INTER_OP_THREAD_COUNT", threads, inter_op_threads, set_inter_op_threads);
 }
 
-/// Sets the JIT's profiling of first runs, unless a model has set `ENABLE_JIT_PROFILING`: on once a model is on
-/// a GPU, for which libtorch fuses operations. On the processor it fuses none, and profiling takes a second
-/// compilation, and one of all gradients: 40 ms of a small model's start.
+/// Switches the JIT's profiling of first runs, unless a model has set `ENABLE_JIT_PROFILING`. It is on once a model is
+/// on a GPU, for which libtorch then fuses operations. On the CPU libtorch fuses none, and profiling would cost a
+/// second compilation and the compilation of all gradients: 40 ms of a small model's start.
 pub(crate) fn set_profiling(devices: &[Device]) {
     let on_gpu = devices.iter().any(|device| *device != Device::Cpu);
     let on_gpu = ANY_GPU.fetch_or(on_gpu, Ordering::Relaxed) || on_gpu;
@@ -64,7 +64,7 @@ pub(crate) fn set_profiling(devices: &[Device]) {
     }
 }
 
-/// Sets the number of threads for operations that this thread starts. Cheap if nothing changes.
+/// Sets the number of threads for operations that this thread starts. Does nothing if the number is unchanged.
 pub(crate) fn set_intra_op_threads(count: i32) -> Result<(), Fault> {
     if THREADS.get() == count {
         return Ok(());
@@ -77,30 +77,30 @@ pub(crate) fn set_intra_op_threads(count: i32) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Opens a shared library, permanently and with its symbols global.
+/// Opens a shared library permanently, with its symbols global.
 ///
 /// # Errors
-/// The loader's message.
+/// The dynamic loader's message.
 pub(crate) fn open_library(name: &str) -> Result<(), String> {
     let name = CString::new(name).map_err(|error| error.to_string())?;
-    // SAFETY: `name` is NUL-terminated. The initialisers of the libraries we open, CUDA's driver and
-    // libtorch_cuda, may run at any time.
+    // SAFETY: `name` is NUL-terminated. The libraries that this crate opens, CUDA's driver and libtorch_cuda, have
+    // initialisers that may run at any time.
     let message = unsafe { ffi::weir_open_library(name.as_ptr()) };
     fault::take(message).map_or(Ok(()), Err)
 }
 
-/// Opens a library of operators, permanently. It is opened in a child process first, so that one that throws or
-/// crashes as it is opened harms only that.
+/// Opens a library of operators permanently. A child process opens it first, so that a library that throws or crashes
+/// while it is opened harms only the child.
 pub(crate) fn open_operators(path: &Path) -> Result<(), Fault> {
     let path = CString::new(path.as_os_str().as_bytes()).map_err(|error| Fault::Raised(error.to_string()))?;
     let mut error = ptr::null_mut();
-    // SAFETY: `path` is NUL-terminated and `error` valid for writes. The library's initialisers are the user's
-    // code, as the model is; a child process has run them without harm.
+    // SAFETY: `path` is NUL-terminated, and `error` is valid for writes. The library's initialisers are the user's
+    // code, like the model, and a child process has run them without harm.
     let status = unsafe { ffi::weir_open_operators(path.as_ptr(), &mut error) };
     Fault::check(status, error)
 }
 
-/// Returns how many CUDA devices are visible. libtorch_cuda must be open.
+/// Returns the number of visible CUDA devices. libtorch_cuda must be open.
 pub(crate) fn cuda_devices() -> Result<usize, Fault> {
     let (mut count, mut error) = (0, ptr::null_mut());
     // SAFETY: both are valid for writes.
@@ -109,8 +109,7 @@ pub(crate) fn cuda_devices() -> Result<usize, Fault> {
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
-/// Returns the memory that libtorch's CUDA allocators cache to the driver. Waits for the queued work of all
-/// models.
+/// Returns the memory cached by libtorch's CUDA allocators to the driver. Waits for the queued work of all models.
 pub(crate) fn empty_cuda_cache() -> Result<(), Fault> {
     let mut error = ptr::null_mut();
     // SAFETY: `error` is valid for writes.

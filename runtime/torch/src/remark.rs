@@ -1,13 +1,13 @@
-//! Findings of trials, for the log.
+//! Findings of trials for the server's log.
 
 use serde::{Deserialize, Serialize};
 
-/// A finding that the log of the server tells each time the model is loaded.
+/// A finding that the server logs each time the model is loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Remark {
     /// The consequence for requests.
     pub(crate) message: String,
-    /// Finding of the trials.
+    /// The evidence that the trials found.
     pub(crate) reason: String,
     /// Advice to the operator.
     pub(crate) instead: String,
@@ -18,7 +18,7 @@ impl Remark {
         Self { message: message.to_owned(), reason: reason.into(), instead: instead.to_owned() }
     }
 
-    /// Warns the operator of the model.
+    /// Logs the finding as a warning about the model.
     pub(crate) fn log(&self, model: &str) {
         tracing::warn!(model, reason = self.reason, instead = self.instead, "{}", self.message);
     }

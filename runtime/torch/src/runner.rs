@@ -1,4 +1,4 @@
-//! Runs a module on its device: columns of a batch in, outputs out.
+//! Runs a module on its device, from the columns of a batch to its outputs.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) struct Runner {
 /// The device that a runner uses.
 #[derive(Clone, Debug)]
 pub(crate) enum Placement {
-    /// The processor, on the calling thread.
+    /// The CPU, on the calling thread.
     Processor,
     /// A CUDA device, asynchronously.
     Cuda(Gpu),
@@ -45,7 +45,7 @@ impl Placement {
     }
 }
 
-/// A CUDA device, as one instance uses it.
+/// A CUDA device as used by one instance.
 #[derive(Clone, Debug)]
 pub(crate) struct Gpu {
     pub(crate) streams: CudaStreams,
@@ -61,16 +61,16 @@ pub(crate) struct RunOutput {
     /// Dimensions; empty for a scalar.
     pub(crate) sizes: Vec<i64>,
     pub(crate) data: Bytes,
-    /// Path to it in what the model returned, where that is not the same in each run.
+    /// The output's path in the returned value, if paths differ between runs.
     pub(crate) path: Option<String>,
 }
 
 /// A run that has been started.
 #[derive(Debug)]
 pub(crate) enum StartedRun {
-    /// The processor has completed it.
+    /// The CPU has completed the run.
     Done(Vec<RunOutput>, Timing),
-    /// It is queued on a device.
+    /// The run is queued on a device.
     Queued(QueuedRun),
 }
 
@@ -85,7 +85,8 @@ pub(crate) struct QueuedRun {
 }
 
 impl Runner {
-    /// Returns a runner for runs that must not change the module: one over a copy if its runs do, else `None`.
+    /// Returns a runner whose runs do not change this module: a runner of a copy if the module writes to itself,
+    /// otherwise `None`.
     pub(crate) fn rehearsal(&self) -> Result<Option<Self>, Fault> {
         if self.module.self_writes().reason().is_none() {
             return Ok(None);
@@ -93,16 +94,16 @@ impl Runner {
         Ok(Some(Self { module: Arc::new(self.module.copy()?), ..self.clone() }))
     }
 
-    /// Returns a runner of a copy on the processor.
+    /// Returns a runner of a copy of the module on the CPU.
     ///
     /// # Errors
-    /// The reason that there is none, in words that follow "because".
+    /// The reason that there is no such copy, in words that follow "because".
     pub(crate) fn on_processor(&self) -> Result<Self, String> {
         Ok(Self { module: Arc::new(self.module.on_processor()?), placement: Placement::Processor, ..self.clone() })
     }
 
-    /// Runs one batch. `columns` are in the binding's order, `None` for an input that no request has. The
-    /// caller adds its own part to the output time.
+    /// Runs one batch. `columns` are in the binding's order, with `None` for an optional input that is left out. The
+    /// caller adds the time of its own work on the outputs to the output time.
     pub(crate) fn run(
         &self,
         binding: &Binding,
@@ -114,7 +115,7 @@ impl Runner {
         }
     }
 
-    /// Starts a run as [`Runner::run`] does, but does not wait for a CUDA device.
+    /// Starts a run like [`Runner::run`], but does not wait for a CUDA device.
     pub(crate) fn start(&self, binding: &Binding, columns: &[Option<&Column>]) -> Result<StartedRun, ModelError> {
         process::set_intra_op_threads(self.intra_op_threads).map_err(Fault::of_run)?;
         match &self.placement {
@@ -180,8 +181,8 @@ impl Runner {
         }
     }
 
-    /// Makes the model's argument of a column, on the model's device. If the model writes to its input, the
-    /// request's bytes are copied: they are needed again if the batch fails and its requests run alone.
+    /// Makes the model's argument from a column, on the model's device. If the model writes to its input, the request's
+    /// bytes are copied, because they are needed again if the batch fails and its requests run alone.
     fn value(&self, column: &Column, argument: &Argument) -> Result<Value, ModelError> {
         check_datatype(column, argument).map_err(ModelError::Failed)?;
         let (Some(element_type), Some(size)) = (element::element_type(column.datatype), column.datatype.size()) else {
@@ -220,7 +221,7 @@ impl Gpu {
 }
 
 impl QueuedRun {
-    /// Waits for the device. The caller adds its own part to the output time.
+    /// Waits for the device. The caller adds the time of its own work on the outputs to the output time.
     pub(crate) fn finish(self) -> Result<(Vec<RunOutput>, Timing), ModelError> {
         let completed = self.batch.finish()?;
         match self.gpu.cache {
@@ -239,8 +240,8 @@ impl RunOutput {
     }
 }
 
-/// Checks that the argument can be made of the column, and of each part alike: the bytes of another datatype would be
-/// read as if they were of this one.
+/// Checks that the column's datatype fits the argument, and that all parts have it: bytes of another datatype would be
+/// misread.
 fn check_datatype(column: &Column, argument: &Argument) -> Result<(), String> {
     let (name, datatype) = (&column.name, column.datatype);
     let mut parts = column.parts.iter();

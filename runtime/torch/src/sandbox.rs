@@ -1,16 +1,16 @@
-//! Child processes in which models are tried before the server loads them.
+//! Child processes that try each model before the server loads it.
 //!
-//! A trial feeds a model with inputs that no client sent: NaN, huge numbers, odd shapes. Some code of libtorch ends the
-//! process on them, and a loop of the model's own may never end. Each load is tried in a child process, which dies
-//! with the server, is limited in time and memory, and reports each step. The server then repeats only what the child
-//! survived.
+//! A trial runs a model on inputs that no client sent: NaN, huge numbers, odd shapes. Some of libtorch's code ends the
+//! process on such inputs, and a loop in the model may never end. So each load is tried in a child process that dies
+//! with the server, is limited in time and memory, and reports each step. The server then repeats only the steps that
+//! the child survived.
 //!
 //! ```text
 //!   server ──fork at start──► fork server (one thread, libtorch is loaded) ──fork──► child of a load
 //!     │ ◄─────────────── request, reports: a socket of each load ────────────────────► │
 //! ```
 //!
-//! libtorch takes some 0.3 s to start; a copy of a process that has it loaded takes some milliseconds.
+//! Starting libtorch takes about 0.3 s; forking a process that has it loaded takes a few milliseconds.
 
 mod fork_server;
 mod limits;
@@ -33,25 +33,25 @@ pub(crate) use limits::{limit_memory, limited, set_threads};
 pub(crate) use message::{Report, Request, Stage, WarmUpData};
 pub(crate) use progress::{enter, report, request};
 
-/// The argument of the program that makes it a fork server on its standard input.
+/// Argument that makes the program a fork server on its standard input.
 pub(crate) const ARGUMENT: &str = "--weir-fork-server";
 
-/// Time of a whole child: some hundred runs of an ordinary model, which take a second or two.
+/// Time limit of a child. Several hundred runs of an ordinary model take a second or two.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// The work of a child, which reads its request by [`request`]; returns the exit code.
+/// The work of a child, which reads its request with [`request`] and returns the exit code.
 pub(crate) type Child = fn() -> i32;
 
-/// The children of a server.
+/// The sandbox of a server, which starts its child processes.
 #[derive(Debug)]
 pub(crate) struct Sandbox {
-    /// The program to start where there is no fork server yet, or no more.
+    /// The program to start if there is no fork server, or if it has ended.
     program: PathBuf,
     server: Mutex<Option<ForkServer>>,
     running: Mutex<OpenSockets>,
 }
 
-/// The sockets of the children that run.
+/// The sockets of the running children.
 #[derive(Debug, Default)]
 struct OpenSockets {
     closed: bool,
@@ -59,36 +59,38 @@ struct OpenSockets {
     next: u64,
 }
 
-/// The end of a child.
+/// The outcome of a child.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// It did all that it was to do.
+    /// The child completed its work.
     Done,
-    /// It found that the model cannot be served.
+    /// The child found that the model cannot be served.
     Refused(LoadError),
-    /// It ended, or did not end in time. With the reason, in words that follow "the trial".
+    /// The child ended early because of the model; with the reason, in words that follow "the trial".
     Died(String),
-    /// It could not be started, or was ended by what has nothing to do with the model. With the reason likewise.
+    /// The child could not be started, or ended for a reason unrelated to the model; with the reason, in words that
+    /// follow "the trial".
     Lost(String),
     /// The server is stopping.
     Closed,
 }
 
 impl Sandbox {
-    /// A sandbox of this process, whose children run `child`. The process must have no other thread yet.
+    /// Returns a sandbox that forks this process, whose children run `child`. The process must have no other thread
+    /// yet.
     pub(crate) fn forked(child: Child) -> Self {
         let sandbox = Self::of(PathBuf::from("/proc/self/exe"));
-        // Without one it is started when the first model is loaded.
+        // If the fork fails, the program is started as a fork server when the first model is loaded.
         *sandbox.server() = ForkServer::fork(child).ok();
         sandbox
     }
 
-    /// A sandbox whose children are made by that program, which is `weir-runtime`.
+    /// Returns a sandbox that starts `program`, which is `weir-runtime`, as its fork server.
     pub(crate) fn of(program: PathBuf) -> Self {
         Self { program, server: Mutex::default(), running: Mutex::default() }
     }
 
-    /// Runs the request in a child. `on_report` is called for each of its reports, in order.
+    /// Runs the request in a child, and calls `on_report` for each of its reports, in order.
     pub(crate) fn run(&self, request: &Request, mut on_report: impl FnMut(Report)) -> End {
         let stream = match self.child() {
             Ok(stream) => stream,
@@ -104,7 +106,7 @@ impl Sandbox {
         if running.closed { End::Closed } else { end }
     }
 
-    /// Ends the children that run, and starts no more.
+    /// Ends the running children, and starts no more.
     pub(crate) fn close(&self) {
         let mut running = self.running();
         running.closed = true;
@@ -113,7 +115,7 @@ impl Sandbox {
         }
     }
 
-    /// Makes a child, by a new fork server if the last one is gone.
+    /// Makes a child. Starts a new fork server if the last one has ended.
     fn child(&self) -> io::Result<UnixStream> {
         let mut server = self.server();
         if let Some(stream) = server.as_ref().and_then(|server| server.child().ok()) {
@@ -143,7 +145,7 @@ impl Sandbox {
     }
 }
 
-/// Becomes a fork server, whose children run `child`, if the program was started as one.
+/// Serves as a fork server whose children run `child`, if the program was started as one. Otherwise returns at once.
 pub(crate) fn serve_if_asked(child: Child) {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|argument| argument == ARGUMENT) {
@@ -151,7 +153,7 @@ pub(crate) fn serve_if_asked(child: Child) {
     }
 }
 
-/// Sends the request and reads the reports until the last.
+/// Sends the request, and reads the reports up to the last one.
 fn converse(stream: &UnixStream, request: &Request, on_report: &mut impl FnMut(Report)) -> End {
     if let Err(error) = message::write(stream, request) {
         return End::Lost(format!("could not be started: {error}"));

@@ -1,4 +1,4 @@
-//! The parameters of a model's configuration that the libtorch backend supports.
+//! The configuration parameters that the libtorch backend supports.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -9,17 +9,17 @@ use weir_runtime::backend::LoadError;
 /// Triton's parameters for libtorch, parsed. `None` keeps libtorch's default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// Method that requests run: method.
+    /// Method that requests run: `method`.
     pub(crate) method: String,
-    /// Options of each run: INFERENCE_MODE, DISABLE_OPTIMIZED_EXECUTION.
+    /// Options of each run: `INFERENCE_MODE`, `DISABLE_OPTIMIZED_EXECUTION`.
     pub(crate) run: RunOptions,
-    /// Handling of cached device memory: ENABLE_CACHE_CLEANING.
+    /// Handling of cached device memory: `ENABLE_CACHE_CLEANING`.
     pub(crate) cache: Cache,
-    /// One copy of the weights for all instances of a device, or one each: ENABLE_WEIGHT_SHARING.
+    /// One copy of the weights per device, or one per instance: `ENABLE_WEIGHT_SHARING`.
     pub(crate) weight_sharing: WeightSharing,
-    /// Limit on the memory of each device, in bytes: GPU_MEM_LIMIT.
+    /// Limit on the memory of each device, in bytes: `GPU_MEM_LIMIT`. `None` means no limit.
     pub(crate) memory_limit: Option<NonZeroU64>,
-    /// Intra-operation threads of each instance: INTRA_OP_THREAD_COUNT.
+    /// Intra-operation threads of each instance: `INTRA_OP_THREAD_COUNT`.
     pub(crate) intra_op_threads: i32,
     /// Settings of the whole process.
     pub(crate) process: ProcessSettings,
@@ -28,7 +28,7 @@ pub(crate) struct Settings {
 /// The options of a call of `forward`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RunOptions {
-    /// True for inference mode; otherwise only gradients are off.
+    /// True for inference mode; otherwise only gradients are turned off.
     pub(crate) inference_mode: bool,
     /// True for the JIT's optimised execution.
     pub(crate) optimize: bool,
@@ -37,24 +37,24 @@ pub(crate) struct RunOptions {
 /// Handling of device memory that a run allocated and no longer needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cache {
-    /// Keeps it cached for the next run.
+    /// Keeps the memory cached for the next run.
     Keep,
-    /// Returns it to the driver after each run.
+    /// Returns the memory to the driver after each run.
     EmptyAfterRun,
 }
 
-/// The configuration's word on sharing weights.
+/// The configured sharing of weights between instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WeightSharing {
-    /// Nothing: they are shared where that changes no answer.
+    /// Not configured: weights are shared if no run changes them.
     Unset,
-    /// Instances on one device are to share them.
+    /// Configured: instances on one device share their weights.
     Asked,
-    /// Each instance is to have a copy.
+    /// Configured: each instance has its own copy.
     Declined,
 }
 
-/// libtorch's settings for all models of the process: the first model to set one wins.
+/// libtorch's settings for all models of the process. The first model that sets one wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProcessSettings {
     pub(crate) inter_op_threads: Option<i32>,
@@ -64,19 +64,19 @@ pub(crate) struct ProcessSettings {
     pub(crate) disable_cudnn: Option<bool>,
 }
 
-/// The method that TorchScript modules have.
+/// The name of the method that TorchScript modules have by default.
 pub(crate) const FORWARD: &str = "forward";
 
-/// Threads per instance by default: libtorch's pools of several instances compete for the same cores, and
-/// more instances use more cores anyway.
+/// Default threads per instance. The thread pools of several instances would compete for the same cores, and more
+/// instances use more cores anyway.
 const DEFAULT_INTRA_OP_THREADS: i32 = 1;
 
-/// Most threads of a pool: those of the largest machines. libtorch starts as many as it is told, and ends the process
-/// where the system has no more.
+/// Largest number of threads of a pool: the cores of the largest machines. libtorch starts as many threads as
+/// configured, and ends the process if the system refuses one.
 const MAX_THREADS: i32 = 1024;
 
 impl Settings {
-    /// Parses the parameters. Unknown ones, of other backends or of the user's own scripts, are ignored.
+    /// Parses the parameters. Unknown parameters, of other backends or of the user's own scripts, are ignored.
     pub(crate) fn parse(parameters: &BTreeMap<String, String>) -> Result<Self, LoadError> {
         let flag = |name| flag(parameters, name);
         let threads = |name| threads(parameters, name);
@@ -108,7 +108,7 @@ impl Settings {
     }
 }
 
-/// Parses the name of the method to run. The key is Weir's own, in either case.
+/// Parses the name of the method to run. The parameter is Weir's own; its key may be in upper case.
 fn method(parameters: &BTreeMap<String, String>) -> Result<String, LoadError> {
     let value = parameters.get("method").or_else(|| parameters.get("METHOD"));
     match value.map(|value| value.trim()) {
@@ -120,7 +120,7 @@ fn method(parameters: &BTreeMap<String, String>) -> Result<String, LoadError> {
     }
 }
 
-/// Parses a number of threads; one that is not positive means the default, as in Triton.
+/// Parses a number of threads. A number that is not positive means the default, as in Triton.
 fn threads(parameters: &BTreeMap<String, String>, name: &str) -> Result<Option<i32>, LoadError> {
     let count = parameters.get(name).map(|value| {
         let count = value.trim().parse::<i32>().ok();

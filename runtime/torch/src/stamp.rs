@@ -1,9 +1,9 @@
-//! The identity of a file, to see that two reads of a path met the same.
+//! The identity of a file, to detect that a path was replaced between two reads.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The identity of a file and of its contents, as far as the file system tells.
+/// The identity of a file and of its contents, as far as its metadata shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileStamp {
     inode: (u64, u64),

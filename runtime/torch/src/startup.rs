@@ -1,8 +1,8 @@
-//! Releases memory that libtorch needed only for its start, a load and first runs.
+//! Releases memory that libtorch needed only when it started, for a load and for the first runs.
 //!
-//! Of libtorch's 300 MB of code, a running server uses a few. Its start runs another 30 MB, to register every
-//! operator, and the loader reads 17 MB of tables to link it; a load and a model's first runs compile. Those
-//! pages stay mapped and resident, though nothing uses them again.
+//! A running server uses a few of the 300 MB of libtorch's code. Another 30 MB run once at start, to register every
+//! operator, and the loader reads 17 MB of tables to link libtorch; a load and a model's first runs compile code. These
+//! pages stay mapped and resident although nothing uses them again.
 
 #![expect(unsafe_code, reason = "advises the kernel about a mapping, and trims the C library's heap")]
 
@@ -12,16 +12,16 @@ use crate::heap_limits::{GROWTH, TRIM_THRESHOLD};
 
 const LIBRARY: &str = "/libtorch_cpu.so";
 
-/// Drops the resident pages of libtorch's code and tables, and trims the C library's heap. Pages that are used
-/// again are read from the page cache, 16 at a time, which delays the next request by some tenths of a
-/// millisecond. Called after the first runs.
+/// Drops the resident pages of libtorch's code and tables, and trims the C library's heap. Pages that are used again
+/// are read from the page cache, 16 at a time, which delays the next request by some tenths of a millisecond. Called
+/// after the first runs.
 pub(crate) fn release_memory() {
     let Ok(maps) = std::fs::read_to_string("/proc/self/smaps") else {
         return;
     };
     for range in unmodified_mappings(&maps) {
-        // SAFETY: the range is a private read-only mapping of a file with no page of its own: the pages are
-        // the file's, and are read from it again when they are touched.
+        // SAFETY: the range is a private read-only mapping of a file without modified pages, so its pages are read from
+        // the file again when they are touched.
         let refused = unsafe { libc::madvise(range.start as *mut libc::c_void, range.len(), libc::MADV_DONTNEED) };
         if refused != 0 {
             tracing::debug!("the kernel keeps the pages of libtorch's start in memory");
@@ -30,24 +30,24 @@ pub(crate) fn release_memory() {
     trim_heap();
 }
 
-/// Returns the free memory of the C library's heap to the system; takes a tenth of a millisecond a megabyte.
+/// Returns the free memory of the C library's heap to the system, which takes a tenth of a millisecond per megabyte.
 pub(crate) fn trim_heap() {
-    // SAFETY: they may be called at any time, from any thread.
+    // SAFETY: both functions may be called at any time, from any thread.
     unsafe {
         libc::malloc_trim(0);
         libc::mallopt(libc::M_TRIM_THRESHOLD, TRIM_THRESHOLD);
     }
 }
 
-/// Makes the C library return what becomes free at the end of a heap at once, until the next [`trim_heap`]: that does so
-/// for the first thread's heap only, and 64 MiB may stay in each other.
+/// Makes the C library return memory that becomes free at the end of any heap at once, until the next [`trim_heap`].
+/// `trim_heap` alone does so only for the first thread's heap; each other heap could keep 64 MiB.
 pub(crate) fn return_what_is_freed() {
-    // SAFETY: it may be called at any time, from any thread.
+    // SAFETY: the function may be called at any time, from any thread.
     unsafe { libc::mallopt(libc::M_TRIM_THRESHOLD, GROWTH) };
 }
 
-/// Trims the heap when it is dropped: the last field of what holds a module, whose weights are free by then. Without that
-/// the C library keeps what an unloaded model had, but for blocks of 32 MiB and more.
+/// Trims the heap when it is dropped. It is the last field of structs that hold a module, whose weights are free by
+/// then. Otherwise the C library would keep an unloaded model's memory, except blocks of 32 MiB and more.
 #[derive(Debug)]
 pub(crate) struct TrimWhenDropped;
 
@@ -57,12 +57,12 @@ impl Drop for TrimWhenDropped {
     }
 }
 
-/// Finds the address ranges of libtorch's mappings in `/proc/self/smaps` whose pages equal the file's.
+/// Finds the address ranges of libtorch's mappings in `/proc/self/smaps` whose pages are unmodified.
 fn unmodified_mappings(maps: &str) -> Vec<Range<usize>> {
     let (mut found, mut current) = (Vec::new(), None);
     for line in maps.lines() {
         match line.strip_prefix("Anonymous:") {
-            // Anonymous pages are those that the loader wrote before it made the mapping read-only.
+            // Anonymous pages are pages that the loader wrote before it made the mapping read-only.
             Some(own) if own.split_ascii_whitespace().next() == Some("0") => {
                 found.extend(current.take());
             }
@@ -74,7 +74,7 @@ fn unmodified_mappings(maps: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Parses the address range of a mapping's first line, if it is private and read-only.
+/// Parses the address range in a mapping's first line; `None` unless the mapping is private and read-only.
 fn read_only(line: &str) -> Option<Range<usize>> {
     let mut fields = line.split_ascii_whitespace();
     let (addresses, permissions) = (fields.next()?, fields.next()?);
@@ -95,10 +95,11 @@ mod tests {
 
     const BLOCK: usize = 100 << 10;
 
-    /// Blocks of a thread's own heap, 48 MB together: less than the C library keeps free in one.
+    /// Allocates blocks in a thread's own heap, 48 MB together, which is less than the C library keeps free in one
+    /// heap.
     fn allocate() -> Vec<usize> {
         let block = || {
-            // SAFETY: what is filled is what was allocated.
+            // SAFETY: exactly the allocated bytes are filled.
             unsafe {
                 let block = libc::malloc(BLOCK);
                 assert!(!block.is_null());
@@ -131,7 +132,7 @@ mod tests {
         let full = resident_bytes();
         return_what_is_freed();
         for block in blocks {
-            // SAFETY: each was allocated, and is freed once.
+            // SAFETY: each block was allocated above, and is freed once.
             unsafe { libc::free(block as *mut libc::c_void) };
         }
         trim_heap();

@@ -1,4 +1,4 @@
-//! The crate's only clocks: wall time of the parts of a run, and processor time of a thread.
+//! The crate's only clocks: wall time of parts of a run, and CPU time of a thread or of the process.
 
 #![expect(unsafe_code, reason = "asks the kernel for a thread's processor time")]
 
@@ -24,13 +24,12 @@ impl Stopwatch {
     }
 }
 
-/// Processor time of the calling thread so far. Unlike wall time, it does not grow while other threads have
-/// the processor.
+/// Returns the CPU time of the calling thread. Unlike wall time, it does not grow while other threads have the CPU.
 pub(crate) fn thread_time() -> Duration {
     processor_time(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Processor time of all threads of the process so far.
+/// Returns the CPU time of all threads of the process.
 pub(crate) fn process_time() -> Duration {
     processor_time(libc::CLOCK_PROCESS_CPUTIME_ID)
 }

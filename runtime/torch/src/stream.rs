@@ -14,10 +14,10 @@ pub(crate) struct Stream {
     raw: *mut RawStream,
 }
 
-// SAFETY: it points to a plain value, the numbers of a device and a stream, which is never written after it
-// was made; CUDA lets any thread queue work on a stream.
+// SAFETY: `raw` points to a plain value, the numbers of a device and a stream, which is never written after its
+// creation. CUDA lets any thread queue work on a stream.
 unsafe impl Send for Stream {}
-// SAFETY: as above; the work of several threads is only unordered among them.
+// SAFETY: as for `Send`. Work that several threads queue has no order between the threads, which is safe.
 unsafe impl Sync for Stream {}
 
 impl Stream {
@@ -43,7 +43,7 @@ impl Stream {
     /// Makes work that is queued from now on wait for the event.
     pub(crate) fn wait(&self, event: &Event) -> Result<(), Fault> {
         let mut error = ptr::null_mut();
-        // SAFETY: both are alive, and `error` is valid for writes.
+        // SAFETY: the stream and the event are alive, and `error` is valid for writes.
         let status = unsafe { ffi::weir_stream_wait(self.raw, event.raw, &mut error) };
         Fault::check(status, error)
     }
@@ -56,7 +56,7 @@ impl Stream {
         Fault::check(status, error)
     }
 
-    /// The shim's stream, which `self` still owns.
+    /// Returns the shim's stream, which `self` still owns.
     pub(crate) fn as_raw(&self) -> *const RawStream {
         self.raw
     }
@@ -64,7 +64,8 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // SAFETY: we own it, and nothing uses it after this; the stream itself is the pool's.
+        // SAFETY: `self` owns this handle, and nothing uses it afterwards; the stream itself belongs to libtorch's
+        // pool.
         unsafe { ffi::weir_stream_free(self.raw) }
     }
 }
@@ -75,8 +76,7 @@ pub(crate) struct Event {
     raw: *mut RawEvent,
 }
 
-// SAFETY: a CUDA event belongs to no thread; this one is used by one thread at a time, because it is not
-// `Sync`.
+// SAFETY: a CUDA event belongs to no thread, and `Event` is not `Sync`, so one thread at a time uses it.
 unsafe impl Send for Event {}
 
 impl Event {
@@ -88,10 +88,10 @@ impl Event {
         Fault::check(status, error)
     }
 
-    /// Returns the time from `from` to this event, by the device's clock; both must have completed.
+    /// Returns the time from `from` to this event by the device's clock. Both events must have completed.
     pub(crate) fn since(&self, from: &Self) -> Result<Duration, Fault> {
         let (mut milliseconds, mut error) = (0.0, ptr::null_mut());
-        // SAFETY: both are alive, and the results are valid for writes.
+        // SAFETY: both events are alive, and the results are valid for writes.
         let status = unsafe { ffi::weir_event_elapsed(from.raw, self.raw, &mut milliseconds, &mut error) };
         Fault::check(status, error)?;
         Ok(Duration::try_from_secs_f64(milliseconds / 1e3).unwrap_or_default())
@@ -100,7 +100,7 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // SAFETY: we own it, and nothing uses it after this; CUDA keeps one that has yet to complete.
+        // SAFETY: `self` owns the event, and nothing uses it afterwards; CUDA keeps an event that has yet to complete.
         unsafe { ffi::weir_event_free(self.raw) }
     }
 }

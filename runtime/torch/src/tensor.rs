@@ -1,4 +1,4 @@
-//! Tensors of libtorch. Dropping one frees it; bytes are passed in and out without a copy.
+//! Tensors of libtorch. Dropping a tensor frees it; bytes are passed in and out without a copy.
 
 #![expect(unsafe_code, reason = "owns libtorch's tensors")]
 
@@ -18,10 +18,10 @@ pub(crate) struct Tensor {
     raw: *mut RawTensor,
 }
 
-/// A shim function that makes an uninitialised tensor.
+/// A shim function that creates an uninitialised tensor.
 type Constructor = unsafe extern "C" fn(RawShape, *mut *mut RawTensor, *mut *mut c_char) -> i32;
 
-// SAFETY: libtorch's reference counts are atomic, and a `Tensor` is used by one thread at a time.
+// SAFETY: libtorch's reference counts are atomic, and one thread at a time uses a `Tensor`.
 unsafe impl Send for Tensor {}
 
 impl Tensor {
@@ -31,23 +31,22 @@ impl Tensor {
         sizes: &[i64],
         fill: impl FnOnce(&mut [MaybeUninit<u8>]),
     ) -> Result<Self, Fault> {
-        // SAFETY: it makes tensors in host memory, and `sizes` outlives the call.
+        // SAFETY: the shim function creates tensors in host memory, and `sizes` outlives the call.
         unsafe { Self::make_filled(ffi::weir_tensor_empty, shape(element_type, sizes), fill) }
     }
 
-    /// Makes a tensor as [`Tensor::filled`] does, in page-locked memory, from which a device copies
-    /// asynchronously.
+    /// Makes a tensor like [`Tensor::filled`], in page-locked memory, from which a device copies asynchronously.
     pub(crate) fn pinned(
         element_type: i32,
         sizes: &[i64],
         fill: impl FnOnce(&mut [MaybeUninit<u8>]),
     ) -> Result<Self, Fault> {
-        // SAFETY: it makes tensors in host memory, and `sizes` outlives the call.
+        // SAFETY: the shim function creates tensors in host memory, and `sizes` outlives the call.
         unsafe { Self::make_filled(ffi::weir_tensor_pinned, shape(element_type, sizes), fill) }
     }
 
-    /// Makes a tensor over `data`, which lives until the last tensor on it is freed, the model's outputs
-    /// included. The model must not write to it. `None` if `data` does not fit or is not aligned.
+    /// Makes a tensor over `data`, which stays alive until the last tensor that uses it is freed, including outputs of
+    /// the model. The model must not write to it. Returns `None` if `data` does not fit or is not aligned.
     pub(crate) fn borrowed(
         element_type: i32,
         sizes: &[i64],
@@ -61,8 +60,8 @@ impl Tensor {
         }
         let owner = Box::into_raw(Box::new(data.clone()));
         let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: the boxed `Bytes` keeps `data` in place until the tensor's deleter calls `release`,
-        // once. If no tensor is made, for lack of memory, the box leaks, which is safe.
+        // SAFETY: the boxed `Bytes` keeps `data` in place until the tensor's deleter calls `release`, once. If no
+        // tensor is made, for lack of memory, the box leaks, which is safe.
         let status = unsafe {
             ffi::weir_tensor_borrow(
                 data.as_ptr().cast(),
@@ -77,30 +76,29 @@ impl Tensor {
         Ok(Some(Self { raw }))
     }
 
-    /// Takes ownership of a tensor of the shim; `None` for null.
+    /// Takes ownership of a tensor from the shim; `None` for null.
     pub(crate) fn from_raw(raw: *mut RawTensor) -> Option<Self> {
         (!raw.is_null()).then_some(Self { raw })
     }
 
-    /// The shim's tensor, which `self` still owns.
+    /// Returns the shim's tensor, which `self` still owns.
     pub(crate) fn as_raw(&self) -> *const RawTensor {
         self.raw
     }
 
-    /// Queues, on `on`, the copy of a [`Tensor::pinned`] one to the device. Work on `reader` may use the copy
-    /// after an event that is recorded on `on` from now on. Both may be dropped at any time: libtorch reuses
-    /// their memory only after queued work is done with it.
+    /// Queues on `on` the copy of a tensor made by [`Tensor::pinned`] to the device. Work on `reader` may use the copy
+    /// after an event that is recorded on `on` later. Both tensors may be dropped at any time: libtorch reuses their
+    /// memory only after the queued work has finished with it.
     pub(crate) fn upload(&self, on: &Stream, reader: &Stream) -> Result<Self, Fault> {
         let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: `self.raw` is a live tensor, both streams are alive, and the results are valid
-        // for writes.
+        // SAFETY: `self.raw` is a live tensor, both streams are alive, and the results are valid for writes.
         let status = unsafe { ffi::weir_tensor_upload(self.raw, on.as_raw(), reader.as_raw(), &mut raw, &mut error) };
         Fault::check(status, error)?;
         Ok(Self { raw })
     }
 
-    /// Queues, on the stream it was made on, its copy to page-locked memory. The copy's bytes are valid once
-    /// an event has completed that was recorded after this. Both may be dropped at any time.
+    /// Queues the tensor's copy to page-locked memory on `on`, the stream that the tensor was made on. The copy's bytes
+    /// are valid once an event recorded after this call has completed. Both tensors may be dropped at any time.
     pub(crate) fn download(&self, on: &Stream) -> Result<Self, Fault> {
         let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: as in `upload`.
@@ -109,43 +107,43 @@ impl Tensor {
         Ok(Self { raw })
     }
 
-    /// Checks whether its elements are in host memory, not a device's.
+    /// Returns true if the elements are in host memory, not in a device's.
     pub(crate) fn is_on_cpu(&self) -> bool {
         // SAFETY: `self.raw` is a live tensor.
         unsafe { ffi::weir_tensor_view(self.raw) }.on_processor != 0
     }
 
-    /// Element type, as the number of its `c10::ScalarType`.
+    /// Returns the element type, as the number of its `c10::ScalarType`.
     pub(crate) fn element_type(&self) -> i32 {
         // SAFETY: `self.raw` is a live tensor.
         unsafe { ffi::weir_tensor_view(self.raw) }.shape.element_type
     }
 
-    /// Dimensions; none for a scalar.
+    /// Returns the dimensions; none for a scalar.
     pub(crate) fn sizes(&self) -> Vec<i64> {
-        // SAFETY: `self.raw` is a live tensor, and the sizes are copied before it can go.
+        // SAFETY: `self.raw` is a live tensor, and the sizes are copied before it can be freed.
         unsafe {
             let view = ffi::weir_tensor_view(self.raw);
             sizes_of(view.shape)
         }
     }
 
-    /// Converts to its elements' bytes, without copying; they keep the tensor alive. For contiguous tensors in
-    /// host memory, as the shim's outputs are.
+    /// Converts to the bytes of the elements, without a copy; the bytes keep the tensor alive. The tensor must be
+    /// contiguous and in host memory, as the shim's outputs are.
     pub(crate) fn into_bytes(self) -> Bytes {
         Bytes::from_owner(Memory(self))
     }
 
     /// # Safety
-    /// `make` must be a function of the shim that makes contiguous tensors in host memory; the sizes in
-    /// `shape` must be alive.
+    /// `make` must be a function of the shim that makes contiguous tensors in host memory. The sizes in `shape` must be
+    /// alive.
     unsafe fn make_filled(
         make: Constructor,
         shape: RawShape,
         fill: impl FnOnce(&mut [MaybeUninit<u8>]),
     ) -> Result<Self, Fault> {
         let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: the caller guarantees it, and both results are valid for writes.
+        // SAFETY: the caller guarantees that `make` and `shape` fit, and both results are valid for writes.
         let status = unsafe { make(shape, &mut raw, &mut error) };
         Fault::check(status, error)?;
         // SAFETY: the tensor was just made, in host memory.
@@ -172,7 +170,7 @@ impl Tensor {
 
 impl Drop for Tensor {
     fn drop(&mut self) {
-        // SAFETY: we own it, and nothing uses it after this.
+        // SAFETY: `self` owns the tensor, and nothing uses it afterwards.
         unsafe { ffi::weir_tensor_free(self.raw) }
     }
 }
@@ -186,7 +184,7 @@ impl AsRef<[u8]> for Memory {
         if size == 0 {
             return &[];
         }
-        // SAFETY: the memory is the tensor's, which lives as long as `self`; outputs are not written.
+        // SAFETY: the memory belongs to the tensor, which lives as long as `self`, and outputs are not written to.
         unsafe { std::slice::from_raw_parts(data, size) }
     }
 }
@@ -194,12 +192,12 @@ impl AsRef<[u8]> for Memory {
 /// Copies the sizes that a shape points to.
 ///
 /// # Safety
-/// What the shape points to must be alive.
+/// The sizes that `shape` points to must be alive.
 pub(crate) unsafe fn sizes_of(shape: RawShape) -> Vec<i64> {
     if shape.rank == 0 {
         return Vec::new();
     }
-    // SAFETY: the caller guarantees that it is alive, and `rank` is its length.
+    // SAFETY: the caller guarantees that the sizes are alive, and `rank` is their number.
     unsafe { std::slice::from_raw_parts(shape.sizes, shape.rank) }.to_vec()
 }
 
@@ -207,8 +205,8 @@ fn shape(element_type: i32, sizes: &[i64]) -> RawShape {
     RawShape { sizes: sizes.as_ptr(), rank: sizes.len(), element_type }
 }
 
-/// Frees what [`Tensor::borrowed`] boxed.
+/// Frees the box that [`Tensor::borrowed`] made.
 extern "C" fn release(owner: *mut c_void) {
-    // SAFETY: it is the box that `borrowed` made, and libtorch calls a deleter once.
+    // SAFETY: `owner` is the box that `borrowed` made, and libtorch calls a deleter once.
     drop(unsafe { Box::from_raw(owner.cast::<Bytes>()) });
 }

@@ -1,7 +1,7 @@
-//! Inputs for runs before readiness: one that the model takes, and the largest batch of it.
+//! Inputs for runs before readiness: an input that the model accepts, and the largest batch of it.
 //!
-//! The input that inference has run on comes first, then the example beside the model, the one that it was traced with,
-//! and those that its weights suggest; last come sizes and values that many models take.
+//! The inputs to try come in this order: the input that inference ran on, the example beside the model, the example
+//! that the module was traced with, inputs that the weights suggest, and sizes and values that many models accept.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,16 +20,16 @@ use crate::instance::TorchInstance;
 use crate::sandbox::{Report, WarmUpData, limited, report};
 use crate::stopwatch::process_time;
 
-/// Processor time to look for an input. Runs that fail take a millisecond.
+/// CPU time limit of the search for an input. Runs that fail take about a millisecond.
 const SEARCH: Duration = Duration::from_secs(4);
 
-/// Sizes that are tried with other values than the first.
+/// Number of sizes that are also tried with further values, such as zeros.
 const SIZES_OF_OTHERS: usize = 12;
 
-/// Processor time for batches of it, each run once.
+/// CPU time for batches of the input found, each of which runs once.
 const BATCHES: Duration = Duration::from_millis(250);
 
-/// Most bytes of a batch's inputs. Larger ones teach nothing that smaller ones do not.
+/// Largest batch to try, by bytes of inputs. Larger batches reveal nothing that smaller ones do not.
 const MOST_BYTES: usize = 64 << 20;
 
 /// An input that the model runs on, with a size for each dimension.
@@ -37,14 +37,14 @@ const MOST_BYTES: usize = 64 << 20;
 pub(crate) struct RunnableInput {
     pub(crate) inputs: Vec<TensorConfig>,
     pub(crate) fill: Fill,
-    /// That of the signature.
+    /// The signature's largest batch size; 0 without a batch dimension.
     pub(crate) max_batch_size: usize,
 }
 
-/// Looks for an input that the model runs on and answers as its signature says.
+/// Finds an input that the model runs on with outputs that match its signature.
 ///
 /// # Errors
-/// The different complaints about those that were tried.
+/// The distinct errors on the inputs that were tried.
 pub(crate) fn find(
     source: &ModelSource,
     instance: &mut TorchInstance,
@@ -69,13 +69,14 @@ pub(crate) fn find(
     Err(complaints)
 }
 
-/// All sizes with the example's values, varied ones and lengths, then the first sizes with others.
+/// Returns the inputs to try: all sizes with the example's values, varied values and lengths, then the first sizes with
+/// further values.
 fn attempts(source: &ModelSource, sized: Vec<Vec<TensorConfig>>, max_batch_size: usize) -> Vec<RunnableInput> {
     let example = source.example.as_ref().map(|_| Fill::Example);
     let of = |fill: Fill, inputs: &Vec<TensorConfig>| RunnableInput { inputs: inputs.clone(), fill, max_batch_size };
     let mut all: Vec<RunnableInput> = Vec::new();
     for inputs in &sized {
-        // Lengths of sequences are as many as the sequence has.
+        // A length may be the number of steps of the sequence.
         let counts = inputs.iter().any(is_integer).then(|| Fill::Counts(longest(inputs)));
         let fills = example.into_iter().chain([Fill::Varied]).chain(counts);
         all.extend(fills.map(|fill| of(fill, inputs)));
@@ -92,14 +93,14 @@ fn is_integer(input: &TensorConfig) -> bool {
     matches!(input.datatype, DataType::Int32 | DataType::Int64)
 }
 
-/// The first dimension of the input that has most of them, which is that of a sequence.
+/// Returns the first dimension of the input with the most dimensions, which is likely the length of a sequence.
 fn longest(inputs: &[TensorConfig]) -> i64 {
     let dims = |input: &TensorConfig| input.reshape.as_ref().unwrap_or(&input.dims).clone();
     let deepest = inputs.iter().map(dims).max_by_key(Vec::len);
     deepest.and_then(|dims| dims.first().copied()).unwrap_or(1)
 }
 
-/// Runs the batches of each size and padding bucket that a warm-up makes, and reports the largest that succeeds.
+/// Runs the batch sizes that a warm-up makes, for each padding bucket, and reports the largest that succeeds.
 pub(crate) fn try_sizes(source: &ModelSource, instance: &mut TorchInstance, found: &RunnableInput) {
     let lengths = match source.buckets.as_slice() {
         [] => vec![None],
@@ -140,7 +141,7 @@ fn report_input(instance: &TorchInstance, columns: &[Column], (length, most_rows
     report(&Report::WarmUp(WarmUpData::of(&input)));
 }
 
-/// The input with its first variable dimensions of that bucket.
+/// Returns the input with its first variable dimension set to a bucket's length.
 fn padded(source: &ModelSource, found: &RunnableInput, length: Option<usize>) -> RunnableInput {
     let mut padded = found.clone();
     let Some(length) = length else { return padded };
@@ -155,7 +156,7 @@ fn padded(source: &ModelSource, found: &RunnableInput, length: Option<usize>) ->
     padded
 }
 
-/// One row of each input that is not optional; `None` where the input cannot be made.
+/// Returns one row of each required input; `None` if an input cannot be generated.
 fn columns(source: &ModelSource, instance: &TorchInstance, found: &RunnableInput) -> Option<Vec<Column>> {
     let rows = match instance.plan.signature.max_batch_size {
         0 => Rows::None,
@@ -167,7 +168,7 @@ fn columns(source: &ModelSource, instance: &TorchInstance, found: &RunnableInput
     Some(columns.map(|(column, _)| column).collect())
 }
 
-/// Runs a batch of the row that many times, and checks that a response can be made of the answer.
+/// Runs a batch of `rows` copies of the row, and checks that its outputs make a valid response.
 fn run(
     source: &ModelSource,
     instance: &mut TorchInstance,
@@ -195,8 +196,8 @@ fn run(
     })
 }
 
-/// Checks the outputs' shapes against the dimensions that are configured, which clients read as metadata. Where a
-/// dimension of the inputs may vary, an input that clients never send may give other shapes, so nothing is checked.
+/// Checks the outputs' shapes against the configured dimensions, which clients read as metadata. Nothing is checked if
+/// a dimension of the inputs may vary, because the generated input may have sizes that clients never send.
 fn check_dims(source: &ModelSource, signature: &Signature, answer: &Answer) -> Result<(), String> {
     let is_fixed = |input: &TensorConfig| model_dims(input).iter().all(|dim| *dim >= 0);
     if !signature.inputs.iter().all(is_fixed) {
@@ -218,7 +219,7 @@ fn check_dims(source: &ModelSource, signature: &Signature, answer: &Answer) -> R
     Ok(())
 }
 
-/// The dimensions that the model takes or returns, without batch dimension.
+/// Returns the dimensions that the model accepts or returns, without the batch dimension.
 fn model_dims(config: &TensorConfig) -> &[i64] {
     config.reshape.as_ref().unwrap_or(&config.dims)
 }
@@ -232,7 +233,7 @@ fn repeated(column: Column, rows: usize) -> Option<Column> {
     Some(Column { shape, parts: vec![part], ..column })
 }
 
-/// 1, 2, 4, … and the largest.
+/// Returns the batch sizes to try: 1, 2, 4, … and the largest.
 fn batch_sizes(max_batch_size: usize) -> Vec<usize> {
     let most = max_batch_size.max(1);
     let doubled = std::iter::successors(Some(1), |size| Some(size * 2));

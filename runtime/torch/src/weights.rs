@@ -1,7 +1,7 @@
-//! The modules of a model: one on each device for all its instances there, or one for each instance.
+//! The modules of a model: one per device, shared by all instances there, or one per instance.
 //!
-//! A module that writes to itself when it runs cannot be shared: two threads that assign one attribute crash, and
-//! one client's state would answer another. Its instances each load the file.
+//! A module that writes to itself when it runs cannot be shared: two threads that assign the same attribute crash, and
+//! one client's state would appear in another client's answer. Each instance then loads the file for itself.
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -15,19 +15,19 @@ use crate::module::{Module, SelfWrites};
 use crate::settings::{Settings, WeightSharing};
 use crate::stamp::FileStamp;
 
-/// The modules of a model that are loaded but not yet an instance's own.
+/// The loaded modules of a model that no instance owns alone.
 #[derive(Debug)]
 pub(crate) struct Weights {
     path: PathBuf,
-    /// Method that requests run.
+    /// The method that requests run.
     method: String,
-    /// The file that was loaded first.
+    /// Identity of the file when it was first loaded.
     stamp: FileStamp,
     sharing: Sharing,
     by_device: Mutex<HashMap<Device, OnDevice>>,
 }
 
-/// A module on one device, and the memory that its runs may take there.
+/// A module on one device, with the memory limit of its runs there.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadedModule {
     pub(crate) module: Arc<Module>,
@@ -36,22 +36,22 @@ pub(crate) struct LoadedModule {
 
 #[derive(Debug)]
 struct OnDevice {
-    /// Absent once an instance has it for itself.
+    /// The module; `None` once an instance owns it alone.
     module: Option<Arc<Module>>,
     cap: Option<Arc<Cap>>,
 }
 
-/// The owner of a module.
+/// The use of a module by one or several instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sharing {
-    /// All instances on its device have it.
+    /// All instances on the device use one module.
     Device,
-    /// One instance has it for itself.
+    /// Each instance has a module of its own.
     Instance,
 }
 
 impl Sharing {
-    /// Shares unless the configuration declines, or a run of one instance would change those of another.
+    /// Shares the weights, unless the configuration declines or the module writes to itself.
     fn of(writes: &SelfWrites, configured: WeightSharing) -> Self {
         match (writes.reason(), configured) {
             (Some(_), _) | (None, WeightSharing::Declined) => Self::Instance,
@@ -59,7 +59,7 @@ impl Sharing {
         }
     }
 
-    /// Number of modules for a number of instances on one device.
+    /// Returns the number of modules for a number of instances on one device.
     fn modules(self, instances: usize) -> usize {
         match self {
             Self::Device => 1,
@@ -69,7 +69,7 @@ impl Sharing {
 }
 
 impl Weights {
-    /// Loads the model on each of its devices, or on the processor if it has none.
+    /// Loads the model on each of its devices, or on the CPU if it has none.
     pub(crate) fn load(source: &ModelSource, settings: &Settings) -> Result<Self, LoadError> {
         let unreadable =
             |error| LoadError::File(format!("model file '{}' cannot be read: {error}", source.path.display()));
@@ -95,7 +95,7 @@ impl Weights {
         Ok(weights)
     }
 
-    /// Returns the module on a device for trials, before any instance has it.
+    /// Returns the module on a device before instances are created.
     pub(crate) fn on(&self, device: Device) -> Result<LoadedModule, LoadError> {
         let by_device = self.lock();
         let found = by_device
@@ -104,7 +104,7 @@ impl Weights {
         found.ok_or_else(|| LoadError::Device(format!("the model is not on device {device:?}")))
     }
 
-    /// Returns the module of a new instance: that of the device, or one that no other instance has.
+    /// Returns the module for a new instance: the device's shared module, or one that no other instance has.
     pub(crate) fn for_instance(&self, device: Device) -> Result<LoadedModule, LoadError> {
         let mut by_device = self.lock();
         let Some(on) = by_device.get_mut(&device) else {
@@ -120,14 +120,14 @@ impl Weights {
         Ok(LoadedModule { module, cap })
     }
 
-    /// Replaces the module of later instances on a device.
+    /// Replaces the module that later instances on a device get.
     pub(crate) fn replace(&self, device: Device, module: Arc<Module>) {
         if let Some(on) = self.lock().get_mut(&device) {
             on.module = Some(module);
         }
     }
 
-    /// Loads the file again, if it still is the file that was loaded first: instances must not differ.
+    /// Loads the file again. Refuses a file that has changed since the first load, because instances must not differ.
     fn again(&self, device: Device) -> Result<Arc<Module>, LoadError> {
         let module = self.module(device)?;
         if FileStamp::of(&self.path).ok() != Some(self.stamp) {
@@ -147,7 +147,7 @@ impl Weights {
         format!("model file '{}'", self.path.display())
     }
 
-    /// The limit of each run, if there are `taken` bytes of weights for all instances on the device.
+    /// Returns the memory limit of runs on a device, where the weights of all instances take `taken` bytes.
     fn cap(
         &self,
         device: Device,
@@ -163,7 +163,7 @@ impl Weights {
         }
     }
 
-    /// Logs who has a copy of the weights, why, and the cost, where that is not one for all.
+    /// Logs the reason and the memory cost if each instance has its own copy of the weights.
     fn announce(&self, source: &ModelSource, settings: &Settings, by_device: &HashMap<Device, OnDevice>) {
         let Some(module) = by_device.values().find_map(|on| on.module.as_ref()) else {
             return;
@@ -209,7 +209,7 @@ impl Weights {
     }
 }
 
-/// Returns the devices of a model's instances, with the number on each; the processor if there are none.
+/// Returns the devices of a model's instances, with the number of instances on each; the CPU with 0 if there are none.
 fn instances_by_device(devices: &[Device]) -> Vec<(Device, usize)> {
     let mut counted: Vec<(Device, usize)> = Vec::new();
     for &device in devices {
@@ -256,7 +256,7 @@ mod tests {
         Weights::load(&source, &settings).unwrap()
     }
 
-    /// Number of different modules that three instances have.
+    /// Returns the number of different modules that three instances have.
     fn modules(weights: &Weights) -> usize {
         let instances = [(); 3].map(|()| weights.for_instance(Device::Cpu).unwrap());
         let mut modules = instances.each_ref().map(|one| Arc::as_ptr(&one.module)).to_vec();

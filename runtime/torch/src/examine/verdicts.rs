@@ -1,4 +1,4 @@
-//! Verdicts of earlier trials, by what was tried.
+//! Cache of verdicts of earlier trials.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,13 +9,13 @@ use weir_runtime::model_file::{self, Digest};
 use super::Verdict;
 use crate::sandbox::Request;
 
-/// Most verdicts that are kept: a server has some dozens of models.
+/// Largest number of cached verdicts: a server has some dozens of models.
 const MOST: usize = 64;
 
-/// Most bytes of warm-up inputs in a verdict that is kept.
+/// Largest size of the warm-up inputs of a cached verdict, in bytes.
 const MOST_BYTES: usize = 256 << 10;
 
-/// The identity of a trial: the contents of the file, and the rest of what was asked.
+/// The identity of a trial: a digest of the model file, and a hash of the rest of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     digest: Digest,
@@ -27,9 +27,9 @@ pub(crate) struct Key {
 pub(crate) struct Verdicts(Mutex<VecDeque<(Key, Verdict)>>);
 
 impl Key {
-    /// The key of a request; `None` where a file cannot be identified.
+    /// Returns the key of a request; `None` if a file of the request cannot be identified.
     pub(crate) fn of(request: &Request) -> Option<Self> {
-        // Libraries of operators are files that may change.
+        // Operator libraries are further files, whose contents the key does not cover.
         if !request.source.op_libraries.is_empty() {
             return None;
         }
@@ -50,7 +50,7 @@ impl Verdicts {
         kept.find_map(|(other, verdict)| (*other == key).then(|| verdict.clone()))
     }
 
-    /// Keeps a verdict, unless it is large.
+    /// Caches a verdict, unless its warm-up inputs are large.
     pub(crate) fn keep(&self, key: Key, verdict: &Verdict) {
         let parts = verdict.warm_up.iter().flat_map(|input| input.row.iter().flatten());
         if parts.map(|part| part.data.len()).sum::<usize>() > MOST_BYTES {

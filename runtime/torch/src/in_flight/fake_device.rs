@@ -1,6 +1,6 @@
-//! A fake device of numbers with exactly libtorch's guarantees: streams run asynchronously, in any
-//! interleaving; memory that is dropped is reused for the next allocation, with its old content, as soon as the
-//! guarantees allow. Work that is queued in a wrong order computes a wrong number under some interleaving.
+//! A fake device whose tensors hold one number, with exactly libtorch's guarantees: streams run asynchronously in any
+//! interleaving, and dropped memory is reused for the next allocation, with its old content, as soon as the guarantees
+//! allow. Work that is queued in a wrong order computes a wrong number under some interleaving.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use crate::fault::Fault;
 /// The index of a memory cell for one number.
 type Slot = usize;
 
-/// The pool of memory that a slot belongs to, and from which alone it is reused.
+/// The pool that owns a slot; a freed slot is reused only within its pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pool {
     Upload,
@@ -35,12 +35,13 @@ struct DeviceState {
     content: Vec<u64>,
     /// Slots free for reuse, by pool.
     free: [Vec<Slot>; 3],
-    /// Number of slots on the device, which `capacity` limits.
+    /// Number of slots allocated on the device, at most `capacity`.
     on_device: usize,
     capacity: usize,
     streams: [VecDeque<Op>; 2],
     fired: Vec<bool>,
-    /// Stream to step at each operation of the program; once empty, streams step only when it waits.
+    /// The stream to step at each operation of the program. Once the schedule is empty, streams step only when the
+    /// program waits.
     schedule: VecDeque<StreamRole>,
     reclaimed: usize,
 }
@@ -53,8 +54,8 @@ pub(super) struct FakeDevice(Rc<RefCell<DeviceState>>);
 pub(super) struct Number {
     slot: Slot,
     pool: Pool,
-    /// Stream that must reach the drop of this before the slot is reused; `None` if only one stream uses it,
-    /// and so in order.
+    /// The stream whose queue must reach the drop of this number before the slot is reused. `None` if only one stream
+    /// uses the number, so that its order suffices.
     last_user: Option<StreamRole>,
     device: FakeDevice,
 }
@@ -65,7 +66,7 @@ impl FakeDevice {
         Self(Rc::new(RefCell::new(state)))
     }
 
-    /// Acts as `Tensor::pinned` and `Tensor::upload` do; the page-locked number is dropped at once.
+    /// Uploads a number as `Tensor::pinned` and `Tensor::upload` do; the page-locked number is dropped at once.
     pub(super) fn upload(&self, value: u64) -> Result<Number, Fault> {
         let pinned = self.take(Pool::PageLocked, Some(StreamRole::Upload))?;
         self.0.borrow_mut().content[pinned.slot] = value;
@@ -83,17 +84,17 @@ impl FakeDevice {
         Ok(output)
     }
 
-    /// Runs a stream until it is empty or waits for the other.
+    /// Runs a stream until it is empty or waits for the other stream.
     pub(super) fn run(&self, role: StreamRole) {
         while self.0.borrow_mut().step(role) {}
     }
 
-    /// Returns how many operations a stream has queued.
+    /// Returns the number of operations queued on a stream.
     pub(super) fn queued(&self, role: StreamRole) -> usize {
         self.0.borrow().streams[role as usize].len()
     }
 
-    /// Returns how many slots of the device are in use.
+    /// Returns the number of device slots in use.
     pub(super) fn used(&self) -> usize {
         let state = self.0.borrow();
         let [upload, compute, _] = &state.free;

@@ -1,4 +1,4 @@
-//! Properties of [`launch`] and [`InFlightBatch::finish`] on a device device.
+//! Properties of [`launch`] and [`InFlightBatch::finish`] on the fake device.
 
 use std::cell::Cell;
 
@@ -8,14 +8,14 @@ use weir_runtime::backend::ModelError;
 use super::fake_device::{FakeDevice, Number};
 use super::*;
 
-/// Slots of the device that one batch uses: input and output.
+/// Device slots that one batch uses: one for the input, one for the output.
 const ONE_BATCH: usize = 2;
 
 /// The step at which a batch fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FailAt {
     None,
-    /// The copy of its inputs, as for bytes that do not fit.
+    /// The copy of the inputs, as for an input with too few bytes.
     Upload,
     /// The model, before it queues any work.
     BeforeWork,
@@ -64,8 +64,8 @@ fn role() -> impl Strategy<Value = StreamRole> {
 }
 
 proptest! {
-    /// Each batch has its own result: with one launched ahead or none, under any interleaving of the streams,
-    /// with failed or dropped batches between, and with no more memory than one batch needs.
+    /// Each batch has its own result under any interleaving of the streams: with or without another batch launched
+    /// ahead, with failed or dropped batches between, and with as little memory as one batch needs.
     #[test]
     fn every_batch_has_its_own_result(
         batches in prop::collection::vec((1u64..1000, fail_at(), any::<bool>()), 1..30),
@@ -115,7 +115,7 @@ fn nothing_runs_before_its_input_is_copied() {
     assert_eq!(result(batch), 49);
 }
 
-/// The properties above rest on this: the device computes wrong results for work in a wrong order.
+/// Validates the fake device, on which the other tests rely: work in a wrong order computes a wrong result.
 #[test]
 fn the_fake_notices_a_missing_wait() {
     let device = FakeDevice::new(ONE_BATCH, []);

@@ -94,8 +94,8 @@ fn guessed(module: &Module, arguments: &[&Argument], rank: Rank) -> Vec<Candidat
     choices.into_iter().map(candidate).collect()
 }
 
-/// Returns the patterns of each argument, in order. The first pattern of each argument that meets a weight is also tried
-/// for the arguments that meet none, which may have the same shape.
+/// Returns the patterns of each argument, in order. The first pattern of each argument that meets a weight is also
+/// tried for the arguments that meet none, which may have the same shape.
 fn patterns(module: &Module, arguments: &[&Argument]) -> Vec<Vec<Pattern>> {
     let hints = module.hints();
     let own = |argument: &Argument| -> Vec<Hint> {
@@ -260,7 +260,7 @@ impl Candidate {
         self.inputs.iter().map(|input| input.datatype).collect()
     }
 
-    /// Returns true if each input has the datatype and dimensions of the other candidate's input, after one more dimension.
+    /// Returns true if each input has the datatype and dimensions of the other candidate's input, after one more.
     pub(super) fn is_deeper_than(&self, other: &Self) -> bool {
         let deeper = |(own, other): (&TensorConfig, &TensorConfig)| {
             own.dims.len() == other.dims.len() + 1 && own.dims.ends_with(&other.dims)

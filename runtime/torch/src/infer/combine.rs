@@ -15,8 +15,8 @@ const LENGTHS: [i64; 21] = [8, 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15, 1
 /// the first that works; larger trials then show whether the model accepts other sizes.
 const SIDES: [i64; 13] = [8, 28, 32, 64, 96, 224, 299, 16, 48, 128, 256, 384, 512];
 
-/// Largest length to try. With three spatial dimensions, the length times the square of the side is at most 64 times this
-/// value, because memory grows with that product.
+/// Largest length to try. With three spatial dimensions, the length times the square of the side is at most 64 times
+/// this value, because memory grows with that product.
 const LONGEST: i64 = 16_384;
 
 /// Returns all choices of one pattern per argument, the most likely first.

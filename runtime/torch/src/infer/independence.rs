@@ -1,11 +1,14 @@
 //! Tests that each row of a batch is answered as if it were alone; only then may requests of different clients share a
 //! run.
+//!
 //! The row under test is run alone, and then at several positions of batches of several sizes, beside similar rows,
 //! larger ones and zeros. The outputs must be the same each time. The tolerance depends on what differs. Kernels for
 //! another batch size add in another order, so small differences are allowed. At the same batch size the kernels are
 //! the same, and the other rows must have no effect beyond rounding noise.
+//!
 //! Integers are small in these runs, because they may be indices. If the model accepts larger integers, the most
 //! telling runs are repeated with them: a length, a class or a count in one row may change the result of other rows.
+//!
 //! On a GPU, an out-of-range index makes the device unusable for all models. Inputs that may be such an index are tried
 //! on a copy of the model on the CPU instead.
 

@@ -1,4 +1,4 @@
-//! The directory of a model file, without its records.
+//! The directory of a model file's zip archive, without the contents of its records.
 
 use std::path::Path;
 use std::ptr;
@@ -10,9 +10,9 @@ use crate::ffi;
 /// The properties of an archive, read from its directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Archive {
-    /// Sum of its records' unpacked sizes, in bytes.
+    /// Sum of the records' unpacked sizes, in bytes.
     pub(crate) unpacked: u64,
-    /// True if it has TorchScript's records, and not only tensors.
+    /// True if the archive has TorchScript's records, not only tensors.
     pub(crate) is_script: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a module writes to when it runs, and copies of it for those that must not share that.
+//! The state that a module writes to when it runs, and copies of modules that must not share such state.
 
 use std::ffi::{CStr, c_char};
 use std::ptr;
@@ -9,20 +9,19 @@ use super::Module;
 use crate::fault::Fault;
 use crate::ffi::{self, RawModule};
 
-/// The parts of itself that a module may write to when it runs; with the reason to think so, in words that follow
-/// "because".
+/// The parts of itself that a module may write to when it runs, each with the evidence, in words that follow "because".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SelfWrites {
-    /// None: any number of threads may run it at once, and every run is like the first.
+    /// No state is written: any number of threads may run the module at once, and every run is like the first.
     Nothing,
-    /// Attributes, of which a copy has its own.
+    /// Attributes are written. A copy of the module has its own.
     Attributes(String),
-    /// Tensors in its code, which a copy would share.
+    /// Tensors in the code are written. A copy of the module would share them.
     Constants(String),
 }
 
 impl SelfWrites {
-    /// Why it is thought to write to itself; `None` if it does not.
+    /// Returns the evidence that the module writes to itself; `None` if it does not.
     pub(crate) fn reason(&self) -> Option<&str> {
         match self {
             Self::Nothing => None,
@@ -31,17 +30,17 @@ impl SelfWrites {
     }
 }
 
-/// Bytes of the largest module of a GPU that is copied to the processor: a pod of a GPU has some GiB of its own
-/// memory, and one that takes more is killed. A run of a row of larger models would also take seconds there.
+/// Largest module on a GPU that is copied to the CPU, in bytes. A pod with a GPU has only some GiB of host memory, and
+/// is killed if it takes more. A run of one row of a larger model would also take seconds on the CPU.
 const LARGEST_ON_PROCESSOR: u64 = 2 << 30;
 
 impl Module {
-    /// What a run of it may change in it.
+    /// Returns the state of the module that a run may change.
     pub(crate) fn self_writes(&self) -> &SelfWrites {
         &self.writes
     }
 
-    /// Bytes of its parameters, buffers and other tensors.
+    /// Returns the bytes of the module's parameters, buffers and other tensors.
     pub(crate) fn bytes(&self) -> Result<u64, Fault> {
         let (mut bytes, mut error) = (0, ptr::null_mut());
         // SAFETY: the module is alive, and both results are valid for writes.
@@ -50,8 +49,8 @@ impl Module {
         Ok(bytes)
     }
 
-    /// Makes a module whose runs change nothing in this one, which must not run meanwhile: a copy of it as it is,
-    /// which shares the compiled code, or one from its file if it writes to that code.
+    /// Makes a module whose runs change nothing in this one, which must not run meanwhile. It is a copy in the current
+    /// state that shares the compiled code, or is loaded from the file if runs write to constants of that code.
     pub(crate) fn copy(&self) -> Result<Self, Fault> {
         match self.writes {
             SelfWrites::Nothing | SelfWrites::Attributes(_) => self.deep_copy(),
@@ -59,16 +58,17 @@ impl Module {
         }
     }
 
-    /// Checks whether the code names a CUDA device, so that it needs one wherever the module is.
+    /// Returns true if the code names a CUDA device, so that the module needs one even if its weights are on the CPU.
     pub(crate) fn names_cuda(&self) -> bool {
         // SAFETY: the module is alive.
         unsafe { ffi::weir_module_names_cuda(self.raw) != 0 }
     }
 
-    /// Loads the file again for the processor, whatever device this module is on.
+    /// Loads the file again for the CPU, regardless of this module's device.
     ///
     /// # Errors
-    /// The reason, in words that follow "because": there is no room for it, or it would use a GPU all the same.
+    /// The reason, in words that follow "because": the module is too large, it names a CUDA device, or it does not
+    /// load.
     pub(crate) fn on_processor(&self) -> Result<Self, String> {
         let bytes = self.bytes().map_err(|fault| fault.to_string())?;
         if bytes > LARGEST_ON_PROCESSOR {
@@ -97,15 +97,15 @@ impl Module {
     }
 }
 
-/// Asks the shim what the module may write to.
+/// Returns the state that the module may write to, as the shim finds it in the code.
 pub(super) fn self_writes(module: *const RawModule) -> SelfWrites {
     let mut place: *const c_char = ptr::null();
-    // SAFETY: the module is alive, and so is its text, which is NUL-terminated and copied at once.
+    // SAFETY: the module is alive, and so is the text, which is NUL-terminated and copied at once.
     let (writes, reason) = unsafe {
         let writes = ffi::weir_module_writes(module, &mut place);
         (writes, CStr::from_ptr(place).to_string_lossy().into_owned())
     };
-    // The numbers of `WeirWrites`.
+    // These are the numbers of `WeirWrites`.
     match writes {
         0 => SelfWrites::Nothing,
         1 => SelfWrites::Attributes(reason),

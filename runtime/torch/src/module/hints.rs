@@ -1,4 +1,4 @@
-//! Hints of a module's code about the shapes of its arguments: the weights that each of them meets first.
+//! Hints that a module's code gives about the shapes of its arguments, from the weights that each argument meets first.
 
 #![expect(unsafe_code, reason = "reads the shim's hints")]
 
@@ -12,49 +12,49 @@ use crate::fault::Fault;
 use crate::ffi;
 use crate::tensor::sizes_of;
 
-/// What one operation says about an argument that reaches it.
+/// A hint from one operation about an argument that reaches it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hint {
-    /// Index of the argument, without `self`.
+    /// Index of the argument, not counting `self`.
     pub(crate) argument: usize,
     pub(crate) says: Says,
     pub(crate) sizes: Vec<i64>,
-    /// Datatype of the weight.
+    /// Datatype of the weight, if V2 has it.
     pub(crate) datatype: Option<DataType>,
-    /// True if the argument's elements are converted before, so that the weight's datatype says nothing of them.
+    /// True if the code converts the argument's elements first, so that the weight's datatype says nothing about them.
     pub(crate) converted: bool,
 }
 
 /// The meaning of a hint's sizes; `HintKind` in the shim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Says {
-    /// Sizes of the last dimensions.
+    /// The sizes of the last dimensions.
     Last,
-    /// The channels, then the number of spatial dimensions.
+    /// The number of channels, then the number of spatial dimensions.
     Channels,
-    /// Integers below that size.
+    /// The argument has integers below this size.
     Ids,
-    /// Features of each step of a sequence.
+    /// The number of features of each step of a sequence.
     Steps,
-    /// Size of the second dimension, whatever the rank.
+    /// The size of the second dimension, whatever the rank.
     ChannelsAny,
-    /// A weight that it meets elementwise.
+    /// The sizes of a weight that is combined elementwise with the argument.
     Broadcast,
-    /// A view of it, -1 where a size is computed.
+    /// The sizes of a view of the argument, -1 where a size is computed.
     View,
-    /// Integers used as index; no sizes.
+    /// The argument's integers are used as an index; no sizes.
     Index,
-    /// Booleans of a condition; no sizes.
+    /// The argument's booleans are used as a condition; no sizes.
     Condition,
-    /// Its elements are converted; no sizes.
+    /// The code converts the argument's elements; no sizes.
     Converted,
-    /// It is divided by 255; no sizes.
+    /// The code divides the argument by 255; no sizes.
     OfBytes,
-    /// The last dimension of this argument joined with others.
+    /// The last dimension of this argument concatenated with others.
     Joined,
 }
 
-/// The meanings by their number.
+/// The meanings in the order of their numbers in the shim.
 const SAYS: [Says; 12] = [
     Says::Last,
     Says::Channels,
@@ -71,7 +71,7 @@ const SAYS: [Says; 12] = [
 ];
 
 impl Module {
-    /// The hints of the code, in the order of the operations; none if the code cannot be followed.
+    /// Returns the hints of the code, in the order of the operations; none if the code cannot be analysed.
     pub(crate) fn hints(&self) -> Vec<Hint> {
         self.read_hints().unwrap_or_else(|fault| {
             tracing::debug!(%fault, "the code gives no hints about shapes");
@@ -81,8 +81,8 @@ impl Module {
 
     fn read_hints(&self) -> Result<Vec<Hint>, Fault> {
         let (mut first, mut count, mut error) = (ptr::null(), 0, ptr::null_mut());
-        // SAFETY: the results are valid for writes, and the hints live as long as the module; they are copied
-        // at once. Only the thread that loads the model calls this.
+        // SAFETY: the results are valid for writes. The hints live as long as the module, and are copied at once. Only
+        // the thread that loads the model calls this function.
         unsafe {
             let status = ffi::weir_module_hints(self.raw, &mut first, &mut count, &mut error);
             Fault::check(status, error)?;
@@ -92,12 +92,12 @@ impl Module {
 }
 
 /// # Safety
-/// What `raw` points to must be alive.
+/// The sizes that `raw` points to must be alive.
 unsafe fn hint(raw: &ffi::RawHint) -> Option<Hint> {
     Some(Hint {
         argument: raw.argument,
         says: *SAYS.get(usize::try_from(raw.kind).ok()?)?,
-        // SAFETY: the caller guarantees that it is alive.
+        // SAFETY: the caller guarantees that the sizes are alive.
         sizes: unsafe { sizes_of(raw.sizes) },
         datatype: element::datatype(raw.sizes.element_type),
         converted: raw.converted != 0,

@@ -1,4 +1,4 @@
-//! A call of a method: its values, and what it returns.
+//! A call of a module's method: its arguments and its result.
 
 use std::ffi::CString;
 use std::ptr;
@@ -16,23 +16,23 @@ use crate::tensor::Tensor;
 /// The value of one argument or dict entry.
 #[derive(Debug)]
 pub(crate) enum Value {
-    /// None: an optional argument is left out.
+    /// An optional argument without a value.
     Absent,
     Tensor(Tensor),
-    /// Strings, each after its length as a little-endian `u32`.
+    /// Strings, each prefixed with its length as a little-endian `u32`.
     Strings(Bytes),
 }
 
 /// The values of one call of `forward`.
 #[derive(Debug)]
 pub(crate) enum Values {
-    /// One for each argument, in order.
+    /// One value per argument, in order.
     Positional(Vec<Value>),
-    /// The entries of its only argument.
+    /// The dict entries of the only argument.
     Dict(Vec<(CString, Value)>),
 }
 
-/// The switch for counting a run's device memory.
+/// Switch for counting a run's device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Metering {
     On,
@@ -43,9 +43,9 @@ pub(crate) enum Metering {
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) outputs: Vec<Output>,
-    /// Path of each output where the method's are [`Returned::Keyed`], otherwise none.
+    /// Path of each output if the method's outputs are [`Returned::Keyed`], otherwise empty.
     pub(crate) paths: Vec<String>,
-    /// Peak bytes of the module's device, its inputs not counted; 0 with [`Metering::Off`].
+    /// Peak bytes allocated on the module's device, not counting inputs; 0 with [`Metering::Off`].
     pub(crate) peak: u64,
 }
 
@@ -54,13 +54,13 @@ pub(crate) struct Run {
 pub(crate) enum Output {
     /// A contiguous tensor, in host memory or on the module's device.
     Tensor(Tensor),
-    /// Strings as in [`Value::Strings`], and their count.
+    /// Strings encoded as in [`Value::Strings`], and their number.
     Strings { data: Bytes, count: usize },
 }
 
 impl Module {
-    /// Calls `forward`. With a stream of the module's device, the work is queued there, and the contents of
-    /// output tensors are valid once it is done.
+    /// Calls `forward`. With a stream of the module's device, the work is only queued there, and the contents of output
+    /// tensors become valid when that work is done.
     pub(crate) fn run(
         &self,
         values: &Values,
@@ -73,8 +73,7 @@ impl Module {
             Values::Dict(entries) => entries.iter().map(|(key, value)| raw_value(Some(key), value)).collect(),
         };
         let (mut answer, mut error) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: the values behind `raw_values` outlive the call, which keeps only counted references to
-        // the tensors.
+        // SAFETY: the values behind `raw_values` outlive the call, which keeps only counted references to the tensors.
         let status = unsafe {
             ffi::weir_module_run(
                 self.raw,
@@ -120,7 +119,8 @@ fn raw_run(options: RunOptions, metering: Metering, stream: Option<&Stream>) -> 
 }
 
 fn take_run(answer: *mut RawAnswer) -> Run {
-    // SAFETY: the answer is ours; its tensors are taken once, its texts copied before it is freed.
+    // SAFETY: `answer` is owned by this function. Each tensor is taken once, and texts are copied before the answer is
+    // freed.
     unsafe {
         let count = ffi::weir_answer_count(answer);
         let mut run =
@@ -136,12 +136,12 @@ fn take_run(answer: *mut RawAnswer) -> Run {
 }
 
 /// # Safety
-/// The output must have just been taken, its answer be alive.
+/// The output must have just been taken, and its answer must still be alive.
 unsafe fn output(raw: &RawOutput) -> Output {
     match Tensor::from_raw(raw.tensor) {
         Some(tensor) => Output::Tensor(tensor),
         None => Output::Strings {
-            // SAFETY: the caller guarantees that they are alive.
+            // SAFETY: the caller guarantees that the answer, and so its strings, are alive.
             data: Bytes::copy_from_slice(unsafe { slice(raw.strings, raw.strings_size) }),
             count: raw.strings_count,
         },

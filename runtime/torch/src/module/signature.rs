@@ -1,4 +1,4 @@
-//! What a method takes and returns, as its types tell.
+//! The arguments and outputs of a method, according to its types.
 
 use std::ffi::CStr;
 use std::ptr;
@@ -10,23 +10,23 @@ use crate::tensor::sizes_of;
 /// An argument of `forward`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Argument {
-    /// Name in the model's source.
+    /// Name of the argument in the model's source code.
     pub(crate) name: String,
-    /// Type as TorchScript writes it, such as `Optional[Tensor]`.
+    /// Type in TorchScript's notation, such as `Optional[Tensor]`.
     pub(crate) type_text: String,
     pub(crate) kind: ArgumentKind,
-    /// True if a call may leave it out.
+    /// True if a call may leave the argument out.
     pub(crate) optional: bool,
-    /// True if `forward` may change it in place.
+    /// True if `forward` may change the argument in place.
     pub(crate) mutated: bool,
-    /// Shape it was traced with, if the module was traced.
+    /// Shape of the argument when the module was traced; `None` if it was not traced.
     pub(crate) example: Option<Example>,
 }
 
 /// The kind of value that an argument takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ArgumentKind {
-    /// A tensor, or none if the argument is optional.
+    /// A tensor; an optional argument may also be left out.
     Tensor,
     /// A list of strings, `List[str]`.
     Strings,
@@ -38,12 +38,12 @@ pub(crate) enum ArgumentKind {
     Scalar(ScalarKind),
     /// A list of numbers, such as `List[int]`.
     Numbers(ScalarKind),
-    /// Any other type, which no request can supply.
+    /// Any other type, which requests cannot supply.
     Other,
 }
 
 impl ArgumentKind {
-    /// Checks whether it is one value for a whole batch, not one for each row.
+    /// Returns true if the argument has one value for a whole batch instead of one per row.
     pub(crate) fn is_one_value(self) -> bool {
         match self {
             Self::Scalar(_) | Self::Numbers(_) => true,
@@ -52,7 +52,7 @@ impl ArgumentKind {
     }
 }
 
-/// A type of Python's that is no tensor.
+/// A scalar type of Python.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScalarKind {
     Int,
@@ -61,16 +61,16 @@ pub(crate) enum ScalarKind {
     Str,
 }
 
-/// The outputs of a run, as far as the method's type tells.
+/// The outputs of a run, as far as the method's type describes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Returned {
-    /// The same in each run, with these paths.
+    /// The same outputs in each run, at these paths.
     Fixed(Vec<String>),
     /// The elements of a list, whose length may vary.
     List,
-    /// Values in dicts, in lists inside other values, or that may be None: each run says which.
+    /// Values in dicts, in lists inside other values, or that may be None: their paths are known only after each run.
     Keyed,
-    /// Nothing that can be served; the text says why, and what to write.
+    /// The outputs cannot be served; the text gives the reason and the remedy.
     Unservable(String),
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct Example {
 
 pub(super) fn arguments(module: *const RawModule) -> Vec<Argument> {
     let (mut first, mut count) = (ptr::null(), 0);
-    // SAFETY: the module and its arguments are alive; they are copied at once.
+    // SAFETY: the module and its arguments are alive, and the arguments are copied at once.
     unsafe {
         ffi::weir_module_arguments(module, &mut first, &mut count);
         slice(first, count).iter().map(|raw| argument(raw)).collect()
@@ -91,9 +91,9 @@ pub(super) fn arguments(module: *const RawModule) -> Vec<Argument> {
 }
 
 /// # Safety
-/// What `raw` points to must be alive.
+/// The texts and sizes that `raw` points to must be alive.
 unsafe fn argument(raw: &RawArgument) -> Argument {
-    // SAFETY: the caller guarantees that it is alive; the shim's texts are NUL-terminated.
+    // SAFETY: the caller guarantees that the texts and sizes are alive; the shim's texts are NUL-terminated.
     let (name, type_text, example) = unsafe {
         (
             CStr::from_ptr(raw.name).to_string_lossy().into_owned(),
@@ -111,7 +111,7 @@ unsafe fn argument(raw: &RawArgument) -> Argument {
     }
 }
 
-/// Returns the kind of that number in `WeirKind`.
+/// Returns the argument kind with this number in `WeirKind`.
 fn kind(number: i32) -> ArgumentKind {
     match number {
         0 => ArgumentKind::Tensor,
@@ -130,32 +130,32 @@ fn kind(number: i32) -> ArgumentKind {
 }
 
 /// # Safety
-/// What `raw` points to must be alive.
+/// The texts that `raw` points to must be alive.
 pub(super) unsafe fn returned(raw: RawResult) -> Returned {
-    // SAFETY: the caller guarantees that it is alive; the texts are copied at once.
+    // SAFETY: the caller guarantees that the text is alive; it is copied at once.
     if let Some(refusal) = unsafe { text(raw.refusal) } {
         return Returned::Unservable(refusal);
     }
-    // The numbers of `WeirForm`.
+    // These are the numbers of `WeirForm`.
     match raw.form {
         1 => Returned::List,
         2 => Returned::Keyed,
         _ => {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the paths are alive.
             let paths = unsafe { slice(raw.paths, raw.count) }.iter();
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that each path is alive; it is copied at once.
             Returned::Fixed(paths.filter_map(|path| unsafe { text(*path) }).collect())
         }
     }
 }
 
 /// # Safety
-/// What `shape` points to must be alive.
+/// The sizes that `shape` points to must be alive.
 pub(super) unsafe fn example(shape: RawShape) -> Option<Example> {
     if shape.element_type < 0 {
         return None;
     }
-    // SAFETY: the caller guarantees that it is alive.
+    // SAFETY: the caller guarantees that the sizes are alive.
     let sizes = unsafe { sizes_of(shape) };
     Some(Example { element_type: shape.element_type, sizes })
 }

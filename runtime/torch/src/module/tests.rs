@@ -15,7 +15,7 @@ fn zeros() -> Value {
     Value::Tensor(tensor.unwrap())
 }
 
-/// The processor's allocator reports as a device's does, so that this needs no device.
+/// The CPU allocator reports allocations as a GPU's does, so this test needs no GPU.
 #[test]
 fn a_metered_run_reports_its_peak_memory() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models/add_sub.pt");
@@ -29,7 +29,7 @@ fn a_metered_run_reports_its_peak_memory() {
     assert_eq!(peak(Metering::Off), 0);
 }
 
-/// The shim takes a caller's slip for an error: without its own check it read the tensor at address 0.
+/// The shim must report mismatched values as an error: without its check, it once read a tensor at address 0.
 #[test]
 fn values_of_the_wrong_kind_fail_the_call() {
     let options = RunOptions { inference_mode: true, optimize: true };
@@ -155,7 +155,7 @@ fn bytes_are_those_of_the_tensors() {
     assert_eq!(model("identity").bytes().unwrap(), 0);
 }
 
-/// Runs the module and returns its outputs as they are in memory, not copied.
+/// Runs the module and returns its outputs from the memory that libtorch wrote, without a copy.
 fn outputs(module: &Module) -> Result<Vec<Bytes>, Fault> {
     let values = Values::Positional(vec![ramp(&[1, 4])]);
     let options = RunOptions { inference_mode: true, optimize: true };

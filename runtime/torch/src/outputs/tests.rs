@@ -123,7 +123,7 @@ fn what_cannot_be_served_is_refused() {
     assert_eq!(error.to_string(), "unable to load model 'm': it returns None");
 }
 
-/// Paths as the flattener makes them.
+/// Generates paths as the shim makes them.
 fn some_paths() -> impl Strategy<Value = Vec<String>> {
     let step = prop_oneof!["[a-z]{1,3}", "#[0-3]", "[0-9]"];
     let path = proptest::collection::vec(step, 1..4).prop_map(|steps| steps.join("."));
@@ -135,7 +135,7 @@ fn some_paths() -> impl Strategy<Value = Vec<String>> {
 }
 
 proptest! {
-    /// A name that clients see leads back to its output, and is no other's.
+    /// A name that clients see leads back to its output, and to no other output.
     #[test]
     fn every_name_finds_its_own_output(paths in some_paths()) {
         for (index, name) in names_of(&paths).iter().enumerate() {

@@ -1,7 +1,9 @@
-//! The process that children are copies of: it has libtorch loaded and one thread, so that a copy of it is whole.
+//! The process that children are forked from. It has libtorch loaded and only one thread, so that a fork of it is a
+//! complete process.
 //!
-//! The server sends it one end of a socket for each child. It passes the socket to a copy of itself, kills the copy when
-//! the server closes its end, and writes how the copy ended. When the server is gone, it ends.
+//! For each child the server sends it one end of a socket. The fork server passes the socket to the forked child, kills
+//! the child when the server closes its end, and writes to the socket how the child ended. The fork server ends when
+//! the server is gone.
 
 #![expect(unsafe_code, reason = "copies the process, and ends a copy at once")]
 
@@ -22,10 +24,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_
 use super::message::{self, Death, Report};
 use super::{ARGUMENT, Child, limits, progress};
 
-/// The fork server as the server sees it.
+/// The server's handle of its fork server.
 #[derive(Debug)]
 pub(super) struct ForkServer {
-    /// It ends when this is closed.
+    /// Control socket: the fork server ends when it is closed.
     control: Option<OwnedFd>,
     pid: Option<Pid>,
 }
@@ -39,21 +41,21 @@ impl Drop for ForkServer {
     }
 }
 
-/// A copy that runs.
+/// A running child, as the fork server sees it.
 struct ForkedChild {
     pid: Pid,
-    /// Readable when the child has ended.
+    /// Process file descriptor, readable when the child has ended.
     process: OwnedFd,
-    /// Hangs up when the server no longer waits for the child.
+    /// Socket to the server, which hangs up when the server no longer waits for the child.
     stream: UnixStream,
     killed: bool,
 }
 
 impl ForkServer {
-    /// Makes one of this process, which must have no other thread.
+    /// Forks this process, which must have no other thread, into a fork server.
     pub(super) fn fork(child: Child) -> io::Result<Self> {
         let (ours, theirs) = control()?;
-        // SAFETY: there is no other thread, so that no lock is held in the copy; what the copy runs never returns.
+        // SAFETY: there is no other thread, so no lock is held in the child, and the child never returns from `serve`.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
@@ -64,7 +66,7 @@ impl ForkServer {
         }
     }
 
-    /// Starts one by the program.
+    /// Starts `program` as a fork server.
     pub(super) fn start(program: &Path) -> io::Result<Self> {
         let (ours, theirs) = control()?;
         let mut command = Command::new(program);
@@ -73,7 +75,7 @@ impl ForkServer {
         Ok(Self { control: Some(ours), pid: Some(Pid::from_child(&started)) })
     }
 
-    /// Makes a child, and returns the socket on which it waits for a request.
+    /// Makes a child, and returns the socket on which the child waits for a request.
     pub(super) fn child(&self) -> io::Result<UnixStream> {
         let (ours, theirs) = UnixStream::pair()?;
         let passed = [theirs.as_fd()];
@@ -90,7 +92,7 @@ fn control() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Serves the socket on standard input, where the program was started for that.
+/// Serves the control socket on standard input, for a program that was started as a fork server.
 pub(super) fn serve_on_standard_input(child: Child) -> ! {
     match io::stdin().as_fd().try_clone_to_owned() {
         Ok(control) => serve(&control, child),
@@ -100,7 +102,7 @@ pub(super) fn serve_on_standard_input(child: Child) -> ! {
 
 /// Makes children until the server is gone.
 fn serve(control: &OwnedFd, work: Child) -> ! {
-    // SAFETY: the name is NUL-terminated; operators see it beside the server's.
+    // SAFETY: the name is NUL-terminated. It distinguishes this process from the server in process lists.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"weir-trials".as_ptr()) };
     let mut children: Vec<ForkedChild> = Vec::new();
     loop {
@@ -116,14 +118,15 @@ fn serve(control: &OwnedFd, work: Child) -> ! {
                 let child = copy(stream, &mut children, work);
                 children.extend(child);
             }
-            // Children end with this process.
+            // The kernel kills the running children when this process ends.
             Ok(None) | Err(_) => end(0),
         }
     }
 }
 
-/// Waits until the server asks or is gone, or children have ended; kills those that the server has given up. Returns the
-/// indices of those that have ended.
+/// Waits until the server sends a message or is gone, or until children have ended. Kills the children whose sockets
+/// the server has closed. Returns true if the control socket is readable, and the indices of the children that have
+/// ended.
 fn wait(control: &OwnedFd, children: &mut [ForkedChild]) -> (bool, Vec<usize>) {
     let mut polled = vec![PollFd::new(control, PollFlags::IN)];
     for child in children.iter() {
@@ -147,7 +150,7 @@ fn wait(control: &OwnedFd, children: &mut [ForkedChild]) -> (bool, Vec<usize>) {
     (!seen[0].is_empty(), ended)
 }
 
-/// Writes how a child ended.
+/// Reaps a child, and reports how it ended.
 fn bury(child: ForkedChild) {
     let status = waitpid(Some(child.pid), WaitOptions::empty()).ok().flatten();
     let Some((_, status)) = status else { return };
@@ -172,13 +175,13 @@ fn receive(control: &OwnedFd) -> io::Result<Option<UnixStream>> {
     Ok(passed.map(UnixStream::from))
 }
 
-/// Makes the child of a socket. A socket whose child cannot be made is closed, as the server sees.
+/// Forks the child of a socket. If the fork fails, the socket is closed, which the server notices.
 fn copy(stream: UnixStream, others: &mut Vec<ForkedChild>, work: Child) -> Option<ForkedChild> {
-    // SAFETY: there is no other thread, so that no lock is held in the copy; what the copy runs ends it.
+    // SAFETY: there is no other thread, so no lock is held in the child, and the child ends in this branch.
     match unsafe { libc::fork() } {
         -1 => None,
         0 => {
-            // The sockets of others hang up for the server when their own children end.
+            // The child must not keep the sockets of other children open: the server waits for their end of file.
             others.clear();
             limits::apply();
             progress::begin(stream);
@@ -191,8 +194,8 @@ fn copy(stream: UnixStream, others: &mut Vec<ForkedChild>, work: Child) -> Optio
     }
 }
 
-/// Ends this process without the exit handlers, which are the server's.
+/// Ends this process without running exit handlers, which belong to the server.
 fn end(code: i32) -> ! {
-    // SAFETY: it may be called at any time.
+    // SAFETY: `_exit` may be called at any time.
     unsafe { libc::_exit(code) }
 }

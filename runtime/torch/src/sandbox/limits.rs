@@ -1,4 +1,4 @@
-//! Limits of a child: its memory, the time of each run, and a life no longer than that of its fork server.
+//! Limits of a child process: its memory, the time of each run, and a lifetime no longer than its fork server's.
 
 #![expect(unsafe_code, reason = "sets the timer that ends a run without end")]
 
@@ -10,42 +10,43 @@ use rustix::process::{Resource, Rlimit, Signal, getppid, set_parent_process_deat
 
 use crate::stopwatch;
 
-/// Processor time of a run before any has succeeded: loads of weights, compilation and a slow row.
+/// CPU time limit of a run before any run has succeeded: it includes the first use of the weights, compilation and a
+/// slow row.
 const BEFORE_ANY: Duration = Duration::from_secs(20);
 
-/// Processor time that any run may take.
+/// CPU time that any run may take.
 const LEAST: Duration = Duration::from_secs(2);
 
-/// Longest time of a row, in times of the longest so far: twice the size in three dimensions takes eight times as long,
-/// and attention the square of that in one.
+/// Time limit of a row, as a multiple of the longest row so far. Twice the size in three dimensions takes eight times
+/// as long, and attention takes the square of that in one dimension.
 const TIMES: u32 = 16;
 
-/// Part of the available memory that a child may take.
+/// Fraction of the available memory that a child may take.
 const MEMORY: f64 = 0.75;
 
-/// Bytes beside the weights that a model can be tried in at all.
+/// Least memory limit beyond the memory already in use, in bytes: less would not suffice to try any model.
 const LEAST_MEMORY: u64 = 256 << 20;
 
-/// Nanoseconds of the longest row so far plus one; 0 in a process that is no child.
+/// Nanoseconds of the longest row so far; 1 before any run has succeeded, 0 in a process that is not a child.
 static LONGEST_ROW: AtomicU64 = AtomicU64::new(0);
 
-/// Threads of an operation, which take processor time at once.
+/// Number of threads per operation, which use CPU time in parallel.
 static THREADS: AtomicU64 = AtomicU64::new(1);
 
-/// Applies the limits to this process.
+/// Applies the limits to this process, a new child.
 pub(super) fn apply() {
     LONGEST_ROW.store(1, Ordering::Relaxed);
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
-    // The fork server may have ended before that.
+    // The fork server may have ended before the signal was requested.
     if getppid().is_none_or(|parent| parent.is_init()) {
         std::process::abort();
     }
     limit(Resource::Core, 0);
-    // The kernel ends this process first if memory is short all the same.
+    // If memory is short nevertheless, the kernel kills this process first.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
 }
 
-/// Limits the memory of this process. A driver of GPUs maps more than it takes, so its processes have no such limit.
+/// Limits the memory of this process. Not for processes that use a GPU, whose driver maps more memory than it uses.
 pub(crate) fn limit_memory() {
     if let Some(available) = available() {
         let most = (available as f64 * MEMORY) as u64;
@@ -54,12 +55,12 @@ pub(crate) fn limit_memory() {
     }
 }
 
-/// Sets the number of threads of an operation.
+/// Sets the number of threads per operation.
 pub(crate) fn set_threads(count: i32) {
     THREADS.store(u64::try_from(count).unwrap_or(1).max(1), Ordering::Relaxed);
 }
 
-/// Makes a run of that many rows, which ends a child by `SIGPROF` if it takes too long.
+/// Performs a run of `rows` rows. In a child, a run that takes too long ends the process with `SIGPROF`.
 pub(crate) fn limited<T, E>(rows: usize, run: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     let longest = match LONGEST_ROW.load(Ordering::Relaxed) {
         0 => return run(),
@@ -79,7 +80,7 @@ pub(crate) fn limited<T, E>(rows: usize, run: impl FnOnce() -> Result<T, E>) -> 
     done
 }
 
-/// The processor time of a run, by that of the longest row so far.
+/// Returns the CPU time limit of a run, from the longest row so far.
 fn longest_run(longest_row: Option<Duration>, rows: usize) -> Duration {
     match longest_row {
         None => BEFORE_ANY,
@@ -92,7 +93,7 @@ fn limit(resource: Resource, most: u64) {
     let _ = setrlimit(resource, limit);
 }
 
-/// Sets the timer of the process's processor time, or stops it. When it expires, the process ends by `SIGPROF`.
+/// Sets or stops the timer of the process's CPU time. When it expires, `SIGPROF` ends the process.
 fn set_timer(time: Duration) {
     let zero = libc::timeval { tv_sec: 0, tv_usec: 0 };
     let timer = libc::itimerval {
@@ -102,17 +103,17 @@ fn set_timer(time: Duration) {
             tv_usec: i64::from(time.subsec_micros()),
         },
     };
-    // SAFETY: `timer` is valid, and the old value is not asked for.
+    // SAFETY: `timer` is valid, and a null pointer means that the old value is not returned.
     unsafe { libc::setitimer(libc::ITIMER_PROF, &timer, ptr::null_mut()) };
 }
 
-/// Bytes of the process that count against its limit of data.
+/// Returns the bytes of this process that count against its data limit.
 fn taken() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     number(&status, "VmData:").unwrap_or(0) << 10
 }
 
-/// Bytes that this process may take before the machine, or its container, has none left.
+/// Returns the bytes that this process may take before the machine or its container has none left.
 fn available() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let machine = number(&read("/proc/meminfo")?, "MemAvailable:")? << 10;
@@ -127,7 +128,7 @@ fn available() -> Option<u64> {
     Some(container.map_or(machine, |container| container.min(machine)))
 }
 
-/// The number after a name at the start of a line.
+/// Returns the number after a name at the start of a line.
 fn number(text: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().map(str::split_ascii_whitespace);
     lines.find_map(|mut words| (words.next() == Some(name)).then(|| words.next()?.parse().ok())?)

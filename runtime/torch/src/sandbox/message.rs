@@ -1,4 +1,4 @@
-//! Messages between a server and a child, each a JSON text and the bytes of its tensors, after the lengths of both.
+//! Messages between a server and a child. Each has the lengths of a JSON text and of the tensors' bytes, then both.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -11,39 +11,39 @@ use weir_runtime::backend::{LoadError, ModelSource, Part, Signature, WarmUpInput
 
 use crate::remark::Remark;
 
-/// Most bytes of a message: the example of a request is no larger, and neither is a row of a warm-up.
+/// Largest length of each part of a message, in bytes: no example and no warm-up row is larger.
 const LONGEST: u64 = 1 << 30;
 
 /// A load to try.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Request {
     pub(crate) source: ModelSource,
-    /// The reason not to try batches, where an earlier child did not survive that.
+    /// The reason not to try batches, if an earlier child ended while it tried them.
     pub(crate) doubt: Option<String>,
-    /// The example of the source.
+    /// The tensors of the source's example, which the JSON text of `source` leaves out.
     pub(crate) example: Option<Vec<TensorData>>,
 }
 
-/// The part of a trial that a child enters.
+/// The stage of a trial that a child has entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Stage {
-    /// The file is loaded.
+    /// The child loads the file.
     Load,
-    /// Inputs are looked for that the model takes.
+    /// The child searches for inputs that the model accepts.
     Inputs,
-    /// Rows are run beside others, NaN and huge ones among them.
+    /// The child runs rows beside other rows, including NaN and huge numbers.
     Batches,
-    /// The signature is known, and runs before readiness are tried.
+    /// The signature is known, and the child tries the warm-up runs.
     WarmUp,
 }
 
-/// A message of a child.
+/// A message of a child to its server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Report {
     Stage(Stage),
     Signature(Signature),
     Remark(Remark),
-    /// The module optimised for inference is the faster one.
+    /// The module optimised for inference is faster than the saved one.
     Optimised,
     /// An input that the model has run on.
     WarmUp(WarmUpData),
@@ -52,11 +52,11 @@ pub(crate) enum Report {
         kind: RefusalKind,
         text: String,
     },
-    /// The child has ended; its fork server says how.
+    /// The child has ended in this way, as its fork server reports.
     Ended(Death),
 }
 
-/// The end of a process.
+/// The way a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Death {
     Signal(i32),
@@ -72,7 +72,7 @@ pub(crate) enum RefusalKind {
     Warmup,
 }
 
-/// A tensor; its bytes follow the message's text.
+/// A tensor, whose bytes follow the message's text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TensorData {
     name: String,
@@ -83,7 +83,7 @@ pub(crate) struct TensorData {
     data: Bytes,
 }
 
-/// A [`WarmUpInput`], as messages have it.
+/// A [`WarmUpInput`] in the form in which messages carry it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WarmUpData {
     length: Option<usize>,
@@ -92,8 +92,8 @@ pub(crate) struct WarmUpData {
 }
 
 impl Death {
-    /// Checks whether another child would end in the same way: not if it was killed from outside, as where memory is
-    /// short.
+    /// Returns true if another child would end in the same way. Signals that come from outside, as from the kernel when
+    /// memory is short, say nothing about the next child.
     pub(super) fn is_lasting(self) -> bool {
         match self {
             Self::Signal(signal) => !matches!(signal, libc::SIGKILL | libc::SIGTERM | libc::SIGINT),
@@ -101,7 +101,7 @@ impl Death {
         }
     }
 
-    /// The end of the trial, in words that follow "the trial".
+    /// Returns the way the trial ended, in words that follow "the trial".
     pub(crate) fn text(self) -> String {
         match self {
             Self::Signal(libc::SIGPROF) => "had a run that did not end".to_owned(),
@@ -156,7 +156,7 @@ impl Request {
         }
     }
 
-    /// The source with its example.
+    /// Returns the source with its example.
     pub(crate) fn into_source(self) -> io::Result<ModelSource> {
         let tensors = self.example.map(|tensors| {
             let tensors = tensors.into_iter().map(TensorData::into_tensor);
@@ -220,9 +220,9 @@ impl WarmUpData {
     }
 }
 
-/// A message that may have tensors.
+/// A message that may carry tensors.
 pub(super) trait Message: Serialize + DeserializeOwned {
-    /// The message's tensors, in the order of their bytes.
+    /// Returns the message's tensors, in the order of their bytes.
     fn tensors(&mut self) -> Vec<&mut TensorData>;
 }
 
@@ -247,10 +247,10 @@ impl Message for Report {
     }
 }
 
-/// Writes a message.
+/// Writes a message to the socket.
 ///
 /// # Errors
-/// The other process is gone, or a path in the message is not UTF-8.
+/// An error if the other process is gone, or if a path in the message is not UTF-8.
 pub(super) fn write<M: Message + Clone>(mut to: &UnixStream, message: &M) -> io::Result<()> {
     let text = serde_json::to_vec(message)?;
     let mut message = message.clone();
@@ -267,10 +267,10 @@ pub(super) fn write<M: Message + Clone>(mut to: &UnixStream, message: &M) -> io:
     Ok(())
 }
 
-/// Reads a message.
+/// Reads a message from the socket.
 ///
 /// # Errors
-/// The other process is gone, or has not written in time, or not such a message.
+/// An error if the other process is gone, has not written in time, or has written something else.
 pub(super) fn read<M: Message>(from: &UnixStream) -> io::Result<M> {
     let [text, bytes] = [length(from)?, length(from)?];
     let mut message: M = serde_json::from_slice(&take(from, text)?)?;

@@ -7,6 +7,7 @@ use crate::runner::RunOutput;
 
 /// Finds the largest increase that the model accepts, one input after the other; `None` if it accepts none for any
 /// input.
+///
 /// On a GPU nothing is tried, because an out-of-range index makes the device unusable for all models. A copy on the CPU
 /// takes these runs instead.
 pub(super) fn find(test: &mut Test<'_>) -> Option<Increase> {
