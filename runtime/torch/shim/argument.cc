@@ -26,7 +26,7 @@ WeirKind kind_of_list(TypeKind element) {
   }
 }
 
-// The caller has compared datatypes with the arguments; a slip there must not become a read of address 0.
+// The Rust side has already checked datatypes; this check keeps a mistake there from reading address 0.
 const at::Tensor& tensor_of(const WeirValue& value) {
   TORCH_CHECK(value.tensor != nullptr, "strings are given for an argument that takes a tensor");
   return *value.tensor;
@@ -50,7 +50,7 @@ c10::List<std::string> strings_of(const WeirValue& value) {
   return list;
 }
 
-// By bytes: NaN is no other value than itself, and -0 is another than 0.
+// Compares bytes, so that NaN equals itself and -0 differs from 0.
 bool have_equal_bytes(const at::Tensor& rows) {
   auto host = rows.contiguous().cpu();
   size_t size = host.nbytes() / host.size(0);
@@ -63,8 +63,8 @@ bool have_equal_bytes(const at::Tensor& rows) {
   return true;
 }
 
-// An argument that is no tensor has one value for the whole batch. Requests that differ in it fail together,
-// and are then run one by one.
+// Returns the single value of an argument that is not a tensor. Requests with different values fail as a batch, and the
+// engine then runs them one by one.
 at::Tensor same_in_every_row(const at::Tensor& tensor, int64_t rank) {
   if (tensor.dim() <= rank) {
     return tensor;
@@ -94,7 +94,7 @@ IValue one_string(const WeirValue& value) {
   return first;
 }
 
-// One tensor of three dimensions is one element, such as an image; any other is a list along its first.
+// A tensor with three dimensions is one element, such as an image. Any other tensor is split along its first dimension.
 c10::List<at::Tensor> elements(const at::Tensor& tensor) {
   if (tensor.dim() == 3) {
     return c10::List<at::Tensor>({tensor});

@@ -8,7 +8,8 @@
 
 namespace weir {
 
-// Returns the kind of value that an argument of the type takes, None aside.
+// Returns the kind of value that an argument of the type takes. For an optional type, this is the kind of its element
+// type.
 WeirKind kind_of(const c10::TypePtr& type);
 
 c10::IValue value_of(const WeirValue& value, WeirKind kind);

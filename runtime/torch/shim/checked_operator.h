@@ -8,10 +8,10 @@
 
 namespace weir {
 
-// Raises where the operands, the last of the stack, are none that the operator may run with.
+// Raises if the operator must not run with these operands, which are the last entries of the stack.
 using OperandCheck = void (*)(const c10::FunctionSchema& schema, const torch::jit::Stack& stack);
 
-// The operands of one call, by the names that the operator's schema has for them.
+// The operands of one call, by their names in the operator's schema.
 struct Operands {
   const c10::FunctionSchema& schema;
   const torch::jit::Stack& stack;
@@ -26,7 +26,7 @@ struct Operands {
     return schema.argumentIndexWithName(name).has_value();
   }
 
-  // The tensor of that name, undefined where the operator has none or was given None.
+  // The tensor with this name; undefined if the operator has no such operand, or if it is None.
   at::Tensor tensor(const char* name) const {
     bool given = has(name) && (*this)[name].isTensor();
     return given ? (*this)[name].toTensor() : at::Tensor();
@@ -37,12 +37,12 @@ struct Operands {
 struct CheckedOperator {
   const char* name;
   OperandCheck check;
-  // Selects the overloads that the check is for.
+  // Selects the overloads that need the check.
   bool (*applies)(const torch::jit::Operator& op);
 };
 
-// To take the operator's place in libtorch's table: registered anew it would come last, and code prefers the first that
-// fits.
+// Returns the operator with the check added. It must replace the original entry in libtorch's table: if registered anew
+// it would come last, and TorchScript takes the first overload that matches.
 inline torch::jit::Operator checked(const torch::jit::Operator& unchecked, OperandCheck check) {
   const auto& schema = unchecked.schema();
   auto run = [schema, check, inner = unchecked.getOperation()](torch::jit::Stack& stack) mutable {
@@ -54,7 +54,7 @@ inline torch::jit::Operator checked(const torch::jit::Operator& unchecked, Opera
       torch::jit::Operation(std::move(run)), schema.aliasAnalysis());
 }
 
-// Has every overload that a check applies to run it first.
+// Makes every selected overload of the operators run its check first.
 template <size_t N>
 void check_all(const CheckedOperator (&operators)[N]) {
   for (const auto& [name, check, applies] : operators) {
@@ -66,7 +66,7 @@ void check_all(const CheckedOperator (&operators)[N]) {
   }
 }
 
-// A kernel of libtorch's dispatcher, as models call it that are saved today.
+// Returns true for a kernel of libtorch's dispatcher, as currently saved models call it.
 inline bool is_kernel(const torch::jit::Operator& op) {
   return op.isC10Op() && op.schema().overload_name().find("legacy") == std::string::npos;
 }

@@ -1,5 +1,5 @@
 // Streams, events and copies of CUDA devices, through the accelerator interfaces of libtorch_cpu and libc10.
-// libtorch_cuda registers its implementations when it is opened; without it each of these functions fails with
+// libtorch_cuda registers its implementations when it is opened. Without it, each of these functions fails with
 // libtorch's own message.
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
@@ -13,7 +13,7 @@
 #include "error.h"
 #include "stream.h"
 
-// Timed, so that the device's own clock measures the model.
+// The event has timing enabled, so that the device's own clock measures the model.
 struct WeirEvent {
   c10::Event event{at::kCUDA, c10::EventFlag::BACKEND_DEFAULT};
 };
@@ -88,8 +88,8 @@ WeirStatus weir_tensor_upload(
     auto options = pinned->options().device(on->stream.device()).pinned_memory(false);
     auto made = at::empty(pinned->sizes(), options);
     made.copy_(*pinned, /*non_blocking=*/true);
-    // The block belongs to the stream it was made on, which may reuse it as soon as it is freed; this
-    // delays that until the reader is done with it.
+    // The block belongs to the stream that it was allocated on, which may reuse it as soon as it is freed. This call
+    // delays the reuse until the reader is done with the block.
     made.record_stream(reader->stream);
     *copy = new at::Tensor(std::move(made));
   });

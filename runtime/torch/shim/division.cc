@@ -1,5 +1,6 @@
-// libtorch's interpreter computes `a % b` of two integers, and `a // b` of traced sizes, with the processor's division.
-// Where there is no quotient, the processor ends the process. Python raises instead, and so do these.
+// libtorch's interpreter computes `a % b` of two integers, and `a // b` of traced sizes, with the CPU's division
+// instruction. If there is no valid quotient, the CPU traps and the process ends. Python raises an exception instead,
+// and so do these checks.
 #include "division.h"
 
 #include <cstdint>
@@ -26,7 +27,7 @@ void check_quotient(const c10::FunctionSchema&, const Stack& stack) {
       "OverflowError: the quotient ", dividend.toInt(), " / -1 is too large for an integer");
 }
 
-// Its steps are remainders, the first of which may be that of the least integer and -1.
+// The algorithm computes remainders, and the first may be the remainder of the least integer and -1.
 void check_common_divisor(const c10::FunctionSchema&, const Stack& stack) {
   const IValue& first = torch::jit::peek(stack, 0, 2);
   const IValue& second = torch::jit::peek(stack, 1, 2);
@@ -39,7 +40,7 @@ void check_common_divisor(const c10::FunctionSchema&, const Stack& stack) {
       " is too large for an integer");
 }
 
-// Selects the overloads for two integers, or two numbers that may be integers.
+// Selects the overloads for two integers, or for two numbers that may be integers.
 bool divides_numbers(const torch::jit::Operator& op) {
   const auto& schema = op.schema();
   if (op.isC10Op() || schema.arguments().size() != 2) {

@@ -1,10 +1,10 @@
-// Division of integers in a model's code.
+// Checks for the division of integers in a model's code.
 #pragma once
 
 namespace weir {
 
-// Has the interpreter's operators on integers raise where there is no quotient. To be called before the first model
-// is read: graphs keep pointers to operators.
+// Makes the interpreter's integer operators raise an exception if there is no valid quotient. Must be called before the
+// first model is loaded, because graphs keep pointers to operators.
 void check_divisions();
 
 } // namespace weir

@@ -1,4 +1,4 @@
-// Converts the exceptions of libtorch to a status and a text.
+// Converts libtorch's exceptions to a status and a text.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -16,7 +16,7 @@ inline char* text(const char* what) {
   return ::strdup(what);
 }
 
-// Runs `body`; no exception leaves it.
+// Runs `body` and converts any exception to a status.
 template <typename Body>
 WeirStatus guarded(char** error, Body&& body) noexcept {
   try {
@@ -38,7 +38,7 @@ WeirStatus guarded(char** error, Body&& body) noexcept {
   return WEIR_FAILED;
 }
 
-// Runs `body`, of which nothing is left if it throws.
+// Runs `body` and discards any exception.
 template <typename Body>
 void quietly(Body&& body) noexcept {
   try {

@@ -1,4 +1,4 @@
-// Routines of LAPACK, which trust their pivots, and run beside their memory where an element is no number.
+// LAPACK routines, which trust their pivots and may access memory out of bounds if an element is NaN.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ void check_finite(const FunctionSchema& schema, const Stack& stack) {
       "torch.linalg.eigvals: input should not contain infs or NaNs");
 }
 
-// Pivots: one of each row of a matrix, and as many batches.
+// Checks that there is one pivot per row of each matrix in the batch.
 void check_pivots(const at::Tensor& pivots, const at::Tensor& matrix, int64_t count) {
   TORCH_CHECK(
       matrix.dim() >= 2 && pivots.dim() == matrix.dim() - 1 && pivots.size(-1) == count &&
@@ -36,7 +36,8 @@ void check_lu(const FunctionSchema& schema, const Stack& stack) {
   check_pivots(operands.tensor("LU_pivots"), matrix, std::min(matrix.size(-1), matrix.size(-2)));
 }
 
-// Pivots of Bunch and Kaufman: a row and column from 1, or two of a block in turn that are negative.
+// Checks pivots of the Bunch-Kaufman factorisation: a positive pivot is a row and column counted from 1; a block of two
+// rows has two negative pivots in succession.
 void check_ldl(const FunctionSchema& schema, const Stack& stack) {
   Operands operands{schema, stack};
   auto matrix = operands.tensor("LD"), pivots = operands.tensor("pivots");

@@ -1,5 +1,5 @@
-// State of NVIDIA GPUs, from the driver's management library (NVML), which is opened where there is one. Both libraries
-// keep the functions and structs that are used here; their headers need not be there to build.
+// State of NVIDIA GPUs, from the driver's management library (NVML), which is opened if it is installed. The functions
+// and structs used here are stable in both libraries, so their headers are not needed to build.
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -26,13 +26,13 @@ struct NvmlUtilization {
 
 using NvmlDevice = void*;
 
-// Finds a function of a library. Null if there is no library, or no such function in it.
+// Finds a function of a library. The result is null if the library is not open or has no such function.
 template <typename Function>
 void find(Function*& function, void* library, const char* name) {
   function = library == nullptr ? nullptr : reinterpret_cast<Function*>(::dlsym(library, name));
 }
 
-// Calls a function if there is one; both libraries return 0 for success.
+// Calls a function if it was found. Both libraries return 0 for success.
 template <typename... Parameters, typename... Arguments>
 bool succeeds(int (*function)(Parameters...), Arguments... arguments) {
   return function != nullptr && function(arguments...) == 0;
@@ -68,7 +68,7 @@ struct Driver {
   }
 };
 
-// Writes GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx, as NVML and nvidia-smi do.
+// Writes the UUID in the form GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx, like NVML and nvidia-smi.
 void write(const CudaUuid& uuid, char* text, size_t size) {
   size_t length = static_cast<size_t>(std::snprintf(text, size, "GPU"));
   for (int i = 0; i < 16; i++) {
@@ -82,7 +82,7 @@ void write(const CudaUuid& uuid, char* text, size_t size) {
 
 int32_t weir_gpu_read(int32_t index, WeirGpu* gpu) {
   static const Driver driver;
-  // The numbers of CUDA are not those of NVML, which shows devices that the process does not.
+  // CUDA and NVML number devices differently, because NVML also lists devices that are hidden from this process.
   int device = 0;
   CudaUuid uuid{};
   if (!driver.usable || !succeeds(driver.device, &device, index) || !succeeds(driver.uuid, &uuid, device)) {

@@ -20,13 +20,13 @@ using torch::jit::Value;
 namespace weir {
 namespace {
 
-// What happened to an argument on its way to a value.
+// The operations that an argument passed through on its way to a value.
 struct Way {
   bool converted = false; // to another element type
   bool joined = false;    // with other tensors
 };
 
-// Arguments that reach a value.
+// The arguments that reach a value, by index.
 using Reach = std::map<size_t, Way>;
 
 class Follower {
@@ -102,7 +102,7 @@ class Follower {
     return kinds;
   }
 
-  // Sizes are no longer the argument.
+  // Returns true if values of the type carry the argument's elements; its sizes, for example, do not.
   static bool carries(const c10::TypePtr& type) {
     if (auto optional = type->cast<c10::OptionalType>()) {
       return carries(optional->getElementType());
@@ -124,7 +124,7 @@ class Follower {
     }
   }
 
-  // Returns the weight that a value is, if it is one.
+  // Returns the weight that the value stands for, if it is one.
   std::optional<at::Tensor> weight(const Value* value) {
     auto found = resolve(value);
     if (found.has_value() && found->isTensor() && found->toTensor().defined()) {
@@ -162,7 +162,7 @@ class Follower {
     return found.has_value() && found->isInt() ? std::optional(found->toInt()) : std::nullopt;
   }
 
-  // Numbers of a list, -1 for those that are computed; empty if it is no list of numbers.
+  // Returns the numbers of a list, with -1 for computed numbers; empty if the value is not a list of numbers.
   std::vector<int64_t> numbers(const Value* value) {
     auto found = resolve(value);
     if (found.has_value() && found->isIntList()) {
@@ -177,7 +177,7 @@ class Follower {
     return all;
   }
 
-  // Returns true if the operation says all there is to say, so that what follows it needs no look.
+  // Returns true if the operation's hints are complete, so that the analysis need not follow its outputs.
   bool hint(const Node* node) {
     static const std::unordered_map<std::string, bool (Follower::*)(const Node*)> known{
         {"aten::linear", &Follower::linear},
@@ -225,7 +225,7 @@ class Follower {
     return found != known.end() && (this->*found->second)(node);
   }
 
-  // The last dimension is that one of the weight.
+  // Adds the hint that the last dimension of `input` equals dimension `dim` of the weight.
   bool last(const Value* input, const std::optional<at::Tensor>& weight, int64_t dim) {
     if (!weight.has_value() || weight->dim() == 0 || reach_.count(input) == 0) {
       return false;
@@ -300,7 +300,7 @@ class Follower {
     return true;
   }
 
-  // The first of a list of weights, which is an attribute or made of attributes.
+  // Returns the first of a list of weights, which is an attribute or is built from attributes.
   std::optional<at::Tensor> first_weight(const Value* list) {
     auto found = resolve(list);
     if (found.has_value() && found->isTensorList() && !found->toTensorList().empty()) {
@@ -360,7 +360,7 @@ class Follower {
     return any_channels(node->input(0), weight(node->input(2)));
   }
 
-  // What comes after is of interest too: a view does not tell the dimensions it was made from.
+  // Returns false, because a view does not determine the dimensions before it, so later operations may say more.
   bool view(const Node* node) {
     auto sizes = numbers(node->input(1));
     if (!sizes.empty()) {

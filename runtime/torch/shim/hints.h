@@ -7,8 +7,8 @@
 
 namespace weir {
 
-// What an operation says about the shape of an argument of `forward` that reaches it. The numbers are also in
-// `hints.rs`.
+// The meaning of a hint, by which an operation limits the shape of an argument of `forward` that reaches it. The
+// numbers are repeated in `hints.rs`.
 enum HintKind : int32_t {
   LAST = 0,         // the last dimensions are `sizes`: linear layers, products, layer norms
   CHANNELS = 1,     // channels `sizes[0]`, then `sizes[1]` spatial dimensions: convolutions
@@ -19,9 +19,9 @@ enum HintKind : int32_t {
   VIEW = 6,         // is viewed as `sizes`, -1 where that is not known
   INDEX = 7,        // integers, used as index
   CONDITION = 8,    // booleans
-  CONVERTED = 9,    // its element type is converted
+  CONVERTED = 9,    // the argument's element type is converted
   OF_BYTES = 10,    // divided by 255, as bytes of images are
-  JOINED = 11,      // as LAST, but what the weight meets is this argument joined with others
+  JOINED = 11,      // like LAST, for this argument concatenated with others
 };
 
 struct Hint {
@@ -29,10 +29,11 @@ struct Hint {
   HintKind kind;
   std::vector<int64_t> sizes;
   int32_t element_type; // of the weight; -1 if there is none
-  bool converted;       // the argument's element type is converted before
+  bool converted;       // the argument's element type is converted first
 };
 
-// Follows each argument through the graph of `forward` to the first operations with weights, in order.
+// Follows each argument through the graph of `forward` to the first operations with weights, and returns their hints in
+// order.
 std::vector<Hint> hints_of(const torch::jit::Module& module, const torch::jit::Method& method);
 
 } // namespace weir

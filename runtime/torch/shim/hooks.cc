@@ -15,7 +15,7 @@ void add_writes(const torch::jit::Module& module, torch::jit::Function* hook, Wr
   if (writes.where.empty()) {
     writes.where = more.where;
   }
-  // Its second argument is the tuple of all that forward is given.
+  // The second argument of a hook is the tuple of all arguments of `forward`.
   if (more.arguments.size() > 1 && more.arguments[1]) {
     std::fill(writes.arguments.begin(), writes.arguments.end(), true);
   }
@@ -35,7 +35,7 @@ c10::TypePtr type_after_hooks(const torch::jit::Module& module, c10::TypePtr of_
   for (auto* hook : type->getForwardHooks()) {
     const auto& returns = hook->getSchema().returns();
     if (returns.empty() || returns[0].type()->kind() == c10::TypeKind::NoneType) {
-      continue; // with None it keeps what there is
+      continue; // a hook that returns None keeps the result
     }
     auto optional = returns[0].type()->cast<c10::OptionalType>();
     returned = optional ? optional->getElementType() : returns[0].type();

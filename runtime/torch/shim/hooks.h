@@ -1,4 +1,4 @@
-// Hooks of a module, which Python runs around `forward`. A method called by itself runs none.
+// Hooks of a module, which Python runs around `forward`. Calling another method runs no hooks.
 #pragma once
 
 #include <torch/csrc/jit/api/module.h>
@@ -9,14 +9,14 @@
 
 namespace weir {
 
-// Checks whether a call of `method` is to run hooks: those of a module belong to its `forward`. Hooks of modules inside
-// it are part of the code that calls them.
+// Returns true if a call of `method` must run hooks: the hooks of a module belong to its `forward`. Hooks of submodules
+// are part of the code that calls them.
 bool has_hooks(const torch::jit::Module& module, const std::string& method);
 
-// The type of what a call of the module returns: a hook may return something else in place of forward's result.
+// Returns the type of the module's result after hooks, which may replace the result of `forward`.
 c10::TypePtr type_after_hooks(const torch::jit::Module& module, c10::TypePtr of_forward);
 
-// Adds what the hooks may write to.
+// Adds the writes of the hooks.
 void add_writes_of_hooks(const torch::jit::Module& module, Writes& writes);
 
 } // namespace weir

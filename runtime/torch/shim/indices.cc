@@ -1,4 +1,5 @@
-// Tensors whose elements are positions in others. Those on a device are not here to be looked at.
+// Checks of tensors whose elements are positions in other tensors. Tensors on a GPU are not checked, because their
+// elements are not in host memory.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -26,7 +27,7 @@ void check_range(const char* what, const at::Tensor& positions, int64_t least, i
       low < least ? low : high);
 }
 
-// Positions along the last dimension that ascend from 0 or more to at most `most`.
+// Raises unless the positions along the last dimension ascend, from at least 0 to at most `most`.
 void check_ascending(const char* what, const at::Tensor& positions, int64_t most) {
   if (!positions.is_cpu()) {
     return;
@@ -37,7 +38,7 @@ void check_ascending(const char* what, const at::Tensor& positions, int64_t most
       " should ascend");
 }
 
-// Bags of indices: where each begins.
+// Checks the bags of an embedding: `offsets` holds the first index of each bag.
 void check_bags(const FunctionSchema& schema, const Stack& stack) {
   Operands operands{schema, stack};
   const auto& indices = operands["indices"].toTensor();
@@ -54,7 +55,7 @@ void check_bags(const FunctionSchema& schema, const Stack& stack) {
   check_ascending("offsets of embedding_bag", offsets, indices.numel());
 }
 
-// Rows of a pruned table, which another tensor leads to.
+// Checks the indices of a pruned table, whose rows `compressed_indices_mapping` translates.
 void check_pruned_bags(const FunctionSchema& schema, const Stack& stack) {
   check_bags(schema, stack);
   Operands operands{schema, stack};
@@ -67,7 +68,7 @@ void check_pruned_bags(const FunctionSchema& schema, const Stack& stack) {
   }
 }
 
-// The labels of each sequence, of which the first are used, as many as its length says.
+// Checks the labels of each sequence: as many as its target length says are used.
 void check_ctc(const FunctionSchema& schema, const Stack& stack) {
   Operands operands{schema, stack};
   auto probabilities = operands.tensor("log_probs"), targets = operands.tensor("targets");
@@ -85,7 +86,7 @@ void check_ctc(const FunctionSchema& schema, const Stack& stack) {
   }
 }
 
-// Segments of an axis, by their lengths or by where they begin and end.
+// Checks the segments of an axis, given by their lengths or by their offsets.
 void check_segments(const FunctionSchema& schema, const Stack& stack) {
   Operands operands{schema, stack};
   auto data = operands.tensor("data");
@@ -110,7 +111,7 @@ void check_segments(const FunctionSchema& schema, const Stack& stack) {
   }
 }
 
-// Positions of the largest elements within planes.
+// Checks the positions of the largest elements within each pooled plane.
 void check_pooled(const FunctionSchema& schema, const Stack& stack) {
   Operands operands{schema, stack};
   auto planes = operands.tensor("self"), indices = operands.tensor("indices"), grad = operands.tensor("grad_output");

@@ -1,4 +1,4 @@
-// Attention and normalization: tensors of sizes that should be equal.
+// Checks of attention and normalisation layers, whose tensors must have equal sizes.
 #include <ATen/ATen.h>
 
 #include <cstdint>
@@ -22,7 +22,7 @@ void check_attention(const FunctionSchema& schema, const Stack& stack) {
       key.size(-1) == query.size(-1), "attention: a query has ", query.size(-1), " elements, but a key ", key.size(-1));
 }
 
-// The kernel itself, which takes no tensor of another batch or number of heads.
+// Checks the CPU kernel itself, which requires the same batch size and number of heads in all tensors.
 void check_attention_kernel(const FunctionSchema& schema, const Stack& stack) {
   check_attention(schema, stack);
   Operands operands{schema, stack};

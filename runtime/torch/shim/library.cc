@@ -1,5 +1,5 @@
-// Libraries of operators that models bring. Opening one runs its code, which may throw or abort the process, for
-// instance where it registers an operator twice: each is opened in a child process first.
+// Libraries of operators that models need. Opening a library runs its code, which may throw or abort the process, for
+// instance if it registers an operator twice. So a child process opens each library first.
 #include <dlfcn.h>
 #include <poll.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 
 namespace {
 
-// A child that waits for a lock that another thread held when it was made never ends.
+// Time limit of the child process. A fork of a process with threads may inherit a held lock and never end.
 constexpr int TRIAL_MILLISECONDS = 10'000;
 
 std::string last_loader_error() {
@@ -25,7 +25,7 @@ void* open(const char* path) {
   return ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
-// Runs in the child: writes why the library cannot be opened, and ends the process without its exit handlers.
+// Runs in the child: writes the reason if the library cannot be opened, and ends the process without exit handlers.
 [[noreturn]] void try_to_open(const char* path, int report) {
   std::string reason;
   char* thrown = nullptr;
@@ -43,7 +43,7 @@ void* open(const char* path) {
   ::_exit(reason.empty() ? 0 : 1);
 }
 
-// Reads what the child writes until it ends; returns false if it does not in time.
+// Reads the child's output until its end; returns false if the child does not end in time.
 bool read_all(int report, std::string& text) {
   auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(TRIAL_MILLISECONDS);
   char buffer[4096];
@@ -65,7 +65,8 @@ bool read_all(int report, std::string& text) {
   }
 }
 
-// Returns why the library cannot be opened, as a child process found; empty if it can, or if nobody knows.
+// Opens the library in a child process. Returns the reason if that fails; empty if it succeeds or if no child can be
+// made.
 std::string trial(const char* path) {
   int ends[2];
   if (::pipe(ends) != 0) {

@@ -1,4 +1,4 @@
-// Counts the memory that a thread allocates on one device while a Metered is alive.
+// Counts the memory that a thread allocates on one device while a `Metered` object exists.
 #pragma once
 
 #include <torch/csrc/profiler/orchestration/observer.h>
@@ -9,14 +9,14 @@
 
 namespace weir {
 
-// libtorch's allocators report each block they allocate or free to the profiler of the thread, and of the
-// threads that the thread forks work to. This is such a profiler, with everything but these reports off. It
-// derives from ProfilerStateBase because libtorch casts the current profiler to that.
+// libtorch's allocators report each block that they allocate or free to the profiler of the thread, and of the threads
+// that the thread forks work to. Meter is a profiler with everything but these reports turned off. It derives from
+// ProfilerStateBase because libtorch casts the current profiler to that type.
 class Meter final : public torch::profiler::impl::ProfilerStateBase {
  public:
   explicit Meter(c10::Device device) : ProfilerStateBase(config()), device_(device) {}
 
-  // The allocator holds its lock while it reports: nothing here may allocate, lock or throw.
+  // The allocator holds its lock during the report, so this function must not allocate, lock or throw.
   void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device device) override {
     if (device != device_) {
       return;
@@ -31,12 +31,12 @@ class Meter final : public torch::profiler::impl::ProfilerStateBase {
     return torch::profiler::impl::ActiveProfilerType::NONE;
   }
 
-  // Bytes allocated and not freed since the meter was made.
+  // Bytes allocated and not freed since the meter was created.
   uint64_t current() const {
     return current_.load() < 0 ? 0 : static_cast<uint64_t>(current_.load());
   }
 
-  // Most bytes allocated at once.
+  // Largest number of bytes allocated at once.
   uint64_t peak() const {
     return static_cast<uint64_t>(peak_.load());
   }
@@ -53,7 +53,7 @@ class Meter final : public torch::profiler::impl::ProfilerStateBase {
   std::atomic<int64_t> peak_{0};
 };
 
-// Meters this thread during its lifetime.
+// Meters the calling thread for the lifetime of this object.
 class Metered {
  public:
   explicit Metered(c10::Device device)

@@ -33,7 +33,7 @@ using torch::jit::IValue;
 
 namespace {
 
-// Owns the sizes that WeirShapes point into.
+// Owner of the sizes that WeirShapes point to.
 using Sizes = std::vector<std::unique_ptr<std::vector<int64_t>>>;
 
 WeirShape shape_of(const at::Tensor& tensor, Sizes& sizes) {
@@ -41,8 +41,8 @@ WeirShape shape_of(const at::Tensor& tensor, Sizes& sizes) {
   return {sizes.back()->data(), sizes.back()->size(), static_cast<int32_t>(tensor.scalar_type())};
 }
 
-// Tracing keeps the sizes and types of its example inputs, but not their elements: these tensors have no
-// memory, and only their shape may be read.
+// Returns the example inputs of a traced module. A saved trace keeps their sizes and types but not their elements, so
+// these tensors have no memory, and only their shape may be read.
 std::vector<IValue> traced_with(const std::string& path, const std::string& method) {
   caffe2::serialize::PyTorchStreamReader reader(path);
   if (!reader.hasRecord("traced_inputs.pkl")) {
@@ -78,13 +78,13 @@ struct WeirModule {
     }
   }
 
-  // Runs the method, with the hooks that a call in Python runs.
+  // Runs the method, with the hooks that a call of the module in Python would run.
   IValue operator()(std::vector<IValue> stack) {
     return hooked ? module(std::move(stack)) : forward(std::move(stack));
   }
 
   torch::jit::Module module;
-  torch::jit::Method forward; // the method that runs, `forward` unless another was asked for
+  torch::jit::Method forward; // the method that runs, `forward` unless configured otherwise
   at::Device device;
   bool hooked = false; // the module has hooks, which belong to its `forward`
   std::vector<WeirKind> kinds; // of its arguments, self first
@@ -143,7 +143,8 @@ torch::jit::Module read(const std::string& path, at::Device device) {
   try {
     return torch::jit::load(path, device);
   } catch (const std::exception& thrown) {
-    // Ours are registered late, so that a library that a model brings may register its own.
+    // The shim's own torchvision operators are registered only on demand, so that a model's library can register its
+    // own.
     if (std::string(thrown.what()).find("torchvision::") == std::string::npos) {
       throw;
     }
@@ -162,7 +163,7 @@ std::unique_ptr<WeirModule> load(const std::string& path, const std::string& met
   return module;
 }
 
-// Weights are copied on the default stream and used on others, which do not wait for it.
+// Waits for the weights: they are copied on the default stream, and other streams that use them do not wait for it.
 std::unique_ptr<WeirModule> load_to_cuda(const std::string& path, const std::string& method, at::Device device) {
   at::globalContext().lazyInitDevice(at::kCUDA);
   weir::Metered metered(device);
@@ -185,8 +186,8 @@ bool convolves(const torch::jit::Block& block) {
   return false;
 }
 
-// Checks whether a constant is a CUDA device, or a string that one is made of. The code of nn.MultiheadAttention has
-// the string too, to compare it with the device of its input.
+// Returns true if a constant is a CUDA device, or a string from which the code makes one. The code of
+// nn.MultiheadAttention has such a string only to compare it with the device of its input.
 bool is_cuda(const torch::jit::Value& constant) {
   auto value = torch::jit::toIValue(&constant);
   if (!value.has_value()) {
@@ -238,8 +239,8 @@ std::vector<IValue> keyed(const WeirValue* values, size_t count) {
   return {entries};
 }
 
-// Copies outputs in host memory: the module may return what it keeps, and change it in its next run while the
-// output is sent. On a device the copy to host memory is queued before that run.
+// Copies outputs in host memory: the module may return a tensor that it keeps, and change it in its next run while the
+// output is being sent. Outputs on a device need no copy here, because their download is queued before the next run.
 void own_memory(WeirAnswer& answer) {
   for (auto& output : answer.outputs) {
     if (output.tensor.defined() && output.tensor.is_cpu()) {
@@ -264,7 +265,7 @@ WeirStatus weir_module_load(
 
 int32_t weir_module_convolves(const WeirModule* module) {
   if (module->hooked || module->writes.training) {
-    return 0; // asked to optimise the module, which would leave its hooks out, and what it does in training only
+    return 0; // optimisation would drop hooks and training-mode behaviour
   }
   bool found = false;
   weir::quietly([&] {
@@ -288,8 +289,8 @@ int32_t weir_module_names_cuda(const WeirModule* module) {
 WeirStatus weir_module_load_optimized(const char* path, WeirModule** module, char** error) {
   return weir::guarded(error, [&] {
     at::NoGradGuard no_gradients;
-    // A module of its own, not a copy: copies stay in the code of what they were made from, and what they
-    // hold as constants would stay with it.
+    // Loads the file again instead of copying: the code of a copy stays part of the original's code, so the constants of an
+    // optimised copy would live as long as the original.
     auto loaded = torch::jit::load(path, at::Device(at::kCPU));
     loaded.eval();
     auto made = torch::jit::optimize_for_inference(loaded);

@@ -1,5 +1,5 @@
-// Division of integers in tensors. The processor ends the process where the least integer is divided by -1, which has no
-// quotient. Integers narrower than 32 bits are divided as such.
+// Division of integers in tensors. The CPU traps and the process ends if the least integer is divided by -1, which has
+// no valid quotient. Integers narrower than 32 bits are widened to 32 bits first, which avoids the trap.
 #include <ATen/ATen.h>
 
 #include <cstdint>
@@ -43,7 +43,7 @@ void check_truncated(const FunctionSchema& schema, const Stack& stack) {
       "OverflowError: the quotient ", least_of(type), " / -1 is too large for an integer");
 }
 
-// The greatest common divisor of the least integer may come out as -1, by which that is divided.
+// The greatest common divisor of the least integer may come out as -1, by which the least integer is then divided.
 void check_least(const FunctionSchema& schema, const Stack& stack) {
   Operands operands{schema, stack};
   const auto &self = operands["self"].toTensor(), &other = operands["other"].toTensor();

@@ -1,13 +1,13 @@
-// Operands that libtorch's operators trust.
+// Checks of operands that libtorch's operators trust.
 #pragma once
 
 namespace weir {
 
-// Has operators raise for operands with which they would read or write beside their memory, end the process or never end.
-// To be called before the first model is read: graphs keep pointers to operators.
+// Makes operators raise an exception for operands with which they would access memory out of bounds, end the process or
+// run forever. Must be called before the first model is loaded, because graphs keep pointers to operators.
 void check_operands();
 
-// The operators of one kind each, for `check_operands`.
+// Groups of operators, which `check_operands` calls.
 void check_recurrence();
 void check_indices();
 void check_sparse();

@@ -1,4 +1,4 @@
-// Recurrent layers: states of another batch, and packed sequences whose steps do not fit.
+// Checks of recurrent layers: states of another batch size, and packed sequences with inconsistent step sizes.
 #include <ATen/ATen.h>
 
 #include <cstdint>
@@ -13,12 +13,12 @@ using c10::FunctionSchema;
 using torch::jit::IValue;
 using torch::jit::Stack;
 
-// A state: one of each layer and direction, for each sequence.
+// Checks the shape of a state, which has one row per layer and direction for each sequence.
 void check_state(const char* name, const at::Tensor& state, at::IntArrayRef expected) {
   TORCH_CHECK(state.sizes() == expected, "Expected ", name, " size ", expected, ", got ", state.sizes());
 }
 
-// Steps of packed sequences: how many sequences have a first step, a second and so on.
+// Checks the batch sizes of packed sequences: the number of sequences that have a first step, a second step and so on.
 void check_steps(const at::Tensor& sizes, int64_t rows) {
   TORCH_CHECK(sizes.dim() == 1 && sizes.numel() > 0 && sizes.is_cpu(), "LSTM: there are no sequences");
   auto steps = sizes.to(at::kLong).contiguous();
@@ -44,7 +44,7 @@ void check_packed(const FunctionSchema& schema, const Stack& stack) {
   check_steps(operands["batch_sizes"].toTensor(), data.size(0));
 }
 
-// Sequences of one length, or those that have a first step.
+// Returns the number of sequences.
 int64_t sequences(const Operands& operands) {
   if (!operands.has("batch_sizes")) {
     const auto& input = operands["input"].toTensor();
@@ -61,8 +61,8 @@ void check_lstm(const FunctionSchema& schema, const Stack& stack) {
   TORCH_CHECK(states.size() == 2, "lstm expects two hidden states");
   TORCH_CHECK(states[0].dim() == 3 && states[1].dim() == 3, "LSTM: Expected hidden states to be 3-D");
   int64_t of_sequence = operands["num_layers"].toInt() * (operands["bidirectional"].toBool() ? 2 : 1);
-  // Those of a quantized module are opaque, and their size is compared with the state's by their own kernels. They have
-  // no projection, so that both states have one size.
+  // The weights of a quantised module are opaque, and its own kernels compare their size with the state's. Such a
+  // module has no projection, so both states have the same size.
   int64_t hidden = states[0].size(2), cell = hidden;
   const IValue& params = operands["params"];
   if (params.isTensorList()) {
@@ -81,7 +81,7 @@ void check_lstm(const FunctionSchema& schema, const Stack& stack) {
   check_state("hidden[1]", states[1], {of_sequence, batch, cell});
 }
 
-// One step of a quantized layer.
+// Checks one step of a quantised recurrent layer.
 void check_cell(const FunctionSchema& schema, const Stack& stack) {
   Operands operands{schema, stack};
   const auto& input = operands["input"].toTensor();

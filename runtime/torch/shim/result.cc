@@ -10,7 +10,7 @@ using c10::IValue;
 using c10::TypeKind;
 using c10::TypePtr;
 
-// A step of a path: a position is marked, so that no key of a dict is taken for one.
+// Returns the step of a path for a position. The mark keeps it apart from a dict's key that is a number.
 std::string position(size_t index) {
   return "#" + std::to_string(index);
 }
@@ -23,7 +23,7 @@ std::string below(const std::string& path, const std::string& step) {
   return path.empty() ? step : path + "." + step;
 }
 
-// The step to element `index` of a tuple: its name, if the tuple has names.
+// Returns the step to element `index` of a tuple: its name, if the tuple has names.
 std::string element_step(const c10::TupleType& type, size_t index) {
   const auto& schema = type.schema();
   return schema == nullptr ? position(index) : key(schema->arguments()[index].name());
@@ -33,7 +33,7 @@ bool is_number(TypeKind kind) {
   return kind == TypeKind::IntType || kind == TypeKind::FloatType || kind == TypeKind::BoolType;
 }
 
-// Types whose values are one output each.
+// Returns true for types whose values are one output each.
 bool is_leaf(const TypePtr& type) {
   auto kind = type->kind();
   if (auto list = type->cast<c10::ListType>()) {
@@ -67,7 +67,7 @@ std::string advice(const TypePtr& type) {
   }
 }
 
-// Walks a type as the flattener walks its values.
+// Walks a type in the way in which `flatten` walks its values.
 class Describer {
  public:
   explicit Describer(Result& result) : result_(result) {}
@@ -97,7 +97,7 @@ class Describer {
     return kind == TypeKind::StringType || kind == TypeKind::IntType;
   }
 
-  // The outputs below are known only once there is a value.
+  // Visits outputs whose number depends on the value.
   void varying(const TypePtr& type, const std::string& path) {
     result_.form = WEIR_KEYED;
     visit(type, path);
@@ -106,7 +106,7 @@ class Describer {
   Result& result_;
 };
 
-// Makes a tensor contiguous, and moves it where the caller can use it: the module's device or host memory.
+// Makes a tensor contiguous and moves it to memory that the caller can use: the module's device or host memory.
 at::Tensor laid_out(const at::Tensor& tensor, at::Device device) {
   TORCH_CHECK(tensor.defined(), "an output is an undefined tensor");
   TORCH_CHECK(
@@ -134,7 +134,7 @@ bool is_string_list(const IValue& value) {
   return value.isList() && value.toList().elementType()->kind() == TypeKind::StringType;
 }
 
-// Writes a value that is one output; returns false if it is not.
+// Writes a value that is one output; returns false for a value that is not.
 bool put_leaf(const IValue& value, at::Device device, WeirAnswer::Output& output) {
   if (value.isTensor()) {
     output.tensor = laid_out(value.toTensor(), device);
@@ -166,7 +166,7 @@ bool put_leaf(const IValue& value, at::Device device, WeirAnswer::Output& output
   return true;
 }
 
-// Walks values whose outputs are known by their order.
+// Collects outputs that are identified by their order.
 void put(const IValue& value, at::Device device, WeirAnswer& answer) {
   WeirAnswer::Output output;
   if (put_leaf(value, device, output)) {
@@ -184,11 +184,11 @@ void put(const IValue& value, at::Device device, WeirAnswer& answer) {
   }
 }
 
-// Walks values whose outputs are known by their path.
+// Collects outputs that are identified by their path.
 void put_keyed(const IValue& value, const std::string& path, at::Device device, WeirAnswer& answer) {
   WeirAnswer::Output output;
   if (value.isNone()) {
-    return; // an Optional: this output is absent
+    return; // an Optional without a value: the output is absent
   }
   if (put_leaf(value, device, output)) {
     answer.outputs.push_back(std::move(output));

@@ -1,4 +1,4 @@
-// What a method returns, flattened to outputs.
+// The result of a method, flattened into outputs.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -24,16 +24,16 @@ struct WeirAnswer {
 
 namespace weir {
 
-// The outputs that the values of a type have.
+// The outputs of the values of a type.
 struct Result {
   WeirForm form = WEIR_FIXED;
-  std::vector<std::string> paths;  // of each output, where the form is WEIR_FIXED
-  std::string refusal;             // why a value of the type cannot be served; empty if it can
+  std::vector<std::string> paths;  // of each output, if the form is WEIR_FIXED
+  std::string refusal;             // the reason that values of the type cannot be served; empty if they can
 };
 
 Result result_of(const c10::TypePtr& type);
 
-// Flattens a value of that type. Tensors come back contiguous, on `device` or in host memory.
+// Flattens a value of the type with this form. Tensors come back contiguous, on `device` or in host memory.
 std::unique_ptr<WeirAnswer> flatten(const c10::IValue& value, WeirForm form, at::Device device);
 
 } // namespace weir

@@ -1,4 +1,4 @@
-// Sparse tensors, beside what libtorch checks of them when it is asked to.
+// Checks of sparse tensors, in addition to libtorch's own checks.
 #include <ATen/ATen.h>
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace {
 using c10::FunctionSchema;
 using torch::jit::Stack;
 
-// The constructor that leaves its own checks out.
+// Checks the operands of the constructor that omits libtorch's checks.
 void check_coordinates(const FunctionSchema& schema, const Stack& stack) {
   Operands operands{schema, stack};
   at::_validate_sparse_coo_tensor_args(
       operands["indices"].toTensor(), operands["values"].toTensor(), operands["size"].toIntVector());
 }
 
-// Blocks of values: the number of rows is divided by theirs.
+// Checks that blocks of values are not empty, because the number of rows is divided by their size.
 void check_blocks(const FunctionSchema& schema, const Stack& stack) {
   Operands operands{schema, stack};
   auto values = operands.tensor("values");
@@ -32,7 +32,7 @@ void check_blocks(const FunctionSchema& schema, const Stack& stack) {
   }
 }
 
-// Compressed rows of a matrix: positions of the others that begin each.
+// Checks the compressed rows of a matrix: the position of the first value of each row, in ascending order.
 void check_compressed(const FunctionSchema& schema, const Stack& stack) {
   Operands operands{schema, stack};
   auto rows = operands.tensor("crow_indices"), columns = operands.tensor("col_indices");
@@ -46,7 +46,7 @@ void check_compressed(const FunctionSchema& schema, const Stack& stack) {
       schema.name(), ": crow_indices should ascend from 0 to ", count);
 }
 
-// Rows of coordinates, in order.
+// Checks the rows of coordinates, which must be in ascending order.
 void check_rows(const FunctionSchema& schema, const Stack& stack) {
   Operands operands{schema, stack};
   auto rows = operands.tensor("self");

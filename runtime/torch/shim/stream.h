@@ -1,4 +1,4 @@
-// The stream type shared by the shim's files.
+// The stream type that the shim's files share.
 #pragma once
 
 #include <c10/core/Stream.h>

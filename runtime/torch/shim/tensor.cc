@@ -27,7 +27,7 @@ WeirStatus weir_tensor_borrow(
     char** error) {
   return weir::guarded(error, [&] {
     auto free = [owner, release](void*) { release(owner); };
-    // The caller promises that nothing writes to this tensor.
+    // The caller guarantees that nothing writes to this tensor.
     *tensor = new at::Tensor(
         at::from_blob(const_cast<void*>(data), sizes(shape), std::move(free), options(shape)));
   });

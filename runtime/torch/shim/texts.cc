@@ -1,4 +1,5 @@
-// Strings in a model's code. The interpreter looks for an empty string for ever, and pads a string until memory ends.
+// Checks of string operators in a model's code. The interpreter would search for an empty string forever, and pad a
+// string until memory runs out.
 #include <cstdint>
 
 #include "checked_operator.h"
@@ -10,7 +11,7 @@ namespace {
 using c10::FunctionSchema;
 using torch::jit::Stack;
 
-// Longest string that padding makes: more than any text has, and little memory.
+// Largest width of a padded string: more than any text needs, and little memory.
 constexpr int64_t MAX_WIDTH = 1 << 20;
 
 void check_pattern(const FunctionSchema& schema, const Stack& stack) {

@@ -1,5 +1,5 @@
-// torchvision's own library of operators needs Python and CUDA. These two have the schemas and the results of
-// its operators; they run on the processor, and copy tensors of a device there and back.
+// torchvision's own library of operators needs Python and CUDA. These two operators have the same schemas and results.
+// They run on the CPU, and copy tensors of a GPU there and back.
 #include "vision.h"
 
 #include <ATen/ATen.h>
@@ -17,7 +17,7 @@
 namespace weir {
 namespace {
 
-// Half precision is computed in single.
+// Converts to a type that the operators compute in: half precision becomes single precision.
 at::Tensor computable(const at::Tensor& tensor) {
   auto type = tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   return tensor.to(at::kCPU, type).contiguous();
@@ -39,7 +39,8 @@ T overlap(const Box<T>& a, const Box<T>& b) {
   return width * height;
 }
 
-// Returns which boxes stay, best score first, when each that stays drops those that it mostly covers.
+// Returns the boxes that are kept, best score first: each kept box drops the boxes that overlap it by more than the
+// threshold.
 template <typename T>
 std::vector<int64_t> kept_boxes(const at::Tensor& boxes, const at::Tensor& order, double threshold) {
   const auto* all = reinterpret_cast<const Box<T>*>(boxes.const_data_ptr<T>());
@@ -76,7 +77,7 @@ at::Tensor nms(const at::Tensor& dets, const at::Tensor& scores, double iou_thre
   return at::tensor(kept, at::kLong).to(dets.device());
 }
 
-// The interpolation of one sample: four elements of a plane, and their weights.
+// The interpolation of one sample: the indices of four elements of a plane, and their weights.
 template <typename T>
 struct Sample {
   int64_t at[4] = {0, 0, 0, 0};
@@ -102,7 +103,7 @@ struct Between {
   }
 };
 
-// A sample more than one cell outside of the plane is zero.
+// Interpolates one sample. A sample more than one cell outside of the plane is zero.
 template <typename T>
 Sample<T> sample_at(T y, T x, int64_t height, int64_t width) {
   Sample<T> sample;
@@ -122,12 +123,13 @@ Sample<T> sample_at(T y, T x, int64_t height, int64_t width) {
 struct Pooling {
   double scale;
   int64_t height, width;  // cells of the output
-  int64_t sampling_ratio; // samples a cell and axis; as many as it has pixels if not positive
-  bool aligned;           // pixels are centred half a pixel off their index
+  int64_t sampling_ratio; // samples per cell and axis; one per pixel if not positive
+  bool aligned;           // pixel centres are half a pixel off their index
 };
 
-// Samples of one axis of a cell: all of them, and those from `first` to `end` that may lie on the plane. The others are
-// zero, and a region far larger than the plane has more of them than memory holds.
+// Samples of a cell along one axis: `count` in all, of which those in [first, end) may lie on the plane. The other
+// samples are zero and are skipped, because a region far larger than the plane would have more of them than fit in
+// memory.
 template <typename T>
 struct Axis {
   T start, step;
@@ -139,7 +141,7 @@ struct Axis {
     if (!(step > 0) || !std::isfinite(start) || !std::isfinite(step)) {
       return;
     }
-    // A sample more than one cell outside is zero; another two are for rounding.
+    // A sample more than one cell outside is zero; two further cells allow for rounding.
     double from = (-3.0 - static_cast<double>(start)) / step, to = (static_cast<double>(plane) + 3.0 - start) / step;
     first = static_cast<int64_t>(std::clamp(std::floor(from), 0.0, static_cast<double>(end)));
     end = static_cast<int64_t>(std::clamp(std::ceil(to), static_cast<double>(first), static_cast<double>(end)));
@@ -150,7 +152,7 @@ struct Axis {
   }
 };
 
-// A region on the scale of the plane, as cells of samples.
+// A region scaled to the plane, divided into cells of samples.
 template <typename T>
 struct Grid {
   T top, left, cell_height, cell_width;
@@ -178,10 +180,10 @@ struct Grid {
     across = samples(cell_width);
   }
 
-  // Largest cell in pixels, more than any image has; no number that is none is less.
+  // Largest cell in pixels, more than any image has. NaN fails the comparison with it too.
   static constexpr T MAX_CELL = T(1 << 24);
 
-  // The samples of one cell that may lie on the plane.
+  // Returns the samples of one cell that may lie on the plane.
   std::vector<Sample<T>> samples(int64_t row, int64_t column, int64_t height, int64_t width) const {
     Axis<T> rows(top + static_cast<T>(row) * cell_height, cell_height, down, height);
     Axis<T> columns(left + static_cast<T>(column) * cell_width, cell_width, across, width);
@@ -194,13 +196,13 @@ struct Grid {
     return all;
   }
 
-  // Samples of a cell, those outside of the plane among them.
+  // Returns the number of samples of a cell, including those outside of the plane.
   T count() const {
     return std::max(T(1), static_cast<T>(std::max<int64_t>(down, 0)) * static_cast<T>(std::max<int64_t>(across, 0)));
   }
 };
 
-// Writes one cell of every channel: the mean of its `count` samples, of which those that are not given are zero.
+// Writes one cell of every channel: the mean of its `count` samples. Samples that are not in `samples` are zero.
 template <typename T>
 void pool_cell(const std::vector<Sample<T>>& samples, T count, const at::Tensor& image, T* cell, int64_t stride) {
   auto plane = image.size(1) * image.size(2);
@@ -284,7 +286,8 @@ void register_absent(torch::Library& library, const char* name, const char* sche
 void register_vision_operators() {
   static std::once_flag once;
   std::call_once(once, [] {
-    // A fragment: a library that a model brings may define the rest. Never freed, as models may hold its operators.
+    // A fragment lets a model's library define the other operators. It is never freed, because models may hold its
+    // operators.
     auto* library = new torch::Library(torch::Library::FRAGMENT, "torchvision", std::nullopt, __FILE__, __LINE__);
     register_absent(*library, "nms", "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor", TORCH_FN(nms));
     register_absent(

@@ -1,4 +1,4 @@
-// torchvision's operators that its detectors call.
+// torchvision's operators that its detection models call.
 #pragma once
 
 namespace weir {

@@ -1,9 +1,9 @@
-// What may alias what is a partition of the graph's values: values that may share memory, and a container and
-// what it holds, are in one set. Coarse and without an order of execution, so never too small; but precise
-// where it matters: what an operator computes anew is in a set of its own.
+// Aliasing is a partition of the graph's values: values that may share memory are in one set, and so are a container
+// and its elements. The partition ignores the order of execution, so a set may be too large but never too small. It is
+// precise where that matters: the result that an operator computes is in a set of its own.
 //
-// libtorch's own AliasDb puts every attribute and every element of a list in one set, with the inputs: by it a
-// model that changes its input, or the result of a convolution in a list, writes to its weights.
+// libtorch's own AliasDb puts every attribute and every element of a list in one set with the inputs. By that analysis,
+// a model that changes its input, or the result of a convolution in a list, writes to its weights.
 #include "writes.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -32,7 +32,7 @@ using torch::jit::IValue;
 using torch::jit::Node;
 using torch::jit::Value;
 
-// Checks whether values of a type can be changed; only types known to be immutable are not.
+// Returns true unless values of the type are known to be immutable.
 bool is_mutable(const c10::TypePtr& type) {
   switch (type->kind()) {
     case TypeKind::IntType:
@@ -61,7 +61,7 @@ bool is_mutable(const c10::TypePtr& type) {
   }
 }
 
-// Checks whether values of a type may hold other values that can be changed.
+// Returns true if values of the type may hold other values that can be changed.
 bool holds(const c10::TypePtr& type) {
   switch (type->kind()) {
     case TypeKind::TensorType:
@@ -97,14 +97,14 @@ bool intersect(const AliasInfo& one, const AliasInfo& other) {
       std::any_of(one.afterSets().begin(), one.afterSets().end(), shared);
 }
 
-// Operators without a schema that read their inputs only.
+// Returns true for operators without a schema that only read their inputs.
 bool only_reads(torch::jit::Symbol kind) {
   return kind == prim::Print || kind == prim::RaiseException || kind == prim::Uninitialized ||
       kind == prim::isinstance || kind == prim::tolist || kind == aten::format || kind == aten::percentFormat ||
       kind == aten::warn;
 }
 
-// Operators without a schema that build containers or take them apart.
+// Returns true for operators without a schema that build containers or take them apart.
 bool only_holds(torch::jit::Symbol kind) {
   return kind == prim::ListConstruct || kind == prim::ListUnpack || kind == prim::TupleConstruct ||
       kind == prim::TupleUnpack || kind == prim::TupleIndex || kind == prim::TupleSlice ||
@@ -112,8 +112,8 @@ bool only_holds(torch::jit::Symbol kind) {
       kind == prim::unchecked_cast;
 }
 
-// Operators whose tag says that they may return or change an input, such as dropout, which returns it outside
-// training. Normalisation has the tag for what it changes (see `running_statistics`).
+// Returns true for operators tagged as possibly returning or changing an input, such as dropout, which returns its
+// input outside training. Normalisation has the tag because of its statistics, which `running_statistics` handles.
 bool may_return_input(const c10::FunctionSchema& schema) {
   if (schema.argumentIndexWithName("running_mean").has_value()) {
     return false;
@@ -177,7 +177,7 @@ class Analysis {
     }
   }
 
-  // Unites all that a node takes and returns, each with each.
+  // Unites all inputs and outputs of a node into one set.
   void unite_all(const Node& node) {
     const Value* first = nullptr;
     auto join = [&](const Value* value) {
@@ -245,8 +245,8 @@ class Analysis {
     }
   }
 
-  // Inputs: trip count, condition, carried values. Block: iteration and carried values in, condition and
-  // carried values out.
+  // The node's inputs are the trip count, the condition and the carried values. The block takes the iteration and the
+  // carried values, and returns the condition and the carried values.
   void loop(const Node& node) {
     const Block& body = *node.blocks().at(0);
     visit(body);
@@ -263,7 +263,7 @@ class Analysis {
       return;
     }
     auto inner = node.g(c10::attr::Subgraph);
-    subgraphs_.push_back(inner); // its values must live as long as their numbers
+    subgraphs_.push_back(inner); // its values must live as long as their entries in ids_
     for (size_t i = 0; i < node.inputs().size() && i < inner->inputs().size(); ++i) {
       unite(node.inputs()[i], inner->inputs()[i]);
     }
@@ -287,7 +287,7 @@ class Analysis {
     }
   }
 
-  // A call whose code is not here, or an operator that does not say what it does.
+  // Handles a call whose code is unavailable, or an operator without alias information: it may write to all inputs.
   void unknown(const Node& node) {
     unite_all(node);
     for (const Value* input : node.inputs()) {
@@ -308,7 +308,7 @@ class Analysis {
       }
       stores = stores || is_wildcard(*alias);
     }
-    // After `set_` a tensor has the memory of another, of which its schema says nothing.
+    // `set_` gives a tensor the memory of another, which its schema does not say.
     if (stores || node.kind() == aten::set_ || node.kind() == aten::set_data) {
       unite_all(node);
     }
@@ -339,7 +339,7 @@ class Analysis {
     }
   }
 
-  // Normalisation in training updates its running statistics, of which its schema says nothing.
+  // Normalisation in training mode updates its running statistics, which its schema does not say.
   void running_statistics(const Node& node, const c10::FunctionSchema& schema) {
     auto argument = [&](const char* name) -> const Value* {
       auto index = schema.argumentIndexWithName(name);
@@ -370,8 +370,8 @@ class Analysis {
   std::vector<std::pair<size_t, std::string>> written_;
 };
 
-// Replaces the attributes that nothing assigns and that are numbers, texts or None by what they are, so that
-// branches that are not taken, those of training above all, can be left out.
+// Replaces attributes that are never assigned, and are numbers, strings, booleans or None, by their values, so that
+// branches that are never taken, mostly those for training, can be removed.
 class Folding {
  public:
   Folding(Graph& graph, const torch::jit::Module& module) : graph_(graph) {
@@ -380,7 +380,7 @@ class Folding {
     fold(*graph.block());
   }
 
-  // Checks whether a module asks whether it is in training, and is.
+  // Returns true if a module reads its training flag, and the flag is set.
   bool in_training() const {
     return in_training_;
   }
