@@ -289,8 +289,8 @@ int32_t weir_module_names_cuda(const WeirModule* module) {
 WeirStatus weir_module_load_optimized(const char* path, WeirModule** module, char** error) {
   return weir::guarded(error, [&] {
     at::NoGradGuard no_gradients;
-    // Loads the file again instead of copying: the code of a copy stays part of the original's code, so the constants of an
-    // optimised copy would live as long as the original.
+    // Loads the file again instead of copying: the code of a copy stays part of the original's code, so the constants
+    // of an optimised copy would live as long as the original.
     auto loaded = torch::jit::load(path, at::Device(at::kCPU));
     loaded.eval();
     auto made = torch::jit::optimize_for_inference(loaded);

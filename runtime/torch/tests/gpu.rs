@@ -1,6 +1,6 @@
-//! The libtorch backend on a CUDA device. Without one, each test prints why it checks nothing.
+//! Tests of the libtorch backend on a CUDA device. Without one, each test prints why it is skipped.
 //!
-//! These tests have a binary of their own: libtorch_cuda must be opened before any other use of CUDA.
+//! These tests have a binary of their own, because libtorch_cuda must be opened before any other use of CUDA.
 
 #![allow(clippy::unwrap_used, reason = "a test says where it failed")]
 
@@ -20,10 +20,10 @@ use weir_runtime_torch::{find_gpus, read_gpus};
 
 use fixture::*;
 
-/// Tolerance between GPU and processor: cuDNN computes convolutions in TF32, which keeps ten bits.
+/// Tolerance between GPU and CPU: cuDNN computes convolutions in TF32, which keeps ten bits.
 const TOLERANCE: f32 = 2e-3;
 
-/// Returns the first GPU; without one, prints the reason past the test harness's capture.
+/// Returns the first GPU. Without one, prints the reason to stderr directly, which the test harness does not capture.
 fn gpu(test: &str) -> Option<Device> {
     static FOUND: OnceLock<Result<usize, String>> = OnceLock::new();
     let found = FOUND.get_or_init(|| match find_gpus(DeviceChoice::AllCuda) {
@@ -94,7 +94,7 @@ fn outputs_equal_the_processors() {
     }
 }
 
-/// Elements of a batch: enough that copies and kernels of several batches overlap.
+/// Number of elements of a batch: enough that copies and kernels of several batches overlap.
 const ELEMENTS: usize = 1 << 20;
 
 #[test]

@@ -1,10 +1,10 @@
-//! The program's memory set-up before its `main`.
+//! Tests the heap set-up that the program makes before `main`.
 
 use std::io;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// The program, killed at the end of the test.
+/// A running program, killed at the end of the test.
 struct Running(Child);
 
 impl Drop for Running {
@@ -14,7 +14,7 @@ impl Drop for Running {
     }
 }
 
-/// Number of polls, 10 ms apart: a start takes half a second.
+/// Number of polls at intervals of 10 ms; the program starts within about half a second.
 const LOOKS: usize = 1000;
 
 #[test]
@@ -42,7 +42,7 @@ fn the_heap_that_libtorch_fills_uses_huge_pages() -> io::Result<()> {
     panic!("{}", std::fs::read_to_string(&file)?);
 }
 
-/// Kilobytes of the heap that are advised as huge pages, in the kernel's map of the process's memory.
+/// Returns the kilobytes of the heap that are advised as huge pages, according to `/proc/PID/smaps`.
 fn advised(maps: &str) -> u64 {
     let (mut total, mut size, mut in_heap) = (0, 0, false);
     for line in maps.lines() {

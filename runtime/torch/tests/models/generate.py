@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the TorchScript files beside it. Needs torch 2.11 and torchvision 0.26; run it only after a change.
+"""Writes the TorchScript files beside this script. Needs torch 2.11 and torchvision 0.26; run it only after a change.
 
     python3 generate.py
 """
@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 
 
 class AddSub(nn.Module):
-    """Sum and difference; any type, any equal shapes."""
+    """Returns sum and difference of two tensors of any equal type and shape."""
 
     def forward(self, a: Tensor, b: Tensor) -> Tuple[Tensor, Tensor]:
         return a + b, a - b
@@ -29,7 +29,7 @@ class Identity(nn.Module):
 
 
 class Strings(nn.Module):
-    """Each string reversed and in capitals."""
+    """Returns each string reversed and in upper case."""
 
     def forward(self, texts: List[str]) -> List[str]:
         return [text.upper()[::-1] for text in texts]
@@ -41,7 +41,7 @@ class StringsIdentity(nn.Module):
 
 
 class Lengths(nn.Module):
-    """From strings to a tensor: how many characters each has."""
+    """Returns the number of characters of each string, as a tensor."""
 
     def forward(self, texts: List[str]) -> Tensor:
         return torch.tensor([len(text) for text in texts])
@@ -60,7 +60,7 @@ class OptionalBias(nn.Module):
 
 
 class Fails(nn.Module):
-    """Doubles, but raises when the first element of any row is negative."""
+    """Returns twice the input, but raises if the first element of any row is negative."""
 
     def forward(self, x: Tensor) -> Tensor:
         if bool((x.select(1, 0) < 0).any()):
@@ -69,7 +69,7 @@ class Fails(nn.Module):
 
 
 class Slow(nn.Module):
-    """About half a second of work, whatever the input; gives the input plus zero."""
+    """Takes about half a second for any input, which it returns unchanged."""
 
     def forward(self, x: Tensor) -> Tensor:
         work = torch.full([256, 256], 0.01)
@@ -79,7 +79,7 @@ class Slow(nn.Module):
 
 
 class MaskedMean(nn.Module):
-    """Mean over the positions whose mask is set: padding changes nothing."""
+    """Returns the mean over the positions whose mask is set, so padding does not change the result."""
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         weight = mask.to(x.dtype)
@@ -93,7 +93,7 @@ class NanInf(nn.Module):
 
 
 class Hungry(nn.Module):
-    """Wants more memory than there is for any negative number, and gives its input back for others."""
+    """Requests more memory than any machine has for negative numbers, and returns other inputs unchanged."""
 
     def forward(self, x: Tensor) -> Tensor:
         if bool((x < 0).any()):
@@ -110,7 +110,7 @@ def and_sum(self, inputs: Tuple[Tensor], output: Tensor) -> Tuple[Tensor, Tensor
 
 
 class Hooked(nn.Module):
-    """Doubles; its hooks add one before that, and triple the result and add an output after it."""
+    """Returns twice the input. Hooks add one to the input, triple the result and add a second output."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -122,14 +122,14 @@ class Hooked(nn.Module):
 
 
 class Hides(nn.Module):
-    """Two arguments of one shape, of which only one has floats."""
+    """Takes two arguments of one shape, of which only the first has floats."""
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         return x.masked_fill(mask, 0.5)
 
 
 class Divides(nn.Module):
-    """Remainder and quotient of two integers, of which libtorch's own code ends the process for some."""
+    """Returns remainder and quotient of two integers. libtorch's own code would end the process for some of them."""
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         dividend, divisor = int(a.flatten()[0]), int(b.flatten()[0])
@@ -137,14 +137,14 @@ class Divides(nn.Module):
 
 
 class Truncates(nn.Module):
-    """The quotient of two integers, of which the processor ends the process for some."""
+    """Returns the quotient of two integers. The CPU would end the process for some of them."""
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         return torch.div(a, b, rounding_mode="trunc")
 
 
 class Bags(nn.Module):
-    """The largest of each bag of embeddings; a bag begins at each offset."""
+    """Returns the largest embedding of each bag; `offsets` holds the first index of each bag."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -155,7 +155,8 @@ class Bags(nn.Module):
 
 
 class LstmState(nn.Module):
-    """Its state is given and returned. Traced, it has the call of the kernel, without what Python checks before it."""
+    """Takes and returns the state of an LSTM. The traced model calls the kernel without the checks that Python makes
+    first."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -172,7 +173,7 @@ class Scalar(nn.Module):
 
 
 class InPlace(nn.Module):
-    """Changes its own input, as careless models do."""
+    """Changes its own input in place."""
 
     def forward(self, x: Tensor) -> Tensor:
         x.add_(1)
@@ -180,14 +181,14 @@ class InPlace(nn.Module):
 
 
 class BatchMean(nn.Module):
-    """Its rows depend on each other, so they must never be batched by a server."""
+    """Rows depend on each other, so a server must never batch them."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x - x.mean(0, keepdim=True)
 
 
 class Embedding(nn.Module):
-    """Scripted, takes token ids: no float can be tried on it."""
+    """Takes token ids. As a scripted model it cannot be tried with floats."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -198,28 +199,28 @@ class Embedding(nn.Module):
 
 
 class Transpose(nn.Module):
-    """An output that does not lie row-major in memory."""
+    """Returns an output that is not row-major in memory."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.transpose(1, 2)
 
 
 class Outputs(nn.Module):
-    """A list of tensors of several types."""
+    """Returns a list of tensors of several types."""
 
     def forward(self, x: Tensor) -> List[Tensor]:
         return [x, x.to(torch.int64), x > 0]
 
 
 class Segmentation(nn.Module):
-    """A dict, as torchvision's segmentation models return."""
+    """Returns a dict, like torchvision's segmentation models."""
 
     def forward(self, x: Tensor) -> Dict[str, Tensor]:
         return {"out": x * 2, "aux": x + 1}
 
 
 class MoodyDict(nn.Module):
-    """A dict of one key, and of two for positive inputs."""
+    """Returns a dict with one key, or with two for inputs above 10."""
 
     def forward(self, x: Tensor) -> Dict[str, Tensor]:
         result = {"low": x}
@@ -234,7 +235,7 @@ class Gaussian(NamedTuple):
 
 
 class Named(nn.Module):
-    """A NamedTuple of which one field may be None, as GoogLeNet's."""
+    """Returns a NamedTuple with a field that may be None, like GoogLeNet."""
 
     def forward(self, x: Tensor) -> Gaussian:
         if bool((x < 0).any()):
@@ -253,21 +254,21 @@ class Fields(nn.Module):
 
 
 class Lstm(nn.Module):
-    """A nested tuple, as nn.LSTM's."""
+    """Returns a nested tuple, like nn.LSTM."""
 
     def forward(self, x: Tensor) -> Tuple[Tensor, Tuple[Tensor, Tensor]]:
         return x, (x + 1, x + 2)
 
 
 class DictOfTuples(nn.Module):
-    """Logits and past keys and values, as traced language models return."""
+    """Returns logits and past keys and values, like traced language models."""
 
     def forward(self, x: Tensor) -> Dict[str, List[Tuple[Tensor, Tensor]]]:
         return {"logits": [(x, x)], "past": [(x, x + 1), (x + 2, x + 3)]}
 
 
 class Detections(nn.Module):
-    """Takes a list of images and returns what torchvision's detectors return."""
+    """Takes a list of images and returns the same types as torchvision's detection models."""
 
     def forward(self, images: List[Tensor]) -> Tuple[Dict[str, Tensor], List[Dict[str, Tensor]]]:
         found: List[Dict[str, Tensor]] = []
@@ -280,14 +281,14 @@ class Detections(nn.Module):
 
 
 class Split(nn.Module):
-    """A list with an element for each row."""
+    """Returns a list with one element per row."""
 
     def forward(self, x: Tensor) -> List[Tensor]:
         return [row for row in x.unbind(0)]
 
 
 class Settings(nn.Module):
-    """Numbers and strings as arguments."""
+    """Takes numbers and strings as arguments."""
 
     def forward(
         self,
@@ -311,7 +312,7 @@ class Settings(nn.Module):
 
 
 class Numbers(nn.Module):
-    """Returns no tensor at all."""
+    """Returns no tensor, only numbers, a string and lists."""
 
     def forward(self, x: Tensor) -> Tuple[int, float, bool, str, List[int], List[float], List[bool]]:
         total = float(x.sum())
@@ -328,7 +329,7 @@ class Methods(nn.Module):
 
 
 class Spectrum(nn.Module):
-    """Complex numbers, which V2 does not have; the schema does not say so."""
+    """Returns complex numbers, which V2 does not have and the schema does not mention."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.fft.fft(x)
@@ -366,7 +367,7 @@ class ReturnsClass(nn.Module):
 
 
 class Vision(nn.Module):
-    """Calls torchvision's operators: keeps boxes, and pools a region."""
+    """Calls torchvision's operators: selects boxes and pools regions."""
 
     def forward(self, boxes: Tensor, scores: Tensor, x: Tensor, rois: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
         kept = torch.ops.torchvision.nms(boxes, scores, 0.5)
@@ -375,7 +376,7 @@ class Vision(nn.Module):
         return kept, pooled, plain
 
 
-# An operator that only a library of its own has: declared here, without code, as long as this runs.
+# Declares, without code and only while this script runs, an operator that only a library of the test has.
 DECLARED = torch.library.Library("mine", "DEF")
 DECLARED.define("triple(Tensor x) -> Tensor")
 
@@ -396,7 +397,7 @@ def vision_inputs() -> Tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def detector() -> nn.Module:
-    """A small Faster R-CNN with torchvision's own code."""
+    """Returns a small Faster R-CNN with torchvision's own code."""
     from torchvision.models.detection import FasterRCNN
     from torchvision.models.detection.rpn import AnchorGenerator
 
@@ -422,7 +423,8 @@ def image() -> Tensor:
 
 
 class Spectral(nn.Module):
-    """The largest eigenvalue. For NaN the process ends, by a width of a pool that libtorch does not check."""
+    """Returns the largest absolute eigenvalue. NaN ends the process, through a pool width that libtorch does not
+    check."""
 
     def forward(self, a: Tensor) -> Tensor:
         if bool(a.isnan().any()):
@@ -431,7 +433,7 @@ class Spectral(nn.Module):
 
 
 class Newton(nn.Module):
-    """Square roots, by a loop that never ends for NaN."""
+    """Computes square roots with a loop that never ends for NaN."""
 
     def forward(self, x: Tensor) -> Tensor:
         y = x.abs() + 1.0
@@ -444,21 +446,21 @@ class Newton(nn.Module):
 
 
 class Pixels(nn.Module):
-    """Images of 28 by 28, whatever the shape in which they come."""
+    """Takes images of 28 by 28 pixels in any shape."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.view(-1, 784).sum(1, keepdim=True)
 
 
 class Stft(nn.Module):
-    """Mean spectrum of a sound of more than 512 samples."""
+    """Returns the mean spectrum of a sound of more than 512 samples."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.stft(x, 1024, window=torch.ones(1024), return_complex=True).abs().mean(-1)
 
 
 class Sound(nn.Module):
-    """A convolution over 8000 samples."""
+    """Applies a convolution over 8000 samples."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -469,7 +471,7 @@ class Sound(nn.Module):
 
 
 class Speech(nn.Module):
-    """An encoder of 80 features for each step, and how many steps each row has."""
+    """Encodes 80 features per step; `lengths` is the number of steps of each row."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -484,7 +486,7 @@ class Speech(nn.Module):
 
 
 class Few(nn.Module):
-    """Doubles the few inputs that it takes."""
+    """Returns twice the input for the few inputs that it accepts."""
 
     def forward(self, x: Tensor) -> Tensor:
         if not bool((x.sum(-1) == 42.0).all()):
@@ -493,7 +495,7 @@ class Few(nn.Module):
 
 
 class Images(nn.Module):
-    """Any number of images of at least 150 by 150, without a batch dimension of its own."""
+    """Takes any number of images of at least 150 by 150 pixels, without a batch dimension of its own."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -504,7 +506,7 @@ class Images(nn.Module):
 
 
 class Encoder(nn.Module):
-    """A transformer's encoder, of [steps, 32] and of [steps, rows, 32]."""
+    """Applies a transformer's encoder, which takes [steps, 32] and [steps, rows, 32]."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -548,7 +550,7 @@ SCRIPTED = {
     "mlp": mlp,
 }
 
-# Made after the others, whose random weights must stay.
+# Generated after the models above, so that the random weights of those stay the same.
 STRUCTURED = {
     "segmentation": Segmentation,
     "moody_dict": MoodyDict,
@@ -573,7 +575,7 @@ STRUCTURED = {
 }
 
 
-# Models that made-up inputs end or hang, or that take few of them.
+# Models that generated inputs crash or hang, or that accept few generated inputs.
 TRIALS = {
     "spectral": Spectral,
     "newton": Newton,
@@ -587,13 +589,13 @@ TRIALS = {
 
 
 def write(module: torch.jit.ScriptModule, name: str) -> None:
-    """Saves it without the debug records, which name the folders of whoever ran this."""
+    """Saves a module without its debug records, which contain paths of the machine that ran this script."""
     path, whole = HERE / f"{name}.pt", HERE / f"{name}.whole"
     module.save(str(whole))
     with zipfile.ZipFile(whole) as source, zipfile.ZipFile(path, "w") as target:
         for entry in source.infolist():
             if not entry.filename.endswith(".debug_pkl"):
-                # A fixed date: the same model is the same file.
+                # A fixed date, so that the same model gives the same file.
                 record = zipfile.ZipInfo(entry.filename.replace(f"{name}/", "model/", 1), (1980, 1, 1, 0, 0, 0))
                 target.writestr(record, source.read(entry))
     os.remove(whole)
@@ -618,7 +620,7 @@ def main() -> None:
     for name, build in TRIALS.items():
         write(torch.jit.script(build().eval()), name)
     write(torch.jit.trace(Pixels(), torch.zeros(1, 1, 28, 28)), "pixels_traced")
-    torch.save({"weight": torch.zeros(2)}, HERE / "state_dict.pt")  # no TorchScript: must be refused
+    torch.save({"weight": torch.zeros(2)}, HERE / "state_dict.pt")  # not TorchScript, so it must be refused
     for name, inputs in (("mlp", torch.arange(32.0).reshape(2, 16) / 32), ("conv_traced", torch.ones(1, 1, 8, 8))):
         outputs = torch.jit.load(str(HERE / f"{name}.pt"))(inputs)
         print(name, [f"{value:.7f}" for value in outputs.flatten().tolist()])
@@ -626,7 +628,7 @@ def main() -> None:
 
 
 def print_vision() -> None:
-    """torchvision's own numbers for what `vision` and `detector` must return."""
+    """Prints the results of torchvision's own operators for `vision` and `detector`."""
     kept, pooled, plain = torch.jit.load(str(HERE / "vision.pt"))(*vision_inputs())
     print("vision", kept.tolist(), pooled.flatten().tolist(), plain.flatten().tolist())
     _, found = torch.jit.load(str(HERE / "detector.pt"))([image()])

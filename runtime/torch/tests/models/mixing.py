@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes models whose rows mix, each in its own way, and some that only look like it. Needs torch 2.11; run it only
-after a change.
+"""Writes models whose rows affect each other, each in its own way, and some that only appear to. Needs torch 2.11; run
+it only after a change.
 
     python3 mixing.py
 """
@@ -17,21 +17,21 @@ FOLDER = HERE / "mixing"
 
 
 class Centred(nn.Module):
-    """The rows mix in full, but their size is small."""
+    """Rows depend fully on each other, but the outputs are small."""
 
     def forward(self, y: Tensor) -> Tensor:
         return (y - y.mean(0)) * 0.01
 
 
 class Offset(nn.Module):
-    """The same on top of something large that all rows have."""
+    """Like Centred, on top of a large constant that all rows share."""
 
     def forward(self, y: Tensor) -> Tensor:
         return (y - y.mean(0)) * 0.1 + 100.0
 
 
 class Faint(nn.Module):
-    """A thousandth of the other rows."""
+    """Adds a thousandth of the mean of all rows."""
 
     def forward(self, y: Tensor) -> Tensor:
         return y + 0.001 * y.mean(0)
@@ -43,14 +43,14 @@ class Softmax(nn.Module):
 
 
 class Cumulative(nn.Module):
-    """A row sees those before it."""
+    """Adds the rows before each row."""
 
     def forward(self, y: Tensor) -> Tensor:
         return torch.cumsum(y, 0)
 
 
 class Scaled(nn.Module):
-    """A row sees the largest."""
+    """Divides by the largest element of all rows."""
 
     def forward(self, y: Tensor) -> Tensor:
         return y / y.abs().max()
@@ -67,7 +67,7 @@ class Reversed(nn.Module):
 
 
 class FromThree(nn.Module):
-    """Pairs are fine."""
+    """Rows depend on each other only in batches of three or more."""
 
     def forward(self, y: Tensor) -> Tensor:
         if y.size(0) >= 3:
@@ -83,14 +83,14 @@ class FromEight(nn.Module):
 
 
 class Clipped(nn.Module):
-    """Mixes only beside rows with large elements."""
+    """Rows depend on each other only next to rows with large elements."""
 
     def forward(self, y: Tensor) -> Tensor:
         return y / torch.clamp(y.abs().max(), min=2.0)
 
 
 class Beside(nn.Module):
-    """Mixes only beside rows of zeros."""
+    """Rows depend on each other only next to rows of zeros."""
 
     def forward(self, y: Tensor) -> Tensor:
         empty = (y.abs().sum(1) == 0).sum()
@@ -98,7 +98,7 @@ class Beside(nn.Module):
 
 
 class Longest(nn.Module):
-    """As many columns as the largest row wants."""
+    """Returns as many columns as the largest row determines."""
 
     def forward(self, y: Tensor) -> Tensor:
         count = int(y.sum().item()) + 1
@@ -106,7 +106,7 @@ class Longest(nn.Module):
 
 
 class Ranked(nn.Module):
-    """Integers: the place of each row among them."""
+    """Returns integers: the rank of each row among all rows."""
 
     def forward(self, y: Tensor) -> Tensor:
         return torch.argsort(y, 0)
@@ -118,28 +118,28 @@ class Chance(nn.Module):
 
 
 class Constant(nn.Module):
-    """Answers every row alike: nothing can be said of it."""
+    """Returns the same output for every row, so trials cannot show whether rows are independent."""
 
     def forward(self, y: Tensor) -> Tensor:
         return torch.ones(y.size(0), 3)
 
 
 class Extreme(nn.Module):
-    """Independent, with what has no finite value."""
+    """Independent rows, with infinite and NaN elements."""
 
     def forward(self, y: Tensor) -> Tensor:
         return torch.cat([torch.log(y - 0.5), 1.0 / (y - y), y], 1)
 
 
 class Far(nn.Module):
-    """Independent, with a large offset and a small signal."""
+    """Independent rows, with a large constant and a small signal."""
 
     def forward(self, y: Tensor) -> Tensor:
         return torch.tanh(y.sum(1, keepdim=True)) * 0.001 + 1000.0
 
 
 class Strict(nn.Module):
-    """Independent; takes no row of zeros and no large element."""
+    """Independent rows; rejects rows of zeros and large elements."""
 
     def forward(self, y: Tensor) -> Tensor:
         if bool((y.abs().sum(1) == 0).any()) or bool((y.abs() > 10).any()):
@@ -157,7 +157,7 @@ class Classes(nn.Module):
 
 
 class Attention(nn.Module):
-    """Independent: a layer of a transformer over token ids."""
+    """Independent rows: a transformer layer over token ids."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -188,7 +188,7 @@ def mlp() -> nn.Module:
 
 
 class Half(nn.Module):
-    """Single precision outside, less inside."""
+    """Takes and returns single precision, and computes in a narrower type."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__()
@@ -200,28 +200,28 @@ class Half(nn.Module):
 
 
 class OneHot(nn.Module):
-    """As many classes as the largest of the batch."""
+    """Returns as many classes as the largest id of the batch."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.one_hot(x).float()
 
 
 class UpTo(nn.Module):
-    """A mask as long as the longest of the batch."""
+    """Returns masks as long as the longest length of the batch."""
 
     def forward(self, lengths: Tensor) -> Tensor:
         return torch.arange(int(lengths.max())).unsqueeze(0) < lengths.view(-1, 1)
 
 
 class UpToEach(nn.Module):
-    """The same, where trials of several lengths do not fit."""
+    """Like UpTo, but rejects trials of several lengths per row."""
 
     def forward(self, lengths: Tensor) -> Tensor:
         return torch.arange(int(lengths.max())).unsqueeze(0) < lengths.unsqueeze(1)
 
 
 class Padded(nn.Module):
-    """Strings as numbers, as many as the longest has."""
+    """Returns strings as numbers, padded to the longest string of the batch."""
 
     def forward(self, texts: List[str]) -> Tensor:
         longest = 0
@@ -235,7 +235,7 @@ class Padded(nn.Module):
 
 
 class Unpacked(nn.Module):
-    """Steps up to the longest of the batch, where lengths are no more than the few steps of a trial."""
+    """Returns steps up to the longest length of the batch; rejects lengths above the few steps of a trial."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -247,14 +247,14 @@ class Unpacked(nn.Module):
 
 
 class Cut(Unpacked):
-    """Steps up to the longest of the batch, of which there are no more than the input has."""
+    """Returns steps up to the longest length of the batch, but no more than the input has."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         return self.gru(x[:, : int(lengths.max())])[0]
 
 
 class UnpackedTo(Unpacked):
-    """Independent: as many steps as the input has."""
+    """Independent rows: returns as many steps as the input has."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
@@ -263,7 +263,7 @@ class UnpackedTo(Unpacked):
 
 
 class Distinct(nn.Module):
-    """Places among the ids of the whole batch."""
+    """Returns the positions of ids among the distinct ids of the whole batch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -275,7 +275,7 @@ class Distinct(nn.Module):
 
 
 class Signed(nn.Module):
-    """Takes all images for images in [-1, 1] if one has a negative pixel."""
+    """Treats all images as having pixels in [-1, 1] if one image has a negative pixel."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -286,7 +286,7 @@ class Signed(nn.Module):
 
 
 class Guarded(nn.Module):
-    """Answers zeros to all if one is broken."""
+    """Returns zeros for all rows if one row has NaN."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -298,7 +298,7 @@ class Guarded(nn.Module):
 
 
 class Masked(nn.Module):
-    """Independent, with a mask whose large values make everything NaN."""
+    """Independent rows, with a mask whose large values turn everything into NaN."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -311,7 +311,7 @@ class Masked(nn.Module):
 
 
 class Placed(nn.Module):
-    """Its rows do not mix, but its code names a device."""
+    """Independent rows, but the code names a CUDA device."""
 
     def forward(self, x: Tensor) -> Tensor:
         zero = torch.zeros([1], device=torch.device("cuda:0"))
@@ -319,14 +319,14 @@ class Placed(nn.Module):
 
 
 class Moved(nn.Module):
-    """Names a device by a string."""
+    """Names a CUDA device by a string."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.to("cuda").to("cpu")
 
 
 class Rounded(nn.Module):
-    """Whole numbers, of which those of a small row are zeros, times the largest of the batch."""
+    """Returns whole numbers, which are zeros for a small row, times the largest of the batch."""
 
     def forward(self, x: Tensor) -> Tensor:
         whole = x.long()
@@ -334,21 +334,21 @@ class Rounded(nn.Module):
 
 
 class Lowest(nn.Module):
-    """Zeros all rows if one has an element far below zero."""
+    """Returns zeros for all rows if one row has an element far below zero."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x * 0 if bool((x < -30).any()) else x
 
 
 class Seven(nn.Module):
-    """Treats batches of one size otherwise."""
+    """Treats batches of seven rows differently."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x * 2 if x.size(0) == 7 else x
 
 
 class Compared(nn.Module):
-    """Has the name of a device that it does not use, as the code of nn.MultiheadAttention."""
+    """Names a device that it does not use, like the code of nn.MultiheadAttention."""
 
     def forward(self, x: Tensor) -> Tensor:
         if x.device.type in ["cpu", "cuda"] or x.device.type == "cuda":

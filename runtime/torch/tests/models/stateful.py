@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Writes models that change themselves when they run, or look as if they did. Needs torch 2.11; run it only after a
-change.
+"""Writes models that change their own state when they run, or appear to. Needs torch 2.11; run it only after a change.
 
     python3 stateful.py
 """
@@ -14,7 +13,7 @@ from generate import write
 
 
 class Counter(nn.Module):
-    """Adds to its input how often it was called: a buffer that it writes in place and gives out."""
+    """Adds the number of its calls to its input. The counter is a buffer that it writes in place and returns."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +25,7 @@ class Counter(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """Keeps the state of an LSTM between calls, as models of streams do: a new one from a row that starts with 1."""
+    """Keeps the state of an LSTM between calls, like streaming models; a row that starts with 1 resets the state."""
 
     h: Tensor
     c: Tensor
@@ -46,7 +45,7 @@ class Recurrent(nn.Module):
 
 
 class Window(nn.Module):
-    """The sum of its last four inputs, which it keeps in a list."""
+    """Returns the sum of its last four inputs, which it keeps in a list."""
 
     last: List[Tensor]
 
@@ -90,7 +89,7 @@ class Inner(nn.Module):
 
 
 class Nested(nn.Module):
-    """Writes through a view, in a module within a module."""
+    """Writes to its state through a view, in a module within a module."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,7 +102,7 @@ class Nested(nn.Module):
 
 
 class Harmless(nn.Module):
-    """Writes in place, but only to what a call makes: to results, views of them, lists and dicts of its own."""
+    """Writes in place only to values of the call itself: results, views of them, and its own lists and dicts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,13 +130,13 @@ KEPT = torch.zeros(1)
 
 
 def captured(x: Tensor) -> Tensor:
-    """Traced: the tensor becomes a constant of the code, and the code adds to it."""
+    """When traced, the tensor becomes a constant of the code, and the code adds to it."""
     KEPT.add_(1)
     return x + KEPT
 
 
 class DictInPlace(nn.Module):
-    """Changes a tensor of the dict that it takes."""
+    """Changes a tensor of its input dict in place."""
 
     def forward(self, inputs: Dict[str, Tensor]) -> Tensor:
         inputs["x"].add_(1)
@@ -145,7 +144,7 @@ class DictInPlace(nn.Module):
 
 
 class NestedTensor(nn.Module):
-    """Rows of different lengths in one tensor, which V2 does not have."""
+    """Returns rows of different lengths in one nested tensor, which V2 does not have."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch._nested_tensor_from_tensor_list([x, x[:, :1]], None, None, None, None)

@@ -1,4 +1,4 @@
-"""Makes trusting.pt: methods that hand a client's values to an operator of libtorch that does not check them.
+"""Writes trusting.pt: methods that pass a client's values to libtorch operators that do not check them.
 
     python trusting.py
 """

@@ -1,5 +1,5 @@
-// An allocator for sweep.py: each tensor has a page without access behind it (FENCE=end) or before it (FENCE=start), so that
-// an access beside it ends the process. libtorch allocates tensors by posix_memalign.
+// An allocator for sweep.py: each tensor has a page without access rights after it (FENCE=end) or before it
+// (FENCE=start), so that an access out of bounds ends the process. libtorch allocates tensors with posix_memalign.
 #include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -15,11 +15,11 @@ extern void *__libc_calloc(size_t, size_t);
 
 #define SPACE (1ull << 41)
 #define PAGE 4096ull
-#define LIMIT (3ull << 30) // bytes that the process may have, as a container would
+#define LIMIT (3ull << 30) // bytes that the process may allocate, like a container's limit
 
 enum Side { UNKNOWN, NONE, END, START };
 
-// The first page of each block.
+// Header on the first page of each block.
 struct Head {
   size_t total, size;
 };
@@ -64,7 +64,7 @@ int posix_memalign(void **out, size_t alignment, size_t size) {
   }
   *(struct Head *)block = (struct Head){before + data + PAGE, size};
   memset(block + before, 0xA5, data < (1 << 20) ? data : 1 << 20);
-  // Elements of eight bytes stay aligned.
+  // The start is rounded down so that elements of eight bytes stay aligned.
   *out = block + before + (side == END ? (data - size) & ~7ull : 0);
   return 0;
 }
@@ -73,7 +73,7 @@ static int is_ours(const void *pointer) {
   return base != NULL && (const uint8_t *)pointer >= base && (const uint8_t *)pointer < next;
 }
 
-// A tensor begins on the first page behind its head.
+// A tensor starts on the first page after its header.
 static struct Head *head_of(void *pointer) {
   uint8_t *page = (uint8_t *)((uintptr_t)pointer & ~(PAGE - 1));
   return (struct Head *)(page - (side == START ? 2 * PAGE : PAGE));
@@ -89,7 +89,7 @@ void free(void *pointer) {
   pthread_mutex_lock(&lock);
   live -= head->size;
   pthread_mutex_unlock(&lock);
-  // Never used again: what is read later was freed.
+  // The addresses are never reused, so that any later access to freed memory ends the process.
   madvise(head, total, MADV_DONTNEED);
   mprotect(head, total, PROT_NONE);
 }

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Runs libtorch's operators with odd values in child processes, and prints which of them end or hang the process.
+"""Runs libtorch's operators on odd values in child processes, and prints the operators that crash or hang the process.
 
-Not a part of `make test`: run it for a new libtorch. Needs torch and expecttest, and takes an hour.
+Not part of `make test`: run it for a new libtorch version. Needs torch and expecttest, and takes an hour.
 
     cc -O1 -shared -fPIC -o fence.so fence.c
     FENCE=end LD_PRELOAD=./fence.so python3 sweep.py [PART OF A NAME]
     FENCE=start LD_PRELOAD=./fence.so python3 sweep.py
 
-The operators and their inputs are those of PyTorch's own tests. Each input is replaced by odd values and by tensors of other
-shapes, one at a time. `fence.c` puts a page without access behind each tensor (`end`) or before it (`start`), so that an
-access beside a tensor ends the process.
+The operators and their inputs come from PyTorch's own tests. Each input is replaced by odd values and by tensors of
+other shapes, one at a time. `fence.c` puts a page without access rights after each tensor (`end`) or before it
+(`start`), so that an access out of bounds ends the process.
 """
 
 import itertools
@@ -29,7 +29,7 @@ INTS = [-1, -(2**63), 2**63 - 1, 2**40, 10**6, -(2**31), 0]
 SCALARS = [-1, 0, 3, 2**31, 2**40, 2**62, -(2**63), 2**63 - 1]
 DTYPES = (torch.float32, torch.int64, torch.complex64, torch.float64, torch.bfloat16)
 SAMPLES = 8
-DEATHS = 4  # of one operator, after which the next follows
+DEATHS = 4  # crashes of one operator before the sweep goes on to the next
 CASE_SECONDS = 20.0
 OPERATOR_SECONDS = 150.0
 
@@ -64,7 +64,7 @@ def other_shapes(tensor):
 
 
 def leaves(value, path=()):
-    """The tensors and numbers of arguments, each with its path."""
+    """Yields the tensors and numbers of the arguments, each with its path."""
     if isinstance(value, (list, tuple)):
         for index, inner in enumerate(value):
             yield from leaves(inner, (*path, index))
@@ -93,7 +93,7 @@ def variants(leaf):
 
 
 def cases(op):
-    """Names and arguments of the calls of an operator, always in the same order."""
+    """Yields names and arguments of the calls of an operator, always in the same order."""
     dtypes = [dtype for dtype in DTYPES if dtype in op.dtypes][:3] or list(op.dtypes)[:1]
     for dtype in dtypes:
         try:
@@ -109,7 +109,7 @@ def cases(op):
 
 
 def run_cases(op, first, progress):
-    """Runs in the child: writes the number, time and name of each case before it."""
+    """Runs in the child: writes the number, time and name of each case before it runs."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     for number, (name, call) in enumerate(cases(op)):
         if number < first:
@@ -125,7 +125,7 @@ def run_cases(op, first, progress):
 
 
 def outcome(child, progress, deadline):
-    """Waits for a child; what ended it, or None if it came to its end."""
+    """Waits for a child; returns what ended it early, or None if it completed."""
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:

@@ -1,4 +1,4 @@
-//! Builders of sources and batches as the engine passes them to the backend.
+//! Builders of model sources and batches, as the engine passes them to the backend.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub(crate) fn tensor(name: &str, datatype: DataType, dims: &[i64]) -> TensorConf
     TensorConfig { name: name.to_owned(), datatype, dims: dims.to_vec(), reshape: None, optional: false }
 }
 
-/// A source without a configuration, so that its signature is inferred.
+/// Returns a source without a configuration, so that its signature is inferred.
 pub(crate) fn bare(name: &str) -> ModelSource {
     ModelSource {
         name: name.to_owned(),
@@ -38,7 +38,7 @@ pub(crate) fn bare(name: &str) -> ModelSource {
     }
 }
 
-/// A source with a complete configuration.
+/// Returns a source with a complete configuration.
 pub(crate) fn configured(
     name: &str,
     max_batch_size: usize,
@@ -48,7 +48,7 @@ pub(crate) fn configured(
     ModelSource { inputs, outputs, max_batch_size: Some(max_batch_size), ..bare(name) }
 }
 
-/// The backend of the test's process, whose child processes are the program's.
+/// Returns the backend of the test process, whose child processes run the program `weir-runtime`.
 pub(crate) fn backend() -> &'static TorchBackend {
     static BACKEND: OnceLock<TorchBackend> = OnceLock::new();
     BACKEND.get_or_init(|| {
@@ -87,7 +87,7 @@ pub(crate) fn as_floats(tensor: &Tensor) -> Vec<f32> {
     elements.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
-/// A column with the parts of one or more requests.
+/// Returns a column with the parts of one or more requests.
 pub(crate) fn column(name: &str, datatype: DataType, shape: &[i64], parts: &[(&[i64], Bytes)]) -> Column {
     let part =
         |(shape, data): &(&[i64], Bytes)| Part { datatype, shape: Shape::new(shape).unwrap(), data: data.clone() };
@@ -100,12 +100,12 @@ pub(crate) fn column(name: &str, datatype: DataType, shape: &[i64], parts: &[(&[
     }
 }
 
-/// A column of one request.
+/// Returns a column with a single request.
 pub(crate) fn whole(name: &str, datatype: DataType, shape: &[i64], data: Bytes) -> Column {
     column(name, datatype, shape, &[(shape, data)])
 }
 
-/// A batch of as many rows as its first column has.
+/// Returns a batch with the number of rows of its first column.
 pub(crate) fn batch(columns: Vec<Column>) -> Batch {
     let rows = columns[0].shape.dims().first().copied().unwrap_or(1);
     Batch { rows, columns, requests: vec![RequestInfo { rows, parameters: Arc::default() }] }

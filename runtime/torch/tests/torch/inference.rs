@@ -1,4 +1,4 @@
-//! The inferred signatures of models without a configuration.
+//! Tests the inferred signatures of models without a configuration.
 
 use weir_protocol::DataType;
 use weir_runtime::backend::{LoadError, Signature, TensorConfig};

@@ -1,4 +1,4 @@
-//! The libtorch backend on real TorchScript files (`tests/models/`), through its public interface only.
+//! Tests the libtorch backend on real TorchScript files (`tests/models/`), through its public interface only.
 
 #![allow(clippy::unwrap_used, reason = "a test says where it failed")]
 

@@ -1,4 +1,4 @@
-//! Libraries of operators that models bring, compiled here.
+//! Tests libraries of operators that models need, compiled by the tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,8 @@ use weir_runtime::backend::ModelSource;
 
 use crate::fixture::*;
 
-/// The operator `mine::triple` that the model `custom_op` calls, and torchvision's `nms` once more.
+/// C++ source of the operator `mine::triple` that the model `custom_op` calls, and of a replacement for torchvision's
+/// `nms`.
 const OPERATORS: &str = r#"
 #include <ATen/ATen.h>
 #include <torch/library.h>
@@ -20,7 +21,7 @@ TORCH_LIBRARY_FRAGMENT(torchvision, m) {
 }
 "#;
 
-/// Compiles a shared library that may have undefined symbols.
+/// Compiles a shared library, which may have undefined symbols.
 fn compile(folder: &Path, source: &str, flags: &[&str]) -> PathBuf {
     let (code, library) = (folder.join("op.cc"), folder.join("op.so"));
     std::fs::write(&code, source).unwrap();
@@ -57,12 +58,12 @@ fn a_model_runs_the_operators_of_its_library() {
     let outputs = run(&mut *model, vec![request]).unwrap();
     assert_eq!(as_floats(&outputs[0]), [6.0]);
 
-    // The same library in the folder of another model is not opened twice.
+    // The same library in another model's folder is not opened twice.
     let copy = folder.path().join("copy.so");
     std::fs::copy(&library, &copy).unwrap();
     instance(&with_library("custom_op", copy));
 
-    // Its nms is the one that runs; roi_align is still ours.
+    // The library's nms runs instead of the built-in one; roi_align is still built in.
     let mut source = bare("vision");
     source.max_batch_size = Some(0);
     let f = |name, dims: &[i64]| tensor(name, DataType::Fp32, dims);
@@ -79,7 +80,7 @@ fn a_model_runs_the_operators_of_its_library() {
     assert_eq!(*outputs[0].data(), ints(&[2]));
 }
 
-/// A library that registers an operator again throws as it is opened, which would end the process.
+/// A library that registers an operator again throws when it is opened, which would end the process.
 #[test]
 fn a_library_with_operators_that_are_taken_is_refused() {
     instance(&bare("detector"));

@@ -1,4 +1,4 @@
-//! What models return beside a tensor or a tuple of them, and arguments that are no tensors.
+//! Tests outputs other than a tensor or a tuple of tensors, and arguments other than tensors.
 
 use bytes::Bytes;
 use weir_protocol::{DataType, Tensor};
@@ -99,7 +99,7 @@ fn a_key_that_comes_and_goes_fails_requests_but_never_changes_places() {
     assert!(text.contains("no output 'std'"), "{text}");
 }
 
-/// A source whose only output is a field that may be None.
+/// Returns a source whose only output is a field that may be None.
 fn configured_named() -> ModelSource {
     configured("named", 4, any(&["x"]), any(&["std"]))
 }
@@ -155,7 +155,7 @@ fn a_list_of_images_is_one_tensor() {
     assert_eq!(as_floats(&outputs[1]), [3.0]);
 }
 
-/// A column of one number or string.
+/// Returns a column with one number or string.
 fn one(name: &str, datatype: DataType, data: Bytes) -> Column {
     whole(name, datatype, &[1], data)
 }
@@ -201,7 +201,8 @@ fn numbers_and_strings_reach_the_model() {
     assert_eq!(first(run(&mut *instance, vec![x(), times(), weights])), 24.0);
 }
 
-/// A number is one for the whole batch: rows that disagree fail, and the engine then runs them alone.
+/// A number has one value for the whole batch. A batch whose rows disagree fails, and the engine then runs its requests
+/// alone.
 #[test]
 fn rows_that_disagree_about_a_number_never_share_a_run() {
     let inputs = vec![tensor("x", F, &[1]), tensor("times", DataType::Int32, &[1])];
@@ -291,7 +292,7 @@ fn types_that_cannot_be_served_are_refused_before_a_run() {
     }
 }
 
-/// The schema says only Tensor.
+/// The schema says only Tensor, so the trial finds this.
 #[test]
 fn complex_tensors_are_refused_by_the_trial() {
     let error = refusal(&bare("spectrum")).to_string();
@@ -316,7 +317,7 @@ fn vision() -> Box<dyn weir_runtime::backend::Instance> {
     instance(&configured("vision", 0, inputs, outputs))
 }
 
-/// Samples beside the plane are zero, and a region has as many of them as it has pixels: memory would not hold them.
+/// Samples outside of the plane are zero. A region has as many samples as pixels, which would not fit in memory.
 #[test]
 fn a_region_far_larger_than_its_plane_is_pooled_at_once() {
     let mut vision = vision();
@@ -329,8 +330,8 @@ fn a_region_far_larger_than_its_plane_is_pooled_at_once() {
         ];
         run(&mut *vision, columns).map(|outputs| as_floats(&outputs[1]))
     };
-    // 2 × 3 cells of 30 × 20 samples, half a pixel to the left and above: the plane has the 36 samples of its pixels, and
-    // at its edges of ones on either side, which are taken for them.
+    // The cell has 30 × 20 samples, shifted by half a pixel to the left and up. The 36 samples on pixels of the plane
+    // are 1, and so are samples just outside of its edges.
     let first = pooled(120.0, 120.0).unwrap();
     assert!(near(&first[1..], &[0.0; 5]), "{first:?}");
     assert!((first[0] - 49.0 / 600.0).abs() < 1e-3, "{first:?}");
@@ -369,7 +370,7 @@ fn nms_and_roi_align_have_torchvisions_results() {
     assert!(near(&as_floats(&outputs[2]), &plain), "{:?}", outputs[2]);
 }
 
-/// A small Faster R-CNN, whose boxes go through both operators.
+/// Runs a small Faster R-CNN, whose boxes pass through both operators.
 #[test]
 fn a_detector_has_torchvisions_detections() {
     let source = bare("detector");

@@ -1,4 +1,4 @@
-//! Properties that hold for all inputs.
+//! Tests properties that hold for all inputs.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use weir_protocol::DataType;
 
 use crate::fixture::*;
 
-/// Requests of one to three rows of 16 floats.
+/// Generates requests of one to three rows of 16 floats.
 fn requests() -> impl Strategy<Value = Vec<Vec<f32>>> {
     let request = (1..=3_usize).prop_flat_map(|rows| proptest::collection::vec(-10.0..10.0_f32, rows * 16));
     proptest::collection::vec(request, 1..8)
@@ -42,7 +42,7 @@ proptest! {
         }
     }
 
-    /// Padding to any length does not change the outputs of a model that masks.
+    /// Padding to any length does not change the outputs of a model that applies its mask.
     #[test]
     fn padding_changes_nothing_behind_a_mask(
         lengths in proptest::collection::vec(1..9_usize, 1..6),

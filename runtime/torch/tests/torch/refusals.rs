@@ -1,4 +1,4 @@
-//! Files and configurations that must be refused, and the reasons given.
+//! Tests files and configurations that must be refused, and the reasons in the errors.
 
 use std::io::Write;
 
@@ -10,7 +10,7 @@ use crate::fixture::*;
 
 const F: DataType = DataType::Fp32;
 
-/// Loads these bytes as a model file and returns the error.
+/// Tries to load these bytes as a model file, and returns the error.
 fn refused(bytes: &[u8]) -> String {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
@@ -49,7 +49,7 @@ fn an_archive_without_code_is_refused() {
     assert!(text.contains("is a state_dict") && text.contains("load_state_dict"), "{text}");
 }
 
-/// Bytes changed anywhere must never crash the process; some files still load.
+/// A changed byte anywhere must never crash the process; some of these files still load.
 #[test]
 fn damaged_archives_never_crash() {
     let whole = std::fs::read(path("add_sub")).unwrap();
@@ -67,12 +67,12 @@ fn damaged_archives_never_crash() {
     }
 }
 
-/// A directory entry that declares terabytes of unpacked data.
+/// A directory entry declares gigabytes of unpacked data.
 #[test]
 fn an_archive_that_declares_too_large_a_size_is_refused() {
     let mut bytes = std::fs::read(path("add_sub")).unwrap();
     let entry = bytes.windows(4).position(|window| window == b"PK\x01\x02").unwrap();
-    // The uncompressed size, at offset 24 of a central directory entry; 0xffff_ffff would mean zip64.
+    // The uncompressed size is at offset 24 of a central directory entry; 0xffff_ffff would mean zip64.
     bytes[entry + 24..entry + 28].copy_from_slice(&0xf000_0000_u32.to_le_bytes());
     refused(&bytes);
 }
@@ -111,7 +111,7 @@ fn configuration_and_model_must_agree() {
 fn outputs_unlike_the_configuration_fail_with_tritons_message() {
     let f = |name| tensor(name, F, &[2]);
     let failure = |model: &str, outputs| {
-        // A load refuses such a configuration, unless it is to be served as it is.
+        // A load refuses such a configuration, unless warm-up failures are allowed.
         let source =
             ModelSource { warm_up_failures: WarmUpFailures::Allow, ..configured(model, 8, vec![f("x")], outputs) };
         let request = whole("x", F, &[1, 2], floats(&[1.0, 2.0]));
@@ -142,7 +142,8 @@ fn data_that_does_not_fit_is_refused_before_the_run() {
     assert!(error.contains("input 'x'"), "{error}");
 }
 
-/// Requests are compared with the signature first; what is a guess there is compared with the model here.
+/// Requests are checked against the signature first. If the signature is only a guess, the backend checks them against
+/// the model.
 #[test]
 fn strings_never_become_a_tensor_nor_a_tensor_strings() {
     let failure = |source: &ModelSource, column| {

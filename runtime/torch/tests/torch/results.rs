@@ -1,4 +1,4 @@
-//! Outputs, compared with arithmetic or with PyTorch's own.
+//! Tests outputs against arithmetic or against PyTorch's own results.
 
 use bytes::Bytes;
 use weir_protocol::DataType;
@@ -181,7 +181,7 @@ fn an_exception_has_its_reason_and_the_next_batch_runs() {
     assert_eq!(as_floats(&outputs[0]), [2.0, 4.0]);
 }
 
-/// As a call of the module in Python runs them; its method `forward` by itself returns `x * 2`.
+/// The hooks run as in a Python call of the module; the method `forward` alone returns `x * 2`.
 #[test]
 fn hooks_run_around_forward() {
     let source = bare("hooked");
@@ -212,7 +212,7 @@ fn integers_without_a_quotient_are_an_exception_and_the_next_batch_runs() {
     }
 }
 
-/// A trace has the kernels' calls, without what Python checks before them.
+/// A trace calls the kernels without the checks that Python makes first.
 #[test]
 fn a_state_or_input_of_another_shape_is_an_exception_of_a_traced_lstm() {
     let f = |name, dims: &[i64]| tensor(name, DataType::Fp32, dims);
@@ -260,14 +260,14 @@ fn integers_that_a_kernel_takes_on_trust_are_an_exception() {
     }
 }
 
-/// Trials have as many states as sequences.
+/// A trial has as many states as sequences, so it must not batch the state.
 #[test]
 fn a_traced_lstm_that_takes_a_state_is_loaded() {
     let model = load(&bare("lstm_state"));
     assert_eq!(model.signature().max_batch_size, 0);
 }
 
-/// As PyTorch does it: its answer goes by the batch, which no other request may share.
+/// In training mode, as in PyTorch, the outputs depend on the whole batch, so requests must not share it.
 #[test]
 fn a_model_saved_in_training_is_run_so() {
     let source = bare("saved_in_training");
@@ -279,7 +279,7 @@ fn a_model_saved_in_training_is_run_so() {
     assert!((normalised[0] + 1.0).abs() < 1e-4 && (normalised[4] - 1.0).abs() < 1e-4, "{normalised:?}");
 }
 
-/// Trials are made of zeros, among others.
+/// Trials use zeros, among other values.
 #[test]
 fn a_model_that_divides_by_its_input_is_loaded() {
     let model = load(&bare("divides"));

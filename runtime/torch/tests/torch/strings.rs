@@ -1,4 +1,4 @@
-//! BYTES in and out.
+//! Tests BYTES inputs and outputs.
 
 use bytes::Bytes;
 use weir_protocol::{DataType, Tensor};

@@ -1,4 +1,5 @@
-//! Models that made-up inputs end or hang, or that take few of them: a load tries them in a child process.
+//! Tests models that generated inputs crash or hang, or that accept few generated inputs, which a load tries in a child
+//! process.
 
 use std::sync::Arc;
 
@@ -58,7 +59,7 @@ fn a_model_that_odd_values_hang_is_served_in_doubt() {
     assert_eq!(answer(&bare, &shape, "x", &[4.0]), [2.0]);
 }
 
-/// The second load of the same contents, under another name, needs no trial: it would be the same.
+/// A second load of the same contents under another path needs no trial, because the verdict is cached.
 #[test]
 fn a_verdict_is_kept_by_the_contents_of_the_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -173,7 +174,7 @@ fn made_up_inputs_are_small() {
         load(&configured("images", 0, vec![tensor("x", F, &[-1, 3, -1, -1])], vec![tensor("OUTPUT__0", F, &[-1, 1])]));
     let inputs = warm_up(&model);
     let row = inputs[0].row[0].as_ref().unwrap();
-    // Every dimension of 224 would be 33 million elements.
+    // With 224 for every dimension, the input would have 33 million elements.
     assert!(row.shape.elements() <= 4 << 20, "{}", row.shape);
 }
 

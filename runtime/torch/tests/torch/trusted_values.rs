@@ -1,5 +1,5 @@
-//! Operators of libtorch that take a client's values on trust: an exception, where they would go beside their memory, end
-//! the process or never end.
+//! Tests libtorch operators that trust a client's values: each must raise an exception for values with which it would
+//! access memory out of bounds, end the process or run forever.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use weir_runtime::backend::{Device, Instance, ModelSource};
 
 use crate::fixture::*;
 
-/// A method of `trusting.pt`, values that it takes with what it answers, and values that it must refuse with a part of the
-/// reason.
+/// A method of `trusting.pt`, with values that it accepts and their result, and values that it must refuse and a part
+/// of the reason.
 struct Case {
     method: &'static str,
     good: (&'static [f32], &'static [i64], &'static [i64]),
