@@ -1,4 +1,4 @@
-"""The KServe SDK's REST and gRPC clients."""
+"""The KServe SDK's REST and gRPC clients against the server."""
 
 import json
 import subprocess

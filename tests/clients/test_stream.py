@@ -1,4 +1,4 @@
-"""ModelStreamInfer: order, ids, errors inside the stream and as its end."""
+"""ModelStreamInfer: order, ids, and errors inside a stream or at its end."""
 
 import queue
 

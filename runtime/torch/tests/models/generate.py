@@ -155,8 +155,8 @@ class Bags(nn.Module):
 
 
 class LstmState(nn.Module):
-    """Takes and returns the state of an LSTM. The traced model calls the kernel without the checks that Python makes
-    first."""
+    """Takes and returns the state of an LSTM. The traced model calls the kernel without the checks that
+    Python makes first."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -423,8 +423,8 @@ def image() -> Tensor:
 
 
 class Spectral(nn.Module):
-    """Returns the largest absolute eigenvalue. NaN ends the process, through a pool width that libtorch does not
-    check."""
+    """Returns the largest absolute eigenvalue. NaN ends the process, through a pool width that libtorch
+    does not check."""
 
     def forward(self, a: Tensor) -> Tensor:
         if bool(a.isnan().any()):
