@@ -1,32 +1,33 @@
 #!/usr/bin/env bash
-# Provides the programs of a Kubernetes and prints the folder that holds them: build.sh [MODULE[/PROGRAM]...], all when none is named.
-# A module is a folder beside this file: its go.mod says which programs in which version. One that is on PATH or in
-# KUBEBUILDER_ASSETS in that version is copied, any other is built.
+# Provides the programs of a Kubernetes and prints the folder that holds them: build.sh [MODULE[/PROGRAM]...], all by
+# default. A module is a folder beside this file whose go.mod lists its programs and their versions. A program on PATH
+# or in KUBEBUILDER_ASSETS in the same version is copied; any other is built.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-# Named by what it is made of: clones share it, and a new version never meets an old folder.
+# The folder's name is a hash of all inputs, so clones share it and a new version gets a new folder.
 key=$(cd "$here" && cat build.sh */go.mod */go.sum */*.go | sha256sum | cut -d' ' -f1)
 out=${XDG_CACHE_HOME:-$HOME/.cache}/weir/kubernetes-$key
 say() { echo "$*" >&2; }
 
-packages() { # packages MODULE: what its go.mod lists as tools
+packages() { # packages MODULE: the tools that its go.mod lists
     awk '/^tool \(/ { block = 1; next } /^\)/ { block = 0 } block { print $1 } /^tool [^(]/ { print $2 }' "$here/$1/go.mod"
 }
 
-version() { # version MODULE PACKAGE: that of the Go module that has the package, which is the longest that begins like it
+# version MODULE PACKAGE: the version of the Go module that contains the package, the one with the longest matching path
+version() {
     awk -v package="$2/" '{ sub(/^require /, "") }
         $2 ~ /^v/ && index(package, $1 "/") == 1 && length($1) > longest { longest = length($1); found = $2 }
         END { print found }' "$here/$1/go.mod"
 }
 
-program() { # program MODULE PACKAGE: the name that people call it by
+program() { # program MODULE PACKAGE: the usual name of the program
     case $2 in
         go.etcd.io/etcd/server/v3) echo etcd ;;
         *) basename "$2" ;;
     esac
 }
 
-stamp() { # stamp MODULE VERSION: linker flags for what a release is told from outside its source
+stamp() { # stamp MODULE VERSION: linker flags that set the version, which release builds set outside the source
     local number=${2#v}
     case $1 in
         kubernetes)
@@ -48,7 +49,7 @@ says_version() { # says_version FILE VERSION
 
 installed() { # installed PROGRAM VERSION: the file, if there is one in this version
     local folders folder
-    [ -n "$2" ] || return 1 # ours
+    [ -n "$2" ] || return 1 # a program of this repository has no version
     IFS=: read -ra folders <<<"${KUBEBUILDER_ASSETS:-}:$PATH"
     for folder in "${folders[@]}"; do
         [ -x "$folder/$1" ] && says_version "$folder/$1" "${2#v}" && echo "$folder/$1" && return
@@ -69,7 +70,7 @@ compile() { # compile MODULE PACKAGE VERSION TARGET
     say "    in $((SECONDS - started)) s"
 }
 
-# The stages by which kwok moves pretend nodes and pods on lie in its module.
+# Copies kwok's stages, which say how fake nodes and pods change state, from its module.
 stages() {
     local module folder
     module=$(cd "$here/kwok" && go mod download -json sigs.k8s.io/kwok | awk -F'"' '$2 == "Dir" { print $4 }')
@@ -87,7 +88,7 @@ provide() { # provide MODULE[/PROGRAM]
         [ "$wanted" = "$module" ] || [ "$wanted" = "$name" ] || continue
         [ -x "$out/bin/$name" ] && continue
         version=$(version "$module" "$package")
-        # What is not whole has another name.
+        # The file moves to bin/ only when it is complete.
         if found=$(installed "$name" "$version"); then
             say "$name $version is at $found"
             cp -L "$found" "$out/partial/$name"

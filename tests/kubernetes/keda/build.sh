@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
-# Provides KEDA and prints the folder that holds it: its operator and its metrics server, the definitions of its objects, and the rights
-# that it is installed with. go.mod beside this file says which version. It takes as long to build as all of Kubernetes.
+# Provides KEDA and prints the folder that holds it: its operator, its metrics server, its CRDs and the RBAC rules of
+# its installation. go.mod beside this file sets the version. The build takes as long as all of Kubernetes.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 module=github.com/kedacore/keda/v2
-# Named by what it is made of: clones share it, and a new version never meets an old folder.
+# The folder's name is a hash of all inputs, so clones share it and a new version gets a new folder.
 key=$(cd "$here" && cat build.sh go.mod go.sum | sha256sum | cut -d' ' -f1)
 out=${XDG_CACHE_HOME:-$HOME/.cache}/weir/keda-$key
 say() { echo "$*" >&2; }
 
 go_list() { (cd "$here" && go list -m -f "$1" $module); }
 
-compile() { # compile COMMAND NAME: the name is that in KEDA's images, by which the API server notes who wrote what
+# compile COMMAND NAME: NAME is the program's name in KEDA's images, which the API server records as field manager
+compile() {
     local started=$SECONDS log=$out/partial/$2.log
     [ ! -x "$out/bin/$2" ] || return 0
     say "building $2 $version"
-    # What is not whole has another name.
+    # The file moves to bin/ only when it is complete.
     if ! (cd "$here" && CGO_ENABLED=0 go build -v -trimpath -ldflags "-s -w -X $module/version.Version=${version#v}" \
         -o "$out/partial/$2" "$module/cmd/$1") 2>&1 | tee "$log" |
         awk 'NR % 200 == 0 { printf "    %d packages\n", NR; fflush() }' >&2; then
@@ -28,7 +29,7 @@ compile() { # compile COMMAND NAME: the name is that in KEDA's images, by which 
     say "    in $((SECONDS - started)) s"
 }
 
-objects() { # What is applied before KEDA is started, as it lies in its module.
+objects() { # Copies the manifests that are applied before KEDA starts from its module.
     local source folder
     source=$(cd "$here" && go mod download -json $module | awk -F'"' '$2 == "Dir" { print $4 }')
     for folder in crd/bases rbac metrics-server; do

@@ -1,4 +1,4 @@
-// The first process of every pod: holds the pod's namespaces, and takes the exit codes of processes that lost their parent.
+// The first process of every pod: it holds the pod's namespaces and reaps orphaned processes.
 package main
 
 import (
