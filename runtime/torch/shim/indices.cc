@@ -68,7 +68,7 @@ void check_pruned_bags(const FunctionSchema& schema, const Stack& stack) {
   }
 }
 
-// Checks the labels of each sequence: as many as its target length says are used.
+// Checks the labels of each sequence, up to its target length.
 void check_ctc(const FunctionSchema& schema, const Stack& stack) {
   Operands operands{schema, stack};
   auto probabilities = operands.tensor("log_probs"), targets = operands.tensor("targets");

@@ -43,7 +43,7 @@ void check_truncated(const FunctionSchema& schema, const Stack& stack) {
       "OverflowError: the quotient ", least_of(type), " / -1 is too large for an integer");
 }
 
-// The greatest common divisor of the least integer may come out as -1, by which the least integer is then divided.
+// libtorch's gcd of the least integer can be -1, and lcm then divides the least integer by -1, which overflows.
 void check_least(const FunctionSchema& schema, const Stack& stack) {
   Operands operands{schema, stack};
   const auto &self = operands["self"].toTensor(), &other = operands["other"].toTensor();

@@ -33,7 +33,7 @@ bool is_number(TypeKind kind) {
   return kind == TypeKind::IntType || kind == TypeKind::FloatType || kind == TypeKind::BoolType;
 }
 
-// Returns true for types whose values are one output each.
+// Returns true for types whose value is a single output.
 bool is_leaf(const TypePtr& type) {
   auto kind = type->kind();
   if (auto list = type->cast<c10::ListType>()) {

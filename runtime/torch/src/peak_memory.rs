@@ -93,7 +93,7 @@ mod tests {
     }
 
     proptest! {
-        /// Between two trims lies at least [`MIN_WORK`] of run time, whatever the sizes.
+        /// At least [`MIN_WORK`] of run time passes between two trims, whatever the sizes.
         #[test]
         fn trims_are_rare(sizes in prop::collection::vec(1usize..64, 1..400)) {
             let mut memory = PeakMemory::default();

@@ -260,7 +260,8 @@ impl Candidate {
         self.inputs.iter().map(|input| input.datatype).collect()
     }
 
-    /// Returns true if each input has the datatype and dimensions of the other candidate's input, after one more.
+    /// Returns true if each input has the datatype and dimensions of the other candidate's input, and one more dimension
+    /// in front.
     pub(super) fn is_deeper_than(&self, other: &Self) -> bool {
         let deeper = |(own, other): (&TensorConfig, &TensorConfig)| {
             own.dims.len() == other.dims.len() + 1 && own.dims.ends_with(&other.dims)

@@ -102,7 +102,7 @@ fn rank(input: &TensorConfig) -> usize {
     input.reshape.as_ref().unwrap_or(&input.dims).len()
 }
 
-/// Returns true if one successful stretch makes trying the other unnecessary.
+/// Returns true if the stretch `other` need not be tried because `found` succeeded.
 fn covers(found: Stretch, other: Stretch) -> bool {
     match (found, other) {
         (Stretch::Axis(axis), Stretch::AxisOf(_, of)) => axis == of,
