@@ -39,7 +39,7 @@ class Blocking:
 
 
 class Asynchronous(Blocking):
-    """An asyncio client, whose calls run to completion on an event loop of its own."""
+    """An asyncio client, whose coroutines run to completion on an event loop of its own."""
 
     def __init__(self, library, url: str, **options):
         self.loop = asyncio.new_event_loop()
@@ -86,5 +86,5 @@ def error_of(client, method, *args, **kwargs) -> str:
 
 
 def field(response, name: str):
-    """Returns a field of a response: a dict of an HTTP client, or a message of a gRPC client."""
+    """Returns a field of a response: HTTP clients return dicts, gRPC clients messages."""
     return response[name] if isinstance(response, dict) else getattr(response, name)

@@ -26,17 +26,17 @@ DIGITS = ROOT / "examples" / "digits" / "weir-examples"
 DIGITS_INPUTS = ROOT / "examples" / "digits" / "inputs"
 RAGGED = ROOT / "examples" / "ragged" / "weir-examples"
 
-# Function that puts each server behind a gateway; set by pytest's option `--through`.
+# Changes each server to one behind a gateway; set by pytest's option `--through`.
 use_gateway: Optional[Callable[["Server"], None]] = None
 
 # Loading fifty small models takes about a second; a busy two-core machine may need many times that.
 START_DEADLINE = 60.0
-# Stopping may take as long as the longest --exit-timeout-secs of any test.
+# Longer than the longest --exit-timeout-secs of any test.
 STOP_DEADLINE = 45.0
 
 
 def wait_until(condition: Callable[[], object], deadline: float, what: str) -> object:
-    """Polls until `condition` returns a true value, and returns that value."""
+    """Polls until `condition` returns a true value, and returns that."""
     end = time.monotonic() + deadline
     while True:
         result = condition()
@@ -162,7 +162,7 @@ class Server:
             return self.metric("nv_inference_pending_request_count", model=model) >= count
 
         def stays_queued() -> bool:
-            # On a busy machine a request may be queued briefly although an instance is free.
+            # On a busy machine a request may be queued for a moment although an instance is free.
             if not queued():
                 return False
             time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Batching under load but not for a single client; queue limits, timeouts, priorities, order."""
+"""Batching under load but not for a lone client; queue limits, timeouts, priorities, order."""
 
 import re
 import threading
@@ -30,7 +30,7 @@ def number(value: int, **parameters) -> dict:
 
 
 def together(server, model: str, bodies: list) -> list:
-    """Sends all bodies at once, each on its own connection, and returns the replies in the order of the bodies."""
+    """Sends all bodies at once, each on its own connection; returns the replies in the order of the bodies."""
     barrier = threading.Barrier(len(bodies))
 
     def ask(body):

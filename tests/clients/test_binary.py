@@ -1,4 +1,4 @@
-"""The binary tensor extension and raw requests byte by byte; compression."""
+"""The binary tensor extension and raw requests at the level of bytes; compression."""
 
 import gzip
 import json
@@ -350,7 +350,7 @@ def test_identity_with_another_coding_has_no_effect(server):
         assert reply.outputs()["OUTPUT0"]["data"] == list(range(1, 17))
 
 
-def test_bytes_after_the_compressed_body_are_refused(server):
+def test_bytes_behind_compressed_ones(server):
     body = json.dumps(wire.add_sub()).encode()
     for coding, compress in COMPRESS.items():
         reply = server.infer("add_sub", compress(body) + b"junk", {"Content-Encoding": coding})

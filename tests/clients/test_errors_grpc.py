@@ -1,4 +1,4 @@
-"""Invalid gRPC requests, each with its status code and message."""
+"""Invalid gRPC requests: the status code and the message."""
 
 import grpc
 import pytest
@@ -260,7 +260,7 @@ def test_versions_are_numbers(stub, call):  # noqa: F811
 
 
 @pytest.mark.parametrize("version, ready", [("-1", True), ("01", True), ("abc", False), ("-2", False)])
-def test_readiness_of_odd_versions_is_not_an_error(stub, version, ready):  # noqa: F811
+def test_readiness_of_odd_versions_is_no_error(stub, version, ready):  # noqa: F811
     answer = stub.ModelReady(pb.ModelReadyRequest(name="add_sub", version=version))
     assert answer.ready is ready
 
@@ -272,7 +272,7 @@ def test_statistics_of_an_unknown_model(stub):  # noqa: F811
 
 
 @pytest.mark.parametrize("payload", [b"\xff" * 40, b"\x0a\xff\xff\xff\xff\x7f", b"\x2a\x05abc"])
-def test_messages_that_are_not_protobuf(server, payload):
+def test_messages_that_are_no_protobuf(server, payload):
     with grpc.insecure_channel(server.grpc) as channel:
         for name in ("ModelInfer", "ModelMetadata", "ModelStatistics"):
             call = channel.unary_unary(f"/inference.GRPCInferenceService/{name}")

@@ -176,7 +176,7 @@ def test_duplicate_output(server):
     refused(server, "add_sub", body, "output 'OUTPUT0' already exists in request")
 
 
-def test_a_duplicate_key_cannot_bypass_a_check(server):
+def test_duplicate_key_is_no_way_around_a_check(server):
     body = (
         b'{"inputs":[{"name":"INPUT0","shape":[1,2],"shape":[1,200000],"datatype":"INT32","data":[1,2]}]}'
     )
@@ -237,7 +237,7 @@ def test_batch_over_the_limit(server):
 def test_empty_batch(server):
     body = request(tensor("INPUT0", "FP32", [0, 16], []), tensor("INPUT1", "FP32", [0, 16], []))
     reply = server.infer("add_sub", body)
-    # An empty response to an empty request is valid, and so is an error.
+    # Both are valid: an empty response to an empty request, or an error.
     if reply.status == 200:
         assert reply.outputs()["OUTPUT0"]["data"] == []
     else:

@@ -1,4 +1,4 @@
-"""Triton's generate extension and KServe's V1 protocol, byte by byte."""
+"""Triton's generate extension and KServe's V1 protocol, as bytes."""
 
 import gzip
 import json
@@ -51,7 +51,7 @@ def test_generate_of_bad_bodies(server, body, text):
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"x"', b"\xff"])
-def test_generate_of_invalid_json(server, body):
+def test_generate_of_no_json(server, body):
     reply = generate(server, "identity_str_one", body)
     assert reply.status == 400 and reply.error()
 

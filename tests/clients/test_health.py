@@ -42,7 +42,7 @@ def test_ready(client):
         ("dotted.name", "", True),
     ],
 )
-def test_a_model_that_is_not_ready_is_not_an_error(client, model, version, ready):
+def test_model_not_ready_is_no_error(client, model, version, ready):
     assert client.call("is_model_ready", model, version) is ready
 
 
@@ -190,7 +190,7 @@ def test_model_metadata(client, model, inputs, outputs):
         ("some_versions", ["1", "3"]),
     ],
 )
-def test_version_policies_and_folders_that_are_not_versions(blocking, model, versions):
+def test_version_policies_and_folders_that_are_no_version(blocking, model, versions):
     metadata = blocking.call("get_model_metadata", model)
     assert sorted(field(metadata, "versions")) == versions
 

@@ -1,4 +1,4 @@
-"""Inference with JSON bodies, byte by byte."""
+"""Inference with JSON bodies, at the level of bytes."""
 
 import json
 import math
@@ -289,7 +289,7 @@ def test_parameters_of_every_scalar_type(server, value):
 
 
 @pytest.mark.parametrize("value", [{}, [], [1], {"a": 1}])
-def test_parameters_that_are_not_scalars(server, value):
+def test_parameters_that_are_no_scalar(server, value):
     reply = server.infer("add_sub", {**wire.add_sub(), "parameters": {"mine": value}})
     assert reply.status == 400
     assert "parameter 'mine' has invalid type" in reply.error()

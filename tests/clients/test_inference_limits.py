@@ -102,7 +102,7 @@ def config(datatype: str, dims: str) -> str:
 
 
 @pytest.mark.parametrize("datatype, dims", [("TYPE_FP32", "17"), ("TYPE_INT64", "16")])
-def test_a_configuration_under_which_every_request_fails_is_refused(serve, tmp_path, datatype: str, dims: str) -> None:
+def test_a_model_that_no_request_could_run_is_refused(serve, tmp_path, datatype: str, dims: str) -> None:
     model = copy("mlp", tmp_path / "models")
     (model / "config.pbtxt").write_text(config(datatype, dims))
     refused = reason(serve(tmp_path / "models"))

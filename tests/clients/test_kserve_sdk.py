@@ -1,4 +1,4 @@
-"""The KServe SDK's REST and gRPC clients against the server."""
+"""The KServe SDK's REST and gRPC clients."""
 
 import json
 import subprocess

@@ -159,7 +159,7 @@ def test_control_bodies_are_small_over_http(hostile, path):
 
 
 @pytest.mark.parametrize("rpc", CONTROL_RPCS)
-def test_control_messages_are_limited_over_grpc(hostile, rpc):
+def test_control_messages_are_small_over_grpc(hostile, rpc):
     assert grpc_code(hostile, unknown_field(CONTROL + 1), path=f"{SERVICE}/{rpc}") == "OUT_OF_RANGE"
     assert grpc_code(hostile, unknown_field(CONTROL), path=f"{SERVICE}/{rpc}") != "OUT_OF_RANGE"
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def analyze(server, tmp_path, model: str, protocol: str, *options: str) -> tuple[str, list[dict]]:
-    """Runs perf_analyzer briefly, and returns its report and the rows of its CSV."""
+    """Runs perf_analyzer briefly; returns its report and the rows of its CSV."""
     assert TOOL.exists(), "run scripts/clients.sh first"
     report = tmp_path / "report.csv"
     command = [TOOL, "-m", model, "-i", protocol, "-u", server.http if protocol == "http" else server.grpc]

@@ -20,7 +20,7 @@ from server import BINARY, DIGITS_INPUTS, ROOT, Server, wait_until
 from test_perf_analyzer import analyze, check
 
 EXAMPLES = [ROOT / "examples" / name for name in ("digits", "ragged")]
-# Both services sleep until a request arrives, and the first start may read from a slow disk.
+# Both services sleep until a request arrives; the first may be read from a slow disk.
 READY_DEADLINE = 60.0
 TOKENS = {
     "tokens": np.array([[3, 1, 4, 1, 5]], dtype=np.int64),
@@ -154,7 +154,7 @@ FOREIGN = {"host": {"Host": "evil.example"}, "origin": {"Host": "localhost", "Or
 
 
 @pytest.mark.parametrize("headers", FOREIGN.values(), ids=FOREIGN)
-def test_requests_from_other_web_sites_are_refused(platform, headers):
+def test_pages_of_other_sites_are_refused(platform, headers):
     for path in ("/", "/v2/health/live", "/v2/models/digits", "/serving/default/digits/v2/models/digits"):
         assert platform.call("GET", path, headers=headers).status == 403, path
     for path in ("/metrics", "/status", "/routes"):
@@ -281,7 +281,7 @@ def test_paths_and_hosts_route_to_a_service(platform):
     by_path = platform.call("GET", "/serving/default/digits" + path)
     by_host = platform.call("GET", path, headers={"Host": "digits-default.example.com"})
     assert by_path.json() == by_host.json() == platform.call("GET", path).json()
-    # Requests to these paths reach the service's own runtime.
+    # These paths reach the service's own runtime.
     reply = platform.call("GET", "/serving/default/digits/v2")
     assert reply.json()["name"] == "triton"
 

@@ -91,7 +91,7 @@ def test_index_by_the_clients(client):
 
 
 @pytest.mark.parametrize("value", ["x", 1, None, []])
-def test_index_with_a_ready_that_is_not_a_boolean(server, value):
+def test_index_with_a_ready_that_is_no_boolean(server, value):
     reply = server.call("POST", "/v2/repository/index", {"ready": value})
     assert reply.status == 400
     assert "Invalid value for 'ready': expected a boolean" in reply.error()

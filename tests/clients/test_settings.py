@@ -1,4 +1,4 @@
-"""Trace and log settings, changed at run time by clients and by plain HTTP."""
+"""Trace and log settings, changed at run time by the clients and by plain HTTP."""
 
 import json
 

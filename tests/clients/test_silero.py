@@ -57,7 +57,7 @@ def test_a_stream_of_chunks(start, tmp_path, rate):
     assert len(set(first)) > 1
 
 
-def test_silence_is_not_speech(start, tmp_path):
+def test_silence_is_no_speech(start, tmp_path):
     server = start([repository(tmp_path)])
     for _ in range(5):
         assert ask(server, [0.0] * 512, 16000).outputs()["OUTPUT__0"]["data"][0] < 0.2

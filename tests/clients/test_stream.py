@@ -1,4 +1,4 @@
-"""ModelStreamInfer: order, ids, and errors inside a stream or at its end."""
+"""ModelStreamInfer: order, ids, errors inside the stream and as its end."""
 
 import queue
 

@@ -17,7 +17,7 @@ POISON = 1e6
 # Input value for which the model takes some time.
 SLOW = 1e5
 LIMIT_S = 2
-# Time for the limit to pass and to be noticed on a busy machine, in seconds.
+# Time for the limit to pass and to be noticed, on a busy machine.
 NOTICED_S = 30.0
 
 

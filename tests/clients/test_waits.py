@@ -138,7 +138,7 @@ def begun_call(call: str) -> bytes:
 
 
 def data(payload: bytes) -> bytes:
-    """Returns a DATA frame for the first stream."""
+    """Returns a DATA frame of the first stream."""
     return len(payload).to_bytes(3, "big") + b"\0\0\0\0\0\x01" + payload
 
 

@@ -1,4 +1,4 @@
-"""HTTP requests as bytes, both valid and invalid, and their responses."""
+"""HTTP requests as bytes, valid and invalid ones, and their responses."""
 
 import http.client
 import json
@@ -30,7 +30,7 @@ NUMPY = {
     "FP32": np.float32,
     "FP64": np.float64,
 }
-# Datatypes that Triton does not support in JSON.
+# Datatypes that Triton does not support as JSON.
 BINARY_ONLY = ("FP16", "BF16")
 
 
@@ -141,7 +141,7 @@ def binary(header: dict, *blobs: bytes) -> tuple[bytes, dict]:
 
 
 def strings(*elements: bytes) -> bytes:
-    """Encodes strings as a BYTES tensor."""
+    """Encodes a BYTES tensor."""
     return b"".join(struct.pack("<I", len(element)) + element for element in elements)
 
 

@@ -1,4 +1,4 @@
-//! Access to the control plane under test, shared by every test binary named `kubernetes`.
+//! The API server of the run, for every test binary named `kubernetes`.
 
 use std::time::Duration;
 
@@ -10,22 +10,21 @@ use kube::{Client, Config};
 /// Longest wait for anything, on a machine that is busy with other tests.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Returns the path of the kubeconfig file of the control plane, from `WEIR_TEST_KUBECONFIG`.
+/// File with the way to the API server.
 pub(crate) fn kubeconfig() -> String {
-    #[expect(clippy::disallowed_methods, reason = "`make test-kube` passes the path in this variable")]
+    #[expect(clippy::disallowed_methods, reason = "that is how `make test-kube` tells it")]
     let path = std::env::var("WEIR_TEST_KUBECONFIG");
     path.unwrap_or_else(|_| panic!("no API server to test with: run `make test-kube`"))
 }
 
-/// Returns a client configuration with cluster-admin rights.
+/// The way to it for somebody who may do everything.
 pub(crate) async fn config() -> Config {
     let kubeconfig = Kubeconfig::read_from(kubeconfig()).unwrap();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     config.unwrap()
 }
 
-/// Creates a namespace and waits for its default service account, without which no pod can be created in it. An
-/// existing namespace is no error.
+/// Makes a namespace in which pods can be made, unless it is there.
 pub(crate) async fn make_namespace(client: &Client, name: &str) {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let mut namespace = Namespace::default();
@@ -40,8 +39,7 @@ pub(crate) async fn make_namespace(client: &Client, name: &str) {
     tokio::time::timeout(DEADLINE, wait).await.unwrap();
 }
 
-/// Panics on any error except 409 Conflict: test binaries run in parallel, and another may have created the object
-/// first.
+/// Passes over that another test was faster.
 pub(crate) fn unless_there<K>(made: Result<K, kube::Error>) {
     match made {
         Ok(_) => {}

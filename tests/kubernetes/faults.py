@@ -61,11 +61,11 @@ def the_autoscaler_is_killed():
         wait_until("two pods", 120, lambda: ready_pods() == 2)
 
 
-def the_api_server_stops_answering():
-    with unharmed(f"an API server that does not answer for {STOPPED} s", "digits", DIGITS_INFER):
+def the_api_server_is_away():
+    with unharmed(f"an API server that does not answer for {AWAY} s", "digits", DIGITS_INFER):
         server = kill("kube-apiserver", by=signal.SIGSTOP)
         try:
-            time.sleep(STOPPED)
+            time.sleep(AWAY)
         finally:
             os.kill(server, signal.SIGCONT)
         wait_until("the API server answers", 30, lambda: kubectl("get", "--raw", "/readyz") == "ok")
@@ -107,6 +107,6 @@ def leave():
 
 if __name__ == "__main__":
     run("faults", (
-        two_pods_of_digits, a_model_server_is_killed, the_controller_is_killed, the_autoscaler_is_killed,
-        the_api_server_stops_answering, leave, load_makes_three_pods, leave,
+        two_pods_of_digits, a_model_server_is_killed, the_controller_is_killed, the_autoscaler_is_killed, the_api_server_is_away,
+        leave, load_makes_three_pods, leave,
     ))

@@ -16,7 +16,7 @@ from concurrent import futures
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "keda"))
-from keda_programs import KedaPrograms  # noqa: E402 - importable only after the line above
+from keda_programs import KedaPrograms  # noqa: E402 - found by the line above
 from model_server import ANSWER, Addresses, ModelServer  # noqa: E402
 from programs import apply  # noqa: E402
 from weir import ROOT, expect, kubectl, post, step, wait_until  # noqa: E402
@@ -50,13 +50,13 @@ class FieldRecord:
 
     def record(self, found):
         entries = found["metadata"]["managedFields"]
-        writers = {entry["manager"] for entry in entries if self.is_managed_in(entry["fieldsV1"])}
+        writers = {entry["manager"] for entry in entries if self.is_in(entry["fieldsV1"])}
         for part in self.path:
             found = found[part]
         if not self.seen or self.seen[-1][0] != found:
             self.seen.append((found, writers))
 
-    def is_managed_in(self, fields):
+    def is_in(self, fields):
         for part in self.path:
             fields = fields.get(f"f:{part}")
             if fields is None:
@@ -104,9 +104,9 @@ class Bed:
         """Returns the ScaledObject of docs/kubernetes.md, in this namespace and with this autoscaler's address."""
         page = (ROOT / "docs/kubernetes.md").read_text()
         example = next(block for block in re.findall(r"```yaml\n(.*?)```", page, re.S) if "kind: ScaledObject" in block)
-        address = "weir-autoscaler.weir-system:9090"
-        expect("addresses in the example", 1, example.count(address))
-        example = example.replace(address, f"127.0.0.1:{self.scaler}")
+        there = "weir-autoscaler.weir-system:9090"
+        expect("addresses in the example", 1, example.count(there))
+        example = example.replace(there, f"127.0.0.1:{self.scaler}")
         return json.loads(kubectl("create", "--dry-run=client", "-n", NAMESPACE, "-o", "json", "-f", "-", stdin=example))
 
     def infer(self, name, count=1):
@@ -164,7 +164,7 @@ def until_asleep(name):
 def serve_deployment(bed, name):
     """Declares a service whose Deployment KEDA scales, but only when it is notified."""
     bed.serve(name, "external")
-    scaled_object = bed.documented_scaled_object()
+    scaled_object = bed.documented()
     scaled_object["metadata"]["name"] = scaled_object["spec"]["triggers"][0]["metadata"]["service"] = name
     scaled_object["spec"] |= {"scaleTargetRef": {"name": revision(name)}, "pollingInterval": NEVER}
     scale(scaled_object)
@@ -181,7 +181,7 @@ def a_deployment_wakes_and_falls_asleep(bed):
     numbers.expect([0, 1, 0])
 
 
-def a_request_wakes_a_service_scaled_to_zero_by_hand(bed):
+def a_request_wakes_what_was_busy_just_now(bed):
     with serve_deployment(bed, "busy") as numbers:
         answered(bed.infer("busy"))
         kubectl("scale", "deployment", revision("busy"), "-n", NAMESPACE, "--replicas", "0")
@@ -201,7 +201,7 @@ def a_request_is_not_lost_with_the_autoscaler(bed):
     numbers.expect([0, 1])
 
 
-def the_documented_scaledobject_scales_a_service(bed):
+def a_service_scales_as_the_page_says(bed):
     bed.serve("digits", "none")
     scale(bed.documented())
     look_each("digits", 2)
@@ -219,9 +219,9 @@ def the_documented_scaledobject_scales_a_service(bed):
 
 PARTS = [
     a_deployment_wakes_and_falls_asleep,
-    a_request_wakes_a_service_scaled_to_zero_by_hand,
+    a_request_wakes_what_was_busy_just_now,
     a_request_is_not_lost_with_the_autoscaler,
-    the_documented_scaledobject_scales_a_service,
+    a_service_scales_as_the_page_says,
 ]
 
 

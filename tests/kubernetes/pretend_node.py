@@ -65,8 +65,8 @@ class PretendNode:
         if name not in self.came:
             self.came[name] = time.monotonic()
             self.service[name] = pod.metadata.labels["serving.kserve.io/inferenceservice"]
-            self.write_status(pod, False)
-            started = threading.Timer(self.start_seconds, self.write_status, (pod, True))
+            self.tell(pod, False)
+            started = threading.Timer(self.start_seconds, self.tell, (pod, True))
             started.daemon = True
             started.start()
         if change == "DELETED":

@@ -20,7 +20,7 @@ remains() { # Prints everything that a cluster could leave on the machine.
     ls -d target/cluster 2>/dev/null || true
 }
 
-exec_passes_arguments_environment_and_input() {
+a_command_keeps_what_it_is_given() {
     check "arguments" "[a b][][*]" "$($exec printf '[%s]' 'a b' '' '*')"
     check "environment" "of the caller" "$(WEIR_TEST="of the caller" $exec printenv WEIR_TEST)"
     check "input" "from the pipe" "$(echo "from the pipe" | $exec cat)"
@@ -74,10 +74,10 @@ if [ "$(uname -s)" != Linux ] || [ "$(id -u)" != 0 ]; then
     exit
 fi
 $bed/cluster-down.sh
-before=$(list_remains)
+before=$(remains)
 trap '$bed/cluster-down.sh' EXIT
 $bed/cluster-up.sh | cat
-exec_passes_arguments_environment_and_input
+a_command_keeps_what_it_is_given
 pods_run
 the_way_out_is_closed
 it_can_be_started_twice

@@ -20,7 +20,7 @@ from weir import (
     DIGITS, DOMAIN, GATEWAY, INFER, ROOT, SEVEN, Traffic, condition, expect, kubectl, left, pods, post, ready_pods, restart_gateways,
     restarts, run, service, step, unharmed, wait_until,
 )
-import scenarios  # noqa: E402 - importable because weir sets the path
+import scenarios  # noqa: E402 - found by way of weir
 
 MODEL = ROOT / "examples/digits/weir-examples/digits/1"
 # Address of the node, where pods reach the servers of this process.
@@ -229,5 +229,5 @@ if __name__ == "__main__":
     run("walk", (
         it_becomes_ready, kubectl_shows_it, *its_life, pods_and_gateways_come_and_go, autoscalers_read_its_load,
         first_end, it_sleeps_and_wakes, print_wake_up, it_is_deleted, fetch_in_a_restricted_namespace,
-        the_older_service_keeps_the_host, gateways_hand_over_behind_tls, no_pod_was_restarted,
+        a_host_is_the_older_services, gateways_hand_over_behind_tls, no_pod_was_restarted,
     ))

@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scenarios"))
-import asking  # noqa: E402 - importable only after the line above
+import asking  # noqa: E402 - found by the line above
 from asking import INFER, INPUT, ROOT, SEVEN, Failure, Traffic, digit, expect, post, step, wait_until  # noqa: E402, F401
 
 GATEWAY = "weir-gateway.weir-system.svc.cluster.local"

@@ -74,7 +74,7 @@ class NanInf(nn.Module):
 
 
 class Transpose(nn.Module):
-    """Takes [n, 2, 2]; clients send [n, 4]."""
+    """Takes [n, 2, 2], which clients send as [n, 4]."""
 
     def forward(self, INPUT0: Tensor) -> Tensor:
         return INPUT0.transpose(1, 2)
@@ -236,7 +236,7 @@ def arithmetic() -> None:
     for name, datatype, tensor in (
         ("add_sub", "FP32", "{}{}"),
         ("add_sub_int32", "INT32", "{}{}"),
-        # tritonclient's own examples call this model "simple".
+        # The model "simple" of tritonclient's own examples.
         ("simple", "INT32", "{}{}"),
         # Triton's alternative names for libtorch tensors, by position.
         ("add_sub_by_index", "FP32", "{}__{}"),

@@ -64,7 +64,7 @@ def add(name: str, model: Union[nn.Module, torch.jit.ScriptModule], request: Cal
         inputs = request(number)
         with torch.inference_mode():
             outputs = flat(loaded(*inputs.values()))
-        # Tracing drops the names of some arguments, so names come from the schema of the saved module.
+        # Tracing drops the names of some arguments.
         names = [argument.name for argument in loaded.forward.schema.arguments[1:]]
         for key, value in zip(names, inputs.values()):
             answers[f"{name}/{number}/in/{key}"] = numpy(value)
@@ -78,7 +78,7 @@ def traced(module: nn.Module, *example: Tensor) -> torch.jit.ScriptModule:
 
 
 def floats(name: str, *dims: int, dtype: torch.dtype = torch.float32) -> Callable[[int], Request]:
-    # Multiples of 1/16 compress well and are exact in every float type.
+    # Sixteenths compress well and are exact in every type.
     return lambda _: {name: (torch.randint(1, 17, dims) / 16).to(dtype)}
 
 
@@ -212,7 +212,7 @@ class TimeFirst(nn.Module):
 
 
 class Cell(nn.Module):
-    """One step of a recurrent model whose state the client sends and receives."""
+    """A step of a recurrent model that gets its state from the client."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -236,7 +236,7 @@ class TextCnn(nn.Module):
 
 
 class FixedLength(nn.Module):
-    """Adds a position vector to each step and takes exactly 12 steps."""
+    """Adds a position to each of exactly 12 steps."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -460,7 +460,7 @@ class Moments(nn.Module):
 
 
 class Centred(nn.Module):
-    """Subtracts the mean over the batch, which mixes the rows."""
+    """Mixes the rows of a batch."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x - x.mean(0)
@@ -596,7 +596,7 @@ def narrow(module: nn.Module, by: int = 16) -> None:
 
 
 class First(nn.Module):
-    """Returns only the first tensor of a model with several outputs."""
+    """Returns one tensor of a model that returns many."""
 
     def __init__(self, model: nn.Module, positional: Tuple[str, ...]) -> None:
         super().__init__()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "images"))
-import archive  # noqa: E402 - importable only after the line above
+import archive  # noqa: E402 - found by the line above
 from tree import File  # noqa: E402
 
 STORED = 0  # no compression, because the archive never leaves the machine

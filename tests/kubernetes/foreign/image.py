@@ -13,7 +13,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[2] / "images"))
-import archive  # noqa: E402 - importable only after the line above
+import archive  # noqa: E402 - found by the line above
 import libraries  # noqa: E402
 from tree import File, Folder  # noqa: E402
 

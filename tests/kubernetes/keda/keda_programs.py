@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from programs import Programs, apply, free_port  # noqa: E402 - importable only after the line above
+from programs import Programs, apply, free_port  # noqa: E402 - found by the line above
 from weir import kubectl  # noqa: E402
 
 ACCOUNT = "keda-operator"
@@ -20,7 +20,7 @@ def flags(**values):
 
 
 class KedaPrograms(Programs):
-    """Weir's programs and KEDA's programs."""
+    """Weir's programs and KEDA's."""
 
     def __init__(self, folder, keda):
         super().__init__(folder)
@@ -45,7 +45,7 @@ class KedaPrograms(Programs):
         kubectl("wait", "--for", "condition=Available", "apiservice/v1beta1.external.metrics.k8s.io", "--timeout", "90s")
 
     def install_keda(self):
-        """Applies the CRDs and RBAC rules of KEDA's module."""
+        """Applies the definitions and rights of KEDA's module."""
         kubectl("create", "namespace", "keda")
         kubectl("create", "serviceaccount", ACCOUNT, "-n", "keda")
         rights = [f"{folder}/{file}.yaml" for folder in ("rbac", "metrics-server") for file in ("role", "role_binding")]
