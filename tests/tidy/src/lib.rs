@@ -6,6 +6,7 @@
 mod docs;
 mod graph;
 mod imports;
+mod prose;
 mod tree;
 mod types;
 mod words;
@@ -13,6 +14,7 @@ mod words;
 pub use docs::short_docs;
 pub use graph::circles;
 pub use imports::{Imports, Module};
+pub use prose::unclear_sentences;
 pub use tree::{Crate, SourceFile, crates};
 pub use types::duplicate_types;
 pub use words::{retired_identifiers, retired_path};

@@ -51,7 +51,7 @@ fn pages(folder: &str) -> io::Result<Vec<PathBuf>> {
 /// Returns README, ARCHITECTURE.md, and the pages of `docs/`.
 fn all_pages() -> io::Result<Vec<PathBuf>> {
     let first = ["README.md", "ARCHITECTURE.md"].map(|page| root().join(page));
-    Ok([Vec::from(first), pages("docs")?, pages("docs/decisions")?].concat())
+    Ok([Vec::from(first), pages("docs")?, pages("docs/decisions")?, pages("docs/history")?].concat())
 }
 
 #[test]

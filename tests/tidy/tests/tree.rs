@@ -7,7 +7,8 @@ use std::error::Error;
 use std::path::Path;
 
 use weir_tidy::{
-    Crate, Imports, Module, SourceFile, circles, crates, duplicate_types, retired_identifiers, retired_path, short_docs,
+    Crate, Imports, Module, SourceFile, circles, crates, duplicate_types, retired_identifiers, retired_path,
+    short_docs, unclear_sentences,
 };
 
 type Checked = Result<(), Box<dyn Error>>;
@@ -54,6 +55,17 @@ fn doc_comments_say_more_than_three_words() -> Checked {
     for file in workspace()?.iter().flat_map(|unit| &unit.files) {
         let comments = short_docs(&file.text).into_iter();
         found.extend(comments.map(|(line, text)| format!("{}:{line}: /// {text}", file.path)));
+    }
+    assert_none(&found);
+    Ok(())
+}
+
+#[test]
+fn sentences_of_comments_name_their_subject() -> Checked {
+    let mut found = Vec::new();
+    for file in workspace()?.iter().flat_map(|unit| &unit.files) {
+        let sentences = unclear_sentences(&file.text).into_iter();
+        found.extend(sentences.map(|(line, complaint)| format!("{}:{line}: {complaint}", file.path)));
     }
     assert_none(&found);
     Ok(())
