@@ -28,7 +28,7 @@ pub(crate) enum CliError {
         address: SocketAddr,
     },
     /// The operating system does not let this process listen on the port.
-    #[error("cannot listen on {address} ({flag}): {source}{}", weir_ops::socket::advice(.source))]
+    #[error("cannot listen on {address} ({flag}): {source}{}", weir_serve::advice(.source))]
     PortRefused {
         /// The flag that sets it.
         flag: &'static str,

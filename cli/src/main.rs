@@ -42,7 +42,7 @@ use exit::Exit;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    weir_ops::open_files::raise_limit();
+    weir_serve::open_files::raise_limit();
     match run(args.command) {
         Ok(exit) => exit.into(),
         Err(error) => {

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use tokio::net::TcpListener;
-use weir_ops::socket::{self, PortUse};
+use weir_serve::PortUse;
 
 use crate::error::CliError;
 
@@ -13,7 +13,7 @@ use crate::error::CliError;
 /// # Errors
 /// [`CliError::PortTaken`] when another process uses the port, [`CliError::PortRefused`] for any other reason.
 pub(crate) fn bind(flag: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), CliError> {
-    let listener = socket::bind(address, PortUse::Exclusive).map_err(|source| match source.kind() {
+    let listener = weir_serve::bind(address, PortUse::Exclusive).map_err(|source| match source.kind() {
         io::ErrorKind::AddrInUse => CliError::PortTaken { flag, address },
         _ => CliError::PortRefused { flag, address, source },
     })?;

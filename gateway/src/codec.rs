@@ -5,8 +5,8 @@ pub(crate) mod http;
 
 use ::http::header::ALLOW;
 use ::http::{HeaderMap, HeaderValue, Response, StatusCode};
-use weir_ops::header_names;
 use weir_protocol::{Blame, Code, Coded};
+use weir_serve::header_names;
 
 use crate::body::DownstreamBody;
 use crate::error::GatewayError;

@@ -2,7 +2,7 @@
 
 use arc_swap::ArcSwap;
 use tokio_util::sync::CancellationToken;
-use weir_ops::byte_budget::ByteBudget;
+use weir_serve::byte_budget::ByteBudget;
 
 use crate::counters::RequestCounters;
 use crate::options::Options;

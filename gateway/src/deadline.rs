@@ -4,9 +4,9 @@
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName};
-use weir_ops::header_names;
 use weir_protocol::grpc::timeout::parse_timeout;
 use weir_protocol::{Blame, blame_of_own_deadline};
+use weir_serve::header_names;
 
 use crate::error::GatewayError;
 use crate::headers::{GRPC_TIMEOUT, HOP, HOP_HASTY, TIMEOUT};

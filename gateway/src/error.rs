@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_ops::known_hosts::ForeignHost;
 use weir_protocol::{Code, Coded};
+use weir_serve::known_hosts::ForeignHost;
 
 /// Error that a client gets instead of a replica's response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -6,7 +6,7 @@ use http::header::{
     CONNECTION, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER,
     TRANSFER_ENCODING, UPGRADE,
 };
-use weir_ops::header_names;
+use weir_serve::header_names;
 
 pub(crate) const TAG: HeaderName = HeaderName::from_static("weir-tag");
 pub(crate) const REVISION: HeaderName = HeaderName::from_static("weir-revision");

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use weir_cluster::ServiceName;
-use weir_ops::known_hosts::KnownHosts;
-use weir_ops::socket::{ConnectionLimits, Pace};
+use weir_serve::known_hosts::KnownHosts;
+use weir_serve::{ConnectionLimits, Pace};
 
 /// Clients of a gateway, which decide whether errors may list names and whether requests are routed by model name
 /// alone.

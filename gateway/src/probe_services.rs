@@ -10,8 +10,8 @@ use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
-use weir_ops::socket::{TimedBody, Upload};
 use weir_protocol::grpc::proto::FILE_DESCRIPTOR_SET;
+use weir_serve::{TimedBody, Upload};
 
 use crate::body::DownstreamBody;
 use health::GatewayHealth;

@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
-use weir_ops::header_names;
+use weir_serve::header_names;
 
 /// Protocol in which a request is forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

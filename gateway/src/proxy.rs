@@ -12,9 +12,9 @@ use std::time::Instant;
 use http::Response;
 use http::request::Parts;
 use hyper::body::Incoming;
-use weir_ops::socket::BodyEnd;
 use weir_protocol::grpc::NameField;
 use weir_protocol::{Code, rest};
+use weir_serve::BodyEnd;
 
 use crate::batching::{BatchSettings, Batching};
 use crate::body::{BufferLimits, BufferMode, BufferNeed, BufferedBody, DownstreamBody};

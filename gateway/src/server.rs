@@ -32,7 +32,7 @@ use hyper::service::{HttpService, service_fn};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use weir_ops::socket::{Acceptor, Counted, Stream, StreamExecutor, Traffic};
+use weir_serve::{Acceptor, Counted, Stream, StreamExecutor, Traffic};
 
 use crate::body::FlushFirst;
 use crate::port::{Encryption, Port};

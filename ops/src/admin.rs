@@ -20,10 +20,10 @@ use tokio_util::sync::CancellationToken;
 use tower::{Layer, Service};
 use tower_http::normalize_path::NormalizePathLayer;
 
-use crate::known_hosts::KnownHosts;
 use crate::registry::{CONTENT_TYPE, text};
-use crate::socket::{Acceptor, ConnectionLimits, HttpConnections, Pace, ReservedPlaces};
 use access::Access;
+use weir_serve::known_hosts::KnownHosts;
+use weir_serve::{Acceptor, ConnectionLimits, HttpConnections, Pace, ReservedPlaces};
 
 /// Default limits on the connections. A scraper and a few operators need a handful of connections; further ones wait in
 /// the kernel's backlog. The idle timeout is two common scrape intervals (15 s), so that a scraper's keep-alive

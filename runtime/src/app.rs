@@ -14,7 +14,8 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weir_ops::drain::{Drain, Signals};
-use weir_ops::{open_files, telemetry};
+use weir_ops::telemetry;
+use weir_serve::open_files;
 
 use crate::args::{self, Config, DeviceChoice, Exit, OnLoadError};
 use crate::backend::{Backend, LoadError, STACK_OF_MODELS};

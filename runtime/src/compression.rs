@@ -8,7 +8,7 @@ use flate2::bufread::{GzDecoder, ZlibDecoder};
 use flate2::write::{GzEncoder, ZlibEncoder};
 use http::HeaderMap;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
-use weir_ops::byte_budget::BudgetPermit;
+use weir_serve::byte_budget::BudgetPermit;
 
 use crate::error::ServeError;
 
@@ -230,7 +230,7 @@ impl<'a> Decompressed<'a> {
 #[cfg(test)]
 mod tests {
     use http::{HeaderName, HeaderValue};
-    use weir_ops::byte_budget::ByteBudget;
+    use weir_serve::byte_budget::ByteBudget;
 
     use super::*;
 

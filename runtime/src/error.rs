@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use weir_batcher::{Bound, SubmitError};
-use weir_ops::byte_budget::BudgetExhausted;
-use weir_ops::request_head::Ambiguous;
 use weir_protocol::{Blame, Code, Coded, blame_of_own_deadline};
+use weir_serve::byte_budget::BudgetExhausted;
+use weir_serve::request_head::Ambiguous;
 
 /// Error of a call; `Display` gives the text for the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

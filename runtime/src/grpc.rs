@@ -21,11 +21,11 @@ use http::HeaderMap;
 use regex::Regex;
 use tonic::metadata::MetadataValue;
 use tonic::{Response, Status};
-use weir_ops::byte_budget::ByteBudget;
 use weir_protocol::InferRequest;
 use weir_protocol::grpc as codec;
 use weir_protocol::grpc::proto;
 use weir_protocol::grpc::timeout::parse_timeout;
+use weir_serve::byte_budget::ByteBudget;
 
 use crate::engine::Inferred;
 use crate::error::ServeError;

@@ -2,7 +2,7 @@
 //! its response keeps them in memory.
 
 use bytes::Bytes;
-use weir_ops::byte_budget::{BudgetPermit, ByteBudget};
+use weir_serve::byte_budget::{BudgetPermit, ByteBudget};
 
 use crate::error::ServeError;
 

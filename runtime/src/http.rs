@@ -14,11 +14,11 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, header};
 use hyper::body::Incoming;
 use regex::Regex;
-use weir_ops::byte_budget::{BudgetPermit, ByteBudget};
-use weir_ops::known_hosts::KnownHosts;
-use weir_ops::request_head;
-use weir_ops::socket::{BodyEnd, ConnectionLimits};
 use weir_protocol::Coded;
+use weir_serve::byte_budget::{BudgetPermit, ByteBudget};
+use weir_serve::known_hosts::KnownHosts;
+use weir_serve::request_head;
+use weir_serve::{BodyEnd, ConnectionLimits};
 
 use crate::compression::Coding;
 use crate::error::ServeError;

@@ -317,7 +317,7 @@ fn invalid(message: impl Into<Cow<'static, str>>) -> ServeError {
 
 #[cfg(test)]
 mod tests {
-    use weir_ops::byte_budget::ByteBudget;
+    use weir_serve::byte_budget::ByteBudget;
 
     use super::*;
 

@@ -7,7 +7,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use weir_ops::socket::{BodyEnd, Pace, Upload};
+use weir_serve::{BodyEnd, Pace, Upload};
 
 use crate::error::ServeError;
 

@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use weir_cluster_tls_port::{Callers, CertificateOptions, Resolver, Rotation, TlsPort};
-use weir_ops::socket::{ConnectionLimits, Pace};
+use weir_serve::{ConnectionLimits, Pace};
 
 use crate::callers::{CONFIG, ProxyVerifier};
 use crate::{Loads, MetricsApi};

@@ -4,7 +4,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
 use weir_gateway::Options;
-use weir_ops::socket::ConnectionLimits;
+use weir_serve::ConnectionLimits;
 
 /// Limits of the serving port.
 #[derive(Clone, Copy, Debug, clap::Args)]

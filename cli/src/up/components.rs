@@ -15,8 +15,8 @@ use weir_controller::{Controller, Source};
 use weir_gateway::{Encryption, Gateway, Options, Port, Scope};
 use weir_ops::admin::{Admin, Health, HealthCheck, Page};
 use weir_ops::drain::Drain;
-use weir_ops::known_hosts::KnownHosts;
 use weir_ops::registry::{self, Registry};
+use weir_serve::known_hosts::KnownHosts;
 
 use super::ports::Ports;
 use super::status::StatusSources;

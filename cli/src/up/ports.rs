@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use tokio::net::TcpListener;
-use weir_ops::known_hosts::KnownHosts;
+use weir_serve::known_hosts::KnownHosts;
 
 use crate::args::{LimitArgs, UpArgs};
 use crate::error::CliError;

@@ -11,7 +11,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
-use weir_ops::socket::{ConnectionLimits, HttpConnections, Stream};
+use weir_serve::{ConnectionLimits, HttpConnections, Stream};
 
 use crate::callers::Callers;
 use crate::resolver::Resolver;

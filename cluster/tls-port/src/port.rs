@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use weir_ops::socket::{Acceptor, ConnectionLimits};
+use weir_serve::{Acceptor, ConnectionLimits};
 
 use crate::callers::Callers;
 use crate::connection::Connections;

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, SET_COOKIE};
 use http::response::Parts;
 use http::{Response, StatusCode};
-use weir_ops::byte_budget::BudgetPermit;
 use weir_protocol::rest::HEADER_LENGTH;
+use weir_serve::byte_budget::BudgetPermit;
 
 use super::entry::BatchEntry;
 use super::message::GrpcResponse;

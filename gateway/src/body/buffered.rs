@@ -10,9 +10,9 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use weir_ops::byte_budget::{BudgetPermit, ByteBudget};
-use weir_ops::socket::{BodyEnd, Pace, TimedBody, Upload};
 use weir_protocol::grpc::PEEK_LIMIT;
+use weir_serve::byte_budget::{BudgetPermit, ByteBudget};
+use weir_serve::{BodyEnd, Pace, TimedBody, Upload};
 
 use crate::clock::{now, until};
 use crate::deadline::Deadline;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
-use weir_ops::byte_budget::BudgetPermit;
+use weir_serve::byte_budget::BudgetPermit;
 
 /// A response body to a client.
 pub(crate) enum DownstreamBody {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weir_ops::byte_budget::BudgetPermit;
+use weir_serve::byte_budget::BudgetPermit;
 
 /// Bytes with the budget permit that is charged for them.
 struct HeldBytes {

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::Response;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
-use weir_ops::header_names;
 use weir_protocol::Code;
 use weir_protocol::grpc::status_with;
+use weir_serve::header_names;
 
 use crate::body::{ChunkReader, DownstreamBody};
 use crate::headers::GRPC_STATUS;

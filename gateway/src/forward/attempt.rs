@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderName, Response, Version};
 use tokio_util::sync::CancellationToken;
-use weir_ops::header_names;
+use weir_serve::header_names;
 
 use super::lost::{LostAttempt, ReplicaStatus, ReportWait};
 use super::own_model;

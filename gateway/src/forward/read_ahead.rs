@@ -10,7 +10,7 @@ use std::task::Poll;
 use bytes::Bytes;
 use http::Response;
 use http_body::{Body, Frame};
-use weir_ops::byte_budget::ByteBudget;
+use weir_serve::byte_budget::ByteBudget;
 
 use crate::body::{BufferMode, DownstreamBody};
 use crate::protocol::Protocol;

@@ -8,9 +8,9 @@ use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
 use http::{Method, Uri};
 use smallvec::SmallVec;
-use weir_ops::header_names;
 use weir_protocol::Blame;
 use weir_protocol::grpc::timeout::format_timeout;
+use weir_serve::header_names;
 
 use crate::clock::now;
 use crate::deadline::Deadline;

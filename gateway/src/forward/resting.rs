@@ -8,8 +8,8 @@ use std::time::Duration;
 use http::HeaderMap;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
-use weir_ops::header_names;
-use weir_ops::socket::MessageFraming;
+use weir_serve::MessageFraming;
+use weir_serve::header_names;
 
 use crate::headers;
 use crate::queue::Credit;

@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status};
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
-use weir_ops::socket::TimedBody;
+use weir_serve::TimedBody;
 
 use crate::body::DownstreamBody;
 use crate::context::Context;

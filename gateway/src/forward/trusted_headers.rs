@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName};
 use weir_cluster::Address;
-use weir_ops::header_names;
+use weir_serve::header_names;
 
 use crate::context::Context;
 use crate::headers;

@@ -14,8 +14,8 @@ use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::codegen::Service;
-use weir_ops::socket::TimedBody;
 use weir_protocol::Code;
+use weir_serve::TimedBody;
 
 use crate::body::DownstreamBody;
 use crate::codec::grpc;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use weir_cluster::{Destination, Host, HostClaim, RevisionName, Route, Routes, nearest};
-use weir_ops::known_hosts::KnownHosts;
+use weir_serve::known_hosts::KnownHosts;
 
 use super::split::choose_by_weight;
 use crate::error::GatewayError;

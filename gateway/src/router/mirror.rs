@@ -15,7 +15,7 @@ use http::HeaderMap;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weir_cluster::RevisionName;
-use weir_ops::byte_budget::ByteBudget;
+use weir_serve::byte_budget::ByteBudget;
 
 use super::matcher::RouteMatch;
 use crate::queue::RevisionQueue;

@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use hyper::service::HttpService;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::time::Instant;
-use weir_ops::socket::{GRACE, Traffic};
+use weir_serve::{GRACE, Traffic};
 
 use super::head_size::{self, HeadSize};
 use super::http1::{self, Http1Connection};

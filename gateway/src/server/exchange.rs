@@ -7,7 +7,7 @@ use http::request::Parts;
 use http::{Method, Request, Response, Version};
 use http_body::Body;
 use hyper::body::Incoming;
-use weir_ops::header_names;
+use weir_serve::header_names;
 
 use super::request_checks;
 use crate::body::{DownstreamBody, discard, linger};

@@ -12,7 +12,7 @@ use hyper::service::HttpService;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
-use weir_ops::socket::{self, LATE_REQUESTS, Traffic};
+use weir_serve::{LATE_REQUESTS, Traffic};
 
 use super::idle::{IDLE_AFTER, IdleTimer};
 use super::rewind::Rewind;
@@ -64,14 +64,14 @@ where
         .serve_connection(TokioIo::new(connection.stream), connection.service);
     let event = tokio::select! {
         event = until_idle(&mut connection, &idle, traffic) => event,
-        () = socket::closed(&settings.stop, LATE_REQUESTS) => ConnectionEvent::Shutdown,
+        () = weir_serve::closed(&settings.stop, LATE_REQUESTS) => ConnectionEvent::Shutdown,
     };
     let ended = match event {
         ConnectionEvent::Idle => return Some(release(connection, settings)),
         ConnectionEvent::Ended(ended) => ended,
         ConnectionEvent::Shutdown => {
             Pin::new(&mut connection).graceful_shutdown();
-            socket::close(connection, traffic).await
+            weir_serve::close(connection, traffic).await
         }
     };
     match ended {

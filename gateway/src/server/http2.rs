@@ -9,8 +9,8 @@ use hyper::server::conn::http2::Builder;
 use hyper::service::HttpService;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use weir_ops::http2::{CONNECTION_WINDOW, MAX_FRAME, MAX_STREAMS, STREAM_WINDOW};
-use weir_ops::socket::{self, BufferedSocket, Flushed, StreamExecutor, Traffic};
+use weir_serve::http2_limits::{CONNECTION_WINDOW, MAX_FRAME, MAX_STREAMS, STREAM_WINDOW};
+use weir_serve::{BufferedSocket, Flushed, StreamExecutor, Traffic};
 
 use super::rewind::Rewind;
 use super::settings::{BoxError, ServerSettings};
@@ -26,7 +26,7 @@ where
     let flusher = socket.flusher();
     let connection = builder(traffic.executor(&settings.streams)).serve_connection(TokioIo::new(socket), service);
     let connection = pin!(Flushed::new(connection, flusher));
-    let ended = socket::serve(
+    let ended = weir_serve::serve(
         connection,
         |connection| connection.connection().graceful_shutdown(),
         traffic,

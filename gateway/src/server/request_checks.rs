@@ -3,8 +3,8 @@
 use http::header::{HOST, HeaderMap, UPGRADE};
 use http::request::Parts;
 use http::{Method, Version};
-use weir_ops::header_names;
-use weir_ops::request_head::{self, Ambiguous};
+use weir_serve::header_names;
+use weir_serve::request_head::{self, Ambiguous};
 
 use crate::error::GatewayError;
 use crate::protocol::Protocol;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use weir_ops::failure_log::FailureLog;
-use weir_ops::socket::{Lifetime, StreamExecutor};
+use weir_serve::{Lifetime, StreamExecutor};
 
 use crate::clock::now;
 use crate::port::Encryption;

@@ -5,7 +5,7 @@ use std::io;
 use tokio::io::AsyncRead;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use weir_ops::socket::{self, LATE_REQUESTS};
+use weir_serve::LATE_REQUESTS;
 
 use super::rewind::Rewind;
 
@@ -56,7 +56,7 @@ pub(super) async fn sniff<I: AsyncRead + Unpin, T>(
             tracing::debug!(%error, "reading from an idle connection failed");
             None
         }),
-        () = socket::closed(limits.stop, LATE_REQUESTS) => None,
+        () = weir_serve::closed(limits.stop, LATE_REQUESTS) => None,
         () = tokio::time::sleep_until(limits.deadline) => None,
     }
 }

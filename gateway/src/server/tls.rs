@@ -7,7 +7,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
-use weir_ops::socket::{GRACE, Stream};
+use weir_serve::{GRACE, Stream};
 
 /// Performs the TLS handshake; `None` if it fails, times out, or the gateway shuts down meanwhile.
 pub(super) async fn handshake(

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use weir_cluster::Address;
-use weir_ops::socket::Keepalive;
+use weir_serve::Keepalive;
 
 use super::UpstreamError;
 

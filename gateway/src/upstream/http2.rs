@@ -20,8 +20,8 @@ use http_body::Body as _;
 use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::Address;
-use weir_ops::http2::{MAX_FRAME, STREAM_WINDOW};
-use weir_ops::socket::{BufferedSocket, Flushed};
+use weir_serve::http2_limits::{MAX_FRAME, STREAM_WINDOW};
+use weir_serve::{BufferedSocket, Flushed};
 
 use super::dial::dial;
 use super::{Freshness, UpstreamError, UpstreamErrorKind};

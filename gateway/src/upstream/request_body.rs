@@ -12,7 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use weir_ops::socket::TimedBody;
+use weir_serve::TimedBody;
 
 /// Data of a body in the chunks in which it arrived; mostly one chunk.
 pub(crate) type Chunks = SmallVec<[Bytes; 2]>;

@@ -8,7 +8,7 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use weir_cluster::ControlRoutes;
 use weir_gateway::{Options, Scope};
-use weir_ops::known_hosts::KnownHosts;
+use weir_serve::known_hosts::KnownHosts;
 
 use crate::client::{Answered, connect_h2, once, post, read, with};
 use crate::grpc;

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use weir_gateway::{Options, Scope};
-use weir_ops::socket::Pace;
+use weir_serve::Pace;
 
 use crate::client::{connect_h2, once, post, read};
 use crate::replica::{Manner, TestReplica};

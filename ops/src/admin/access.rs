@@ -5,7 +5,7 @@ use http::StatusCode;
 use http::request::Parts;
 
 use super::CallerCheck;
-use crate::known_hosts::KnownHosts;
+use weir_serve::known_hosts::KnownHosts;
 
 /// Conditions that a request must meet to be answered.
 #[derive(Clone)]

@@ -12,7 +12,7 @@ use tower::Service;
 use tower_http::normalize_path::NormalizePath;
 
 use super::access::Access;
-use crate::socket::{HeldPlace, HttpConnections, ReservedPlaces, Stream};
+use weir_serve::{HeldPlace, HttpConnections, ReservedPlaces, Stream};
 
 /// State that all connections to the port share.
 #[derive(Clone)]

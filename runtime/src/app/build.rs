@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use weir_ops::byte_budget::ByteBudget;
 use weir_ops::telemetry;
+use weir_serve::byte_budget::ByteBudget;
 
 use super::Setup;
 use crate::args::Config;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::watchdog::now;
 use prometheus_client::registry::Registry;
-use weir_ops::byte_budget::ByteBudget;
+use weir_serve::byte_budget::ByteBudget;
 
 use crate::metrics::{self, GpuSample, ModelSample, Options, Pool, Requests, Sources};
 use crate::server::Server;

@@ -9,10 +9,10 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weir_ops::admin::{Admin, CallerCheck, Health, HealthCheck};
-use weir_ops::byte_budget::ByteBudget;
-use weir_ops::known_hosts::KnownHosts;
 use weir_ops::registry;
-use weir_ops::socket::{self, PortUse};
+use weir_serve::PortUse;
+use weir_serve::byte_budget::ByteBudget;
+use weir_serve::known_hosts::KnownHosts;
 
 use super::metrics;
 use crate::args::{Config, Exit, GrpcConfig, HttpConfig};
@@ -34,7 +34,7 @@ pub(super) struct Ports {
 pub(super) enum PortError {
     #[error("port {} is taken ({flag}): another process listens on it. Choose another port with {flag}, or find the process with `ss -ltnp 'sport = :{}'`", .address.port(), .address.port())]
     Taken { flag: &'static str, address: SocketAddr },
-    #[error("cannot listen on {address} ({flag}): {source}{}", socket::advice(.source))]
+    #[error("cannot listen on {address} ({flag}): {source}{}", weir_serve::advice(.source))]
     Other { flag: &'static str, address: SocketAddr, source: io::Error },
 }
 
@@ -81,7 +81,7 @@ impl Ports {
 }
 
 fn bind(flag: &'static str, address: SocketAddr, port: PortUse) -> Result<TcpListener, PortError> {
-    let listener = socket::bind(address, port).map_err(|source| match source.kind() {
+    let listener = weir_serve::bind(address, port).map_err(|source| match source.kind() {
         io::ErrorKind::AddrInUse => PortError::Taken { flag, address },
         _ => PortError::Other { flag, address, source },
     })?;

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use weir_ops::socket::{ConnectionLimits, Pace};
 use weir_ops::telemetry;
+use weir_serve::{ConnectionLimits, Pace};
 
 use super::Args;
 use super::config::{Config, GrpcConfig, HttpConfig, MetricsConfig, OnLoadError};

@@ -5,8 +5,8 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use weir_ops::socket::ConnectionLimits;
 use weir_ops::telemetry;
+use weir_serve::ConnectionLimits;
 
 use super::device::DeviceChoice;
 use crate::backend::WarmUpFailures;

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tonic::Status;
 use tonic::body::Body;
-use weir_ops::byte_budget::BudgetPermit;
 use weir_protocol::grpc::{Footprint, TooManyParts};
+use weir_serve::byte_budget::BudgetPermit;
 
 use super::unary::{PREFIX, too_large, too_many_parts};
 
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn the_decoded_size_of_a_message_counts() {
-        let budget = weir_ops::byte_budget::ByteBudget::new(100_000);
+        let budget = weir_serve::byte_budget::ByteBudget::new(100_000);
         let permit = Arc::new(budget.permit());
         let path = "/inference.GRPCInferenceService/ModelStreamInfer";
         let mut body = BudgetedBody::new(Body::empty(), path, 1 << 20, permit);

@@ -12,11 +12,11 @@ use hyper::body::Incoming;
 use tonic::Status;
 use tonic::codegen::Service;
 use tonic::service::Routes;
-use weir_ops::byte_budget::BudgetPermit;
-use weir_ops::socket::{BodyEnd, ConnectionLimits};
 use weir_protocol::grpc as codec;
 use weir_protocol::grpc::proto::ModelInferResponse;
 use weir_protocol::{Code, InferRequest};
+use weir_serve::byte_budget::BudgetPermit;
+use weir_serve::{BodyEnd, ConnectionLimits};
 
 use super::content_type;
 use super::middleware::{self, Middleware, Trailers};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
-use weir_ops::socket::{GRACE, Stream};
 use weir_protocol::rest;
+use weir_serve::{GRACE, Stream};
 
 use super::content_type::SENTENCE;
 

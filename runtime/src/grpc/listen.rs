@@ -15,10 +15,10 @@ use tokio_util::task::TaskTracker;
 use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
-use weir_ops::http2::{CONNECTION_WINDOW, MAX_FRAME, MAX_REPLICA_HEAD, MAX_STREAMS, STREAM_WINDOW};
-use weir_ops::socket::{self, Acceptor, BufferedSocket, ConnectionLimits, Flushed, Lifetime, Stream, StreamExecutor};
 use weir_protocol::grpc::proto::FILE_DESCRIPTOR_SET;
 use weir_protocol::grpc::proto::grpc_inference_service_server::GrpcInferenceServiceServer;
+use weir_serve::http2_limits::{CONNECTION_WINDOW, MAX_FRAME, MAX_REPLICA_HEAD, MAX_STREAMS, STREAM_WINDOW};
+use weir_serve::{Acceptor, BufferedSocket, ConnectionLimits, Flushed, Lifetime, Stream, StreamExecutor};
 
 use super::Grpc;
 use super::calls::Calls;
@@ -100,12 +100,12 @@ async fn serve_connection(stream: Stream, port: Port) {
     let mut connection = pin!(Flushed::new(connection, flusher));
     let lifetime = Lifetime { idle: options.connections.idle, stop: &stop, late_requests: Duration::ZERO };
     let ended = tokio::select! {
-        ended = socket::serve(connection.as_mut(), |connection| connection.connection().graceful_shutdown(), &traffic, lifetime) => Some(ended),
+        ended = weir_serve::serve(connection.as_mut(), |connection| connection.connection().graceful_shutdown(), &traffic, lifetime) => Some(ended),
         () = sleep_or_forever(options.max_connection_age) => {
             connection.as_mut().connection().graceful_shutdown();
             // The graceful shutdown waits for the answer to a ping, which a client without calls may never send.
             tokio::select! {
-                ended = socket::close(connection, &traffic) => Some(ended),
+                ended = weir_serve::close(connection, &traffic) => Some(ended),
                 () = sleep_or_forever(options.max_connection_age_grace) => None,
             }
         }

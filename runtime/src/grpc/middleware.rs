@@ -13,8 +13,8 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Service;
-use weir_ops::byte_budget::BudgetPermit;
 use weir_protocol::Code;
+use weir_serve::byte_budget::BudgetPermit;
 
 use super::GrpcOptions;
 use super::budgeted_body::{self, BudgetedBody};

@@ -7,9 +7,9 @@ use http::HeaderMap;
 use prost::Message as _;
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
-use weir_ops::byte_budget::BudgetPermit;
 use weir_protocol::grpc as codec;
 use weir_protocol::grpc::proto;
+use weir_serve::byte_budget::BudgetPermit;
 
 use super::{Grpc, malformed, status};
 use crate::error::ServeError;

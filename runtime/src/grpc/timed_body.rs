@@ -5,7 +5,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tonic::Status;
 use tonic::body::Body;
-use weir_ops::socket::{ConnectionLimits, Stalled, TimedBody};
+use weir_serve::{ConnectionLimits, Stalled, TimedBody};
 
 use super::status;
 use crate::error::ServeError;

@@ -13,10 +13,10 @@ use hyper::body::Incoming;
 use prost::Message;
 use tonic::Status;
 use tonic::body::Body;
-use weir_ops::byte_budget::{BudgetPermit, ByteBudget};
-use weir_ops::socket::Upload;
 use weir_protocol::grpc::proto::ModelInferRequest;
 use weir_protocol::grpc::{Footprint, TooManyParts};
+use weir_serve::Upload;
+use weir_serve::byte_budget::{BudgetPermit, ByteBudget};
 
 use crate::held_bytes;
 use crate::request_body::{self, BodyLimits};

@@ -12,7 +12,7 @@ use http_body::{Body as HttpBody, Frame};
 use tokio::task::JoinHandle;
 use tonic::Status;
 use tonic::body::Body;
-use weir_ops::byte_budget::BudgetPermit;
+use weir_serve::byte_budget::BudgetPermit;
 
 use super::unary::{PREFIX, too_large};
 use crate::compression::Coding;
@@ -165,7 +165,7 @@ impl HttpBody for WholeMessages {
 #[cfg(test)]
 mod tests {
     use http_body_util::{BodyExt, Full, StreamBody};
-    use weir_ops::byte_budget::ByteBudget;
+    use weir_serve::byte_budget::ByteBudget;
 
     use super::*;
 

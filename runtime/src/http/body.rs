@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
-use weir_ops::byte_budget::BudgetPermit;
+use weir_serve::byte_budget::BudgetPermit;
 
 use super::MAX_CONTROL_BODY;
 use crate::error::ServeError;

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use weir_ops::byte_budget::BudgetPermit;
 use weir_protocol::rest::{self, Limits, RestError};
 use weir_protocol::{InferRequest, InferResponse, Input, Source, TensorSpec};
+use weir_serve::byte_budget::BudgetPermit;
 
 use super::body::Body;
 use super::route::Target;

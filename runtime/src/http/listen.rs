@@ -11,8 +11,8 @@ use hyper_util::server::conn::auto;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use weir_ops::http2::{MAX_REPLICA_HEAD, MAX_STREAMS};
-use weir_ops::socket::{self, Acceptor, FairSocket, LATE_REQUESTS, Lifetime, Stream, StreamExecutor};
+use weir_serve::http2_limits::{MAX_REPLICA_HEAD, MAX_STREAMS};
+use weir_serve::{Acceptor, FairSocket, LATE_REQUESTS, Lifetime, Stream, StreamExecutor};
 
 use super::Http;
 
@@ -41,7 +41,7 @@ async fn serve_connection(stream: Stream, http: Arc<Http>, streams: StreamExecut
     let connection = pin!(builder.serve_connection(TokioIo::new(FairSocket::new(stream)), service));
     let lifetime = Lifetime { idle, stop: &stop, late_requests: LATE_REQUESTS };
     let shut_down = auto::Connection::graceful_shutdown;
-    let ended = socket::serve(connection, shut_down, &traffic, lifetime);
+    let ended = weir_serve::serve(connection, shut_down, &traffic, lifetime);
     if let Err(error) = ended.await {
         tracing::debug!(%error, "connection ended");
     }

@@ -1,7 +1,7 @@
 //! Errors of shared memory, in Triton's words if Triton has the error.
 
-use weir_ops::byte_budget::BudgetExhausted;
 use weir_protocol::{Code, Coded};
+use weir_serve::byte_budget::BudgetExhausted;
 
 /// Error of a call on shared memory.
 #[derive(Debug, thiserror::Error)]

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::RwLock;
 use serde_json::{Value, json};
-use weir_ops::byte_budget::ByteBudget;
 use weir_protocol::grpc::proto;
 use weir_protocol::{Delivery, RequestedOutput, SharedRange};
+use weir_serve::byte_budget::ByteBudget;
 
 use super::SharedMemoryError as Error;
 use crate::held_bytes;

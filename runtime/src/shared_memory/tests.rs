@@ -1,8 +1,8 @@
 use std::num::NonZeroUsize;
 use std::path::Path;
 
-use weir_ops::byte_budget::ByteBudget;
 use weir_protocol::{Code, Coded, Delivery, RequestedOutput, SharedRange};
+use weir_serve::byte_budget::ByteBudget;
 
 use super::*;
 

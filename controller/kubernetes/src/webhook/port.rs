@@ -16,8 +16,8 @@ use http::{StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::Value;
 use tokio::sync::Semaphore;
-use weir_ops::byte_budget::ByteBudget;
-use weir_ops::socket::{ConnectionLimits, Pace};
+use weir_serve::byte_budget::ByteBudget;
+use weir_serve::{ConnectionLimits, Pace};
 
 use super::metrics::{Outcome, WebhookMetrics};
 use super::rules::Rules;

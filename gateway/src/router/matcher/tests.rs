@@ -32,7 +32,7 @@ fn route(name: &str, since: u64) -> Route {
 
 fn matcher(routes: Vec<Route>, scope: Scope) -> RouteMatcher {
     let routes = routes.into_iter().map(Arc::new).collect();
-    RouteMatcher::new(&Routes::new(1, routes), scope, weir_ops::known_hosts::KnownHosts::Any)
+    RouteMatcher::new(&Routes::new(1, routes), scope, weir_serve::known_hosts::KnownHosts::Any)
 }
 
 fn chosen<'a>(found: &RouteMatch<'a>) -> &'a str {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use weir_ops::byte_budget::BudgetPermit;
+use weir_serve::byte_budget::BudgetPermit;
 
 use crate::router::split;
 

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName};
 use weir_cluster::{Mirror, RevisionName};
-use weir_ops::header_names;
+use weir_serve::header_names;
 
 use crate::headers;
 

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use weir_ops::socket::{Acceptor, ConnectionLimits, LATE_REQUESTS, Pace, StreamExecutor};
+use weir_serve::{Acceptor, ConnectionLimits, LATE_REQUESTS, Pace, StreamExecutor};
 
 use super::*;
 use crate::server::idle::IDLE_AFTER;

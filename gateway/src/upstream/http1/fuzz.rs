@@ -6,7 +6,7 @@ use bytes::BytesMut;
 use http::header::{HeaderName, HeaderValue};
 use http::{Method, Request};
 use weir_fuzz::{FuzzRng, Rng, mutate};
-use weir_ops::known_hosts::KnownHosts;
+use weir_serve::known_hosts::KnownHosts;
 
 use super::framing::Decoded;
 use super::head::read_head;

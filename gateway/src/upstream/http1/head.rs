@@ -7,7 +7,7 @@ use std::ops::Range;
 use bytes::{Bytes, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING};
 use http::{Method, Response, StatusCode};
-use weir_ops::header_names;
+use weir_serve::header_names;
 
 use super::framing::{ChunkState, Framing};
 use crate::upstream::UpstreamRequest;

@@ -16,8 +16,8 @@ use crate::shared_memory::SharedMemory;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use weir_batcher::Policy;
-use weir_ops::byte_budget::ByteBudget;
 use weir_protocol::{DataType, Delivery, InferRequest, Input, Parameters, Shape, Source, Tensor};
+use weir_serve::byte_budget::ByteBudget;
 
 /// The function that a run calls.
 pub(crate) type Script = Arc<dyn Fn(&Batch) -> Result<Answer, ModelError> + Send + Sync>;

@@ -13,8 +13,8 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
-use weir_ops::byte_budget::ByteBudget;
 use weir_ops::telemetry::Settings;
+use weir_serve::byte_budget::ByteBudget;
 
 use super::*;
 use crate::backend::WarmUpFailures;
@@ -82,7 +82,7 @@ struct Port {
 }
 
 fn limits(stall: Duration) -> ConnectionLimits {
-    ConnectionLimits { total: 10, per_client: 10, idle: LONG, stall, pace: socket::Pace::default() }
+    ConnectionLimits { total: 10, per_client: 10, idle: LONG, stall, pace: weir_serve::Pace::default() }
 }
 
 fn port(connections: ConnectionLimits) -> Port {
@@ -92,7 +92,7 @@ fn port(connections: ConnectionLimits) -> Port {
 /// A port whose connections are asked to close at this age.
 fn aged_port(connections: ConnectionLimits, max_connection_age: Option<Duration>) -> Port {
     let stop = CancellationToken::new();
-    let listener = socket::bind((Ipv4Addr::LOCALHOST, 0).into(), socket::PortUse::Exclusive).unwrap();
+    let listener = weir_serve::bind((Ipv4Addr::LOCALHOST, 0).into(), weir_serve::PortUse::Exclusive).unwrap();
     let address = listener.local_addr().unwrap();
     let grpc = Grpc::new(Arc::new(server(&stop)), GrpcOptions::default());
     let mut registry = Registry::default();
@@ -164,7 +164,7 @@ async fn clients_without_calls_do_not_delay_the_end() {
 /// Limits after which the server closes a client's connection.
 fn short() -> ConnectionLimits {
     let short = Duration::from_millis(300);
-    ConnectionLimits { idle: short, pace: socket::Pace { grace: short, rate: 1024 }, ..limits(short) }
+    ConnectionLimits { idle: short, pace: weir_serve::Pace { grace: short, rate: 1024 }, ..limits(short) }
 }
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";

@@ -43,7 +43,7 @@ impl TestPort {
         let resolver = Arc::<Resolver>::default();
         assert!(resolver.serve_with(&pair));
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let listener = weir_ops::socket::bind(address, weir_ops::socket::PortUse::Exclusive);
+        let listener = weir_serve::bind(address, weir_serve::PortUse::Exclusive);
         let listener = listener.unwrap();
         let address = listener.local_addr().unwrap();
         let declaration = watch::Sender::new(Arc::<Declaration>::default());

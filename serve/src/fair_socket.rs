@@ -13,7 +13,7 @@ use bytes::BufMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
-use super::frame_budget::FrameBudget;
+use crate::http2::frame_budget::FrameBudget;
 
 /// First bytes of an HTTP/2 connection; no HTTP/1.1 request begins with them.
 const PREFACE: &[u8] = b"PRI";
@@ -121,7 +121,7 @@ mod tests {
     use std::future::poll_fn;
 
     use super::*;
-    use crate::socket::frame_budget::FRAMES_A_POLL;
+    use crate::http2::frame_budget::FRAMES_A_POLL;
 
     const ONE_BYTE: &[u8] = b"\0\0\x01\0\0\0\0\0\x01a";
 

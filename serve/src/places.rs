@@ -1,6 +1,9 @@
 //! Places of a port: the permits for its connections. They limit the number of connections in total and per client, and
 //! the number of HTTP/2 streams per client.
 
+pub(crate) mod reserved;
+pub(crate) mod waiting;
+
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -9,11 +12,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use super::ConnectionLimits;
+use crate::ConnectionLimits;
 
 /// The places of a port. Clones share them.
 #[derive(Clone, Debug)]
-pub(super) struct PortPlaces(Arc<Shared>);
+pub(crate) struct PortPlaces(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -33,24 +36,24 @@ struct ClientPlaces {
 
 /// HTTP/2 streams of one client, which all its connections share.
 #[derive(Clone, Debug)]
-pub(super) struct ClientStreams {
+pub(crate) struct ClientStreams {
     open: Arc<AtomicUsize>,
     limit: usize,
 }
 
 /// An open stream of a client; dropping it closes it.
 #[derive(Debug)]
-pub(super) struct OpenStream(Arc<AtomicUsize>);
+pub(crate) struct OpenStream(Arc<AtomicUsize>);
 
 /// A place that has not been given to a client yet.
 #[derive(Debug)]
-pub(super) struct FreePlace {
+pub(crate) struct FreePlace {
     _permit: OwnedSemaphorePermit,
 }
 
 /// A place that a client holds; dropping it frees the place.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     places: PortPlaces,
     client: Client,
     streams: ClientStreams,
@@ -79,7 +82,7 @@ impl Client {
 
 impl PortPlaces {
     /// Returns `places` places; the limits say how many of them one client may hold.
-    pub(super) fn new(places: usize, limits: &ConnectionLimits) -> Self {
+    pub(crate) fn new(places: usize, limits: &ConnectionLimits) -> Self {
         Self(Arc::new(Shared {
             free: Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS))),
             per_client: limits.per_client.max(1),
@@ -90,7 +93,7 @@ impl PortPlaces {
     }
 
     /// Waits until a place is free, and takes it.
-    pub(super) async fn free(&self) -> FreePlace {
+    pub(crate) async fn free(&self) -> FreePlace {
         let place = Arc::clone(&self.0.free).acquire_owned().await;
         match place {
             Ok(permit) => FreePlace { _permit: permit },
@@ -102,7 +105,7 @@ impl PortPlaces {
     /// Gives a place to the client at `address`. Returns `None` if the client holds as many as its limit allows, or as
     /// many as are left for all others. By the second rule, even several greedy clients together leave room for one
     /// more client.
-    pub(super) fn give(&self, place: FreePlace, address: IpAddr) -> Option<Place> {
+    pub(crate) fn give(&self, place: FreePlace, address: IpAddr) -> Option<Place> {
         let client = Client::of(address);
         let left = self.0.free.available_permits();
         let mut clients = self.0.clients.lock();
@@ -120,12 +123,12 @@ impl PortPlaces {
     }
 
     /// Waits until a place has been freed since the last wait ended.
-    pub(super) async fn freed(&self) {
+    pub(crate) async fn freed(&self) {
         self.0.freed.notified().await;
     }
 
     /// Takes a place at once. Returns `None` if none is free or the client at `address` may not have it.
-    pub(super) fn try_give(&self, address: IpAddr) -> Option<Place> {
+    pub(crate) fn try_give(&self, address: IpAddr) -> Option<Place> {
         let permit = Arc::clone(&self.0.free).try_acquire_owned().ok()?;
         self.give(FreePlace { _permit: permit }, address)
     }
@@ -133,19 +136,19 @@ impl PortPlaces {
 
 impl Place {
     /// Returns true if this place belongs to `places`.
-    pub(super) fn is_of(&self, places: &PortPlaces) -> bool {
+    pub(crate) fn is_of(&self, places: &PortPlaces) -> bool {
         Arc::ptr_eq(&self.places.0, &places.0)
     }
 
     /// Returns the streams of the client that holds this place.
-    pub(super) fn streams(&self) -> ClientStreams {
+    pub(crate) fn streams(&self) -> ClientStreams {
         self.streams.clone()
     }
 }
 
 impl ClientStreams {
     /// Opens one more stream. Returns `None` if the client has as many as its limit allows.
-    pub(super) fn open(&self) -> Option<OpenStream> {
+    pub(crate) fn open(&self) -> Option<OpenStream> {
         let before = self.open.fetch_add(1, Ordering::Relaxed);
         let stream = OpenStream(Arc::clone(&self.open));
         (before < self.limit).then_some(stream)
@@ -179,8 +182,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::http2::MAX_STREAMS;
-    use crate::socket::Pace;
+    use crate::Pace;
+    use crate::http2_limits::MAX_STREAMS;
 
     fn ports(places: usize, per_client: usize) -> PortPlaces {
         let limits = ConnectionLimits {

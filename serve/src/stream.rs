@@ -13,10 +13,10 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::places::Place;
-use super::reserved::HeldPlace;
-use super::serve::LATE_REQUESTS;
-use super::{ConnectionLimits, Pace, Traffic};
+use crate::lifetime::LATE_REQUESTS;
+use crate::places::Place;
+use crate::places::reserved::HeldPlace;
+use crate::{ConnectionLimits, Pace, Traffic};
 
 /// A TCP stream with two additions. While its client has sent nothing, reads report the end of the stream once the
 /// server stops: until the first byte, the HTTP libraries cannot tell which protocol to close gracefully, and a silent
@@ -55,7 +55,7 @@ const SMALL: usize = 8 << 10;
 
 impl Stream {
     /// Wraps an accepted connection. Nagle's algorithm is off, because clients wait for small responses.
-    pub(super) fn new(tcp: TcpStream, place: Place, stop: CancellationToken, limits: &ConnectionLimits) -> Self {
+    pub(crate) fn new(tcp: TcpStream, place: Place, stop: CancellationToken, limits: &ConnectionLimits) -> Self {
         if let Err(error) = tcp.set_nodelay(true) {
             tracing::debug!(%error, "cannot set TCP_NODELAY");
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::Traffic;
+use crate::Traffic;
 
 /// Limits on a connection's lifetime.
 #[derive(Clone, Copy, Debug)]

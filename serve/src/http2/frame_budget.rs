@@ -6,7 +6,7 @@
 /// Frames in one poll of a connection. Processing a frame takes one or two microseconds, and a busy thread of the tokio
 /// runtime checks its sockets only after about sixty polls. With clients that cut their bodies into one-byte frames,
 /// other connections therefore wait for a few milliseconds. Sixteen small requests at once make as many frames.
-pub(super) const FRAMES_A_POLL: usize = 32;
+pub(crate) const FRAMES_A_POLL: usize = 32;
 
 /// Size in bytes of a frame head, which begins with the length of the frame's content.
 const HEAD: usize = 9;
@@ -18,7 +18,7 @@ const PREFACE_AS_LENGTH: usize = 0x50_52_49;
 
 /// Frames left in this turn, and the position within the current frame.
 #[derive(Debug, Default)]
-pub(super) struct FrameBudget {
+pub(crate) struct FrameBudget {
     left: usize,
     /// Bytes of the current frame head that have been read, and the frame's length as far as they contain it.
     head: usize,
@@ -29,33 +29,33 @@ pub(super) struct FrameBudget {
 
 impl FrameBudget {
     /// Begins a turn with the full number of frames.
-    pub(super) fn renew(&mut self) {
+    pub(crate) fn renew(&mut self) {
         self.left = FRAMES_A_POLL;
     }
 
     /// Returns true if the turn's frames are used up and the last one is complete.
-    pub(super) fn is_spent(&self) -> bool {
+    pub(crate) fn is_spent(&self) -> bool {
         self.left == 0 && self.head == 0 && self.rest == 0
     }
 
     /// Returns the number of bytes that surely fit in this turn: each further frame has at least a head.
-    pub(super) fn least(&self) -> usize {
+    pub(crate) fn least(&self) -> usize {
         let head = if self.head > 0 { HEAD - self.head } else { 0 };
         self.rest + head + self.left * HEAD
     }
 
     /// Returns the bytes of the current frame's content that are still to come.
-    pub(super) fn rest(&self) -> usize {
+    pub(crate) fn rest(&self) -> usize {
         self.rest
     }
 
     /// Counts bytes of the current frame's content as read.
-    pub(super) fn pass(&mut self, bytes: usize) {
+    pub(crate) fn pass(&mut self, bytes: usize) {
         self.rest = self.rest.saturating_sub(bytes);
     }
 
     /// Returns how many of these bytes fit in this turn, and counts them as read.
-    pub(super) fn take(&mut self, bytes: &[u8]) -> usize {
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         while let Some(byte) = bytes.get(at) {
             if self.rest > 0 {

@@ -8,10 +8,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::places::{Place, PortPlaces};
-use super::waiting::{Overflow, Waiting};
-use super::{BACKLOG, ConnectionLimits, Stream};
+use crate::bind::BACKLOG;
+use crate::limits::ConnectionLimits;
 use crate::open_files;
+use crate::places::waiting::{Overflow, Waiting};
+use crate::places::{Place, PortPlaces};
+use crate::stream::Stream;
 
 /// A listener with limits on its connections.
 #[derive(Debug)]

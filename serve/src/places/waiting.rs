@@ -10,8 +10,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::ConnectionLimits;
-use super::places::{Place, PortPlaces};
+use crate::ConnectionLimits;
+use crate::places::{Place, PortPlaces};
 
 /// Longest wait for the end of a connection that this machine has already received: several polls of a runtime on a
 /// machine with ten times the load that it can handle.
@@ -23,7 +23,7 @@ const MAX_WAITING: usize = 64;
 
 /// A connection that waits for a place.
 #[derive(Debug)]
-pub(super) struct Waiting<S> {
+pub(crate) struct Waiting<S> {
     stream: S,
     client: IpAddr,
     until: Instant,
@@ -31,14 +31,14 @@ pub(super) struct Waiting<S> {
 
 /// The waiting connections of a port.
 #[derive(Debug)]
-pub(super) struct Overflow<S> {
+pub(crate) struct Overflow<S> {
     waiting: Mutex<Vec<Waiting<S>>>,
     most: usize,
 }
 
 impl<S> Waiting<S> {
     /// Wraps a connection of the client at that address.
-    pub(super) fn new(stream: S, client: IpAddr) -> Self {
+    pub(crate) fn new(stream: S, client: IpAddr) -> Self {
         Self { stream, client, until: Instant::now() + MAX_WAIT }
     }
 }
@@ -46,12 +46,12 @@ impl<S> Waiting<S> {
 impl<S> Overflow<S> {
     /// Returns a queue for half the connections that one client may have, since a client may close and reopen as many
     /// at once.
-    pub(super) fn beside(limits: &ConnectionLimits) -> Self {
+    pub(crate) fn beside(limits: &ConnectionLimits) -> Self {
         Self { waiting: Mutex::default(), most: limits.per_client.div_ceil(2).min(MAX_WAITING) }
     }
 
     /// Lets a connection wait. Returns false, and closes the connection, if the queue is full.
-    pub(super) fn enter(&self, connection: Waiting<S>) -> bool {
+    pub(crate) fn enter(&self, connection: Waiting<S>) -> bool {
         let mut waiting = self.waiting.lock();
         let has_room = waiting.len() < self.most;
         if has_room {
@@ -62,7 +62,7 @@ impl<S> Overflow<S> {
 
     /// Takes the first connection that may have a place now. If there is none, closes those that have waited for too
     /// long.
-    pub(super) fn admit(&self, places: &PortPlaces) -> Option<(S, Place)> {
+    pub(crate) fn admit(&self, places: &PortPlaces) -> Option<(S, Place)> {
         let mut waiting = self.waiting.lock();
         let admitted = waiting.iter().enumerate().find_map(|(index, one)| Some((index, places.try_give(one.client)?)));
         if let Some((index, place)) = admitted {
@@ -75,7 +75,7 @@ impl<S> Overflow<S> {
 
     /// Waits until a waiting connection may get a place or has waited for too long; waits forever if there is none.
     /// Cancel safe.
-    pub(super) async fn changed(&self, places: &PortPlaces) {
+    pub(crate) async fn changed(&self, places: &PortPlaces) {
         let first = self.waiting.lock().iter().map(|one| one.until).min();
         let Some(first) = first else {
             return std::future::pending().await;

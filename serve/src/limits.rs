@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Pace, Upload};
-use crate::http2::MAX_STREAMS;
+use crate::http2_limits::MAX_STREAMS;
+use crate::{Pace, Upload};
 
 /// Limits on a port's connections, and timeouts for their clients.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ impl ConnectionLimits {
 
     /// Returns the number of concurrent HTTP/2 requests that one client may have on all of its connections: as many as
     /// one connection accepts, or four for each connection that the client may have, whichever is more.
-    pub(super) fn streams_per_client(&self) -> usize {
+    pub(crate) fn streams_per_client(&self) -> usize {
         (self.per_client * Self::STREAMS).max(MAX_STREAMS as usize)
     }
 

@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::bind::CLIENTS;
 
 /// Longer than any test needs on a busy machine, and shorter than any of the waits that the tests expect to be cut
 /// short.
@@ -68,10 +69,10 @@ async fn respond(stream: Stream, stop: CancellationToken, permission: Cancellati
 
 #[test]
 fn an_address_that_cannot_be_bound_has_advice() {
-    let advice_for = |kind| advice(&io::Error::from(kind));
-    assert!(advice_for(io::ErrorKind::PermissionDenied).contains("below 1024"));
-    assert!(advice_for(io::ErrorKind::AddrNotAvailable).contains("`ip addr`"));
-    assert_eq!(advice_for(io::ErrorKind::OutOfMemory), "");
+    let advice_for = |kind| advice(&std::io::Error::from(kind));
+    assert!(advice_for(std::io::ErrorKind::PermissionDenied).contains("below 1024"));
+    assert!(advice_for(std::io::ErrorKind::AddrNotAvailable).contains("`ip addr`"));
+    assert_eq!(advice_for(std::io::ErrorKind::OutOfMemory), "");
 }
 
 #[tokio::test]

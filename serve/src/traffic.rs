@@ -10,8 +10,8 @@ use bytes::Bytes;
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
 
-use super::places::ClientStreams;
-use super::streams::{self, StreamExecutor, StreamProgress};
+use crate::http2::streams::{self, StreamExecutor, StreamProgress};
+use crate::places::ClientStreams;
 
 /// Requests in flight and bytes read and written on one connection.
 #[derive(Debug, Default)]
@@ -68,7 +68,7 @@ const CHECKS: u32 = 4;
 
 impl Traffic {
     /// Returns the traffic counters of a connection of this client.
-    pub(super) fn of(client: ClientStreams) -> Self {
+    pub(crate) fn of(client: ClientStreams) -> Self {
         Self { client: Some(client), ..Self::default() }
     }
 
@@ -85,21 +85,21 @@ impl Traffic {
         Exchange(Arc::clone(self))
     }
 
-    pub(super) fn add_written(&self, bytes: usize) {
+    pub(crate) fn add_written(&self, bytes: usize) {
         let written = self.written() + bytes as u64;
         self.written.store(written, Ordering::Relaxed);
     }
 
-    pub(super) fn add_read(&self, bytes: usize) {
+    pub(crate) fn add_read(&self, bytes: usize) {
         let read = self.read.load(Ordering::Relaxed) + bytes as u64;
         self.read.store(read, Ordering::Relaxed);
     }
 
-    pub(super) fn set_blocked(&self) {
+    pub(crate) fn set_blocked(&self) {
         self.blocked.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn clear_blocked(&self) {
+    pub(crate) fn clear_blocked(&self) {
         self.blocked.store(false, Ordering::Relaxed);
     }
 
@@ -137,7 +137,7 @@ impl Traffic {
     }
 
     /// Returns when, for [`GRACE`], no request was in flight and the client read no part of a response.
-    pub(super) async fn ended(&self) {
+    pub(crate) async fn ended(&self) {
         self.until_idle(GRACE, 1, |_| false).await;
     }
 

@@ -16,7 +16,7 @@ use pin_project_lite::pin_project;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
-use super::frame_budget::FrameBudget;
+use crate::http2::frame_budget::FrameBudget;
 
 /// Bytes that are buffered before they are written: eight frames. Copying them costs less than a system call for each
 /// frame, as long as they stay in the processor's level-2 cache.
@@ -263,7 +263,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
-    use crate::socket::frame_budget::FRAMES_A_POLL;
+    use crate::http2::frame_budget::FRAMES_A_POLL;
 
     /// Returns bytes of which neighbours differ.
     fn pattern(length: usize) -> Vec<u8> {

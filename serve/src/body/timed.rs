@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-use super::{BodyEnd, MessageFraming, Upload};
+use crate::{BodyEnd, MessageFraming, Upload};
 
 /// Error of a body that the client sends too slowly or not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -138,8 +138,8 @@ mod tests {
     use http_body_util::BodyExt;
     use tokio::sync::mpsc;
 
-    use super::super::Pace;
     use super::*;
+    use crate::Pace;
 
     fn upload() -> Upload {
         let pace = Pace { grace: Duration::from_secs(30), rate: 1024 };

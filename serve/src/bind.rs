@@ -1,25 +1,5 @@
-//! Listening ports and their connections. A port is bound before it is served, so that a port in use is reported before
-//! anything starts. The number of connections is limited, and connections close within seconds at shutdown, whatever
-//! their clients do.
-
-mod accept;
-mod body_end;
-mod buffered;
-mod fair_socket;
-mod frame_budget;
-mod http_connections;
-mod keepalive;
-mod limits;
-mod message_framing;
-mod pace;
-mod places;
-mod reserved;
-mod serve;
-mod stream;
-mod streams;
-mod timed_body;
-mod traffic;
-mod waiting;
+//! Binds ports. A program binds all of its ports before it serves one, so that a port in use is reported before anything
+//! starts.
 
 use std::io;
 use std::net::SocketAddr;
@@ -28,21 +8,7 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 
-pub use accept::Acceptor;
-pub use body_end::{BodyEnd, BrokenOff};
-pub use buffered::{BufferedSocket, Flushed, SocketFlusher};
-pub use fair_socket::FairSocket;
-pub use http_connections::HttpConnections;
-pub use keepalive::Keepalive;
-pub use limits::ConnectionLimits;
-pub use message_framing::MessageFraming;
-pub use pace::{Pace, Upload};
-pub use reserved::{HeldPlace, ReservedPlaces};
-pub use serve::{LATE_REQUESTS, Lifetime, close, closed, serve};
-pub use stream::Stream;
-pub use streams::StreamExecutor;
-pub use timed_body::{Stalled, TimedBody};
-pub use traffic::{Counted, Exchange, GRACE, Traffic};
+use crate::keepalive::Keepalive;
 
 /// Exclusive or shared use of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,11 +20,12 @@ pub enum PortUse {
 }
 
 /// Linux's default of `somaxconn`, which is enough for a burst of connections between two accepts.
-const BACKLOG: i32 = 4096;
+pub(crate) const BACKLOG: i32 = 4096;
 
 /// Keep-alive of accepted connections. A client that is gone is detected after a minute, the same time that a request
 /// may take. An idle connection costs one packet every half minute.
-const CLIENTS: Keepalive = Keepalive { time: Duration::from_secs(30), interval: Duration::from_secs(10), probes: 3 };
+pub(crate) const CLIENTS: Keepalive =
+    Keepalive { time: Duration::from_secs(30), interval: Duration::from_secs(10), probes: 3 };
 
 /// Binds a socket and listens on it. Must be called within a tokio runtime.
 ///
@@ -93,6 +60,3 @@ pub fn advice(error: &io::Error) -> &'static str {
         _ => "",
     }
 }
-
-#[cfg(test)]
-mod tests;

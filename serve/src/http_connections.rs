@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{ConnectionLimits, FairSocket, Lifetime, StreamExecutor, TimedBody, Traffic, serve};
+use crate::{ConnectionLimits, FairSocket, Lifetime, StreamExecutor, TimedBody, Traffic, serve};
 
 /// Maximum size of a request head in bytes, the smallest limit that hyper allows. The head of a scrape has a few
 /// hundred bytes.

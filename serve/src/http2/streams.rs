@@ -15,12 +15,12 @@ use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep};
 use tokio_util::task::TaskTracker;
 
-use super::ConnectionLimits;
-use super::places::{ClientStreams, OpenStream};
+use crate::ConnectionLimits;
+use crate::places::{ClientStreams, OpenStream};
 
 /// Result of the last poll of a stream's response body, as recorded for its task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum StreamProgress {
+pub(crate) enum StreamProgress {
     /// The body was not polled since the last check.
     #[default]
     NotPolled,
@@ -35,12 +35,12 @@ tokio::task_local! {
 }
 
 /// Records progress for the current stream's task. Does nothing on an HTTP/1.1 connection, which has no streams.
-pub(super) fn record(progress: StreamProgress) {
+pub(crate) fn record(progress: StreamProgress) {
     let _ = PROGRESS.try_with(|cell| cell.set(progress));
 }
 
 /// Returns true in the task of an HTTP/2 stream.
-pub(super) fn is_watched() -> bool {
+pub(crate) fn is_watched() -> bool {
     PROGRESS.try_with(|_| ()).is_ok()
 }
 
@@ -60,7 +60,7 @@ impl StreamExecutor {
     }
 
     /// Returns this executor for a connection of `client`; streams beyond the client's limit are reset.
-    pub(super) fn of(&self, client: Option<ClientStreams>) -> Self {
+    pub(crate) fn of(&self, client: Option<ClientStreams>) -> Self {
         Self { client, ..self.clone() }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::ConnectionLimits;
-use super::places::{Place, PortPlaces};
+use crate::ConnectionLimits;
+use crate::places::{Place, PortPlaces};
 
 /// Places for one kind of connection, which thereby leave the other places free. Clones share them.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ impl ReservedPlaces {
 }
 
 impl HeldPlace {
-    pub(super) fn new(place: Place) -> Self {
+    pub(crate) fn new(place: Place) -> Self {
         Self(Arc::new(Mutex::new(place)))
     }
 
@@ -53,7 +53,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::socket::Pace;
+    use crate::Pace;
 
     fn limits(total: usize) -> ConnectionLimits {
         ConnectionLimits {

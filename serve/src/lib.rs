@@ -1,0 +1,53 @@
+//! Ports and their connections: one stack under the gateway, the model server, the admin port and the ports that API servers
+//! call. A defence against hostile clients is written here once, for all of them.
+//!
+//! ```text
+//!   bind ──► accept, within limits on places ──► stream ──► connection ──► requests ──► close
+//!
+//!   limits        ── connections, waits and least rates of a port
+//!   places        ── connections and HTTP/2 streams that each client may have
+//!   traffic       ── requests and bytes of a connection: is it of use?
+//!   http2, body   ── frames, streams and bodies: bounded, paced, and complete or an error
+//!   byte_budget   ── bytes that all requests may hold together
+//!   request_head, header_names, known_hosts ── heads that can be read in one way, for hosts that the port answers to
+//! ```
+
+mod accept;
+mod bind;
+mod body;
+pub mod byte_budget;
+mod fair_socket;
+pub mod header_names;
+mod http2;
+pub mod http2_limits;
+mod http_connections;
+mod keepalive;
+pub mod known_hosts;
+mod lifetime;
+mod limits;
+pub mod open_files;
+mod pace;
+mod places;
+pub mod request_head;
+mod stream;
+mod traffic;
+
+pub use accept::Acceptor;
+pub use bind::{PortUse, advice, bind};
+pub use body::end::{BodyEnd, BrokenOff};
+pub use body::message_framing::MessageFraming;
+pub use body::timed::{Stalled, TimedBody};
+pub use fair_socket::FairSocket;
+pub use http_connections::HttpConnections;
+pub use http2::buffered::{BufferedSocket, Flushed, SocketFlusher};
+pub use http2::streams::StreamExecutor;
+pub use keepalive::Keepalive;
+pub use lifetime::{LATE_REQUESTS, Lifetime, close, closed, serve};
+pub use limits::ConnectionLimits;
+pub use pace::{Pace, Upload};
+pub use places::reserved::{HeldPlace, ReservedPlaces};
+pub use stream::Stream;
+pub use traffic::{Counted, Exchange, GRACE, Traffic};
+
+#[cfg(test)]
+mod tests;
