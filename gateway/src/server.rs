@@ -1,26 +1,8 @@
-//! Serves the request ports: HTTP/1.1, HTTP/2 and gRPC on one listener, distinguished by a connection's first bytes; plain
-//! or TLS.
-//!
-//! ```text
-//!   accept ─► TLS handshake ─► sniff ─┬─► HTTP/2 ───► close
-//!                                     └─► HTTP/1.1 ─► close
-//!                                          │    ▲
-//!                                     idle └────┘ next request's first bytes
-//! ```
-//!
-//! Most connections are idle most of the time, so an idle HTTP/1.1 connection keeps only its socket and a small state.
+//! A port for requests: HTTP/1.1, HTTP/2 and gRPC on one listener, plain or TLS. The crate `serve` has the connections; here
+//! is what their requests mean to a gateway.
 
-mod connection;
 mod exchange;
-mod head_size;
-mod http1;
-mod http2;
-mod idle;
 mod request_checks;
-mod rewind;
-mod settings;
-mod sniff;
-mod tls;
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -29,49 +11,49 @@ use std::sync::Arc;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::service::{HttpService, service_fn};
-use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
-use weir_serve::{Acceptor, Counted, Stream, StreamExecutor, Traffic};
+use weir_serve::http2_limits::Http2Limits;
+use weir_serve::{ConnectionLimits, Counted, Http1Use, HttpOptions, HttpPort, Stream, Traffic, tls};
 
 use crate::body::FlushFirst;
 use crate::port::{Encryption, Port};
 use crate::proxy::Proxy;
-use settings::ServerSettings;
+
+/// Longest head of a request over HTTP/1.1, in bytes. The same as the runtime's.
+const MAX_HEAD: usize = 64 << 10;
+
+/// Most bytes read at once. A body of 64 KiB comes whole with its head, as one piece: a second read and piece cost a
+/// tenth of such a request. Larger bodies are put together elsewhere.
+const READ_AT_ONCE: usize = 128 << 10;
 
 /// Serves the port until `stop`, then drains its connections.
 pub(crate) async fn serve(proxy: Arc<Proxy>, port: Port, stop: CancellationToken) {
-    let connections = TaskTracker::new();
-    let limits = proxy.context.options.connections;
-    let acceptor = Acceptor::new(port.listener, limits, stop.clone());
-    let settings = Arc::new(ServerSettings {
-        streams: StreamExecutor::new(connections.clone(), &limits),
-        header_timeout: limits.idle,
-        encryption: port.encryption,
-        stop,
-        refusals: Mutex::default(),
-    });
-    // Boxed because the size of a task includes every copy that a move leaves.
-    let serve = |stream| serve_connection(Arc::clone(&proxy), Box::new(stream), Arc::clone(&settings));
-    acceptor.spawn_all(&connections, serve).await;
+    let http = HttpPort::new(options(proxy.context.options.connections), stop);
+    // Boxed: a task's size includes every copy that a move leaves.
+    let connection =
+        |stream| serve_connection(Arc::clone(&proxy), Box::new(stream), port.encryption.clone(), http.clone());
+    http.accept(port.listener, connection).await;
     proxy.context.leaving.cancel();
     proxy.context.shutdown.cancel();
-    connections.close();
-    connections.wait().await;
+    http.ended().await;
 }
 
-async fn serve_connection(proxy: Arc<Proxy>, stream: Box<Stream>, settings: Arc<ServerSettings>) {
+fn options(connections: ConnectionLimits) -> HttpOptions {
+    let http1 = Http1Use::Served { max_head: MAX_HEAD, read_at_once: READ_AT_ONCE };
+    HttpOptions { connections, http1, http2: Http2Limits::INFERENCE }
+}
+
+async fn serve_connection(proxy: Arc<Proxy>, stream: Box<Stream>, encryption: Encryption, http: HttpPort) {
     let (traffic, peer) = (stream.traffic(), stream.peer());
     let service = service(Arc::clone(&proxy), Arc::clone(&traffic), peer);
-    let config = match &settings.encryption {
-        Encryption::Plain => return connection::serve(stream, service, &traffic, &settings).await,
+    let config = match encryption {
+        Encryption::Plain => return http.serve(stream, service, &traffic).await,
         Encryption::Tls(config) => config,
     };
     let timeout = proxy.context.options.handshake_timeout;
-    // Boxed, so that the future of a plain connection reserves no space for TLS.
-    let accepted = Box::pin(tls::handshake(*stream, config, timeout, &settings.stop)).await;
-    if let Some(stream) = accepted {
-        connection::serve(Box::new(stream), service, &traffic, &settings).await;
+    // Boxed, so that the future of plain connections has no room for TLS.
+    if let Some(stream) = Box::pin(tls::handshake(*stream, config, timeout, http.stop())).await {
+        http.serve(Box::new(stream), service, &traffic).await;
     }
 }
 

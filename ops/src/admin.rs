@@ -23,7 +23,7 @@ use tower_http::normalize_path::NormalizePathLayer;
 use crate::registry::{CONTENT_TYPE, text};
 use access::Access;
 use weir_serve::known_hosts::KnownHosts;
-use weir_serve::{Acceptor, ConnectionLimits, HttpConnections, Pace, ReservedPlaces};
+use weir_serve::{ConnectionLimits, HttpOptions, HttpPort, Pace, ReservedPlaces};
 
 /// Default limits on the connections. A scraper and a few operators need a handful of connections; further ones wait in
 /// the kernel's backlog. The idle timeout is two common scrape intervals (15 s), so that a scraper's keep-alive
@@ -174,14 +174,16 @@ impl Admin {
             .fallback(async move || (StatusCode::NOT_FOUND, not_found))
             .method_not_allowed_fallback(async || (StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n"));
         let service = NormalizePathLayer::trim_trailing_slash().layer(router);
+        let port = HttpPort::new(HttpOptions::control(self.limits, self.max_streams), stop);
         let connections = connection::Connections::new(
             service,
             self.access,
             self.services,
             ReservedPlaces::new(&self.limits),
-            HttpConnections::new(self.limits, self.max_streams, stop.clone()),
+            port.clone(),
         );
-        Acceptor::new(self.listener, self.limits, stop).serve(|stream| connections.clone().serve(stream)).await;
+        port.accept(self.listener, |stream| connections.clone().serve(stream)).await;
+        port.ended().await;
     }
 }
 

@@ -6,13 +6,11 @@
 //!   registry     ── one registry, printed for Prometheus ──► admin (/metrics, /health)
 //!   drain        ── signal ──► begun ──delay──► closed ──► deadline
 //!   exit         ── ends the process even if threads are still running
-//!   failure_log  ── limits repeated log lines about failed requests to one a minute
 //! ```
 
 pub mod admin;
 pub mod drain;
 pub mod exit;
-pub mod failure_log;
 mod process;
 pub mod registry;
 pub mod telemetry;

@@ -4,7 +4,6 @@ mod budgeted_body;
 mod calls;
 mod content_type;
 mod health;
-mod http1;
 mod listen;
 mod malformed;
 mod middleware;

@@ -1,7 +1,9 @@
 //! HTTP/2 limits, shared by all ports that serve inference and by connections to replicas.
 
-/// Flow-control window of a stream in bytes. A common image tensor (3 × 224 × 224 FP32 is 588 KiB) arrives without
-/// waiting for a `WINDOW_UPDATE`.
+use std::time::Duration;
+
+/// Flow-control window of a stream in bytes. A common image tensor (3 × 224 × 224 FP32 is 588 KiB) arrives without a wait for
+/// `WINDOW_UPDATE`.
 pub const STREAM_WINDOW: u32 = 1 << 20;
 
 /// Flow-control window of a connection in bytes: eight full streams.
@@ -15,5 +17,78 @@ pub const MAX_FRAME: u32 = 256 << 10;
 /// gateway, plus half as much for the headers that the gateway adds.
 pub const MAX_REPLICA_HEAD: u32 = 24 << 10;
 
-/// Maximum of concurrent streams per connection; a client that wants more opens another connection.
+/// The longest head on ports that programs and operators call, in bytes: that of a scrape has a few hundred, and the HTTP/1.1
+/// library has no smaller buffer.
+pub const MAX_CONTROL_HEAD: u32 = 8 << 10;
+
+/// Streams of one connection at once; a client that wants more opens another connection.
 pub const MAX_STREAMS: u32 = 1024;
+
+/// The longest head of a request over HTTP/2 by default, in bytes: the library's own default.
+const MAX_HEAD: u32 = 16 << 10;
+
+/// Limits of HTTP/2 on the connections of a port.
+#[derive(Clone, Copy, Debug)]
+pub struct Http2Limits {
+    /// Streams of one connection at once.
+    pub max_streams: u32,
+    /// Longest head of a request, in bytes of names and values, with 32 more for each header (RFC 9113, 6.5.2).
+    pub max_head: u32,
+    /// Bytes of one stream that may arrive before they are read.
+    pub stream_window: u32,
+    /// Bytes of all streams of a connection that may arrive before they are read.
+    pub connection_window: u32,
+    /// Largest frame in bytes.
+    pub max_frame: u32,
+    /// Pings that find clients which are gone; `None` sends none.
+    pub ping: Option<Ping>,
+    /// Age at which a connection is asked to end; `None` lets it live.
+    pub age: Option<ConnectionAge>,
+}
+
+/// Pings of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Ping {
+    /// Time between two pings.
+    pub every: Duration,
+    /// Longest wait for the answer, after which the connection ends.
+    pub answered_within: Duration,
+}
+
+/// Age of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionAge {
+    /// Age at which the connection is asked to end.
+    pub limit: Duration,
+    /// Time that its requests then have; `None` is no limit.
+    pub grace: Option<Duration>,
+}
+
+impl Http2Limits {
+    /// Limits of ports that serve inference, whose requests carry tensors.
+    pub const INFERENCE: Self = Self {
+        max_streams: MAX_STREAMS,
+        max_head: MAX_HEAD,
+        stream_window: STREAM_WINDOW,
+        connection_window: CONNECTION_WINDOW,
+        max_frame: MAX_FRAME,
+        ping: None,
+        age: None,
+    };
+
+    /// Limits of ports that programs and operators call, whose requests are small: windows and frames are those that
+    /// HTTP/2 starts with (RFC 9113, 6.5.2 and 6.9.2). Pings find a watcher whose machine is gone within 20 s.
+    #[must_use]
+    pub const fn control(max_streams: u32) -> Self {
+        const TEN_SECONDS: Duration = Duration::from_secs(10);
+        Self {
+            max_streams,
+            max_head: MAX_CONTROL_HEAD,
+            stream_window: (64 << 10) - 1,
+            connection_window: (64 << 10) - 1,
+            max_frame: 16 << 10,
+            ping: Some(Ping { every: TEN_SECONDS, answered_within: TEN_SECONDS }),
+            age: None,
+        }
+    }
+}

@@ -9,14 +9,14 @@ use crate::Traffic;
 
 /// Limits on a connection's lifetime.
 #[derive(Clone, Copy, Debug)]
-pub struct Lifetime<'a> {
+pub(crate) struct Lifetime<'a> {
     /// Longest time without a request.
-    pub idle: Duration,
+    pub(crate) idle: Duration,
     /// Token that is cancelled when the port closes.
-    pub stop: &'a CancellationToken,
+    pub(crate) stop: &'a CancellationToken,
     /// Time after `stop` in which requests are still accepted: [`LATE_REQUESTS`] over HTTP/1.1. It is zero over HTTP/2,
     /// whose GOAWAY frames lose no request.
-    pub late_requests: Duration,
+    pub(crate) late_requests: Duration,
 }
 
 /// Time for which an HTTP/1.1 connection accepts requests after its port has closed. These are requests that are on
@@ -29,7 +29,7 @@ pub const LATE_REQUESTS: Duration = Duration::from_millis(250);
 ///
 /// # Errors
 /// Fails with the connection's error.
-pub async fn serve<C, E>(
+pub(crate) async fn serve<C, E>(
     mut connection: Pin<&mut C>,
     shut_down: impl FnOnce(Pin<&mut C>),
     traffic: &Traffic,
@@ -48,7 +48,7 @@ where
 }
 
 /// Waits until the port has closed, and then for requests that are on their way.
-pub async fn closed(stop: &CancellationToken, late_requests: Duration) {
+pub(crate) async fn closed(stop: &CancellationToken, late_requests: Duration) {
     stop.cancelled().await;
     tokio::time::sleep(late_requests).await;
 }
@@ -58,7 +58,7 @@ pub async fn closed(stop: &CancellationToken, late_requests: Duration) {
 ///
 /// # Errors
 /// Fails with the connection's error.
-pub async fn close<E>(connection: impl Future<Output = Result<(), E>>, traffic: &Traffic) -> Result<(), E> {
+pub(crate) async fn close<E>(connection: impl Future<Output = Result<(), E>>, traffic: &Traffic) -> Result<(), E> {
     tokio::select! {
         ended = connection => ended,
         () = traffic.ended() => Ok(()),

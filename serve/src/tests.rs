@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::bind::CLIENTS;
+use crate::lifetime::close;
 
 /// Longer than any test needs on a busy machine, and shorter than any of the waits that the tests expect to be cut
 /// short.

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::Request;
+use axum::body::Body;
+use futures_util::FutureExt;
+use http::Request;
+use hyper::body::Incoming;
 use rustls::crypto::ring;
 use rustls::{ServerConfig, version};
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
-use tokio_util::sync::CancellationToken;
 use tower::Service;
-use weir_serve::{ConnectionLimits, HttpConnections, Stream};
+use weir_serve::{HttpPort, Stream, TimedBody, tls};
 
 use crate::callers::Callers;
 use crate::resolver::Resolver;
@@ -19,9 +19,8 @@ use crate::resolver::Resolver;
 /// Maximum time of a TLS handshake, which takes two round trips.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum number of streams of one HTTP/2 connection: an API server sends all concurrent admission reviews over one
-/// connection.
-const MAX_STREAMS: u32 = 100;
+/// Streams of one HTTP/2 connection: an API server sends the reviews of all that write at once by one.
+pub(crate) const MAX_STREAMS: u32 = 100;
 
 /// ALPN protocols, preferred one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
@@ -30,8 +29,8 @@ const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 #[derive(Clone)]
 pub(crate) struct Connections {
     router: Router,
-    tls: TlsAcceptor,
-    http: HttpConnections,
+    tls: Arc<ServerConfig>,
+    port: HttpPort,
 }
 
 impl Connections {
@@ -41,39 +40,22 @@ impl Connections {
         router: Router,
         resolver: Arc<Resolver>,
         callers: &Callers,
-        limits: ConnectionLimits,
-        stop: &CancellationToken,
+        port: HttpPort,
     ) -> Result<Self, rustls::Error> {
-        Ok(Self {
-            router,
-            tls: TlsAcceptor::from(Arc::new(config(resolver, callers)?)),
-            http: HttpConnections::new(limits, MAX_STREAMS, stop.clone()),
-        })
+        Ok(Self { router, tls: Arc::new(config(resolver, callers)?), port })
     }
 
     /// Serves one connection until it ends, or until shortly after the port closes.
     pub(crate) async fn serve(self, stream: Stream) {
         let traffic = stream.traffic();
-        let Some(stream) = self.handshake(stream).await else {
+        let Some(stream) = tls::handshake(stream, self.tls, HANDSHAKE_TIMEOUT, self.port.stop()).await else {
             return;
         };
-        let answer = |request: Request| self.router.clone().call(request);
-        if let Err(error) = self.http.serve(stream, &traffic, answer).await {
-            tracing::debug!(%error, "a connection of an API server ended early");
-        }
-    }
-
-    /// Performs the TLS handshake; `None` if it fails, takes too long, or the port closes meanwhile.
-    async fn handshake(&self, stream: Stream) -> Option<TlsStream<Stream>> {
-        let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.tls.accept(stream));
-        match self.http.stop().run_until_cancelled(handshake).await? {
-            Ok(Ok(stream)) => Some(stream),
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "a TLS handshake with an API server failed");
-                None
-            }
-            Err(_) => None,
-        }
+        let answer = |request: Request<TimedBody<Incoming>>| {
+            let answered = self.router.clone().call(request.map(Body::new));
+            answered.map(|Ok(response)| response)
+        };
+        self.port.serve_timed(stream, answer, &traffic).await;
     }
 }
 

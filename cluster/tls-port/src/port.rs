@@ -5,10 +5,10 @@ use std::sync::Arc;
 use axum::Router;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use weir_serve::{Acceptor, ConnectionLimits};
+use weir_serve::{ConnectionLimits, HttpOptions, HttpPort};
 
 use crate::callers::Callers;
-use crate::connection::Connections;
+use crate::connection::{Connections, MAX_STREAMS};
 use crate::resolver::Resolver;
 
 /// A TLS port with its certificates and limits.
@@ -27,10 +27,11 @@ pub struct TlsPort {
 impl TlsPort {
     /// Serves these routes until `stop` is cancelled.
     pub async fn serve(self, router: Router, stop: CancellationToken) {
-        let connections = Connections::new(router, self.resolver, &self.callers, self.limits, &stop);
-        match connections {
+        let port = HttpPort::new(HttpOptions::control(self.limits, MAX_STREAMS), stop);
+        match Connections::new(router, self.resolver, &self.callers, port.clone()) {
             Ok(connections) => {
-                Acceptor::new(self.listener, self.limits, stop).serve(|stream| connections.clone().serve(stream)).await;
+                port.accept(self.listener, |stream| connections.clone().serve(stream)).await;
+                port.ended().await;
             }
             Err(error) => tracing::error!(%error, "a port cannot serve TLS"),
         }

@@ -1,18 +1,19 @@
 //! Serves one connection to the admin port.
 
-use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
+use hyper::body::Incoming;
 use tower::Service;
 use tower_http::normalize_path::NormalizePath;
 
 use super::access::Access;
-use weir_serve::{HeldPlace, HttpConnections, ReservedPlaces, Stream};
+use weir_serve::{HeldPlace, HttpPort, ReservedPlaces, Stream, TimedBody};
 
 /// State that all connections to the port share.
 #[derive(Clone)]
@@ -22,7 +23,7 @@ pub(super) struct Connections {
     /// Path prefixes of the services, whose connections are counted separately.
     services: Arc<[&'static str]>,
     reserved: ReservedPlaces,
-    http: HttpConnections,
+    port: HttpPort,
 }
 
 impl Connections {
@@ -31,44 +32,37 @@ impl Connections {
         access: Access,
         services: Vec<&'static str>,
         reserved: ReservedPlaces,
-        http: HttpConnections,
+        port: HttpPort,
     ) -> Self {
-        Self { service, access, services: services.into(), reserved, http }
+        Self { service, access, services: services.into(), reserved, port }
     }
 
     /// Serves one connection until it ends, or until soon after the port closes.
     pub(super) async fn serve(self, stream: Stream) {
         let traffic = stream.traffic();
         let (place, peer) = (stream.place(), stream.peer());
-        let answer = |request: Request| {
-            let has_place = self.has_place(&request, &place, peer);
+        let answer = |request: http::Request<TimedBody<Incoming>>| {
+            let has_place = self.has_place(request.uri().path(), &place, peer);
             let own = self.clone();
-            async move {
-                if !has_place {
-                    return Ok(no_place());
-                }
-                own.answer(request).await
-            }
+            async move { if has_place { own.answer(request.map(Body::new)).await } else { no_place() } }
         };
-        if let Err(error) = self.http.serve(stream, &traffic, answer).await {
-            tracing::debug!(%error, "a connection to the admin port ended early");
-        }
+        self.port.serve_timed(stream, answer, &traffic).await;
     }
 
-    /// Moves a connection that requests a service to the reserved places. Returns false if none is free.
-    fn has_place(&self, request: &Request, place: &HeldPlace, peer: Option<IpAddr>) -> bool {
-        let path = request.uri().path();
+    /// Moves the connection of a service's client to a place of its own; false if there is none left.
+    fn has_place(&self, path: &str, place: &HeldPlace, peer: Option<IpAddr>) -> bool {
         let is_service = self.services.iter().any(|begin| path.starts_with(begin));
         // A client that has already disconnected needs no place.
         !is_service || peer.is_none_or(|peer| place.exchange(&self.reserved, peer))
     }
 
-    async fn answer(mut self, request: Request) -> Result<Response, Infallible> {
+    async fn answer(mut self, request: Request) -> Response {
         let (parts, body) = request.into_parts();
         if let Some(refused) = self.access.refusal(&parts) {
-            return Ok(refused);
+            return refused;
         }
-        self.service.call(Request::from_parts(parts, body)).await
+        let Ok(response) = self.service.call(Request::from_parts(parts, body)).await;
+        response
     }
 }
 

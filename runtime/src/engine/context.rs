@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use weir_batcher::{Batcher, Work};
-use weir_ops::failure_log::FailureLog;
 use weir_protocol::Coded;
+use weir_serve::failure_log::FailureLog;
 
 use super::JobResult;
 use crate::backend::Device;

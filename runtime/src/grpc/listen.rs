@@ -1,29 +1,25 @@
 //! Accepts and serves connections of the gRPC port.
 
 use std::convert::Infallible;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
 use weir_protocol::grpc::proto::FILE_DESCRIPTOR_SET;
 use weir_protocol::grpc::proto::grpc_inference_service_server::GrpcInferenceServiceServer;
-use weir_serve::http2_limits::{CONNECTION_WINDOW, MAX_FRAME, MAX_REPLICA_HEAD, MAX_STREAMS, STREAM_WINDOW};
-use weir_serve::{Acceptor, BufferedSocket, ConnectionLimits, Flushed, Lifetime, Stream, StreamExecutor};
+use weir_serve::http2_limits::{ConnectionAge, Http2Limits, MAX_REPLICA_HEAD, Ping};
+use weir_serve::{ConnectionLimits, Http1Use, HttpOptions, HttpPort, Stream};
 
 use super::Grpc;
 use super::calls::Calls;
+use super::content_type::SENTENCE;
 use super::health::Readiness;
-use super::http1;
 use super::middleware::Middleware;
 use super::whole_messages::MessageLimits;
 use crate::metrics::Requests;
@@ -57,70 +53,31 @@ pub(crate) async fn serve(
     options: GrpcListenOptions,
     stop: CancellationToken,
 ) {
+    let port = HttpPort::new(port_options(&options), stop);
     let calls = Arc::new(calls(grpc, requests, &options));
-    let acceptor = Acceptor::new(listener, options.connections, stop.clone());
-    let port = Port { calls, options, streams: StreamExecutor::new(TaskTracker::new(), &options.connections), stop };
-    acceptor.serve(|stream| serve_connection(stream, port.clone())).await;
+    port.accept(listener, |stream| serve_connection(stream, Arc::clone(&calls), port.clone())).await;
+    port.ended().await;
 }
 
-/// State shared by the connections of the port.
-#[derive(Clone)]
-struct Port {
-    calls: Arc<Calls>,
-    options: GrpcListenOptions,
-    streams: StreamExecutor,
-    stop: CancellationToken,
+fn port_options(options: &GrpcListenOptions) -> HttpOptions {
+    let http2 = Http2Limits {
+        max_head: MAX_REPLICA_HEAD,
+        ping: options.keepalive_time.map(|every| Ping { every, answered_within: options.keepalive_timeout }),
+        age: options.max_connection_age.map(|limit| ConnectionAge { limit, grace: options.max_connection_age_grace }),
+        ..Http2Limits::INFERENCE
+    };
+    HttpOptions { connections: options.connections, http1: Http1Use::Refused(SENTENCE), http2 }
 }
 
-async fn serve_connection(stream: Stream, port: Port) {
-    let Port { calls, options, streams, stop } = port;
-    if http1::begins(&stream, &stop).await {
-        return http1::refuse(stream).await;
-    }
+async fn serve_connection(stream: Stream, calls: Arc<Calls>, port: HttpPort) {
     let traffic = stream.traffic();
-    let seen = Arc::clone(&traffic);
+    let counted = Arc::clone(&traffic);
     let service = service_fn(move |request| {
-        let (calls, exchange) = (Arc::clone(&calls), seen.begin());
+        let (calls, exchange) = (Arc::clone(&calls), counted.begin());
         let answer = calls.answer(request);
         answer.map(|response| Ok::<_, Infallible>(exchange.track(response)))
     });
-    let mut builder = http2::Builder::new(traffic.executor(&streams));
-    builder
-        .timer(TokioTimer::new())
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_frame_size(MAX_FRAME)
-        .max_header_list_size(MAX_REPLICA_HEAD)
-        .max_concurrent_streams(MAX_STREAMS)
-        .keep_alive_interval(options.keepalive_time)
-        .keep_alive_timeout(options.keepalive_timeout);
-    let socket = BufferedSocket::http2(stream);
-    let flusher = socket.flusher();
-    let connection = builder.serve_connection(TokioIo::new(socket), service);
-    let mut connection = pin!(Flushed::new(connection, flusher));
-    let lifetime = Lifetime { idle: options.connections.idle, stop: &stop, late_requests: Duration::ZERO };
-    let ended = tokio::select! {
-        ended = weir_serve::serve(connection.as_mut(), |connection| connection.connection().graceful_shutdown(), &traffic, lifetime) => Some(ended),
-        () = sleep_or_forever(options.max_connection_age) => {
-            connection.as_mut().connection().graceful_shutdown();
-            // The graceful shutdown waits for the answer to a ping, which a client without calls may never send.
-            tokio::select! {
-                ended = weir_serve::close(connection, &traffic) => Some(ended),
-                () = sleep_or_forever(options.max_connection_age_grace) => None,
-            }
-        }
-    };
-    if let Some(Err(error)) = ended {
-        tracing::debug!(%error, "connection ended");
-    }
-}
-
-/// Sleeps for this time; forever for `None`.
-async fn sleep_or_forever(time: Option<Duration>) {
-    match time {
-        Some(time) => tokio::time::sleep(time).await,
-        None => std::future::pending().await,
-    }
+    port.serve(stream, service, &traffic).await;
 }
 
 fn calls(grpc: Grpc, requests: Requests, options: &GrpcListenOptions) -> Calls {

@@ -33,18 +33,7 @@ impl FrameBudget {
         self.left = FRAMES_A_POLL;
     }
 
-    /// Returns true if the turn's frames are used up and the last one is complete.
-    pub(crate) fn is_spent(&self) -> bool {
-        self.left == 0 && self.head == 0 && self.rest == 0
-    }
-
-    /// Returns the number of bytes that surely fit in this turn: each further frame has at least a head.
-    pub(crate) fn least(&self) -> usize {
-        let head = if self.head > 0 { HEAD - self.head } else { 0 };
-        self.rest + head + self.left * HEAD
-    }
-
-    /// Returns the bytes of the current frame's content that are still to come.
+    /// Bytes of the present frame that are still to come.
     pub(crate) fn rest(&self) -> usize {
         self.rest
     }

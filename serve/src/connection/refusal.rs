@@ -1,13 +1,12 @@
-//! Refuses HTTP/1.1 heads that are too long, with an error message. hyper refuses them as well, but with an empty body.
+//! Responses to requests of HTTP/1.1 that are refused before hyper reads them, whose own refusals have empty bodies: heads
+//! that are too long, and HTTP/1.1 on a port for HTTP/2.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use weir_protocol::rest;
 
-use super::http1::MAX_HEAD;
 use super::rewind::Rewind;
 
 /// Bytes of a head above which the gateway reads the head itself until it is whole. Nearly all heads are shorter and
@@ -29,13 +28,13 @@ pub(super) enum HeadSize {
 }
 
 impl HeadSize {
-    /// Returns the size class of a head that begins with these bytes; `None` while it is not known.
-    pub(super) fn of(begin: &[u8]) -> Option<Self> {
-        let head = &begin[..begin.len().min(MAX_HEAD)];
+    /// Size of a head that begins with these bytes and may have `max`; `None` while it is not known.
+    pub(super) fn of(begin: &[u8], max: usize) -> Option<Self> {
+        let head = &begin[..begin.len().min(max)];
         let ends = |end: &[u8]| head.windows(end.len()).any(|window| window == end);
         if begin.len() <= LONG || ends(b"\n\r\n") || ends(b"\n\n") {
             Some(Self::Fits)
-        } else if begin.len() <= MAX_HEAD {
+        } else if begin.len() <= max {
             None
         } else if head.contains(&b'\n') {
             Some(Self::LongHead)
@@ -44,8 +43,8 @@ impl HeadSize {
         }
     }
 
-    /// Returns the cause for the log and the response; `None` if the head fits.
-    pub(super) fn refusal(self) -> Option<(&'static str, Bytes)> {
+    /// Cause for the log, and the response; `None` if the head fits.
+    pub(super) fn refusal(self, max: usize) -> Option<(&'static str, Bytes)> {
         let (cause, status, what) = match self {
             Self::Fits => return None,
             Self::LongTarget => ("long_target", StatusCode::URI_TOO_LONG, "the URL of the request is"),
@@ -55,20 +54,28 @@ impl HeadSize {
                 "the URL and the headers of the request are together",
             ),
         };
-        let limit = MAX_HEAD >> 10;
-        let body = rest::error_body(&format!("{what} longer than {limit} KiB: send long values in the body"));
-        let mut answer = format!(
-            "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-            body.len()
-        )
-        .into_bytes();
-        answer.extend_from_slice(&body);
-        Some((cause, answer.into()))
+        let limit = max >> 10;
+        Some((cause, response(status, &format!("{what} longer than {limit} KiB: send what is long in the body"))))
     }
 }
 
-/// Sends a refusal, and closes the connection once the client has sent everything or [`REFUSAL_TIMEOUT`] has passed.
-pub(super) async fn refuse<I>(mut stream: Rewind<I>, answer: Bytes)
+/// The response to a client of HTTP/1.1 on a port for HTTP/2.
+pub(super) fn http1(sentence: &str) -> Bytes {
+    response(StatusCode::UNSUPPORTED_MEDIA_TYPE, sentence)
+}
+
+/// A response that closes the connection. The sentence must need no escapes in JSON.
+fn response(status: StatusCode, sentence: &str) -> Bytes {
+    let body = format!("{{\"error\":\"{sentence}\"}}");
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+    );
+    (head + &body).into()
+}
+
+/// Sends a refusal, and closes the connection once its client has sent everything, or some time later.
+pub(super) async fn send<I>(mut stream: Rewind<I>, answer: Bytes)
 where
     I: AsyncRead + AsyncWrite + Unpin,
 {
@@ -87,17 +94,23 @@ where
 mod tests {
     use super::*;
 
+    const MAX_HEAD: usize = 64 << 10;
+
+    fn of(begin: &[u8]) -> Option<HeadSize> {
+        HeadSize::of(begin, MAX_HEAD)
+    }
+
     #[test]
     fn a_head_is_too_long_by_its_target_or_by_all_its_lines() {
         let long = vec![b'a'; MAX_HEAD + 1];
         let target = [b"GET /", &long[..]].concat();
         let lines = [b"GET / HTTP/1.1\r\nx-a: ", &long[..]].concat();
         let whole = [b"GET / HTTP/1.1\r\nx-a: ", &long[..2 * LONG], b"\r\n\r\n"].concat();
-        assert_eq!(HeadSize::of(&target), Some(HeadSize::LongTarget));
-        assert_eq!(HeadSize::of(&lines), Some(HeadSize::LongHead));
-        assert_eq!(HeadSize::of(&whole), Some(HeadSize::Fits));
-        assert_eq!(HeadSize::of(&lines[..LONG]), Some(HeadSize::Fits));
-        assert_eq!(HeadSize::of(&lines[..2 * LONG]), None);
-        assert!(HeadSize::Fits.refusal().is_none());
+        assert_eq!(of(&target), Some(HeadSize::LongTarget));
+        assert_eq!(of(&lines), Some(HeadSize::LongHead));
+        assert_eq!(of(&whole), Some(HeadSize::Fits));
+        assert_eq!(of(&lines[..LONG]), Some(HeadSize::Fits));
+        assert_eq!(of(&lines[..2 * LONG]), None);
+        assert!(HeadSize::Fits.refusal(MAX_HEAD).is_none());
     }
 }

@@ -12,11 +12,13 @@ use hyper::service::HttpService;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
-use weir_serve::{LATE_REQUESTS, Traffic};
 
+use super::BoxError;
 use super::idle::{IDLE_AFTER, IdleTimer};
 use super::rewind::Rewind;
-use super::settings::{BoxError, ServerSettings};
+use crate::http_port::HttpPort;
+use crate::lifetime::{self, LATE_REQUESTS};
+use crate::traffic::Traffic;
 
 /// An HTTP/1.1 connection between two requests.
 pub(super) struct Http1Connection<I, S> {
@@ -24,15 +26,15 @@ pub(super) struct Http1Connection<I, S> {
     pub(super) service: S,
     /// Time by which the next request's head must be complete.
     pub(super) deadline: Instant,
+    pub(super) limits: Http1Limits,
 }
 
-/// Longest request head in bytes, the same as in the runtime.
-pub(super) const MAX_HEAD: usize = 64 << 10;
-
-/// Most bytes that hyper reads at once. A body of 64 KiB arrives together with its head as one piece: a second read and
-/// a second piece would cost a tenth of the time of such a request. Larger bodies are assembled by the gateway's
-/// buffer.
-const READ_AT_ONCE: usize = 128 << 10;
+/// Limits of HTTP/1.1, in bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Http1Limits {
+    pub(super) max_head: usize,
+    pub(super) read_at_once: usize,
+}
 
 /// Event after which hyper's connection is no longer polled.
 enum ConnectionEvent {
@@ -48,34 +50,34 @@ enum ConnectionEvent {
 pub(super) async fn serve<I, S>(
     connection: Http1Connection<I, S>,
     traffic: &Arc<Traffic>,
-    settings: &ServerSettings,
+    port: &HttpPort,
 ) -> Option<Http1Connection<I, S>>
 where
     I: AsyncRead + AsyncWrite + Unpin,
-    S: HttpService<Incoming, Future: Unpin, Error: Into<BoxError>>,
+    S: HttpService<Incoming, Error: Into<BoxError>> + Unpin,
     S::ResBody: Body<Error: Into<BoxError>> + 'static,
 {
-    let idle = IdleTimer::new(connection.deadline);
+    let (idle, limits) = (IdleTimer::new(connection.deadline), connection.limits);
     let mut connection = Builder::new()
         .timer(idle.clone())
-        .max_header_size(MAX_HEAD)
-        .max_buf_size(READ_AT_ONCE)
-        .header_read_timeout(settings.header_timeout)
+        .max_header_size(limits.max_head)
+        .max_buf_size(limits.read_at_once)
+        .header_read_timeout(port.options().connections.idle)
         .serve_connection(TokioIo::new(connection.stream), connection.service);
     let event = tokio::select! {
         event = until_idle(&mut connection, &idle, traffic) => event,
-        () = weir_serve::closed(&settings.stop, LATE_REQUESTS) => ConnectionEvent::Shutdown,
+        () = lifetime::closed(port.stop(), LATE_REQUESTS) => ConnectionEvent::Shutdown,
     };
     let ended = match event {
-        ConnectionEvent::Idle => return Some(release(connection, settings)),
+        ConnectionEvent::Idle => return Some(release(connection, limits, port)),
         ConnectionEvent::Ended(ended) => ended,
         ConnectionEvent::Shutdown => {
             Pin::new(&mut connection).graceful_shutdown();
-            weir_serve::close(connection, traffic).await
+            lifetime::close(connection, traffic).await
         }
     };
     match ended {
-        Err(error) if error.is_parse() => settings.log_refusal("malformed_head", &error),
+        Err(error) if error.is_parse() => port.log_refusal("malformed_head", &error),
         Err(error) => tracing::debug!(%error, "connection ended"),
         Ok(()) => {}
     }
@@ -89,7 +91,7 @@ async fn until_idle<I, S>(
 ) -> ConnectionEvent
 where
     I: AsyncRead + AsyncWrite + Unpin,
-    S: HttpService<Incoming, Future: Unpin, Error: Into<BoxError>>,
+    S: HttpService<Incoming, Error: Into<BoxError>> + Unpin,
     S::ResBody: Body<Error: Into<BoxError>> + 'static,
 {
     poll_fn(|context| match Pin::new(&mut *connection).poll(context) {
@@ -101,8 +103,12 @@ where
     .await
 }
 
-/// Frees hyper's state of an idle connection and keeps its socket.
-fn release<I, S>(connection: Connection<TokioIo<Rewind<I>>, S>, settings: &ServerSettings) -> Http1Connection<I, S>
+/// Releases hyper's state of an idle connection, and keeps its socket.
+fn release<I, S>(
+    connection: Connection<TokioIo<Rewind<I>>, S>,
+    limits: Http1Limits,
+    port: &HttpPort,
+) -> Http1Connection<I, S>
 where
     I: AsyncRead + AsyncWrite + Unpin,
     S: HttpService<Incoming, Error: Into<BoxError>>,
@@ -115,6 +121,7 @@ where
     Http1Connection {
         stream,
         service: parts.service,
-        deadline: Instant::now() + settings.header_timeout.saturating_sub(IDLE_AFTER),
+        deadline: port.head_deadline() - IDLE_AFTER.min(port.options().connections.idle),
+        limits,
     }
 }

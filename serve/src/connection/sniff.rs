@@ -2,10 +2,10 @@
 
 use std::io;
 
+use crate::lifetime::{LATE_REQUESTS, closed};
 use tokio::io::AsyncRead;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use weir_serve::LATE_REQUESTS;
 
 use super::rewind::Rewind;
 
@@ -56,7 +56,7 @@ pub(super) async fn sniff<I: AsyncRead + Unpin, T>(
             tracing::debug!(%error, "reading from an idle connection failed");
             None
         }),
-        () = weir_serve::closed(limits.stop, LATE_REQUESTS) => None,
+        () = closed(limits.stop, LATE_REQUESTS) => None,
         () = tokio::time::sleep_until(limits.deadline) => None,
     }
 }

@@ -11,11 +11,10 @@ use tokio::io::{AsyncReadExt, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
-use weir_serve::{Acceptor, ConnectionLimits, LATE_REQUESTS, Pace, StreamExecutor};
 
+use super::idle::IDLE_AFTER;
 use super::*;
-use crate::server::idle::IDLE_AFTER;
+use crate::{Acceptor, ConnectionLimits, HttpOptions, LATE_REQUESTS, Pace};
 
 const ASK: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 const HEADER_TIMEOUT: Duration = Duration::from_secs(75);
@@ -31,14 +30,8 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
 /// Bytes of a response that is larger than any socket buffer.
 const LARGE: usize = 64 << 20;
 
-fn settings(stop: &CancellationToken) -> ServerSettings {
-    ServerSettings {
-        encryption: crate::port::Encryption::Plain,
-        streams: StreamExecutor::new(TaskTracker::new(), &LIMITS),
-        header_timeout: HEADER_TIMEOUT,
-        stop: stop.clone(),
-        refusals: parking_lot::Mutex::default(),
-    }
+fn port(stop: &CancellationToken) -> HttpPort {
+    HttpPort::new(HttpOptions::control(LIMITS, 16), stop.clone())
 }
 
 /// Serves a connection; each response's body has `length` bytes.
@@ -46,13 +39,13 @@ fn answered<I>(stream: I, traffic: Arc<Traffic>, length: usize, stop: &Cancellat
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let settings = settings(stop);
+    let port = port(stop);
     tokio::spawn(async move {
         let body = Bytes::from(vec![b'x'; length]);
         let service = service_fn(move |_: Request<Incoming>| {
             std::future::ready(Ok::<_, Infallible>(Response::new(Full::new(body.clone()))))
         });
-        serve(stream, service, &traffic, &settings).await;
+        port.serve(stream, service, &traffic).await;
     })
 }
 

@@ -3,27 +3,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::stream::Stream;
+use crate::traffic::GRACE;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
-use weir_serve::{GRACE, Stream};
 
-/// Performs the TLS handshake; `None` if it fails, times out, or the gateway shuts down meanwhile.
-pub(super) async fn handshake(
+/// Performs the TLS handshake; `None` if it fails, times out, or the port closes meanwhile.
+pub async fn handshake(
     stream: Stream,
-    config: &Arc<ServerConfig>,
+    config: Arc<ServerConfig>,
     timeout: Duration,
     stop: &CancellationToken,
 ) -> Option<TlsStream<Stream>> {
-    let handshake = TlsAcceptor::from(Arc::clone(config)).accept(stream);
+    let handshake = TlsAcceptor::from(config).accept(stream);
     let reason = tokio::select! {
         accepted = handshake => match accepted {
             Ok(stream) => return Some(stream),
             Err(error) => error.to_string(),
         },
         () = tokio::time::sleep(timeout) => format!("timed out after {timeout:?}"),
-        () = grace_over(stop) => "the gateway shuts down".to_owned(),
+        () = grace_over(stop) => "the port closes".to_owned(),
     };
     tracing::debug!("TLS handshake with a client failed: {reason}");
     None
