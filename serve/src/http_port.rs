@@ -27,9 +27,9 @@ pub struct HttpPort(Arc<Shared>);
 pub struct HttpOptions {
     /// Limits on connections, and on the waits for their clients.
     pub connections: ConnectionLimits,
-    /// Use of HTTP/1.1.
+    /// Use of HTTP/1.1 on the port.
     pub http1: Http1Use,
-    /// Limits of HTTP/2.
+    /// Limits of HTTP/2 on the port.
     pub http2: Http2Limits,
 }
 
