@@ -20,7 +20,7 @@ use crate::stream::Stream;
 pub struct Acceptor {
     listener: TcpListener,
     places: PortPlaces,
-    /// Connections of clients that already have as many as their limit allows.
+    /// Queue of accepted connections whose clients have reached their connection limit.
     waiting: Overflow<TcpStream>,
     limits: ConnectionLimits,
     stop: CancellationToken,
@@ -31,9 +31,9 @@ pub struct Acceptor {
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Acceptor {
-    /// Returns an acceptor that keeps to the limits and to the limit on open files: if all file descriptors were in
-    /// use, no client could connect until another one leaves. When `stop` is cancelled, connections on which the client
-    /// has sent nothing end.
+    /// Returns an acceptor that enforces `limits`, and stays below the process's limit on open files: with no file
+    /// descriptor left, no client could connect until a connection ends. When `stop` is cancelled, connections on which
+    /// the client has sent nothing are closed.
     #[must_use]
     pub fn new(listener: TcpListener, limits: ConnectionLimits, stop: CancellationToken) -> Self {
         Self {
@@ -112,8 +112,8 @@ impl Acceptor {
         }
     }
 
-    /// Accepts a connection. Returns `None` if its client already has as many as its limit allows; the connection then
-    /// waits for a place, or is closed at once.
+    /// Accepts a connection. Returns `None` if its client has reached its connection limit; the connection then waits
+    /// in `waiting`, or is closed at once if that queue is full.
     async fn try_accept(&self) -> io::Result<Option<(TcpStream, Place)>> {
         let place = self.places.free().await;
         let (tcp, client) = self.listener.accept().await?;

@@ -1,4 +1,4 @@
-//! Bodies that arrive: their pace and their end.
+//! Request bodies: timeouts for slow uploads, and detection of incomplete bodies.
 
 pub(crate) mod end;
 pub(crate) mod message_framing;

@@ -40,8 +40,8 @@ use sniff::{HttpVersion, WaitLimits, sniff};
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 impl HttpPort {
-    /// Serves one connection until it ends. The task of each request calls `service`; `traffic` is that of the connection's
-    /// socket, which may lie below TLS.
+    /// Serves one connection until it ends. `service` handles each request: in the connection's task over HTTP/1.1, in
+    /// a task of its own over HTTP/2. `traffic` is that of the TCP socket, which is below `stream` if `stream` is TLS.
     pub async fn serve<I, S>(&self, stream: I, service: S, traffic: &Arc<Traffic>)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -52,7 +52,7 @@ impl HttpPort {
         let deadline = self.head_deadline();
         let limits = WaitLimits { deadline: self.protocol_deadline(), stop: self.stop() };
         let version = sniff(&mut stream, limits, HttpVersion::of).await;
-        // Boxed, so that the future of an idle connection has no room for the others.
+        // The futures are boxed, so that an idle HTTP/1.1 connection reserves no memory for the other cases.
         match (version, self.options().http1) {
             (None, _) => Box::pin(close_idle(stream)).await,
             (Some(HttpVersion::Http2), _) => Box::pin(http2::serve(stream, service, traffic, self)).await,
@@ -67,7 +67,8 @@ impl HttpPort {
         }
     }
 
-    /// Serves one connection like [`serve`](Self::serve). A request body that stalls or crawls is an error to its reader.
+    /// Serves one connection like [`serve`](Self::serve). Reading a request body fails if the client stalls or sends
+    /// too slowly.
     pub async fn serve_timed<I, A, F, B>(&self, stream: I, answer: A, traffic: &Arc<Traffic>)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -85,7 +86,7 @@ impl HttpPort {
     }
 }
 
-/// Serves HTTP/1.1, in turns with waiting idle for the next request.
+/// Serves HTTP/1.1. Alternates between hyper, for requests, and a wait for the next request that keeps only the socket.
 async fn serve_http1<I, S>(mut connection: Http1Connection<I, S>, traffic: &Arc<Traffic>, port: &HttpPort)
 where
     I: AsyncRead + AsyncWrite + Unpin,

@@ -4,10 +4,10 @@
 
 use std::time::{Duration, Instant};
 
-/// Shortest time between two lines of one cause. Alerts work on data that is about as old.
+/// Shortest time between two log lines of one cause. Alerts work on data of about the same age.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Causes by which one model or one revision has failed, with the time of each cause's last line.
+/// Causes of failures of one model, revision or port, each with the time of its last log line.
 #[derive(Clone, Debug, Default)]
 pub struct FailureLog {
     /// Bounded, because the program has a fixed set of words for causes.

@@ -1,4 +1,4 @@
-//! HTTP/2 below the library: sockets, frames and stream tasks.
+//! Additions to the HTTP/2 library: buffered sockets, a limit on frames per poll, and resets of stalled streams.
 
 pub(crate) mod buffered;
 pub(crate) mod frame_budget;

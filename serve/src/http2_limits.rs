@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Flow-control window of a stream in bytes. A common image tensor (3 × 224 × 224 FP32 is 588 KiB) arrives without a wait for
-/// `WINDOW_UPDATE`.
+/// Flow-control window of a stream in bytes. A common image tensor (3 × 224 × 224 FP32 is 588 KiB) arrives without a
+/// wait for `WINDOW_UPDATE`.
 pub const STREAM_WINDOW: u32 = 1 << 20;
 
 /// Flow-control window of a connection in bytes: eight full streams.
@@ -17,8 +17,8 @@ pub const MAX_FRAME: u32 = 256 << 10;
 /// gateway, plus half as much for the headers that the gateway adds.
 pub const MAX_REPLICA_HEAD: u32 = 24 << 10;
 
-/// The longest head on ports that programs and operators call, in bytes: that of a scrape has a few hundred, and the HTTP/1.1
-/// library has no smaller buffer.
+/// Maximum size in bytes of a request head on ports for operators and other programs. A scrape's head has a few hundred
+/// bytes; the HTTP/1.1 library supports no smaller buffer than this.
 pub const MAX_CONTROL_HEAD: u32 = 8 << 10;
 
 /// Streams of one connection at once; a client that wants more opens another connection.
@@ -40,27 +40,27 @@ pub struct Http2Limits {
     pub connection_window: u32,
     /// Largest frame in bytes.
     pub max_frame: u32,
-    /// Pings that find clients which are gone; `None` sends none.
+    /// Keep-alive pings, which detect clients that have disappeared; `None` sends none.
     pub ping: Option<Ping>,
-    /// Age at which a connection is asked to end; `None` lets it live.
+    /// Maximum age of a connection, after which the server sends GOAWAY; `None` sets no maximum.
     pub age: Option<ConnectionAge>,
 }
 
-/// Pings of a connection.
+/// Settings of the HTTP/2 keep-alive pings of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Ping {
     /// Time between two pings.
     pub every: Duration,
-    /// Longest wait for the answer, after which the connection ends.
+    /// Longest wait for the acknowledgement; without one, the connection is closed.
     pub answered_within: Duration,
 }
 
-/// Age of a connection.
+/// Maximum age of a connection, and the time for its last requests.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionAge {
-    /// Age at which the connection is asked to end.
+    /// Age at which the server sends GOAWAY, so that the client opens a new connection.
     pub limit: Duration,
-    /// Time that its requests then have; `None` is no limit.
+    /// Time from then on until open requests are cut off; `None` lets them finish.
     pub grace: Option<Duration>,
 }
 
@@ -76,8 +76,9 @@ impl Http2Limits {
         age: None,
     };
 
-    /// Limits of ports that programs and operators call, whose requests are small: windows and frames are those that
-    /// HTTP/2 starts with (RFC 9113, 6.5.2 and 6.9.2). Pings find a watcher whose machine is gone within 20 s.
+    /// Limits of ports for operators and other programs, whose requests are small. Windows and frames have HTTP/2's
+    /// initial sizes (RFC 9113, 6.5.2 and 6.9.2). Keep-alive pings detect within 20 s that a client's machine has
+    /// disappeared.
     #[must_use]
     pub const fn control(max_streams: u32) -> Self {
         const TEN_SECONDS: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! A port for HTTP: the settings that its connections share, and their end.
+//! An HTTP port: the settings and the shutdown that all of its connections share.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -43,12 +43,13 @@ pub enum Http1Use {
         /// Most bytes read at once.
         read_at_once: usize,
     },
-    /// The port serves HTTP/2 only. A client of HTTP/1.1 gets status 415 and this sentence, which must need no escapes in JSON.
+    /// The port serves HTTP/2 only. An HTTP/1.1 client gets status 415 and this sentence, which must need no escapes in
+    /// JSON.
     Refused(&'static str),
 }
 
 impl HttpOptions {
-    /// A port that programs and operators call: pages, scrapes, watches, reviews.
+    /// Returns the options of a port for operators and other programs: admin pages, metric scrapes, watches, webhooks.
     #[must_use]
     pub const fn control(connections: ConnectionLimits, max_streams: u32) -> Self {
         let max_head = MAX_CONTROL_HEAD as usize;
@@ -60,17 +61,17 @@ impl HttpOptions {
 #[derive(Debug)]
 struct Shared {
     options: HttpOptions,
-    /// The connections and the streams on them.
+    /// Tasks of the connections and of their HTTP/2 streams.
     tasks: TaskTracker,
     streams: StreamExecutor,
     /// Cancelled when the port closes.
     stop: CancellationToken,
-    /// Causes of requests that were refused before they were read, and the time at which each was logged.
+    /// Log of requests that were refused before they were read, at most one line a minute for each cause.
     refusals: Mutex<FailureLog>,
 }
 
 impl HttpPort {
-    /// A port that closes when `stop` is cancelled.
+    /// Returns a port that closes when `stop` is cancelled.
     #[must_use]
     pub fn new(options: HttpOptions, stop: CancellationToken) -> Self {
         let tasks = TaskTracker::new();
@@ -78,7 +79,8 @@ impl HttpPort {
         Self(Arc::new(Shared { options, tasks, streams, stop, refusals: Mutex::default() }))
     }
 
-    /// Accepts connections until the port closes, and serves each in a task of its own: `connection` returns the task.
+    /// Accepts connections until the port closes. Spawns the future that `connection` returns for each of them as a
+    /// task.
     pub async fn accept<C>(&self, listener: TcpListener, connection: impl FnMut(Stream) -> C)
     where
         C: Future<Output: Send> + Send + 'static,
@@ -87,13 +89,13 @@ impl HttpPort {
         acceptor.spawn_all(&self.0.tasks, connection).await;
     }
 
-    /// Waits until all connections have ended, which they do soon after the port has closed.
+    /// Waits until all connections have ended, which happens soon after the port has closed.
     pub async fn ended(&self) {
         self.0.tasks.close();
         self.0.tasks.wait().await;
     }
 
-    /// The signal that closes the port.
+    /// Returns the token that is cancelled to close the port.
     #[must_use]
     pub fn stop(&self) -> &CancellationToken {
         &self.0.stop
@@ -107,19 +109,19 @@ impl HttpPort {
         &self.0.streams
     }
 
-    /// Time by which the head of the next request must be complete.
+    /// Returns the time by which the head of a request that is awaited now must be complete.
     pub(crate) fn head_deadline(&self) -> Instant {
         Instant::now() + self.0.options.connections.idle
     }
 
-    /// Time by which a new connection must have begun with a protocol: that of its first head, or the age at which
-    /// connections end.
+    /// Returns the time by which a new connection must have sent enough bytes to tell HTTP/1.1 from HTTP/2: the
+    /// deadline of its first head, or the maximum age of connections if that is earlier.
     pub(crate) fn protocol_deadline(&self) -> Instant {
         let by_head = self.head_deadline();
         self.0.options.http2.age.map_or(by_head, |age| by_head.min(Instant::now() + age.limit))
     }
 
-    /// Bounds of the life of an HTTP/2 connection.
+    /// Returns the limits on the lifetime of an HTTP/2 connection.
     pub(crate) fn lifetime(&self) -> Lifetime<'_> {
         Lifetime { idle: self.0.options.connections.idle, stop: &self.0.stop, late_requests: Duration::ZERO }
     }

@@ -1,15 +1,15 @@
-//! Ports and their connections: one stack under the gateway, the model server, the admin port and the ports that API servers
-//! call. A defence against hostile clients is written here once, for all of them.
+//! Ports and their connections: one stack under the gateway, the model server, the admin port and the ports that API
+//! servers call. A defence against hostile clients is written here once, for all of them.
 //!
 //! ```text
-//!   bind ──► accept, within limits on places ──► stream ──► connection ──► requests ──► close
+//!   bind ──► accept, within the limits ──► stream ──► connection ──► requests ──► close
 //!
-//!   limits        ── connections, waits and least rates of a port
+//!   limits        ── connections, timeouts and minimum rates of a port
 //!   places        ── connections and HTTP/2 streams that each client may have
-//!   traffic       ── requests and bytes of a connection: is it of use?
-//!   http2, body   ── frames, streams and bodies: bounded, paced, and complete or an error
+//!   traffic       ── open requests and bytes of a connection, to detect that it is idle
+//!   http2, body   ── limits on frames, slow streams and slow bodies; detection of incomplete bodies
 //!   byte_budget   ── bytes that all requests may hold together
-//!   request_head, header_names, known_hosts ── heads that can be read in one way, for hosts that the port answers to
+//!   request_head, header_names, known_hosts ── refusal of ambiguous request heads and of unknown hosts
 //! ```
 
 mod accept;

@@ -22,11 +22,12 @@ pub struct ConnectionLimits {
 }
 
 impl ConnectionLimits {
-    /// Concurrent HTTP/2 requests of one client for each connection that the client may have. Most clients have one or
-    /// a few requests on each connection; a gateway has many on each, but few connections.
+    /// Number of concurrent HTTP/2 requests that a client may have per connection that it may have. Most clients have
+    /// one or a few requests on each connection; a gateway has many on each, but few connections.
     const STREAMS: usize = 4;
 
-    /// One client may use this fraction of the connections by default, so four clients are needed to fill a port.
+    /// Divisor of `total` for the default of `per_client`: one client may have a quarter of the connections, so it
+    /// takes four clients to fill a port.
     const SHARE: usize = 4;
 
     /// Returns the default of [`per_client`](Self::per_client) for a port that allows `total` connections.
@@ -41,7 +42,7 @@ impl ConnectionLimits {
         (self.per_client * Self::STREAMS).max(MAX_STREAMS as usize)
     }
 
-    /// Returns the tracker of a new upload on such a connection.
+    /// Returns the tracker of a new upload under these limits.
     #[must_use]
     pub fn upload(&self) -> Upload {
         Upload::new(self.stall, self.pace)

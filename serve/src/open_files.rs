@@ -12,8 +12,8 @@ pub fn raise_limit() {
     }
 }
 
-/// Returns the number of connections that a port may have: three quarters of the limit on open files. The rest is for
-/// everything else.
+/// Returns the number of connections that a port may have: three quarters of the limit on open files. The rest is left
+/// for files, outgoing connections and other ports.
 pub(crate) fn connections() -> usize {
     let current = getrlimit(Resource::Nofile).current;
     let limit = current.and_then(|limit| usize::try_from(limit).ok());

@@ -102,9 +102,9 @@ impl PortPlaces {
         }
     }
 
-    /// Gives a place to the client at `address`. Returns `None` if the client holds as many as its limit allows, or as
-    /// many as are left for all others. By the second rule, even several greedy clients together leave room for one
-    /// more client.
+    /// Gives a place to the client at `address`. Returns `None` if the client already has connections and has reached
+    /// its limit, or has more connections than there are free places. The second rule leaves a place for a new client
+    /// even if several clients take as many as they can.
     pub(crate) fn give(&self, place: FreePlace, address: IpAddr) -> Option<Place> {
         let client = Client::of(address);
         let left = self.0.free.available_permits();

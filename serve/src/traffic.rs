@@ -59,8 +59,9 @@ pub const GRACE: Duration = Duration::from_secs(2);
 /// Increment of the upper half of `requests`.
 const BEGUN: u64 = 1 << 32;
 
-/// Bytes that the client of a response reads at least between two checks, in addition to as many as it sends: HTTP/2's
-/// acknowledgements (of pings and settings) are never longer than the frames they answer.
+/// Minimum number of bytes that must be written between two checks, beyond as many as were read, for the connection to
+/// count as in use. HTTP/2's acknowledgements of pings and settings are never longer than the frames that they
+/// acknowledge, so a client cannot keep a connection open with them.
 const LEAST_TAKEN: u64 = 1024;
 
 /// Number of checks per idle timeout: an idle connection is closed at most a quarter later.

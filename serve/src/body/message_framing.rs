@@ -12,9 +12,9 @@ pub struct MessageFraming {
 
 #[derive(Clone, Copy, Debug)]
 enum Position {
-    /// Number of bytes of the prefix received so far, and the length that they contain.
+    /// Within a prefix: the number of its bytes received so far, and the message length as far as they contain it.
     Prefix { come: u8, length: u32 },
-    /// Bytes of the message that are still to come.
+    /// Within a message: the number of its bytes that are still to come.
     Message { missing: u32 },
 }
 

@@ -11,7 +11,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::{BodyEnd, MessageFraming, Upload};
 
-/// Error of a body that the client sends too slowly or not at all.
+/// Error of an upload that stalled or was too slow. The value is the longest wait for the next bytes that was allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the body stalled for {} s, or arrived too slowly", .0.as_secs_f32())]
 pub struct Stalled(pub Duration);
@@ -57,7 +57,7 @@ impl<B> TimedBody<B> {
         self.body
     }
 
-    /// Counts data of the body that was read elsewhere.
+    /// Counts data that the caller read from the body before wrapping it.
     pub fn take(&mut self, data: &[u8]) {
         self.upload.add(data.len());
         if let Some(framing) = &mut self.framing {

@@ -36,7 +36,9 @@ where
         ended = lifetime::serve(connection.as_mut(), |it| it.connection().graceful_shutdown(), traffic, port.lifetime()) => ended,
         grace = limits.old() => {
             connection.as_mut().connection().graceful_shutdown();
-            // A client without a request may never answer the ping that the end waits for.
+            // hyper's graceful shutdown waits until the client acknowledges a ping, which a client without open
+            // requests may never do. `lifetime::close` gives up on such a client; `grace` limits the time for open
+            // requests.
             tokio::select! {
                 ended = lifetime::close(connection, traffic) => ended,
                 () = sleep_or_forever(grace) => Ok(()),
@@ -49,14 +51,15 @@ where
 }
 
 impl Http2Limits {
-    /// Waits until a connection that has just begun is too old, and returns the time that its requests then have.
+    /// Waits until a new connection reaches its age limit, forever if there is none. Returns the time that its open
+    /// requests have from then on; `None` means no limit.
     async fn old(&self) -> Option<Duration> {
         sleep_or_forever(self.age.map(|age| age.limit)).await;
         self.age.and_then(|age| age.grace)
     }
 }
 
-/// Sleeps for this time, or for ever without one.
+/// Sleeps for this time; forever if it is `None`.
 async fn sleep_or_forever(time: Option<Duration>) {
     match time {
         Some(time) => tokio::time::sleep(time).await,

@@ -1,7 +1,7 @@
 //! Detects when an HTTP/1.1 connection is idle.
 //!
-//! hyper does not report that it waits for the next request and has nothing else to do. But it times that wait, and no
-//! other, with the timer that the gateway passes to it.
+//! hyper does not report that it waits for the next request and has nothing else to do. But hyper uses the timer that
+//! it is configured with only for the timeout of a request head, and starts that timeout when this wait begins.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -51,7 +51,8 @@ impl Timer for IdleTimer {
         let deadline = Instant::from_std(deadline);
         let is_first = !self.0.has_begun.swap(true, Ordering::Relaxed);
         let (deadline, idle_at) = if is_first {
-            // The first head has begun already, so the connection cannot be idle before its end.
+            // The client has already begun to send the first head, so the connection is not idle while hyper waits for
+            // it.
             (deadline.min(self.0.first), None)
         } else {
             (deadline, Some(Instant::now() + IDLE_AFTER))
@@ -74,7 +75,8 @@ pin_project! {
     struct HeadTimeout {
         #[pin]
         sleep: tokio::time::Sleep,
-        // Deadline of the head while `sleep` ends at the idle mark; `None` once `sleep` ends at the deadline.
+        // Deadline of the head while `sleep` still runs to the end of `IDLE_AFTER`; `None` once `sleep` runs to the
+        // deadline of the head itself.
         deadline: Option<Instant>,
         state: Arc<IdleState>,
     }

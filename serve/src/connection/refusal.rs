@@ -1,5 +1,5 @@
-//! Responses to requests of HTTP/1.1 that are refused before hyper reads them, whose own refusals have empty bodies: heads
-//! that are too long, and HTTP/1.1 on a port for HTTP/2.
+//! Responses that this crate writes itself because hyper must not read the request: its head is too long, or it is
+//! HTTP/1.1 on a port for HTTP/2. hyper would refuse such requests with an empty body.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use super::rewind::Rewind;
 
-/// Bytes of a head above which the gateway reads the head itself until it is whole. Nearly all heads are shorter and
-/// are read by hyper.
+/// Bytes of a request head above which this crate buffers the head and checks its size before hyper reads it. Nearly
+/// all heads are shorter, and are read by hyper directly.
 const LONG: usize = 1 << 10;
 
 /// Longest time for the client to read its refusal. If the connection closed before the client has sent everything, the
@@ -28,7 +28,8 @@ pub(super) enum HeadSize {
 }
 
 impl HeadSize {
-    /// Size of a head that begins with these bytes and may have `max`; `None` while it is not known.
+    /// Returns the size of a head that begins with these bytes and may have `max` bytes; `None` if more bytes are
+    /// needed to decide.
     pub(super) fn of(begin: &[u8], max: usize) -> Option<Self> {
         let head = &begin[..begin.len().min(max)];
         let ends = |end: &[u8]| head.windows(end.len()).any(|window| window == end);
@@ -43,7 +44,7 @@ impl HeadSize {
         }
     }
 
-    /// Cause for the log, and the response; `None` if the head fits.
+    /// Returns the cause for the log and the encoded response; `None` if the head fits.
     pub(super) fn refusal(self, max: usize) -> Option<(&'static str, Bytes)> {
         let (cause, status, what) = match self {
             Self::Fits => return None,

@@ -40,8 +40,8 @@ impl<I> Rewind<I> {
 }
 
 impl<I: AsyncRead + Unpin> Rewind<I> {
-    /// Reads ahead and returns the number of bytes, zero at the end of the stream. Frees the buffer while no byte
-    /// arrives.
+    /// Reads ahead and returns the number of bytes; zero means the end of the stream. While no byte arrives, an empty
+    /// buffer is freed.
     pub(super) async fn fill_buffer(&mut self) -> io::Result<usize> {
         std::future::poll_fn(|context| {
             self.buffer.reserve(READ_SIZE);

@@ -30,7 +30,7 @@ pub async fn handshake(
     None
 }
 
-/// Returns [`GRACE`] after the shutdown began, which is how long a port waits for clients without an open request.
+/// Waits for the shutdown and then for [`GRACE`], the time that a port leaves to clients without an open request.
 async fn grace_over(stop: &CancellationToken) {
     stop.cancelled().await;
     tokio::time::sleep(GRACE).await;

@@ -27,8 +27,8 @@ const MAX_BUFFERED: usize = 128 << 10;
 const MIN_READ_SIZE: usize = 8 << 10;
 const MAX_READ_SIZE: usize = 256 << 10;
 
-/// Reads by the library in one poll of the connection; of a large frame, each read returns one frame at most. The
-/// number of small frames is limited by the [`FrameBudget`]. After that, other tasks are polled.
+/// Maximum number of reads by the library in one poll of the connection; other tasks are polled next. A read returns at
+/// most one large frame, or several small ones, whose number the [`FrameBudget`] limits.
 const READS_A_POLL: usize = 4;
 
 /// The half of a socket that the HTTP/2 library reads and writes.
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
     use crate::http2::frame_budget::FRAMES_A_POLL;
 
-    /// Returns bytes of which neighbours differ.
+    /// Returns bytes in which neighbours differ, so that lost or reordered bytes are noticed.
     fn pattern(length: usize) -> Vec<u8> {
         (0..length).map(|i| (i % 251) as u8).collect()
     }
@@ -414,7 +414,7 @@ mod tests {
             let (permission, permitted) = tokio::sync::oneshot::channel();
             let work = async {
                 socket.write_all(&sent).await.unwrap();
-                // Nothing more is written while the other end reads.
+                // No further write flushes the bytes while the other end reads them.
                 permitted.await.unwrap();
             };
             let read = async {

@@ -1,4 +1,4 @@
-//! Number of HTTP/2 frames that the library may read in one poll of a connection. Pure.
+//! Number of HTTP/2 frames that the library may read in one poll of a connection: a pure value without IO.
 //!
 //! The library's work depends on the number of frames and hardly on their sizes, so the budget counts frames, by
 //! parsing the length in each frame head.
@@ -16,7 +16,7 @@ const HEAD: usize = 9;
 const PREFACE: usize = 24;
 const PREFACE_AS_LENGTH: usize = 0x50_52_49;
 
-/// Frames left in this turn, and the position within the current frame.
+/// Number of frames that may still begin in this poll, and the position within the current frame.
 #[derive(Debug, Default)]
 pub(crate) struct FrameBudget {
     left: usize,
@@ -28,12 +28,12 @@ pub(crate) struct FrameBudget {
 }
 
 impl FrameBudget {
-    /// Begins a turn with the full number of frames.
+    /// Begins a new poll with the full number of frames.
     pub(crate) fn renew(&mut self) {
         self.left = FRAMES_A_POLL;
     }
 
-    /// Bytes of the present frame that are still to come.
+    /// Returns the bytes of the current frame's content that are still to come.
     pub(crate) fn rest(&self) -> usize {
         self.rest
     }
@@ -43,7 +43,7 @@ impl FrameBudget {
         self.rest = self.rest.saturating_sub(bytes);
     }
 
-    /// Returns how many of these bytes fit in this turn, and counts them as read.
+    /// Returns how many of these bytes may be read in this poll, and counts them as read.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         while let Some(byte) = bytes.get(at) {
@@ -61,7 +61,7 @@ impl FrameBudget {
         at
     }
 
-    /// Takes one frame from the turn if a head begins here. Returns false if the turn has none left.
+    /// Takes one frame from the budget if a frame head begins here. Returns false if no frame is left for this poll.
     fn begins_frame(&mut self) -> bool {
         if self.head == 0 {
             let Some(left) = self.left.checked_sub(1) else {

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use crate::ConnectionLimits;
 use crate::places::{Place, PortPlaces};
 
-/// Longest wait for the end of a connection that this machine has already received: several polls of a runtime on a
-/// machine with ten times the load that it can handle.
+/// Longest wait for a place. The end of the client's earlier connection has then already reached this machine, but its
+/// task has not run yet. One second covers several polls of a runtime under ten times the load that it can handle.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// Maximum number of connections that wait; each uses a file descriptor in addition to those of the connections with
@@ -44,8 +44,8 @@ impl<S> Waiting<S> {
 }
 
 impl<S> Overflow<S> {
-    /// Returns a queue for half the connections that one client may have, since a client may close and reopen as many
-    /// at once.
+    /// Returns an empty queue with room for half the connections that one client may have, because a client may replace
+    /// that many at once; [`MAX_WAITING`] is the maximum.
     pub(crate) fn beside(limits: &ConnectionLimits) -> Self {
         Self { waiting: Mutex::default(), most: limits.per_client.div_ceil(2).min(MAX_WAITING) }
     }
