@@ -140,7 +140,8 @@ impl Admin {
     }
 
     /// Adds a service for all paths that begin with `prefix`, such as `/weir.v1.Reports/` of a gRPC service.
-    /// Connections of the service's clients have a separate limit, which equals the limit of all other connections.
+    /// Connections on which services are called count against a limit of their own, as large as that of all other
+    /// connections.
     #[must_use]
     pub fn with_service<S>(mut self, prefix: &'static str, service: S) -> Self
     where

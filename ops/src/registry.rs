@@ -53,7 +53,7 @@ fn classic(open: &str) -> Result<String, std::fmt::Error> {
     Ok(out)
 }
 
-/// Returns the suffix that a family's name needs in format 0.0.4, and the family's type there.
+/// Returns the suffix that is added to a metric family's name in format 0.0.4, and the family's type in that format.
 fn classic_type<'a>(kind: &'a str, name: &str, sample: Option<&str>) -> (&'static str, &'a str) {
     match kind {
         "counter" => (counter_suffix(name, sample), "counter"),
@@ -63,7 +63,8 @@ fn classic_type<'a>(kind: &'a str, name: &str, sample: Option<&str>) -> (&'stati
     }
 }
 
-/// Returns the suffix of a counter's name. A family without samples gets the suffix that its samples will have.
+/// Returns the suffix to add to a counter family's name. A family without samples gets the suffix that its samples will
+/// have.
 fn counter_suffix(name: &str, sample: Option<&str>) -> &'static str {
     let after = sample.and_then(|line| line.strip_prefix(name));
     let is_bare = after.is_some_and(|after| after.starts_with(['{', ' ']));

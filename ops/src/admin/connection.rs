@@ -49,7 +49,8 @@ impl Connections {
         self.port.serve_timed(stream, answer, &traffic).await;
     }
 
-    /// Moves the connection of a service's client to a place of its own; false if there is none left.
+    /// Exchanges the connection's place for one reserved for services, if the request is for a service. Returns false
+    /// if no reserved place is left for this client.
     fn has_place(&self, path: &str, place: &HeldPlace, peer: Option<IpAddr>) -> bool {
         let is_service = self.services.iter().any(|begin| path.starts_with(begin));
         // A client that has already disconnected needs no place.
@@ -66,7 +67,8 @@ impl Connections {
     }
 }
 
-/// Returns the response to a client that exceeds the limit on connections to services, its own or that of all clients.
+/// Returns the response to a client for which no reserved place is left, by the limit per client or by the limit on all
+/// service connections.
 fn no_place() -> Response {
     let text = "too many clients watch: try again later\n";
     (StatusCode::SERVICE_UNAVAILABLE, text).into_response()

@@ -132,7 +132,8 @@ async fn a_connection_that_sends_no_complete_request_is_closed() {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(beginning.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
-        // The server sends its settings at most. A reset ends the connection, too.
+        // At most the HTTP/2 settings of the server arrive. A reset, which is an error here, ends the connection as
+        // well.
         let _ = stream.read_to_end(&mut answer).await;
     }
 }
