@@ -21,9 +21,10 @@ pub use types::{Batch, Due, ExpiredItem, Id, Member, Next, Refused};
 
 /// A queue that decides which of its items run together next.
 ///
-/// Items of a group leave by the ages of their priority levels (see [`Policy::ageing`]). The group whose first item is
-/// oldest goes first, unless it waits for more items and another group need not. Time is an argument and never runs
-/// backwards: a time earlier than the last one counts as the last one.
+/// Within a group, items leave by effective arrival: their arrival plus [`Policy::ageing`] for each level below the
+/// most urgent one. The group whose first item is oldest goes first, unless it waits for more items while another group
+/// has a batch that is due. Time is an argument and never runs backwards: a time earlier than the last one counts as
+/// the last one.
 #[derive(Debug)]
 pub struct Assembler<T: Item> {
     policy: Policy,
@@ -93,8 +94,8 @@ impl<T: Item> Assembler<T> {
         Ok(id)
     }
 
-    /// Forms the batch to run on a device that is free now, or returns when to call again: at the latest at that time,
-    /// and at once after any other method was called.
+    /// Forms the batch to run on a device that is free now. If no batch is due, returns when to call again; after a
+    /// call of any other method, call again at once.
     pub fn next(&mut self, now: Instant) -> Next<T> {
         let now = self.advance(now);
         match self.ready(now) {

@@ -68,9 +68,9 @@ impl Curve {
         Some(Duration::from_nanos(nanos as u64))
     }
 
-    /// Returns the estimated time of one row in nanoseconds, in batches of the best size up to `most` rows. Batches
-    /// larger than those measured count as no slower than the largest measured one, because a refusal for a predicted
-    /// wait must not rest on too high an estimate.
+    /// Returns the estimated time of one row in nanoseconds, in batches of the best size up to `most` rows. A batch
+    /// larger than all measured ones is assumed to take no longer than the largest measured one, because a request must
+    /// not be refused by too high an estimate. Returns `None` if nothing was measured.
     #[must_use]
     pub fn row(&self, most: usize) -> Option<f64> {
         let last = self.points.last()?;

@@ -114,7 +114,7 @@ impl<I: Item, O: Send + 'static> Drop for InlineRun<I, O> {
         if self.ended {
             return;
         }
-        // The batch is answered before the worker may run again.
+        // Dropping the batch answers its items, before the worker may run again.
         drop(self.first.take());
         let shared = Arc::clone(&self.shared);
         self.release(shared.lock());

@@ -23,9 +23,9 @@ pub struct Policy {
     pub default_queue_policy: QueuePolicy,
     /// Rules of single levels, by level number.
     pub level_policies: BTreeMap<u32, QueuePolicy>,
-    /// Time that is added to an item's arrival for each level below the first. An urgent item overtakes a less urgent
-    /// one only if that arrived less than this before it, for each level between them, so no level starves. Longer is
-    /// stricter; the maximum of a year means strict priority.
+    /// Time that is added to an item's arrival for each level below the first, when items are ordered. An urgent item
+    /// overtakes an earlier, less urgent one only if less than this time per level lies between their arrivals, so no
+    /// level starves. A longer time is stricter; the maximum of a year means strict priority.
     pub ageing: Duration,
     /// Maximum number of queued items in total, whatever the levels allow.
     pub max_queued: usize,

@@ -24,8 +24,8 @@ pub(crate) enum QueueDelay {
 /// Returns the number of items with these weights, in order, to run now; `None` means to wait. The first item is always
 /// included, so that an item over the limit runs alone instead of never.
 ///
-/// This is Triton's rule: the longest prefix of a preferred size, otherwise the last one before the largest preferred
-/// size would be exceeded.
+/// This is Triton's rule: the longest prefix whose weight is a preferred size; if there is none, the longest prefix
+/// whose weight does not exceed the largest preferred size.
 pub(crate) fn batch_prefix(weights: impl Iterator<Item = usize>, rule: &Rule<'_>) -> Option<usize> {
     let largest = rule.preferred.last().copied().unwrap_or(usize::MAX);
     let (mut count, mut total) = (0_usize, 0_usize);

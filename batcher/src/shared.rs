@@ -159,7 +159,8 @@ impl<I: Item, O: Send + 'static> Shared<I, O> {
         self.notify_if_drained();
     }
 
-    /// Lets later answers pass an item that gets no answer in its turn.
+    /// Removes an item from the order of answers, because it is answered out of turn, and sends the answers that it
+    /// held back.
     fn skip(&self, id: Id) {
         if let Some(reorder) = &self.reorder {
             let mut reorder = reorder.lock();
@@ -213,7 +214,8 @@ impl<I: Item, O: Send + 'static> Shared<I, O> {
         }
     }
 
-    /// Takes the lock only if the queue is closed; closing the queue makes the same check.
+    /// Wakes the callers of `drained` if the queue is drained. Takes the lock only once the queue is closed, because an
+    /// open queue is never drained.
     fn notify_if_drained(&self) {
         if self.is_closed() && self.is_drained() {
             self.drained.notify_waiters();

@@ -89,8 +89,8 @@ impl<O> Ticket<O> {
         timer.as_mut().poll(cx)
     }
 
-    /// Expires all items that are over, which may include this one. An item on a device no longer has a timeout, but
-    /// still has its deadline.
+    /// Expires all items whose time limit has passed, which may include this one. An item on a device no longer has a
+    /// timeout, but still has its deadline.
     fn expire(&mut self) -> Option<SubmitError> {
         let now = clock::now();
         self.queue.expire(now);

@@ -40,9 +40,10 @@ impl<I: Item, O: Send + 'static> Worker<I, O> {
         self.wait(self.shared.lock())
     }
 
-    /// Takes a batch like [`Worker::pull`], for a device that is busy until about `free_at` and needs a batch `prepare`
-    /// before it can start it. Blocks at least until then. Call this with at most one unanswered [`Work`]: one batch
-    /// prepared ahead keeps the device busy, and more would only be formed too early and so be smaller.
+    /// Takes a batch like [`Worker::pull`], for a device that is busy until about `free_at`. Preparing the batch for
+    /// the device takes `prepare`, so this blocks at least until that long before `free_at`. Call this with at most one
+    /// unanswered [`Work`]: one batch prepared ahead keeps the device busy, and more would only be formed too early and
+    /// so be smaller.
     pub fn pull_ahead(&mut self, free_at: Instant, prepare: Duration) -> Option<Work<I, O>> {
         let now = clock::now();
         std::thread::sleep(form_at(now, free_at, prepare) - now);

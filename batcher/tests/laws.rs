@@ -116,7 +116,7 @@ proptest! {
             world.now = until - at(0);
             match world.ask() {
                 Next::Run(batch) => world.note(batch),
-                // The item that was to run has expired, or was moved back.
+                // The item that was due then has expired, or its timeout has moved it back.
                 Next::WaitUntil(next) => prop_assert!(next > until),
                 Next::Idle => prop_assert!(before > 0),
             }

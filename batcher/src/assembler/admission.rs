@@ -12,7 +12,8 @@ impl<T: Item> Assembler<T> {
     pub(super) fn wait_on(&self, level: u32, now: Instant) -> Duration {
         let left = |running: &Running| running.until.saturating_duration_since(now);
         let mut busy: Vec<Duration> = self.running.iter().map(left).collect();
-        // A device with a prepared batch counts once, with the later of its two end times.
+        // `running` has two entries for a device with a batch prepared ahead. Only the latest end times are kept, one
+        // per device, so such a device counts once, with the end of the prepared batch.
         busy.sort_unstable_by(|a, b| b.cmp(a));
         busy.resize(self.devices.max(1), Duration::ZERO);
         cleared_after(&mut busy, self.backlog.up_to(level))

@@ -22,8 +22,8 @@ impl Rank {
     }
 }
 
-/// Maximum delay: longer than any process waits, and short enough that the clock can represent it times the highest
-/// level.
+/// Maximum delay per level: longer than any process waits, and short enough that the clock can represent the delay of
+/// the lowest possible level.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Returns `at + by`, or a year after `at` if the clock cannot represent the sum.

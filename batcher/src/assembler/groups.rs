@@ -9,9 +9,9 @@ use slab::Slab;
 use super::entry::Rank;
 use crate::Curve;
 
-/// Number of groups from which on groups without items are forgotten. Until then their curves are kept, because they
-/// may be needed again. A curve and its key take a few hundred bytes. A model has more shapes than this only if every
-/// request has a new one.
+/// Number of known groups at which groups without items begin to be forgotten. Until then their curves are kept,
+/// because they may be needed again. A curve and its key take a few hundred bytes. A model has more shapes than this
+/// only if every request has a new one.
 const REMEMBERED: usize = 1024;
 
 /// Weight of a new sample in the pace of unmeasured groups, which is averaged over about eight batches.
@@ -21,7 +21,7 @@ const SMOOTHING: f64 = 1.0 / 8.0;
 pub(super) struct Groups<G> {
     by_key: HashMap<G, usize>,
     groups: Slab<Group<G>>,
-    /// First rank of each group's queue that is not empty.
+    /// First rank and index of each group that has items.
     fronts: BTreeSet<(Rank, usize)>,
     /// Number of look-ups, by which the last use of each group is recorded.
     uses: u64,
