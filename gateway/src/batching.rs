@@ -199,7 +199,7 @@ struct EntryTimes {
     arrived: Instant,
     queued: Instant,
     deadline: Option<Instant>,
-    /// Verdict if the deadline passes.
+    /// Verdict under which the request is counted if its deadline passes.
     missed: Verdict,
 }
 
@@ -232,7 +232,8 @@ fn enqueue(
     }
 }
 
-/// Waits until the entry is dispatched. Each waiting request is also the timer of the batch that it would start.
+/// Waits until the entry is dispatched. When the entry has waited for `max_delay`, this dispatches the batches that are
+/// due, so the batch queue needs no timer task.
 async fn wait(
     batcher: &Arc<Batcher>,
     queue: &Arc<RevisionQueue>,

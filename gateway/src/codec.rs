@@ -35,7 +35,7 @@ pub(crate) fn error(protocol: Protocol, error: &GatewayError) -> Response<Downst
     response
 }
 
-/// Returns the verdict on a response, as far as the response head determines it.
+/// Returns the verdict on a response. `Open` means that the trailers decide.
 pub(crate) fn verdict(protocol: Protocol, response: &Response<impl Sized>) -> Verdict {
     if let Some(mark) = header_names::first(response.headers(), &headers::REFUSED) {
         return verdict_of_mark(mark);
@@ -91,7 +91,7 @@ pub(crate) fn refusal(protocol: Protocol, response: &Response<impl Sized>) -> Op
     }
 }
 
-/// Returns true if a gateway refused a request because it does not own the revision's queue.
+/// Returns true if the response is the refusal of a gateway that does not own the revision's queue.
 pub(crate) fn is_unserved(headers: &HeaderMap) -> bool {
     headers.contains_key(headers::UNSERVED)
 }

@@ -40,15 +40,16 @@ impl Deadline {
         let grpc = timeout(headers, &GRPC_TIMEOUT, parse_grpc_timeout)?;
         let weir = timeout(headers, &TIMEOUT, parse_weir_timeout)?;
         let requested = Self::none(arrived).within(grpc).within(weir);
-        // The timeout from another gateway may be the rest of the service's own timeout, so `weir-hop` decides.
+        // A timeout from another gateway may be what is left of the service's own timeout, so `weir-hop` says whether
+        // it is a short deadline of the client's own.
         let hop = headers.get(HOP);
         let is_clients = requested.at.is_some() && hop.is_none_or(|hop| *hop == HOP_HASTY);
         let blame = if is_clients { Blame::Caller } else { Blame::Server };
         Ok(Self { blame, ..requested })
     }
 
-    /// Limits the time since the arrival to `most`, a timeout of the service; `None` sets no limit. The earliest limit
-    /// counts.
+    /// Limits the time since the arrival to `most`, a timeout of the service; `None` sets no limit. The earlier of both
+    /// deadlines applies.
     pub(crate) fn within(self, most: Option<Duration>) -> Self {
         // A timeout beyond the range of the clock is no limit.
         match most.and_then(|most| self.arrived.checked_add(most)) {
@@ -59,8 +60,8 @@ impl Deadline {
         }
     }
 
-    /// Checks the deadline of a request of which `bytes` have arrived, and settles the blame: the revision is to blame
-    /// for missing a client's own deadline only if the time left is long enough.
+    /// Checks the deadline of a request of which `bytes` have arrived, and settles which party is to blame if it
+    /// passes: for a deadline that the client set, the revision only if enough time is left for its work.
     ///
     /// # Errors
     /// [`GatewayError::LateBody`] or [`GatewayError::NoTime`] if the deadline has passed.
@@ -176,11 +177,11 @@ mod tests {
         assert_eq!(blame(std::slice::from_ref(&long), None, none), Blame::Server);
         // The upload took so long that less than a second is left for the revision.
         assert_eq!(blame(std::slice::from_ref(&long), None, ms(4500)), Blame::Caller);
-        // The service's own timeout ends first or at the same time.
+        // The service's own timeout ends first, or at the same time as the client's.
         assert_eq!(blame(std::slice::from_ref(&own), Some(ms(300)), none), Blame::Server);
         assert_eq!(blame(std::slice::from_ref(&own), Some(ms(900)), none), Blame::Server);
         assert_eq!(blame(std::slice::from_ref(&own), Some(ms(901)), none), Blame::Caller);
-        // Another gateway states whose deadline it is.
+        // The request comes from another gateway, whose `weir-hop: 1` says that the server is to blame.
         assert_eq!(blame(&[own.clone(), (HOP, "1")], None, none), Blame::Server);
         assert_eq!(blame(&[own, (HOP, "2")], None, none), Blame::Caller);
     }

@@ -18,7 +18,7 @@ pub(crate) enum GatewayError {
     /// The service does not have this revision or tag.
     #[error("service {service} has no {what} {asked:?}{known}")]
     NoRevision { service: String, what: &'static str, asked: String, known: String },
-    /// The service routes its requests to no revision; the text is the reason.
+    /// The service's route leads to no revision; the text is the reason.
     #[error("{0}")]
     Nowhere(Arc<str>),
     /// The queue of the revision is full.

@@ -94,8 +94,8 @@ pub(crate) fn verdict(error: &GatewayError, missed: Verdict) -> Verdict {
     if let GatewayError::LateInQueue { .. } | GatewayError::LateAtReplica { .. } = error {
         return missed;
     }
-    // A full queue is counted as a refusal already, the gateway that owns the queue counts the other request, and a
-    // broken body is the client's fault.
+    // A full queue is counted as a refusal already. The gateway that owns the queue counts a request that this gateway
+    // does not own. A broken body is the client's fault.
     let is_counted_elsewhere =
         matches!(error, GatewayError::QueueFull { .. } | GatewayError::NotOwner(_) | GatewayError::Body(_));
     if is_counted_elsewhere { Verdict::Open } else { Verdict::Failed }

@@ -116,7 +116,8 @@ fn counters(encoder: &mut DescriptorEncoder<'_>, rows: &Rows) -> Result<(), fmt:
     Ok(())
 }
 
-/// Encodes the number of hosts that each route claims without belonging to the route's service.
+/// Encodes, for each service, the number of hosts that its route claims but that do not follow from its name. Requests
+/// to them are not routed.
 fn refused_hosts(encoder: &mut DescriptorEncoder<'_>, routes: &Routes) -> Result<(), fmt::Error> {
     let kind = ConstGauge::new(0_i64).metric_type();
     let name = "weir_gateway_refused_hosts";
@@ -148,8 +149,8 @@ fn gauges(encoder: &mut DescriptorEncoder<'_>, rows: &Rows) -> Result<(), fmt::E
     Ok(())
 }
 
-/// Encodes the sums of delays. The rate of a sum divided by the rate of the count is the mean. Quantiles are in the
-/// JSON snapshot.
+/// Encodes the sums of delays. The rate of a sum divided by the rate of the count is the mean. Quantiles of the queue
+/// delay are in the gateway's JSON description (`describe`).
 fn delays(encoder: &mut DescriptorEncoder<'_>, rows: &Rows) -> Result<(), fmt::Error> {
     let sums: [(&str, &str, fn(&Activity) -> u64); 2] = [
         ("weir_revision_queue_delay_us", "Microseconds that requests have waited for a replica.", |a| {

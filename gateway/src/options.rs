@@ -24,7 +24,7 @@ pub enum Scope {
 pub struct Options {
     /// Name of the gateway among all gateways.
     pub name: Arc<str>,
-    /// One machine or a cluster.
+    /// Clients of the gateway: those of one machine, or the tenants of a cluster.
     pub scope: Scope,
     /// The declared services, if they are known: the server as a whole is ready only once each of them has a route.
     /// `None` makes it ready once there are any routes.

@@ -94,7 +94,7 @@ pub(crate) struct RevisionState {
     pub(crate) replicas: Vec<EndpointSpec<Arc<Upstream>>>,
     pub(crate) scale: Scale,
     pub(crate) failure: Option<Failure>,
-    /// Prospect of the replicas: [`Outlook::Fails`] if every replica backs off after at least two failed starts.
+    /// Expected future of the replicas: [`Outlook::Fails`] if every replica backs off after at least two failed starts.
     pub(crate) outlook: Outlook,
     /// The revision's replicas as the platform reports them, including those that take no requests.
     pub(crate) reported: Vec<Replica>,
@@ -380,8 +380,8 @@ impl RevisionQueue {
         let waited = state.dispatcher.oldest().map(|oldest| now().saturating_duration_since(oldest.wait.since));
         state.activity.oldest_us = waited.map_or(0, |waited| waited.as_micros() as u64);
         let reported = Arc::new(state.activity.clone());
-        // A request that joins or leaves a batch does not change this state, so the copy is kept only without such
-        // requests.
+        // Requests in the batch queue come and go without changing this state, so a copy that counts some of them would
+        // become stale and is not kept.
         state.reported = (batching == 0).then(|| Arc::clone(&reported));
         reported
     }
@@ -404,7 +404,8 @@ impl RevisionQueue {
         state.reported = None;
     }
 
-    /// Counts the end of a request without a credit of its own: it was in a batch, or failed before it got a credit.
+    /// Counts the end of a request that holds no credit of its own: it was in a batch, or failed before it got a
+    /// credit.
     pub(crate) fn count(&self, verdict: Verdict) {
         let mut state = self.state.lock();
         state.count(verdict);

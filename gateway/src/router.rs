@@ -105,7 +105,7 @@ impl RouteTable {
     }
 
     /// True for a liveness check of the server: V1's `/`, which load balancers use too. In a cluster, V2's live path
-    /// without a service counts as well; on one machine it is answered for all services.
+    /// without a service counts as well. On one machine that path is answered for all services instead.
     fn is_liveness(&self, method: &Method, path: &str) -> bool {
         let is_path = match self.matcher.scope() {
             Scope::Local => path == "/",
@@ -115,8 +115,8 @@ impl RouteTable {
     }
 
     /// True for a gRPC path whose method the gateway does not have. The answer is "unimplemented", which some load
-    /// balancers expect from a healthy server. In a cluster, V2's methods belong to services, so that the host is at
-    /// fault instead.
+    /// balancers expect from a healthy server. In a cluster, V2's methods belong to services, so the error is about the
+    /// unknown host instead.
     fn is_unknown_method(&self, path: &str) -> bool {
         let service = path.rsplit_once('/').map_or("", |(service, _)| service);
         // Below `/serving/` the service is unknown, not the method.
@@ -181,7 +181,8 @@ fn check_encoding(head: &[u8], encoding: Option<&str>) -> Result<(), GatewayErro
     }
 }
 
-/// Returns the model's name in a message, empty if it has none. `find` searches the part that was not examined.
+/// Returns the model's name in a message, empty if it has none. `find` searches the part of the message that `peek` did
+/// not cover.
 fn name_in(peek: Peek<'_>, find: impl FnOnce() -> Option<String>) -> Result<Cow<'_, str>, GatewayError> {
     match peek {
         Peek::Found(model) => Ok(Cow::Borrowed(model)),

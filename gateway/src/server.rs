@@ -1,5 +1,5 @@
-//! A port for requests: HTTP/1.1, HTTP/2 and gRPC on one listener, plain or TLS. The crate `serve` has the connections; here
-//! is what their requests mean to a gateway.
+//! A port for requests: HTTP/1.1, HTTP/2 and gRPC on one listener, plain or TLS. The crate `weir-serve` accepts and
+//! drives the connections; this module routes their requests into the gateway.
 
 mod exchange;
 mod request_checks;
@@ -22,14 +22,14 @@ use crate::proxy::Proxy;
 /// Longest head of a request over HTTP/1.1, in bytes. The same as the runtime's.
 const MAX_HEAD: usize = 64 << 10;
 
-/// Most bytes read at once. A body of 64 KiB comes whole with its head, as one piece: a second read and piece cost a
-/// tenth of such a request. Larger bodies are put together elsewhere.
+/// Most bytes read at once. A body of 64 KiB is read together with its head, as one piece; a second read and piece
+/// would add a tenth to the cost of such a request. Larger bodies arrive in several pieces.
 const READ_AT_ONCE: usize = 128 << 10;
 
 /// Serves the port until `stop`, then drains its connections.
 pub(crate) async fn serve(proxy: Arc<Proxy>, port: Port, stop: CancellationToken) {
     let http = HttpPort::new(options(proxy.context.options.connections), stop);
-    // Boxed: a task's size includes every copy that a move leaves.
+    // Boxed, because a task's future contains a copy of the stream for each place through which the stream is moved.
     let connection =
         |stream| serve_connection(Arc::clone(&proxy), Box::new(stream), port.encryption.clone(), http.clone());
     http.accept(port.listener, connection).await;
@@ -51,13 +51,13 @@ async fn serve_connection(proxy: Arc<Proxy>, stream: Box<Stream>, encryption: En
         Encryption::Tls(config) => config,
     };
     let timeout = proxy.context.options.handshake_timeout;
-    // Boxed, so that the future of plain connections has no room for TLS.
+    // Boxed, so that the future of a plain connection reserves no space for TLS.
     if let Some(stream) = Box::pin(tls::handshake(*stream, config, timeout, http.stop())).await {
         http.serve(Box::new(stream), service, &traffic).await;
     }
 }
 
-/// The hyper service that answers one connection's requests.
+/// Returns the hyper service that answers one connection's requests.
 fn service(
     proxy: Arc<Proxy>,
     traffic: Arc<Traffic>,
@@ -66,7 +66,7 @@ fn service(
 {
     service_fn(move |request: Request<Incoming>| {
         let (proxy, tracked) = (Arc::clone(&proxy), traffic.begin());
-        // Boxed because hyper moves the future several times and reserves its space on an idle connection too.
+        // Boxed, because hyper moves the future several times, and reserves space for it on idle connections too.
         Box::pin(async move {
             let response = exchange::respond(&proxy, request, peer).await;
             Ok(tracked.track(response.map(FlushFirst::new)))

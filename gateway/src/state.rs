@@ -19,13 +19,13 @@ use crate::upstream::Upstream;
 /// Routes, queues and peers as requests see them; replaced as a whole.
 pub(crate) struct State {
     pub(crate) routes: Arc<RouteTable>,
-    /// All gateways, in the order on which they agree.
+    /// All gateways, sorted by name, so that an index means the same gateway everywhere.
     pub(crate) peers: Vec<Arc<Upstream>>,
     pub(crate) snapshot: Arc<Snapshot>,
     /// Notified when a request arrives for a revision without replicas.
     wake: Arc<Notify>,
     membership: Membership,
-    /// Time from which this gateway may use credits; `None` if it always could.
+    /// Time from which this gateway may use credits; `None` if it never joined or replaced other gateways.
     credits_from: Option<Instant>,
 }
 
@@ -71,7 +71,7 @@ impl State {
         next
     }
 
-    /// Returns the queues that may have changed since `before`: mostly one among a thousand.
+    /// Returns the queues that may have changed since `before`. Mostly that is one queue of a thousand.
     pub(crate) fn changed<'a>(&'a self, before: &'a Self) -> Vec<(&'a RevisionName, &'a Arc<RevisionQueue>)> {
         let (now, last) = (&self.snapshot, &before.snapshot);
         if now.gateways != last.gateways {

@@ -33,10 +33,10 @@ pub(super) fn dispatch(batcher: &Arc<Batcher>, queue: &Arc<RevisionQueue>, setti
     }
 }
 
-/// Starts one batch: with a task for several entries, without a task for a single entry.
+/// Starts one batch. A task sends a batch of several entries; a single entry is forwarded by the request's own task.
 fn start(mut batch: Vec<BatchEntry>, in_flight: InFlightBatch) {
     if batch.len() > 1 {
-        // Without a tokio runtime the process is ending and no request waits any more.
+        // Without a tokio runtime the process is ending, and no client waits for these requests any more.
         if let Ok(runtime) = Handle::try_current() {
             let tasks = in_flight.batcher.tasks.clone();
             tasks.spawn_on(send_batch(batch, in_flight), &runtime);
@@ -46,7 +46,7 @@ fn start(mut batch: Vec<BatchEntry>, in_flight: InFlightBatch) {
     }
 }
 
-/// Sends a batch to a replica and its part of the response to each entry; stops if all clients disconnect.
+/// Sends a batch to a replica, and to each entry its rows of the response. Stops if all clients disconnect.
 async fn send_batch(mut entries: Vec<BatchEntry>, in_flight: InFlightBatch) {
     let context = Arc::clone(&in_flight.batcher.context);
     context.counters.count_batch(entries.len());

@@ -44,8 +44,8 @@ impl BatchEntry {
         Self { request: Box::new(request), buffered: Box::new(buffered), parsed, reply }
     }
 
-    /// Lets the request's own task forward it unchanged. If the client has disconnected, the guard is dropped here and
-    /// the batch ends.
+    /// Lets the request's own task forward the request unchanged. `in_flight` is `None` if the entry's batch has
+    /// failed. If the client has disconnected, the guard is dropped here, which ends the batch.
     pub(super) fn forward_alone(self, in_flight: Option<InFlightBatch>) {
         let Self { mut request, buffered, reply, .. } = self;
         if in_flight.is_none() {

@@ -23,7 +23,7 @@ pub(crate) struct BatchLimits {
     pub(crate) max_rows: usize,
     /// Longest time that a request waits for others to join its batch.
     pub(crate) max_delay: Duration,
-    /// Number of batches in flight that keeps all replicas busy.
+    /// Number of batches in flight at which every replica is busy.
     pub(crate) max_in_flight: usize,
     /// Most requests in the queue.
     pub(crate) max_queued: usize,
@@ -45,7 +45,7 @@ pub(crate) struct BatchQueue<K, T> {
     groups: HashMap<K, Group<T>>,
     /// Keys of all entries, in order of arrival.
     order: BTreeMap<u64, K>,
-    /// Keys of groups that had enough rows for a batch when an entry joined.
+    /// Keys of groups whose rows filled a batch when an entry joined.
     full: VecDeque<K>,
     tickets: u64,
     in_flight: usize,

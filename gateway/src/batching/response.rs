@@ -31,13 +31,14 @@ pub(super) struct BatchResponse {
     pub(super) permit: Arc<BudgetPermit>,
 }
 
-/// Consequence of a batch's response for its entries.
+/// Result of a batch for its entries.
 pub(super) enum BatchOutcome {
     /// Each entry gets its rows.
     Rows(BatchResponse),
     /// Each entry gets the same response, because its status does not depend on the request's body.
     Same(BatchResponse, Verdict),
-    /// Each entry gets the same response: the batch's deadline passed, which is the latest one of its entries.
+    /// Each entry gets the same response, because the batch's deadline has passed, which is the latest deadline of its
+    /// entries.
     Late(BatchResponse),
     /// One entry may have made the batch fail, so each entry is retried alone.
     Alone,

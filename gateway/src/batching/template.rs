@@ -171,8 +171,7 @@ impl Template {
 }
 
 impl TensorData {
-    /// Appends the kind of the data's encoding. For rows without a declared shape the dimensions of the first row
-    /// follow.
+    /// Appends a letter for the encoding of the data. For nested rows, the dimensions of the first row follow.
     fn batch_key(&self, text: &[u8], out: &mut Vec<u8>) {
         match self {
             Self::Blob(..) => out.push(b'b'),

@@ -113,7 +113,7 @@ fn element(datatype: DataType) -> BoxedStrategy<Vec<u8>> {
     }
 }
 
-/// Returns the data types that JSON and typed contents can represent.
+/// Returns the data types that JSON and typed contents can represent: all except FP16 and BF16.
 fn but_half() -> Vec<DataType> {
     let is_half = |datatype: &DataType| matches!(datatype, DataType::Fp16 | DataType::Bf16);
     DataType::ALL.into_iter().filter(|datatype| !is_half(datatype)).collect()

@@ -25,11 +25,11 @@ use crate::upstream::{Chunks, RequestBody, UploadHandle};
 pub(crate) enum BufferMode {
     /// The whole body, up to the size limit.
     Whole,
-    /// The first gRPC message, and what arrives within [`END_OF_STREAM_WAIT`] after it: the call may be a stream whose
-    /// client waits for a response.
+    /// The first gRPC message, and all that arrives within [`END_OF_STREAM_WAIT`] after it. The gateway does not wait
+    /// longer, because the call may be a stream whose client waits for a response.
     FirstMessage,
-    /// The first gRPC message of a stream. The client may wait with it for any time, because the request holds no
-    /// credit before.
+    /// The first gRPC message of a stream. The wait for it has no limit of its own, because the request holds no credit
+    /// until it arrives.
     Stream,
 }
 
@@ -52,8 +52,8 @@ impl BufferMode {
     }
 }
 
-/// Part of a body that is read before its request can be forwarded, even if the body is too large for the buffer or the
-/// byte budget is exhausted.
+/// Part of a body that must be read before its request can be forwarded, even if the body is too large for the buffer
+/// or the byte budget is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BufferNeed {
     Nothing,
@@ -89,14 +89,14 @@ pub(crate) struct BufferedBody {
     pub(crate) chunks: Chunks,
     trailers: Option<HeaderMap>,
     rest: Option<TimedBody<Incoming>>,
-    /// State of the upload of `rest`.
+    /// State of the upload of `rest`; `None` if the whole body is buffered.
     upload: Option<UploadHandle>,
     permit: BudgetPermit,
     size: usize,
 }
 
-/// Wait for the end of a gRPC stream after its first message: the end of a unary call may arrive shortly after the
-/// message.
+/// Time to wait for the end of a gRPC request after its first message. The end of a unary call may arrive shortly after
+/// the message.
 const END_OF_STREAM_WAIT: Duration = Duration::from_millis(5);
 
 /// Bytes of a gRPC message's prefix: a flag and four bytes of length.
@@ -156,8 +156,8 @@ impl BufferedBody {
         }
     }
 
-    /// Reads until `mode` is satisfied, or until more than `most` bytes and all that `limits.need` requires are
-    /// buffered. Returns true if the body is complete.
+    /// Reads until `mode` is satisfied or more than `most` bytes are buffered, but at least as much as `limits.need`
+    /// requires. Returns true if the body is complete.
     async fn read(
         &mut self,
         body: &mut Incoming,
@@ -206,7 +206,7 @@ impl BufferedBody {
         }
     }
 
-    /// Bytes that are buffered.
+    /// Returns the number of buffered bytes.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
@@ -246,7 +246,7 @@ impl BufferedBody {
         self.rest.is_none()
     }
 
-    /// State of the upload of a body that is forwarded before it is complete; `None` for a whole body.
+    /// Returns the state of the upload of a body that is forwarded before it is complete; `None` for a whole body.
     pub(crate) fn upload(&self) -> Option<UploadHandle> {
         self.upload.clone()
     }
@@ -300,8 +300,8 @@ impl BufferedBody {
     }
 }
 
-/// Pieces smaller than this many bytes are joined. A small piece would keep a handle, and the read buffer that it is a
-/// slice of, which together are many times its size.
+/// Pieces smaller than this many bytes are joined. A piece keeps alive a handle and the read buffer of which it is a
+/// slice, and both together are many times as large as a small piece.
 const SMALL_PIECE: usize = 1024;
 
 /// Size in bytes up to which small pieces are joined: large compared with a handle, and cheap to copy as it grows.
@@ -325,8 +325,8 @@ fn join(chunks: &mut Chunks, piece: Bytes) {
     *last = joined.freeze();
 }
 
-/// Returns an error once a pause in the upload has lasted too long, or during shutdown. A client that was too slow may
-/// retry; one that stalled during shutdown may not.
+/// Returns an error once a pause in the upload has lasted too long; during shutdown that is [`SHUTDOWN_IDLE`].
+/// `SlowBody` tells the client that it may retry, the error during shutdown does not.
 async fn stalled(upload: &mut Upload, shutdown: &CancellationToken) -> GatewayError {
     let pause = upload.longest_wait(Instant::now());
     tokio::select! {
@@ -335,7 +335,7 @@ async fn stalled(upload: &mut Upload, shutdown: &CancellationToken) -> GatewayEr
     }
 }
 
-/// Returns an error once [`SHUTDOWN_IDLE`] has passed since the shutdown began.
+/// Returns an error after a pause of [`SHUTDOWN_IDLE`] during shutdown.
 async fn shut_down(shutdown: &CancellationToken) -> GatewayError {
     shutdown.cancelled().await;
     tokio::time::sleep(SHUTDOWN_IDLE).await;

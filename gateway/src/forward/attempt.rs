@@ -58,7 +58,8 @@ pub(super) async fn try_replica(
     terms: AttemptTerms,
 ) -> Attempt {
     let upstream = Arc::clone(&credit.upstream);
-    // Boxed, because most requests are buffered whole and their futures should not reserve space for it.
+    // The future that lends the credit is boxed: most requests are buffered whole and lend none, so their own futures
+    // should not reserve space for it.
     let upload = buffered.upload();
     let mut lending = upload.map(|upload| Box::pin(lend_while_slow(&mut credit, upload)));
     let sending = exchange(request.protocol, buffered, &upstream, |body| request.to_replica(body));
@@ -95,14 +96,14 @@ pub(super) async fn try_replica(
             let held = now().saturating_duration_since(credit.since);
             credit.settle(Outcome::Failed, Verdict::Open);
             let wait = ReportWait { longest: terms.report_timeout, deadline: request.deadline };
-            // Boxed, so that the future of an answered request reserves no space for it.
+            // Boxed, so that the future of a request that is answered reserves no space for this case.
             let lost = LostAttempt::at_replica(&upstream, request.protocol, error, held, wait);
             Attempt::Failed(Failure::Lost(Box::pin(lost).await))
         }
     }
 }
 
-/// Runs the lending of a credit; pending forever without one.
+/// Runs the future that lends the credit; pends forever if there is none.
 async fn lent(lending: &mut Option<Pin<Box<impl Future<Output = Infallible>>>>) -> Infallible {
     match lending {
         Some(lending) => lending.await,

@@ -1,5 +1,5 @@
-//! Recognizes inferences of the model after which a service is named. Every revision of the service must have that
-//! model, so "not found" is the revision's failure. For another model, version or path it is the caller's mistake.
+//! Recognizes inferences of the model whose name is the service's. Every revision of the service must have that model,
+//! so "not found" is the revision's failure. For another model, version or path it is the caller's mistake.
 
 use bytes::Buf;
 use http::Response;

@@ -1,5 +1,5 @@
-//! Ready and live calls, answered at once: no queue, no sleeping revision and no failing start delays them, and they
-//! wake no revision.
+//! Answers ready and live calls at once. The calls do not wait in the queue, for a revision at zero or for a failing
+//! start, and they wake no revision.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::upstream::Upstream;
 /// Longest wait for the replica's own answer, the same as for a probe.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The question of a health call.
+/// Subject of a health call. `ModelReady` contains the model's name, or an empty one over gRPC.
 enum HealthCall<'a> {
     Live,
     Ready,
@@ -84,7 +84,8 @@ fn of_path(path: &str) -> Option<HealthCall<'_>> {
     model_of_path(path).filter(|_| is_model).map(HealthCall::ModelReady)
 }
 
-/// Sends the call to a replica without a credit, because the answer costs the replica no work. An error is a clause.
+/// Sends the call to a replica without a credit, because the answer costs the replica no work. An error says, as a
+/// clause, why the replica gave no answer.
 async fn ask(
     request: &ProxyRequest,
     buffered: &mut BufferedBody,
@@ -109,7 +110,7 @@ async fn ask(
     Ok(Response::from_parts(parts, relay.into_body()))
 }
 
-/// Returns the gateway's own answer; an error is the reason that the revision is not ready.
+/// Returns the gateway's own answer. An error in `ready` is the reason that the revision is not ready.
 fn local(protocol: Protocol, subject: &HealthCall<'_>, ready: Result<(), &str>) -> Response<DownstreamBody> {
     match (protocol, subject) {
         (Protocol::Http, HealthCall::Live) => match ready {

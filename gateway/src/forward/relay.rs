@@ -35,7 +35,7 @@ pub(crate) struct Relay {
     upload: Option<UploadHandle>,
     /// State of a gRPC stream whose client may send more messages; `None` for other responses.
     resting: Option<Resting>,
-    /// Verdict if the deadline passes.
+    /// Verdict under which the request is counted if its deadline passes.
     missed: Verdict,
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct ProxyRequest {
     pub(crate) queue: Arc<RevisionQueue>,
     pub(crate) arrived: Instant,
     pub(crate) deadline: Option<Instant>,
-    /// Verdict if the deadline passes.
+    /// Verdict under which the request is counted if its deadline passes.
     pub(crate) missed: Verdict,
     pub(super) activation: Duration,
     arrival: Arrival,
@@ -92,8 +92,8 @@ impl ProxyRequest {
             queue,
             arrived: self.arrived,
             deadline: Some(self.deadline.map_or(latest, |deadline| deadline.min(latest))),
-            // The limit for copies is longer than any deadline for which the verdict is `Uncounted`, so the verdict
-            // stays right.
+            // `Uncounted` is the verdict only on a deadline that is shorter than the limit for copies. The limit
+            // changes no such deadline, so the verdict holds for the copy, too.
             missed: self.missed,
             activation: self.activation,
             origin: self.origin,
@@ -127,8 +127,8 @@ impl ProxyRequest {
         self.arrival = Arrival::Waited;
     }
 
-    /// Creates a batch from this member's address and the given headers and times. The batch counts as sent by a
-    /// client.
+    /// Creates a batch from this member's address and the given headers and times. The origin is a client, so the batch
+    /// may still be handed over to another gateway.
     pub(crate) fn for_batch(
         &self,
         headers: HeaderMap,

@@ -29,7 +29,8 @@ pub(crate) struct Credit {
     kind: RequestKind,
 }
 
-/// Rest of the stream that holds a credit. A stream rests while the gateway waits for its client.
+/// State of rest of the stream that holds the credit. A stream rests, and its credit is lent to other requests, while
+/// the gateway waits for the client's next message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rest {
     Never,

@@ -93,7 +93,7 @@ pub(crate) enum Dequeued<R, W> {
     Expired(W),
 }
 
-/// Dequeued requests. Mostly one credit is given back and one granted.
+/// Requests that leave the queue together. There is mostly one, because one credit was given back.
 pub(crate) type DequeuedList<R, W> = SmallVec<[Dequeued<R, W>; 1]>;
 
 /// The queue and the replicas of one revision. `R` is a replica, `W` a queued request.
@@ -200,7 +200,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         self.serve(now)
     }
 
-    /// Uses no credits before `at`.
+    /// Uses no credits before `at`; with `None`, uses them at once.
     pub(crate) fn start(&mut self, at: Option<Instant>) {
         self.handover.start(at);
     }

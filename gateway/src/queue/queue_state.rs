@@ -27,7 +27,7 @@ pub(super) struct QueueState {
     pub(super) has_retry_timer: bool,
 }
 
-/// The queue's handle of a waiting request.
+/// Handle by which the queue notifies a waiting request.
 pub(super) struct WaiterHandle {
     pub(super) notify: oneshot::Sender<Wakeup>,
     pub(super) wait: QueueWait,
@@ -52,7 +52,8 @@ impl QueueState {
         }
     }
 
-    /// Returns true if no request will ever be dispatched again.
+    /// Returns true if the revision has no route and no replica that takes requests, so that queued requests will never
+    /// be dispatched.
     pub(super) fn is_over(&self) -> bool {
         self.scale == Scale::Gone && !self.dispatcher.is_open()
     }
@@ -126,14 +127,14 @@ impl QueueState {
             }
             Dequeued::HandOver(waiter, owner) => Some((waiter.notify, Wakeup::HandOver(owner))),
             Dequeued::NotOwner(waiter) => Some((waiter.notify, Wakeup::NotOwner)),
-            // The channel is dropped, which the request's task sees.
+            // Dropping the channel ends the wait of the request's task, which reports the deadline.
             Dequeued::Expired(_) => None,
         };
         dequeued.into_iter().filter_map(wakeup).collect()
     }
 }
 
-/// Sends wake-ups to queued requests. Call this without the lock: if a request has left the queue, its credit is given
+/// Sends wake-ups to queued requests. Call this without the lock: if a request has stopped waiting, its credit is given
 /// back here, which takes the lock.
 pub(super) fn notify(wakeups: Wakeups) {
     for (waiter, wakeup) in wakeups {

@@ -158,7 +158,7 @@ impl RouteMatcher {
 }
 
 impl HostEntry {
-    /// Returns a host with its entry.
+    /// Returns the host of a claim, and the entry that it gets in the table of hosts.
     fn of(claim: HostClaim<'_>) -> (Host, Self) {
         let entry = Self { route: claim.route.clone(), tag: claim.tag };
         (claim.host.clone(), entry)

@@ -22,7 +22,7 @@ pub(crate) struct RouteTable {
     pub(crate) mirrors: HashMap<RevisionName, Arc<MirrorCounts>>,
     /// Services that should have a route; `None` if that is unknown.
     pub(crate) declared: Option<watch::Receiver<Arc<BTreeSet<ServiceName>>>>,
-    /// Number of requests that each service's split has chosen a revision for.
+    /// Number of requests for which each service's split has chosen a revision.
     splits: HashMap<ServiceName, Arc<AtomicU32>>,
 }
 

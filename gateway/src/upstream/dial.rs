@@ -18,9 +18,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest wait for a refusal; a running machine refuses a connection within one round trip.
 const REFUSAL_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// With these settings a vanished node is detected after 40 s. Kubernetes misses the node after some 50 s, so the
-/// requests of its replicas are retried earlier, within a minute. A server that is too busy to read a request larger
-/// than its socket's buffer also has 40 s; a shorter time would be too strict.
+/// Keep-alive settings that detect a vanished node after 40 s. Kubernetes notices it after some 50 s, so the requests
+/// of its replicas are retried earlier, within a minute. A server that is too busy to read a request larger than its
+/// socket's buffer also has 40 s; a shorter time would be too strict.
 const KEEPALIVE: Keepalive = Keepalive { time: Duration::from_secs(10), interval: Duration::from_secs(10), probes: 3 };
 
 /// An open TCP or Unix socket.

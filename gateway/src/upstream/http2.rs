@@ -140,8 +140,8 @@ impl GrpcChannel {
         Ok(sender)
     }
 
-    /// Returns the failure of the attempt for which this call waited, if that attempt failed. Otherwise each call in
-    /// turn would make its own attempt to reach a node that does not answer.
+    /// Returns an error if the attempt to connect for which this call waited has failed. Without this, each waiting
+    /// call in turn would make an attempt of its own to reach a node that does not answer.
     fn none_failed_since(&self, failures: u64) -> Result<(), UpstreamError> {
         let connections = self.connections.lock();
         if connections.failures == failures {
@@ -213,7 +213,7 @@ async fn response_head(
     mut upload: Upload,
 ) -> Result<Response<Http2ResponseBody>, h2::Error> {
     let head = poll_fn(|context| {
-        // A failed upload needs no handling here: the response reports it, or its absence does.
+        // A failed upload needs no handling here. Either a response says why, or the call is cancelled below.
         let _ = upload.poll(context);
         match Pin::new(&mut response).poll(context) {
             Poll::Pending if upload.has_failed() => Poll::Ready(Err(h2::Reason::CANCEL.into())),

@@ -119,7 +119,7 @@ impl UploadHandle {
         self.0.has_failed.store(true, Ordering::Relaxed);
     }
 
-    /// Records the result of polling for the next frame.
+    /// Records what a poll for the next frame returned.
     fn record<E>(&self, polled: &Poll<Option<Result<Frame<Bytes>, E>>>) {
         let is_waited_for = polled.is_pending();
         self.0.waits_for_client.store(is_waited_for, Ordering::Relaxed);

@@ -51,7 +51,7 @@ impl Allocation {
 }
 
 impl Handover {
-    /// Allows no share before `at`.
+    /// Allows this gateway no share before `at`; `None` allows its share at once.
     pub(super) fn start(&mut self, at: Option<Instant>) {
         self.starts = at;
     }

@@ -29,7 +29,7 @@ pub(crate) enum MirrorOutcome {
 /// Counts and permits of the copies for one revision.
 #[derive(Debug)]
 pub(crate) struct MirrorCounts {
-    /// Requests that were sampled.
+    /// Number of requests for which sampling was decided; the position in the sampling sequence.
     samples: AtomicU32,
     permits: Arc<Semaphore>,
     /// Counts in the order of [`MirrorOutcome::ALL`].

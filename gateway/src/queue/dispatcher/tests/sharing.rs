@@ -90,7 +90,8 @@ fn the_first_replica_is_shared_at_once_where_it_takes_enough() {
         dispatcher.next_handover()
     };
     assert_eq!(shared(4, 1), None);
-    // Another gateway may have seen one replica alone, whose only credit had an owner.
+    // Another gateway may know only one of the replicas yet. The only credit of that replica has an owner, so it cannot
+    // be shared.
     assert_eq!(shared(1, 4), Some(now + HANDOVER + HANDOVER));
 }
 
@@ -100,7 +101,7 @@ struct Peer {
     dispatcher: TestDispatcher,
     membership: Membership,
     starts: Option<Instant>,
-    /// Changes that the gateway learns of: the time in milliseconds, and the index of the state.
+    /// Changes that the gateway has yet to learn of: the time in milliseconds, and the index of the state.
     news: Vec<(u64, usize)>,
 }
 
