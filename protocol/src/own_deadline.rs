@@ -6,10 +6,10 @@ use crate::Blame;
 
 /// Shortest deadline set by a client whose passing counts against the server.
 ///
-/// A deadline that any client can choose must not decide on a revision: with one millisecond, every model fails. One
-/// second is longer than nearly every model needs for a request, and clients of slower models know that and set longer
-/// deadlines. This hides no failure: a replica that hangs is found by its probes and by the age of its batch, and the
-/// service's own timeout counts, however short it is.
+/// A deadline that any client can choose must not decide if a revision counts as failing: with one millisecond, every
+/// model misses it. One second is longer than nearly every model needs for a request, and clients of slower models know
+/// that and set longer deadlines. This hides no failure: a replica that hangs is found by its probes and by the age of
+/// its batch, and the service's own timeout counts, however short it is.
 const SHORTEST_COUNTED: Duration = Duration::from_secs(1);
 
 /// Returns the blame for a response that misses a client's own deadline of `time`, counted from the end of the request.

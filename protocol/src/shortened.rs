@@ -1,4 +1,4 @@
-//! Limits the length of messages, which repeat what clients sent and could otherwise have megabytes.
+//! Limits the length of error messages. A message repeats what a client sent, which may be megabytes.
 
 use std::borrow::Cow;
 

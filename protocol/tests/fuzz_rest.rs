@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use corpus::{Corpus, Rng};
 use targets::{FuzzTarget, TARGETS};
 
-/// Maximum CPU time for an input of a few kilobytes, which only a decoder that is not linear exceeds.
+/// Maximum CPU time for an input of a few kilobytes. Only a decoder whose time is more than linear exceeds it.
 const TOO_SLOW: Duration = Duration::from_secs(2);
 
 /// Checks that every seed decodes. Mutations of an invalid seed would only test the first check.
@@ -82,7 +82,7 @@ fn run(target: &FuzzTarget, budget: Duration) -> u64 {
     runs
 }
 
-/// Returns the CPU time of this thread. On a busy machine, the thread may wait longer than any input takes.
+/// Returns the CPU time of this thread, which does not include the time that the thread waits on a busy machine.
 fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)

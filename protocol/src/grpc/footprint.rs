@@ -1,9 +1,9 @@
 //! Estimate of the memory that a request message takes once decoded, computed from its encoded bytes alone.
 //!
-//! Few encoded bytes can take much memory: an empty tensor takes two bytes on the wire and hundreds in memory, a packed
-//! integer one and eight. Therefore the message's tags are parsed before it is decoded, and the memory of each field is
-//! counted. The bytes may arrive in pieces of any size. Field data is skipped, except packed integers, whose last bytes
-//! are counted.
+//! Few encoded bytes can take much memory: an empty tensor takes two bytes on the wire and hundreds in memory, and a
+//! packed integer takes one byte on the wire and eight in memory. Therefore the message's tags are parsed before it is
+//! decoded, and the memory of each field is counted. The bytes may arrive in pieces of any size. Field data is skipped,
+//! except packed integers: the last byte of each is counted.
 
 use bytes::Bytes;
 

@@ -81,7 +81,7 @@ pub enum RestError {
     /// The number of scalars differs from the shape's number of elements.
     #[error("Unable to parse 'data': Shape does not match true shape of 'data' field for input '{input}'")]
     DataCount { input: String },
-    /// The data is nested by another shape than the input's.
+    /// The data is nested, but not by the input's shape.
     #[error(
         "Unable to parse 'data': its nesting contradicts the shape of input '{input}'; nest it by the shape, or send it flat"
     )]
@@ -89,7 +89,7 @@ pub enum RestError {
     /// A scalar does not have the input's datatype.
     #[error("Unable to parse '{field}': {reason} for input '{input}'")]
     Element {
-        /// Member with the data: `data`, or the input's name where that is the key.
+        /// JSON member that contains the data: `data`, or the input's name in the generate extension and V1.
         field: String,
         /// Message of Triton's JSON library.
         reason: &'static str,
@@ -98,7 +98,7 @@ pub enum RestError {
     /// The datatype cannot hold the number.
     #[error("Unable to parse '{field}': {value} is out of range for {datatype} input '{input}'")]
     OutOfRange {
-        /// Member with the data.
+        /// JSON member that contains the data.
         field: String,
         /// Number as the client wrote it.
         value: String,
@@ -134,7 +134,7 @@ pub enum RestError {
     /// A parameter is an array, an object or null.
     #[error("parameter '{key}' has invalid type. It should be either 'int', 'bool', or 'string'.")]
     ParameterType { key: String },
-    /// A parameter has a reserved prefix.
+    /// A parameter's key has the prefix `triton_`, which is reserved for the server.
     #[error("parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified.")]
     ReservedParameter,
     /// A raw body was sent to a model that does not have exactly one input.

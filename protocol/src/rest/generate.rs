@@ -111,8 +111,8 @@ impl GenerateDraft<'_> {
     }
 }
 
-/// Returns the shape of `count` elements: the nesting of the data if it matches the input's dimensions, otherwise the
-/// dimensions filled with flat data. Data nested by another shape is refused, as in V2.
+/// Returns the shape of `count` elements. If the nesting of the data matches the input's dimensions, that is the shape;
+/// flat data fills the dimensions. Data with any other nesting is refused, as in V2.
 fn shape(spec: &TensorSpec, count: usize, nesting: &Nesting) -> Result<Shape, RestError> {
     if let Some(dims) = nesting.like(&spec.shape) {
         return Ok(Shape::new(&dims)?);
@@ -125,8 +125,8 @@ fn unfitting(spec: &TensorSpec) -> RestError {
     RestError::UnfittingShape { input: spec.name.clone() }
 }
 
-/// Distributes `count` elements over an input's dimensions: the innermost variable dimension takes what the fixed ones
-/// leave, and other variable dimensions are 1.
+/// Distributes `count` elements over an input's dimensions: the innermost variable dimension is as large as the count
+/// requires, and other variable dimensions are 1.
 fn fill(spec: &TensorSpec, count: usize) -> Result<Shape, RestError> {
     let error = || unfitting(spec);
     let mut left = i64::try_from(count).map_err(|_| error())?;

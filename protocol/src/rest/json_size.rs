@@ -44,8 +44,8 @@ fn most_nesting(tensor: &Tensor) -> usize {
     all.saturating_mul(LIST).saturating_add(names)
 }
 
-/// Returns the maximum bytes of an element and the comma after it; for a string without its text, that is
-/// `{"b64":""},`.
+/// Returns the maximum bytes of an element and the comma after it. For a string, that is `{"b64":""},` without the text
+/// itself.
 fn most_each(datatype: DataType) -> usize {
     match datatype {
         DataType::Bool | DataType::Uint16 => 6,

@@ -26,7 +26,7 @@ struct OpenArray {
     /// Number of closed arrays directly within this one, and of the scalars in them.
     arrays: usize,
     nested: usize,
-    /// Shape of each array within this one.
+    /// Shape that all arrays closed directly within this one have in common.
     inner: Dims,
 }
 

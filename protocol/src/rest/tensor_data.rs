@@ -36,7 +36,7 @@ impl From<JsonError> for ElementsError {
 
 impl DataDecoder<'_> {
     /// Decodes an array of exactly as many scalars as the shape has elements. In V2, clients may send tensors flat or
-    /// nested; data nested by another shape than the request's is refused.
+    /// nested; data whose nesting differs from the shape is refused.
     pub(super) fn decode_array(&self, reader: &mut Reader<'_>, shape: &Shape) -> Result<Bytes, RestError> {
         let elements = shape.elements();
         self.refuse_half()?;

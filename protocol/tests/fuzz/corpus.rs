@@ -84,7 +84,7 @@ impl Corpus {
         Self { inputs: seeds.iter().map(|seed| seed.to_vec()).collect(), seen: HashSet::new() }
     }
 
-    /// Keeps an input whose outcome is new, ignoring digits.
+    /// Keeps an input if its outcome differs from all earlier outcomes in more than digits.
     pub(crate) fn learn(&mut self, input: Vec<u8>, outcome: &str) {
         let mut kind: String = outcome.chars().filter(|c| !c.is_ascii_digit()).collect();
         kind.truncate(kind.floor_char_boundary(120));

@@ -76,7 +76,8 @@ fn request(body: &[u8]) -> String {
     let body = Bytes::copy_from_slice(body);
     let decoded = decode_request("m", "1", body.clone(), None, &limits());
     if let Ok(decoded) = &decoded {
-        // Only the size of blobs may differ from what their shapes need.
+        // Data in JSON is compared with its shape when it is decoded, blobs are not. An escape may hide the word
+        // `binary`.
         let json_only = !body.windows(6).any(|window| window == b"binary" || window.contains(&b'\\'));
         round_trip(decoded, json_only);
     }
@@ -122,7 +123,8 @@ fn round_trip(request: &InferRequest, all_fit: bool) {
         if delivery == Delivery::Binary {
             assert_eq!(again, tensors);
         }
-        // JSON has one true value and one NaN, so the text is compared there.
+        // Several byte values of a boolean or a NaN have the same text in JSON, so tensors are compared by their
+        // encoded text there.
         let outputs = again.into_iter().map(|tensor| (tensor, delivery.clone()));
         assert_eq!(encode_response(&self::response(outputs.collect())).unwrap(), encoded);
     }
@@ -164,7 +166,8 @@ fn reader(document: &[u8]) -> String {
     match theirs {
         Ok(_) => assert!(!comparable || !syntax, "serde_json accepts it: {ours:?}"),
         Err(error) if error.to_string().contains("number out of range") => {}
-        // A document may close the object around it; Weir's error can then be about an earlier member.
+        // The document may contain the brace that closes the object around it. Weir's error may then be about a member
+        // before the syntax error.
         Err(error) => assert!(!comparable || ours.is_err(), "serde_json refuses it: {error}"),
     }
     outcome(ours)

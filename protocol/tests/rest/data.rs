@@ -11,7 +11,7 @@ fn bytes_of(datatype: &str, shape: &str, data: &str) -> Vec<u8> {
     inline_data(&request.inputs[0].source).to_vec()
 }
 
-/// Errors in `data` are detected before and after the other members.
+/// Errors in `data` are detected also if `data` comes before the datatype and the shape.
 #[test]
 fn data_before_the_datatype_and_shape_is_checked() {
     let early =

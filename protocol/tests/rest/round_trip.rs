@@ -8,7 +8,8 @@ use weir_protocol::{DataType, Delivery, InferRequest, Tensor};
 use crate::inline_data;
 use crate::response::{response, tensor};
 
-/// Generates tensors of any datatype and shape with any bits. All NaNs are the same one, as in JSON.
+/// Generates tensors of any datatype and shape with any bits, except that every NaN has the same bits, because JSON has
+/// only one NaN.
 fn tensors() -> impl Strategy<Value = Tensor> {
     let datatype = proptest::sample::select(DataType::ALL.to_vec());
     let dims = proptest::collection::vec(0_i64..5, 0..4);

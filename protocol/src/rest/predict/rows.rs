@@ -87,7 +87,7 @@ impl<'a> Columns<'a> {
     pub(super) fn finish(self) -> Result<Vec<Input>, RestError> {
         let rows = self.rows;
         if self.columns.is_empty() && rows.is_some_and(|rows| rows > 1) {
-            // A request without tensors counts as one row, so the other rows would get no response.
+            // A request without tensors would count as one row, so the other rows would get no response.
             return Err(predict_error("'instances' must name the inputs: these are empty objects"));
         }
         let inputs = self.columns.into_iter().map(|column| {
