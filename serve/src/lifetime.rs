@@ -19,9 +19,9 @@ pub(crate) struct Lifetime<'a> {
     pub(crate) late_requests: Duration,
 }
 
-/// Time for which an HTTP/1.1 connection accepts requests after its port has closed. These are requests that are on
-/// their way, or are unread on this machine, because their clients sent them before they could see the close. The
-/// network latency to the antipodes is half of it.
+/// Time for which an HTTP/1.1 connection accepts requests after its port has closed. Such requests are on their way, or
+/// unread on this machine, because their clients sent them before they could see the close. The time is twice the
+/// network latency to the antipodes.
 pub const LATE_REQUESTS: Duration = Duration::from_millis(250);
 
 /// Serves a connection until it ends, has been without a request for too long, or the port has closed and late requests
@@ -53,8 +53,9 @@ pub(crate) async fn closed(stop: &CancellationToken, late_requests: Duration) {
     tokio::time::sleep(late_requests).await;
 }
 
-/// Waits for a connection whose graceful shutdown has begun. Requests in flight are answered, but a client that has not
-/// completed a request within seconds is not waited for. `connection` is then dropped, which closes it.
+/// Waits for a connection whose graceful shutdown has begun. Requests in flight are answered. Once there has been none
+/// for [`GRACE`](crate::traffic::GRACE), `connection` is dropped, which closes it even if a request head has arrived in
+/// part.
 ///
 /// # Errors
 /// Fails with the connection's error.

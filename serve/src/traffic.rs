@@ -52,8 +52,8 @@ struct TrafficSample {
     read: u64,
 }
 
-/// Time that a client has, when the server stops, to complete a request or to read more of a response: several round
-/// trips of a slow network.
+/// Time that a client has, when the server stops, to complete a request head or to read more of a response: several
+/// round trips of a slow network.
 pub const GRACE: Duration = Duration::from_secs(2);
 
 /// Increment of the upper half of `requests`.
@@ -131,13 +131,14 @@ impl Traffic {
         }
     }
 
-    /// Returns once the connection has been idle for `limit`, or up to a quarter longer. Idle means that no request was
-    /// in flight or began, and the client read no part of a response. Pings and settings do not count as use.
+    /// Returns once the connection has been idle for `limit`, or up to a quarter longer. A connection is idle if no
+    /// request is in flight or begins, no part of a response is written, and no write waits for the client. Pings and
+    /// settings do not count as use.
     pub async fn unused(&self, limit: Duration) {
         self.until_idle(limit / CHECKS, CHECKS, |traffic| traffic.is_blocked()).await;
     }
 
-    /// Returns when, for [`GRACE`], no request was in flight and the client read no part of a response.
+    /// Returns once, for [`GRACE`], no request was in flight and no part of a response was written.
     pub(crate) async fn ended(&self) {
         self.until_idle(GRACE, 1, |_| false).await;
     }

@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 use crate::ConnectionLimits;
 use crate::places::{ClientStreams, OpenStream};
 
-/// Result of the last poll of a stream's response body, as recorded for its task.
+/// Result of the last poll of a stream's response body since the stream's task checked it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum StreamProgress {
     /// The body was not polled since the last check.
