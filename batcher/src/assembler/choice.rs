@@ -87,7 +87,7 @@ impl<T: Item> Assembler<T> {
         batch
     }
 
-    /// Returns the number of a group's items that are due, which is at least one in any case.
+    /// Returns the number of items in the group's next batch, at least one.
     fn count(&mut self, index: usize, now: Instant) -> usize {
         let delay = self.delay(self.groups.get(index), now);
         let group = self.groups.get_mut(index);
@@ -120,7 +120,7 @@ impl<T: Item> Assembler<T> {
         if self.overdue_at(group).is_none_or(|at| at <= now) { QueueDelay::Over } else { QueueDelay::Running }
     }
 
-    /// Returns the time at which the oldest item has waited for its whole delay.
+    /// Returns the time at which the oldest item has waited for its whole delay; `None` if the group is empty.
     fn overdue_at(&self, group: &Group<T::Group>) -> Option<Instant> {
         group.oldest().map(|oldest| later(oldest, self.policy.delay))
     }

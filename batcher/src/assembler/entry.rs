@@ -50,12 +50,13 @@ pub(super) struct Entry<T> {
 }
 
 impl<T> Entry<T> {
-    /// Returns the item's timeout or deadline, whichever passes first.
+    /// Returns the item's timeout or deadline, whichever passes first; `None` if it has neither.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.timeout.into_iter().chain(self.deadline).min()
     }
 
-    /// Returns the time at which the item is removed from the queue without running.
+    /// Returns the time at which the item is removed from the queue without running; `None` if it may wait for any
+    /// time.
     pub(super) fn expires_at(&self) -> Option<Instant> {
         let timeout = match self.action {
             TimeoutAction::Reject => self.timeout,
