@@ -27,8 +27,8 @@ pub(crate) const MIRROR: HeaderName = HeaderName::from_static("weir-mirror");
 pub(crate) const UNSERVED: HeaderName = HeaderName::from_static("weir-unserved");
 /// Marks a replica's refusal of a request on which it did no work. The gateway removes the header.
 pub(crate) const REFUSED: HeaderName = HeaderName::from_static("weir-refused");
-/// Time in microseconds that a request has waited at the gateway, for a replica that counts a timeout from the arrival
-/// there.
+/// Time in microseconds since the request arrived at the gateway, for replicas whose timeouts count from that arrival.
+/// `weir-runtime` does not read the header.
 pub(crate) const WAITED: HeaderName = HeaderName::from_static("weir-waited-us");
 pub(crate) const CAPACITY: HeaderName = HeaderName::from_static("weir-capacity");
 pub(crate) const BATCH: HeaderName = HeaderName::from_static("weir-batch");

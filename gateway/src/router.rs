@@ -191,7 +191,8 @@ fn name_in(peek: Peek<'_>, find: impl FnOnce() -> Option<String>) -> Result<Cow<
     }
 }
 
-/// Searches for the model's name in the whole first message of a body.
+/// Searches the whole first message of a body for the model's name; `None` if there is none or the message is
+/// compressed.
 fn name_behind(field: NameField, buffered: &BufferedBody) -> Option<String> {
     let message = plain_message(ChunkReader::new(&buffered.chunks))?;
     find_model_name(field, message)

@@ -57,7 +57,7 @@ pub(crate) struct UpstreamError {
 pub(crate) enum UpstreamErrorKind {
     /// The upstream had closed a pooled connection, which says nothing about its health.
     StaleConnection,
-    /// The replica did not see the request.
+    /// The connection could not be opened, or the replica refused the call before it worked on it.
     ConnectFailed,
     /// The replica accepted the request, then the connection failed.
     Broken,

@@ -32,9 +32,9 @@ use crate::upstream::{
 /// they disagree on which of them owns a queue.
 const HANDOVER_RETRY_DELAY: Duration = Duration::from_millis(20);
 
-/// Longest time for which a failed connection counts as stale. A connection that the replica had closed before fails
-/// within one round trip, and this leaves time for a retransmission. After a later failure the replica may have worked
-/// on the request, or its node is gone.
+/// Longest time after the start of sending for which a failure of a pooled connection means that the connection was
+/// stale. A connection that the replica had closed before fails within one round trip, and this leaves time for a
+/// retransmission. After a later failure the replica may have worked on the request, or its node is gone.
 const STALE_WITHIN: Duration = Duration::from_secs(1);
 
 static NOT_FOR_CLIENTS: [HeaderName; 2] = [headers::REFUSED, headers::UNSERVED];

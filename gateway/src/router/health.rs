@@ -8,8 +8,9 @@ use super::{RouteTable, host};
 use crate::headers;
 
 impl RouteTable {
-    /// True if the revision that a request with this head pins would serve it or, without a pin, if any revision with a
-    /// weight would. A canary that is down does not make its service unhealthy.
+    /// True if the revision that the request's head selects, by a pin, a tag or the host of a tag, would serve it. If
+    /// the head selects none, true if any revision with a weight would: a canary that is down does not make its service
+    /// unhealthy.
     pub(crate) fn would_serve(&self, parts: &Parts) -> bool {
         let found = self.matcher.by_address(host(parts), parts.uri.path());
         let Some(found) = found else {

@@ -32,9 +32,9 @@ use upload::Upload;
 /// Most bytes of a response's head, the same as over HTTP/1.1.
 const MAX_HEAD: u32 = 64 << 10;
 
-/// Receive window of the connection in bytes: the largest possible. Each response is limited by its stream's window,
-/// and their number by the credits. With a smaller window, clients that do not read would block the responses to
-/// others.
+/// Receive window of the connection in bytes: the largest possible. The window of each stream limits its response, and
+/// the credits limit the number of responses. With a smaller window, clients that do not read would block the responses
+/// to other clients.
 const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
 
 /// The shared HTTP/2 connection to one upstream, opened by the first call.

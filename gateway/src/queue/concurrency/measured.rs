@@ -88,7 +88,8 @@ impl MeasuredLimit {
     }
 
     /// Records an answer; `usage` includes its request. If credits were free, the rate shows the demand of the clients
-    /// instead of the server's capacity, so the window is dropped. A trial ends all the same.
+    /// instead of the server's capacity, so a settled limit drops the window. A trial keeps its window, so that the
+    /// trial ends.
     pub(super) fn answered(&mut self, usage: Usage, now: Instant) {
         if matches!(self.stage, Stage::Settled { .. }) && !usage.is_full() {
             self.window = None;
@@ -106,8 +107,9 @@ impl MeasuredLimit {
         }
     }
 
-    /// Records that the server refused a request because it is full. The refusal shows the server's capacity, so the
-    /// next trial comes after the longest pause.
+    /// Records that the server refused a request because it is full. The limit becomes the number of requests that the
+    /// server has. During a trial, the refusal shows the server's capacity, so the next trial comes after the longest
+    /// pause.
     pub(super) fn refused(&mut self, usage: Usage) {
         let taken = usage.in_flight.saturating_sub(1) * usage.gateways;
         self.limit = taken.clamp(1, self.limit);
