@@ -109,7 +109,7 @@ impl HttpPort {
         &self.0.streams
     }
 
-    /// Returns the time by which the head of a request that is awaited now must be complete.
+    /// Returns the time by which the request head that the server waits for from now on must be complete.
     pub(crate) fn head_deadline(&self) -> Instant {
         Instant::now() + self.0.options.connections.idle
     }

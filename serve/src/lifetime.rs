@@ -19,8 +19,8 @@ pub(crate) struct Lifetime<'a> {
     pub(crate) late_requests: Duration,
 }
 
-/// Time for which an HTTP/1.1 connection accepts requests after its port has closed. Such requests are on their way, or
-/// unread on this machine, because their clients sent them before they could see the close. The time is twice the
+/// Time for which an HTTP/1.1 connection accepts requests after its port has closed. These requests are on their way,
+/// or unread on this machine, because their clients sent them before they could see the close. The time is twice the
 /// network latency to the antipodes.
 pub const LATE_REQUESTS: Duration = Duration::from_millis(250);
 
