@@ -10,7 +10,7 @@ pub struct Curve {
     points: Vec<Point>,
     /// Number of batches kept small since the last probe.
     kept_small: u32,
-    /// Number of probes made, by which the probed sizes rotate.
+    /// Number of probes made, which selects the next size to probe in rotation.
     probes: usize,
 }
 
@@ -25,8 +25,8 @@ struct Point {
 /// for each choice.
 const MAX_POINTS: usize = 64;
 
-/// Number of first samples of which only the smallest counts, because the first runs of a shape compile, allocate and
-/// page in.
+/// Number of samples at the beginning that are not averaged: the smallest of them counts, because the first runs of a
+/// shape compile, allocate and page in.
 const FIRST_SAMPLES: u32 = 3;
 
 /// Weight of a new sample in the exponential average over about eight batches: it settles within a second, and recovers

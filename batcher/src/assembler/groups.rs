@@ -23,7 +23,7 @@ pub(super) struct Groups<G> {
     groups: Slab<Group<G>>,
     /// First rank and index of each group that has items.
     fronts: BTreeSet<(Rank, usize)>,
-    /// Number of look-ups, by which the last use of each group is recorded.
+    /// Counter of look-ups, by which each group's last use is compared with that of other groups.
     uses: u64,
     /// Average time of a row in nanoseconds, over the batches of all groups.
     pace: Option<f64>,
