@@ -20,7 +20,7 @@ pub enum KnownHosts {
     /// Every host: clients on other machines reach the port by names that the server does not know.
     #[default]
     Any,
-    /// `localhost`, IP addresses, and these names.
+    /// `localhost`, IP addresses, and these names. An IP address in an `Origin` header must be a loopback address.
     Local(Arc<[String]>),
 }
 

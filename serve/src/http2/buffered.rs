@@ -22,8 +22,8 @@ use crate::http2::frame_budget::FrameBudget;
 /// frame, as long as they stay in the processor's level-2 cache.
 const MAX_BUFFERED: usize = 128 << 10;
 
-/// Size in bytes of the read buffer on an idle connection, and the largest size (sixteen frames) that it grows to when
-/// reads fill it.
+/// Smallest and largest size in bytes of a read into the buffer. The size starts at the smallest, and doubles up to the
+/// largest (sixteen frames) while reads fill the buffer.
 const MIN_READ_SIZE: usize = 8 << 10;
 const MAX_READ_SIZE: usize = 256 << 10;
 
