@@ -46,7 +46,7 @@ impl<I: Item, O: Send + 'static> InlineRun<I, O> {
         let batch = state.assembler.next(now).batch()?;
         state.idle.pop();
         state.sleeping -= 1;
-        // A pending wake-up would find that this batch is taken.
+        // A pending wake-up was for this batch, which is taken here, so a further batch needs its own.
         state.wakeup_pending = false;
         let first = Some(Work::hand_out(shared, state, batch, now));
         Some(Self { shared: Arc::clone(shared), number, limit, first, ended: false })
