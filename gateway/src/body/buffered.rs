@@ -28,8 +28,8 @@ pub(crate) enum BufferMode {
     /// The first gRPC message, and all that arrives within [`END_OF_STREAM_WAIT`] after it. The gateway does not wait
     /// longer, because the call may be a stream whose client waits for a response.
     FirstMessage,
-    /// The first gRPC message of a stream. The wait for it has no limit of its own, because the request holds no credit
-    /// until it arrives.
+    /// The first gRPC message of a stream. Only the deadline limits the wait for its first byte, because the request
+    /// holds no credit until the message arrives.
     Stream,
 }
 
@@ -241,7 +241,8 @@ impl BufferedBody {
         self.permit.grow(decoded).is_ok()
     }
 
-    /// Returns true if the whole body is buffered.
+    /// Returns true if the body has no unread part: all of it is buffered, or [`Self::take_request_body`] has taken the
+    /// unread part.
     pub(crate) fn is_whole(&self) -> bool {
         self.rest.is_none()
     }

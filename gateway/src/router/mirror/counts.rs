@@ -72,7 +72,7 @@ impl Default for MirrorCounts {
 }
 
 impl MirrorCounts {
-    /// Position of the next request in the sampling sequence, 0..2^32.
+    /// Returns the position of the next request in the sampling sequence, 0..2^32.
     pub(super) fn next_sample(&self) -> u32 {
         split::sample(self.samples.fetch_add(1, Ordering::Relaxed))
     }
