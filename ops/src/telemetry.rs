@@ -31,8 +31,8 @@ pub struct Levels {
     pub warning: bool,
     /// Writes information if true.
     pub info: bool,
-    /// Verbosity: 0 writes no debug events, 1 Weir's own debug events, 2 and above all events, including those of
-    /// libraries.
+    /// Verbosity: 0 writes no debug events. 1 adds Weir's own debug events and the information of libraries. 2 and
+    /// above also add Weir's trace events and the debug events of libraries.
     pub verbose: u32,
 }
 
