@@ -23,7 +23,7 @@ pub enum Code {
     Unavailable,
     /// The queue is full or the predicted wait is too long; backing off helps.
     Overloaded,
-    /// The deadline that the caller set has passed.
+    /// The deadline has passed, which the caller or the service set.
     DeadlineExceeded,
     /// The caller stalled or sent its request too slowly.
     TooSlow,
