@@ -90,7 +90,7 @@ impl Framing {
     /// Records that the connection has ended.
     ///
     /// # Errors
-    /// A clause if the body has not ended.
+    /// A clause, if the body was not complete when the connection ended.
     pub(super) fn close(&mut self) -> Result<(), String> {
         match self {
             Self::UntilClose | Self::Ended | Self::Length(0) => {

@@ -183,8 +183,8 @@ fn framing(headers: &mut HeaderMap, method: &Method, status: StatusCode) -> Resu
     Ok(Framing::Length(first))
 }
 
-/// Returns the framing according to `transfer-encoding`. Only `chunked` is supported: the header is not forwarded, so
-/// no client could decode another coding.
+/// Returns the framing according to `transfer-encoding`. Only `chunked` and `identity`, which encodes nothing, are
+/// supported: the header is not forwarded, so no client could decode another coding.
 fn transfer_coding(headers: &HeaderMap) -> Result<Framing, String> {
     let values = headers.get_all(TRANSFER_ENCODING).iter();
     let mut codings = values
