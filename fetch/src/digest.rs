@@ -19,10 +19,10 @@ const ALGORITHM: &str = "sha256:";
 const DIGITS: usize = 64;
 
 impl Digest {
-    /// Returns the digest in a URI's fragment; `None` if the fragment does not begin like a digest.
+    /// Returns the digest in a URI's fragment; `None` if the fragment does not begin with `sha256:`.
     ///
     /// # Errors
-    /// Fails if the fragment begins like a digest but is not a valid one.
+    /// Fails if `sha256:` is not followed by 64 hexadecimal digits.
     pub(crate) fn of_fragment(fragment: &str) -> Result<Option<Self>, ()> {
         let Some(digits) = fragment.strip_prefix(ALGORITHM) else {
             return Ok(None);

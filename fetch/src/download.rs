@@ -21,7 +21,7 @@ use crate::source::Source;
 /// Maximum time to connect, including the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Delay before the second attempt; the delay doubles with each failure.
+/// Delay after an attempt that made progress. It doubles with each consecutive attempt without progress.
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 
 /// Download of a URI to a file on disk.
@@ -60,7 +60,7 @@ impl<'a> Download<'a> {
     }
 
     /// Downloads the whole file, and calls `observe` for each attempt. Only consecutive attempts without progress count
-    /// towards the limit.
+    /// towards [`Limits::attempts`].
     pub(crate) async fn run(&mut self, observe: &mut (dyn FnMut(Attempt) + Send)) -> Result<(), FetchError> {
         let mut failures = 0;
         loop {
@@ -206,8 +206,8 @@ impl<'a> Download<'a> {
     }
 }
 
-/// Returns why a redirect to this host is refused, judging by the host's addresses. A host without an address cannot be
-/// reached and needs no refusal.
+/// Resolves the host of a redirect, and returns why the redirect is refused; `None` if it may be followed. A host
+/// without an address cannot be reached and needs no refusal.
 async fn inner_host(url: &Url) -> Option<&'static str> {
     let (host, port) = (url.host_str()?, url.port_or_known_default()?);
     let host = host.trim_matches(['[', ']']);

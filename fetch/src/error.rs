@@ -9,7 +9,7 @@ pub enum FetchError {
     /// This crate cannot fetch the URI.
     #[error("{uri}: {reason}")]
     Address {
-        /// The URI without its credentials and query.
+        /// The URI without its credentials, query and fragment.
         uri: String,
         /// The rule that the URI breaks.
         reason: String,
@@ -17,7 +17,7 @@ pub enum FetchError {
     /// The server refused the request, for example with 404; retrying would not help.
     #[error("{uri} answered {status}")]
     Refused {
-        /// The URI without its query.
+        /// The URI without its credentials, query and fragment.
         uri: String,
         /// HTTP status of the response.
         status: u16,
@@ -25,7 +25,7 @@ pub enum FetchError {
     /// Every attempt to download failed.
     #[error("{uri} could not be downloaded: {reason}")]
     GaveUp {
-        /// The URI without its query.
+        /// The URI without its credentials, query and fragment.
         uri: String,
         /// Error of the last attempt.
         reason: String,
@@ -41,7 +41,7 @@ pub enum FetchError {
     /// The downloaded file has another digest than the URI requires.
     #[error("{uri} has the digest sha256:{found}, not sha256:{expected}; nothing was unpacked")]
     Digest {
-        /// The URI without its query.
+        /// The URI without its credentials, query and fragment.
         uri: String,
         /// Required digest in hexadecimal.
         expected: String,
@@ -51,7 +51,7 @@ pub enum FetchError {
     /// The download met a redirect that is not followed.
     #[error("{uri} redirects to {to}, {reason}")]
     Redirect {
-        /// The URI without its query.
+        /// The URI without its credentials, query and fragment.
         uri: String,
         /// Scheme and host of the redirect.
         to: String,

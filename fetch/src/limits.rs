@@ -19,8 +19,8 @@ pub struct Limits {
 
 impl Default for Limits {
     /// A download of 64 GiB, twice that unpacked (weights hardly compress), and a hundred thousand files; a minute
-    /// without data (an object store may need some seconds to begin); five attempts, which take about half a minute in
-    /// total.
+    /// without data (an object store may need some seconds to begin); five attempts, with 15 s of delays between them
+    /// in total.
     fn default() -> Self {
         Self { download: 64 << 30, unpacked: 128 << 30, entries: 100_000, stall: Duration::from_secs(60), attempts: 5 }
     }

@@ -27,7 +27,8 @@ impl Part {
         fs::metadata(&self.path).await.map_or(0, |meta| meta.len())
     }
 
-    /// Returns the validator that the server must confirm before the rest is appended.
+    /// Returns the validator that the server must confirm before the rest is appended; `None` if the content has none,
+    /// so that the download must start again.
     pub(super) async fn validator(&self) -> Option<String> {
         fs::read_to_string(&self.validator).await.ok()
     }

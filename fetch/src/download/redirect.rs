@@ -1,5 +1,5 @@
-//! Decides which redirects are followed, because the server that redirects need not be trusted as the configured URI
-//! is.
+//! Decides which redirects are followed. The configured URI is trusted; a redirect is not, because it could lead to
+//! this machine or to a cloud's metadata service.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -30,8 +30,8 @@ const METADATA: [IpAddr; 3] = [
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
 ];
 
-/// Returns why a redirect to a host with this address is refused: the address belongs to this machine or to a cloud's
-/// metadata service.
+/// Returns why a redirect to a host with this address is refused; `None` if it may be followed. Addresses of this
+/// machine and of clouds' metadata services are refused.
 pub(super) fn address_refusal(address: IpAddr) -> Option<&'static str> {
     let address = behind_nat64(address.to_canonical());
     let is_inner = match address {
@@ -42,8 +42,8 @@ pub(super) fn address_refusal(address: IpAddr) -> Option<&'static str> {
     is_inner.then_some("an address of this machine or of its network's services")
 }
 
-/// Returns the IPv4 address that a translator reaches under an IPv6 address of its well-known prefix, 64:ff9b::/96 (RFC
-/// 6052). Other addresses are returned unchanged.
+/// Returns the IPv4 address in an IPv6 address with the well-known NAT64 prefix 64:ff9b::/96 (RFC 6052). Other
+/// addresses are returned unchanged.
 fn behind_nat64(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V6(v6) if v6.segments()[..6] == [0x64, 0xff9b, 0, 0, 0, 0] => {

@@ -7,11 +7,11 @@ use reqwest::header::{self, HeaderName};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) status: u16,
-    /// Offset of the first byte of a partial response.
+    /// Offset of the first byte of a partial response; `None` without a valid `Content-Range`.
     pub(super) start: Option<u64>,
-    /// Size of the whole file in bytes.
+    /// Size of the whole file in bytes; `None` if the server does not state it.
     pub(super) total: Option<u64>,
-    /// Strong validator of the content, for the header `If-Range`.
+    /// Strong entity tag, otherwise `Last-Modified`, for the header `If-Range`; `None` if the server sent neither.
     pub(super) validator: Option<String>,
 }
 
